@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from airflow.cli.cli_config import Arg
 
+from airflow_provider_assistant.loading.options import DEFAULTS, OPTIONS, Option
+
 OUTPUT = Arg(
     ("-o", "--output"),
     choices=("text", "json"),
@@ -75,3 +77,17 @@ FORMAT = (DELIMITER, ENCODING, QUOTE)
 IN_FILE = (KIND, COLUMN, CONSTANT, KEY, *FORMAT, ALLOW_EMPTY)
 NAMESPACE = Arg(("--namespace",), metavar="NAME", help="separate the keys of this load from those of other loads")
 ROWS = (SITE, SOURCE_NAME, NAMESPACE, GROUP, *IN_FILE)
+
+
+def _load_option(name: str, option: Option) -> Arg:
+    flags, default = (f"--{name.replace('_', '-')}",), getattr(DEFAULTS, name)
+    if option.choices:
+        return Arg(flags, choices=option.choices, default=default, help=option.help)
+    if default is False:
+        return Arg(flags, action="store_true", help=option.help)
+    if default is None:
+        return Arg(flags, metavar="TEXT", help=option.help)
+    return Arg(flags, type=float, default=default, metavar="N", help=option.help)
+
+
+LOAD_OPTIONS = tuple(_load_option(name, option) for name, option in OPTIONS.items())

@@ -13,6 +13,7 @@ from airflow_provider_assistant.cli.arguments import (
     IN_FILE,
     LEDGER,
     LEDGER_OF_SITE,
+    LOAD_OPTIONS,
     ONLY_SITE,
     QUESTION_KEY,
     ROWS,
@@ -92,45 +93,7 @@ COMMANDS = (
         LEDGER_OF_SITE,
         *ROWS,
         Arg(("--dry-run",), action="store_true", help="send no row; show what would be sent"),
-        Arg(
-            ("--on-ambiguous",),
-            choices=("retry", "skip", "fail"),
-            default="retry",
-            help="row that an earlier attempt may have created: send it again, skip it, or stop the load",
-        ),
-        Arg(
-            ("--on-change",),
-            choices=("create", "skip", "fail"),
-            default="create",
-            help="key whose content has changed: create another document, skip the row, or stop the load",
-        ),
-        Arg(
-            ("--on-missing",),
-            choices=("stale", "group", "ignore"),
-            default="stale",
-            help="documents of this source whose row is gone from the file: list them as stale, list only those of the "
-            "groups in the file, or ignore them",
-        ),
-        Arg(("--adopt",), action="store_true", help="take over keys that belong to another source"),
-        Arg(
-            ("--allow-mass-change",),
-            action="store_true",
-            help="allow replacing, or marking as stale, more than half of the source's documents",
-        ),
-        Arg(
-            ("--on-limit",),
-            choices=("fail", "fit", "ignore"),
-            default="fail",
-            help="more documents than the tenant's limits allow: send none, send those that fit, or do not read the "
-            "limits",
-        ),
-        Arg(
-            ("--max-rejected",),
-            type=float,
-            default=0.0,
-            metavar="N",
-            help="rejected rows to tolerate: a count, or a fraction",
-        ),
+        *LOAD_OPTIONS,
         Arg(
             ("--findings",),
             metavar="FILE",

@@ -22,10 +22,10 @@ from airflow_provider_assistant.loading.engine import Load
 from airflow_provider_assistant.loading.findings import Finding, FindingsFile, findings_folder
 from airflow_provider_assistant.loading.limits import limits_reader
 from airflow_provider_assistant.loading.load_client import LoadClient
-from airflow_provider_assistant.loading.options import LoadOptions
+from airflow_provider_assistant.loading.options import OPTIONS, LoadOptions
 from airflow_provider_assistant.loading.report import Counts
 from airflow_provider_assistant.operators.load_counts import load_failure
-from airflow_provider_assistant.storage.paths import StoragePath, usable_path
+from airflow_provider_assistant.storage.paths import StoragePath, writable_file
 
 # Maximum number of rows and findings in the output. The findings file has all findings.
 SHOWN = 20
@@ -53,21 +53,15 @@ def load(out: Console, args: argparse.Namespace) -> int:
         file = None if args.dry_run else stack.enter_context(FindingsFile(_findings_path(args), always=False))
         findings = _Shown(file)
         record = LoadRecord() if args.dry_run else stack.enter_context(_record(ledger, hook, args))
-        options = LoadOptions(
-            max_concurrency=hook.settings.client.max_concurrency,
-            on_ambiguous=args.on_ambiguous,
-            on_change=args.on_change,
-            adopt=args.adopt,
-            allow_mass_change=args.allow_mass_change,
-            on_limit=args.on_limit,
-        )
+        given = {name: getattr(args, name) for name in OPTIONS}
+        options = LoadOptions(max_concurrency=hook.settings.client.max_concurrency, **given)
         parts: dict[str, Any] = {"rows": rows, "options": options, "ledger": memory, "findings": findings}
-        if args.on_missing == "group" and not args.group:
+        if options.on_missing == "group" and not args.group:
             raise AssistantInputError("--on-missing group needs --group COLUMN", field="group")
-        parts["read_limits"] = limits_reader(hook.settings.client, hook.known_tenant_id(), args.on_limit)
-        parts |= {"judge_stale": args.on_missing == "stale", "judge_groups": args.on_missing == "group"}
+        parts["read_limits"] = limits_reader(hook.settings.client, hook.known_tenant_id(), options.on_limit)
+        parts |= {"judge_stale": options.on_missing == "stale", "judge_groups": options.on_missing == "group"}
         run_coroutine(_run(out, hook, args.dry_run, done, **parts))
-        flaw = load_failure(done.counts, on_ambiguous=args.on_ambiguous, max_rejected=args.max_rejected)
+        flaw = load_failure(done.counts, options)
         record.counts, record.error = done.counts.as_dict(), done.error or flaw
     if done.error and not done.counts.rows:
         raise done.error
@@ -171,8 +165,8 @@ class _Shown:
 
 
 def _findings_path(args: argparse.Namespace) -> StoragePath:
-    if args.findings:
-        return usable_path(args.findings)
+    if args.findings is not None:
+        return writable_file(args.findings, "--findings")
     run = this_run()
     return findings_folder() / "command_line" / f"{run.run_id.replace(':', '')}.parquet"
 

@@ -24,7 +24,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantServerError,
 )
 from airflow_provider_assistant.hooks.assistant import AssistantHook
-from airflow_provider_assistant.hooks.mixins import ledger_location
+from airflow_provider_assistant.hooks.task_ledger import ledger_location
 from airflow_provider_assistant.ledger import Ledger, location_of
 
 log = logging.getLogger("airflow_provider_assistant")

@@ -310,9 +310,9 @@ class AssistantHook(AssistantBaseHook):
 
     def _checked_site(self, limits: Any) -> str:
         """Return a sentence about the connection's site, or raise if the API key cannot use it."""
-        site_id = self.site_id or self.settings.site_id
-        if not site_id:
+        if self.site_id is None and self.settings.site_id is None:
             return "the connection names no site"
+        site_id = self.resolve_site_id()
         if sites := _listed_sites(limits):
             if site_id not in sites:
                 raise AssistantInputError(

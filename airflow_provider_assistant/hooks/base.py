@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from functools import cached_property
 from typing import TypeVar
 from urllib.parse import urlsplit
@@ -13,8 +14,10 @@ from airflow.providers.common.compat.sdk import AirflowException, BaseHook
 from airflow_provider_assistant.api.ambiguity import OnAmbiguous
 from airflow_provider_assistant.api.call import Call
 from airflow_provider_assistant.client.client import AssistantClient
+from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.hooks.connection import Settings, extra_of, settings_of
+from airflow_provider_assistant.parameters import checked, text
 
 T = TypeVar("T")
 
@@ -104,13 +107,15 @@ class AssistantBaseHook(BaseHook):
 
         :param tenant_id: Tenant to prefer. Default: None.
         :return: The tenant id, without surrounding white space.
-        :raises AssistantInputError: None of the three is set.
+        :raises AssistantInputError: None of the three is set, or the first that is set is empty.
         """
-        return self._required("tenant_id", tenant_id or self.known_tenant_id())
+        return self._required("tenant_id", tenant_id, self.tenant_id, self.settings.tenant_id)
 
     def known_tenant_id(self) -> str | None:
         """Return the hook's tenant, else the connection's; None if neither is set."""
-        return (self.tenant_id or self.settings.tenant_id or "").strip() or None
+        if self.tenant_id is None and self.settings.tenant_id is None:
+            return None
+        return self.resolve_tenant_id()
 
     def resolve_site_id(self, site_id: str | None = None) -> str:
         """
@@ -118,9 +123,9 @@ class AssistantBaseHook(BaseHook):
 
         :param site_id: Site to prefer. Default: None.
         :return: The site id, without surrounding white space.
-        :raises AssistantInputError: None of the three is set.
+        :raises AssistantInputError: None of the three is set, or the first that is set is empty.
         """
-        return self._required("site_id", site_id or self.site_id or self.settings.site_id)
+        return self._required("site_id", site_id, self.site_id, self.settings.site_id)
 
     def site_url(self, site_id: str | None = None) -> str:
         """
@@ -141,7 +146,7 @@ class AssistantBaseHook(BaseHook):
         """
         try:
             host = urlsplit(self.settings.client.base_url).netloc
-            site_id = self.site_id or self.settings.site_id
+            site_id = self.settings.site_id if self.site_id is None else self.site_id
         except AirflowException:
             return f"connection {self.assistant_conn_id!r}"
         return f"{f'site {site_id!r} at ' if site_id else ''}{host} (connection {self.assistant_conn_id!r})"
@@ -160,13 +165,24 @@ class AssistantBaseHook(BaseHook):
         """
         return self.client.send(call, on_ambiguous)
 
-    def _required(self, field: str, value: str | None) -> str:
-        # A pasted id, or one that a template read from a file, may end in white space.
-        value = (value or "").strip()
-        if not value:
-            raise AssistantInputError(
-                f"no {field}",
-                todo=f"Give it to the operator or hook, or set it in connection {self.assistant_conn_id!r}.",
-                field=field,
-            )
-        return value
+    def client_settings(self, max_concurrency: int | None = None) -> ClientSettings:
+        """
+        Return the settings of a client for many requests at once.
+
+        :param max_concurrency: Maximum number of requests in flight. Default: None, that of the connection.
+        """
+        settings = self.settings.client
+        return settings if max_concurrency is None else replace(settings, max_concurrency=max_concurrency)
+
+    def _required(self, field: str, *choices: str | None) -> str:
+        """Return the first id that is given. An empty one is an error, and does not mean the next."""
+        for value in choices:
+            if value is not None:
+                # A pasted id, or one that a template read from a file, may end in white space.
+                found: str = checked(field, value, text)
+                return found.strip()
+        raise AssistantInputError(
+            f"no {field}",
+            todo=f"Give it to the operator or hook, or set it in connection {self.assistant_conn_id!r}.",
+            field=field,
+        )

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from airflow.providers.common.compat.sdk import Context
 
+from airflow_provider_assistant import parameters
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.call import CallInfo
 from airflow_provider_assistant.api.replies import ApiReply
 from airflow_provider_assistant.exceptions import AssistantNotFoundError
 from airflow_provider_assistant.failures import FailureContext, explained
+from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
 from airflow_provider_assistant.operators.base import AssistantOperator
 from airflow_provider_assistant.operators.message import AssistantMessageOperator
 
@@ -28,17 +30,7 @@ class AssistantChatOperator(AssistantMessageOperator):
         For more information on how to use this operator, take a look at the guide:
         :doc:`/howto/chat`
 
-    :param session_id: The session. Reuse it to continue a conversation.
-    :param message: The user's message.
-    :param email: E-mail address of the end user. Default: None, not sent.
-    :param response_language: Language code of the reply, such as ``en``. Default: None, the service chooses.
-    :param on_ambiguous: What to do if the message may have reached the service although no answer came back. ``retry``
-        (default) sends it again after a 5xx status or a broken connection, up to the connection's ``retries``. After a
-        timeout the service may still be working on the answer, so the try fails, and only a retry of the task sends the
-        message again. ``skip`` skips the task; ``fail`` fails it without retries.
-    :param assistant_conn_id: Airflow connection of type ``assistant``. Default: ``assistant_default``.
-    :param tenant_id: The tenant. Default: that of the connection.
-    :param site_id: The site. Default: that of the connection.
+    The parameters are those of :class:`~airflow_provider_assistant.operators.message.AssistantMessageOperator`.
     """
 
     @explained
@@ -55,6 +47,7 @@ class AssistantChatOperator(AssistantMessageOperator):
         :raises AirflowSkipException: The same, with ``on_ambiguous="skip"``.
         :raises AssistantError: Any other error, see :func:`airflow_provider_assistant.api.flow.perform`.
         """
+        check_rendered(self, context)
         site_id = self.hook.resolve_site_id()
         with self._skipping():
             answer = self._send(endpoints.chat(site_id, self._chat_message()))
@@ -76,16 +69,17 @@ class AssistantCloseSessionOperator(AssistantOperator):
         :doc:`/howto/chat`
 
     :param session_id: The session to close.
-    :param assistant_conn_id: Airflow connection of type ``assistant``. Default: ``assistant_default``.
-    :param tenant_id: The tenant. Default: that of the connection.
-    :param site_id: The site. Default: that of the connection.
+
+    The other parameters are those of :class:`~airflow_provider_assistant.operators.base.AssistantOperator`.
     """
 
     template_fields: Sequence[str] = (*AssistantOperator.template_fields, "session_id")
+    parameter_checks: ClassVar[Checks] = {"session_id": parameters.text}
 
     def __init__(self, *, session_id: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.session_id = session_id
+        check_given(self)
 
     @explained
     def execute(self, context: Context) -> dict[str, Any]:
@@ -98,6 +92,7 @@ class AssistantCloseSessionOperator(AssistantOperator):
         :return: ``session_id``, ``site_id``, and ``raw``, the reply as received, or None if it was empty.
         :raises AssistantError: See :func:`airflow_provider_assistant.api.flow.perform`.
         """
+        check_rendered(self, context)
         site_id = self.hook.resolve_site_id()
         try:
             reply = self.hook.close_session(self.session_id)

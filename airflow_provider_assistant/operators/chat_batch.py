@@ -6,10 +6,11 @@ import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from airflow.providers.common.compat.sdk import Context, ObjectStoragePath
 
+from airflow_provider_assistant import parameters
 from airflow_provider_assistant.chat_batch import answers
 from airflow_provider_assistant.exceptions import (
     AssistantError,
@@ -20,19 +21,17 @@ from airflow_provider_assistant.exceptions import (
     AssistantRequestTimeoutError,
 )
 from airflow_provider_assistant.failures import FailureContext, explained
+from airflow_provider_assistant.hooks.task_ledger import open_ledger
+from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
 from airflow_provider_assistant.keys import key_names
 from airflow_provider_assistant.ledger import QuestionScope, RunRef, key_of
 from airflow_provider_assistant.observability import metrics
 from airflow_provider_assistant.observability.lineage import LineageDataset, table_at
-from airflow_provider_assistant.operators.base import (
-    AssistantLedgerOperator,
-    check_choice,
-    seconds_of,
-    tolerance,
-    warn_of_findings,
-)
 from airflow_provider_assistant.operators.links import AssistantDataLink
+from airflow_provider_assistant.operators.runs import warn_of_findings
 from airflow_provider_assistant.operators.source import AssistantSourceOperator
+from airflow_provider_assistant.parameters import tolerance
+from airflow_provider_assistant.storage.paths import writable_file
 from airflow_provider_assistant.triggers.chat_batch import AssistantChatBatchTrigger, deadline_of
 from airflow_provider_assistant.triggers.deferral import defer, is_deferrable, restore_attributes
 from airflow_provider_assistant.triggers.events import raise_failure
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from airflow_provider_assistant.chat_batch.questions import Questions
 
 
-class AssistantChatBatchOperator(AssistantLedgerOperator, AssistantSourceOperator):
+class AssistantChatBatchOperator(AssistantSourceOperator):
     """
     Ask many questions in one task, each once, and write the answers to one Parquet file.
 
@@ -67,25 +66,16 @@ class AssistantChatBatchOperator(AssistantLedgerOperator, AssistantSourceOperato
         For more information on how to use this operator, take a look at the guide:
         :doc:`/howto/chat-batch`
 
-    :param source: The questions: a dataframe (pandas, polars, pyarrow, DuckDB, …); a list of mappings, such as the
-        output of another task; a path, object storage URL, glob or folder of Parquet, CSV or JSON Lines files, or a
-        list of these; or a callable that runs on the worker and returns one of these or yields batches of rows. The
-        column ``message`` is required; ``session_id``, ``email`` and ``response_language`` are optional.
+    The column ``message`` of the source is required; ``session_id``, ``email`` and ``response_language`` are optional.
+    Without ``key_columns``, the message identifies a question.
+
     :param output_path: The Parquet file to write: a local path or an object storage URL that both worker and triggerer
         can reach. An existing file is replaced.
-    :param columns: Mapping from a field to its column, for columns whose name differs: ``{"message": "question"}``.
-        Default: None.
-    :param constants: Mapping from a field to one value for all questions. Default: None.
-    :param key_columns: Column or columns that identify a question. Default: the message.
     :param repeat: Number of times to ask each question, each time in a session of its own. Default: 1.
     :param turn: Name of the column with the number of each question within its conversation. ``session`` is then the
         column with the conversation. The questions of a conversation are asked in order in a new session, each after
         the answer to the one before; if one gets no answer, the later ones are not asked. Default: None, the questions
         do not depend on each other.
-    :param csv_options: Format of CSV files: a mapping with ``delimiter`` (default ``,``), ``encoding`` (default
-        ``utf-8``) and ``quote`` (default ``"``).
-    :param allow_empty: Whether a source without rows or files succeeds with zero counts and a file without rows.
-        Default: False, an empty source is an error.
     :param mode: ``async`` (default) submits the questions and polls for the answers; ``sync`` gets each answer in the
         round trip of its question (``POST …/chat``).
     :param session: ``per_row``: one session per question; ``shared``: one session for all questions, in no
@@ -98,22 +88,19 @@ class AssistantChatBatchOperator(AssistantLedgerOperator, AssistantSourceOperato
         ``[operators] default_deferrable``.
     :param timeout: Longest wait for answers after all questions have been submitted, in seconds or as a timedelta; with
         ``turn``, for each turn. Default: 3600.
-    :param poll_interval: Longest time between two polls of one request, in seconds. Default: 20.
+    :param poll_interval: Longest time between two polls of one request, in seconds or as a timedelta. Default: 20.
     :param max_concurrency: Maximum number of requests in flight. Default: that of the connection, which is also the
         upper limit in the triggerer.
     :param max_failed: Number of questions without an answer that the task tolerates: a count, or a fraction below 1.
         Default: 0.
-    :param allowed_root: Folder that all files of the source must lie in after symbolic links are resolved: a local path
-        or an object storage URL. Default: None, files may lie anywhere.
     :param reuse: Whether a cleared task continues with the requests and answers of its earlier run. A retry always
         does. Default: True.
     :param ledger: Whether to record the submissions in the ledger. Default: True. Without the ledger, a retry asks all
         questions again.
     :param ledger_conn_id: SQL connection of the ledger. Default: that of the assistant connection, or else of
         Airflow's configuration.
-    :param assistant_conn_id: Airflow connection of type ``assistant``. Default: ``assistant_default``.
-    :param tenant_id: The tenant. Default: that of the connection.
-    :param site_id: The site. Default: that of the connection.
+
+    The other parameters are those of :class:`~airflow_provider_assistant.operators.source.AssistantSourceOperator`.
     """
 
     template_fields: Sequence[str] = (
@@ -122,6 +109,22 @@ class AssistantChatBatchOperator(AssistantLedgerOperator, AssistantSourceOperato
         "session",
         "ledger_conn_id",
     )
+    parameter_checks: ClassVar[Checks] = {
+        "output_path": parameters.path,
+        "mode": parameters.choice("async", "sync"),
+        "session": parameters.text,
+        "close_sessions": parameters.flag,
+        "repeat": parameters.count,
+        "turn": parameters.text,
+        "deferrable": parameters.flag,
+        "timeout": parameters.seconds,
+        "poll_interval": parameters.interval,
+        "max_concurrency": parameters.count,
+        "max_failed": parameters.tolerated,
+        "reuse": parameters.flag,
+        "ledger": parameters.flag,
+        "ledger_conn_id": parameters.text,
+    }
     operator_extra_links = (AssistantDataLink(),)
 
     # State of the current try.
@@ -139,20 +142,15 @@ class AssistantChatBatchOperator(AssistantLedgerOperator, AssistantSourceOperato
         turn: str | None = None,
         deferrable: bool | None = None,
         timeout: float | timedelta = 3600.0,
-        poll_interval: float = 20.0,
+        poll_interval: float | timedelta = 20.0,
+        max_concurrency: int | None = None,
         max_failed: float = 0,
         reuse: bool = True,
         ledger: bool = True,
+        ledger_conn_id: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        check_choice("mode", mode, ("async", "sync"))
-        if max_failed < 0:
-            raise ValueError(f"max_failed must be a count or a fraction below 1, not {max_failed!r}")
-        if not isinstance(repeat, int) or repeat < 1:
-            raise ValueError(f"repeat must be a whole number, at least 1, not {repeat!r}")
-        if poll_interval <= 0:
-            raise ValueError(f"poll_interval must be more than 0 seconds, not {poll_interval!r}")
         self.output_path = output_path
         self.mode = mode
         self.session = session
@@ -160,11 +158,14 @@ class AssistantChatBatchOperator(AssistantLedgerOperator, AssistantSourceOperato
         self.repeat = repeat
         self.turn = turn
         self.deferrable = is_deferrable(deferrable)
-        self.timeout = seconds_of(timeout)
-        self.poll_interval = poll_interval
+        self.timeout: Any = timeout
+        self.poll_interval: Any = poll_interval
+        self.max_concurrency = max_concurrency
         self.max_failed = max_failed
         self.reuse = reuse
         self.ledger = ledger
+        self.ledger_conn_id = ledger_conn_id
+        check_given(self)
 
     @explained
     def execute(self, context: Context) -> dict[str, Any]:
@@ -188,6 +189,7 @@ class AssistantChatBatchOperator(AssistantLedgerOperator, AssistantSourceOperato
         :raises AssistantAPIError: The service answered 401, 403 or 404, which stopped the task at once.
         :raises AssistantLedgerError: The ledger cannot be used.
         """
+        check_rendered(self, context)
         with self._opened(context) as batch:
             return self._ask(batch, context, self._questions(context), turn=1)
 
@@ -202,6 +204,7 @@ class AssistantChatBatchOperator(AssistantLedgerOperator, AssistantSourceOperato
         :raises AssistantError: The same errors as :meth:`execute`.
         """
         restore_attributes(self, event)
+        check_rendered(self, context)
         raise_failure(event)
         deadline = deadline_of(event)
         with self._opened(context) as batch:
@@ -278,8 +281,9 @@ class AssistantChatBatchOperator(AssistantLedgerOperator, AssistantSourceOperato
         from airflow_provider_assistant.chat_batch.batch import Batch
 
         site_id, scope, run = self.hook.resolve_site_id(), self._scope(context), RunRef.of(context)
+        writable_file(self.output_path, "output_path")
         with contextlib.ExitStack() as stack:
-            ledger = stack.enter_context(self.open_ledger())
+            ledger = stack.enter_context(open_ledger(self))
             memory = None
             if ledger:
                 memory = ledger.questions(
@@ -290,7 +294,7 @@ class AssistantChatBatchOperator(AssistantLedgerOperator, AssistantSourceOperato
                 )
                 stack.enter_context(memory)
             self._batch = Batch(
-                self.client_settings,
+                self.hook.client_settings(self.max_concurrency),
                 site_id=site_id,
                 mode=self.mode,
                 output=ObjectStoragePath(self.output_path),
@@ -312,7 +316,7 @@ class AssistantChatBatchOperator(AssistantLedgerOperator, AssistantSourceOperato
             folder=str(batch.state.folder),
             deadline=deadline,
             poll_interval=self.poll_interval,
-            max_concurrency=self.client_settings.max_concurrency,
+            max_concurrency=self.hook.client_settings(self.max_concurrency).max_concurrency,
             rendered={
                 "assistant_conn_id": self.assistant_conn_id,
                 "site_id": site_id,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 from airflow.providers.common.compat.sdk import Context, ObjectStoragePath
 from airflow.providers.standard.utils.skipmixin import SkipMixin  # in common-compat only from 1.14.1 on
 
-from airflow_provider_assistant import lake
+from airflow_provider_assistant import lake, parameters
 from airflow_provider_assistant.evaluation.criteria import DEFAULT_SCORERS, Criteria, parse_criteria
 from airflow_provider_assistant.evaluation.excerpts import (
     TaskResult,
@@ -30,15 +30,18 @@ from airflow_provider_assistant.evaluation.rules import (
 )
 from airflow_provider_assistant.exceptions import AssistantGateFailedError, AssistantInputError
 from airflow_provider_assistant.failures import FailureContext, explained
+from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
 from airflow_provider_assistant.ledger import RunRef
 from airflow_provider_assistant.loading.columns import ColumnSelection
 from airflow_provider_assistant.loading.sources import open_source
 from airflow_provider_assistant.loading.tables import table_of
 from airflow_provider_assistant.observability import metrics
 from airflow_provider_assistant.observability.lineage import LineageDataset, table_at
-from airflow_provider_assistant.operators.base import check_choice, day_of_run
+from airflow_provider_assistant.operators.base import AssistantBaseOperator
+from airflow_provider_assistant.operators.datasets import publish
 from airflow_provider_assistant.operators.links import AssistantReportLink
-from airflow_provider_assistant.operators.source import AssistantJudgingOperator, UntemplatedField
+from airflow_provider_assistant.operators.runs import day_of_run, instance_suffix
+from airflow_provider_assistant.operators.source import UntemplatedField
 from airflow_provider_assistant.storage.paths import files_in
 
 if TYPE_CHECKING:
@@ -47,9 +50,10 @@ if TYPE_CHECKING:
     from airflow_provider_assistant.evaluation.evaluate import Evaluation
     from airflow_provider_assistant.evaluation.run_directory import RunDirectory
     from airflow_provider_assistant.evaluation.summary import Summary
+    from airflow_provider_assistant.operators.judging import JudgeTask
 
 
-class AssistantEvaluateOperator(AssistantJudgingOperator, SkipMixin):
+class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
     """
     Score answers, compare them with a baseline, check the rules of a gate, and write a report.
 
@@ -117,6 +121,23 @@ class AssistantEvaluateOperator(AssistantJudgingOperator, SkipMixin):
         "name",
         "lake_path",
     )
+    parameter_checks: ClassVar[Checks] = {
+        "answers": parameters.anything,
+        "output_path": parameters.path,
+        "expectations": parameters.anything,
+        "scorers": parameters.names,
+        "judge": parameters.anything,
+        "pass_if": parameters.text,
+        "gate": parameters.names,
+        "on_fail": parameters.choice(*get_args(OnFail)),
+        "baseline": parameters.anything,
+        "tag": parameters.text,
+        "key_columns": parameters.names,
+        "csv_options": parameters.csv_options,
+        "allow_empty": parameters.flag,
+        "name": parameters.text,
+        "lake_path": parameters.path,
+    }
     operator_extra_links = (AssistantReportLink(),)
     answers = UntemplatedField()
     expectations = UntemplatedField()
@@ -124,6 +145,7 @@ class AssistantEvaluateOperator(AssistantJudgingOperator, SkipMixin):
 
     # Path of the report, read by AssistantReportLink.
     report: ObjectStoragePath | None = None
+    judges: JudgeTask | None = None
 
     def __init__(
         self,
@@ -132,30 +154,36 @@ class AssistantEvaluateOperator(AssistantJudgingOperator, SkipMixin):
         output_path: str,
         expectations: Any = None,
         scorers: Sequence[str] = DEFAULT_SCORERS,
+        judge: Mapping[str, Any] | None = None,
         pass_if: str | None = None,
         gate: Sequence[str] = (),
         on_fail: OnFail = "fail",
         baseline: BaselineOf | None = None,
         tag: str | None = None,
         key_columns: str | Sequence[str] = "key",
+        csv_options: Mapping[str, str] | None = None,
+        allow_empty: bool = False,
         name: str | None = None,
         lake_path: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        check_choice("on_fail", on_fail, get_args(OnFail))
         self.answers = answers
         self.expectations = expectations
         self.output_path = output_path
         self.scorers = scorers
+        self.judge = judge
         self.pass_if = pass_if
         self.gate = gate
         self.on_fail: OnFail = on_fail
         self.baseline = baseline
         self.tag = tag
         self.key_columns = key_columns
+        self.csv_options = csv_options
+        self.allow_empty = allow_empty
         self.name = name
         self.lake_path = lake_path
+        check_given(self)
         self._check_arguments()
 
     @explained
@@ -177,6 +205,7 @@ class AssistantEvaluateOperator(AssistantJudgingOperator, SkipMixin):
         :raises AssistantGateFailedError: The gate failed, and ``on_fail`` is ``fail``. All files are written. Airflow
             does not retry the task.
         """
+        check_rendered(self, context)
         # Imported here because models and scorers are slow to import, and Airflow parses DAG files every few seconds.
         from airflow_provider_assistant.evaluation.cases import read_cases
         from airflow_provider_assistant.evaluation.events import send_scores
@@ -221,6 +250,11 @@ class AssistantEvaluateOperator(AssistantJudgingOperator, SkipMixin):
         lake_file = self._write(context, directory, evaluation, page)
         send_scores(evaluation)
         return self._finished(context, evaluation.summary, task_result(evaluation.summary, directory, lake_file))
+
+    def on_kill(self) -> None:
+        """Stop asking the judges. The next try continues with the answers that have no verdict yet."""
+        if self.judges:
+            self.judges.cancel()
 
     def failure_context(self, context: Context) -> FailureContext:
         """Return the evaluation and the files that it wrote, for the log lines of a failure."""
@@ -299,7 +333,10 @@ class AssistantEvaluateOperator(AssistantJudgingOperator, SkipMixin):
         return self.emit_asset_events(context, asdict(result))
 
     def _name(self, context: Context) -> str:
-        return self.name or self.part_name(context)
+        return self.name or self._task_name(context)
+
+    def _task_name(self, context: Context) -> str:
+        return f"{self.dag_id}.{self.task_id}{instance_suffix(RunRef.of(context))}"
 
     def _run(self, context: Context) -> tuple[dict[str, str | None], datetime]:
         """Return the ids of the task instance, and the time by which evaluations are ordered."""
@@ -335,9 +372,9 @@ class AssistantEvaluateOperator(AssistantJudgingOperator, SkipMixin):
         """Replace this run's file in the dataset ``evaluations``."""
         rows = rows_of(summary, str(directory.summary), context["dag_run"].logical_date)
         table = lake.rows_table(lake.EVALUATIONS, rows)
-        part_name = f"{self.part_name(context)}.{context['ti'].run_id}"
+        part_name = f"{self._task_name(context)}.{context['ti'].run_id}"
         day = day_of_run(None, context)
-        return self.publish(context, table, str(self.lake_path), "evaluations", day, part_name=part_name).path
+        return publish(self, context, table, str(self.lake_path), "evaluations", day, part_name=part_name).path
 
     def _finished(self, context: Context, summary: Summary, result: TaskResult) -> dict[str, Any]:
         """Log the verdict, then fail, skip or succeed as ``on_fail`` says."""

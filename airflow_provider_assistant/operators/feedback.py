@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from airflow.providers.common.compat.sdk import Context
 
+from airflow_provider_assistant import parameters
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.payloads import Feedback, checked
 from airflow_provider_assistant.failures import FailureContext, explained
+from airflow_provider_assistant.hooks.task_ledger import open_ledger
+from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
 from airflow_provider_assistant.ledger import RunRef, is_superseded, key_of, ratings
-from airflow_provider_assistant.operators.base import AssistantLedgerOperator
+from airflow_provider_assistant.operators.base import AssistantOperator
 
 
-class AssistantFeedbackOperator(AssistantLedgerOperator):
+class AssistantFeedbackOperator(AssistantOperator):
     """
     Rate the answer to one chat request (``POST …/chat/feedback``).
 
@@ -32,25 +35,43 @@ class AssistantFeedbackOperator(AssistantLedgerOperator):
     :param ledger: Whether to use the ledger. Default: True. Without it, a retry sends the rating again.
     :param ledger_conn_id: SQL connection of the ledger. Default: that of the assistant connection, or else of
         Airflow's configuration.
-    :param assistant_conn_id: Airflow connection of type ``assistant``. Default: ``assistant_default``.
-    :param tenant_id: The tenant. Default: that of the connection.
-    :param site_id: The site. Default: that of the connection.
+
+    The other parameters are those of :class:`~airflow_provider_assistant.operators.base.AssistantOperator`.
     """
 
     template_fields: Sequence[str] = (
-        *AssistantLedgerOperator.template_fields,
+        *AssistantOperator.template_fields,
         "session_id",
         "request_id",
         "feedback",
         "ledger_conn_id",
     )
 
-    def __init__(self, *, session_id: str, request_id: str, feedback: str, ledger: bool = True, **kwargs: Any) -> None:
+    parameter_checks: ClassVar[Checks] = {
+        "session_id": parameters.text,
+        "request_id": parameters.text,
+        "feedback": parameters.text,
+        "ledger": parameters.flag,
+        "ledger_conn_id": parameters.text,
+    }
+
+    def __init__(
+        self,
+        *,
+        session_id: str,
+        request_id: str,
+        feedback: str,
+        ledger: bool = True,
+        ledger_conn_id: str | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.session_id = session_id
         self.request_id = request_id
         self.feedback = feedback
         self.ledger = ledger
+        self.ledger_conn_id = ledger_conn_id
+        check_given(self)
 
     @explained
     def execute(self, context: Context) -> dict[str, Any]:
@@ -62,6 +83,7 @@ class AssistantFeedbackOperator(AssistantLedgerOperator):
         :raises AssistantLedgerError: The ledger cannot be used.
         :raises AssistantError: Any other error, see :func:`airflow_provider_assistant.api.flow.perform`.
         """
+        check_rendered(self, context)
         site_id = self.hook.resolve_site_id()
         fields = {
             "session_id": self.session_id,
@@ -75,7 +97,7 @@ class AssistantFeedbackOperator(AssistantLedgerOperator):
             self.hook.send(call)
             return {}
 
-        with self.open_ledger() as ledger:
+        with open_ledger(self) as ledger:
             if ledger is None:
                 send()
             else:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import Context
 
+from airflow_provider_assistant import parameters
 from airflow_provider_assistant.exceptions import (
     NOTHING_SENT,
     AssistantIncompleteError,
@@ -14,13 +15,12 @@ from airflow_provider_assistant.exceptions import (
     AssistantInputError,
 )
 from airflow_provider_assistant.failures import FailureContext, explained
+from airflow_provider_assistant.hooks.task_ledger import open_ledger
+from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
 from airflow_provider_assistant.ledger import RunRef
-from airflow_provider_assistant.operators.base import (
-    AssistantConcurrentOperator,
-    AssistantLedgerOperator,
-    findings_of,
-    warn_of_findings,
-)
+from airflow_provider_assistant.loading.findings import FindingsFile
+from airflow_provider_assistant.operators.base import AssistantOperator
+from airflow_provider_assistant.operators.runs import findings_file, warn_of_findings
 from airflow_provider_assistant.storage.paths import storage_path
 from airflow_provider_assistant.texts import counted
 
@@ -28,10 +28,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from airflow_provider_assistant.feedback.sender import FeedbackSender
-    from airflow_provider_assistant.loading.findings import FindingsFile
 
 
-class AssistantRateAnswersOperator(AssistantLedgerOperator, AssistantConcurrentOperator):
+class AssistantRateAnswersOperator(AssistantOperator):
     """
     Rate many answers by rules on their scores (``POST …/chat/feedback``), each answer once.
 
@@ -54,19 +53,28 @@ class AssistantRateAnswersOperator(AssistantLedgerOperator, AssistantConcurrentO
     :param ledger: Whether to use the ledger. Default: True. Without it, a retry sends all ratings again.
     :param ledger_conn_id: SQL connection of the ledger. Default: that of the assistant connection, or else of
         Airflow's configuration.
-    :param assistant_conn_id: Airflow connection of type ``assistant``. Default: ``assistant_default``.
-    :param tenant_id: The tenant. Default: that of the connection.
-    :param site_id: The site. Default: that of the connection.
+
+    The other parameters are those of :class:`~airflow_provider_assistant.operators.base.AssistantOperator`.
     """
 
     template_fields: Sequence[str] = (
-        *AssistantConcurrentOperator.template_fields,
+        *AssistantOperator.template_fields,
         "answers",
         "scores",
         "rules",
         "key_columns",
         "ledger_conn_id",
     )
+
+    parameter_checks: ClassVar[Checks] = {
+        "answers": parameters.path,
+        "scores": parameters.path,
+        "rules": parameters.text_map,
+        "key_columns": parameters.names,
+        "max_concurrency": parameters.count,
+        "ledger": parameters.flag,
+        "ledger_conn_id": parameters.text,
+    }
 
     # State of the current try.
     _sender: FeedbackSender | None = None
@@ -79,7 +87,9 @@ class AssistantRateAnswersOperator(AssistantLedgerOperator, AssistantConcurrentO
         scores: str,
         rules: Mapping[str, str],
         key_columns: str | Sequence[str] = "key",
+        max_concurrency: int | None = None,
         ledger: bool = True,
+        ledger_conn_id: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -87,7 +97,10 @@ class AssistantRateAnswersOperator(AssistantLedgerOperator, AssistantConcurrentO
         self.scores = scores
         self.rules = rules
         self.key_columns = key_columns
+        self.max_concurrency = max_concurrency
         self.ledger = ledger
+        self.ledger_conn_id = ledger_conn_id
+        check_given(self)
 
     @explained
     def execute(self, context: Context) -> dict[str, Any]:
@@ -105,6 +118,7 @@ class AssistantRateAnswersOperator(AssistantLedgerOperator, AssistantConcurrentO
         :raises AssistantLedgerError: The ledger cannot be used.
         :raises AssistantError: Any other error, see :func:`airflow_provider_assistant.api.flow.perform`.
         """
+        check_rendered(self, context)
         from airflow_provider_assistant.evaluation.cases import read_cases
         from airflow_provider_assistant.feedback.rules import rate
         from airflow_provider_assistant.feedback.sender import FeedbackSender
@@ -112,10 +126,10 @@ class AssistantRateAnswersOperator(AssistantLedgerOperator, AssistantConcurrentO
         cases = read_cases(_table(self.answers, "answers"), key_columns=self.key_columns)
         rated = rate(cases, _table(self.scores, "scores"), self.rules)
         site_id, run = self.hook.resolve_site_id(), RunRef.of(context)
-        with self.open_ledger() as ledger, findings_of(run) as findings:
+        with open_ledger(self) as ledger, FindingsFile(findings_file(run), always=False) as findings:
             self._findings = findings
             self._sender = FeedbackSender(
-                self.client_settings,
+                self.hook.client_settings(self.max_concurrency),
                 site_id=site_id,
                 scope=self.hook.site_url(),
                 run=run,

@@ -7,6 +7,7 @@ from typing import Any
 from airflow.providers.common.compat.sdk import Context
 
 from airflow_provider_assistant.failures import FailureContext, explained
+from airflow_provider_assistant.hooks.task_parameters import check_rendered
 from airflow_provider_assistant.operators.base import AssistantOperator
 
 
@@ -20,9 +21,8 @@ class AssistantLimitsOperator(AssistantOperator):
         For more information on how to use this operator, take a look at the guide:
         :doc:`/howto/nightly-export`
 
-    :param assistant_conn_id: Airflow connection of type ``assistant``. Default: ``assistant_default``.
-    :param tenant_id: The tenant. Default: that of the connection.
-    :param site_id: Not used by this operator.
+    The parameters are those of :class:`~airflow_provider_assistant.operators.base.AssistantOperator`. ``site_id`` is
+    not used.
     """
 
     def failure_context(self, context: Context) -> FailureContext:  # noqa: ARG002
@@ -30,7 +30,7 @@ class AssistantLimitsOperator(AssistantOperator):
         return FailureContext(f"limits on {self.hook.location()}")
 
     @explained
-    def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002
+    def execute(self, context: Context) -> dict[str, Any]:
         """
         Read the limits.
 
@@ -38,6 +38,7 @@ class AssistantLimitsOperator(AssistantOperator):
         :return: ``tenant_id``, and ``raw``, the reply as received.
         :raises AssistantError: See :func:`airflow_provider_assistant.api.flow.perform`.
         """
+        check_rendered(self, context)
         tenant_id = self.hook.resolve_tenant_id()
         limits = self.hook.get_limits()
         self.log.info("Read the limits of tenant %r.", tenant_id)

@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow_provider_assistant.exceptions import AssistantError, AssistantIncompleteError, AssistantInputError
+from airflow_provider_assistant.loading.options import LoadOptions
 from airflow_provider_assistant.loading.report import Counts
-from airflow_provider_assistant.operators.base import tolerance
-
-if TYPE_CHECKING:
-    from airflow_provider_assistant.loading.options import OnAmbiguous
+from airflow_provider_assistant.parameters import tolerance
 
 
-def load_failure(
-    counts: Counts, *, on_ambiguous: OnAmbiguous, max_rejected: float, listed: str = ""
-) -> AssistantError | None:
+def load_failure(counts: Counts, options: LoadOptions, listed: str = "") -> AssistantError | None:
     """
     Return the error that makes a finished load fail, or None if it succeeded.
 
     :param counts: The outcomes of its rows.
-    :param on_ambiguous: Parameter of the load. Ambiguous rows fail the load only with ``retry``.
-    :param max_rejected: Number of rejected rows that are tolerated: a count, or a fraction of all rows if below 1.
+    :param options: Options of the load. Ambiguous rows fail it only with ``on_ambiguous="retry"``.
     :param listed: Sentence with the path of the findings, appended to the message.
     :return: The error, which is not raised, or None.
     """
-    ambiguous = counts.ambiguous if on_ambiguous == "retry" else 0
+    ambiguous = counts.ambiguous if options.on_ambiguous == "retry" else 0
     if counts.failed or ambiguous:
         problems = [f"{counts.failed} rows failed"] * bool(counts.failed)
         problems += [f"{ambiguous} rows are ambiguous"] * bool(ambiguous)
@@ -33,9 +28,9 @@ def load_failure(
             f"{' and '.join(problems)} ({counts})",
             todo=f"A retry sends those and no others.{listed}",
         )
-    if counts.rejected > tolerance(max_rejected, counts.rows):
+    if counts.rejected > tolerance(options.max_rejected, counts.rows):
         return AssistantInputError(
-            f"{counts.rejected} rows were rejected, more than max_rejected={max_rejected:g} allows ({counts})",
+            f"{counts.rejected} rows were rejected, more than max_rejected={options.max_rejected:g} allows ({counts})",
             safe="The others are loaded.",
             todo=f"Fix these rows in the source and re-run the task.{listed}",
             field="source",

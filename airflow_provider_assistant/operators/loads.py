@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -11,35 +10,42 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import Asset, AssetAlias, Context
 
+from airflow_provider_assistant import parameters
 from airflow_provider_assistant.api.payloads import Payload
 from airflow_provider_assistant.client.cancellation import run_coroutine
-from airflow_provider_assistant.exceptions import AssistantAmbiguousError, AssistantRateLimitError
+from airflow_provider_assistant.exceptions import (
+    AssistantAmbiguousError,
+    AssistantInputError,
+    AssistantRateLimitError,
+)
 from airflow_provider_assistant.failures import FailureContext, explained
+from airflow_provider_assistant.hooks.task_ledger import open_ledger
+from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
 from airflow_provider_assistant.keys import key_names
 from airflow_provider_assistant.ledger import BatchLedger, DocumentScope, Ledger, LoadRecord, RunRef
 from airflow_provider_assistant.loading.findings import FindingsFile
+from airflow_provider_assistant.loading.options import (
+    DEFAULTS,
+    OPTIONS,
+    LoadOptions,
+    OnAmbiguous,
+    OnChange,
+    OnLimit,
+    OnMissing,
+)
 from airflow_provider_assistant.loading.report import Counts
 from airflow_provider_assistant.loading.rows import Rows
 from airflow_provider_assistant.observability import metrics, tracing
 from airflow_provider_assistant.observability.lineage import LineageDataset
-from airflow_provider_assistant.operators.base import (
-    AssistantConcurrentOperator,
-    check_choice,
-    findings_of,
-    seconds_of,
-    warn_of_findings,
-)
+from airflow_provider_assistant.operators.base import AssistantOperator
 from airflow_provider_assistant.operators.links import AssistantFindingsLink
 from airflow_provider_assistant.operators.load_counts import load_failure, load_progress
-from airflow_provider_assistant.operators.load_options import AssistantLoadOptionsOperator
-from airflow_provider_assistant.storage.paths import usable_path
+from airflow_provider_assistant.operators.runs import findings_file, warn_of_findings
+from airflow_provider_assistant.storage.paths import writable_file
 from airflow_provider_assistant.triggers.deferral import is_deferrable, restore_attributes
 
 if TYPE_CHECKING:
     from airflow_provider_assistant.loading.engine import Load
-    from airflow_provider_assistant.loading.options import OnMissing
-
-log = logging.getLogger(__name__)
 
 # Name of the asset alias of loads without outlets.
 DOCUMENTS = "assistant_documents"
@@ -48,30 +54,16 @@ DOCUMENTS = "assistant_documents"
 SHORTEST_DEFERRAL = 60.0
 
 
-class AssistantLoadOperator(AssistantLoadOptionsOperator):
+class AssistantLoadOperator(AssistantOperator):
     """
     Base of the operators that load documents.
 
-    :param on_ambiguous: What to do with a row that an earlier attempt may have created: ``retry`` (default) sends it
-        again and lists it as possibly duplicated, ``skip`` lists it without sending it, ``fail`` stops the load.
-    :param on_change: What to do with a key whose content has changed: ``create`` (default) creates another document and
-        lists the superseded one, because the API can neither update nor delete; ``skip`` does not send the row;
-        ``fail`` stops the load.
-    :param on_missing: What to do with documents whose row is gone from the source: ``stale`` (default) lists them,
-        because the API cannot delete them; ``ignore`` does not look for them. Use ``ignore`` if the source contains
-        only new rows.
+    The options ``on_ambiguous``, ``on_change``, ``on_missing``, ``adopt``, ``allow_mass_change``, ``on_limit``,
+    ``limits_field`` and ``max_rejected`` are those of :class:`~airflow_provider_assistant.loading.options.LoadOptions`, which documents
+    them.
+
     :param namespace: Separates the keys of this load from those of other loads, for tables whose keys overlap. Changing
         it creates every row again. Default: one namespace for all loads of a site and a kind of document.
-    :param adopt: Whether to take over keys that belong to another source. Default: False; a load that would replace
-        documents of another source fails before its first request.
-    :param allow_mass_change: Whether a load may replace, or mark as stale, more than half of the source's documents
-        (and at least 50). Default: False; such a load fails before its first request.
-    :param on_limit: What to do if the load would create more documents than the tenant's limits allow. The limits are
-        read once, before the first row is sent, if the tenant is known. ``fail`` (default) fails before the first row
-        is sent; ``fit`` creates as many as there is room for, in the order of the source, skips the others and lists
-        them; ``ignore`` does not read the limits. Limits that cannot be read or understood do not stop a load.
-    :param max_rejected: Number of rejected rows that the task tolerates: a count, or a fraction below 1. Default: 0.
-        All other rows are loaded in any case.
     :param findings_path: Parquet file for the findings, the rows that a person should look at: a local path or an
         object storage URL. Default: a file in ``[assistant] findings_folder``, written only if there are
         findings.
@@ -86,26 +78,43 @@ class AssistantLoadOperator(AssistantLoadOptionsOperator):
         creates every row again.
     :param ledger_conn_id: SQL connection of the ledger. Default: that of the assistant connection, or else of
         Airflow's configuration.
-    :param assistant_conn_id: Airflow connection of type ``assistant``. Default: ``assistant_default``.
-    :param tenant_id: The tenant. Default: that of the connection.
-    :param site_id: The site. Default: that of the connection.
+
+    The other parameters are those of :class:`~airflow_provider_assistant.operators.base.AssistantOperator`.
     """
 
     template_fields: Sequence[str] = (
-        *AssistantConcurrentOperator.template_fields,
+        *AssistantOperator.template_fields,
         "findings_path",
         "source_name",
         "namespace",
         "ledger_conn_id",
     )
-
+    parameter_checks: ClassVar[Checks] = {
+        "on_ambiguous": parameters.choice(*OPTIONS["on_ambiguous"].choices),
+        "on_change": parameters.choice(*OPTIONS["on_change"].choices),
+        "on_missing": parameters.choice(*OPTIONS["on_missing"].choices),
+        "adopt": parameters.flag,
+        "allow_mass_change": parameters.flag,
+        "on_limit": parameters.choice(*OPTIONS["on_limit"].choices),
+        "limits_field": parameters.text,
+        "max_rejected": parameters.tolerated,
+        "namespace": parameters.text,
+        "findings_path": parameters.path,
+        "source_name": parameters.text,
+        "max_concurrency": parameters.count,
+        "deferrable": parameters.flag,
+        "timeout": parameters.seconds,
+        "ledger": parameters.flag,
+        "ledger_conn_id": parameters.text,
+    }
     operator_extra_links = (AssistantFindingsLink(),)
 
     endpoint: ClassVar[str]
     payload: ClassVar[type[Payload] | None] = None
     kind: ClassVar[str]
-    on_missing_choices: ClassVar[tuple[str, ...]] = ("stale", "ignore")
     group_columns: str | Sequence[str] = ()
+    # Seconds. Longest pause that a load waits for on the worker when the service asks it to back off.
+    max_backoff: ClassVar[float] = DEFAULTS.max_backoff
     _running: Load | None = None
     # State of the current try.
     _record = LoadRecord()
@@ -114,33 +123,56 @@ class AssistantLoadOperator(AssistantLoadOptionsOperator):
     def __init__(
         self,
         *,
-        on_missing: OnMissing = "stale",
+        on_ambiguous: OnAmbiguous = DEFAULTS.on_ambiguous,
+        on_change: OnChange = DEFAULTS.on_change,
+        on_missing: OnMissing = DEFAULTS.on_missing,
+        adopt: bool = DEFAULTS.adopt,
+        allow_mass_change: bool = DEFAULTS.allow_mass_change,
+        on_limit: OnLimit = DEFAULTS.on_limit,
+        limits_field: str | None = DEFAULTS.limits_field,
+        max_rejected: float = DEFAULTS.max_rejected,
         namespace: str | None = None,
-        max_rejected: float = 0,
         findings_path: str | None = None,
         source_name: str | None = None,
+        max_concurrency: int | None = None,
         deferrable: bool | None = None,
         timeout: float | timedelta = 86_400.0,
         ledger: bool = True,
+        ledger_conn_id: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        check_choice("on_missing", on_missing, self.on_missing_choices)
         if deferrable and not ledger:
-            raise ValueError(
-                "deferrable=True needs the ledger: without it, a load that resumes creates every row again"
+            raise AssistantInputError(
+                f"task {self.task_id!r}: deferrable=True needs the ledger: without it, a load that resumes creates "
+                "every row again",
+                field="deferrable",
             )
-        if max_rejected < 0:
-            raise ValueError(f"max_rejected must be a count or a fraction below 1, not {max_rejected!r}")
+        self.on_ambiguous = on_ambiguous
+        self.on_change = on_change
         self.on_missing = on_missing
-        self.namespace = namespace
+        self.adopt = adopt
+        self.allow_mass_change = allow_mass_change
+        self.on_limit = on_limit
+        self.limits_field = limits_field
         self.max_rejected = max_rejected
+        self.namespace = namespace
         self.findings_path = findings_path
         self.source_name = source_name
+        self.max_concurrency = max_concurrency
         # default_deferrable may be True for a task without the ledger.
         self.deferrable = ledger and is_deferrable(deferrable)
-        self.timeout = seconds_of(timeout)
+        self.timeout: Any = timeout
         self.ledger = ledger
+        self.ledger_conn_id = ledger_conn_id
+        check_given(self)
+
+    @property
+    def load_options(self) -> LoadOptions:
+        """Options of the engine."""
+        settings = self.hook.client_settings(self.max_concurrency)
+        options = {name: getattr(self, name) for name in OPTIONS}
+        return LoadOptions(settings.max_concurrency, self.max_backoff, **options)
 
     @property
     def listed_findings(self) -> str | None:
@@ -173,6 +205,7 @@ class AssistantLoadOperator(AssistantLoadOptionsOperator):
         :raises AssistantAPIError: The service answered 401, 403 or 404, which stopped the load at once.
         :raises AssistantLedgerError: The ledger cannot be used.
         """
+        check_rendered(self, context)
         return self._execute(context, until=self.hook.client.now() + self.timeout)
 
     @explained
@@ -194,6 +227,7 @@ class AssistantLoadOperator(AssistantLoadOptionsOperator):
         :return: The same as :meth:`execute`.
         """
         restore_attributes(self, {"rendered": rendered})
+        check_rendered(self, context)
         return self._execute(context, until or self.hook.client.now() + self.timeout)
 
     def failure_context(self, context: Context) -> FailureContext:
@@ -204,11 +238,7 @@ class AssistantLoadOperator(AssistantLoadOptionsOperator):
     def _execute(self, context: Context, until: float) -> dict[str, Any]:
         self._record, self._listed = LoadRecord(), None
         with self._recorded(context) as (ledger, self._record):
-            try:
-                counts, findings = self._load(context, ledger, self._record)
-            except (AssistantRateLimitError, AssistantAmbiguousError) as error:
-                self._defer_after(error, until)
-                raise
+            counts, findings = self._load(context, ledger, self._record, until)
             result = {
                 **counts.as_dict(),
                 "site_id": self.hook.resolve_site_id(),
@@ -218,9 +248,8 @@ class AssistantLoadOperator(AssistantLoadOptionsOperator):
             columns = dict.fromkeys(self.payload.model_fields if self.payload else (), "string")
             self.lineage_outputs = (LineageDataset(self.asset_uri("documents"), columns, counts.created),)
             listed = f" Findings: {findings.listed}." if findings.listed else ""
-            if failure := load_failure(
-                counts, on_ambiguous=self.on_ambiguous, max_rejected=self.max_rejected, listed=listed
-            ):
+            failure = load_failure(counts, self.load_options, listed)
+            if failure:
                 raise failure
         warn_of_findings(findings.listed, findings.count)
         return self.emit_asset_events(context, result)
@@ -248,7 +277,7 @@ class AssistantLoadOperator(AssistantLoadOptionsOperator):
     @contextlib.contextmanager
     def _recorded(self, context: Context) -> Iterator[tuple[Ledger | None, LoadRecord]]:
         """Open the ledger, unless ``ledger`` is False, and record the load in it."""
-        with self.open_ledger() as ledger:
+        with open_ledger(self) as ledger:
             if ledger is None:
                 self.log.warning("ledger=False: this run sends every row, and a retry or another run sends it again.")
                 yield None, LoadRecord()
@@ -262,43 +291,57 @@ class AssistantLoadOperator(AssistantLoadOptionsOperator):
             ) as record:
                 yield ledger, record
 
-    def _load(self, context: Context, ledger: Ledger | None, record: LoadRecord) -> tuple[Counts, FindingsFile]:
+    def _load(
+        self, context: Context, ledger: Ledger | None, record: LoadRecord, until: float
+    ) -> tuple[Counts, FindingsFile]:
         site_id, run = self.hook.resolve_site_id(), RunRef.of(context)
         with contextlib.ExitStack() as stack:
             rows = stack.enter_context(self._rows(site_id))
-            memory = None
+            documents = None
             if ledger:
-                memory = ledger.documents(
+                documents = ledger.documents(
                     scope=DocumentScope(self.hook.site_url(), self.endpoint, self.namespace),
                     site_id=site_id,
                     source=self._source_name(context),
                     run=run,
                     has_groups=bool(key_names(self.group_columns, "group_columns")),
                 )
-                stack.enter_context(memory)
+                stack.enter_context(documents)
             findings = self._listed = stack.enter_context(self._findings(run))
-            counts = run_coroutine(self._run(rows, memory, findings, record, self._is_whole(context)))
+            try:
+                counts = run_coroutine(self._run(rows, documents, findings, record, self._is_whole(context)))
+            except (AssistantRateLimitError, AssistantAmbiguousError) as error:
+                # While the source is open: the rows may have to be kept.
+                self._defer_after(error, run, until)
+                raise
         return counts, findings
 
     async def _run(
         self,
         rows: Rows,
-        memory: BatchLedger | None,
+        documents: BatchLedger | None,
         findings: FindingsFile,
         record: LoadRecord,
         is_whole: bool,
     ) -> Counts:
         from airflow_provider_assistant.loading.engine import Load
+        from airflow_provider_assistant.loading.limits import limits_reader
         from airflow_provider_assistant.loading.load_client import LoadClient
 
-        options = self.load_options
-        facts = {"site_id": self.hook.resolve_site_id(), "kind": self.kind}
+        settings, options = self.hook.settings.client, self.load_options
         # One span for all rows: no tool can display a trace with millions of spans.
-        with tracing.span("load", **facts) as span:
-            async with LoadClient(self.hook.settings.client, options) as client:
-                judged: dict[str, Any] = {"judge_stale": is_whole, "judge_groups": self.on_missing != "ignore"}
-                parts: dict[str, Any] = {"ledger": memory, "findings": findings, "read_limits": self.read_limits}
-                self._running = load = Load(client, rows, options, **parts, **judged)
+        with tracing.span("load", site_id=self.hook.resolve_site_id(), kind=self.kind) as span:
+            async with LoadClient(settings, options) as client:
+                self._running = load = Load(
+                    client,
+                    rows,
+                    options,
+                    ledger=documents,
+                    findings=findings,
+                    judge_stale=is_whole,
+                    judge_groups=self.on_missing != "ignore",
+                    read_limits=limits_reader(settings, self.hook.known_tenant_id(), self.on_limit),
+                )
                 try:
                     return await load.run()
                 finally:
@@ -309,18 +352,28 @@ class AssistantLoadOperator(AssistantLoadOptionsOperator):
                     span.set_attributes({f"assistant.rows.{end}": count for end, count in load.counts.outcomes.items()})
 
     def _findings(self, run: RunRef) -> FindingsFile:
-        if self.findings_path:
-            return FindingsFile(usable_path(self.findings_path))
-        return findings_of(run)
+        if self.findings_path is None:
+            # Written only if there are findings.
+            return FindingsFile(findings_file(run), always=False)
+        return FindingsFile(writable_file(self.findings_path, "findings_path"))
 
     def _source_name(self, context: Context) -> str:
         return self.source_name or f"{context['ti'].dag_id}.{context['ti'].task_id}"
 
-    def _defer_after(self, error: AssistantRateLimitError | AssistantAmbiguousError, until: float) -> None:
+    def _keep_rows(self, run: RunRef) -> dict[str, Any]:  # noqa: ARG002
+        """
+        Save rows that cannot be read from their source again.
+
+        :param run: The task instance.
+        :return: Where they are, as arguments of :meth:`execute_complete`. Empty: it reads the source again.
+        """
+        return {}
+
+    def _defer_after(self, error: AssistantRateLimitError | AssistantAmbiguousError, run: RunRef, until: float) -> None:
         """Defer the task if the service asks for a pause that ends before the timeout. Otherwise return."""
         is_refusal = isinstance(error, AssistantRateLimitError) or isinstance(error.__cause__, AssistantRateLimitError)
         asked = error.retry_after or 0.0
-        if not self.deferrable or not (is_refusal or asked > self.load_options.max_backoff):
+        if not self.deferrable or not (is_refusal or asked > self.max_backoff):
             return
         pause = max(asked, SHORTEST_DEFERRAL)
         if self.hook.client.now() + pause > until:
@@ -333,5 +386,5 @@ class AssistantLoadOperator(AssistantLoadOptionsOperator):
         moment = datetime.now(UTC) + timedelta(seconds=pause)
         self.log.info("Deferring until %s, because the service asks to back off.", moment)
         rendered = {name: text for name in self.template_fields if isinstance(text := getattr(self, name), str)}
-        kwargs = {"until": until, "rendered": rendered}
+        kwargs = {"until": until, "rendered": rendered, **self._keep_rows(run)}
         self.defer(trigger=DateTimeTrigger(moment=moment), method_name="execute_complete", kwargs=kwargs)

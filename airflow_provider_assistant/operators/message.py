@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, get_args
 
 from airflow.providers.common.compat.sdk import AirflowSkipException, Context
 
+from airflow_provider_assistant import parameters
 from airflow_provider_assistant.api.call import Call
 from airflow_provider_assistant.api.payloads import ChatMessage, checked
 from airflow_provider_assistant.exceptions import AssistantAmbiguousPermanentError
 from airflow_provider_assistant.failures import FailureContext
-from airflow_provider_assistant.operators.base import AssistantOperator, check_choice
+from airflow_provider_assistant.hooks.task_parameters import Checks, check_given
+from airflow_provider_assistant.operators.base import AssistantOperator
 
 T = TypeVar("T")
 OnAmbiguous: TypeAlias = Literal["retry", "skip", "fail"]
@@ -26,11 +28,13 @@ class AssistantMessageOperator(AssistantOperator):
     :param message: The user's message.
     :param email: E-mail address of the end user. Default: None, not sent.
     :param response_language: Language code of the reply, such as ``en``. Default: None, the service chooses.
-    :param on_ambiguous: What to do if the message may have reached the service although no usable reply came back:
-        ``retry`` (default), ``skip`` or ``fail``.
-    :param assistant_conn_id: Airflow connection of type ``assistant``. Default: ``assistant_default``.
-    :param tenant_id: The tenant. Default: that of the connection.
-    :param site_id: The site. Default: that of the connection.
+    :param on_ambiguous: What to do if the message may have reached the service although no usable reply came back.
+        ``retry`` (default) sends it again after a 5xx status or a broken connection, up to the connection's
+        ``retries``. After a ``POST …/chat`` that timed out, the service may still be working on the answer, so the try
+        fails, and only a retry of the task sends the message again. ``skip`` skips the task; ``fail`` fails it without
+        retries.
+
+    The other parameters are those of :class:`~airflow_provider_assistant.operators.base.AssistantOperator`.
     """
 
     template_fields: Sequence[str] = (
@@ -40,6 +44,13 @@ class AssistantMessageOperator(AssistantOperator):
         "email",
         "response_language",
     )
+    parameter_checks: ClassVar[Checks] = {
+        "session_id": parameters.text,
+        "message": parameters.prose,
+        "email": parameters.prose,
+        "response_language": parameters.prose,
+        "on_ambiguous": parameters.choice(*get_args(OnAmbiguous)),
+    }
 
     def __init__(
         self,
@@ -52,12 +63,12 @@ class AssistantMessageOperator(AssistantOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        check_choice("on_ambiguous", on_ambiguous, ("retry", "skip", "fail"))
         self.session_id = session_id
         self.message = message
         self.email = email
         self.response_language = response_language
         self.on_ambiguous = on_ambiguous
+        check_given(self)
 
     def failure_context(self, context: Context) -> FailureContext:  # noqa: ARG002
         """Return the session of the chat, for the log lines of a failure."""

@@ -1,17 +1,16 @@
-"""Base classes of the operators that read rows from a source."""
+"""Base class of the operators that send one request per row of a source."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
 
+from airflow_provider_assistant import parameters
+from airflow_provider_assistant.hooks.task_parameters import Checks, check_given
 from airflow_provider_assistant.loading.untemplated import without_templating
 from airflow_provider_assistant.observability.lineage import LineageDataset
-from airflow_provider_assistant.operators.base import AssistantBaseOperator, AssistantConcurrentOperator
+from airflow_provider_assistant.operators.base import AssistantOperator
 from airflow_provider_assistant.storage.paths import files_in
-
-if TYPE_CHECKING:
-    from airflow_provider_assistant.operators.judging import JudgeTask
 
 
 class UntemplatedField:
@@ -27,48 +26,31 @@ class UntemplatedField:
         vars(operator)[self._name] = without_templating(source)
 
 
-class AssistantReaderOperator(AssistantBaseOperator):
-    """
-    Base of the operators that read rows: how to read them.
-
-    :param csv_options: Format of CSV files: a mapping with ``delimiter`` (default ``,``), ``encoding`` (default
-        ``utf-8``) and ``quote`` (default ``"``).
-    :param allow_empty: Whether a source without rows or files succeeds with zero counts. Default: False, an empty
-        source is an error.
-    """
-
-    def __init__(
-        self, *, csv_options: Mapping[str, str] | None = None, allow_empty: bool = False, **kwargs: Any
-    ) -> None:
-        super().__init__(**kwargs)
-        self.csv_options = csv_options
-        self.allow_empty = allow_empty
-
-
-class AssistantSourceOperator(AssistantConcurrentOperator, AssistantReaderOperator):
+class AssistantSourceOperator(AssistantOperator):
     """
     Base of the operators that send one request per row of a source.
 
     :param source: The rows: a dataframe (pandas, polars, pyarrow, DuckDB, …); a list of mappings, such as the output of
         another task; a path, object storage URL, glob or folder of Parquet, CSV or JSON Lines files, or a list of
         these; or a callable that runs on the worker and returns one of these or yields batches of rows.
-    :param columns: Mapping from a field to its column, for columns whose name differs. Default: None.
-    :param constants: Mapping from a field to one value for all rows. Default: None.
-    :param key_columns: Column or columns that identify a row. Default: an empty sequence, the content of the row.
+    :param columns: Mapping from a field to its column, for columns whose name differs: ``{"title": "headline"}``.
+        Default: None.
+    :param constants: Mapping from a field to one value for all rows: ``{"category": "faq"}``. Default: None.
+    :param key_columns: Column or columns that identify a row. Default: an empty sequence, the whole content of the row
+        identifies it. Keys are compared as text, whatever the type of the column, see
+        :func:`~airflow_provider_assistant.keys.key_text`.
+    :param csv_options: Format of CSV files: a mapping with ``delimiter`` (default ``,``), ``encoding`` (default
+        ``utf-8``) and ``quote`` (default ``"``). Default: None.
     :param allowed_root: Folder that all files must lie in after symbolic links are resolved: a local path or an object
         storage URL. Default: None, files may lie anywhere.
-    :param csv_options: Format of CSV files: a mapping with ``delimiter`` (default ``,``), ``encoding`` (default
-        ``utf-8``) and ``quote`` (default ``"``).
-    :param allow_empty: Whether a source without rows or files succeeds with zero counts. Default: False, an empty
-        source is an error.
-    :param max_concurrency: Maximum number of requests in flight. Default: that of the connection.
-    :param assistant_conn_id: Airflow connection of type ``assistant``. Default: ``assistant_default``.
-    :param tenant_id: The tenant. Default: that of the connection.
-    :param site_id: The site. Default: that of the connection.
+    :param allow_empty: Whether a source without rows or files succeeds with zero counts. A load then marks no document
+        as stale. Default: False, an empty source is an error.
+
+    The other parameters are those of :class:`~airflow_provider_assistant.operators.base.AssistantOperator`.
     """
 
     template_fields: Sequence[str] = (
-        *AssistantConcurrentOperator.template_fields,
+        *AssistantOperator.template_fields,
         "source",
         "columns",
         "constants",
@@ -76,6 +58,15 @@ class AssistantSourceOperator(AssistantConcurrentOperator, AssistantReaderOperat
         "csv_options",
         "allowed_root",
     )
+    parameter_checks: ClassVar[Checks] = {
+        "source": parameters.anything,
+        "columns": parameters.text_map,
+        "constants": parameters.text_map,
+        "key_columns": parameters.names,
+        "csv_options": parameters.csv_options,
+        "allowed_root": parameters.path,
+        "allow_empty": parameters.flag,
+    }
     source = UntemplatedField()
 
     def __init__(
@@ -85,7 +76,9 @@ class AssistantSourceOperator(AssistantConcurrentOperator, AssistantReaderOperat
         columns: Mapping[str, str] | None = None,
         constants: Mapping[str, str] | None = None,
         key_columns: str | Sequence[str] = (),
+        csv_options: Mapping[str, str] | None = None,
         allowed_root: str | None = None,
+        allow_empty: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -93,33 +86,11 @@ class AssistantSourceOperator(AssistantConcurrentOperator, AssistantReaderOperat
         self.columns = columns
         self.constants = constants
         self.key_columns = key_columns
+        self.csv_options = csv_options
         self.allowed_root = allowed_root
+        self.allow_empty = allow_empty
+        check_given(self)
 
     def lineage_inputs(self) -> Sequence[LineageDataset]:
         """Return the files of the source; empty if the rows do not come from files."""
         return files_in(self.source)
-
-
-class AssistantJudgingOperator(AssistantReaderOperator):
-    """
-    Base of the operators that read answers and ask judges about them.
-
-    :param judge: Options of the judges: a mapping with some of ``conn_id``, ``model``, ``rubrics``,
-        ``max_concurrency``, ``max_judge_tokens`` and ``price``, see
-        :class:`~airflow_provider_assistant.evaluation.judging.rubrics.JudgeOptions`. Default: None, their defaults.
-    :param csv_options: Format of CSV files: a mapping with ``delimiter`` (default ``,``), ``encoding`` (default
-        ``utf-8``) and ``quote`` (default ``"``).
-    :param allow_empty: Whether a source without rows or files succeeds with zero counts. Default: False, an empty
-        source is an error.
-    """
-
-    judges: JudgeTask | None = None
-
-    def __init__(self, *, judge: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.judge = judge
-
-    def on_kill(self) -> None:
-        """Stop asking the judges. The next try continues with the answers that have no verdict yet."""
-        if self.judges:
-            self.judges.cancel()

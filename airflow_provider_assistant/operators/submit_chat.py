@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, ClassVar
 
 from airflow.providers.common.compat.sdk import Context
 
+from airflow_provider_assistant import parameters
 from airflow_provider_assistant.api import endpoints, flow
 from airflow_provider_assistant.api.call import Call
 from airflow_provider_assistant.api.replies import SubmittedChat
@@ -20,9 +21,10 @@ from airflow_provider_assistant.exceptions import (
     AssistantRequestTimeoutError,
 )
 from airflow_provider_assistant.failures import FailureContext, explained
+from airflow_provider_assistant.hooks.task_ledger import open_ledger
+from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
 from airflow_provider_assistant.ledger import Ledger, RunRef, key_of, submissions
 from airflow_provider_assistant.observability import tracing
-from airflow_provider_assistant.operators.base import AssistantLedgerOperator, seconds_of
 from airflow_provider_assistant.operators.links import AssistantRequestLink
 from airflow_provider_assistant.operators.message import AssistantMessageOperator
 from airflow_provider_assistant.triggers.chat import AssistantChatRequestTrigger, ended_request, times_of
@@ -35,7 +37,7 @@ from airflow_provider_assistant.triggers.deferral import (
 )
 
 
-class AssistantSubmitChatOperator(AssistantLedgerOperator, AssistantMessageOperator):
+class AssistantSubmitChatOperator(AssistantMessageOperator):
     """
     Submit an async chat (``POST …/chat/async``) and optionally wait for the answer, on the worker or deferred.
 
@@ -48,28 +50,30 @@ class AssistantSubmitChatOperator(AssistantLedgerOperator, AssistantMessageOpera
         For more information on how to use this operator, take a look at the guide:
         :doc:`/howto/async-chat`
 
-    :param session_id: The session. Reuse it to continue a conversation.
-    :param message: The user's message.
-    :param email: E-mail address of the end user. Default: None, not sent.
-    :param response_language: Language code of the reply, such as ``en``. Default: None, the service chooses.
-    :param on_ambiguous: What to do if this or an earlier try may have submitted the chat although no usable reply came
-        back. ``retry`` (default) submits it again, ``skip`` skips the task, ``fail`` fails it without retries.
     :param wait_for_completion: Whether to wait for the answer and return it. Default: only with ``deferrable=True``.
     :param deferrable: Whether to wait in the triggerer instead of on the worker. Default: Airflow's
         ``[operators] default_deferrable``.
-    :param poll_interval: Seconds between two polls. Default: 5.
+    :param poll_interval: Time between two polls, in seconds or as a timedelta. Default: 5.
     :param timeout: Longest wait for the answer, in seconds or as a timedelta. Default: 3600.
     :param reuse: Whether a cleared task continues with the request of its earlier run. A retry always does. Default:
         True.
     :param ledger: Whether to use the ledger. Default: True. Without it, a retry submits the message again.
     :param ledger_conn_id: SQL connection of the ledger. Default: that of the assistant connection, or else of
         Airflow's configuration.
-    :param assistant_conn_id: Airflow connection of type ``assistant``. Default: ``assistant_default``.
-    :param tenant_id: The tenant. Default: that of the connection.
-    :param site_id: The site. Default: that of the connection.
+
+    The other parameters are those of :class:`~airflow_provider_assistant.operators.message.AssistantMessageOperator`.
     """
 
     template_fields: Sequence[str] = (*AssistantMessageOperator.template_fields, "ledger_conn_id")
+    parameter_checks: ClassVar[Checks] = {
+        "wait_for_completion": parameters.flag,
+        "deferrable": parameters.flag,
+        "poll_interval": parameters.interval,
+        "timeout": parameters.seconds,
+        "reuse": parameters.flag,
+        "ledger": parameters.flag,
+        "ledger_conn_id": parameters.text,
+    }
     operator_extra_links = (AssistantRequestLink(),)
 
     # Read by AssistantRequestLink.
@@ -80,19 +84,22 @@ class AssistantSubmitChatOperator(AssistantLedgerOperator, AssistantMessageOpera
         *,
         wait_for_completion: bool | None = None,
         deferrable: bool | None = None,
-        poll_interval: float = 5.0,
+        poll_interval: float | timedelta = 5.0,
         timeout: float | timedelta = 3600.0,
         reuse: bool = True,
         ledger: bool = True,
+        ledger_conn_id: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.wait_for_completion = bool(deferrable) if wait_for_completion is None else wait_for_completion
         self.deferrable = is_deferrable(deferrable)
-        self.poll_interval = poll_interval
-        self.timeout = seconds_of(timeout)
+        self.poll_interval: Any = poll_interval
+        self.timeout: Any = timeout
         self.reuse = reuse
         self.ledger = ledger
+        self.ledger_conn_id = ledger_conn_id
+        check_given(self)
 
     @explained
     def execute(self, context: Context) -> dict[str, Any]:
@@ -114,8 +121,9 @@ class AssistantSubmitChatOperator(AssistantLedgerOperator, AssistantMessageOpera
         :raises AirflowSkipException: The chat may have been submitted, and ``on_ambiguous`` is ``skip``.
         :raises AssistantError: Any other error, see :func:`airflow_provider_assistant.api.flow.perform`.
         """
+        check_rendered(self, context)
         site_id = self.hook.resolve_site_id()
-        with self.open_ledger() as ledger:
+        with open_ledger(self) as ledger:
             with self._skipping():
                 submitted = self._submitted(context, site_id, ledger)
             if not self.wait_for_completion:
@@ -158,7 +166,7 @@ class AssistantSubmitChatOperator(AssistantLedgerOperator, AssistantMessageOpera
             return {**record_and_return(ended, self.hook, ledger), "session_id": self.session_id, "site_id": site_id}
 
     @explained
-    def execute_complete(self, context: Context, event: Mapping[str, Any] | None = None) -> dict[str, Any]:  # noqa: ARG002
+    def execute_complete(self, context: Context, event: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """
         Return the answer after a deferral.
 
@@ -168,8 +176,9 @@ class AssistantSubmitChatOperator(AssistantLedgerOperator, AssistantMessageOpera
         :raises AssistantError: The same errors as :meth:`execute`.
         """
         restore_attributes(self, event)
+        check_rendered(self, context)
         site_id = self.hook.resolve_site_id()
-        with self.open_ledger(required=False) as ledger:
+        with open_ledger(self, required=False) as ledger:
             try:
                 ended = record_and_return(ended_request(event), self.hook, ledger)
             except (AssistantRequestFailedError, AssistantRequestTimeoutError) as error:

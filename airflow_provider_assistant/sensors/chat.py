@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from airflow.providers.common.compat.sdk import (
     AirflowException,
@@ -15,6 +16,7 @@ from airflow.providers.common.compat.sdk import (
     PokeReturnValue,
 )
 
+from airflow_provider_assistant import parameters
 from airflow_provider_assistant.api import endpoints, flow
 from airflow_provider_assistant.exceptions import (
     AssistantAPIError,
@@ -25,8 +27,10 @@ from airflow_provider_assistant.exceptions import (
 )
 from airflow_provider_assistant.failures import FailureContext, explained
 from airflow_provider_assistant.hooks.assistant import AssistantHook
-from airflow_provider_assistant.hooks.mixins import AssistantLedgerMixin
+from airflow_provider_assistant.hooks.task_ledger import ledger_location, open_ledger
+from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
 from airflow_provider_assistant.ledger import check_location
+from airflow_provider_assistant.parameters import checked
 from airflow_provider_assistant.triggers.chat import AssistantChatRequestTrigger, ended_request, times_of
 from airflow_provider_assistant.triggers.deferral import (
     defer,
@@ -37,7 +41,7 @@ from airflow_provider_assistant.triggers.deferral import (
 )
 
 
-class AssistantChatRequestSensor(AssistantLedgerMixin, BaseSensorOperator):
+class AssistantChatRequestSensor(BaseSensorOperator):
     """
     Wait until an async chat request ends (``GET …/chat/requests/{request_id}``), and return the answer through XCom.
 
@@ -52,20 +56,31 @@ class AssistantChatRequestSensor(AssistantLedgerMixin, BaseSensorOperator):
         For more information on how to use this sensor, take a look at the guide:
         :doc:`/howto/async-chat`
 
-    :param request_id: Id of the chat request, as ``POST …/chat/async`` returned it. Templated.
-    :param assistant_conn_id: Id of the Airflow connection. Default: ``assistant_default``. Templated.
-    :param site_id: Site of the chat request. Default: None, the connection's. Templated.
+    :param request_id: Id of the chat request, as ``POST …/chat/async`` returned it.
+    :param assistant_conn_id: Airflow connection of type ``assistant``. Default: ``assistant_default``.
+    :param site_id: Site of the chat request. Default: None, the connection's.
     :param deferrable: Whether to wait in the triggerer. Default: None, Airflow's ``[operators] default_deferrable``.
     :param ledger: Whether to record in the ledger how the request ended. Default: True.
     :param ledger_conn_id: SQL connection of the ledger. Default: that of the assistant connection, or else of
         Airflow's configuration.
-    :param poke_interval: Seconds between polls. Default: 5.
-    :param timeout: Airflow's maximum total wait in seconds. Default: 7 days, Airflow's own.
-    :param mode: Airflow's ``poke`` or ``reschedule``, for a sensor that is not deferrable. Default: ``poke``.
-    :param soft_fail: Airflow's option to skip the task instead of failing it. Default: False.
+    :param poke_interval: Time between two polls, in seconds or as a timedelta. Default: 5.
+
+    Airflow's own parameters of sensors: ``timeout``, the longest total wait, by default 7 days; ``mode``, ``poke`` or
+    ``reschedule`` if the sensor is not deferrable; ``soft_fail``, whether to skip the task instead of failing it.
     """
 
     template_fields: Sequence[str] = ("assistant_conn_id", "site_id", "request_id", "ledger_conn_id")
+
+    parameter_checks: ClassVar[Checks] = {
+        "request_id": parameters.text,
+        "assistant_conn_id": parameters.text,
+        "site_id": parameters.text,
+        "deferrable": parameters.flag,
+        "ledger": parameters.flag,
+        "ledger_conn_id": parameters.text,
+        "poke_interval": parameters.interval,
+    }
+    ui_color = "#e4e9fb"
 
     def __init__(
         self,
@@ -76,9 +91,16 @@ class AssistantChatRequestSensor(AssistantLedgerMixin, BaseSensorOperator):
         deferrable: bool | None = None,
         ledger: bool = True,
         ledger_conn_id: str | None = None,
-        poke_interval: float = 5.0,
+        poke_interval: float | timedelta = 5.0,
         **kwargs: Any,
     ) -> None:
+        # Makes task.output["request_id"] return that item of the result.
+        kwargs.setdefault("multiple_outputs", True)
+        # Airflow's own errors about these parameters name neither the parameter nor the task.
+        task_id = kwargs.get("task_id")
+        poke_interval = checked("poke_interval", poke_interval, parameters.interval, task_id)
+        if kwargs.get("timeout") is not None:
+            kwargs["timeout"] = checked("timeout", kwargs["timeout"], parameters.seconds, task_id)
         super().__init__(poke_interval=poke_interval, **kwargs)
         self.request_id = request_id
         self.assistant_conn_id = assistant_conn_id
@@ -87,6 +109,12 @@ class AssistantChatRequestSensor(AssistantLedgerMixin, BaseSensorOperator):
         self.ledger = ledger
         self.ledger_conn_id = ledger_conn_id
         self._polls = 0
+        check_given(self)
+
+    @cached_property
+    def hook(self) -> AssistantHook:
+        """Hook of the sensor's connection and site."""
+        return AssistantHook(self.assistant_conn_id, site_id=self.site_id)
 
     @explained
     def execute(self, context: Context) -> Any:
@@ -102,6 +130,7 @@ class AssistantChatRequestSensor(AssistantLedgerMixin, BaseSensorOperator):
         :raises AirflowSensorTimeout: The chat request did not end within ``timeout``.
         :raises AssistantAPIError: The service answered a poll with 400, 401, 403 or 404.
         """
+        check_rendered(self, context)
         if not self.deferrable:
             return super().execute(context)
         try:
@@ -140,7 +169,7 @@ class AssistantChatRequestSensor(AssistantLedgerMixin, BaseSensorOperator):
         try:
             request = client.run(flow.poll(call, since=self._since, now=client.now))
         except AssistantAPIError as error:
-            with self.open_ledger() as ledger:
+            with open_ledger(self) as ledger:
                 record_loss(error, self.request_id, self.hook, ledger)
             raise
         if isinstance(request, AssistantError):
@@ -153,12 +182,12 @@ class AssistantChatRequestSensor(AssistantLedgerMixin, BaseSensorOperator):
             "polls": self._polls,
             **times_of(request, self._since, client.now()),
         }
-        with self.open_ledger(required=False) as ledger:
+        with open_ledger(self, required=False) as ledger:
             answer = record_and_return(ended, self.hook, ledger, AssistantRequestFailedPermanentError)
         return PokeReturnValue(is_done=True, xcom_value=answer)
 
     @explained
-    def execute_complete(self, context: Context, event: Mapping[str, Any] | None = None) -> dict[str, Any]:  # noqa: ARG002
+    def execute_complete(self, context: Context, event: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """
         Return the answer after a deferral.
 
@@ -168,7 +197,8 @@ class AssistantChatRequestSensor(AssistantLedgerMixin, BaseSensorOperator):
         :raises AssistantError: The same errors as :meth:`execute`.
         """
         restore_attributes(self, event)
-        with self.open_ledger(required=False) as ledger:
+        check_rendered(self, context)
+        with open_ledger(self, required=False) as ledger:
             try:
                 return record_and_return(ended_request(event), self.hook, ledger, AssistantRequestFailedPermanentError)
             except AssistantRequestTimeoutError as error:
@@ -190,8 +220,8 @@ class AssistantChatRequestSensor(AssistantLedgerMixin, BaseSensorOperator):
         """Time of the submission by the ledger, or else the current time, in seconds since the epoch."""
         if self.ledger:
             # Fail before the first poll. A ledger that is only unreachable does not fail the sensor.
-            check_location(self.ledger_location)
-        with self.open_ledger(required=False) as ledger:
+            check_location(ledger_location(self.hook, self.ledger_conn_id))
+        with open_ledger(self, required=False) as ledger:
             submitted = None
             try:
                 submitted = ledger and ledger.submission_of(self.hook.site_url(), self.request_id)

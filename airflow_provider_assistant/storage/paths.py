@@ -25,7 +25,9 @@ def storage_path(path: Any) -> StoragePath:
     """
     if isinstance(path, ObjectStoragePath | Path):
         return path
-    if isinstance(path, str) and path.strip():
+    if isinstance(path, str):
+        if not path.strip():
+            raise AssistantInputError(f"the path of a file is empty ({path!r})", field="file")
         return _url(path) if "://" in path else Path(path)
     if isinstance(path, os.PathLike):
         return Path(path)
@@ -50,6 +52,23 @@ def usable_path(path: Any) -> StoragePath:
             _ = found.fs
         except (ValueError, ImportError) as error:
             raise _unusable(path, error) from error
+    return found
+
+
+def writable_file(path: Any, name: str) -> StoragePath:
+    """
+    Return the path of a file to write, after checking that it is not a folder.
+
+    :param path: Text or a path object.
+    :param name: Name of the parameter, for the message.
+    :return: As :func:`usable_path`.
+    :raises AssistantInputError: The path is a folder or cannot be used.
+    """
+    found = usable_path(path)
+    if found.is_dir():
+        raise AssistantInputError(
+            f"{name} {str(path)!r} is a folder; it must be the path of a file. Nothing was sent", field=name
+        )
     return found
 
 

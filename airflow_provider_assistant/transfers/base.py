@@ -9,19 +9,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, Context
 
-from airflow_provider_assistant import lake
+from airflow_provider_assistant import lake, parameters
 from airflow_provider_assistant.exceptions import AssistantInputError, AssistantLedgerPermanentError
 from airflow_provider_assistant.failures import FailureContext, explained
 from airflow_provider_assistant.hooks.assistant import AssistantHook
-from airflow_provider_assistant.hooks.mixins import TASK
+from airflow_provider_assistant.hooks.task_ledger import TASK, ledger_location
+from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
 from airflow_provider_assistant.ledger import Ledger, LedgerLocation, RunRef, location_of
-from airflow_provider_assistant.operators.base import (
-    AssistantLedgerOperator,
-    AssistantOperator,
-    day_of_run,
-    instance_suffix,
-)
+from airflow_provider_assistant.operators.base import AssistantOperator
+from airflow_provider_assistant.operators.datasets import publish
 from airflow_provider_assistant.operators.links import AssistantDataLink
+from airflow_provider_assistant.operators.runs import day_of_run, instance_suffix
 from airflow_provider_assistant.texts import counted
 
 if TYPE_CHECKING:
@@ -40,12 +38,16 @@ class ExportOperator(AssistantOperator):
     :param file_name: Name of this task's file in a partition, without ``.parquet``. Default: ``<dag_id>.<task_id>``.
         After renaming a task, set the old name here: the task then replaces its earlier files. A mapped task appends
         its index.
-    :param assistant_conn_id: Airflow connection of type ``assistant``. Default: ``assistant_default``.
-    :param tenant_id: The tenant. Default: that of the connection.
-    :param site_id: The site. Default: that of the connection.
+
+    The other parameters are those of :class:`~airflow_provider_assistant.operators.base.AssistantOperator`.
     """
 
     template_fields: Sequence[str] = (*AssistantOperator.template_fields, "output_path", "date", "file_name")
+    parameter_checks: ClassVar[Checks] = {
+        "output_path": parameters.path,
+        "date": parameters.day,
+        "file_name": parameters.text,
+    }
     operator_extra_links = (AssistantDataLink(),)
 
     def __init__(
@@ -55,6 +57,7 @@ class ExportOperator(AssistantOperator):
         self.output_path = output_path
         self.date = date
         self.file_name = file_name
+        check_given(self)
 
     def part_name(self, context: Context) -> str:
         """
@@ -79,27 +82,23 @@ class ExportOperator(AssistantOperator):
         self,
         context: Context,
         table: pa.Table,
-        root: str,
         dataset: str,
         day: datetime.date,
-        *,
-        part_name: str | None = None,
     ) -> lake.Published:
         """
         Replace this task's file in a partition.
 
         :param context: Airflow's task context.
         :param table: The rows.
-        :param root: Folder of the datasets: a local path or an object storage URL.
         :param dataset: Name of the dataset.
         :param day: UTC day of the partition.
-        :param part_name: Name of the file without ``.parquet``. Default: the name of this task's file.
         :return: ``rows``, ``path`` and ``bytes`` of the file.
         :raises AssistantInputError: Another file of the partition already contains some of the rows. Nothing was
             written.
         """
-        part_name = part_name or self.part_name(context)
-        if other := lake.counted_twice(table, root, lake.DATASETS[dataset], day, part_name, self._file_name()):
+        part_name = self.part_name(context)
+        known = lake.DATASETS[dataset]
+        if other := lake.counted_twice(table, self.output_path, known, day, part_name, self._file_name()):
             raise AssistantInputError(
                 f"{other} already contains rows that this task would write for {day}, and readers would count them "
                 "twice",
@@ -109,58 +108,45 @@ class ExportOperator(AssistantOperator):
                 "task exports the same rows, give each task a separate output_path.",
                 field="file_name",
             )
-        return super().publish(context, table, root, dataset, day, part_name=part_name)
-
-    def day(self, context: Context) -> datetime.date:
-        """
-        Return the UTC day of the partition that this run writes.
-
-        :param context: Airflow's task context.
-        :return: The day.
-        :raises AssistantInputError: ``date`` is not a date.
-        """
-        return day_of_run(self.date, context)
+        return publish(self, context, table, self.output_path, dataset, day, part_name=part_name)
 
 
-class LedgerExportOperator(AssistantLedgerOperator, ExportOperator):
+class LedgerExportOperator(ExportOperator):
     """
     Base of the operators that export entries of the ledger to a Parquet dataset.
 
     A run replaces whole UTC days, so a re-run creates no duplicates.
 
-    :param site_id: Export only the entries of this site. Default: the entries of all sites in the ledger.
-    :param output_path: Folder of the datasets: a local path or an object storage URL.
-    :param date: Last UTC day to write, ``YYYY-MM-DD``. Default: the day of the DAG run.
+    Without ``site_id``, the entries of all sites in the ledger are exported, and the connection ``assistant_default``
+    need not exist. ``date`` is the last day to write.
+
     :param days: Number of days to write, ending with ``date``. Default: 2, because entries were added to the day before
         after yesterday's run.
-    :param file_name: Name of this task's file in a partition, without ``.parquet``. Default: ``<dag_id>.<task_id>``.
-        After renaming a task, set the old name here: the task then replaces its earlier files. A mapped task appends
-        its index.
     :param ledger_conn_id: SQL connection of the ledger. Default: that of the assistant connection, or else of
         Airflow's configuration.
-    :param assistant_conn_id: Airflow connection of type ``assistant``. Default: ``assistant_default``, which need not
-        exist without ``site_id``.
-    :param tenant_id: The tenant. Default: that of the connection.
+
+    The other parameters are those of :class:`~airflow_provider_assistant.transfers.base.ExportOperator`.
     """
 
     template_fields: Sequence[str] = (*ExportOperator.template_fields, "ledger_conn_id")
+    parameter_checks: ClassVar[Checks] = {"days": parameters.count, "ledger_conn_id": parameters.text}
     dataset: ClassVar[lake.Dataset]
 
-    def __init__(self, *, days: int = 2, **kwargs: Any) -> None:
+    def __init__(self, *, days: int = 2, ledger_conn_id: str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if days < 1:
-            raise AssistantInputError(f"days must be at least 1, not {days}", field="days")
         self.days = days
+        self.ledger_conn_id = ledger_conn_id
+        check_given(self)
 
     @property
     def ledger_location(self) -> LedgerLocation:
         """Location of the ledger: that of the task, else of its connection, else of Airflow's configuration."""
         try:
-            return super().ledger_location
+            return ledger_location(self.hook, self.ledger_conn_id)
         except AirflowNotFoundException:
             # An export of all sites needs no connection. A connection that is named in the DAG must exist: it may
             # have another ledger.
-            if self.site_id or self.assistant_conn_id != AssistantHook.default_conn_name:
+            if self.site_id is not None or self.assistant_conn_id != AssistantHook.default_conn_name:
                 raise
             return location_of((self.ledger_conn_id, TASK))
 
@@ -193,9 +179,10 @@ class LedgerExportOperator(AssistantLedgerOperator, ExportOperator):
             retry the task.
         :raises AssistantInputError: ``date`` is not a date, or another file of a partition already contains the rows.
         """
-        last = self.day(context)
+        check_rendered(self, context)
+        last = day_of_run(self.date, context)
         written: list[lake.Published] = []
-        scope = self.hook.site_url() if self.site_id else None
+        scope = None if self.site_id is None else self.hook.site_url()
         with Ledger.open(self.ledger_location) as ledger:
             for back in reversed(range(self.days)):
                 day = last - datetime.timedelta(days=back)
@@ -205,7 +192,7 @@ class LedgerExportOperator(AssistantLedgerOperator, ExportOperator):
                 table = lake.rows_table(self.dataset, rows)
                 if not table.num_rows:
                     self._check_emptiness(ledger, day, end, self.part_name(context))
-                written.append(self.publish(context, table, self.output_path, self.dataset.name, day))
+                written.append(self.publish(context, table, self.dataset.name, day))
         paths = [file.path for file in written]
         result = {
             "rows": sum(file.rows for file in written),

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, ClassVar
 
 from airflow.providers.common.compat.sdk import Context
 
-from airflow_provider_assistant import lake
+from airflow_provider_assistant import lake, parameters
 from airflow_provider_assistant.failures import explained
+from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
+from airflow_provider_assistant.operators.runs import day_of_run
 from airflow_provider_assistant.transfers.base import ExportOperator
 
 
@@ -24,24 +26,22 @@ class AssistantLimitsToParquetOperator(ExportOperator):
         For more information on how to use this operator, take a look at the guide:
         :doc:`/howto/nightly-export`
 
-    :param output_path: Folder of the datasets: a local path or an object storage URL.
-    :param date: UTC day of the partition, ``YYYY-MM-DD``. Default: the day of the DAG run. The service reports only the
-        current values, so an earlier day gets today's values; ``captured_at`` is the time of the request.
+    The service reports only the current values, so an earlier ``date`` gets today's values; ``captured_at`` is the time
+    of the request. ``site_id`` is not used.
+
     :param list_keys: Mapping from the path of a list to the field that names its items. Default: None, the position
         names an item.
-    :param file_name: Name of this task's file in a partition, without ``.parquet``. Default: ``<dag_id>.<task_id>``.
-        After renaming a task, set the old name here: the task then replaces its earlier files. A mapped task appends
-        its index.
-    :param assistant_conn_id: Airflow connection of type ``assistant``. Default: ``assistant_default``.
-    :param tenant_id: The tenant. Default: that of the connection.
-    :param site_id: Not used by this operator.
+
+    The other parameters are those of :class:`~airflow_provider_assistant.transfers.base.ExportOperator`.
     """
 
     template_fields: Sequence[str] = (*ExportOperator.template_fields, "list_keys")
+    parameter_checks: ClassVar[Checks] = {"list_keys": parameters.text_map}
 
     def __init__(self, *, list_keys: Mapping[str, str] | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.list_keys = list_keys
+        check_given(self)
 
     @explained
     def execute(self, context: Context) -> dict[str, Any]:
@@ -53,7 +53,8 @@ class AssistantLimitsToParquetOperator(ExportOperator):
         :raises AssistantInputError: ``date`` is not a date, or another file of the partition already contains the rows.
         :raises AssistantError: Any other error, see :func:`airflow_provider_assistant.api.flow.perform`.
         """
-        tenant_id, day = self.hook.resolve_tenant_id(), self.day(context)
+        check_rendered(self, context)
+        tenant_id, day = self.hook.resolve_tenant_id(), day_of_run(self.date, context)
         limits = self.hook.get_limits()
         capture = lake.Capture(
             datetime.now(UTC),
@@ -62,6 +63,6 @@ class AssistantLimitsToParquetOperator(ExportOperator):
             logical_date=context["dag_run"].logical_date,
         )
         table = lake.metrics_table(lake.LIMITS, [capture], self.list_keys)
-        file = self.publish(context, table, self.output_path, "limits", day)
+        file = self.publish(context, table, "limits", day)
         self.log.info("Wrote %d values of tenant %r to %s.", file.rows, tenant_id, file.path)
         return self.emit_asset_events(context, {**file._asdict(), "tenant_id": tenant_id, "date": day.isoformat()})

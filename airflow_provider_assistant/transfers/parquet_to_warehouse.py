@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import BaseHook, Context, ObjectStoragePath
 
-from airflow_provider_assistant import lake
+from airflow_provider_assistant import lake, parameters
 from airflow_provider_assistant.exceptions import NOTHING_CHANGED, AssistantInputError
 from airflow_provider_assistant.failures import FailureContext, explained
+from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
 from airflow_provider_assistant.observability.lineage import LineageDataset
-from airflow_provider_assistant.operators.base import AssistantBaseOperator, day_of_run
+from airflow_provider_assistant.operators.base import AssistantBaseOperator
+from airflow_provider_assistant.operators.runs import day_of_run
 
 if TYPE_CHECKING:
     from airflow_provider_assistant.lake import warehouse
@@ -42,6 +44,15 @@ class AssistantParquetToWarehouseOperator(AssistantBaseOperator):
     """
 
     template_fields: Sequence[str] = ("output_path", "database", "conn_id", "datasets", "date")
+    parameter_checks: ClassVar[Checks] = {
+        "output_path": parameters.path,
+        "database": parameters.path,
+        "conn_id": parameters.text,
+        "datasets": parameters.text_list,
+        "date": parameters.day,
+        "days": parameters.count,
+        "schema": parameters.text,
+    }
 
     def __init__(
         self,
@@ -60,8 +71,6 @@ class AssistantParquetToWarehouseOperator(AssistantBaseOperator):
             raise AssistantInputError(
                 "set either database, the path of a DuckDB file, or conn_id, a PostgreSQL connection", field="database"
             )
-        if days < 1:
-            raise AssistantInputError(f"days must be at least 1, not {days}", field="days")
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,62}", schema):
             raise AssistantInputError(f"schema must be a plain SQL name, not {schema!r}", field="schema")
         self.output_path = output_path
@@ -71,6 +80,7 @@ class AssistantParquetToWarehouseOperator(AssistantBaseOperator):
         self.date = date
         self.days = days
         self.schema = schema
+        check_given(self)
 
     @explained
     def execute(self, context: Context) -> dict[str, Any]:
@@ -84,6 +94,7 @@ class AssistantParquetToWarehouseOperator(AssistantBaseOperator):
         :raises AssistantInputError: An argument is invalid, or DuckDB is not installed.
         :raises AssistantWarehouseError: The warehouse cannot be opened or written. It is unchanged.
         """
+        check_rendered(self, context)
         from airflow_provider_assistant.lake import warehouse
 
         last = day_of_run(self.date, context)
@@ -142,8 +153,7 @@ class AssistantParquetToWarehouseOperator(AssistantBaseOperator):
                     field="output_path",
                 )
             return found
-        is_list = isinstance(self.datasets, Iterable) and not isinstance(self.datasets, str | Mapping)
-        if not is_list or not self.datasets or not set(self.datasets) <= set(known):
+        if not self.datasets or not set(self.datasets) <= set(known):
             raise AssistantInputError(
                 f"datasets must be a list of some of {', '.join(known)}, not {self.datasets!r:.100}", field="datasets"
             )
@@ -162,7 +172,7 @@ class AssistantParquetToWarehouseOperator(AssistantBaseOperator):
 
         if self.conn_id is not None:
             return warehouse.postgres_transaction(BaseHook.get_hook(self.conn_id).get_sqlalchemy_engine())
-        if not self.database or "://" in self.database:
+        if self.database is None or "://" in self.database:
             raise AssistantInputError(
                 f"database must be the path of a file on this worker, not {self.database!r}", field="database"
             )

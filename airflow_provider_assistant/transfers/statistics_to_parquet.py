@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, ClassVar
 
 from airflow.providers.common.compat.sdk import AirflowFailException, Context
 
-from airflow_provider_assistant import lake
+from airflow_provider_assistant import lake, parameters
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.errors import short_reason
 from airflow_provider_assistant.client.cancellation import run_coroutine
@@ -22,8 +22,10 @@ from airflow_provider_assistant.exceptions import (
     AssistantInputError,
 )
 from airflow_provider_assistant.failures import explained
+from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
 from airflow_provider_assistant.observability.lineage import LineageDataset
-from airflow_provider_assistant.operators.base import AssistantConcurrentOperator, tolerance
+from airflow_provider_assistant.operators.runs import day_of_run
+from airflow_provider_assistant.parameters import tolerance
 from airflow_provider_assistant.texts import shortened, storable
 from airflow_provider_assistant.transfers.base import ExportOperator
 
@@ -34,7 +36,7 @@ FAILED_SITES_NAMED = 10
 REASON_LENGTH = 200
 
 
-class AssistantStatisticsToParquetOperator(ExportOperator, AssistantConcurrentOperator):
+class AssistantStatisticsToParquetOperator(ExportOperator):
     """
     Export the statistics of sites (``GET …/statistics``) to the datasets ``statistics`` and ``statistics_raw``.
 
@@ -47,23 +49,25 @@ class AssistantStatisticsToParquetOperator(ExportOperator, AssistantConcurrentOp
 
     :param site_ids: Sites to read concurrently, instead of the site of ``site_id`` or the connection. If a site fails,
         the others are still written. Default: None.
-    :param output_path: Folder of the datasets: a local path or an object storage URL.
-    :param date: UTC day of the partition, ``YYYY-MM-DD``. Default: the day of the DAG run. The service reports only the
-        current values, so an earlier day gets today's values; ``captured_at`` is the time of the request.
     :param list_keys: Mapping from the path of a list to the field that names its items, such as
         ``{"documents.by_kind": "kind"}``. Default: None, the position names an item.
     :param max_failed_sites: Number of failed sites that the task tolerates: a count, or a fraction below 1 of
         ``site_ids``. Default: 0.
     :param max_concurrency: Maximum number of requests in flight. Default: that of the connection.
-    :param file_name: Name of this task's file in a partition, without ``.parquet``. Default: ``<dag_id>.<task_id>``.
-        After renaming a task, set the old name here: the task then replaces its earlier files. A mapped task appends
-        its index.
-    :param assistant_conn_id: Airflow connection of type ``assistant``. Default: ``assistant_default``.
-    :param tenant_id: The tenant. Default: that of the connection.
-    :param site_id: The site. Default: that of the connection.
+
+    The service reports only the current values, so an earlier ``date`` gets today's values; ``captured_at`` is the time
+    of the request.
+
+    The other parameters are those of :class:`~airflow_provider_assistant.transfers.base.ExportOperator`.
     """
 
     template_fields: Sequence[str] = (*ExportOperator.template_fields, "site_ids", "list_keys")
+    parameter_checks: ClassVar[Checks] = {
+        "site_ids": parameters.text_list,
+        "list_keys": parameters.text_map,
+        "max_failed_sites": parameters.tolerated,
+        "max_concurrency": parameters.count,
+    }
 
     def __init__(
         self,
@@ -71,18 +75,17 @@ class AssistantStatisticsToParquetOperator(ExportOperator, AssistantConcurrentOp
         site_ids: Sequence[str] | None = None,
         list_keys: Mapping[str, str] | None = None,
         max_failed_sites: float = 0,
+        max_concurrency: int | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         if site_ids is not None and self.site_id is not None:
-            raise ValueError("give site_id or site_ids, not both")
-        if max_failed_sites < 0:
-            raise ValueError(f"max_failed_sites must be a count or a fraction below 1, not {max_failed_sites!r}")
-        if self.max_concurrency is not None and self.max_concurrency < 1:
-            raise ValueError(f"max_concurrency must be at least 1, not {self.max_concurrency!r}")
+            raise AssistantInputError(f"task {self.task_id!r}: give site_id or site_ids, not both", field="site_ids")
         self.site_ids = site_ids
         self.list_keys = list_keys
         self.max_failed_sites = max_failed_sites
+        self.max_concurrency = max_concurrency
+        check_given(self)
 
     @explained
     def execute(self, context: Context) -> dict[str, Any]:
@@ -103,7 +106,8 @@ class AssistantStatisticsToParquetOperator(ExportOperator, AssistantConcurrentOp
         :raises AssistantError: Reading a single site failed; or, with ``site_ids``, the service answered 401 or asked
             for too long a pause (429). Nothing was written. See :func:`airflow_provider_assistant.api.flow.perform`.
         """
-        day = self.day(context)
+        check_rendered(self, context)
+        day = day_of_run(self.date, context)
         found = self._one_site() if self.site_ids is None else run_coroutine(self._many_sites(self.site_ids))
         if found.errors and not found.replies:
             self._fail(found, "Nothing was written, and the partition is unchanged.")
@@ -114,33 +118,30 @@ class AssistantStatisticsToParquetOperator(ExportOperator, AssistantConcurrentOp
 
     def lineage_inputs(self) -> Sequence[LineageDataset]:
         """Return the statistics assets of the sites."""
-        return [
-            LineageDataset(self.asset_uri("statistics", site_id))
-            for site_id in self.site_ids or [self.hook.resolve_site_id()]
-        ]
+        site_ids = [self.hook.resolve_site_id()] if self.site_ids is None else self.site_ids
+        return [LineageDataset(self.asset_uri("statistics", site_id)) for site_id in site_ids]
 
     def _one_site(self) -> SiteReplies:
         reply = self.hook.get_statistics()
         return SiteReplies({self.hook.resolve_site_id(): (datetime.now(UTC), reply)})
 
     async def _many_sites(self, site_ids: Sequence[str]) -> SiteReplies:
-        calls = {site_id: endpoints.get_statistics(site_id) for site_id in _unique(site_ids)}
+        calls = {site_id: endpoints.get_statistics(site_id) for site_id in dict.fromkeys(site_ids)}
         if not calls:
             self.log.warning("site_ids is empty: writing the partition without rows.")
-        async with RateLimitedClient(self.client_settings) as client:
+        async with RateLimitedClient(self.hook.client_settings(self.max_concurrency)) as client:
             return await read_sites(client, calls)
 
     def _write(self, context: Context, found: SiteReplies, day: Any) -> dict[str, Any]:
-        tenant_id = self.hook.tenant_id or self.hook.settings.tenant_id or None
+        tenant_id = self.hook.known_tenant_id()
         logical_date = context["dag_run"].logical_date
         captures = [
             lake.Capture(moment, reply.raw_json, tenant_id=tenant_id, site_id=site_id, logical_date=logical_date)
             for site_id, (moment, reply) in found.replies.items()
         ]
-        replies = lake.replies_table(captures)
-        raw = self.publish(context, replies, self.output_path, "statistics_raw", day)
+        raw = self.publish(context, lake.replies_table(captures), "statistics_raw", day)
         table = lake.metrics_table(lake.STATISTICS, captures, self.list_keys)
-        file = self.publish(context, table, self.output_path, "statistics", day)
+        file = self.publish(context, table, "statistics", day)
         self.log.info("Wrote %d metrics of %d site(s) to %s.", file.rows, len(captures), file.path)
         return {
             "rows": file.rows,
@@ -175,18 +176,6 @@ class AssistantStatisticsToParquetOperator(ExportOperator, AssistantConcurrentOp
             todo=f"{retry} reads all {sites} sites again and replaces the day. The warnings in the log name all "
             "reasons.",
         )
-
-
-def _unique(site_ids: Any) -> list[str]:
-    """
-    Return the site ids without duplicates.
-
-    :raises AssistantInputError: ``site_ids`` is not a list of non-empty strings.
-    """
-    is_list = isinstance(site_ids, Iterable) and not isinstance(site_ids, str | Mapping)
-    if not is_list or not all(isinstance(site_id, str) and site_id for site_id in site_ids):
-        raise AssistantInputError(f"site_ids must be a list of site ids, not {site_ids!r:.100}", field="site_ids")
-    return list(dict.fromkeys(site_ids))
 
 
 def _reason(error: AssistantError) -> str:

@@ -15,8 +15,8 @@ from fastapi.responses import PlainTextResponse, StreamingResponse
 from airflow_provider_assistant.chat_batch.answers import STATUSES
 from airflow_provider_assistant.evaluation.excerpts import Figures
 from airflow_provider_assistant.ledger import RunRef, overview
-from airflow_provider_assistant.operators.base import findings_file
 from airflow_provider_assistant.operators.links import PAGES, browser_url
+from airflow_provider_assistant.operators.runs import findings_file
 from airflow_provider_assistant.ui import findings as files
 from airflow_provider_assistant.ui.access import Rights, RightsDep, may_see_task
 from airflow_provider_assistant.ui.ledgers import LedgerUnavailableError, known_ledgers, reading

@@ -35,6 +35,7 @@ PURPOSE = {
     "client": "sends requests, rate limit",
     "storage": "paths, uploads",
     "keys": "key of a row",
+    "parameters": "what a parameter may be",
     "api": "calls, replies, retries; no I/O",
     "observability": "metrics, traces, lineage",
     "exceptions": "the error tree",

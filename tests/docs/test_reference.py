@@ -6,7 +6,9 @@ import importlib
 import inspect
 import json
 import re
+import runpy
 import tomllib
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
@@ -22,7 +24,7 @@ from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.hooks.connection import ConnectionExtra
 from airflow_provider_assistant.loading import report
 from airflow_provider_assistant.loading.findings import findings_schema
-from airflow_provider_assistant.loading.options import OnAmbiguous, OnChange
+from airflow_provider_assistant.loading.options import OPTIONS, LoadOptions, OnAmbiguous, OnChange
 from airflow_provider_assistant.observability import metrics
 from airflow_provider_assistant.operators import documents
 from airflow_provider_assistant.operators.base import AssistantOperator
@@ -224,73 +226,62 @@ def test_kinds_of_assets() -> None:
     assert inspect.signature(assets.assistant_asset).parameters["kind"].default == codes(said)[0]
 
 
-# Sections with arguments that several classes share; a class's own section may have a table, too.
-LOADS, EXPORTS = "Arguments of all load operators", "Arguments of all exports"
-SHARED = {
-    "AssistantChatOperator": ["Arguments of a message"],
-    "AssistantFeedbackToParquetOperator": [EXPORTS, "Arguments of the exports of the ledger"],
-    "AssistantLimitsToParquetOperator": [EXPORTS],
-    "AssistantLoadQAOperator": ["Arguments for rows", LOADS],
-    "AssistantLoadTextOperator": ["Arguments for rows", LOADS],
-    "AssistantLoadsToParquetOperator": [EXPORTS, "Arguments of the exports of the ledger"],
-    "AssistantRequestsToParquetOperator": [EXPORTS, "Arguments of the exports of the ledger"],
-    "AssistantStatisticsToParquetOperator": [EXPORTS],
-    "AssistantSubmitChatOperator": ["Arguments of a message"],
-    "AssistantUploadFilesOperator": [LOADS],
-}
-# Arguments of all operators that call the service.
-COMMON = {"assistant_conn_id", "site_id", "tenant_id"}
+PARAMETERS = SimpleNamespace(**runpy.run_path(str(ROOT / "docs" / "site" / "parameters.py")))
 
 
-def own_parameters(kind: type) -> dict[str, inspect.Parameter]:
-    parameters = inspect.signature(vars(kind)["__init__"]).parameters
-    return {name: found for name, found in parameters.items() if name not in {"self", "kwargs"}}
-
-
-def parameters_of(kind: type) -> dict[str, inspect.Parameter]:
-    """Return the parameters of a class and of its bases in this package."""
-    bases = [
-        base
-        for base in reversed(kind.__mro__)
-        if base.__module__.startswith("airflow_provider_assistant.") and "__init__" in vars(base)
-    ]
-    return {name: found for base in bases for name, found in own_parameters(base).items()}
+def test_tables_of_parameters_are_those_of_the_classes() -> None:
+    for page in sorted((ROOT / "docs/reference/operators").glob("*.md")):
+        text = page.read_text()
+        assert text == PARAMETERS.written(text), "python docs/site/parameters.py writes it"
 
 
 @pytest.mark.parametrize("name", sorted(tasks()))
-def test_arguments(name: str) -> None:
+def test_an_operator_has_one_table_with_all_its_parameters(name: str) -> None:
     own = re.split(r"^#+ ", section(OPERATORS, name), flags=re.MULTILINE)[0]
-    texts = (own, *(section(OPERATORS, heading) for heading in SHARED.get(name, ())))
-    said = [
-        (codes(row["Argument"])[0], row["Default"].strip("`"))
-        for text in texts
-        if "| Argument |" in text
-        for row in table(text[text.index("| Argument |") :])
-    ]
-    assert len(dict(said)) == len(said)
-    expected = {
-        parameter: "required" if found.default is found.empty else repr(found.default)
-        for parameter, found in parameters_of(tasks()[name]).items()
-    }
-    assert {**dict(said), **{common: expected.get(common) for common in COMMON & set(expected)}} == expected
+    assert own.count("| Parameter |") == 1
+    shown = {codes(row["Parameter"])[0]: row["Default"].strip("`") for row in table(own[own.index("| Parameter |") :])}
+    expected: dict[str, str] = {}
+    for base in tasks()[name].__mro__:
+        if base.__module__.startswith("airflow_provider_assistant.") and "__init__" in vars(base):
+            for parameter, default in PARAMETERS.own_parameters(base).items():
+                expected.setdefault(parameter, "required" if default is inspect.Parameter.empty else repr(default))
+    assert shown == expected
 
 
-@pytest.mark.parametrize("kind", tasks().values(), ids=tasks())
-def test_no_class_has_more_than_twelve_arguments_of_its_own(kind: type) -> None:
-    for ancestor in kind.__mro__:
-        if ancestor.__module__.startswith("airflow_provider_assistant.") and "__init__" in vars(ancestor):
-            assert len(own_parameters(ancestor)) <= 12, ancestor
+def own_classes() -> set[type]:
+    """Return the operators and sensors, and their bases in this package."""
+    found = {base for kind in tasks().values() for base in kind.__mro__}
+    return {kind for kind in found if kind.__module__.startswith("airflow_provider_assistant.")}
+
+
+@pytest.mark.parametrize("kind", sorted(own_classes(), key=str), ids=lambda kind: kind.__name__)
+def test_a_parameter_is_documented_once_in_the_class_that_defines_it(kind: type) -> None:
+    defined = set(PARAMETERS.own_parameters(kind)) if "__init__" in vars(kind) else set()
+    documented = re.findall(r":param (\w+):", vars(kind)["__doc__"])
+    assert len(documented) == len(set(documented))
+    # The options of a load are documented as such.
+    options = set(OPTIONS) if set(OPTIONS) <= defined else set()
+    assert (LoadOptions.__name__ in vars(kind)["__doc__"]) is bool(options)
+    assert set(documented) == defined - options
+
+
+@pytest.mark.parametrize("kind", sorted(own_classes(), key=str), ids=lambda kind: kind.__name__)
+def test_a_docstring_ends_with_the_bases_that_have_the_other_parameters(kind: type) -> None:
+    last = inspect.cleandoc(vars(kind)["__doc__"]).rpartition("\n\n")[2]
+    for base in kind.__bases__:
+        if base in own_classes() and PARAMETERS.parameters(base):
+            assert base.__name__ in last
 
 
 @pytest.mark.parametrize(("argument", "values"), [("on_ambiguous", OnAmbiguous), ("on_change", OnChange)])
 def test_choices_of_loads(argument: str, values: Any) -> None:
-    rows = table(section(OPERATORS, "Arguments of all load operators"))
-    (said,) = [row["Meaning"] for row in rows if codes(row["Argument"])[0] == argument]
+    rows = table(section(OPERATORS, "AssistantLoadQAOperator"))
+    (said,) = [row["Meaning"] for row in rows if codes(row["Parameter"])[0] == argument]
     assert codes(said) == list(get_args(values))
 
 
 def test_fields_of_documents() -> None:
-    text = section(OPERATORS, "Arguments for rows")
+    text = section(OPERATORS, "Fields of a document")
     for row in table(text[text.index("| Class ") :]):
         payload = getattr(documents, codes(row["Class"])[0]).payload
         assert codes(row["Fields"]) == list(payload.model_fields)

@@ -113,7 +113,7 @@ def test_a_file_without_rows_may_be_allowed(cli, tmp_path):
 def test_rows_that_do_not_fit_are_not_sent(cli, faq, service):
     service.behave(documents_quota=2)
     for arguments in (("--dry-run",), ()):
-        ran = cli("load", faq, "--key", "id", *arguments)
+        ran = cli("load", faq, "--key", "id", "--on-limit", "fail", *arguments)
         assert ran.code == 2
         assert "3 documents would be created, but the tenant's limits allow 2 more" in ran.err
     assert service.posts() == 0

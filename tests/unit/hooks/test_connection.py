@@ -270,7 +270,7 @@ def test_tenant_and_site_of_a_template_are_stripped(monkeypatch):
         "docs",
         "shop",
     )
-    with pytest.raises(AssistantInputError, match="no site_id"):
+    with pytest.raises(AssistantInputError, match="site_id is empty"):
         AssistantHook("c", site_id=" \n").resolve_site_id()
 
 

@@ -14,7 +14,6 @@ from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from airflow_provider_assistant.exceptions import AssistantRateLimitError, AssistantRequestTimeoutError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
-from airflow_provider_assistant.operators import load_options
 from airflow_provider_assistant.operators.chat import AssistantChatOperator
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
 from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
@@ -128,7 +127,7 @@ class TestA429WithoutAPause:
 
     @pytest.mark.parametrize("retry_after", NO_PAUSE)
     def test_a_load_ends_soon_and_a_retry_creates_every_row(self, retry_after, world, monkeypatch):
-        monkeypatch.setattr(load_options, "MAX_BACKOFF", 60.0)
+        monkeypatch.setattr(AssistantLoadQAOperator, "max_backoff", 60.0)
         night = world()
         night.most = 500
         refused = Try(then=Answer(status=429, retry_after=retry_after))
@@ -205,7 +204,7 @@ class TestARowThatWaitsForHours:
 
     @pytest.mark.parametrize("after", [1.5 * HOUR, 5.0 * HOUR])
     def test_another_run_does_not_send_it(self, after, world, monkeypatch):
-        monkeypatch.setattr(load_options, "MAX_BACKOFF", 7 * HOUR)
+        monkeypatch.setattr(AssistantLoadQAOperator, "max_backoff", 7 * HOUR)
         night = world(timeout=30.0, max_concurrency=2)
         pause = Answer(status=429, retry_after=str(int(6 * HOUR)))
         # The pause answers the first row, not a request for the limits.

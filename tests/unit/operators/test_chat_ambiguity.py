@@ -8,6 +8,7 @@ from airflow.sdk import DAG
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
     AssistantAmbiguousPermanentError,
+    AssistantInputError,
     AssistantNotFoundError,
     AssistantTimeoutError,
 )
@@ -76,7 +77,7 @@ def test_without_a_fault_nothing_is_said_of_duplicates(service, connection, run_
 
 @pytest.mark.parametrize("kind", [AssistantChatOperator, AssistantSubmitChatOperator])
 def test_the_choice_is_checked_when_the_dag_is_parsed(kind):
-    with pytest.raises(ValueError, match="on_ambiguous"):
+    with pytest.raises(AssistantInputError, match="on_ambiguous"):
         kind(task_id="t", session_id="s", message="?", on_ambiguous="ignore")
 
 

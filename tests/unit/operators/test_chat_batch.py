@@ -41,8 +41,8 @@ from airflow_provider_assistant.exceptions import (
 )
 from airflow_provider_assistant.ledger import BatchLedger
 from airflow_provider_assistant.loading import engine
-from airflow_provider_assistant.operators.base import tolerance
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
+from airflow_provider_assistant.parameters import tolerance
 
 QUESTIONS = [{"id": number, "message": f"Question {number}?", "expected": f"Answer {number}"} for number in range(20)]
 SUBMIT = r"chat/async$"
@@ -301,7 +301,7 @@ def test_key_columns_in_every_form_that_airflow_renders(given, service, connecti
         ({"source": many(3, session_id="s"), "session": "shared"}, "column session_id"),
         ({"source": [*many(3), {"id": 1, "message": "Another?"}]}, "1 key with rows of different content"),
         ({"source": "nowhere.csv"}, "does not exist"),
-        ({"site_id": ""}, "no site_id"),
+        ({"site_id": None}, "no site_id"),
     ],
 )
 @modes
@@ -411,7 +411,7 @@ def test_a_fraction_is_exact(limit, total, count):
     "option", [{"mode": "both"}, {"max_failed": -1}, {"poll_interval": 0}], ids=lambda option: next(iter(option))
 )
 def test_options_are_checked_when_the_dag_is_parsed(option):
-    with pytest.raises(ValueError, match=next(iter(option))):
+    with pytest.raises(AssistantInputError, match=next(iter(option))):
         AssistantChatBatchOperator(task_id="ask", source=QUESTIONS, output_path="out.parquet", **option)
 
 

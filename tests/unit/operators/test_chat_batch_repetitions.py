@@ -79,5 +79,5 @@ def test_repetitions_never_share_a_session(session, execute, service):
 
 @pytest.mark.parametrize("repeat", [0, 1.5, "2"])
 def test_repeat_is_a_count(repeat):
-    with pytest.raises(ValueError, match="repeat must be a whole number"):
+    with pytest.raises(AssistantInputError, match="repeat must be a whole number"):
         AssistantChatBatchOperator(task_id="ask", source=QUESTIONS, output_path="a", repeat=repeat)

@@ -196,7 +196,9 @@ def test_days(options, run_options, expected, connection, run_operator, tmp_path
 
 
 def test_a_bad_date_is_named(connection, run_operator, tmp_path):
-    run = run_operator(AssistantFeedbackToParquetOperator, output_path=str(tmp_path), date="yesterday", retries=2)
+    run = run_operator(
+        AssistantFeedbackToParquetOperator, output_path=str(tmp_path), date="{{ 'yesterday' }}", retries=2
+    )
     assert isinstance(run.error, AssistantInputError)
     assert run.error.field == "date"
     assert run.tries() == 1

@@ -242,9 +242,9 @@ def test_the_groups_of_documents_that_were_loaded_without(service, connection):
 def test_a_source_needs_its_group_columns(service, connection):
     with pytest.raises(AssistantInputError, match="no column parent"):
         load(rows_of(PAGES), group_columns="parent")
-    with pytest.raises(ValueError, match="group_columns"):
+    with pytest.raises(AssistantInputError, match="group_columns"):
         AssistantLoadTextOperator(task_id="load", source=[], on_missing="group")
-    with pytest.raises(ValueError, match="on_missing"):
+    with pytest.raises(AssistantInputError, match="on_missing"):
         AssistantUploadFilesOperator(task_id="load", files=[], on_missing="group")
 
 

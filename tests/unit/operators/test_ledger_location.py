@@ -14,6 +14,7 @@ from airflow.sdk import DAG
 from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from airflow_provider_assistant.exceptions import AssistantLedgerPermanentError
+from airflow_provider_assistant.hooks.task_ledger import ledger_location
 from airflow_provider_assistant.operators.chat import AssistantChatOperator
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.operators.documents import (
@@ -260,7 +261,7 @@ def test_a_resumed_task_uses_the_ledger_it_began_with(name, service, connection,
     error = {"type": "AssistantRequestTimeoutError", "fields": {"happened": "late"}}
     with pytest.raises(AirflowException, match="late"):
         resumed.execute_complete(context(), {"error": error, "rendered": trigger.rendered})
-    assert resumed.ledger_location.conn_id == "by_task"
+    assert ledger_location(resumed.hook, resumed.ledger_conn_id).conn_id == "by_task"
 
 
 @pytest.mark.parametrize("name", ["qa", "batch", "submit", "rate", "export of loads"])

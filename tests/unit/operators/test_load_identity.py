@@ -132,5 +132,5 @@ class TestExtent:
 
 
 def test_an_unknown_way_with_missing_rows_is_refused():
-    with pytest.raises(ValueError, match="on_missing"):
+    with pytest.raises(AssistantInputError, match="on_missing"):
         AssistantLoadQAOperator(task_id="load", source=[], on_missing="delete")

@@ -18,7 +18,7 @@ def test_a_load_that_does_not_fit_sends_nothing(service, connection):
     with pytest.raises(
         AssistantInputError, match=r"9 documents would be created.*create 4 more documents \(0 of 4 are used\)"
     ):
-        load(many(9))
+        load(many(9), on_limit="fail")
     assert (reads(service), service.posts()) == (1, 0)
 
 
@@ -55,7 +55,7 @@ def test_files_are_checked_as_well(service, connection, tmp_path):
         (folder / f"{number}.md").write_text(f"File {number}.")
     service.behave(documents_quota=2)
     with pytest.raises(AssistantInputError, match="3 documents would be created"):
-        load(str(folder), AssistantUploadFilesOperator)
+        load(str(folder), AssistantUploadFilesOperator, on_limit="fail")
     assert service.posts() == 0
 
 
@@ -74,5 +74,5 @@ def test_without_a_tenant_the_limits_are_not_read(service, connect):
 
 
 def test_a_choice_that_does_not_exist():
-    with pytest.raises(ValueError, match="on_limit must be 'fail', 'fit' or 'ignore', not 'stop'"):
+    with pytest.raises(AssistantInputError, match="on_limit must be 'show', 'fail', 'fit' or 'ignore', not 'stop'"):
         AssistantLoadQAOperator(task_id="load", source=[], on_limit="stop")

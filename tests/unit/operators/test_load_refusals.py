@@ -11,10 +11,10 @@ from airflow_provider_assistant.exceptions import (
     AssistantAPIError,
     AssistantBadRequestError,
     AssistantIncompleteError,
+    AssistantInputError,
     AssistantRateLimitError,
 )
 from airflow_provider_assistant.hooks.assistant import AssistantHook
-from airflow_provider_assistant.operators import load_options
 from airflow_provider_assistant.operators.documents import (
     AssistantLoadQAOperator,
     AssistantLoadTextOperator,
@@ -72,8 +72,8 @@ def test_a_redirect_stays_an_error_of_the_connection(service, connection):
 
 
 def test_a_rate_limit_of_small_pauses_is_left_to_the_triggerer(service, connect, monkeypatch):
-    """Each pause is shorter than ``MAX_BACKOFF``; the total is longer."""
-    monkeypatch.setattr(load_options, "MAX_BACKOFF", 0.2)
+    """Each pause is shorter than ``max_backoff``; the total is longer."""
+    monkeypatch.setattr(AssistantLoadQAOperator, "max_backoff", 0.2)
     connect(retries=3)
     service.answer("retry-after:0", method="POST", skip=2, times=None)
     operator = render(AssistantLoadQAOperator(task_id="load", source=many(5), deferrable=True, max_concurrency=1))
@@ -133,7 +133,7 @@ def test_without_a_ledger_nothing_is_deferred(service, connect, monkeypatch):
 
 
 def test_deferrable_needs_the_ledger():
-    with pytest.raises(ValueError, match="needs the ledger"):
+    with pytest.raises(AssistantInputError, match="needs the ledger"):
         AssistantLoadQAOperator(task_id="load", source=[], deferrable=True, ledger=False)
 
 

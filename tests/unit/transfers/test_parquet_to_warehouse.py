@@ -104,7 +104,7 @@ def test_the_asset_event_has_the_result(load, run_stored):
     [
         ({}, "set either database.*or conn_id"),
         ({"database": "a", "conn_id": "b"}, "set either database.*or conn_id"),
-        ({"database": "a", "days": 0}, "days must be at least 1"),
+        ({"database": "a", "days": 0}, "days must be a whole number, at least 1"),
         ({"database": "a", "schema": 'x"; DROP'}, "schema must be a plain SQL name"),
     ],
 )
@@ -116,14 +116,14 @@ def test_arguments_that_cannot_be(arguments, message):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"date": "yesterday"}, "date must be YYYY-MM-DD"),
+        ({"date": "{{ 'yesterday' }}"}, "date must be YYYY-MM-DD"),
         ({"datasets": ["statistics", "answers"]}, "datasets must be a list of some of statistics, .*'answers'"),
         ({"datasets": []}, "datasets must be a list"),
-        ({"datasets": "statistics"}, "datasets must be a list"),
+        ({"datasets": "{{ 'statistics' }}"}, "datasets must be a list"),
         ({"datasets": ["limits"]}, "has no limits. Nothing was changed"),
         ({"output_path": "/nowhere"}, "has none of the datasets"),
         ({"database": "s3://bucket/file"}, "database must be the path of a file"),
-        ({"database": "{{ '' }}"}, "database must be the path of a file"),
+        ({"database": "{{ '' }}"}, "database is empty"),
         ({"database": "Assistant.v1.duckdb"}, "have the same name"),
     ],
 )

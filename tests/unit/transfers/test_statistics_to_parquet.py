@@ -25,6 +25,7 @@ from airflow_provider_assistant.exceptions import (
 )
 from airflow_provider_assistant.operators.documents import AssistantLoadTextOperator
 from airflow_provider_assistant.operators.limits import AssistantLimitsOperator
+from airflow_provider_assistant.operators.runs import day_of_run
 from airflow_provider_assistant.transfers.limits_to_parquet import AssistantLimitsToParquetOperator
 from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
 from tests.live.clients import local_request
@@ -187,7 +188,7 @@ def test_every_night_of_a_local_schedule_has_a_day_of_its_own():
 
 def _day(date=None, **run):
     operator = AssistantLimitsToParquetOperator(task_id="task", output_path="lake", date=date)
-    return operator.day({"dag_run": SimpleNamespace(**run)})
+    return day_of_run(operator.date, {"dag_run": SimpleNamespace(**run)})
 
 
 def test_a_run_without_a_logical_date_has_the_day_it_was_due():
@@ -225,9 +226,12 @@ def test_a_day_of_any_year_has_four_digits(day, tmp_path):
 
 @pytest.mark.parametrize("day", ["999-12-31", "2025-02-29", "2026-11-21T00:00:00", "21.11.2026", "", "None"])
 def test_a_date_that_is_none_is_refused_before_anything_is_asked(service, connection, run_operator, tmp_path, day):
-    run = run_operator(AssistantStatisticsToParquetOperator, output_path=str(tmp_path / "lake"), date=day)
-    assert isinstance(run.error, AssistantInputError)
-    assert "YYYY-MM-DD" in str(run.error)
+    arguments = {"output_path": str(tmp_path / "lake"), "params": {"day": day}}
+    run = run_operator(AssistantStatisticsToParquetOperator, date="{{ params.day }}", **arguments)
+    with pytest.raises(AssistantInputError, match="task 'task': date must be YYYY-MM-DD"):
+        raise run.error
+    with pytest.raises(AssistantInputError, match="task 'task': date must be YYYY-MM-DD"):
+        AssistantStatisticsToParquetOperator(task_id="task", output_path="lake", date=day)
     assert not service.seen()
     assert not (tmp_path / "lake").exists()
 
@@ -416,10 +420,13 @@ def test_no_sites_are_an_empty_day(export, tmp_path):
     assert len(list(tmp_path.rglob("*.parquet"))) == 2
 
 
-@pytest.mark.parametrize("site_ids", ["a,b", {"a": 1}, ["a", None], ["a", ""], 7, [7]])
+@pytest.mark.parametrize("site_ids", ["a,b", {"a": 1}, ["a", None], ["a", ""], 7, [7.5]])
 def test_sites_that_are_no_list_of_names_are_refused(export, site_ids):
     with Sites() as sites:
-        run = export(sites, site_ids)
+        with pytest.raises(AssistantInputError) as caught:
+            export(sites, site_ids)
+        assert caught.value.field == "site_ids"
+        run = export(sites, "{{ params.sites }}", params={"sites": site_ids})
     assert isinstance(run.error, AssistantInputError)
     assert run.error.field == "site_ids"
     assert not sites.asked
@@ -434,7 +441,7 @@ def test_sites_that_are_no_list_of_names_are_refused(export, site_ids):
     ],
 )
 def test_arguments_are_checked_when_the_dag_is_read(arguments, said):
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(AssistantInputError, match=said):
         AssistantStatisticsToParquetOperator(task_id="task", output_path="lake", **arguments)
 
 

@@ -1,0 +1,137 @@
+"""
+Check the parameters of operators and sensors: at parse time where their value is known, after rendering otherwise.
+
+A class lists the checks of the parameters that its constructor takes in ``parameter_checks``. Its constructor ends with
+:func:`check_given`, and ``execute`` begins with :func:`check_rendered`.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any, TypeAlias
+
+from airflow.providers.common.compat.sdk import BaseOperator, Context
+
+from airflow_provider_assistant import parameters
+from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.parameters import Check, checked
+
+Checks: TypeAlias = Mapping[str, Check]
+
+# Checks of parameters that are text, or consist of texts.
+TEXTS = {
+    parameters.prose,
+    parameters.text,
+    parameters.path,
+    parameters.day,
+    parameters.names,
+    parameters.text_list,
+    parameters.text_map,
+    parameters.csv_options,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Parameter:
+    """The check of a parameter, and whether it may be None."""
+
+    check: Check
+    is_optional: bool
+
+
+def check_given(task: BaseOperator) -> None:
+    """
+    Check the parameters whose value is known when the DAG is parsed, and convert them to the types that are used.
+
+    :param task: The task. Parameters that the constructor of a subclass is yet to set are not checked.
+    :raises AssistantInputError: A parameter is invalid or empty.
+    """
+    # The parameters as they are in the DAG file, for check_rendered.
+    given: dict[str, Any] = vars(task).setdefault("given_parameters", {})
+    for name, parameter in _parameters_of(type(task)).items():
+        if name not in vars(task) or name in given:
+            continue
+        value = getattr(task, name)
+        is_later = name in task.template_fields and _is_template(value)
+        if is_later and isinstance(value, PurePath):
+            # Airflow does not render path objects.
+            value = str(value)
+            setattr(task, name, value)
+        is_kept = value is None or isinstance(value, str | Mapping | list | tuple)
+        given[name] = value if is_kept else ...
+        if is_later or (value is None and parameter.is_optional):
+            continue
+        setattr(task, name, checked(name, value, parameter.check, task.task_id))
+
+
+def check_rendered(task: BaseOperator, context: Context) -> None:
+    """
+    Check all parameters after Airflow has rendered the templates, and convert them to the types that are used.
+
+    :param task: The task.
+    :param context: Airflow's task context.
+    :raises AssistantInputError: A parameter is invalid, or it was given and is empty. Nothing was sent.
+    """
+    for name, parameter in _parameters_of(type(task)).items():
+        given, value = vars(task)["given_parameters"].get(name), getattr(task, name)
+        if given is None and value is None and parameter.is_optional:
+            continue
+        if parameter.check in TEXTS:
+            value = _as_text(task, given, value, context)
+        is_rendered = isinstance(given, str) and _is_template(given)
+        if is_rendered and value == "None":
+            # The text of a template without a value.
+            value = None
+        try:
+            setattr(task, name, checked(name, value, parameter.check, task.task_id))
+        except AssistantInputError as error:
+            if not is_rendered:
+                raise
+            message = f"{error}. Its template is {given!r}. Nothing was sent"
+            raise AssistantInputError(message, field=name) from None
+
+
+def _as_text(task: BaseOperator, given: Any, rendered: Any, context: Context) -> Any:
+    """Return the text of what Airflow rendered as a native object, such as ``"1.10"`` as the number 1.1."""
+    if isinstance(given, Mapping) and isinstance(rendered, Mapping):
+        return {name: _as_text(task, given.get(name), item, context) for name, item in rendered.items()}
+    are_lists = isinstance(given, list | tuple) and isinstance(rendered, list | tuple)
+    if are_lists and len(given) == len(rendered):
+        pairs = zip(given, rendered, strict=True)
+        return [_as_text(task, part, item, context) for part, item in pairs]
+    if not isinstance(given, str) or isinstance(rendered, str) or rendered is None:
+        return rendered
+    if not _is_template(given):
+        return given
+    if not isinstance(rendered, int | float) or not task.has_dag():
+        return rendered
+    environment = task.get_dag().get_template_env(force_sandboxed=True)  # type: ignore[union-attr]  # it has a DAG
+    return task.render_template(given, context, environment)
+
+
+@functools.cache
+def _parameters_of(kind: type[BaseOperator]) -> Mapping[str, _Parameter]:
+    """Return the parameters of a class of tasks and of its bases, by name."""
+    found: dict[str, _Parameter] = {}
+    for base in reversed(kind.__mro__):
+        checks: Checks = vars(base).get("parameter_checks", {})
+        for name, check in checks.items():
+            default = inspect.signature(base.__init__).parameters[name].default  # type: ignore[misc]  # the class's own
+            found[name] = _Parameter(check, is_optional=default is None)
+    return found
+
+
+def _is_template(value: Any) -> bool:
+    """Return whether a value is known only at run time: it has Jinja in it, or is an output of another task."""
+    if isinstance(value, str | PurePath):
+        return any(mark in str(value) for mark in ("{{", "{%", "{#"))
+    if isinstance(value, Mapping):
+        return any(map(_is_template, value.values()))
+    if isinstance(value, list | tuple):
+        return any(map(_is_template, value))
+    # An output of another task refers to it. Airflow calls a function to get its value.
+    return hasattr(value, "iter_references") or callable(value)

@@ -1,0 +1,260 @@
+"""
+Checks of parameters: what a task, a hook or a path accepts, and in which type it is used.
+
+A parameter that is given but empty is an error, never "not given": an empty site must not mean the connection's site,
+and an empty ``allowed_root`` must not mean every folder.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date as calendar_date
+from datetime import datetime, timedelta
+from typing import Any, TypeAlias
+
+from airflow_provider_assistant.exceptions import AssistantInputError
+
+# Takes a value and returns it in the type that is used. Raises ValueError with the end of a sentence, such as "must be
+# text".
+Check: TypeAlias = Callable[[Any], Any]
+
+
+def checked(name: str, value: Any, check: Check, task_id: str | None = None) -> Any:
+    """
+    Return the value of a parameter in the type that is used.
+
+    :param name: Name of the parameter.
+    :param value: The given value.
+    :param check: The check of the parameter.
+    :param task_id: The task whose parameter it is. Default: None, for parameters of hooks.
+    :raises AssistantInputError: The value is empty or invalid. The message names the parameter and the task.
+    """
+    try:
+        return check(value)
+    except ValueError as error:
+        raise AssistantInputError(f"{of_task(task_id)}{name} {error}", field=name) from None
+
+
+def of_task(task_id: str | None) -> str:
+    """
+    Return the beginning of a message about a parameter.
+
+    :param task_id: The task, or None.
+    """
+    return f"task {task_id!r}: " if task_id else ""
+
+
+def prose(value: Any) -> str:
+    """
+    Accept text that people read, such as a message.
+
+    :param value: The given value.
+    """
+    if not isinstance(value, str):
+        raise ValueError(f"must be text, not {_short(value)}")  # noqa: TRY004
+    return text(value)
+
+
+def text(value: Any) -> str:
+    """
+    Accept text. A whole number becomes its digits; the text of any other number is not certain.
+
+    :param value: The given value.
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    if isinstance(value, float):
+        raise ValueError(f"must be text, but is the number {value!r}, which can be written in several ways: quote it")  # noqa: TRY004
+    if not isinstance(value, str):
+        raise ValueError(f"must be text, not {_short(value)}")  # noqa: TRY004
+    if not value.strip():
+        raise ValueError(f"is empty ({value!r})")
+    return value
+
+
+def day(value: Any) -> str:
+    """
+    Accept a day: ``YYYY-MM-DD`` or a date.
+
+    :param value: The given value.
+    """
+    if isinstance(value, calendar_date) and not isinstance(value, datetime):
+        return value.isoformat()
+    try:
+        return calendar_date.fromisoformat(text(value)).isoformat()
+    except ValueError:
+        raise ValueError(f"must be YYYY-MM-DD, not {_short(value)}") from None
+
+
+def path(value: Any) -> str:
+    """
+    Accept a path: text, or any path object.
+
+    :param value: The given value.
+    """
+    if isinstance(value, str | os.PathLike) or hasattr(value, "protocol"):
+        return text(str(value))
+    raise ValueError(f"must be a path or an object storage URL, not {_short(value)}")
+
+
+def names(value: Any) -> Any:
+    """
+    Accept text, or a sequence of texts, which may be empty.
+
+    :param value: The given value.
+    """
+    return text_list(value) if _is_list(value) else text(value)
+
+
+def text_list(value: Any) -> list[str]:
+    """
+    Accept a sequence of texts, which may be empty.
+
+    :param value: The given value.
+    """
+    if not _is_list(value):
+        raise ValueError(f"must be a list of texts, not {_short(value)}")
+    return [_at(f"item {number}", item, text) for number, item in enumerate(value, start=1)]
+
+
+def text_map(value: Any) -> dict[str, str]:
+    """
+    Accept a mapping from names to texts.
+
+    :param value: The given value.
+    """
+    if not isinstance(value, Mapping):
+        raise ValueError(f"must be a mapping of texts, not {_short(value)}")  # noqa: TRY004
+    return {str(name): _at(repr(name), item, text) for name, item in value.items()}
+
+
+def csv_options(value: Any) -> dict[str, str]:
+    """
+    Accept a mapping from names to texts, which may be white space, such as a tab that separates columns.
+
+    :param value: The given value.
+    """
+    if not isinstance(value, Mapping):
+        raise ValueError(f"must be a mapping of texts, not {_short(value)}")  # noqa: TRY004
+    return {str(name): item if isinstance(item, str) else _at(repr(name), item, text) for name, item in value.items()}
+
+
+def anything(value: Any) -> Any:
+    """
+    Accept any value except an empty text or None, such as a source of rows. The code that uses it checks the rest.
+
+    :param value: The given value.
+    """
+    is_blank = isinstance(value, str) and not value.strip()
+    if value is None or is_blank:
+        raise ValueError(f"is empty ({value!r})")
+    return value
+
+
+def flag(value: Any) -> bool:
+    """
+    Accept True or False.
+
+    :param value: The given value.
+    """
+    if not isinstance(value, bool):
+        raise ValueError(f"must be True or False, not {_short(value)}")  # noqa: TRY004
+    return value
+
+
+def count(value: Any) -> int:
+    """
+    Accept a whole number of at least 1.
+
+    :param value: The given value.
+    """
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"must be a whole number, at least 1, not {_short(value)}")
+    return value
+
+
+def tolerated(value: Any) -> float:
+    """
+    Accept a number of failures: a count, or a fraction below 1.
+
+    :param value: The given value.
+    """
+    if not _is_number(value) or value < 0:
+        raise ValueError(f"must be a count or a fraction below 1, not {_short(value)}")
+    limit: float = value
+    return limit
+
+
+def tolerance(limit: float, total: int) -> float:
+    """
+    Return the number of failures that a limit allows.
+
+    :param limit: A count, or a fraction of ``total`` if it is below 1.
+    :param total: Number of rows, questions or sites.
+    :return: The limit as a count, which may have a fraction.
+    """
+    # Rounded because 0.29 * 100 is less than 29 in binary floating point.
+    return round(limit * total, 6) if limit < 1 else limit
+
+
+def seconds(value: Any) -> float:
+    """
+    Accept a duration of 0 or more: a number of seconds, or a timedelta.
+
+    :param value: The given value.
+    """
+    duration = value.total_seconds() if isinstance(value, timedelta) else value
+    if not _is_number(duration) or duration < 0:
+        raise ValueError(f"must be a number of seconds or a timedelta, not {_short(value)}")
+    return float(duration)
+
+
+def interval(value: Any) -> float:
+    """
+    Accept a duration of more than 0: a number of seconds, or a timedelta.
+
+    :param value: The given value.
+    """
+    duration = value.total_seconds() if isinstance(value, timedelta) else value
+    if not _is_number(duration) or duration <= 0:
+        raise ValueError(f"must be more than 0 seconds, as a number or a timedelta, not {_short(value)}")
+    return float(duration)
+
+
+def choice(*choices: str) -> Check:
+    """
+    Return a check that accepts some texts.
+
+    :param choices: The texts, at least two.
+    """
+    *first, last = map(repr, choices)
+
+    def check(value: Any) -> Any:
+        if not isinstance(value, str) or value not in choices:
+            raise ValueError(f"must be {', '.join(first)} or {last}, not {_short(value)}")
+        return value
+
+    return check
+
+
+def _at(place: str, value: Any, check: Check) -> Any:
+    try:
+        return check(value)
+    except ValueError as error:
+        raise ValueError(f"has an invalid value: {place} {error}") from None
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _short(value: Any) -> str:
+    return f"{value!r:.100}"

@@ -1,0 +1,129 @@
+"""
+Write the tables of parameters on the reference pages of operators and sensor.
+
+``python docs/site/parameters.py`` assembles each table from the classes: names and defaults from the constructors,
+meanings from the docstring of the class that defines the parameter.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from pathlib import Path
+
+from airflow_provider_assistant.loading.options import OPTIONS, LoadOptions
+from airflow_provider_assistant.provider_info import get_provider_info
+
+PAGES = Path(__file__).parents[1] / "reference" / "operators"
+PACKAGE = "airflow_provider_assistant."
+HEAD = "| Parameter | Default | Meaning |\n|---|---|---|\n"
+
+
+def main() -> None:
+    """Write the tables."""
+    for page in sorted(PAGES.glob("*.md")):
+        page.write_text(written(page.read_text()))
+
+
+def written(page: str) -> str:
+    """
+    Return a page with its tables of parameters: each belongs to the class of the heading above it.
+
+    :param page: The text of the page.
+    """
+    kinds = tasks()
+    parts = re.split(r"^(## \w+)$", page, flags=re.MULTILINE)
+    for position in range(1, len(parts), 2):
+        kind = kinds.get(parts[position].removeprefix("## "))
+        if kind:
+            parts[position + 1] = re.sub(
+                rf"{re.escape(HEAD)}(\|.*\n)*", lambda _, kind=kind: table(kind), parts[position + 1]
+            )
+    return "".join(parts)
+
+
+def table(kind: type) -> str:
+    """
+    Return the table of the parameters of an operator.
+
+    :param kind: The class.
+    """
+    rows = []
+    for name, (default, meaning) in parameters(kind).items():
+        shown = "required" if default is inspect.Parameter.empty else f"`{default!r}`"
+        rows.append(f"| `{name}` | {shown} | {markdown(meaning)} |\n")
+    return HEAD + "".join(rows)
+
+
+def parameters(kind: type) -> dict[str, tuple[object, str]]:
+    """
+    Return default and meaning of each parameter, those of the class before those of its bases.
+
+    :param kind: The class.
+    :raises KeyError: A parameter is not documented in the class that defines it.
+    """
+    found: dict[str, tuple[object, str]] = {}
+    for base in kind.__mro__:
+        if base.__module__.startswith(PACKAGE) and "__init__" in vars(base):
+            meanings = documented(base)
+            for name, default in own_parameters(base).items():
+                found.setdefault(name, (default, meanings[name]))
+    return found
+
+
+def own_parameters(kind: type) -> dict[str, object]:
+    """
+    Return the parameters that a class defines itself, with their defaults.
+
+    :param kind: The class.
+    """
+    given = inspect.signature(vars(kind)["__init__"]).parameters.values()
+    return {one.name: one.default for one in given if one.name not in {"self", "kwargs"}}
+
+
+def documented(kind: type) -> dict[str, str]:
+    """
+    Return the meanings in the docstring of a class, by parameter. The options of a load are documented once, as such.
+
+    :param kind: The class.
+    """
+    found = _in_docstring(kind)
+    if set(OPTIONS) <= set(own_parameters(kind)):
+        found |= {name: text for name, text in _in_docstring(LoadOptions).items() if name in OPTIONS}
+    return found
+
+
+def _in_docstring(kind: type) -> dict[str, str]:
+    text = inspect.cleandoc(vars(kind)["__doc__"] or "")
+    found = re.findall(r"^:param (\w+): (.*\n?(?:    .*\n?)*)", text, flags=re.MULTILINE)
+    return {name: " ".join(meaning.split()) for name, meaning in found}
+
+
+def markdown(text: str) -> str:
+    """
+    Return the Markdown of a meaning.
+
+    :param text: ReST.
+    """
+    text = re.sub(r":\w+:`~?(?:[\w.]+\.)?(\w+)`", r"`\1`", text)
+    return text.replace("``", "`").replace("|", "\\|")
+
+
+def tasks() -> dict[str, type]:
+    """Return the operators, transfers and sensors that the provider declares, by name."""
+    info = get_provider_info()
+    modules = [name for kind in ("operators", "sensors") for group in info[kind] for name in group["python-modules"]]
+    modules += [group["python-module"] for group in info["transfers"]]
+    found = {
+        name: value
+        for module in map(importlib.import_module, modules)
+        for name, value in vars(module).items()
+        if isinstance(value, type) and value.__module__ == module.__name__ and not name.startswith("_")
+    }
+    bases = {base for kind in found.values() for base in kind.__mro__[1:]}
+    return {name: kind for name, kind in found.items() if kind not in bases}
+
+
+if __name__ == "__main__":
+    main()
