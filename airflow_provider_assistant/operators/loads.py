@@ -59,8 +59,8 @@ class AssistantLoadOperator(AssistantOperator):
     Base of the operators that load documents.
 
     The options ``on_ambiguous``, ``on_change``, ``on_missing``, ``adopt``, ``allow_mass_change``, ``on_limit``,
-    ``limits_field`` and ``max_rejected`` are those of :class:`~airflow_provider_assistant.loading.options.LoadOptions`, which documents
-    them.
+    ``limits_field`` and ``max_rejected`` are documented in
+    :class:`~airflow_provider_assistant.loading.options.LoadOptions`.
 
     :param namespace: Separates the keys of this load from those of other loads, for tables whose keys overlap. Changing
         it creates every row again. Default: one namespace for all loads of a site and a kind of document.
