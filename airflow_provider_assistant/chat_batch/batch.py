@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import logging
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 
@@ -21,7 +21,7 @@ from airflow_provider_assistant.chat_batch.question_findings import QuestionFind
 from airflow_provider_assistant.chat_batch.questions import QuestionRows, Questions
 from airflow_provider_assistant.chat_batch.requests import EarlierTurns, FinishedRequest, PendingRequest, Submission
 from airflow_provider_assistant.chat_batch.sessions import close_sessions, ended_sessions
-from airflow_provider_assistant.chat_batch.state import BatchState, findings_of, folder_of, recording
+from airflow_provider_assistant.chat_batch.state import AnswerWriter, BatchState, findings_of, folder_of
 from airflow_provider_assistant.client.cancellation import CancellableRunner, run_coroutine
 from airflow_provider_assistant.client.rate_limited import RateLimitedClient
 from airflow_provider_assistant.client.settings import ClientSettings
@@ -48,7 +48,7 @@ UNANSWERED = {"failed", "lost"}
 log = logging.getLogger(__name__)
 
 
-class Batch:
+class ChatBatch:
     """
     Submit the questions of one task to one site, collect the answers, and write the output.
 
@@ -81,8 +81,8 @@ class Batch:
         # Counts of the submissions, and number of answers that arrived, in this attempt.
         self.counts: Counts | None = None
         self.answered = 0
-        self._running: Load | None = None
-        self._work = CancellableRunner("the task was ended from outside; a retry takes up the requests that are open")
+        self._load: Load | None = None
+        self._runner = CancellableRunner("the task was ended from outside; a retry takes up the requests that are open")
 
     # -- submitting --------------------------------------------------------------------------------
 
@@ -100,29 +100,32 @@ class Batch:
             self.state.check()
         self._correct_ledger(questions, self._saved_answers(questions))
         earlier = self._earlier_turns() if turn > 1 else EarlierTurns()
-        asked, blocked = questions, dict[str, str]()
+        asked = questions
+        reasons = dict(earlier.reasons)
         if questions.turns:
             sessions = questions.field("session_id")
-            next_one = next_turn(turn, questions.turns, questions.question_ids, sessions, earlier.statuses)
-            asked, blocked = questions.at(next_one.positions), next_one.blocked
+            following = next_turn(turn, questions.turns, questions.question_ids, sessions, earlier.statuses)
+            asked = questions.at(following.positions)
+            reasons |= following.blocked
         with FindingsFile(findings_of(self._output), always=False) as file:
             findings = QuestionFindings(file, asked)
             if turn > 1:
                 findings.keep_earlier()
-            findings.reasons |= {**earlier.reasons, **blocked}
-            counts, submissions, error = run_coroutine(self._submit(asked, findings))
+            sent = run_coroutine(self._submit(asked, findings))
         if not file.count:
             file.path.unlink(missing_ok=True)  # the file of an earlier run
-        submissions |= earlier.submissions | self._recorded_submissions(questions.question_ids)
-        if error and not submissions:
-            raise error
+        # What this attempt has just submitted is replaced by what the ledger and earlier turns know.
+        submissions = sent.submissions | earlier.submissions | self._recorded_submissions(questions.question_ids)
+        if sent.error:
+            if not submissions:
+                raise sent.error
+            reasons = dict.fromkeys(asked.question_ids, f"not submitted: {sent.error}") | reasons
         facts = {
-            "submitted": counts.created + earlier.facts.get("submitted", 0),
-            "possibly_duplicated": counts.possibly_duplicated + earlier.facts.get("possibly_duplicated", 0),
+            "submitted": sent.counts.created + earlier.facts.get("submitted", 0),
+            "possibly_duplicated": sent.counts.possibly_duplicated + earlier.facts.get("possibly_duplicated", 0),
             "findings": file.listed,
         }
-        otherwise = {question_id: f"not submitted: {error}" for question_id in asked.question_ids if error}
-        self._save_questions(questions, submissions, facts, {**otherwise, **findings.reasons}, turn)
+        self._save_questions(questions, submissions, facts, reasons | findings.reasons, turn)
         self._save_pending(submissions)
 
     def submitted_turn(self) -> int:
@@ -132,28 +135,30 @@ class Batch:
     def _earlier_turns(self) -> EarlierTurns:
         """Return what the batch state knows about the earlier turns."""
         questions, statuses = self.state.read_questions(), self.table()["status"].to_pylist()
-        columns = (answers.QUESTION_ID, "request_id", "submitted_at", "attempts", "error")
         earlier = EarlierTurns(facts=answers.facts_of(questions)[0])
-        rows = zip(*(questions[name].to_pylist() for name in columns), statuses, strict=True)
-        for question_id, request_id, submitted_at, attempts, error, status in rows:
+        columns = [answers.QUESTION_ID, "request_id", "submitted_at", "attempts", "error"]
+        for row, status in zip(questions.select(columns).to_pylist(), statuses, strict=True):
+            question_id = row[answers.QUESTION_ID]
             earlier.statuses[question_id] = status
-            if submitted_at:
-                submission = Submission(request_id, submitted_at.timestamp(), attempts)
-                earlier.submissions[question_id] = submission
-            elif error:
-                earlier.reasons[question_id] = error
+            if row["submitted_at"]:
+                submitted_at = row["submitted_at"].timestamp()
+                earlier.submissions[question_id] = Submission(row["request_id"], submitted_at, row["attempts"])
+            elif row["error"]:
+                earlier.reasons[question_id] = row["error"]
         return earlier
 
     def _saved_answers(self, questions: Questions) -> list[FinishedRequest]:
         """Return the answers of earlier attempts, and add those of the last output to the batch state."""
         saved = self.state.read_answers()
         has_answer = {answer.question_id for answer in saved}
-        sent = [_texts(questions.field(name)) for name in ("message", "session_id")]
-        rows = zip(questions.question_ids, zip(questions.display_keys, *sent, strict=True), strict=True)
+        messages, sessions = _texts(questions.field("message")), _texts(questions.field("session_id"))
+        identifying = zip(questions.display_keys, messages, sessions, strict=True)
+        rows = zip(questions.question_ids, identifying, strict=True)
         published = answers.published(self._output, self._scope, rows)
-        if published := [answer for answer in published if answer.question_id not in has_answer]:
-            self.state.write_answers(published)
-        return saved + published
+        added = [answer for answer in published if answer.question_id not in has_answer]
+        if added:
+            self.state.write_answers(added)
+        return saved + added
 
     def _correct_ledger(self, questions: Questions, saved: Iterable[FinishedRequest]) -> None:
         """Correct what a killed attempt left in the ledger, so that the questions without an answer are submitted."""
@@ -164,8 +169,11 @@ class Batch:
         if self._mode == "sync":
             # A killed attempt may have saved an answer and not yet its outcome, or the other way round.
             answered = {answer.question_id: answer for answer in saved}
-            answered_keys = zip(questions.keys, map(answered.get, questions.question_ids), strict=True)
-            self._ledger.record_late([_created(key, answer) for key, answer in answered_keys if answer])
+            late = []
+            for key, question_id in zip(questions.keys, questions.question_ids, strict=True):
+                if question_id in answered:
+                    late.append(_created(key, answered[question_id]))
+            self._ledger.record_late(late)
             unanswered = set(questions.question_ids) - set(answered)
             lost = [entry.key for entry in self._ledger.created_entries() if entry.content_hash in unanswered]
             self._ledger.withdraw(lost, "its answer was lost with the attempt that asked", ambiguous=True)
@@ -193,22 +201,21 @@ class Batch:
             if entry.content_hash in wanted
         }
 
-    async def _submit(
-        self, questions: Questions, findings: QuestionFindings
-    ) -> tuple[Counts, dict[str, Submission], AssistantError | None]:
-        """Send the questions; return the counts, the accepted questions, and the error that stopped the load."""
+    async def _submit(self, questions: Questions, findings: QuestionFindings) -> _Sent:
+        """Send the questions with the engine of loads, to which the id of a question is its content hash."""
         submissions: dict[str, Submission] = {}
         # Each run may ask other questions, so a mass change is normal here.
         options = LoadOptions(max_concurrency=self._settings.max_concurrency, allow_mass_change=True)
-        async with LoadClient(self._settings, options) as client, self._recording() as record:
+        async with LoadClient(self._settings, options) as client, AnswerWriter(self.state) as writer:
 
             def on_created(row: PreparedRow, reply: ApiReply) -> None:
-                question_id, now, info = row.fingerprint.content_hash, round(client.now(), 6), reply.call_info
-                submissions[question_id] = Submission(reply.created_id, now, info.attempts)
+                question_id = row.fingerprint.content_hash
+                now = round(client.now(), 6)
+                submissions[question_id] = Submission(reply.created_id, now, reply.call_info.attempts)
                 if isinstance(reply, ChatAnswer):
-                    record(_answer_of(question_id, reply, now))
+                    self._record(writer, _answer_of(question_id, reply, now))
 
-            self._running = load = Load(
+            self._load = load = Load(
                 client,
                 QuestionRows(questions, self._call),
                 options,
@@ -222,14 +229,14 @@ class Batch:
                 with tracing.span("submit", site_id=self._site_id, mode=self._mode):
                     await load.run()
             except AssistantError as error:
-                if self._work.is_cancelled or isinstance(error, AirflowFailException):
+                if self._runner.is_cancelled or isinstance(error, AirflowFailException):
                     raise
                 log.warning("Not all questions could be submitted; waiting for those that were: %s", error)
-                return load.counts, submissions, error
+                return _Sent(load.counts, submissions, error)
             finally:
-                self._running = None
+                self._load = None
                 log.info("Site %r, %s.", self._site_id, load.counts.summary("questions", "submitted"))
-        return load.counts, submissions, None
+        return _Sent(load.counts, submissions)
 
     def _call(self, message: ChatMessage) -> Call[Any]:
         make = endpoints.chat if self._mode == "sync" else endpoints.submit_chat
@@ -258,17 +265,17 @@ class Batch:
             "submitted_at": [one and datetime.fromtimestamp(one.submitted_at, UTC) for one in found],
             "attempts": [one.attempts if one else 0 for one in found],
         }
-        facts = {
-            **facts,
-            # Equal rows are submitted once and share the request.
-            "reused": sum(one is not None for one in found) - facts["submitted"],
-            "rejected": sum(reason is not None and reason.startswith("rejected") for reason in reasons),
-        }
-        self.state.write_questions(
-            answers.questions_table(
-                columns, questions.passthrough_columns, facts, own_sessions=questions.own_sessions, turn=turn
-            )
+        # Equal rows are submitted once and share the request.
+        reused = sum(one is not None for one in found) - facts["submitted"]
+        rejected = sum(reason is not None and reason.startswith("rejected") for reason in reasons)
+        table = answers.questions_table(
+            columns,
+            questions.passthrough_columns,
+            {**facts, "reused": reused, "rejected": rejected},
+            own_sessions=questions.own_sessions,
+            turn=turn,
         )
+        self.state.write_questions(table)
 
     def _save_pending(self, submissions: dict[str, Submission]) -> None:
         """Write the list of requests to wait for; in sync mode, each answer came with its request."""
@@ -290,30 +297,23 @@ class Batch:
         :raises AssistantAPIError: The service answered a poll with 401 or 403.
         """
         if pending := self.state.read_open():
-            self._work.run(self._collect(pending, interval, deadline))
+            self._runner.run(self._collect(pending, interval, deadline))
 
     async def _collect(self, pending: list[PendingRequest], interval: float, deadline: float) -> None:
-        async with RateLimitedClient(self._settings) as client, self._recording() as record:
+        async with RateLimitedClient(self._settings) as client, AnswerWriter(self.state) as writer:
             poller = Poller(
                 client=client,
                 site_id=self._site_id,
                 interval=interval,
                 deadline=deadline,
                 max_concurrency=self._settings.max_concurrency,
-                on_finished=record,
+                on_finished=functools.partial(self._record, writer),
             )
             await poller.run(pending)
 
-    @contextlib.asynccontextmanager
-    async def _recording(self) -> AsyncIterator[Callable[[FinishedRequest], None]]:
-        """Return a function that records and counts answers."""
-        async with recording(self.state) as record:
-
-            def recorded(answer: FinishedRequest) -> None:
-                self.answered += 1
-                record(answer)
-
-            yield recorded
+    def _record(self, writer: AnswerWriter, answer: FinishedRequest) -> None:
+        self.answered += 1
+        writer.add(answer)
 
     def close_sessions(self, table: pa.Table) -> tuple[int, int]:
         """
@@ -323,7 +323,7 @@ class Batch:
         :return: How many sessions were closed, and how many could not be.
         """
         sessions = ended_sessions(table)
-        return self._work.run(close_sessions(self._settings, self._site_id, sessions)) if sessions else (0, 0)
+        return self._runner.run(close_sessions(self._settings, self._site_id, sessions)) if sessions else (0, 0)
 
     # -- the end -----------------------------------------------------------------------------------
 
@@ -351,8 +351,10 @@ class Batch:
         :raises AssistantStorageError: The output cannot be written.
         """
         answers.publish(table, self._output, self._scope)
-        columns = (table[name].to_pylist() for name in ("request_id", "status", "completed_at", "session_id"))
-        ends = {request_id: RequestEnd(*end) for request_id, *end in zip(*columns, strict=True) if request_id}
+        ends: dict[str, RequestEnd] = {}
+        for row in table.select(["request_id", "status", "completed_at", "session_id"]).to_pylist():
+            if row["request_id"]:
+                ends[row["request_id"]] = RequestEnd(row["status"], row["completed_at"], row["session_id"])
         if self._ledger and self._mode == "async":
             try:
                 exact = {storable(request_id): request_id for _, request_id in self._ledger_requests()}
@@ -369,9 +371,23 @@ class Batch:
 
     def end(self) -> None:
         """Stop sending, and make the running call return within a few seconds; safe in a signal handler."""
-        self._work.cancel()
-        if self._running:
-            self._running.cancel()
+        self._runner.cancel()
+        if self._load:
+            self._load.cancel()
+
+
+class _Sent(NamedTuple):
+    """
+    What one attempt to submit questions has done.
+
+    :param counts: Counts of the load.
+    :param submissions: The accepted questions by ``question_id``.
+    :param error: Error that stopped the load. Default: None.
+    """
+
+    counts: Counts
+    submissions: dict[str, Submission]
+    error: AssistantError | None = None
 
 
 def _texts(values: list[Any]) -> list[str | None]:
@@ -388,5 +404,15 @@ def _created(key: str, answer: FinishedRequest) -> CreatedEntry:
 def _answer_of(question_id: str, reply: ChatAnswer, now: float) -> FinishedRequest:
     """Return the answer of a question in sync mode."""
     seconds = round(reply.call_info.seconds, 6)
-    answer = (reply.text, None, reply.raw_json, now, seconds)
-    return FinishedRequest(question_id, reply.request_id, "complete", *answer, polls=0, latency=seconds)
+    return FinishedRequest(
+        question_id,
+        reply.request_id,
+        "complete",
+        text=reply.text,
+        error=None,
+        raw=reply.raw_json,
+        ended_at=now,
+        seconds=seconds,
+        polls=0,
+        latency=seconds,
+    )

@@ -13,8 +13,8 @@ import contextlib
 import json
 import logging
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Self
 
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 
@@ -160,50 +160,60 @@ class BatchState:
                 file.write("".join(f"{line}\n" for line in lines).encode())
 
 
-@contextlib.asynccontextmanager
-async def recording(state: BatchState) -> AsyncIterator[Callable[[FinishedRequest], None]]:
+class AnswerWriter:
     """
-    Return a function that records answers, for an ``async with`` block.
+    Write answers to the batch state every FLUSH seconds, and at the end of an ``async with`` block.
 
-    Answers are written every FLUSH seconds and at the end of the block, in a thread. If a write fails, its answers are
-    written with the next ones. If the last write fails too, a later attempt polls for these answers again.
+    Answers are written in a thread. If a write fails, its answers are written with the next ones. If the last write
+    fails too, a later attempt polls for these answers again.
 
     :param state: The batch state.
-    :return: Function that takes one answer.
     """
-    waiting: list[FinishedRequest] = []
-    writing = asyncio.Lock()
-    has_warned = False
 
-    async def flush() -> None:
-        nonlocal has_warned
-        async with writing:
-            answers = waiting.copy()
+    def __init__(self, state: BatchState) -> None:
+        self._state = state
+        self._waiting: list[FinishedRequest] = []
+        self._has_warned = False
+
+    def add(self, answer: FinishedRequest) -> None:
+        """
+        Write an answer with the next ones.
+
+        :param answer: The answer.
+        """
+        self._waiting.append(answer)
+
+    async def __aenter__(self) -> Self:
+        self._writing = asyncio.Lock()
+        self._flushing = asyncio.create_task(self._keep_flushing())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._flushing.cancel()
+        await asyncio.gather(self._flushing, return_exceptions=True)
+        await self._flush()
+        if self._waiting:
+            log.warning("%d answers were not saved; a later attempt polls for them again.", len(self._waiting))
+
+    async def _keep_flushing(self) -> None:
+        while True:
+            await asyncio.sleep(FLUSH)
+            # A write that has begun is finished, also if the block ends.
+            await asyncio.shield(self._flush())
+
+    async def _flush(self) -> None:
+        async with self._writing:
+            answers = self._waiting.copy()
             if not answers:
                 return
             try:
-                await asyncio.to_thread(state.write_answers, answers)
+                await asyncio.to_thread(self._state.write_answers, answers)
             except Exception as error:  # noqa: BLE001 (each storage raises different errors)
-                if not has_warned:
-                    log.warning("Answers cannot be saved in %s: %s", state.folder, error)
-                has_warned = True
+                if not self._has_warned:
+                    log.warning("Answers cannot be saved in %s: %s", self._state.folder, error)
+                self._has_warned = True
             else:
-                del waiting[: len(answers)]
-
-    async def keep_flushing() -> None:
-        while True:
-            await asyncio.sleep(FLUSH)
-            await asyncio.shield(flush())
-
-    flushing = asyncio.create_task(keep_flushing())
-    try:
-        yield waiting.append
-    finally:
-        flushing.cancel()
-        await asyncio.gather(flushing, return_exceptions=True)
-        await flush()
-        if waiting:
-            log.warning("%d answers were not saved; a later attempt polls for them again.", len(waiting))
+                del self._waiting[: len(answers)]
 
 
 def folder_of(output: ObjectStoragePath, scope: str) -> str:
@@ -211,7 +221,7 @@ def folder_of(output: ObjectStoragePath, scope: str) -> str:
     Return the folder of a task's batch state: next to the output, with a name that dataset readers skip.
 
     :param output: Output file of the task.
-    :param scope: Scope of the batch, as in :class:`~airflow_provider_assistant.chat_batch.batch.Batch`.
+    :param scope: Scope of the batch, as in :class:`~airflow_provider_assistant.chat_batch.batch.ChatBatch`.
     """
     return str(output.parent / f".{output.name}.{key_of(scope)[:8]}.chat-batch")
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 
 from airflow_provider_assistant.chat_batch.answers import has_own_sessions
-from airflow_provider_assistant.chat_batch.batch import Batch
+from airflow_provider_assistant.chat_batch.batch import ChatBatch
 from airflow_provider_assistant.chat_batch.questions import read_questions
 from airflow_provider_assistant.cli.output import Console
 from airflow_provider_assistant.cli.rows import csv_options, pairs
@@ -79,7 +79,7 @@ def ask(out: Console, hook: AssistantHook, golden: pa.Table, args: argparse.Name
         turn=args.turn,
     )
     output = ObjectStoragePath(str(folder / f"{uuid.uuid4().hex}.parquet"))
-    batch = Batch(hook.settings.client, site_id=site_id, mode=args.mode, output=output, scope=scope, ledger=None)
+    batch = ChatBatch(hook.settings.client, site_id=site_id, mode=args.mode, output=output, scope=scope, ledger=None)
     with out.progress(f"asking {site_id}") as shown, _watched(batch, len(questions), shown):
         for turn in range(1, questions.last_turn + 1):
             batch.submit(questions, turn)
@@ -95,7 +95,7 @@ def ask(out: Console, hook: AssistantHook, golden: pa.Table, args: argparse.Name
 
 
 @contextlib.contextmanager
-def _watched(batch: Batch, total: int, shown: Callable[[int, int], None]) -> Iterator[None]:
+def _watched(batch: ChatBatch, total: int, shown: Callable[[int, int], None]) -> Iterator[None]:
     """Show the progress of a batch while the block runs."""
     has_ended = threading.Event()
 

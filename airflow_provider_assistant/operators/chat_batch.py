@@ -37,7 +37,7 @@ from airflow_provider_assistant.triggers.deferral import defer, is_deferrable, r
 from airflow_provider_assistant.triggers.events import raise_failure
 
 if TYPE_CHECKING:
-    from airflow_provider_assistant.chat_batch.batch import Batch, Mode
+    from airflow_provider_assistant.chat_batch.batch import ChatBatch, Mode
     from airflow_provider_assistant.chat_batch.questions import Questions
 
 
@@ -128,7 +128,7 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
     operator_extra_links = (AssistantDataLink(),)
 
     # State of the current try.
-    _batch: Batch | None = None
+    _batch: ChatBatch | None = None
     _result: Mapping[str, Any] | None = None
 
     def __init__(
@@ -258,7 +258,7 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
             allow_empty=self.allow_empty,
         )
 
-    def _ask(self, batch: Batch, context: Context, questions: Questions, *, turn: int) -> dict[str, Any]:
+    def _ask(self, batch: ChatBatch, context: Context, questions: Questions, *, turn: int) -> dict[str, Any]:
         """
         Submit a turn and the turns after it, and return the result.
 
@@ -277,8 +277,8 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
             turn += 1
 
     @contextlib.contextmanager
-    def _opened(self, context: Context) -> Iterator[Batch]:
-        from airflow_provider_assistant.chat_batch.batch import Batch
+    def _opened(self, context: Context) -> Iterator[ChatBatch]:
+        from airflow_provider_assistant.chat_batch.batch import ChatBatch
 
         site_id, scope, run = self.hook.resolve_site_id(), self._scope(context), RunRef.of(context)
         writable_file(self.output_path, "output_path")
@@ -293,7 +293,7 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
                     run=run,
                 )
                 stack.enter_context(memory)
-            self._batch = Batch(
+            self._batch = ChatBatch(
                 self.hook.client_settings(self.max_concurrency),
                 site_id=site_id,
                 mode=self.mode,
@@ -308,7 +308,7 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
         run = str(RunRef.of(context))
         return run if self.reuse else f"{run}#{context['ti'].max_tries}"
 
-    def _defer(self, batch: Batch, deadline: float) -> NoReturn:
+    def _defer(self, batch: ChatBatch, deadline: float) -> NoReturn:
         site_id = self.hook.resolve_site_id()
         trigger = AssistantChatBatchTrigger(
             assistant_conn_id=self.assistant_conn_id,
@@ -326,7 +326,7 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
         )
         defer(self, trigger, now=deadline - self.timeout)
 
-    def _finished(self, batch: Batch, context: Context, deadline: float) -> dict[str, Any]:
+    def _finished(self, batch: ChatBatch, context: Context, deadline: float) -> dict[str, Any]:
         batch.collect(interval=self.poll_interval, deadline=deadline)
         table = batch.table()
         is_closing = answers.has_own_sessions(table) if self.close_sessions is None else self.close_sessions

@@ -9,7 +9,7 @@ from typing import Any
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_provider_assistant.chat_batch.poller import Poller
-from airflow_provider_assistant.chat_batch.state import BatchState, recording
+from airflow_provider_assistant.chat_batch.state import AnswerWriter, BatchState
 from airflow_provider_assistant.exceptions import AssistantError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.hooks.shared_client import shared_client
@@ -86,14 +86,14 @@ class AssistantChatBatchTrigger(BaseTrigger):
         state = await asyncio.to_thread(BatchState, self.folder)
         pending = await asyncio.to_thread(state.read_open)
         self.log.info("Waiting for %d requests on site %r.", len(pending), self.site_id)
-        async with shared_client(AssistantHook(self.assistant_conn_id)) as client, recording(state) as record:
+        async with shared_client(AssistantHook(self.assistant_conn_id)) as client, AnswerWriter(state) as writer:
             poller = Poller(
                 client=client,
                 site_id=self.site_id,
                 interval=self.poll_interval,
                 deadline=self.deadline,
                 max_concurrency=self.max_concurrency,
-                on_finished=record,
+                on_finished=writer.add,
             )
             schedule = await poller.run(pending)
         return {"ended": dict(schedule.finished), "open": schedule.open, "polls": schedule.polls}

@@ -13,7 +13,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from airflow_provider_assistant.chat_batch import state as module
 from airflow_provider_assistant.chat_batch.requests import FinishedRequest, PendingRequest
-from airflow_provider_assistant.chat_batch.state import BatchState, recording
+from airflow_provider_assistant.chat_batch.state import AnswerWriter, BatchState
 from airflow_provider_assistant.exceptions import AssistantError, AssistantStorageError
 
 MOMENT = 1_790_000_000.25
@@ -193,26 +193,26 @@ def quick(monkeypatch):
 
 async def test_answers_are_written_together_at_the_end():
     written = Written()
-    async with recording(written) as record:
+    async with AnswerWriter(written) as writer:
         for number in range(3):
-            record(ended(number))
+            writer.add(ended(number))
         assert written.files == []
     assert written.files == [["r0", "r1", "r2"]]
 
 
 async def test_answers_are_written_now_and_then_and_each_once(quick):
     written = Written()
-    async with recording(written) as record:
-        record(ended(0))
+    async with AnswerWriter(written) as writer:
+        writer.add(ended(0))
         await until(lambda: written.files)
-        record(ended(1))
+        writer.add(ended(1))
         await until(lambda: len(written.files) == 2)
     assert written.files == [["r0"], ["r1"]]
 
 
 async def test_without_answers_nothing_is_written():
     written = Written()
-    async with recording(written):
+    async with AnswerWriter(written):
         pass
     assert written.files == []
 
@@ -222,8 +222,8 @@ async def test_an_exception_in_the_block_keeps_the_answers(error):
     written = Written()
 
     async def work():
-        async with recording(written) as record:
-            record(ended(0))
+        async with AnswerWriter(written) as writer:
+            writer.add(ended(0))
             raise error
 
     with pytest.raises(error):
@@ -235,8 +235,8 @@ async def test_a_cancelled_task_keeps_the_answers(quick):
     written = Written()
 
     async def work():
-        async with recording(written) as record:
-            record(ended(0))
+        async with AnswerWriter(written) as writer:
+            writer.add(ended(0))
             await asyncio.Event().wait()
 
     running = asyncio.create_task(work())
@@ -252,10 +252,10 @@ async def test_a_cancelled_task_keeps_the_answers(quick):
 async def test_a_failed_write_is_repeated_with_the_next(error, quick, caplog):
     written = Written(failures=3, error=error)
     with caplog.at_level(logging.WARNING, logger=module.__name__):
-        async with recording(written) as record:
-            record(ended(0))
+        async with AnswerWriter(written) as writer:
+            writer.add(ended(0))
             await until(lambda: not written.failures)
-            record(ended(1))
+            writer.add(ended(1))
     assert sorted(name for file in written.files for name in file) == ["r0", "r1"]
     assert [record.message for record in caplog.records] == [f"Answers cannot be saved in somewhere: {error}"]
 
@@ -263,8 +263,8 @@ async def test_a_failed_write_is_repeated_with_the_next(error, quick, caplog):
 async def test_a_state_that_cannot_be_written_is_a_warning(quick, caplog):
     written = Written(failures=10_000)
     with caplog.at_level(logging.WARNING, logger=module.__name__):
-        async with recording(written) as record:
-            record(ended(0))
+        async with AnswerWriter(written) as writer:
+            writer.add(ended(0))
             await until(lambda: written.failures < 9_990)
     assert [record.message for record in caplog.records] == [
         "Answers cannot be saved in somewhere: disk full",

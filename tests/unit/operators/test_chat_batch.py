@@ -24,7 +24,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from airflow_provider_assistant.chat_batch import batch as batch_module
 from airflow_provider_assistant.chat_batch.answers import COLUMNS, STATUSES
-from airflow_provider_assistant.chat_batch.batch import Batch
+from airflow_provider_assistant.chat_batch.batch import ChatBatch
 from airflow_provider_assistant.chat_batch.state import BatchState
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
@@ -488,7 +488,7 @@ def test_a_conversation_that_cannot_be_closed_is_counted_only(fault, service, co
 
 
 def test_a_conversation_with_an_open_question_is_not_closed(service, connection, execute, output, monkeypatch):
-    submit = Batch.submit
+    submit = ChatBatch.submit
 
     def submitted(batch, questions, turn):
         submit(batch, questions, turn)
@@ -496,7 +496,7 @@ def test_a_conversation_with_an_open_question_is_not_closed(service, connection,
         # After the deadline, each request is polled once more.
         service.answer("status:503", path=POLL, times=1)
 
-    monkeypatch.setattr(Batch, "submit", submitted)
+    monkeypatch.setattr(ChatBatch, "submit", submitted)
     source = [row | {"session_id": "alone" if row["id"] == 2 else "shared"} for row in many(3)]
     result = execute(source, timeout=0, max_failed=1, max_concurrency=1, close_sessions=True)
     (open_,) = [row for row in rows_of(output) if row["status"] == "timed_out"]
@@ -642,7 +642,7 @@ def test_lost_questions_are_asked_anew_by_the_retry(deferrable, service, connect
         service.behave(rules=[])
         service.server.service.journal.clear()
 
-    submit = Batch.submit
+    submit = ChatBatch.submit
 
     def submitted(batch, questions, turn):
         submit(batch, questions, turn)
@@ -650,7 +650,7 @@ def test_lost_questions_are_asked_anew_by_the_retry(deferrable, service, connect
             lose(service, messages=gone)
             service.behave(processing_seconds=0)
 
-    monkeypatch.setattr(Batch, "submit", submitted)
+    monkeypatch.setattr(ChatBatch, "submit", submitted)
     run = ask(retries=1, deferrable=deferrable, pre_execute=_from_second_try(lost))
     assert (run.state, run.tries()) == ("success", 2)
     assert type(run.errors[0]) is AssistantRequestLostError
@@ -906,7 +906,7 @@ def killed_at(monkeypatch, owner, name, *, after=False):
 
 @modes
 def test_killed_when_all_was_submitted(mode, service, connection, execute, output, monkeypatch):
-    killed_at(monkeypatch, Batch, "_save_questions")
+    killed_at(monkeypatch, ChatBatch, "_save_questions")
     with pytest.raises(Killed):
         execute(mode=mode)
     result = execute(mode=mode)
@@ -917,7 +917,7 @@ def test_killed_when_all_was_submitted(mode, service, connection, execute, outpu
 
 
 def test_killed_when_all_had_come(service, connection, execute, output, monkeypatch):
-    killed_at(monkeypatch, Batch, "table")
+    killed_at(monkeypatch, ChatBatch, "table")
     with pytest.raises(Killed):
         execute()
     assert not output.exists()
@@ -928,7 +928,7 @@ def test_killed_when_all_had_come(service, connection, execute, output, monkeypa
 
 def test_killed_when_most_had_come(service, connection, execute, output, monkeypatch):
     late = ["Question 3?", "Question 17?"]
-    submit = Batch.submit
+    submit = ChatBatch.submit
 
     def slow(batch, questions, turn):
         submit(batch, questions, turn)
@@ -937,8 +937,8 @@ def test_killed_when_most_had_come(service, connection, execute, output, monkeyp
         service.answer("status:503", path=f"{POLL}({'|'.join(ids)})$", times=None)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Batch, "submit", slow)
-        patch.setattr(Batch, "table", lambda _: (_ for _ in ()).throw(Killed))
+        patch.setattr(ChatBatch, "submit", slow)
+        patch.setattr(ChatBatch, "table", lambda _: (_ for _ in ()).throw(Killed))
         with pytest.raises(Killed):
             execute(timeout=0.5)
     (folder,) = output.parent.glob(".*.chat-batch")
@@ -1153,14 +1153,14 @@ def test_ended_while_waiting(service, connection, execute, output, end_when):
 
 def test_ended_between_submitting_and_waiting(service, connection, execute, output, monkeypatch):
     operator = operator_of(many(5), {**DEFAULTS, "output_path": str(output)})
-    submit = Batch.submit
+    submit = ChatBatch.submit
 
     def submitted(batch, questions, turn):
         submit(batch, questions, turn)
         operator.on_kill()
 
     with monkeypatch.context() as patch:
-        patch.setattr(Batch, "submit", submitted)
+        patch.setattr(ChatBatch, "submit", submitted)
         with pytest.raises(AssistantIncompleteError):
             operator.execute(context())
     assert polled(service).total() == 0
