@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 from airflow_provider_assistant.evaluation.criteria import DEFAULT_SCORERS, Criteria, parse_criteria
 from airflow_provider_assistant.evaluation.scorers import Scorer, scorers_of
@@ -13,7 +14,8 @@ from airflow_provider_assistant.operators.judging import JudgeTask
 FIELDS = ("scorers", "judge", "pass_if", "gate")
 
 
-class GateFile(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class GateFile:
     """
     The content of a gate file.
 
@@ -37,16 +39,20 @@ def read_gate(path: str | None, *, has_baseline: bool) -> GateFile:
     """
     import yaml
 
-    content = {}
+    content: Any = {}
     if path is not None:
         try:
             content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
         except (yaml.YAMLError, UnicodeDecodeError) as error:
             raise AssistantInputError(f"--gate {path}: not YAML: {error}", field="--gate") from error
-    if not isinstance(content, dict) or (unknown := sorted(set(map(str, content)) - set(FIELDS))):
-        found = f"unknown fields {', '.join(unknown)}" if isinstance(content, dict) else "not a mapping"
+    problem = None
+    if not isinstance(content, dict):
+        problem = "not a mapping"
+    elif not set(content) <= set(FIELDS):
+        problem = f"unknown fields {', '.join(sorted(set(map(str, content)) - set(FIELDS)))}"
+    if problem:
         raise AssistantInputError(
-            f"--gate {path}: {found}", todo=f"A gate file has {', '.join(FIELDS)}.", field="--gate"
+            f"--gate {path}: {problem}", todo=f"A gate file has {', '.join(FIELDS)}.", field="--gate"
         )
     scorers = scorers_of(content.get("scorers") or DEFAULT_SCORERS)
     names = [scorer.name for scorer in scorers]

@@ -15,7 +15,7 @@ from airflow_provider_assistant.cli.gate_file import read_gate
 from airflow_provider_assistant.cli.output import BAD, GOOD, Console
 from airflow_provider_assistant.cli.rows import csv_options, pairs
 from airflow_provider_assistant.cli.runner import OK, WRONG, command
-from airflow_provider_assistant.evaluation.golden_set import check_golden_set
+from airflow_provider_assistant.evaluation.golden_set import GoldenSetFinding, check_golden_set
 from airflow_provider_assistant.evaluation.proposals import COLUMNS, Answered, Rating
 from airflow_provider_assistant.evaluation.proposals import propose as propose_cases
 from airflow_provider_assistant.evaluation.sampling import stratified_sample
@@ -38,22 +38,15 @@ def check(out: Console, args: argparse.Namespace) -> int:
     """Write what a person should look at. Exit code 1 if there is anything."""
     golden = _golden_set(args.file, args)
     gate = read_gate(args.gate, has_baseline=True)
-    documents = []
-    if args.documents:
-        rows = read_rows(args.documents, args)
-        if "question" not in rows.column_names:
-            raise AssistantInputError(f"--documents {args.documents}: there is no column question", field="--documents")
-        documents = [str(text) for text in rows["question"].to_pylist() if text]
     found = check_golden_set(
         golden,
         key_columns=key_columns_of(golden, args),
         tags=[rule.tag for rule in gate.criteria.rules if rule.tag],
-        documents=documents,
+        documents=_questions(args.documents, args) if args.documents else (),
     )
     out.result([asdict(finding) for finding in found])
     if found:
-        shown = [(one.finding, ", ".join(map(str, one.rows)), ", ".join(one.keys), one.reason) for one in found[:SHOWN]]
-        out.table(("finding", "rows", "keys", "reason"), shown)
+        out.table(("finding", "rows", "keys", "reason"), [_finding_cells(one) for one in found[:SHOWN]])
     if len(found) > SHOWN:
         out.line(f"… and {len(found) - SHOWN} more")
     out.line(f"questions: {golden.num_rows}, findings: {len(found)}", BAD if found else GOOD)
@@ -104,12 +97,28 @@ def propose(out: Console, args: argparse.Namespace) -> int:
     return OK
 
 
+def _questions(file: str, args: argparse.Namespace) -> list[str]:
+    """Return the questions of the loaded Q&A documents."""
+    rows = read_rows(file, args)
+    if "question" not in rows.column_names:
+        raise AssistantInputError(f"--documents {file}: there is no column question", field="--documents")
+    return [str(text) for text in rows["question"].to_pylist() if text]
+
+
+def _finding_cells(found: GoldenSetFinding) -> tuple[str, str, str, str]:
+    rows = ", ".join(map(str, found.rows))
+    return found.finding, rows, ", ".join(found.keys), found.reason
+
+
 def _golden_set(file: str, args: argparse.Namespace) -> pa.Table:
     """Return a golden set; ``--column`` may name the column of the questions."""
     golden = read_rows(file, args)
-    if (column := pairs("--column", args.column).get("message")) and column in golden.column_names:
-        return golden.rename_columns(["message" if name == column else name for name in golden.column_names])
-    return golden
+    column = pairs("--column", args.column).get("message")
+    if not column or column not in golden.column_names:
+        return golden
+    names = list(golden.column_names)
+    names[names.index(column)] = "message"
+    return golden.rename_columns(names)
 
 
 def _messages(file: str, args: argparse.Namespace) -> list[str]:

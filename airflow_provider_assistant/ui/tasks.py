@@ -227,17 +227,20 @@ def _written(result: Mapping[str, Any]) -> list[Written]:
     found: dict[str, Written] = {}
     for name in _PATHS:
         values = result.get(name)
+        # With several paths, the rows are those of all of them.
+        is_whole = name in {"path", "output_path"} and "paths" not in result
+        rows = result.get("rows") if is_whole else None
         for path in values if isinstance(values, list) else [values]:
             if isinstance(path, str) and path and path not in found:
-                rows = result.get("rows") if name in {"path", "output_path"} and "paths" not in result else None
                 url = browser_url(path)
                 is_page = url.startswith("http")
                 found[path] = Written(name=_name_of(path), path=path, rows=rows, url=url if is_page else None)
+    written = list(found.values())
     datasets = result.get("datasets")
     if isinstance(datasets, dict):
         for name, rows in datasets.items():
-            found[f"\0{name}"] = Written(name=str(name), path=str(name), rows=rows, url=None)
-    return list(found.values())
+            written.append(Written(name=str(name), path=str(name), rows=rows, url=None))
+    return written
 
 
 def _name_of(path: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime
 from typing import Annotated, Any
 
@@ -65,52 +65,57 @@ def statistics(rights: RightsDep, site: SiteQuery = None, metric: MetricQuery = 
 @router.get("/limits")
 def limits(rights: RightsDep) -> Limits:
     """Return the latest limits of each tenant."""
-    latest: dict[tuple[str | None, str], dict[str, Any]] = {}
+    columns = ("tenant_id", "captured_at", "metric", "value", "text")
+    # The rows of the latest capture of each tenant, by metric.
+    latest: dict[str | None, dict[str, dict[str, Any]]] = {}
     captured: dict[str | None, datetime] = {}
     try:
-        for row in _rows(rights, "limits", LIMIT_DAYS, ("tenant_id", "captured_at", "metric", "value", "text")):
+        for row in _rows(rights, "limits", LIMIT_DAYS, columns):
             tenant, moment = row["tenant_id"], row["captured_at"]
-            if moment > captured.setdefault(tenant, moment):
+            if tenant not in captured or moment > captured[tenant]:
                 captured[tenant] = moment
-            if (known := latest.get((tenant, row["metric"]))) is None or moment > known["captured_at"]:
-                latest[tenant, row["metric"]] = row
+                latest[tenant] = {}
+            if moment == captured[tenant]:
+                latest[tenant].setdefault(row["metric"], row)
     except LakeUnavailableError as error:
         return Limits(problem=error.problem, rows=[])
-    current = {key: row for key, row in latest.items() if row["captured_at"] == captured[key[0]]}
-    found = [limit for key in current if (limit := _limit(current, *key))]
-    found.sort(key=lambda one: (-(one.share if one.share is not None else -1.0), one.name))
+    found = []
+    for rows in latest.values():
+        for metric in rows:
+            limit = _limit(rows, metric)
+            if limit:
+                found.append(limit)
+    found.sort(key=lambda limit: (limit.share is None, -(limit.share or 0), limit.name))
     return Limits(problem=None, rows=found[:MOST_LIMITS])
 
 
-def _limit(rows: dict[tuple[str | None, str], dict[str, Any]], tenant: str | None, metric: str) -> Limit | None:
+def _limit(rows: Mapping[str, dict[str, Any]], metric: str) -> Limit | None:
     """Return the limit of a metric such as ``limits.documents.limit`` or ``documents_limit``, or None."""
-    row = rows[tenant, metric]
+    row = rows[metric]
     for separator in (".", "_"):
         name, found, word = metric.rpartition(separator)
         if found and word in LIMIT_FIELDS and row["value"] is not None:
-            used = _first(rows, tenant, name, separator, USED_FIELDS)
-            resets = _first(rows, tenant, name, separator, ("resets_at", "reset_at"))
-            amount = used["value"] if used else None
+            used = _first(rows, name + separator, USED_FIELDS).get("value")
+            resets_at = _first(rows, name + separator, ("resets_at", "reset_at")).get("text")
+            has_share = used is not None and row["value"] > 0
             return Limit(
-                tenant_id=tenant,
+                tenant_id=row["tenant_id"],
                 name=name,
-                used=amount,
+                used=used,
                 limit=row["value"],
-                share=amount / row["value"] if amount is not None and row["value"] > 0 else None,
-                resets_at=resets["text"] if resets and resets["text"] != "null" else None,
+                share=used / row["value"] if has_share else None,
+                resets_at=None if resets_at == "null" else resets_at,
                 captured_at=row["captured_at"],
             )
     return None
 
 
-def _first(
-    rows: dict[tuple[str | None, str], dict[str, Any]],
-    tenant: str | None,
-    name: str,
-    separator: str,
-    words: Sequence[str],
-) -> dict[str, Any] | None:
-    return next((rows[key] for word in words if (key := (tenant, f"{name}{separator}{word}")) in rows), None)
+def _first(rows: Mapping[str, dict[str, Any]], prefix: str, words: Sequence[str]) -> dict[str, Any]:
+    """Return the row of the first metric that exists; empty if there is none."""
+    for word in words:
+        if prefix + word in rows:
+            return rows[prefix + word]
+    return {}
 
 
 def _metrics(rights: Rights, site: str | None) -> list[str]:
@@ -130,23 +135,25 @@ def _series(rights: Rights, site: str | None, drawn: Sequence[str]) -> list[Seri
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    latest: dict[tuple[str, str], dict[date, tuple[datetime, float]]] = {}
+    latest: dict[tuple[str, str], dict[date, dict[str, Any]]] = {}
     columns = ("captured_at", "site_id", "metric", "value")
     for file, table in tables_of(files_of("statistics", DAYS), columns, rights):
         is_drawn = pc.is_in(table["metric"], value_set=pa.array(drawn, pa.string()))
         for row in table.filter(is_drawn).to_pylist():
             if row["value"] is None or site not in {None, row["site_id"]}:
                 continue
-            known = latest.setdefault((row["metric"], row["site_id"]), {})
-            if file.day not in known or known[file.day][0] < row["captured_at"]:
-                known[file.day] = (row["captured_at"], row["value"])
+            days = latest.setdefault((row["metric"], row["site_id"]), {})
+            if file.day not in days or days[file.day]["captured_at"] < row["captured_at"]:
+                days[file.day] = row
     sites = sorted({site_id for _, site_id in latest})[:MOST_SITES]
-    return [
-        Series(name=name, site_id=site_id, points=[Point(day=day, value=days[day][1]) for day in sorted(days)])
-        for name in drawn
-        for site_id in sites
-        if (days := latest.get((name, site_id)))
-    ]
+    series = []
+    for name in drawn:
+        for site_id in sites:
+            days = latest.get((name, site_id), {})
+            points = [Point(day=day, value=row["value"]) for day, row in sorted(days.items())]
+            if points:
+                series.append(Series(name=name, site_id=site_id, points=points))
+    return series
 
 
 def _feedback(rights: Rights, site: str | None) -> list[FeedbackDay]:

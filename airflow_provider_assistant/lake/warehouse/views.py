@@ -63,19 +63,16 @@ def _metrics(store: WarehouseTransaction, schema: str) -> str:
         f"SELECT metric, min(date) FROM {quoted(schema)}.statistics "  # noqa: S608
         f"WHERE type = 'number' AND NOT metric ~ {literal(DATED)} GROUP BY metric"
     )
-    metrics = [metric for metric, _ in sorted(found, key=lambda row: (row[1], row[0]))]
+    named = columns_of(metric for metric, _ in sorted(found, key=lambda row: (row[1], row[0])))
     # Keep the order of existing columns: PostgreSQL only allows new columns at the end when it replaces a view.
-    existing = [
-        column
-        for (column,) in store.run(
-            "SELECT column_name FROM information_schema.columns WHERE table_catalog = current_database() "  # noqa: S608
-            f"AND table_schema = {literal(schema)} AND table_name = 'statistics_daily' ORDER BY ordinal_position"
-        )
-        if column not in KEYS
-    ]
-    named = columns_of(metrics)
-    wanted = list(dict.fromkeys([*existing, *named]))
-    if left_out := wanted[MAX_METRICS:]:
+    existing = store.run(
+        "SELECT column_name FROM information_schema.columns WHERE table_catalog = current_database() "  # noqa: S608
+        f"AND table_schema = {literal(schema)} AND table_name = 'statistics_daily' ORDER BY ordinal_position"
+    )
+    wanted = [column for (column,) in existing if column not in KEYS]
+    wanted += [column for column in named if column not in wanted]
+    left_out = wanted[MAX_METRICS:]
+    if left_out:
         log.warning(
             "statistics_daily is limited to %d metrics and leaves out: %s", MAX_METRICS, escaped(", ".join(left_out))
         )
