@@ -80,8 +80,9 @@ def _base_url(connection: Connection, provider: str) -> str:
     if not host:
         if provider not in BASE_URLS:
             raise AssistantInputError(
-                f"{name}: set the host to the OpenAI-compatible base URL of {provider!r}, such as "
-                "http://localhost:11434/v1",
+                f"{name} has no host, and {provider!r} has no known base URL",
+                todo=f"Set the host to the OpenAI-compatible base URL of {provider!r}, such as "
+                "http://localhost:11434/v1.",
                 field="host",
             )
         return BASE_URLS[provider]

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from airflow.providers.common.compat.sdk import AirflowNotFoundException, AirflowSkipException
+from airflow.providers.common.compat.sdk import AirflowNotFoundException, AirflowSensorTimeout, AirflowSkipException
 from airflow.sdk import timezone
 from airflow.sdk.execution_time.context import OutletEventAccessors
 
@@ -24,6 +24,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantInputError,
     AssistantRequestFailedError,
     AssistantRequestFailedPermanentError,
+    AssistantRequestTimeoutError,
     AssistantWarehouseError,
 )
 from airflow_provider_assistant.failures import RUNBOOK, FailureContext, anchor_of, explained
@@ -303,6 +304,45 @@ def test_a_failure_to_describe_the_task_does_not_hide_the_error(caplog):
     assert raised.value is error
     assert "What happened: task 'task': columns has no 'answer'." in caplog.text
     assert "What to do: Give columns=. Airflow does not retry" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("counts", "safe"),
+    [
+        ("3 rows were created.", "What is safe: 3 rows were created."),
+        ("", "What is safe: The others are loaded."),
+    ],
+)
+def test_counts_of_the_task_come_before_the_error_and_its_class(counts, safe, caplog):
+    error = AssistantInputError("1 row was rejected", safe="The others are loaded.", todo="Fix it.")
+    with pytest.raises(AssistantInputError):
+        Task(error, FailureContext("work", counts)).execute({})
+    happened, safe_line, todo = [record.getMessage() for record in caplog.records]
+    assert happened == "What happened: work: 1 row was rejected."
+    assert safe_line == safe
+    assert todo.startswith("What to do: Fix it. Airflow does not retry this task")
+
+
+def test_an_error_without_fields_uses_those_of_its_class(caplog):
+    with pytest.raises(AssistantConnectionError):
+        Task(AssistantConnectionError("No answer"), FailureContext("work")).execute({})
+    happened, safe, todo = [record.getMessage() for record in caplog.records]
+    assert happened == "What happened: work: No answer."
+    assert safe == f"What is safe: {AssistantConnectionError.default_safe}"
+    assert todo == (f"What to do: {AssistantConnectionError.default_todo} Runbook: {RUNBOOK}#assistantconnectionerror")
+
+
+def test_a_sensor_that_timed_out_shows_what_its_cause_says(caplog):
+    cause = AssistantRequestTimeoutError("The chat request did not end. It is queued", todo="Wait longer.")
+    error = AirflowSensorTimeout(str(cause))
+    error.__cause__ = cause
+    with pytest.raises(AirflowSensorTimeout):
+        Task(error, FailureContext("wait")).execute({})
+    happened, safe, todo = [record.getMessage() for record in caplog.records]
+    assert happened == "What happened: wait: The chat request did not end. It is queued."
+    assert safe == "What is safe: The request stays open at the service: a sensor only reads."
+    assert todo.startswith("What to do: Wait longer. Airflow does not retry this task")
+    assert todo.endswith("#airflowsensortimeout")
 
 
 def test_a_skipped_task_logs_nothing(caplog):
