@@ -204,8 +204,8 @@ class ChatBatch:
     async def _submit(self, questions: Questions, findings: QuestionFindings) -> _Sent:
         """Send the questions with the engine of loads, to which the id of a question is its content hash."""
         submissions: dict[str, Submission] = {}
-        # Each run may ask other questions, so a mass change is normal here.
-        options = LoadOptions(max_concurrency=self._settings.max_concurrency, allow_mass_change=True)
+        # Each run may ask other questions, so a mass change is normal here, and none of them is stale.
+        options = LoadOptions(self._settings.max_concurrency, allow_mass_change=True, on_missing="ignore")
         async with LoadClient(self._settings, options) as client, AnswerWriter(self.state) as writer:
 
             def on_created(row: PreparedRow, reply: ApiReply) -> None:
@@ -221,7 +221,6 @@ class ChatBatch:
                 options,
                 ledger=self._ledger,
                 findings=findings,
-                judge_stale=False,
                 on_created=on_created,
             )
             self.counts = load.counts

@@ -90,4 +90,5 @@ def _load_option(name: str, option: Option) -> Arg:
     return Arg(flags, type=float, default=default, metavar="N", help=option.help)
 
 
+LIMITS_FIELD = _load_option("limits_field", OPTIONS["limits_field"])
 LOAD_OPTIONS = tuple(_load_option(name, option) for name, option in OPTIONS.items())

@@ -13,6 +13,7 @@ from airflow_provider_assistant.cli.arguments import (
     IN_FILE,
     LEDGER,
     LEDGER_OF_SITE,
+    LIMITS_FIELD,
     LOAD_OPTIONS,
     ONLY_SITE,
     QUESTION_KEY,
@@ -70,7 +71,7 @@ COMMANDS = (
             help="longest wait for the async answer, in seconds",
         ),
     ),
-    _command("limits", "Show the tenant's limits", CONNECTION, TENANT),
+    _command("limits", "Show the tenant's limits", CONNECTION, TENANT, LIMITS_FIELD),
     _command(
         "chat",
         "Chat with the assistant in one session",

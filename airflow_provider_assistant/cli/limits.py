@@ -7,6 +7,7 @@ import argparse
 from airflow_provider_assistant.cli.output import Console
 from airflow_provider_assistant.cli.runner import OK, command, open_hook
 from airflow_provider_assistant.lake.flattening import flatten, with_digits
+from airflow_provider_assistant.loading.limits import document_limits
 
 
 @command
@@ -16,6 +17,8 @@ def limits(out: Console, args: argparse.Namespace) -> int:
     tenant_id = hook.resolve_tenant_id()
     with out.busy("reading limits"):
         reply = hook.get_limits()
-    out.result({"tenant_id": tenant_id, "limits": reply.raw})
+    documents = document_limits(reply.raw, args.limits_field)
+    out.result({"tenant_id": tenant_id, "limits": reply.raw, "documents_left": documents.left})
     out.table(("limit", "value"), [(leaf.metric, leaf.text) for leaf in flatten(with_digits(reply.raw_json or "null"))])
+    out.note(str(documents))
     return OK

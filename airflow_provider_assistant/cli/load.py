@@ -59,7 +59,6 @@ def load(out: Console, args: argparse.Namespace) -> int:
         if options.on_missing == "group" and not args.group:
             raise AssistantInputError("--on-missing group needs --group COLUMN", field="group")
         parts["read_limits"] = limits_reader(hook.settings.client, hook.known_tenant_id(), options.on_limit)
-        parts |= {"judge_stale": options.on_missing == "stale", "judge_groups": options.on_missing == "group"}
         run_coroutine(_run(out, hook, args.dry_run, done, **parts))
         flaw = load_failure(done.counts, options)
         record.counts, record.error = done.counts.as_dict(), done.error or flaw

@@ -54,9 +54,6 @@ class Load:
     :param options: Options of the load.
     :param ledger: Ledger of the scope that is loaded. None sends every row and records nothing.
     :param findings: Takes the rows that a person should look at.
-    :param judge_stale: Whether the source is complete, so that documents missing from it are stale. Default: True.
-    :param judge_groups: Whether the groups of the source are complete, so that documents missing from them are stale.
-        Without effect with ``judge_stale``, or if the rows have no groups. Default: False.
     :param read_limits: Reads the tenant's limits. Called once, before the first row is sent, and not at all if no row
         is sent. Default: None, no limits.
     :param on_created: Called with the row and the reply each time the service acknowledges a row.
@@ -70,8 +67,6 @@ class Load:
         *,
         ledger: BatchLedger | None,
         findings: Findings,
-        judge_stale: bool = True,
-        judge_groups: bool = False,
         read_limits: ReadLimits | None = None,
         on_created: Callable[[PreparedRow, ApiReply], None] = lambda _, __: None,
     ) -> None:
@@ -84,9 +79,10 @@ class Load:
         self._ledger = ledger
         self._read_limits = read_limits
         self._on_created = on_created
-        self._judge_stale = judge_stale and ledger is not None
         self._has_groups = ledger is not None and ledger.has_groups
-        self._judge_groups = judge_groups and self._has_groups and not self._judge_stale
+        self._on_missing = options.on_missing
+        if ledger is None or (options.on_missing == "group" and not self._has_groups):
+            self._on_missing = "ignore"
         # All rows go to one site, so a 403 or a 404 concerns all of them.
         fatal = (AssistantPermissionError, AssistantNotFoundError)
         self._breaker = CircuitBreaker(max(BREAKER, options.max_concurrency), *fatal, on_open=self._stop_sending)
@@ -119,14 +115,14 @@ class Load:
         self._started = time.monotonic()
         plan = plan_load(self._rows, self._ledger, has_groups=self._has_groups, tick=self._report_preflight)
         self.counts.rows = plan.rows
-        # An empty source does not make every document stale.
-        self._judge_stale = self._judge_stale and plan.rows > 0
+        if self._on_missing == "stale" and not plan.rows:
+            # An empty source does not make every document stale.
+            self._on_missing = "ignore"
         self.counts.unchanged = plan.count(RowAction.UNCHANGED) + plan.count(RowAction.DUPLICATE)
         missing = None
         try:
             if self._ledger:
-                judged = {"judge_stale": self._judge_stale, "judge_groups": self._judge_groups}
-                missing = check_plan(plan, self._ledger, self._options, **judged)
+                missing = check_plan(plan, self._ledger, self._options, self._on_missing)
                 self._report.duplicated_earlier(self._ledger.possible_duplicates())
             if plan.count(RowAction.SEND):
                 await self._send_all(plan)
@@ -146,10 +142,10 @@ class Load:
             self._adopt(ledger, plan)
         if plan.regrouped:
             self._regroup(ledger)
-        if self._judge_stale:
+        if self._on_missing == "stale":
             # Reading all entries takes as long as a third of the preflight.
             self._report.stale(ledger.stale(plan.has) if missing != 0 else ())
-        if self._judge_groups:
+        if self._on_missing == "group":
             shared = SharedGroups()
             self._report.stale(ledger.stale_in_groups(plan.groups, plan.has, on_shared=shared.add))
             shared.check()

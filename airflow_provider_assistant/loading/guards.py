@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputError
 from airflow_provider_assistant.ledger import BatchLedger
-from airflow_provider_assistant.loading.options import LoadOptions
+from airflow_provider_assistant.loading.options import LoadOptions, OnMissing
 from airflow_provider_assistant.loading.preflight import LoadPlan, RowAction
 from airflow_provider_assistant.texts import counted
 
@@ -17,19 +17,16 @@ LEAST_DOCUMENTS = 50
 LISTED = 3
 
 
-def check_plan(
-    plan: LoadPlan, ledger: BatchLedger, options: LoadOptions, *, judge_stale: bool, judge_groups: bool = False
-) -> int | None:
+def check_plan(plan: LoadPlan, ledger: BatchLedger, options: LoadOptions, on_missing: OnMissing) -> int | None:
     """
     Refuse a load that would replace documents of other sources or most of its source's documents.
 
     :param plan: Result of the preflight.
     :param ledger: Ledger of the scope that is loaded.
     :param options: Options of the load.
-    :param judge_stale: Whether documents that are missing from the source are stale.
-    :param judge_groups: Whether documents that are missing from the groups of the source are stale. Default: False.
-    :return: Number of documents that are missing from the source; None if it is not known, or if only groups are
-        judged.
+    :param on_missing: Which documents without a row are stale: ``stale`` for all, ``group`` for those in the groups of
+        the source, ``ignore`` for none.
+    :return: Number of documents that are missing from the source; None if it is not known.
     :raises AssistantInputError: The load is refused.
     """
     if not options.adopt:
@@ -37,8 +34,10 @@ def check_plan(
     if options.allow_mass_change:
         return None
     changed = plan.changed if options.on_change == "create" else 0
-    if not judge_stale:
-        missing = sum(1 for _ in ledger.stale_in_groups(plan.groups, plan.has)) if judge_groups else 0
+    if on_missing != "stale":
+        missing = 0
+        if on_missing == "group":
+            missing = sum(1 for _ in ledger.stale_in_groups(plan.groups, plan.has))
         if changed + missing >= LEAST_DOCUMENTS:
             # Counting the documents of a large source takes longer than a load of a few rows.
             check_extent(ledger.source, documents=ledger.size(), changed=changed, missing=missing)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -329,6 +330,9 @@ class AssistantLoadOperator(AssistantOperator):
         from airflow_provider_assistant.loading.load_client import LoadClient
 
         settings, options = self.hook.settings.client, self.load_options
+        if options.on_missing == "stale" and not is_whole:
+            # A task that reads a part of the source still sees whole groups.
+            options = replace(options, on_missing="group")
         # One span for all rows: no tool can display a trace with millions of spans.
         with tracing.span("load", site_id=self.hook.resolve_site_id(), kind=self.kind) as span:
             async with LoadClient(settings, options) as client:
@@ -338,8 +342,6 @@ class AssistantLoadOperator(AssistantOperator):
                     options,
                     ledger=documents,
                     findings=findings,
-                    judge_stale=is_whole,
-                    judge_groups=self.on_missing != "ignore",
                     read_limits=limits_reader(settings, self.hook.known_tenant_id(), self.on_limit),
                 )
                 try:

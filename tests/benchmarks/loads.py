@@ -126,10 +126,11 @@ def load(
                 key_columns=keys,
                 call=lambda document: endpoints.create_qa_document("bench", document),
             )
-            options = LoadOptions(max_concurrency=concurrency, max_backoff=600.0)
+            on_missing = "ignore" if partial else "stale"
+            options = LoadOptions(concurrency, max_backoff=600.0, on_missing=on_missing)
             findings = stack.enter_context(FindingsFile(Path("/dev/null"), always=False))
             async with client(settings, options) as sender:
-                loading = Load(sender, documents, options, ledger=memory, findings=findings, judge_stale=not partial)
+                loading = Load(sender, documents, options, ledger=memory, findings=findings)
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(loading.run(), seconds)
                 return loading.counts

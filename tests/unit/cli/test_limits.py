@@ -16,6 +16,20 @@ def test_a_program_gets_what_the_service_says(cli, connection, service):
     assert result["limits"]["sites"] == ["acme-docs", "acme-shop"]
 
 
+def test_the_documents_left_are_said(cli, connection, service):
+    service.behave(documents_quota=4)
+    assert "The tenant may create 4 more documents (0 of 4 are used)." in cli("limits").err
+    assert cli("limits", "--output", "json").json["documents_left"] == 4
+    named = cli("limits", "--output", "json", "--limits-field", "limits.messages.used")
+    assert named.json["documents_left"] == 0
+
+
+def test_a_field_that_the_limits_do_not_have_is_an_error(cli, connection):
+    ran = cli("limits", "--limits-field", "limits.pages")
+    assert ran.code == 2
+    assert "limits.documents.limit" in ran.err
+
+
 def test_a_reply_without_a_body_is_no_error(cli, connection, service):
     service.answer("empty", path="/limits")
     assert cli("limits").code == 0
