@@ -17,8 +17,8 @@ from airflow_provider_assistant.parsing.limits import BUSY, MEMORY, SECONDS, Unr
 # The modules that a file needs, by suffix.
 LIBRARIES = {
     ".docx": ("docx",),
-    ".htm": ("bs4", "lxml", "markdownify"),
-    ".html": ("bs4", "lxml", "markdownify"),
+    ".htm": ("bs4", "lxml", "markdownify", "webencodings"),
+    ".html": ("bs4", "lxml", "markdownify", "webencodings"),
     ".pdf": ("pypdf",),
     ".pptx": ("pptx",),
     ".xlsx": ("openpyxl",),

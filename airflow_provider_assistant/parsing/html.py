@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_assistant.parsing.charsets import decode, named_charset
 from airflow_provider_assistant.parsing.limits import UnreadableFileError
 
 if TYPE_CHECKING:
     from bs4 import BeautifulSoup, Tag
 
-_DECLARED = re.compile(rb"""<meta[^>]{0,200}?charset\s*=\s*["']?\s*([\w.:-]{1,40})""", re.IGNORECASE)
-# Browsers look for the encoding in the first 1,024 bytes.
-_HEAD = 1024
 # What is not text of the page, what repeats on every page, and the marks with which Sphinx and MkDocs link headings.
 _NEVER = ("script", "style", "noscript", "template", "svg", "iframe", "object", "form", "nav", "a.headerlink")
 _AROUND = ("header", "footer", "aside")
@@ -47,19 +45,15 @@ def parse_html(content: bytes) -> dict[str, str | None]:
 
 
 def _decoded(content: bytes) -> str:
-    declared = _DECLARED.search(content, 0, _HEAD)
-    encoding = declared[1].decode() if declared else "utf-8"
-    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
-        encoding = "utf-16"
-    elif content.startswith(b"\xef\xbb\xbf"):
-        encoding = "utf-8-sig"
+    declared = named_charset(content)
+    by = "declared" if declared else "assumed, because it declares no encoding"
+    name = declared or "utf-8"
     try:
-        return content.decode(encoding)
+        return decode(content, name)
     except LookupError:
-        raise UnreadableFileError(f"declares the unknown encoding {encoding!r}") from None
+        raise UnreadableFileError(f"declares the unknown encoding {name!r}") from None
     except UnicodeDecodeError as error:
-        by = "declared" if declared else "assumed, because it declares no encoding"
-        raise UnreadableFileError(f"is not {encoding} ({by}) at byte {error.start}") from None
+        raise UnreadableFileError(f"is not {name} ({by}) at byte {error.start}") from None
 
 
 def _main(soup: BeautifulSoup) -> Tag:

@@ -7,19 +7,14 @@ process stops them.
 
 from __future__ import annotations
 
-import codecs
 import contextlib
-import re
 from typing import Any
 
-MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
-# Not every codec of Python: some take a time that grows with the square of the size.
-CHARSET = re.compile(
-    r"charset\s*=\s*[\"']?\s*((?:iso-?8859|windows|cp|koi8|gb|big5|euc|shift_jis|utf-16|macintosh)[\w-]*)",
-    re.IGNORECASE,
-)
-# Bytes in which a page names its charset, and what browsers take if it does not.
-HEAD, DEFAULT_CHARSET = 2048, "cp1252"
+from airflow_provider_assistant.parsing.charsets import decode, named_charset
+
+# What browsers take if a page does not name its charset.
+DEFAULT_CHARSET = "windows-1252"
+UTF_8 = frozenset({"utf-8", "utf8"})
 OF_HEAD = frozenset({"base", "link", "meta", "noscript", "script", "style", "template", "title"})
 
 
@@ -56,17 +51,17 @@ def decoded(html: bytes, content_type: str) -> str:
     :param content_type: Value of the header ``Content-Type``.
     :return: The text; what is invalid is replaced.
     """
-    for mark, encoding in MARKS.items():
-        if html.startswith(mark):
-            return html.decode(encoding, "replace")
+    names = [name for name in (named_charset(b"", content_type), named_charset(html)) if name]
     with contextlib.suppress(UnicodeDecodeError):
-        return html.decode("utf-8")
-    for named in (content_type, html[:HEAD].decode("latin-1")):
-        charset = CHARSET.search(named)
-        with contextlib.suppress(LookupError, UnicodeError):
-            if charset:
-                return html.decode(charset[1], "replace")
-    return html.decode(DEFAULT_CHARSET, "replace")
+        text = decode(html, "utf-8")
+        # iso-2022-jp consists of ASCII with this character, so it is valid UTF-8.
+        if not names or "\x1b" not in text:
+            return text
+    for name in names:
+        if name.lower() not in UTF_8:
+            with contextlib.suppress(LookupError):
+                return decode(html, name, errors="replace")
+    return decode(html, DEFAULT_CHARSET, errors="replace")
 
 
 def _tree(html: str, url: str) -> Any:

@@ -9,6 +9,8 @@ from airflow_provider_assistant.exceptions import AssistantInputError, Assistant
 from airflow_provider_assistant.parsing.child import PAGE, ChildParser
 from airflow_provider_assistant.parsing.limits import UnreadableFileError
 
+# The modules that a website needs.
+LIBRARIES = ("protego", "trafilatura", "webencodings")
 # A page of 100 kB takes a tenth of a second.
 PAGE_SECONDS = 60.0
 
@@ -34,16 +36,17 @@ class Extractor:
     Extracts the main text of pages with trafilatura, in a child process. Use it as a context manager.
 
     :param seconds: Most processor time for a page, in seconds. Default: 60.
-    :raises AssistantInputError: trafilatura is not installed.
+    :raises AssistantInputError: A library of the extra ``website`` is not installed.
     """
 
     def __init__(self, seconds: float = PAGE_SECONDS) -> None:
-        if not importlib.util.find_spec("trafilatura"):
-            raise AssistantInputError(
-                "trafilatura is not installed",
-                todo="Run pip install 'airflow-provider-assistant[website]'.",
-                field="source",
-            )
+        for library in LIBRARIES:
+            if not importlib.util.find_spec(library):
+                raise AssistantInputError(
+                    f"{library} is not installed",
+                    todo="Run pip install 'airflow-provider-assistant[website]'.",
+                    field="source",
+                )
         self._parser = ChildParser(seconds=seconds)
 
     def __enter__(self) -> Self:

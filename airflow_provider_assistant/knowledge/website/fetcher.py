@@ -140,7 +140,7 @@ class Fetcher:
         """
         for _ in range(REDIRECTS + 1):
             self._check_host(url)
-            if not self.robots(url).allows(url.raw_path.decode("ascii")):
+            if not self.robots(url).allows(str(url)):
                 raise Skipped("is not allowed by robots.txt")
             fetched, status = self._request(url, limit, types, validators(str(url)))
             if status in GONE:

@@ -1,0 +1,72 @@
+"""Charsets as browsers read them: names with a wider meaning, and characters that Python's codecs do not know."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_provider_assistant.parsing.charsets import decode, named_charset
+from airflow_provider_assistant.parsing.html import parse_html
+from airflow_provider_assistant.parsing.page import decoded
+
+# Bytes that only the Encoding Standard reads, by charset, with what they mean, and the names of the charset.
+WIDER = [
+    ("windows-1252", b"\x80\x93\x99", "€“™", ["iso-8859-1", "latin1", "us-ascii", "ascii", "cp1252", "iso8859-1"]),
+    ("windows-1254", b"\x80\xfe", "€ş", ["iso-8859-9", "latin5"]),
+    ("windows-874", b"\x80\x85\xa1", "€…ก", ["tis-620", "iso-8859-11", "dos-874"]),
+    ("gbk", b"\x80\xe9\x46", "€镕", ["gb2312", "chinese", "gb_2312-80", "x-gbk"]),
+    ("shift_jis", b"\x87\x40\xfb\xfc\x8b\x9e", "①髙京", ["x-sjis", "sjis", "ms_kanji", "windows-31j"]),
+    ("euc-jp", b"\xad\xa1\xfc\xe2\xb5\xfe\x8e\xb1", "①髙京ｱ", ["x-euc-jp"]),
+    ("iso-2022-jp", b"\x1b$B\x2d\x21\x7c\x62\x35\x7e\x1b(B", "①髙京", ["csiso2022jp"]),
+    ("euc-kr", b"\x8c\x63\xb0\xa1", "똠가", ["ks_c_5601-1987", "korean", "ksc5601", "windows-949"]),
+    ("big5", b"\x88\x62\xa4\xa4", "Ê̄中", ["big5-hkscs", "cn-big5", "x-x-big5"]),
+    ("iso-8859-8", b"\xe0\xe1", "אב", ["iso-8859-8-i", "logical", "visual"]),
+    ("macintosh", b"\x8a\xd2", "ä“", ["x-mac-roman", "mac"]),
+]
+CASES = [
+    (name, content, text) for charset, content, text, names in WIDER for name in (charset, *names, charset.upper())
+]
+
+
+@pytest.mark.parametrize(("name", "content", "text"), CASES)
+def test_a_charset_is_read_as_browsers_read_it(name, content, text):
+    assert decode(content, name) == text
+    page = f"<meta charset='{name}'><p>".encode() + content + b"</p>"
+    assert parse_html(page)["text"] == text
+    assert decoded(page, "").endswith(f"<p>{text}</p>")
+    assert decoded(content, f"text/html; Charset={name}") == text
+
+
+def test_undefined_bytes_of_windows_are_control_characters():
+    assert decode(b"a\x81\x9d", "windows-1252") == "a\x81\x9d"
+
+
+@pytest.mark.parametrize(
+    "name", ["klingon", "punycode", "unicode_escape", "zip", "hz-gb-2312", "x-user-defined", "utf-7"]
+)
+def test_what_browsers_do_not_read_is_unknown(name):
+    with pytest.raises(LookupError):
+        decode(b"a", name)
+
+
+@pytest.mark.parametrize(
+    ("content", "name"),
+    [(b"\x81", "shift_jis"), (b"\xa9\xa9\xa9", "euc-jp"), (b"\x81", "euc-kr"), (b"\xff", "big5"), (b"\xdb", "tis-620")],
+)
+def test_invalid_bytes_are_refused_or_replaced(content, name):
+    with pytest.raises(UnicodeDecodeError):
+        decode(content, name)
+    assert "\ufffd" in decode(content, name, errors="replace")
+
+
+@pytest.mark.parametrize(
+    ("content", "content_type", "name"),
+    [
+        (b"<meta charset=utf-16>", "", "utf-8"),
+        (b"<meta charset=a>", "text/html; charset=b", "b"),
+        (b"\xff\xfe<\0", "text/html; charset=b", "utf-16le"),
+        (b"<p>charset=a</p>", "text/html", None),
+        (b" " * 3000 + b"<meta charset=a>", "", None),
+    ],
+)
+def test_the_name_of_a_charset(content, content_type, name):
+    assert named_charset(content, content_type) == name
