@@ -35,8 +35,6 @@ def addresses_in(text: str) -> set[str]:
 
     Everything that looks like an address counts: plain text, Markdown and HTML, with or without scheme. Punctuation at
     its end does not belong to it, nor does a closing parenthesis that is not opened in it.
-
-    :param text: Any text.
     """
     found = set()
     for word in _OUTSIDE.split(text):

@@ -116,12 +116,7 @@ def compare(
 
 
 def of_scorer(scores: pa.Table, scorer: str) -> list[Scored]:
-    """
-    Return the rows of one scorer.
-
-    :param scores: The table of scores.
-    :param scorer: Name of the scorer.
-    """
+    """Return the rows of one scorer."""
     import pyarrow.compute as pc
 
     rows = scores.filter(pc.equal(scores["scorer"], scorer))
@@ -131,11 +126,7 @@ def of_scorer(scores: pa.Table, scorer: str) -> list[Scored]:
 
 
 def by_question(rows: Sequence[Scored]) -> Sequence[Scored]:
-    """
-    Return one row per question: the score is the mean of its repetitions that have a score.
-
-    :param rows: The rows of one scorer.
-    """
+    """Return one row per question: the score is the mean of its repetitions that have a score."""
     if all(row.repetition == 1 for row in rows):
         return rows
     questions: dict[str, list[Scored]] = {}

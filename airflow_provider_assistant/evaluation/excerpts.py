@@ -46,12 +46,7 @@ class TaskResult(Figures):
     """
     What the task returns: a few kilobytes, whatever the size of the evaluation.
 
-    :param failed_rules: ``rule`` and ``reason`` of the first rules that failed.
-    :param baseline: Path of the scores compared with, or None.
-    :param scores_path: Path of the scores; None if no files were written, like the paths below.
-    :param summary_path: Path of the summary.
-    :param report_path: Path of the report.
-    :param lake_path: Path of the file in the dataset ``evaluations``; None if it is not written.
+    The operator describes the fields. The paths are None if no files were written.
     """
 
     failed_rules: list[dict[str, str]] = field(default_factory=list)
@@ -93,13 +88,7 @@ def task_result(summary: Summary, directory: RunDirectory, lake_file: str | None
 
 
 def rows_of(summary: Summary, path: str, logical_date: datetime | None) -> Iterator[dict[str, Any]]:
-    """
-    Yield the rows of the dataset ``evaluations``, one per scorer.
-
-    :param summary: The summary.
-    :param path: Path of the summary.
-    :param logical_date: Logical date of the DAG run, or None.
-    """
+    """Yield the rows of the dataset ``evaluations``, one per scorer."""
     figures = figures_of(summary)
     means = figures.pop("means")
     run = summary.run

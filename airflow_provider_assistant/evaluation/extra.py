@@ -8,15 +8,6 @@ from typing import Any
 from airflow_provider_assistant.exceptions import AssistantInputError
 
 
-def check_extra() -> None:
-    """
-    Check that the libraries are installed without which no evaluation works.
-
-    :raises AssistantInputError: A library is not installed.
-    """
-    require_extra("numpy")
-
-
 def require_extra(module: str) -> Any:
     """
     Import a module of a library of the extra ``evaluation``.

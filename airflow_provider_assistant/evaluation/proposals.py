@@ -112,12 +112,7 @@ class Proposals:
 
 
 def bad_requests(ratings: Iterable[Rating], words: Iterable[str]) -> tuple[list[Rating], Counter[str]]:
-    """
-    Return the latest ratings of those chat requests that are rated bad, newest first, and the counts of the others.
-
-    :param ratings: The ratings, in any order.
-    :param words: Words that mean that an answer is bad.
-    """
+    """Return the latest ratings of the chat requests that are rated bad, newest first, and counts of the others."""
     given = list(ratings)
     latest: dict[tuple[str, str], Rating] = {}
     for rating in given:

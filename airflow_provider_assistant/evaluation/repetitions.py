@@ -22,14 +22,7 @@ def repetitions_of(
     higher_is_better: Mapping[str, bool],
     passed: Passed,
 ) -> Repetitions | None:
-    """
-    Return the figures of the repetitions, or None if every question was asked once.
-
-    :param cases: The questions.
-    :param by_scorer: The rows of the table of scores by scorer.
-    :param higher_is_better: Whether a higher score is better, by scorer.
-    :param passed: Whether each answer passes.
-    """
+    """Return the figures of the repetitions, or None if every question was asked once."""
     if all(case.repetition == 1 for case in cases):
         return None
     answers: dict[str, list[str]] = defaultdict(list)
@@ -56,11 +49,7 @@ def repetitions_of(
 
 
 def disagree(answers: Iterable[str]) -> bool:
-    """
-    Return whether answers differ after normalisation.
-
-    :param answers: The answers to one question.
-    """
+    """Return whether answers differ after normalisation."""
     return len({normalise(text) for text in answers}) > 1
 
 

@@ -54,11 +54,7 @@ def distribution(values: Sequence[float]) -> Distribution:
 
 
 def histogram(shares: Sequence[float]) -> list[int]:
-    """
-    Return the counts in ``HISTOGRAM_BINS`` equal bins from 0 to 1. The last bin includes 1.
-
-    :param shares: Values from 0 to 1.
-    """
+    """Return the counts in ``HISTOGRAM_BINS`` equal bins from 0 to 1. The last bin includes 1."""
     import numpy as np
 
     counts, _ = np.histogram(np.clip(shares, 0, 1), bins=HISTOGRAM_BINS, range=(0, 1))
@@ -71,9 +67,6 @@ def interval(values: Sequence[float], weights: Sequence[float]) -> Interval:
 
     This is the percentile interval, with percentiles moved outwards by the ratio of Student's t to the normal
     distribution. The plain percentile interval is too narrow for small samples (Hesterberg 2015, section 4.3).
-
-    :param values: One value per question.
-    :param weights: One weight per value.
     """
     import numpy as np
 

@@ -57,8 +57,6 @@ def tokens(text: str) -> list[str]:
     Return the words of the normalised text.
 
     In scripts without spaces between words, each character with its combining marks is a word.
-
-    :param text: Any text.
     """
     normal = normalise(text)
     words = normal.split()
@@ -73,9 +71,6 @@ def includes(text: str, phrase: str) -> bool:
     respects other punctuation: ``5 %`` is not ``5``. A match inside a longer word or number does not count: ``can`` is
     not in ``can't``, and ``5`` is not in ``3.5``. In scripts without spaces, which do not mark the end of a word, any
     match counts.
-
-    :param text: The text to search.
-    :param phrase: The phrase to find.
     """
     where, what = _plain(text), _plain(phrase)
     if not what:

@@ -130,8 +130,6 @@ class Judging:
         Return a scorer that looks up the verdicts, if it is a judge; any other scorer is returned as it is.
 
         The score of a pair is 1 if the answer is better than that of the baseline, -1 if it is worse, and 0 for a tie.
-
-        :param scorer: The scorer.
         """
         if scorer.name == PAIRWISE:
             return replace(scorer, score=self._preference)

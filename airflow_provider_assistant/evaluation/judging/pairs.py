@@ -60,11 +60,7 @@ class Pair:
         return _AGREEING.get((words[0], words[1]), "order_changed")
 
     def reason(self, verdicts: Sequence[Verdict | None]) -> str:
-        """
-        Return the verdicts and their reasons as one text.
-
-        :param verdicts: The verdict on each request; None if there is none.
-        """
+        """Return the verdicts and their reasons as one text."""
         places = ("This answer first", "This answer second")
         reasons = []
         for place, verdict in zip(places, verdicts, strict=False):
@@ -74,13 +70,7 @@ class Pair:
 
 
 def pairs_of(cases: Sequence[Case], others: Sequence[Case], rubric: Rubric) -> list[Pair]:
-    """
-    Return the answers that can be compared: both exist, for the same repetition of an unchanged question.
-
-    :param cases: The questions.
-    :param others: The questions with the answers of the baseline.
-    :param rubric: The rubric.
-    """
+    """Return the answers that can be compared: both exist, for the same repetition of an unchanged question."""
     before = {(other.key, other.repetition): other for other in others}
     pairs = []
     for case in cases:
@@ -98,11 +88,7 @@ def pairs_of(cases: Sequence[Case], others: Sequence[Case], rubric: Rubric) -> l
 
 
 def pair_counts(judged: Sequence[tuple[Pair, Sequence[Verdict | None]]]) -> PairCounts:
-    """
-    Return how often each answer was better, and how often the verdict depended on the order.
-
-    :param judged: The pairs, each with the verdict on each of its requests.
-    """
+    """Return how often each answer was better, and how often the verdict depended on the order."""
     results: Counter[Result] = Counter()
     words: Counter[str] = Counter()
     for pair, verdicts in judged:

@@ -122,11 +122,7 @@ class JudgeRequest:
         return cls(case.key, rubric, case.message, answer, expected, passages, is_label, case.repetition)
 
     def content_hash(self, model: str) -> str:
-        """
-        Return the hash of everything that the verdict depends on.
-
-        :param model: Name of the model.
-        """
+        """Return the hash of everything that the verdict depends on."""
         rubric = self.rubric
         parts: tuple[Any, ...] = (
             self.question,
@@ -142,11 +138,7 @@ class JudgeRequest:
         return hashlib.blake2b(json.dumps((*parts, PROMPT_VERSION)).encode(), digest_size=16).hexdigest()
 
     def call(self, model: str) -> Call[Verdict]:
-        """
-        Return the API call: ``POST …/chat/completions`` with temperature 0.
-
-        :param model: Name of the model.
-        """
+        """Return the API call: ``POST …/chat/completions`` with temperature 0."""
         is_pair = self.second is not None
         prompt = PAIR if is_pair else ANSWER
         body = {

@@ -124,12 +124,7 @@ class JudgeOptions:
         return [self._rubric(name) for name in names]
 
     def cost(self, input_tokens: int, output_tokens: int) -> float | None:
-        """
-        Return the cost of tokens, or None without a price.
-
-        :param input_tokens: Number of tokens of prompts.
-        :param output_tokens: Number of tokens of replies.
-        """
+        """Return the cost of tokens, or None without a price."""
         if self.price is None:
             return None
         return (input_tokens * self.price["input"] + output_tokens * self.price["output"]) / 1_000_000

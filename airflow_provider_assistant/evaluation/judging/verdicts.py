@@ -37,13 +37,7 @@ def verdicts_schema() -> pa.Schema:
 
 
 def verdicts_table(requests: Sequence[JudgeRequest], hashes: Sequence[str], known: Mapping[str, Verdict]) -> pa.Table:
-    """
-    Return the known verdicts as a table, in the order of the requests, whatever the order of the replies.
-
-    :param requests: The requests.
-    :param hashes: The content hash of each.
-    :param known: Verdicts by content hash.
-    """
+    """Return the known verdicts as a table, in the order of the requests, whatever the order of the replies."""
     import pyarrow as pa
 
     rows = []

@@ -29,15 +29,9 @@ def count(value: int) -> str:
     return f"{value:,}"
 
 
-def counted(value: int, one: str, many: str | None = None) -> str:
-    """
-    Format a count with its noun.
-
-    :param value: The count.
-    :param one: The noun in the singular.
-    :param many: The noun in the plural. Default: the singular with an ``s``.
-    """
-    return f"{value:,} {one if value == 1 else many or one + 's'}"
+def counted(value: int, noun: str) -> str:
+    """Format a count with its noun, in the plural unless the count is 1."""
+    return f"{value:,} {noun}" if value == 1 else f"{value:,} {noun}s"
 
 
 def score(value: float | None) -> str:
@@ -85,11 +79,7 @@ def exact(value: float | None) -> str:
 
 
 def moment(value: str | None) -> str:
-    """
-    Format a time in UTC.
-
-    :param value: Time in ISO 8601. Any other text is returned unchanged.
-    """
+    """Format a time in UTC, given in ISO 8601. Any other text is returned unchanged."""
     if not value:
         return NONE
     try:

@@ -200,8 +200,7 @@ def runs(summary: Summary, trend: Sequence[Summary]) -> list[Summary]:
     """
     Return the last evaluations, oldest first, ending with the current one.
 
-    :param summary: The current evaluation.
-    :param trend: Earlier evaluations in any order. They may include the current one.
+    ``trend`` has earlier evaluations in any order, and may include the current one.
     """
     earlier = [one for one in trend if (one.run, one.asked_at) != (summary.run, summary.asked_at)]
     earlier.sort(key=lambda one: one.asked_at or "")

@@ -81,4 +81,3 @@ def test_what_can_be_read_stays_as_it_is(text: str) -> None:
 def test_one_is_singular() -> None:
     assert formats.counted(1, "question") == "1 question"
     assert formats.counted(5000, "question") == "5,000 questions"
-    assert formats.counted(0, "entry", "entries") == "0 entries"
