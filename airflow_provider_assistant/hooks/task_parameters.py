@@ -56,16 +56,16 @@ def check_given(task: BaseOperator) -> None:
         if name not in vars(task) or name in given:
             continue
         value = getattr(task, name)
+        if value is None and parameter.is_optional:
+            continue
         is_later = name in task.template_fields and _is_template(value)
         if is_later and isinstance(value, PurePath):
             # Airflow does not render path objects.
             value = str(value)
             setattr(task, name, value)
-        is_kept = value is None or isinstance(value, str | Mapping | list | tuple)
-        given[name] = value if is_kept else ...
-        if is_later or (value is None and parameter.is_optional):
-            continue
-        setattr(task, name, checked(name, value, parameter.check, task.task_id))
+        given[name] = value if isinstance(value, str | Mapping | list | tuple) else ...
+        if not is_later:
+            setattr(task, name, checked(name, value, parameter.check, task.task_id))
 
 
 def check_rendered(task: BaseOperator, context: Context) -> None:
@@ -91,8 +91,7 @@ def check_rendered(task: BaseOperator, context: Context) -> None:
         except AssistantInputError as error:
             if not is_rendered:
                 raise
-            message = f"{error}. Its template is {given!r}. Nothing was sent"
-            raise AssistantInputError(message, field=name) from None
+            raise AssistantInputError(str(error), todo=f"Its template is {given!r}.", field=name) from None
 
 
 def _as_text(task: BaseOperator, given: Any, rendered: Any, context: Context) -> Any:
@@ -109,8 +108,9 @@ def _as_text(task: BaseOperator, given: Any, rendered: Any, context: Context) ->
         return given
     if not isinstance(rendered, int | float) or not task.has_dag():
         return rendered
+    # The environment that Airflow uses in a DAG without native objects.
     environment = task.get_dag().get_template_env(force_sandboxed=True)  # type: ignore[union-attr]  # it has a DAG
-    return task.render_template(given, context, environment)
+    return environment.from_string(given).render(context)
 
 
 @functools.cache

@@ -143,12 +143,6 @@ class AssistantLoadOperator(AssistantOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if deferrable and not ledger:
-            raise AssistantInputError(
-                f"task {self.task_id!r}: deferrable=True needs the ledger: without it, a load that resumes creates "
-                "every row again",
-                field="deferrable",
-            )
         self.on_ambiguous = on_ambiguous
         self.on_change = on_change
         self.on_missing = on_missing
@@ -161,12 +155,19 @@ class AssistantLoadOperator(AssistantOperator):
         self.findings_path = findings_path
         self.source_name = source_name
         self.max_concurrency = max_concurrency
-        # default_deferrable may be True for a task without the ledger.
-        self.deferrable = ledger and is_deferrable(deferrable)
+        self.deferrable = is_deferrable(deferrable)
         self.timeout: Any = timeout
         self.ledger = ledger
         self.ledger_conn_id = ledger_conn_id
         check_given(self)
+        if deferrable and not ledger:
+            raise AssistantInputError(
+                f"task {self.task_id!r}: deferrable=True needs the ledger: without it, a load that resumes creates "
+                "every row again",
+                field="deferrable",
+            )
+        # default_deferrable may be True for a task without the ledger.
+        self.deferrable = self.deferrable and ledger
 
     @property
     def load_options(self) -> LoadOptions:

@@ -67,12 +67,6 @@ class AssistantParquetToWarehouseOperator(AssistantBaseOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if (database is None) == (conn_id is None):
-            raise AssistantInputError(
-                "set either database, the path of a DuckDB file, or conn_id, a PostgreSQL connection", field="database"
-            )
-        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,62}", schema):
-            raise AssistantInputError(f"schema must be a plain SQL name, not {schema!r}", field="schema")
         self.output_path = output_path
         self.database = database
         self.conn_id = conn_id
@@ -81,6 +75,16 @@ class AssistantParquetToWarehouseOperator(AssistantBaseOperator):
         self.days = days
         self.schema = schema
         check_given(self)
+        if (database is None) == (conn_id is None):
+            raise AssistantInputError(
+                f"task {self.task_id!r}: set either database, the path of a DuckDB file, or conn_id, a PostgreSQL "
+                "connection",
+                field="database",
+            )
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,62}", self.schema):
+            raise AssistantInputError(
+                f"task {self.task_id!r}: schema must be a plain SQL name, not {schema!r}", field="schema"
+            )
 
     @explained
     def execute(self, context: Context) -> dict[str, Any]:

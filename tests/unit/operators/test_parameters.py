@@ -1,0 +1,264 @@
+"""Every parameter of every operator and sensor with values of every kind: an error before any request, or a value."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from airflow.sdk import DAG
+
+from airflow_provider_assistant import parameters
+from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.hooks.assistant import AssistantHook
+from airflow_provider_assistant.hooks.task_parameters import TEXTS, check_rendered
+from airflow_provider_assistant.operators.chat import AssistantChatOperator, AssistantCloseSessionOperator
+from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
+from airflow_provider_assistant.operators.documents import (
+    AssistantLoadQAOperator,
+    AssistantLoadTextOperator,
+    AssistantUploadFilesOperator,
+)
+from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOperator
+from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
+from airflow_provider_assistant.operators.feedback_batch import AssistantRateAnswersOperator
+from airflow_provider_assistant.operators.limits import AssistantLimitsOperator
+from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChatOperator
+from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
+from airflow_provider_assistant.storage.paths import storage_path
+from airflow_provider_assistant.transfers.ledger_to_parquet import (
+    AssistantFeedbackToParquetOperator,
+    AssistantLoadsToParquetOperator,
+    AssistantRequestsToParquetOperator,
+)
+from airflow_provider_assistant.transfers.limits_to_parquet import AssistantLimitsToParquetOperator
+from airflow_provider_assistant.transfers.parquet_to_warehouse import AssistantParquetToWarehouseOperator
+from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
+from tests.docs.test_reference import tasks
+
+ROWS = [{"title": "T", "question": "Q", "answer": "A", "content": "C", "message": "M", "key": "1"}]
+MESSAGE = {"session_id": "s", "message": "m"}
+LAKE = {"output_path": "lake"}
+# The arguments that each class needs.
+KINDS = {
+    AssistantChatBatchOperator: {"source": ROWS, "output_path": "answers.parquet"},
+    AssistantChatOperator: MESSAGE,
+    AssistantChatRequestSensor: {"request_id": "r"},
+    AssistantCloseSessionOperator: {"session_id": "s"},
+    AssistantEvaluateOperator: {"answers": ROWS, "output_path": "evaluations"},
+    AssistantFeedbackOperator: {"session_id": "s", "request_id": "r", "feedback": "good"},
+    AssistantFeedbackToParquetOperator: LAKE,
+    AssistantLimitsOperator: {},
+    AssistantLimitsToParquetOperator: LAKE,
+    AssistantLoadQAOperator: {"source": ROWS},
+    AssistantLoadTextOperator: {"source": ROWS},
+    AssistantLoadsToParquetOperator: LAKE,
+    AssistantParquetToWarehouseOperator: {"output_path": "lake", "database": "w.duckdb"},
+    AssistantRateAnswersOperator: {"answers": "a", "scores": "s", "rules": {"good": "token_f1 >= 0.8"}},
+    AssistantRequestsToParquetOperator: LAKE,
+    AssistantStatisticsToParquetOperator: LAKE,
+    AssistantSubmitChatOperator: MESSAGE,
+    AssistantUploadFilesOperator: {"files": "folder"},
+}
+
+
+def checks_of(kind):
+    found = {}
+    for base in reversed(kind.__mro__):
+        found |= vars(base).get("parameter_checks", {})
+    return found
+
+
+CASES = [(kind, name, check) for kind in KINDS for name, check in checks_of(kind).items()]
+NUMBERS = {parameters.count, parameters.tolerated, parameters.seconds, parameters.interval}
+# By check: values that are an error when the DAG is parsed.
+WRONG = {
+    parameters.count: ["", 0, -1, 1.5, True, "2", timedelta(seconds=2), math.nan],
+    parameters.tolerated: ["", -1, -0.5, True, "2", timedelta(seconds=2), math.nan, math.inf],
+    parameters.seconds: ["", None, -1, True, "2", timedelta(seconds=-1), math.nan, math.inf, Path("2")],
+    parameters.interval: ["", None, 0, -1, True, "2", timedelta(0), math.nan, math.inf, Path("2")],
+    parameters.flag: ["", 0, 1, "true", 1.0],
+    parameters.prose: ["", " \n", 7, 1.5, True, Path("x"), timedelta(1), ["x"]],
+    parameters.text: ["", " \n", 1.1, True, Path("x"), timedelta(1), ["x"]],
+    parameters.path: ["", " \n", 7, 1.5, True, timedelta(1), ["x"]],
+    parameters.day: ["", 7, 1.5, True, "yesterday", timedelta(1), datetime(2026, 11, 21, tzinfo=UTC)],
+    parameters.names: ["", 1.1, True, timedelta(1), {"a": "b"}, ["a", ""], ["a", None], [1.1]],
+    parameters.text_list: ["", "a", 7, {"a": "b"}, ["a", ""], ["a", None], [1.1]],
+    parameters.text_map: ["", "a", 7, ["a"], {"a": ""}, {"a": None}, {"a": 1.1}],
+    parameters.csv_options: ["", "a", 7, ["a"], {"delimiter": 1.1}],
+    parameters.anything: ["", " "],
+}
+# By check: accepted values, and what the task uses.
+RIGHT = {
+    parameters.count: [(3, 3)],
+    parameters.tolerated: [(0, 0), (3, 3), (0.5, 0.5)],
+    parameters.seconds: [(0, 0.0), (90, 90.0), (1.5, 1.5), (timedelta(minutes=2), 120.0)],
+    parameters.interval: [(90, 90.0), (0.5, 0.5), (timedelta(minutes=2), 120.0)],
+    parameters.flag: [(True, True), (False, False)],
+    parameters.prose: [("x", "x")],
+    parameters.text: [("x", "x"), (42, "42"), ("1.10", "1.10")],
+    parameters.path: [("x", "x"), (Path("a/b"), "a/b"), (storage_path("file:///tmp/x"), "file:///tmp/x")],
+    parameters.day: [("2026-11-21", "2026-11-21"), (date(2026, 11, 21), "2026-11-21")],
+    parameters.names: [("a", "a"), (["a", 7], ["a", "7"]), (("a",), ["a"]), (2024, "2024")],
+    parameters.text_list: [(["a", 7], ["a", "7"]), ([], [])],
+    parameters.text_map: [({"title": "a"}, {"title": "a"}), ({"title": 7}, {"title": "7"}), ({}, {})],
+    parameters.csv_options: [({"delimiter": "\t"}, {"delimiter": "\t"})],
+}
+# Parameters whose value has further rules of its own.
+RULES = {"scorers", "gate", "pass_if", "schema", "baseline", "judge", "datasets"}
+# Not with others, or only with others.
+TOGETHER = {"deferrable", "site_ids", "conn_id", "on_missing", "ledger"}
+
+
+def wrong():
+    for kind, name, check in CASES:
+        for value in WRONG.get(check, ["", "other", 0]):
+            yield pytest.param(kind, name, value, id=f"{kind.__name__}-{name}-{value!r}")
+
+
+def right():
+    for kind, name, check in CASES:
+        for value, used in RIGHT.get(check, ()):
+            if name not in RULES | TOGETHER:
+                yield pytest.param(kind, name, value, used, id=f"{kind.__name__}-{name}-{value!r}")
+
+
+def templated():
+    for kind, name, check in CASES:
+        if name in kind.template_fields and check is not parameters.csv_options:
+            yield pytest.param(kind, name, id=f"{kind.__name__}-{name}")
+
+
+def built(kind, *, native=False, values=None, **arguments):
+    with DAG("parameters", schedule=None, render_template_as_native_obj=native):
+        built = kind(task_id="task", **{**KINDS[kind], **arguments})
+    context = {
+        "params": values or {},
+        "ti": SimpleNamespace(dag_id="parameters", run_id="run", task_id="task", map_index=-1, try_number=1),
+        "dag_run": SimpleNamespace(logical_date=datetime(2026, 11, 21, tzinfo=UTC), run_after=None),
+    }
+    built.render_template_fields(context)
+    return built, context
+
+
+def test_every_operator_and_sensor_is_here():
+    assert set(KINDS) == set(tasks().values())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_parameter_is_checked(kind):
+    for base in kind.__mro__:
+        if base.__module__.startswith("airflow_provider_assistant.") and "__init__" in vars(base):
+            names = set(inspect.signature(vars(base)["__init__"]).parameters) - {"self", "kwargs"}
+            assert names == set(vars(base).get("parameter_checks", ())), base
+
+
+@pytest.mark.parametrize(("kind", "name", "value"), wrong())
+def test_a_value_that_is_known_is_checked_when_the_dag_is_parsed(kind, name, value, service, connection):
+    with pytest.raises(AssistantInputError) as caught:
+        kind(task_id="load_faq", **{**KINDS[kind], name: value})
+    assert f"task 'load_faq': {name} " in str(caught.value)
+    assert caught.value.field == name
+    assert service.journal() == []
+
+
+@pytest.mark.parametrize(("kind", "name", "value", "used"), right())
+def test_a_value_is_used_in_one_type(kind, name, value, used):
+    task, context = built(kind, **{name: value})
+    assert getattr(task, name) == used
+    check_rendered(task, context)
+    assert getattr(task, name) == used
+    assert type(getattr(task, name)) is type(used)
+
+
+@pytest.mark.parametrize("native", [False, True], ids=["text", "native"])
+@pytest.mark.parametrize("value", ["", None], ids=["empty", "none"])
+@pytest.mark.parametrize(("kind", "name"), templated())
+def test_a_template_without_a_value_is_an_error_before_any_request(
+    kind, name, value, native, service, connection, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    others = {"database": None} if name == "conn_id" else {}
+    task, context = built(kind, native=native, values={"given": value}, **{name: "{{ params.given }}"}, **others)
+    with pytest.raises(AssistantInputError) as caught:
+        task.execute(context)
+    assert f"task 'task': {name} " in str(caught.value)
+    assert "{{ params.given }}" in str(caught.value)
+    assert service.journal() == []
+    assert {path.name for path in tmp_path.iterdir()} <= {"airflow-home"}
+
+
+@pytest.mark.parametrize(("kind", "name"), templated())
+def test_text_stays_text_in_a_dag_with_native_objects(kind, name):
+    check = checks_of(kind)[name]
+    if check not in TEXTS - {parameters.day, parameters.text_map, parameters.text_list} or name in RULES:
+        pytest.skip("no text")
+    others = {"database": None} if name == "conn_id" else {}
+    for given, used in (("1.10", "1.10"), ("{{ params.given }}", "1.10"), ("007", "007"), ("{{ 6 * 7 }}", "42")):
+        task, context = built(kind, native=True, values={"given": "1.10"}, **{name: given}, **others)
+        check_rendered(task, context)
+        assert getattr(task, name) == used
+
+
+def test_constants_stay_as_they_are_written_in_a_dag_with_native_objects():
+    constants = {"title": "1.10", "category": "{{ params.version }}"}
+    task, context = built(AssistantLoadQAOperator, native=True, values={"version": "2.0"}, constants=constants)
+    check_rendered(task, context)
+    assert task.constants == {"title": "1.10", "category": "2.0"}
+
+
+@pytest.mark.parametrize("value", [1.1, {"a": 1}, ["a"]])
+def test_an_output_whose_text_is_not_certain_names_the_parameter(value):
+    task, context = built(AssistantChatRequestSensor)
+    # Airflow sets the output of another task like this.
+    task.given_parameters["request_id"] = ...
+    task.request_id = value
+    with pytest.raises(AssistantInputError, match="task 'task': request_id must be text"):
+        check_rendered(task, context)
+
+
+def test_sites_of_a_template_become_text(connection):
+    sites = "{{ params.sites }}"
+    arguments = {"native": True, "values": {"sites": [42, "43"]}, "site_ids": sites}
+    task, context = built(AssistantStatisticsToParquetOperator, **arguments)
+    check_rendered(task, context)
+    assert task.site_ids == ["42", "43"]
+
+
+def test_a_path_object_is_rendered(tmp_path):
+    path = tmp_path / "{{ params.day }}.parquet"
+    task, context = built(AssistantChatBatchOperator, values={"day": "monday"}, output_path=path)
+    check_rendered(task, context)
+    assert task.output_path == str(tmp_path / "monday.parquet")
+
+
+@pytest.mark.parametrize(("kind", "name"), [(AssistantChatBatchOperator, "output_path"),
+                                            (AssistantLoadQAOperator, "findings_path")])  # fmt: skip
+def test_a_folder_instead_of_a_file_is_refused_before_any_request(kind, name, service, connection, tmp_path):
+    task, context = built(kind, **{name: tmp_path})
+    with pytest.raises(AssistantInputError, match=f"{name} .* is a folder"):
+        task.execute(context)
+    assert service.posts() == 0
+
+
+@pytest.mark.parametrize("value", [0.0, math.nan, -1, "5", None, True])
+def test_the_timeout_of_airflows_sensors_is_checked_as_well(value):
+    if value in {0.0, None}:
+        pytest.skip("0 polls once; None is Airflow's default")
+    with pytest.raises(AssistantInputError, match="task 'wait': timeout must be a number of seconds"):
+        AssistantChatRequestSensor(task_id="wait", request_id="r", timeout=value)
+
+
+@pytest.mark.parametrize("name", ["tenant_id", "site_id"])
+@pytest.mark.parametrize("empty", ["", " \n"])
+def test_an_empty_id_of_the_hook_is_not_that_of_the_connection(name, empty, connection, service):
+    resolve = f"resolve_{name}"
+    with pytest.raises(AssistantInputError, match=f"{name} is empty"):
+        getattr(AssistantHook(**{name: empty}), resolve)()
+    with pytest.raises(AssistantInputError, match=f"{name} is empty"):
+        getattr(AssistantHook(), resolve)(empty)
+    assert getattr(AssistantHook(**{name: 42}), resolve)() == "42"
+    assert service.journal() == []
