@@ -162,23 +162,28 @@ def published(
             return []
         complete = [row for row in parquet.read(list(COLUMNS)).to_pylist() if row["status"] == "complete"]
     answers = {tuple(row[name] for name in IDENTIFYING): row for row in complete}
-    return [
-        FinishedRequest(
-            question_id,
-            row["request_id"],
-            "complete",
-            row["answer"],
-            None,
-            row["raw"],
-            row["completed_at"].timestamp(),
-            round((row["completed_at"] - row["submitted_at"]).total_seconds(), 6),
-            row["polls"],
-            row["seconds"],
-            row["noticed_after"],
-        )
-        for question_id, values in rows
-        if (row := answers.get(values))
-    ]
+    found = []
+    for question_id, values in rows:
+        if values in answers:
+            found.append(_published(question_id, answers[values]))
+    return found
+
+
+def _published(question_id: str, row: Mapping[str, Any]) -> FinishedRequest:
+    seconds = (row["completed_at"] - row["submitted_at"]).total_seconds()
+    return FinishedRequest(
+        question_id,
+        row["request_id"],
+        "complete",
+        text=row["answer"],
+        error=None,
+        raw=row["raw"],
+        ended_at=row["completed_at"].timestamp(),
+        seconds=round(seconds, 6),
+        polls=row["polls"],
+        latency=row["seconds"],
+        noticed_after=row["noticed_after"],
+    )
 
 
 def counts(table: pa.Table) -> dict[str, Any]:
@@ -190,19 +195,16 @@ def counts(table: pa.Table) -> dict[str, Any]:
         ``noticed_after_p50``, ``_p95``, ``_p99`` of the complete questions, in seconds, or None; and the facts of
         :func:`questions_table`.
     """
-    found = Counter(table["status"].to_pylist())
-    is_complete = [status == "complete" for status in table["status"].to_pylist()]
-    times = {
-        name: [one for one, counts in zip(table[name].to_pylist(), is_complete, strict=True) if counts]
-        for name in ("seconds", "noticed_after")
-    }
-    return {
-        "rows": table.num_rows,
-        **{status: found[status] for status in STATUSES},
-        **_percentiles("seconds", times["seconds"]),
-        **_percentiles("noticed_after", times["noticed_after"]),
-        **json.loads((table.schema.metadata or {})[FACTS]),
-    }
+    import pyarrow.compute as pc
+
+    statuses = Counter(table["status"].to_pylist())
+    complete = table.filter(pc.equal(table["status"], "complete"))
+    found: dict[str, Any] = {"rows": table.num_rows}
+    found |= {status: statuses[status] for status in STATUSES}
+    for name in ("seconds", "noticed_after"):
+        found |= _percentiles(name, complete[name].drop_null().to_pylist())
+    found |= facts_of(table)[0]
+    return found
 
 
 def has_own_sessions(table: pa.Table) -> bool:
@@ -214,11 +216,12 @@ def has_own_sessions(table: pa.Table) -> bool:
     return bool(json.loads((table.schema.metadata or {}).get(OWN_SESSIONS, b"false")))
 
 
-def _percentiles(name: str, seconds: list[float | None]) -> dict[str, float | None]:
-    known = [one for one in seconds if one is not None]
-    found = percentiles(known, _PERCENTS) if known else [None] * len(_PERCENTS)
-    rounded = (None if one is None else round(one, 3) for one in found)
-    return {f"{name}_p{percent}": one for percent, one in zip(_PERCENTS, rounded, strict=True)}
+def _percentiles(name: str, seconds: list[float]) -> dict[str, float | None]:
+    found: dict[str, float | None] = {f"{name}_p{percent}": None for percent in _PERCENTS}
+    if seconds:
+        for percent, value in zip(_PERCENTS, percentiles(seconds, _PERCENTS), strict=True):
+            found[f"{name}_p{percent}"] = round(value, 3)
+    return found
 
 
 def _moment(seconds: float) -> datetime:

@@ -31,7 +31,7 @@ from airflow_provider_assistant.loading.engine import Load
 from airflow_provider_assistant.loading.findings import FindingsFile
 from airflow_provider_assistant.loading.load_client import LoadClient
 from airflow_provider_assistant.loading.options import LoadOptions
-from airflow_provider_assistant.loading.report import Counts
+from airflow_provider_assistant.loading.report import LoadCounts
 from airflow_provider_assistant.loading.rows import PreparedRow
 from airflow_provider_assistant.observability import tracing
 from airflow_provider_assistant.texts import storable
@@ -79,7 +79,7 @@ class ChatBatch:
         self._scope = scope
         self._ledger = ledger
         # Counts of the submissions, and number of answers that arrived, in this attempt.
-        self.counts: Counts | None = None
+        self.counts: LoadCounts | None = None
         self.answered = 0
         self._load: Load | None = None
         self._runner = CancellableRunner("the task was ended from outside; a retry takes up the requests that are open")
@@ -384,7 +384,7 @@ class _Sent(NamedTuple):
     :param error: Error that stopped the load. Default: None.
     """
 
-    counts: Counts
+    counts: LoadCounts
     submissions: dict[str, Submission]
     error: AssistantError | None = None
 

@@ -128,9 +128,19 @@ class PollSchedule:
         took = reply.service_seconds if reply else None
         latency = None if took is None else min(round(took, 6), noticed)
         seconds = noticed if latency is None else latency
-        text, raw = (reply.text, reply.raw_json) if reply else (None, None)
-        answer = (text, error, raw, round(submitted_at + seconds, 6), seconds, poll.number, latency, noticed)
-        return FinishedRequest(question_id, request_id, status, *answer)
+        return FinishedRequest(
+            question_id,
+            request_id,
+            status,
+            text=reply.text if reply else None,
+            error=error,
+            raw=reply.raw_json if reply else None,
+            ended_at=round(submitted_at + seconds, 6),
+            seconds=seconds,
+            polls=poll.number,
+            latency=latency,
+            noticed_after=noticed,
+        )
 
     def __str__(self) -> str:
         ended = ", ".join(f"{count} {status}" for status, count in sorted(self.finished.items())) or "none"

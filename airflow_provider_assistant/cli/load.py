@@ -23,7 +23,7 @@ from airflow_provider_assistant.loading.findings import Finding, FindingsFile, f
 from airflow_provider_assistant.loading.limits import limits_reader
 from airflow_provider_assistant.loading.load_client import LoadClient
 from airflow_provider_assistant.loading.options import OPTIONS, LoadOptions
-from airflow_provider_assistant.loading.report import Counts
+from airflow_provider_assistant.loading.report import LoadCounts
 from airflow_provider_assistant.operators.load_counts import load_failure
 from airflow_provider_assistant.storage.paths import StoragePath, writable_file
 
@@ -87,7 +87,7 @@ def _record(
 class _Done:
     """The result of a load, whether it succeeded, failed or was interrupted."""
 
-    counts: Counts = field(default_factory=Counts)
+    counts: LoadCounts = field(default_factory=LoadCounts)
     error: AssistantError | None = None
     is_interrupted: bool = False
     sent: list[str] = field(default_factory=list)
@@ -111,7 +111,7 @@ async def _run(out: Console, hook: AssistantHook, dry_run: bool, done: _Done, **
                 watching.cancel()
 
 
-async def _watch(counts: Counts, shown: Callable[[int, int], None]) -> None:
+async def _watch(counts: LoadCounts, shown: Callable[[int, int], None]) -> None:
     while True:
         shown(counts.done, counts.rows)
         await asyncio.sleep(TICK)

@@ -31,7 +31,7 @@ from airflow_provider_assistant.loading.limits import NO_ROOM, ReadLimits, check
 from airflow_provider_assistant.loading.load_client import LoadClient
 from airflow_provider_assistant.loading.options import LoadOptions
 from airflow_provider_assistant.loading.preflight import LoadPlan, RowAction, plan_load
-from airflow_provider_assistant.loading.report import PROGRESS, Counts, LoadReport, report_progress
+from airflow_provider_assistant.loading.report import PROGRESS, LoadCounts, LoadReport, report_progress
 from airflow_provider_assistant.loading.rows import PreparedRow, Rows
 
 log = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ class Load:
         read_limits: ReadLimits | None = None,
         on_created: Callable[[PreparedRow, ApiReply], None] = lambda _, __: None,
     ) -> None:
-        self.counts = Counts()
+        self.counts = LoadCounts()
         self._report = LoadReport(self.counts, findings)
         self._client = client
         self._limiter = client.limiter
@@ -96,7 +96,7 @@ class Load:
         )
         self._started = self._last_report = time.monotonic()
 
-    async def run(self) -> Counts:
+    async def run(self) -> LoadCounts:
         """
         Load the rows and return their counts by outcome.
 
@@ -111,7 +111,7 @@ class Load:
         """Stop sending and end the load within a few seconds. A signal handler may call this."""
         self._runner.cancel()
 
-    async def _run(self) -> Counts:
+    async def _run(self) -> LoadCounts:
         self._started = time.monotonic()
         plan = plan_load(self._rows, self._ledger, has_groups=self._has_groups, tick=self._report_preflight)
         self.counts.rows = plan.rows

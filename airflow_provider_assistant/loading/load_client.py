@@ -15,7 +15,7 @@ from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import AssistantError, AssistantInputError, AssistantRateLimitError
 from airflow_provider_assistant.loading.ledger_writer import Attempt
 from airflow_provider_assistant.loading.options import LoadOptions
-from airflow_provider_assistant.loading.report import Counts
+from airflow_provider_assistant.loading.report import LoadCounts
 
 
 class TrackingLimiter(AdaptiveRateLimiter):
@@ -76,7 +76,9 @@ class LoadClient(RateLimitedClient):
         settings = replace(settings, retry=retry, max_concurrency=options.max_concurrency)
         super().__init__(settings, limiter or TrackingLimiter(options.max_concurrency), **injected)
 
-    async def create(self, attempt: Attempt, counts: Counts, on_failure: Callable[[AssistantError], None]) -> ApiReply:
+    async def create(
+        self, attempt: Attempt, counts: LoadCounts, on_failure: Callable[[AssistantError], None]
+    ) -> ApiReply:
         """
         Send the request of a row, with retries.
 

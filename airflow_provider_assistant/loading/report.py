@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Counts:
+class LoadCounts:
     """
     Count the rows of a load by outcome.
 
@@ -97,22 +97,17 @@ class Counts:
         :param items: Word for the items. Default: ``rows``.
         :param created: Word for the outcome ``created``. Default: ``created``.
         """
-        words = {"created": created}
-        parts = [
-            f"{count} {words.get(outcome, outcome)}"
-            for outcome, count in self.outcomes.items()
-            if count or outcome == "created"
-        ]
-        notes = [
-            f"{getattr(self, note) or 0} {text}"
-            for note, text in (
-                ("changed", "of them changed"),
-                ("possibly_duplicated", "possibly duplicated"),
-                ("stale", "stale"),
-            )
-            if getattr(self, note)
-        ]
-        return f"{self.rows} {items}: {', '.join(parts)}" + (f" ({', '.join(notes)})" if notes else "")
+        parts = [f"{self.created} {created}"]
+        parts += [f"{count} {outcome}" for outcome, count in self.outcomes.items() if count and outcome != "created"]
+        notes = []
+        if self.changed:
+            notes.append(f"{self.changed} of them changed")
+        if self.possibly_duplicated:
+            notes.append(f"{self.possibly_duplicated} possibly duplicated")
+        if self.stale:
+            notes.append(f"{self.stale} stale")
+        text = f"{self.rows} {items}: {', '.join(parts)}"
+        return f"{text} ({', '.join(notes)})" if notes else text
 
 
 class LoadReport:
@@ -123,7 +118,7 @@ class LoadReport:
     :param findings: Takes the findings.
     """
 
-    def __init__(self, counts: Counts, findings: Findings) -> None:
+    def __init__(self, counts: LoadCounts, findings: Findings) -> None:
         self._counts = counts
         self._findings = findings
 
@@ -232,7 +227,7 @@ class LoadReport:
         self._findings.add(Finding(kind, outcome.claim.label, reason, document_ids=ids, group=group))
 
 
-async def report_progress(counts: Counts, limiter: AdaptiveRateLimiter, started: float) -> NoReturn:
+async def report_progress(counts: LoadCounts, limiter: AdaptiveRateLimiter, started: float) -> NoReturn:
     """
     Log the progress of a load every 10 seconds until cancelled.
 

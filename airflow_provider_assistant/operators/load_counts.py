@@ -7,11 +7,11 @@ from typing import Any
 
 from airflow_provider_assistant.exceptions import AssistantError, AssistantIncompleteError, AssistantInputError
 from airflow_provider_assistant.loading.options import LoadOptions
-from airflow_provider_assistant.loading.report import Counts
+from airflow_provider_assistant.loading.report import LoadCounts
 from airflow_provider_assistant.parameters import tolerance
 
 
-def load_failure(counts: Counts, options: LoadOptions, listed: str = "") -> AssistantError | None:
+def load_failure(counts: LoadCounts, options: LoadOptions, listed: str = "") -> AssistantError | None:
     """
     Return the error that makes a finished load fail, or None if it succeeded.
 
@@ -42,7 +42,7 @@ def load_progress(counts: Mapping[str, Any]) -> str:
     """
     Return the progress of a load that failed, for the log: which rows are recorded, and which are left.
 
-    :param counts: Its counts, see :meth:`.Counts.as_dict`.
+    :param counts: Its counts, see :meth:`.LoadCounts.as_dict`.
     """
     if not counts.get("requests"):
         return "Nothing was sent."

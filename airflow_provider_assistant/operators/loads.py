@@ -34,7 +34,7 @@ from airflow_provider_assistant.loading.options import (
     OnLimit,
     OnMissing,
 )
-from airflow_provider_assistant.loading.report import Counts
+from airflow_provider_assistant.loading.report import LoadCounts
 from airflow_provider_assistant.loading.rows import Rows
 from airflow_provider_assistant.observability import metrics, tracing
 from airflow_provider_assistant.observability.lineage import LineageDataset
@@ -197,8 +197,8 @@ class AssistantLoadOperator(AssistantOperator):
         :param context: Airflow's task context.
         :return: The counts ``rows = created + unchanged + skipped + rejected + ambiguous + failed``, ``changed``,
             ``possibly_duplicated``, ``stale``, ``requests``, ``throttled``, ``seconds`` and ``rows_per_second``, see
-            :class:`~airflow_provider_assistant.loading.report.Counts`; ``site_id``; ``source``, the name of the source;
-            and ``findings``, the path of the findings or None if there are none.
+            :class:`~airflow_provider_assistant.loading.report.LoadCounts`; ``site_id``; ``source``, the name of the
+            source; and ``findings``, the path of the findings or None if there are none.
         :raises AssistantInputError: The source cannot be loaded, and nothing was sent; or more than ``max_rejected``
             rows were rejected, and the others are loaded. Airflow does not retry the task.
         :raises AssistantIncompleteError: Rows failed or are ambiguous. A retry sends those and no others.
@@ -295,7 +295,7 @@ class AssistantLoadOperator(AssistantOperator):
 
     def _load(
         self, context: Context, ledger: Ledger | None, record: LoadRecord, until: float
-    ) -> tuple[Counts, FindingsFile]:
+    ) -> tuple[LoadCounts, FindingsFile]:
         site_id, run = self.hook.resolve_site_id(), RunRef.of(context)
         with contextlib.ExitStack() as stack:
             rows = stack.enter_context(self._rows(site_id))
@@ -325,7 +325,7 @@ class AssistantLoadOperator(AssistantOperator):
         findings: FindingsFile,
         record: LoadRecord,
         is_whole: bool,
-    ) -> Counts:
+    ) -> LoadCounts:
         from airflow_provider_assistant.loading.engine import Load
         from airflow_provider_assistant.loading.limits import limits_reader
         from airflow_provider_assistant.loading.load_client import LoadClient

@@ -21,7 +21,7 @@ from airflow_provider_assistant.loading.engine import Load
 from airflow_provider_assistant.loading.findings import FindingsFile
 from airflow_provider_assistant.loading.load_client import TrackingLimiter
 from airflow_provider_assistant.loading.options import LoadOptions
-from airflow_provider_assistant.loading.report import Counts
+from airflow_provider_assistant.loading.report import LoadCounts
 from airflow_provider_assistant.loading.rows import Rows
 from tests.adversary.load_faults import Clock, Faults, Interruption, NightLedger
 from tests.adversary.service import WELL, Answer, Client, Killed, Service
@@ -81,7 +81,7 @@ class Weather:
 class FinishedRequest:
     """The result of a load."""
 
-    counts: Counts = field(default_factory=Counts)
+    counts: LoadCounts = field(default_factory=LoadCounts)
     error: BaseException | None = None
     findings: list[dict[str, object]] = field(default_factory=list)
 

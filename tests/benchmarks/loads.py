@@ -22,7 +22,7 @@ from airflow_provider_assistant.loading.field_columns import mapping_of, wanted_
 from airflow_provider_assistant.loading.findings import FindingsFile
 from airflow_provider_assistant.loading.load_client import LoadClient
 from airflow_provider_assistant.loading.options import LoadOptions
-from airflow_provider_assistant.loading.report import Counts
+from airflow_provider_assistant.loading.report import LoadCounts
 from airflow_provider_assistant.loading.rows import DataframeRows
 from airflow_provider_assistant.loading.sources import open_source
 from tests.benchmarks.service import Service
@@ -91,7 +91,7 @@ def load(
     scope: str | None = None,
     partial: bool = False,
     client: Callable[[ClientSettings, LoadOptions], LoadClient] = LoadClient,
-) -> tuple[Counts, float]:
+) -> tuple[LoadCounts, float]:
     """
     Load a source. Return its counts and the duration in seconds.
 
@@ -106,7 +106,7 @@ def load(
     """
     settings = ClientSettings(service.api, api_key, max_concurrency=concurrency)
 
-    async def run() -> Counts:
+    async def run() -> LoadCounts:
         with contextlib.ExitStack() as stack:
             memory = ledger and stack.enter_context(
                 ledger.documents(

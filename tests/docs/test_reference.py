@@ -289,9 +289,9 @@ def test_fields_of_documents() -> None:
 
 def test_counts() -> None:
     text = section(OPERATORS, "Counts of a load")
-    assert [codes(row["Key"])[0] for row in table(text)] == list(report.Counts().as_dict())
+    assert [codes(row["Key"])[0] for row in table(text)] == list(report.LoadCounts().as_dict())
     total, *parts = re.findall(r"\w+", codes(text)[0])
-    counts = report.Counts(**dict.fromkeys(parts, 1))
+    counts = report.LoadCounts(**dict.fromkeys(parts, 1))
     assert total == "rows"
     assert counts.done == len(parts)
 

@@ -15,12 +15,12 @@ from airflow_provider_assistant.exceptions import AssistantIncompleteError, Assi
 from airflow_provider_assistant.ledger import RunRef, loads_between
 from airflow_provider_assistant.ledger.load_log import ERROR_LENGTH
 from airflow_provider_assistant.ledger.schema import COUNTS
-from airflow_provider_assistant.loading.report import Counts
+from airflow_provider_assistant.loading.report import LoadCounts
 from tests.unit.ledger.conftest import START
 
 RUN = RunRef("dag", "run", "load", 3)
 SITE = "https://h/api/v1/m2m/sites/docs"
-COUNTED = Counts(rows=9, created=4, unchanged=1, rejected=1, failed=3, stale=0, requests=8, seconds=2.5).as_dict()
+COUNTED = LoadCounts(rows=9, created=4, unchanged=1, rejected=1, failed=3, stale=0, requests=8, seconds=2.5).as_dict()
 
 
 def load(ledger, scope=SITE):
@@ -45,7 +45,7 @@ def test_a_load_is_a_row_with_its_counts(ledger, clock):
 
 
 def test_all_counts_are_columns():
-    assert [field.name for field in fields(Counts)] == [*COUNTS, "seconds"]
+    assert [field.name for field in fields(LoadCounts)] == [*COUNTS, "seconds"]
 
 
 def test_a_load_that_runs_or_was_killed_has_no_end(ledger):

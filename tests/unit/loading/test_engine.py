@@ -30,7 +30,7 @@ from airflow_provider_assistant.loading.columns import ColumnSelection
 from airflow_provider_assistant.loading.engine import Load
 from airflow_provider_assistant.loading.findings import FindingsFile
 from airflow_provider_assistant.loading.options import LoadOptions
-from airflow_provider_assistant.loading.report import Counts
+from airflow_provider_assistant.loading.report import LoadCounts
 from airflow_provider_assistant.loading.rows import DataframeRows
 from airflow_provider_assistant.loading.sources import open_source
 from tests.unit.loading.scripted_client import ScriptedClient
@@ -292,12 +292,12 @@ def test_without_a_ledger(run):
 
 
 def test_counts_in_words_and_as_plain_types():
-    counts = Counts(rows=10, created=4, unchanged=6, changed=1, stale=2, seconds=2.0)
+    counts = LoadCounts(rows=10, created=4, unchanged=6, changed=1, stale=2, seconds=2.0)
     assert str(counts) == "10 rows: 4 created, 6 unchanged (1 of them changed, 2 stale)"
     assert counts.done == 10
     assert counts.as_dict() == asdict(counts) | {"rows_per_second": 5.0}
-    assert Counts().as_dict()["rows_per_second"] == 0.0
-    assert str(Counts(rows=1, failed=1)) == "1 rows: 0 created, 1 failed"
+    assert LoadCounts().as_dict()["rows_per_second"] == 0.0
+    assert str(LoadCounts(rows=1, failed=1)) == "1 rows: 0 created, 1 failed"
 
 
 @pytest.mark.parametrize("outcome", ["failed", "ambiguous", "created"])
