@@ -60,6 +60,7 @@ class EdgeAirflow(LiveAirflow):
             folder.mkdir(parents=True)
         worker = self.process(self.WORKER, "edge", "worker", "--concurrency", "2", "--edge-hostname", "edge")
         stack.enter_context(running([worker]))
+        self.components[self.WORKER] = worker
 
     def environment_of(self, component: str) -> dict[str, str]:
         """Return the environment of one component; the worker has that of a task."""

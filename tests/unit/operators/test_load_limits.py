@@ -4,31 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_assistant.exceptions import AssistantInputError, AssistantRateLimitError
+from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator, AssistantUploadFilesOperator
 from tests.unit.operators.test_documents import counts, listed, load, loaded_titles, many
 
 
 def reads(service):
     return len(service.journal("GET", "/limits$"))
-
-
-def test_a_load_that_does_not_fit_sends_nothing(service, connection):
-    service.behave(documents_quota=4)
-    with pytest.raises(
-        AssistantInputError, match=r"9 documents would be created.*create 4 more documents \(0 of 4 are used\)"
-    ):
-        load(many(9), on_limit="fail")
-    assert (reads(service), service.posts()) == (1, 0)
-
-
-def test_without_the_check_the_service_refuses_what_does_not_fit(service, connection):
-    service.behave(documents_quota=4)
-    with pytest.raises(AssistantRateLimitError):
-        load(many(9), on_limit="ignore")
-    posts = service.journal("POST")
-    assert (reads(service), [post.status for post in posts].count(201)) == (0, 4)
-    assert len(posts) > 4
 
 
 def test_what_fits_is_loaded_and_the_rest_by_the_next_run(service, connection, ledger_home):
@@ -63,14 +45,6 @@ def test_files_are_checked_as_well(service, connection, tmp_path):
 def test_limits_that_cannot_be_read_do_not_stop_a_load(status, service, connection):
     service.answer(f"status:{status}", path="/limits$", times=None)
     assert counts(load(many(2))) == {"created": 2}
-
-
-def test_without_a_tenant_the_limits_are_not_read(service, connect):
-    connect(tenant_id=None)
-    assert counts(load(many(2))) == {"created": 2}
-    assert reads(service) == 0
-    assert counts(load(many(3), tenant_id="acme-inc")) == {"unchanged": 2, "created": 1}
-    assert reads(service) == 1
 
 
 def test_a_choice_that_does_not_exist():
