@@ -9,10 +9,6 @@ from airflow_provider_assistant.operators.documents import AssistantLoadQAOperat
 from tests.unit.operators.test_documents import counts, listed, load, loaded_titles, many
 
 
-def reads(service):
-    return len(service.journal("GET", "/limits$"))
-
-
 def test_what_fits_is_loaded_and_the_rest_by_the_next_run(service, connection, ledger_home):
     service.behave(documents_quota=4)
     source = many(9)
