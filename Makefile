@@ -153,16 +153,12 @@ redis:
 			&& DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends redis-server; } \
 		|| echo "make redis: install redis-server by hand" >&2
 
-# Only these targets need Celery, so only they install it.
+# Only this target needs Celery, so only it installs it.
 CLUSTER_STAMP := $(VENV)/.cluster
 $(CLUSTER_STAMP): $(STAMP)
 	$(BIN)/uv pip install -q --python $(BIN)/python -c $(CONSTRAINTS) -e '.[cluster]' \
 		|| $(BIN)/python -m pip install -q --disable-pip-version-check -c $(CONSTRAINTS) -e '.[cluster]'
 	@touch $@
-
-.PHONY: cluster
-cluster: $(CLUSTER_STAMP) redis ## Run a Celery cluster, kill a worker and a triggerer, and print who did what
-	$(BIN)/python -m tests.cluster.demo
 
 .PHONY: loaders
 loaders: venv ## The documents of LangChain, LlamaIndex, Haystack and dlt, as sources
@@ -220,6 +216,6 @@ constraints: ## Resolve the constraints of every Airflow anew, from constraints/
 
 .PHONY: clean
 clean: ## Remove .venv, .lowest, .tox, the demo's files, caches and builds
-	rm -rf $(VENV) $(LOWEST) .tox .demo .cluster .airflow-test build dist .coverage .hypothesis .mypy_cache .pytest_cache \
+	rm -rf $(VENV) $(LOWEST) .tox .demo .airflow-test build dist .coverage .hypothesis .mypy_cache .pytest_cache \
 		.ruff_cache .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

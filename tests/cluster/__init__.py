@@ -1,1 +1,1 @@
-"""A Celery cluster: its system tests, and the demo."""
+"""System tests on a Celery cluster."""

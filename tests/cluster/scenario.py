@@ -1,4 +1,4 @@
-"""A cluster, a service and an S3, and what tests and demo do with them."""
+"""A cluster, a service and an S3, and what the tests do with them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Run:
 @dataclass
 class Cluster:
     """
-    Everything that runs, and what tests and demo ask it.
+    Everything that runs, and what the tests ask it.
 
     :param airflow: the cluster
     :param service: the embedded service, with a limit on the tenant's rate

@@ -198,8 +198,3 @@ class CeleryAirflow(LiveAirflow):
         """Return all tries of a task instance, the first one first, with ``hostname``, ``state`` and times."""
         path = f"{self._task(dag_id, run_id, task_id, map_index)}/tries"
         return sorted(self.request("GET", path)["task_instances"], key=lambda found: found["try_number"])
-
-    def memory(self) -> int:
-        """Return the memory of all components in bytes, each shared page counted once (PSS)."""
-        processes = [process for component in self.components.values() for process in component.tree()]
-        return sum(process.memory_full_info().pss for process in processes)

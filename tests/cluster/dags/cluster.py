@@ -1,4 +1,4 @@
-"""The DAGs of the cluster's tests and demo. Source, output and site are in the configuration of the run."""  # noqa: INP001
+"""The DAGs of the cluster's tests. Source, output and site are in the configuration of the run."""  # noqa: INP001
 
 from datetime import timedelta
 
