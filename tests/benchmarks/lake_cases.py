@@ -12,7 +12,6 @@ from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from statistics import median
-from types import SimpleNamespace
 from typing import Any
 
 from airflow_provider_assistant import lake
@@ -21,6 +20,7 @@ from tests.benchmarks.chat_batches import CONCURRENCY, CONNECTION, connection
 from tests.benchmarks.measure import Figure, Size, alternated, ratio, rounded
 from tests.benchmarks.posts import HEADERS
 from tests.benchmarks.service import METRICS, Service, statistics
+from tests.task_runs.context import task_context
 
 DAY = date(2026, 1, 1)
 QUERY = """
@@ -53,10 +53,9 @@ def _operator(sites: list[str], root: str) -> float:
     operator = AssistantStatisticsToParquetOperator(
         task_id="statistics", output_path=root, site_ids=sites, date=DAY.isoformat()
     )
-    instance = SimpleNamespace(dag_id="bench", run_id="run", task_id="statistics", map_index=-1)
-    run = SimpleNamespace(logical_date=datetime(2026, 1, 1, tzinfo=UTC))
+    context = task_context("statistics", moment=datetime(2026, 1, 1, tzinfo=UTC))
     started = time.perf_counter()
-    result = operator.execute({"ti": instance, "dag_run": run, "outlet_events": {}})
+    result = operator.execute(context)
     seconds = time.perf_counter() - started
     _check(result["rows"], len(sites))
     return len(sites) / seconds

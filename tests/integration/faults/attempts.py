@@ -13,18 +13,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import airflow.configuration
 import psutil
 import pyarrow.parquet as pq
 import pytest
-from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from tests.live.process import wait_for
 from tests.live.service import AssistantService
 from tests.processes import preload, processes
+from tests.task_runs.context import task_context
 
 CONCURRENCY = 16
 CONNECTION = "AIRFLOW_CONN_ASSISTANT_DEFAULT"
@@ -70,10 +69,7 @@ class Attempt:
         operator.render_template_fields({})
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, lambda *_: operator.on_kill())
-        instance = SimpleNamespace(
-            dag_id="dag", run_id=self.run_id, task_id=self.task_id, map_index=-1, try_number=1, max_tries=3
-        )
-        return operator.execute({"ti": instance, "outlet_events": OutletEventAccessors()})
+        return operator.execute(task_context(self.task_id, run_id=self.run_id, max_tries=3))
 
 
 @dataclass

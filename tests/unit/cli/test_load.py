@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.ledger.queries import count_outcomes
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
+from tests.task_runs.context import task_context
 from tests.unit.cli.conftest import rows
 
 QA = "/documents/qa$"
@@ -82,8 +80,7 @@ def test_the_command_and_a_dataframe_agree_about_keys(cli, faq, service):
     frame = pd.read_csv(faq)
     assert frame["id"].dtype == "int64"
     task = AssistantLoadQAOperator(task_id="load", source=frame, key_columns=["id"], source_name="faq.csv")
-    ti = SimpleNamespace(dag_id="dag", run_id="run", task_id="load", map_index=-1)
-    assert task.execute({"ti": ti, "outlet_events": OutletEventAccessors()})["created"] == 3
+    assert task.execute(task_context("load"))["created"] == 3
     assert cli("ledger", "stale", faq, "--key", "id").code == 0
     ran = cli("load", faq, "--key", "id", "--dry-run", "-o", "json")
     assert counts(ran, "created", "unchanged", "stale") == (0, 3, 0)

@@ -10,7 +10,6 @@ from types import SimpleNamespace
 import pyarrow.parquet as pq
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSensorTimeout
-from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from airflow_provider_assistant.exceptions import AssistantRateLimitError, AssistantRequestTimeoutError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
@@ -21,6 +20,7 @@ from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChat
 from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
 from tests.adversary.request_service import Answer, Request, Service, Try
 from tests.adversary.world import World
+from tests.task_runs.context import task_context
 
 HOUR = 3_600.0
 WELL = Answer()
@@ -212,13 +212,7 @@ class TestARowThatWaitsForHours:
         other = []
 
         def second_run():
-            ti = SimpleNamespace(dag_id="dag", run_id="next", task_id="task", map_index=-1, try_number=1, max_tries=0)
-            context = {
-                "ti": ti,
-                "outlet_events": OutletEventAccessors(),
-                "dag_run": SimpleNamespace(logical_date=None, run_after=None),
-            }
-            other.append(load(rows(2), findings_path=findings, **options).execute(context))
+            other.append(load(rows(2), findings_path=findings, **options).execute(task_context(run_id="next")))
 
         def in_a_thread():
             thread = threading.Thread(target=second_run)

@@ -9,7 +9,6 @@ import threading
 import time
 from collections import Counter
 from datetime import UTC, date, datetime, timedelta
-from types import SimpleNamespace
 from uuid import uuid4
 
 import pandas as pd
@@ -43,6 +42,7 @@ from airflow_provider_assistant.ledger import BatchLedger
 from airflow_provider_assistant.loading import engine
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.parameters import tolerance
+from tests.task_runs.context import task_context
 
 QUESTIONS = [{"id": number, "message": f"Question {number}?", "expected": f"Answer {number}"} for number in range(20)]
 SUBMIT = r"chat/async$"
@@ -79,18 +79,14 @@ def operator_of(source, arguments):
     return operator
 
 
-def context(run_id="run", max_tries=0, map_index=-1):
-    ti = SimpleNamespace(dag_id="dag", run_id=run_id, task_id="ask", map_index=map_index, max_tries=max_tries)
-    return {"ti": ti, "outlet_events": {}}
-
-
 @pytest.fixture
 def execute(output):
     """Execute the operator without a DAG, like a new process, and check that the counts add up."""
 
     def executed(source=QUESTIONS, *, run_id="run", max_tries=0, map_index=-1, **arguments):
         arguments = {**DEFAULTS, "output_path": str(output), **arguments}
-        result = operator_of(source, arguments).execute(context(run_id, max_tries, map_index))
+        in_context = task_context("ask", run_id=run_id, max_tries=max_tries, map_index=map_index)
+        result = operator_of(source, arguments).execute(in_context)
         assert result["rows"] == sum(result[status] for status in STATUSES)
         return result
 
@@ -1031,14 +1027,14 @@ def deferred(source, output, **arguments):
     arguments = {**DEFAULTS, "output_path": str(output), "deferrable": True, **arguments}
     operator = operator_of(source, arguments)
     with pytest.raises(TaskDeferred) as caught:
-        operator.execute(context())
+        operator.execute(task_context("ask"))
     return operator, caught.value
 
 
 def resumed(source, output, event, **arguments):
     """Resume in another process."""
     operator = operator_of(source, {**DEFAULTS, "output_path": str(output), "deferrable": True, **arguments})
-    return operator.execute_complete(context(), event)
+    return operator.execute_complete(task_context("ask"), event)
 
 
 def event_of(trigger):
@@ -1131,7 +1127,7 @@ def test_ended_while_submitting(service, connection, execute, output, end_when, 
     operator = operator_of(many(100), {**DEFAULTS, "output_path": str(output), "max_concurrency": 2})
     end_when(operator, lambda: posts(service) >= 5)
     with pytest.raises(AssistantIncompleteError, match="a retry goes on with the others"):
-        operator.execute(context())
+        operator.execute(task_context("ask"))
     made = len(service.rows("requests"))
     assert made < 100
     service.behave(rules=[])
@@ -1144,7 +1140,7 @@ def test_ended_while_waiting(service, connection, execute, output, end_when):
     operator = operator_of(many(5), {**DEFAULTS, "output_path": str(output)})
     end_when(operator, lambda: polled(service).total() >= 5)
     with pytest.raises(AssistantIncompleteError, match="a retry takes up the requests that are open"):
-        operator.execute(context())
+        operator.execute(task_context("ask"))
     assert service.journal("POST", CLOSE) == []
     service.behave(processing_seconds=0)
     assert execute(many(5))["reused"] == 5
@@ -1162,7 +1158,7 @@ def test_ended_between_submitting_and_waiting(service, connection, execute, outp
     with monkeypatch.context() as patch:
         patch.setattr(ChatBatch, "submit", submitted)
         with pytest.raises(AssistantIncompleteError):
-            operator.execute(context())
+            operator.execute(task_context("ask"))
     assert polled(service).total() == 0
     assert execute(many(5))["reused"] == 5
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_assistant.exceptions import AssistantError, AssistantInputError
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
+from tests.task_runs.context import execute_operator
 
 SUBMIT = r"chat/async$"
 CHAT = r"chat$"
@@ -52,9 +52,7 @@ def execute(connection, arguments):
     def executed(source=None, **changes):
         source = conversations() if source is None else source
         operator = AssistantChatBatchOperator(task_id="ask", source=source, **{**arguments, **changes})
-        operator.render_template_fields({})
-        ti = SimpleNamespace(dag_id="dag", run_id="run", task_id="ask", map_index=-1, max_tries=0)
-        return operator.execute({"ti": ti, "outlet_events": {}})
+        return execute_operator(operator)
 
     return executed
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
+from tests.task_runs.context import execute_operator
 
 QUESTIONS = [{"id": number, "message": f"Question {number}?"} for number in range(4)]
 SUBMIT = r"chat/async$"
@@ -27,9 +26,7 @@ def execute(connection, output):
     def executed(source=QUESTIONS, **arguments):
         defaults = {"key_columns": ["id"], "poll_interval": 0.05, "timeout": 30, "output_path": str(output)}
         operator = AssistantChatBatchOperator(task_id="ask", source=source, **{**defaults, **arguments})
-        operator.render_template_fields({})
-        ti = SimpleNamespace(dag_id="dag", run_id="run", task_id="ask", map_index=-1, max_tries=0)
-        return operator.execute({"ti": ti, "outlet_events": {}})
+        return execute_operator(operator)
 
     return executed
 

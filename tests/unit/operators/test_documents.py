@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 from datetime import UTC, datetime, timedelta
-from types import SimpleNamespace
 from urllib.parse import quote
 
 import duckdb
@@ -16,7 +15,6 @@ import pyarrow.parquet as pq
 import pytest
 from airflow.providers.common.compat.sdk import TaskDeferred
 from airflow.sdk import Asset, ObjectStoragePath, task
-from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
@@ -37,6 +35,7 @@ from airflow_provider_assistant.operators.documents import (
     AssistantUploadFilesOperator,
 )
 from tests.live.clients import local_request
+from tests.task_runs.context import task_context
 
 ROWS = [
     {"title": "Opening hours", "question": "When are you open?", "answer": "From 9 to 17.", "category": "faq"},
@@ -72,16 +71,11 @@ def render(operator):
     return operator
 
 
-def context(run_id="run", map_index=-1, task_id="load"):
-    ti = SimpleNamespace(dag_id="dag", run_id=run_id, task_id=task_id, map_index=map_index)
-    return {"ti": ti, "outlet_events": OutletEventAccessors()}
-
-
 def load(source, kind=AssistantLoadQAOperator, *, run_id="run", map_index=-1, task_id="load", **options):
     """Execute an operator without a DAG, and check that the counts add up."""
     name = "files" if kind is AssistantUploadFilesOperator else "source"
     operator = render(kind(task_id=task_id, **{name: source}, **options))
-    result = operator.execute(context(run_id, map_index, task_id))
+    result = operator.execute(task_context(task_id, run_id=run_id, map_index=map_index))
     assert result["rows"] == sum(result[end] for end in ENDS)
     return result
 
@@ -601,14 +595,14 @@ def test_a_long_pause_is_spent_in_the_triggerer(service, connect):
     operator = render(AssistantLoadQAOperator(task_id="load", source=many(10), deferrable=True, max_concurrency=2))
     before = datetime.now(UTC)
     with pytest.raises(TaskDeferred) as caught:
-        operator.execute(context())
+        operator.execute(task_context("load"))
     path, arguments = caught.value.trigger.serialize()
     assert path.endswith("DateTimeTrigger")
     assert timedelta(0) <= arguments["moment"] - before - timedelta(seconds=3600) < timedelta(minutes=1)
     assert caught.value.method_name == "execute_complete"
     service.behave(rules=[])
     posts = service.posts()
-    assert counts(operator.execute_complete(context(), {})) == {"unchanged": 3, "created": 7}
+    assert counts(operator.execute_complete(task_context("load"), {})) == {"unchanged": 3, "created": 7}
     assert service.posts() == posts + 7
     assert len(service.documents()) == 10
 
@@ -618,9 +612,9 @@ def test_a_quota_defers_and_goes_on(service, connect):
     service.behave(documents_quota=4)
     operator = render(AssistantLoadQAOperator(task_id="load", source=many(6), deferrable=True, on_limit="ignore"))
     with pytest.raises(TaskDeferred):
-        operator.execute(context())
+        operator.execute(task_context("load"))
     service.behave(documents_quota=100)
-    assert counts(operator.execute_complete(context(), {})) == {"unchanged": 4, "created": 2}
+    assert counts(operator.execute_complete(task_context("load"), {})) == {"unchanged": 4, "created": 2}
 
 
 def test_a_ledger_that_cannot_be_opened_lets_nothing_be_sent(service, connection, ledger_home):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from types import SimpleNamespace
 
 import pyarrow.dataset as ds
 import pytest
@@ -18,6 +17,7 @@ from airflow_provider_assistant.transfers.ledger_to_parquet import (
 )
 from airflow_provider_assistant.transfers.limits_to_parquet import AssistantLimitsToParquetOperator
 from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
+from tests.task_runs.context import task_context
 
 RUN = RunRef("dag", "run", "task", -1)
 SCOPE = "https://h/m2m/sites/acme-docs"
@@ -48,9 +48,7 @@ def export(today, tmp_path):
     def exported(dataset, task_id="export", dag_id="nightly", map_index=-1, **arguments):
         with DAG(dag_id, schedule=None):
             operator = EXPORTS[dataset](task_id=task_id, output_path=str(tmp_path), date=today, **arguments)
-        ti = SimpleNamespace(dag_id=dag_id, run_id="run", task_id=task_id, map_index=map_index)
-        run = SimpleNamespace(logical_date=None, run_after=datetime.now(UTC))
-        return operator.execute({"ti": ti, "dag_run": run, "outlet_events": {}})
+        return operator.execute(task_context(task_id, dag_id=dag_id, map_index=map_index))
 
     return exported
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from types import SimpleNamespace
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
-from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
@@ -36,6 +34,7 @@ from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChat
 from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
 from airflow_provider_assistant.transfers.ledger_to_parquet import AssistantFeedbackToParquetOperator
 from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
+from tests.task_runs.context import execute_operator
 
 AT = datetime(2026, 11, 21, tzinfo=UTC)
 DOCUMENT = {"title": "T", "content": "C", "category": "faq"}
@@ -98,16 +97,8 @@ def test_a_permanent_rejection_is_an_error_without_retries(name, status, service
     kind, arguments = OPERATORS[name]
     service.answer(f"status:{status}", times=None)
     operator = kind(task_id="task", **arguments)
-    operator.render_template_fields({})
-    ti = SimpleNamespace(dag_id="dag", run_id="run", task_id="task", map_index=-1, try_number=1, max_tries=3)
     with pytest.raises(AirflowFailException) as raised:
-        operator.execute(
-            {
-                "ti": ti,
-                "dag_run": SimpleNamespace(logical_date=AT, run_after=AT),
-                "outlet_events": OutletEventAccessors(),
-            }
-        )
+        execute_operator(operator, max_tries=3, moment=AT)
     assert requests(service, name) == 1
     is_permanent(raised.value, status, name)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from datetime import UTC, datetime, timedelta
 from random import Random
-from types import SimpleNamespace
 
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
@@ -18,6 +17,7 @@ from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
 from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChatOperator
 from airflow_provider_assistant.transfers.ledger_to_parquet import AssistantFeedbackToParquetOperator
+from tests.task_runs.context import task_context
 
 FEEDBACK = r"chat/feedback$"
 
@@ -54,10 +54,9 @@ def test_another_rating_is_another(service, connection, run_operator):
 
 def rate_now(request_id, feedback):
     """Execute the operator without a DAG. Return whether it sent the rating."""
-    context = {"ti": SimpleNamespace(dag_id="dag", run_id="run", task_id="rate", map_index=-1)}
     operator = AssistantFeedbackOperator(task_id="rate", session_id="s", request_id=request_id, feedback=feedback)
     with contextlib.closing(operator.hook.client):
-        return operator.execute(context)["sent"]
+        return operator.execute(task_context("rate"))["sent"]
 
 
 def submitted(count=1):

@@ -6,7 +6,6 @@ import asyncio
 import threading
 import time
 from collections import Counter
-from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -27,16 +26,12 @@ from airflow_provider_assistant.ledger.database import SQLITE_ATTEMPTS
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
 from airflow_provider_assistant.operators.feedback_batch import AssistantRateAnswersOperator
+from tests.task_runs.context import task_context
 from tests.unit.ledger.outage import away
 
 FEEDBACK = r"chat/feedback$"
 RULES = {"good": "token_f1 >= 0.8", "bad": "token_f1 < 0.3"}
 ENDS = ("sent", "already_sent", "not_rated", "not_answered", "failed")
-
-
-def context(task_id="rate"):
-    ti = SimpleNamespace(dag_id="dag", run_id="run", task_id=task_id, map_index=-1, max_tries=0)
-    return {"ti": ti, "outlet_events": {}}
 
 
 class Evaluated:
@@ -52,7 +47,7 @@ class Evaluated:
         options = {"mode": "sync", "max_failed": len(score), "key_columns": "key", **options}
         ask = AssistantChatBatchOperator(task_id="ask", source=source, output_path=self.answers, **options)
         ask.render_template_fields({})
-        ask.execute(context("ask"))
+        ask.execute(task_context("ask"))
         rows = pq.read_table(self.answers).to_pylist()
         scores = [
             {
@@ -73,7 +68,7 @@ class Evaluated:
         return AssistantRateAnswersOperator(task_id="rate", **options)
 
     def rate(self, **options):
-        result = self.operator(**options).execute(context())
+        result = self.operator(**options).execute(task_context("rate"))
         assert result["rows"] == sum(result[end] for end in ENDS)
         return result
 
@@ -121,7 +116,7 @@ def test_what_was_rated_alone_is_not_rated_again(evaluated, service):
     session_id = pq.read_table(evaluated.answers)["session_id"][0].as_py()
     AssistantFeedbackOperator(
         task_id="one", session_id=session_id, request_id=request_id, feedback="good"
-    ).execute(context("one"))  # fmt: skip
+    ).execute(task_context("one"))  # fmt: skip
     result = evaluated.rate()
     assert (result["sent"], result["already_sent"]) == (1, 1)
     assert service.posts(FEEDBACK) == 2
@@ -179,7 +174,7 @@ def test_a_refused_rating_is_listed_and_sent_by_the_retry(evaluated, service, le
     service.answer("status:400", path=FEEDBACK)
     operator = evaluated.operator(max_concurrency=1)
     with pytest.raises(AssistantIncompleteError, match=r"of 4 answers 3 were rated.* 1 ratings failed"):
-        operator.execute(context())
+        operator.execute(task_context("rate"))
     assert [(row["kind"], row["key"]) for row in findings(ledger_home)] == [("failed", "q0")]
     result = evaluated.rate()
     assert (result["sent"], result["already_sent"], result["possibly_duplicated"]) == (1, 3, 0)
@@ -190,7 +185,7 @@ def test_an_ambiguous_rating_is_listed_and_repeated_and_said_so(evaluated, servi
     evaluated.ask([0.9] * 4)
     service.answer("store-then-drop", path=FEEDBACK)
     with pytest.raises(AssistantIncompleteError):
-        evaluated.operator(max_concurrency=1).execute(context())
+        evaluated.operator(max_concurrency=1).execute(task_context("rate"))
     assert [row["kind"] for row in findings(ledger_home)] == ["ambiguous"]
     result = evaluated.rate()
     assert (result["sent"], result["already_sent"], result["possibly_duplicated"]) == (1, 3, 1)
@@ -204,7 +199,7 @@ def test_a_refusal_does_not_clear_up_what_an_earlier_attempt_did(evaluated, serv
     for action in ("store-then-drop", "status:400"):
         service.answer(action, path=FEEDBACK)
         with pytest.raises(AssistantIncompleteError):
-            evaluated.operator().execute(context())
+            evaluated.operator().execute(task_context("rate"))
     assert evaluated.rate()["possibly_duplicated"] == 1
 
 
@@ -221,7 +216,7 @@ def test_a_service_that_is_down_is_left_alone_soon(evaluated, service, monkeypat
     evaluated.ask([0.9] * 20)
     service.answer("status:503", path=FEEDBACK, times=None)
     with pytest.raises(AssistantIncompleteError, match="5 ratings in a row could not be sent"):
-        evaluated.operator(max_concurrency=2).execute(context())
+        evaluated.operator(max_concurrency=2).execute(task_context("rate"))
     assert service.posts(FEEDBACK) <= 6
 
 
@@ -233,7 +228,7 @@ def test_what_concerns_all_ratings_stops_at_once(action, error, evaluated, servi
     evaluated.ask([0.9] * 10)
     service.answer(action, path=FEEDBACK, times=None)
     with pytest.raises(error):
-        evaluated.operator(max_concurrency=1).execute(context())
+        evaluated.operator(max_concurrency=1).execute(task_context("rate"))
     assert service.posts(FEEDBACK) == 1
 
 
@@ -243,7 +238,7 @@ def test_a_ledger_that_breaks_stops_it_and_what_was_sent_counts_as_sent(evaluate
         away(sa.Engine, "UPDATE", "INSERT", when=lambda: service.posts(FEEDBACK) >= 3),
         pytest.raises(AssistantLedgerError, match="the ledger cannot be written: database is locked"),
     ):
-        evaluated.operator(max_concurrency=1).execute(context())
+        evaluated.operator(max_concurrency=1).execute(task_context("rate"))
     assert [(row["kind"], row["key"]) for row in findings(ledger_home)] == [("failed", "q3")]
     assert "a retry of this task sends it again" in caplog.text
     result = evaluated.rate()
@@ -253,7 +248,7 @@ def test_a_ledger_that_breaks_stops_it_and_what_was_sent_counts_as_sent(evaluate
 def test_a_rating_that_is_recorded_late_is_not_sent_again(evaluated, service, caplog):
     evaluated.ask([0.9] * 5)
     with away(sa.Engine, "UPDATE", when=lambda: service.posts(FEEDBACK) == 3, times=SQLITE_ATTEMPTS):
-        evaluated.operator(max_concurrency=1).execute(context())
+        evaluated.operator(max_concurrency=1).execute(task_context("rate"))
     assert "recorded when the task ends" in caplog.text
     result = evaluated.rate()
     assert (result["sent"], result["already_sent"], result["possibly_duplicated"]) == (0, 5, 0)
@@ -265,7 +260,7 @@ def test_a_ledger_that_cannot_be_read_sends_nothing(evaluated, service):
         away(sa.Engine, "SELECT assistant_ratings"),
         pytest.raises(AssistantLedgerError, match="cannot be read: database is locked"),
     ):
-        evaluated.operator().execute(context())
+        evaluated.operator().execute(task_context("rate"))
     assert service.posts(FEEDBACK) == 0
 
 
@@ -290,7 +285,7 @@ def test_ended_in_the_middle_the_answers_to_what_is_in_flight_are_awaited(evalua
     operator = evaluated.operator(max_concurrency=2)
     thread = when_rated(service, 5, operator.on_kill)
     with pytest.raises(AssistantIncompleteError, match="ended from outside"):
-        operator.execute(context())
+        operator.execute(task_context("rate"))
     thread.join()
     sent = len(service.rows("feedback"))
     assert sent < 60
@@ -307,7 +302,7 @@ def test_ended_while_the_service_does_not_answer_what_is_in_flight_is_in_doubt(e
     operator = evaluated.operator(max_concurrency=1)
     thread = when_rated(service, 1, operator.on_kill)
     with pytest.raises(AssistantIncompleteError, match="ended from outside"):
-        operator.execute(context())
+        operator.execute(task_context("rate"))
     thread.join()
     service.behave(rules=[])
     result = evaluated.rate()
@@ -326,7 +321,7 @@ def test_a_timeout_that_airflow_raises_ends_it(evaluated, service, monkeypatch):
 
     monkeypatch.setattr(rating_module.RateLimitedClient, "asend", expiring)
     with pytest.raises(AirflowTaskTimeout, match="too long"):
-        evaluated.operator().execute(context())
+        evaluated.operator().execute(task_context("rate"))
 
 
 @pytest.mark.parametrize(
@@ -349,7 +344,7 @@ def test_a_file_that_cannot_be_read_is_named_and_nothing_is_sent(field, evaluate
     (tmp_path / "other.txt").write_text("no Parquet")
     for path in ("missing.parquet", "other.txt"):
         with pytest.raises(AssistantInputError, match=f"{field} must be a Parquet file, but .*{path}") as raised:
-            evaluated.operator(**{field: str(tmp_path / path)}).execute(context())
+            evaluated.operator(**{field: str(tmp_path / path)}).execute(task_context("rate"))
         assert raised.value.field == field
     assert service.posts(FEEDBACK) == 0
 
@@ -377,7 +372,7 @@ def test_refused_ratings_are_permanent(status, evaluated, service):
     evaluated.ask([0.9] * 3)
     service.answer(f"status:{status}", path=FEEDBACK, times=None)
     with pytest.raises(AssistantIncompletePermanentError, match="would refuse them again") as raised:
-        evaluated.operator().execute(context())
+        evaluated.operator().execute(task_context("rate"))
     assert isinstance(raised.value, AirflowFailException)
     assert service.posts(FEEDBACK) == 3
 
@@ -387,7 +382,7 @@ def test_transient_failures_are_retried(action, evaluated, service):
     evaluated.ask([0.9] * 3)
     service.answer(action, path=FEEDBACK, times=None)
     with pytest.raises(AssistantIncompleteError) as raised:
-        evaluated.operator().execute(context())
+        evaluated.operator().execute(task_context("rate"))
     assert not isinstance(raised.value, AirflowFailException)
 
 
@@ -405,11 +400,11 @@ def test_a_retry_sends_what_failed_and_then_reports_what_is_refused(evaluated, s
     for action in ("status:404", "status:503"):
         service.answer(action, path=FEEDBACK)
     with pytest.raises(AssistantIncompleteError, match=r"2 ratings failed.*A retry sends those") as raised:
-        operator.execute(context())
+        operator.execute(task_context("rate"))
     assert not isinstance(raised.value, AirflowFailException)
     service.answer("status:404", path=FEEDBACK)
     with pytest.raises(AssistantIncompletePermanentError, match="1 ratings failed"):
-        operator.execute(context())
+        operator.execute(task_context("rate"))
     assert evaluated.rated() == {"good": 4}
 
 
@@ -418,7 +413,7 @@ def test_refused_ratings_do_not_keep_the_others_from_being_sent(evaluated, servi
     evaluated.ask([0.9] * (refused + 10))
     service.answer("status:404", path=FEEDBACK, times=refused)
     with pytest.raises(AssistantIncompletePermanentError, match=f"{refused} ratings failed"):
-        evaluated.operator(max_concurrency=1).execute(context())
+        evaluated.operator(max_concurrency=1).execute(task_context("rate"))
     assert evaluated.rated() == {"good": 10}
 
 
@@ -439,7 +434,7 @@ def test_a_rating_by_rule_follows_one_that_was_sent_alone(evaluated, service):
     session_id = pq.read_table(evaluated.answers)["session_id"][0].as_py()
     evaluated.rate()
     AssistantFeedbackOperator(task_id="one", session_id=session_id, request_id=request_id, feedback="bad").execute(
-        context("one")
+        task_context("one")
     )
     assert [evaluated.rate()["sent"] for _ in range(2)] == [1, 0]
     assert [row["rating"] for row in service.rows("feedback")] == ["good", "bad", "good"]

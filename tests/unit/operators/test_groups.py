@@ -14,7 +14,8 @@ from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.ledger.admin import DeletedDocuments, forget
 from airflow_provider_assistant.loading.sources import row_group_shards
 from airflow_provider_assistant.operators.documents import AssistantLoadTextOperator, AssistantUploadFilesOperator
-from tests.unit.operators.test_documents import context, counts, render
+from tests.task_runs.context import task_context
+from tests.unit.operators.test_documents import counts, render
 
 GROUPED = {
     "columns": {"title": "key"},
@@ -35,7 +36,7 @@ def rows_of(pages):
 
 def load(source, *, run_id="run", map_index=-1, **options):
     operator = AssistantLoadTextOperator(task_id="load", source=source, **{**GROUPED, **options})
-    return render(operator).execute(context(run_id, map_index))
+    return render(operator).execute(task_context("load", run_id=run_id, map_index=map_index))
 
 
 def found(result, kind="stale"):

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
-from datetime import UTC, datetime
-from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from airflow.providers.common.compat.sdk import AirflowException, AirflowNotFoundException, TaskDeferred
 from airflow.sdk import DAG
-from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from airflow_provider_assistant.exceptions import AssistantLedgerPermanentError
 from airflow_provider_assistant.hooks.task_ledger import ledger_location
@@ -32,6 +29,7 @@ from airflow_provider_assistant.transfers.ledger_to_parquet import (
     AssistantRequestsToParquetOperator,
 )
 from tests.live.clients import local_request
+from tests.task_runs.context import task_context
 
 EXECUTOR = "AIRFLOW__CORE__EXECUTOR"
 CONN_ID, SHARED = "AIRFLOW__ASSISTANT__LEDGER_CONN_ID", "AIRFLOW__ASSISTANT__LEDGER_FILE_IS_SHARED"
@@ -96,19 +94,13 @@ def submitted(service):
     return local_request("POST", url, json=CHAT, headers=headers).raise_for_status().json()["request_id"]
 
 
-def context():
-    ti = SimpleNamespace(dag_id="dag", run_id="run", task_id="task", map_index=-1, max_tries=0)
-    run = SimpleNamespace(logical_date=None, run_after=datetime.now(UTC))
-    return {"ti": ti, "dag_run": run, "outlet_events": OutletEventAccessors()}
-
-
 def execute(kind, **arguments):
     """Execute a task until it ends or is deferred; return its result or its trigger."""
     with DAG("dag", schedule=None):
         operator = kind(task_id="task", **arguments)
     operator.render_template_fields({})
     try:
-        return operator.execute(context())
+        return operator.execute(task_context())
     except TaskDeferred as deferred:
         return deferred.trigger
 
@@ -190,7 +182,7 @@ def test_an_answer_that_was_awaited_before_an_upgrade_is_returned(service, conne
         "polls": 2, "seconds": 1.25, "noticed_after": 1.5,
     }  # fmt: skip
     operator = AssistantSubmitChatOperator(task_id="ask", **CHAT, deferrable=True)
-    assert operator.execute_complete(context(), {"request": event})["text"] == "Yes."
+    assert operator.execute_complete(task_context(), {"request": event})["text"] == "Yes."
     assert "Going on without the ledger" in caplog.text
 
 
@@ -260,7 +252,7 @@ def test_a_resumed_task_uses_the_ledger_it_began_with(name, service, connection,
     resumed = kind(task_id="task", **arguments, ledger_conn_id="rendered_again")
     error = {"type": "AssistantRequestTimeoutError", "fields": {"happened": "late"}}
     with pytest.raises(AirflowException, match="late"):
-        resumed.execute_complete(context(), {"error": error, "rendered": trigger.rendered})
+        resumed.execute_complete(task_context(), {"error": error, "rendered": trigger.rendered})
     assert ledger_location(resumed.hook, resumed.ledger_conn_id).conn_id == "by_task"
 
 

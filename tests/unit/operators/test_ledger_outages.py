@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from random import Random
-from types import SimpleNamespace
 
 import pytest
 import sqlalchemy as sa
 from airflow.providers.common.compat.sdk import AirflowFailException
-from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from airflow_provider_assistant.exceptions import AssistantLedgerError
 from airflow_provider_assistant.ledger import Ledger
@@ -19,20 +17,16 @@ from airflow_provider_assistant.operators.feedback import AssistantFeedbackOpera
 from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChatOperator
 from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
 from tests.live.clients import local_request
+from tests.task_runs.context import task_context
 from tests.unit.ledger.outage import away
 
 POLL = r"chat/requests/"
 CHAT = {"session_id": "s", "message": "Anything?", "poll_interval": 0.01, "timeout": 30}
 
 
-def context(map_index=-1, **more):
-    ti = SimpleNamespace(dag_id="dag", run_id="run", task_id="ask", map_index=map_index, **more.pop("of_ti", {}))
-    return {"ti": ti, "outlet_events": OutletEventAccessors(), **more}
-
-
 def submit(in_context=None, **options):
     operator = AssistantSubmitChatOperator(task_id="ask", **{**CHAT, "wait_for_completion": True, **options})
-    return operator.execute(in_context or context())
+    return operator.execute(in_context or task_context("ask"))
 
 
 @pytest.fixture
@@ -58,7 +52,7 @@ def test_a_sensor_returns_its_answer_while_the_ledger_is_locked(asked, caplog):
     sensor = AssistantChatRequestSensor(task_id="wait", request_id=asked, poke_interval=0.01, timeout=30)
     Ledger.open().close()
     with away(sa.Engine, "UPDATE assistant_submissions") as outage:
-        answer = sensor.execute(context())
+        answer = sensor.execute(task_context("ask"))
     assert (answer["request_id"], answer["state"]) == (asked, "complete")
     assert len(outage.failed) == SQLITE_ATTEMPTS
     assert "is not recorded" in caplog.text
@@ -86,7 +80,7 @@ def test_a_deferred_task_returns_its_answer_without_a_ledger(service, connection
         "polls": 2, "seconds": 1.25, "noticed_after": 1.5,
     }  # fmt: skip
     (ledger_home / "assistant_ledger.db").write_bytes(b"not a database" * 1000)
-    assert operator.execute_complete(context(), {"request": event})["text"] == "Yes."
+    assert operator.execute_complete(task_context("ask"), {"request": event})["text"] == "Yes."
 
 
 def test_nothing_is_submitted_that_could_not_be_recorded_before(service, connection):
@@ -115,7 +109,7 @@ def test_a_retry_sends_no_row_that_a_load_created_during_an_outage(seed, service
     most, first = random.choice([1, 2, 5]), random.randint(1, 6)
 
     def load():
-        return AssistantLoadQAOperator(task_id="load", source=rows, max_concurrency=most).execute(context())
+        return AssistantLoadQAOperator(task_id="load", source=rows, max_concurrency=most).execute(task_context("ask"))
 
     outage = away(sa.Engine, "INSERT", "UPDATE", when=lambda: service.posts() >= first, times=SQLITE_ATTEMPTS)
     with outage, pytest.raises(AssistantLedgerError, match="A retry of the task") as caught:
@@ -128,8 +122,9 @@ def test_a_retry_sends_no_row_that_a_load_created_during_an_outage(seed, service
     assert (done["possibly_duplicated"], service.posts()) == (0, len(rows))
 
 
-def iteration(number, **more):
-    return context(of_ti={"region_index": number, "region_id": f"region-{number}"}, loop=object(), **more)
+def iteration(number):
+    context = task_context("ask", region_index=number, region_id=f"region-{number}")
+    return {**context, "loop": object()}
 
 
 def test_every_iteration_of_a_task_loop_is_submitted_once(service, connection):
@@ -141,7 +136,7 @@ def test_every_iteration_of_a_task_loop_is_submitted_once(service, connection):
 
 
 def test_mapped_tasks_with_regions_keep_what_they_had_before_an_upgrade(service, connection):
-    before = submit(context(map_index=2))
-    after = submit(context(map_index=2, of_ti={"region_index": 2, "region_id": "x"}))
+    before = submit(task_context("ask", map_index=2))
+    after = submit(task_context("ask", map_index=2, region_index=2, region_id="x"))
     assert after["request_id"] == before["request_id"]
     assert service.posts() == 1

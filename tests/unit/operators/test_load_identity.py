@@ -8,7 +8,8 @@ import pytest
 
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator, AssistantUploadFilesOperator
-from tests.unit.operators.test_documents import context, counts, listed, many, render
+from tests.task_runs.context import task_context
+from tests.unit.operators.test_documents import counts, listed, many, render
 
 KEYED = {"key_columns": "id", "max_concurrency": 4}
 
@@ -19,7 +20,7 @@ def rows(count, answer="A.", first=0):
 
 def load(source, *, task_id="load", run_id="run", **arguments):
     operator = AssistantLoadQAOperator(task_id=task_id, source=source, **{**KEYED, **arguments})
-    return render(operator).execute(context(run_id, task_id=task_id))
+    return render(operator).execute(task_context(task_id, run_id=run_id))
 
 
 class TestOwner:
@@ -74,7 +75,7 @@ class TestOwner:
 
         def upload(name, **arguments):
             operator = AssistantUploadFilesOperator(task_id=name, files=str(tmp_path / name / "*.md"), **arguments)
-            return counts(render(operator).execute(context(task_id=name)))
+            return counts(render(operator).execute(task_context(name)))
 
         assert upload("a") == {"created": 1}
         with pytest.raises(AssistantInputError, match="another source"):

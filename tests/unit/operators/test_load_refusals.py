@@ -20,7 +20,8 @@ from airflow_provider_assistant.operators.documents import (
     AssistantLoadTextOperator,
     AssistantUploadFilesOperator,
 )
-from tests.unit.operators.test_documents import context, counts, many, render
+from tests.task_runs.context import task_context
+from tests.unit.operators.test_documents import counts, many, render
 
 UNLISTED = sorted(set(range(402, 500)) - {403, 404, 429})
 TEXTS = [{"title": f"T{number}", "content": "C", "category": "faq"} for number in range(9)]
@@ -39,10 +40,10 @@ def test_an_unlisted_4xx_rejects_one_row_and_no_other(kind, status, service, con
         ),
     }[kind]
     service.answer(f"status:{status}", path="documents", skip=3)
-    assert counts(render(operator()).execute(context())) == {"created": 8, "rejected": 1}
+    assert counts(render(operator()).execute(task_context("load"))) == {"created": 8, "rejected": 1}
     assert len(service.documents()) == service.posts() - 1 == 8
     # The next run sends the rejected row again.
-    assert counts(render(operator()).execute(context("tomorrow"))) == {"unchanged": 8, "created": 1}
+    assert counts(render(operator()).execute(task_context("load", run_id="tomorrow"))) == {"unchanged": 8, "created": 1}
 
 
 @pytest.mark.parametrize("status", [300, 302, 308])
@@ -50,7 +51,7 @@ def test_another_answer_fails_one_row_and_no_other(status, service, connection):
     service.answer(f"status:{status}", path="documents", skip=3)
     operator = render(AssistantLoadQAOperator(task_id="load", source=many(9), max_concurrency=2))
     with pytest.raises(AssistantIncompleteError, match="1 rows failed"):
-        operator.execute(context())
+        operator.execute(task_context("load"))
     assert len(service.documents()) == 8
 
 
@@ -78,11 +79,11 @@ def test_a_rate_limit_of_small_pauses_is_left_to_the_triggerer(service, connect,
     service.answer("retry-after:0", method="POST", skip=2, times=None)
     operator = render(AssistantLoadQAOperator(task_id="load", source=many(5), deferrable=True, max_concurrency=1))
     with pytest.raises(TaskDeferred) as caught:
-        operator.execute(context())
+        operator.execute(task_context("load"))
     assert caught.value.trigger.moment.timestamp() - AssistantHook().client.now() > 50
     assert service.posts() <= 8
     service.behave(rules=[])
-    done = operator.execute_complete(context(), None, **caught.value.kwargs)
+    done = operator.execute_complete(task_context("load"), None, **caught.value.kwargs)
     assert counts(done) == {"unchanged": 2, "created": 3}
 
 
@@ -91,15 +92,15 @@ def test_a_rate_limit_that_does_not_end_ends_the_task_at_its_timeout(service, co
     service.answer("retry-after:600", times=None)
     operator = render(AssistantLoadQAOperator(task_id="load", source=many(3), deferrable=True, timeout=1500))
     with pytest.raises(TaskDeferred) as caught:
-        operator.execute(context())
+        operator.execute(task_context("load"))
     until = caught.value.kwargs["until"]
     now = operator.hook.client.now()
     assert now + 1400 < until <= now + 1500
     with pytest.raises(TaskDeferred) as again:
-        operator.execute_complete(context(), None, until=now + 700)
+        operator.execute_complete(task_context("load"), None, until=now + 700)
     assert again.value.kwargs["until"] == now + 700
     with pytest.raises(AssistantRateLimitError):
-        operator.execute_complete(context(), None, until=now + 500)
+        operator.execute_complete(task_context("load"), None, until=now + 500)
 
 
 def test_templates_are_what_they_were_before_the_deferral(service, connect, tmp_path):
@@ -113,10 +114,10 @@ def test_templates_are_what_they_were_before_the_deferral(service, connect, tmp_
         )
     )
     with pytest.raises(TaskDeferred) as caught:
-        operator.execute(context())
+        operator.execute(task_context("load"))
     service.behave(rules=[])
     operator.findings_path, operator.source_name = after, "after"
-    done = operator.execute_complete(context(), None, **caught.value.kwargs)
+    done = operator.execute_complete(task_context("load"), None, **caught.value.kwargs)
     assert (done["source"], counts(done)) == ("before", {"unchanged": 1, "created": 1})
     assert [path.name for path in tmp_path.glob("*.parquet")] == ["before.parquet"]
 
@@ -128,7 +129,7 @@ def test_without_a_ledger_nothing_is_deferred(service, connect, monkeypatch):
     service.answer("retry-after:3600", method="POST", skip=3, times=None)
     operator = render(AssistantLoadQAOperator(task_id="load", source=many(9), ledger=False, max_concurrency=1))
     with pytest.raises(AssistantRateLimitError):
-        operator.execute(context())
+        operator.execute(task_context("load"))
     assert len(service.documents()) == 3
 
 

@@ -8,30 +8,23 @@ from uuid import UUID
 
 import pandas as pd
 import pyarrow.parquet as pq
-from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
 from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
 from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChatOperator
 from airflow_provider_assistant.sandbox import tenants
+from tests.task_runs.context import task_context
 
 REGION = UUID(int=7)
 
 
-def context(iteration=None):
-    fields = {"dag_id": "dag", "run_id": "run", "task_id": "task", "map_index": -1, "max_tries": 0, "try_number": 1}
-    loop = {}
-    if iteration is not None:
-        fields |= {"region_id": REGION, "region_index": iteration}
-        loop = {"loop": SimpleNamespace(index=iteration)}
-    ti = SimpleNamespace(**fields, xcom_push=lambda *_, **__: None)
-    return {"ti": ti, "outlet_events": OutletEventAccessors(), **loop}
-
-
 def execute(operator, iteration=None):
     operator.render_template_fields({})
-    return operator.execute(context(iteration))
+    if iteration is None:
+        return operator.execute(task_context())
+    context = task_context(region_id=REGION, region_index=iteration)
+    return operator.execute({**context, "loop": SimpleNamespace(index=iteration)})
 
 
 def test_one_number_among_texts_costs_one_row(service, connection):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from types import SimpleNamespace
 
 import pytest
 from airflow.providers.common.compat.sdk import TaskDeferred
@@ -16,6 +15,7 @@ from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOp
 from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChatOperator
 from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
 from airflow_provider_assistant.triggers.events import carried
+from tests.task_runs.context import task_context
 
 POLL = r"chat/requests/"
 SUBMIT = r"chat/async$"
@@ -31,10 +31,6 @@ FRESH = "{{ macros.uuid.uuid4() }}"
 def submission(request_id):
     with Ledger.open() as ledger:
         return ledger.submission_of(AssistantHook().site_url(), request_id)
-
-
-def context():
-    return {"ti": SimpleNamespace(dag_id="d", run_id="r", task_id="t", map_index=-1, max_tries=0, try_number=1)}
 
 
 def ended(hook, request_id, trigger=None, **times):
@@ -137,27 +133,27 @@ def test_a_resumed_task_uses_the_connection_and_the_site_it_began_with(kind, ser
     if kind is AssistantSubmitChatOperator:
         arguments = {"session_id": "s", "message": "?"}
     with pytest.raises(TaskDeferred) as deferred:
-        kind(task_id="t", assistant_conn_id="first", deferrable=True, **arguments).execute(context())
+        kind(task_id="t", assistant_conn_id="first", deferrable=True, **arguments).execute(task_context("t"))
     resumed = kind(task_id="t", assistant_conn_id="rendered_again", site_id="rendered_again", **arguments)
-    resumed.execute_complete(context(), ended(hook, request_id, deferred.value.trigger))
+    resumed.execute_complete(task_context("t"), ended(hook, request_id, deferred.value.trigger))
     assert (resumed.hook.assistant_conn_id, resumed.hook.resolve_site_id()) == ("first", "acme-docs")
 
 
 def test_a_task_is_resumed_without_rendered_attributes(service, connection):
     request_id = AssistantHook().submit_chat("s", "?").request_id
     operator = AssistantSubmitChatOperator(task_id="t", session_id="s", message="?", deferrable=True)
-    assert operator.execute_complete(context(), ended(AssistantHook(), request_id))["session_id"] == "s"
+    assert operator.execute_complete(task_context("t"), ended(AssistantHook(), request_id))["session_id"] == "s"
 
 
 def test_the_ledger_has_the_moment_at_which_the_trigger_saw_the_end(service, connection):
     operator = AssistantSubmitChatOperator(task_id="t", session_id="s", message="?", deferrable=True)
     service.behave(processing_seconds=3600)
     with pytest.raises(TaskDeferred) as deferred:
-        operator.execute(context())
+        operator.execute(task_context("t"))
     ended_at = time.time() - 100
     request_id = operator.request_id
     event = ended(AssistantHook(), request_id, deferred.value.trigger, ended_at=ended_at)
-    assert "ended_at" not in operator.execute_complete(context(), event)
+    assert "ended_at" not in operator.execute_complete(task_context("t"), event)
     assert abs(submission(request_id).completed_at.timestamp() - ended_at) < 1e-5
 
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import pytest
 from airflow.providers.common.compat.sdk import TaskDeferred
-from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from airflow_provider_assistant import lake
 from airflow_provider_assistant.exceptions import (
@@ -29,6 +27,7 @@ from airflow_provider_assistant.transfers.ledger_to_parquet import (
     AssistantLoadsToParquetOperator,
     AssistantRequestsToParquetOperator,
 )
+from tests.task_runs.context import execute_operator, task_context
 
 TEXTS = [{"title": f"T{number}", "content": "Within 30 days.", "category": "policy"} for number in range(4)]
 NEVER = 3600
@@ -36,16 +35,9 @@ POLL = r"chat/requests/"
 TODAY = datetime(2026, 11, 21, tzinfo=UTC)
 
 
-def context(task_id="task", logical_date=None):
-    ti = SimpleNamespace(dag_id="dag", run_id="run", task_id=task_id, map_index=-1, max_tries=0)
-    run = SimpleNamespace(logical_date=logical_date, run_after=datetime.now(UTC))
-    return {"ti": ti, "dag_run": run, "outlet_events": OutletEventAccessors()}
-
-
 def execute(kind, **arguments):
     operator = kind(task_id="task", **arguments)
-    operator.render_template_fields({})
-    return operator.execute(context())
+    return execute_operator(operator)
 
 
 @pytest.fixture
@@ -220,9 +212,9 @@ def test_a_load_that_waits_in_the_triggerer_has_a_row_before_and_one_after(servi
     operator = AssistantLoadTextOperator(task_id="task", source=TEXTS, deferrable=True, on_limit="ignore")
     operator.render_template_fields({})
     with pytest.raises(TaskDeferred):
-        operator.execute(context())
+        operator.execute(task_context())
     service.behave(documents_quota=100)
-    operator.execute_complete(context(), {})
+    operator.execute_complete(task_context(), {})
     before, after = export(AssistantLoadsToParquetOperator)
     assert (before["outcome"], before["created"], before["failed"]) == ("deferred", 2, 2)
     assert (after["outcome"], after["created"], after["unchanged"]) == ("succeeded", 2, 2)
