@@ -67,7 +67,7 @@ def writable_file(path: Any, name: str) -> StoragePath:
     found = usable_path(path)
     if found.is_dir():
         raise AssistantInputError(
-            f"{name} {str(path)!r} is a folder; it must be the path of a file. Nothing was sent", field=name
+            f"{name} {str(path)!r} is a folder; it must be the path of a file", safe=NOTHING_SENT, field=name
         )
     return found
 
