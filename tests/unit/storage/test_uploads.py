@@ -96,7 +96,7 @@ def undecodable(folder):
         (lambda folder: folder / "missing.md", "file", "missing.md"),
         (lambda folder: folder, "file", "not a file"),
         (lambda folder: folder / "empty.md", "file", "empty"),
-        (lambda folder: "", "file", "str"),
+        (lambda folder: "", "file", "empty"),
         (lambda folder: 3, "file", "int"),
         (lambda folder: b"bytes", "file", "bytes"),
         (lambda folder: io.StringIO("text"), "file", "binary"),
