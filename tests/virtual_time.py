@@ -48,8 +48,15 @@ def simulated(main: Coroutine[Any, Any, T]) -> T:
 
 
 def every(seconds: float, beat: Callable[[], None]) -> Callable[[], None]:
-    """Call a function periodically on the clock of the running loop, in an executor; return what stops it."""
-    loop = asyncio.get_running_loop()
+    """
+    Call a function periodically on the clock of the running loop, in an executor; return what stops it.
+
+    Without a running loop, nothing else runs while a task waits, so the function is not called.
+    """
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        return lambda: None
 
     def again() -> None:
         nonlocal timer

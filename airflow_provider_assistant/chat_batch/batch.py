@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
@@ -26,7 +26,7 @@ from airflow_provider_assistant.client.cancellation import CancellableRunner, ru
 from airflow_provider_assistant.client.rate_limited import RateLimitedClient
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import AssistantError, AssistantLedgerError
-from airflow_provider_assistant.ledger import BatchLedger, CreatedEntry, RequestEnd
+from airflow_provider_assistant.ledger import AcceptedQuestion, ChatLedger, RequestEnd
 from airflow_provider_assistant.loading.engine import Load
 from airflow_provider_assistant.loading.findings import FindingsFile
 from airflow_provider_assistant.loading.load_client import LoadClient
@@ -69,7 +69,7 @@ class ChatBatch:
         mode: Mode,
         output: ObjectStoragePath,
         scope: str,
-        ledger: BatchLedger | None,
+        ledger: ChatLedger | None,
     ) -> None:
         self.state = BatchState(folder_of(output, scope))
         self._settings = settings
@@ -164,42 +164,48 @@ class ChatBatch:
         """Correct what a killed attempt left in the ledger, so that the questions without an answer are submitted."""
         if not self._ledger:
             return
-        # publish() withdraws these entries too, but an earlier attempt may have been killed before it.
-        self._withdraw_failed({answer.request_id for answer in saved if answer.status in UNANSWERED})
+        # publish() records all ends, but an earlier attempt may have been killed before it.
+        ends = {}
+        for answer in saved:
+            if answer.request_id and answer.status in UNANSWERED:
+                ended_at = datetime.fromtimestamp(answer.ended_at, UTC)
+                ends[answer.request_id] = RequestEnd(answer.status, ended_at)
+        self._record_ends(ends)
         if self._mode == "sync":
             # A killed attempt may have saved an answer and not yet its outcome, or the other way round.
             answered = {answer.question_id: answer for answer in saved}
             late = []
             for key, question_id in zip(questions.keys, questions.question_ids, strict=True):
                 if question_id in answered:
-                    late.append(_created(key, answered[question_id]))
+                    late.append(_accepted(key, answered[question_id]))
             self._ledger.record_late(late)
             unanswered = set(questions.question_ids) - set(answered)
-            lost = [entry.key for entry in self._ledger.created_entries() if entry.content_hash in unanswered]
-            self._ledger.withdraw(lost, "its answer was lost with the attempt that asked", ambiguous=True)
+            lost = [one.key for one in self._ledger.accepted() if one.question_id in unanswered]
+            self._ledger.withdraw(lost, "its answer was lost with the attempt that asked")
 
-    def _withdraw_failed(self, request_ids: Collection[str | None]) -> None:
-        """Withdraw the ledger entries of failed and lost chat requests, so that a later attempt asks again."""
-        if self._ledger and request_ids:
-            wanted = {storable(request_id) for request_id in request_ids if request_id}
-            keys = [key for key, request_id in self._ledger_requests() if storable(request_id) in wanted]
-            self._ledger.withdraw(keys, "its request failed or was lost")
-
-    def _ledger_requests(self) -> Iterator[tuple[str, str]]:
-        """Yield key and request id of the ledger's entries; files have the ids as Parquet can store them."""
-        entries = self._ledger.created_entries() if self._ledger else ()
-        return ((entry.key, entry.created_id) for entry in entries if entry.created_id)
+    def _record_ends(self, ends: Mapping[str, RequestEnd]) -> None:
+        """Record how requests ended, so that a later attempt asks those without an answer again."""
+        if not (self._ledger and ends) or self._mode == "sync":
+            return
+        # Files have the ids as Parquet can store them.
+        exact = {storable(one.request_id): one.request_id for one in self._ledger.accepted() if one.request_id}
+        found = {}
+        for request_id, end in ends.items():
+            if storable(request_id) in exact:
+                found[exact[storable(request_id)]] = end
+        self._ledger.record_ends(found)
 
     def _recorded_submissions(self, question_ids: Iterable[str]) -> dict[str, Submission]:
         """Return the submissions of this and earlier attempts from the ledger, by question."""
         if not self._ledger:
             return {}
         wanted = set(question_ids)
-        return {
-            entry.content_hash: Submission(entry.created_id, entry.recorded_at.timestamp(), entry.attempts)
-            for entry in self._ledger.created_entries()
-            if entry.content_hash in wanted
-        }
+        submissions = {}
+        for one in self._ledger.accepted():
+            if one.question_id in wanted:
+                at = one.recorded_at.timestamp()
+                submissions[one.question_id] = Submission(one.request_id, at, one.attempts)
+        return submissions
 
     async def _submit(self, questions: Questions, findings: QuestionFindings) -> _Sent:
         """Send the questions with the engine of loads, to which the id of a question is its content hash."""
@@ -344,7 +350,7 @@ class ChatBatch:
         """
         Write the output, record in the ledger how the chat requests ended, and remove the batch state.
 
-        The ledger entries of failed and lost chat requests are withdrawn, so that a later attempt asks again.
+        A later attempt asks the questions again whose requests failed or were lost.
 
         :param table: The table of :meth:`table`.
         :raises AssistantStorageError: The output cannot be written.
@@ -354,18 +360,11 @@ class ChatBatch:
         for row in table.select(["request_id", "status", "completed_at", "session_id"]).to_pylist():
             if row["request_id"]:
                 ends[row["request_id"]] = RequestEnd(row["status"], row["completed_at"], row["session_id"])
-        if self._ledger and self._mode == "async":
-            try:
-                exact = {storable(request_id): request_id for _, request_id in self._ledger_requests()}
-                self._ledger.record_ends({exact.get(listed, listed): end for listed, end in ends.items()})
-            except AssistantLedgerError as error:
-                # Do not fail: the answers are written, and no other task depends on these entries.
-                log.warning("How the requests ended is not recorded: %s", error)
         try:
-            self._withdraw_failed({request_id for request_id, end in ends.items() if end.state in UNANSWERED})
+            self._record_ends(ends)
         except AssistantLedgerError as error:
-            # Do not fail: submit() of a later attempt withdraws them.
-            log.warning("The failed and lost requests are not withdrawn from the ledger: %s", error)
+            # Do not fail: the answers are written, and submit() of a later attempt records the failed ones.
+            log.warning("How the requests ended is not recorded: %s", error)
         self.state.remove()
 
     def end(self) -> None:
@@ -394,10 +393,10 @@ def _texts(values: list[Any]) -> list[str | None]:
     return [storable(value) if isinstance(value, str) else None for value in values]
 
 
-def _created(key: str, answer: FinishedRequest) -> CreatedEntry:
+def _accepted(key: str, answer: FinishedRequest) -> AcceptedQuestion:
     """Return the ledger entry of a question in sync mode whose answer is saved."""
     ended_at = datetime.fromtimestamp(answer.ended_at, UTC)
-    return CreatedEntry(key, answer.question_id, answer.request_id, ended_at, attempts=1)
+    return AcceptedQuestion(key, answer.question_id, answer.request_id, ended_at, attempts=1)
 
 
 def _answer_of(question_id: str, reply: ChatAnswer, now: float) -> FinishedRequest:

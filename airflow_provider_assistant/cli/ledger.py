@@ -15,17 +15,17 @@ from airflow_provider_assistant.cli.runner import OK, WRONG, command, open_hook,
 from airflow_provider_assistant.cli.upkeep import forgotten
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.ledger import DocumentScope, Ledger
-from airflow_provider_assistant.ledger.admin import count_loads
 from airflow_provider_assistant.ledger.queries import (
     AmbiguousEntry,
-    ambiguous_entries,
-    count_outcomes,
-    count_superseded,
+    counts,
     find_ambiguous,
+    kind_name,
+    page_of_ambiguous,
     superseded_documents,
 )
 from airflow_provider_assistant.ledger.resolution import ByHand, check_not_under_way
 from airflow_provider_assistant.ledger.resolution import resolve as record_outcome
+from airflow_provider_assistant.ledger.selection import ALL, Selection
 from airflow_provider_assistant.loading.file_rows import fingerprint_file
 from airflow_provider_assistant.loading.fingerprints import RowFingerprint
 from airflow_provider_assistant.loading.preflight import plan_load
@@ -43,11 +43,7 @@ def status(out: Console, args: argparse.Namespace) -> int:
     """Count the entries of the ledger by kind, site and outcome."""
     with open_ledger(args) as ledger:
         where = ledger.engine.url.render_as_string(hide_password=True)
-        found = [
-            *count_outcomes(ledger, args.site),
-            *count_superseded(ledger, args.site),
-            *count_loads(ledger, args.site),
-        ]
+        found = ledger.read(counts, Selection(args.site))
     out.result({"ledger": where, "counts": found})
     out.line(f"Ledger: {where}")
     out.table(("kind", "site", "outcome", "entries", "latest"), [list(one.values()) for one in found])
@@ -58,7 +54,7 @@ def status(out: Console, args: argparse.Namespace) -> int:
 def ambiguous(out: Console, args: argparse.Namespace) -> int:
     """List the ambiguous entries. Exit code 1 if there are any."""
     with open_ledger(args) as ledger:
-        entries = ambiguous_entries(ledger, args.site)
+        entries = _ambiguous(ledger, args)
     out.result([entry.as_dict() for entry in entries])
     if entries:
         titles = ("key", "kind", "site", "source", "label", "outcome", "claimed", "error")
@@ -67,6 +63,10 @@ def ambiguous(out: Console, args: argparse.Namespace) -> int:
     else:
         out.line("Nothing is ambiguous.", GOOD)
     return WRONG if entries else OK
+
+
+def _ambiguous(ledger: Ledger, args: argparse.Namespace) -> list[AmbiguousEntry]:
+    return ledger.read(page_of_ambiguous, ledger.leases, Selection(args.site), ALL).rows
 
 
 def _row(entry: AmbiguousEntry) -> list[Any]:
@@ -108,7 +108,9 @@ def stale(out: Console, args: argparse.Namespace) -> int:
 def superseded(out: Console, args: argparse.Namespace) -> int:
     """List the documents that were replaced by newer content. Exit code 1 if there are any."""
     with open_ledger(args) as ledger:
-        found = [_listed(*one) for one in superseded_documents(ledger, args.site, args.source_name)]
+        found = [
+            _listed(*one) for one in ledger.read(superseded_documents, Selection(args.site, source=args.source_name))
+        ]
     return _to_delete(out, found, "superseded")
 
 
@@ -145,7 +147,10 @@ def resolve(out: Console, args: argparse.Namespace) -> int:
             record_outcome(ledger, entry, outcome, identifier=identifier, content_hash=contents.get(entry.key))
     out.result([{**entry.as_dict(), "outcome": outcome, "id": identifier} for entry, identifier in selected])
     for entry, _ in selected:
-        out.line(f"{entry.kind} {entry.key[:DIGITS]} ({entry.label}) on site {entry.site_id}: {args.outcome}", GOOD)
+        out.line(
+            f"{kind_name(entry.kind)} {entry.key[:DIGITS]} ({entry.label}) on site {entry.site_id}: {args.outcome}",
+            GOOD,
+        )
     return OK
 
 
@@ -153,12 +158,13 @@ def _selected(ledger: Ledger, args: argparse.Namespace) -> list[tuple[AmbiguousE
     """Return the selected entries, each with the id of its document or request if known."""
     if args.id and (args.findings or len(args.entry) != 1):
         raise AssistantInputError("--id needs exactly one ENTRY", field="id")
-    named = [find_ambiguous(ledger, name, args.site) for name in args.entry]
+    selection = Selection(args.site)
+    named = [ledger.read(find_ambiguous, ledger.leases, selection, name) for name in args.entry]
     selected = {entry.key: (entry, args.id) for entry in named}
     if args.findings:
         listed = {row["key"]: row["document_ids"] for row in read_findings(args.findings) if row["kind"] == "ambiguous"}
-        for entry in ambiguous_entries(ledger, args.site):
-            if entry.kind in {"document", "question"} and entry.label in listed:
+        for entry in _ambiguous(ledger, args):
+            if entry.kind != "rating" and entry.label in listed:
                 selected.setdefault(entry.key, (entry, next(iter(listed[entry.label]), None)))
     if not selected:
         raise AssistantInputError(

@@ -79,7 +79,11 @@ def _record(
 ) -> contextlib.AbstractContextManager[LoadRecord]:
     endpoint, source = KINDS[args.kind].endpoint, source_name(args)
     return ledger.load(
-        scope=hook.site_url(), endpoint=endpoint, site_id=hook.resolve_site_id(), source=source, run=this_run()
+        site_url=hook.site_url(),
+        endpoint=endpoint,
+        site_id=hook.resolve_site_id(),
+        source=source,
+        run=this_run(),
     )
 
 

@@ -10,7 +10,9 @@ from airflow_provider_assistant.cli.findings import read_findings
 from airflow_provider_assistant.cli.output import GOOD, WARNING, Console
 from airflow_provider_assistant.cli.runner import OK, WRONG, command, open_ledger
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.ledger import admin
+from airflow_provider_assistant.ledger import upkeep
+from airflow_provider_assistant.ledger.load_queries import COLUMNS, page_of_loads
+from airflow_provider_assistant.ledger.selection import Page, Selection
 from airflow_provider_assistant.loading.findings import findings_folder
 from airflow_provider_assistant.storage.paths import StoragePath
 
@@ -28,13 +30,13 @@ def forget(out: Console, args: argparse.Namespace) -> int:
 
 def forgotten(out: Console, args: argparse.Namespace) -> int:
     """Record that documents were deleted, and return the exit code."""
-    deleted = admin.deleted_documents(read_findings(args.findings)) if args.findings else admin.DeletedDocuments()
-    deleted = admin.DeletedDocuments([*args.entry, *deleted.names], deleted.labels)
+    deleted = upkeep.deleted_documents(read_findings(args.findings)) if args.findings else upkeep.DeletedDocuments()
+    deleted = upkeep.DeletedDocuments([*args.entry, *deleted.names], deleted.labels)
     if not (deleted.names or deleted.labels):
         raise AssistantInputError("no document selected", todo="Give ids or keys, or --findings.", field="entry")
     is_dry = getattr(args, "dry_run", False)
     with open_ledger(args) as ledger:
-        done = admin.forget(ledger, deleted, args.site, dry_run=is_dry)
+        done = upkeep.forget(ledger, deleted, args.site, dry_run=is_dry)
     out.result({**done.as_dict(), "dry_run": is_dry})
     text = f"{done.documents} documents and {done.superseded} superseded documents"
     out.line(f"Would forget {text}." if is_dry else f"Forgotten: {text}.", GOOD)
@@ -49,7 +51,11 @@ def loads(out: Console, args: argparse.Namespace) -> int:
     if not 1 <= args.limit <= MOST:
         raise AssistantInputError(f"--limit must be 1 to {MOST}, not {args.limit}", field="limit")
     with open_ledger(args) as ledger:
-        found = admin.list_loads(ledger, args.site, args.limit)
+        rows = ledger.read(page_of_loads, Selection(args.site), Page(args.limit)).rows
+    found = []
+    for row in rows:
+        load = {name: getattr(row, name) for name in ("started_at", "ended_at", "outcome", *COLUMNS[2:])}
+        found.append({**load, "outcome": row.outcome or "unfinished"})
     out.result(found)
     counted = ("rows", "created", "unchanged", "rejected", "ambiguous", "failed", "stale", "seconds")
     titles = ("started", "outcome", "site", "source", *counted)
@@ -67,7 +73,7 @@ def prune(out: Console, args: argparse.Namespace) -> int:
         )
     before = datetime.now(UTC) - timedelta(days=args.older_than)
     with open_ledger(args) as ledger:
-        counts = admin.prune(ledger, before, dry_run=args.dry_run)
+        counts = upkeep.prune(ledger, before, dry_run=args.dry_run)
     files = list(_old_findings(before))
     if not args.dry_run:
         for file in files:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from airflow_provider_assistant.api import endpoints, errors
 from airflow_provider_assistant.api.payloads import Feedback, checked
@@ -19,13 +19,23 @@ from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.client.worker_pool import CircuitBreaker, for_each
 from airflow_provider_assistant.exceptions import AssistantError, AssistantIncompleteError, AssistantPermissionError
 from airflow_provider_assistant.feedback.rules import Rating
-from airflow_provider_assistant.ledger import Ledger, RunRef, is_superseded, key_of, outcome_of, ratings
-from airflow_provider_assistant.ledger.schema import Outcome
+from airflow_provider_assistant.ledger import (
+    LedgerEntry,
+    RatingLedger,
+    claim_one,
+    outcome_of,
+    outcome_of_error,
+    outcome_of_reply,
+    rating_claim,
+    rating_key,
+)
 from airflow_provider_assistant.loading.findings import LOGGED, Finding, FindingsFile, Kind
 
 # Consecutive transient failures, each after all its retries, after which the circuit breaker opens.
 BREAKER = 25
 CANCELLED = "the task was ended from outside; a retry sends the other ratings"
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -63,9 +73,7 @@ class FeedbackSender:
 
     :param settings: Settings of the client; ``max_concurrency`` limits the requests in flight.
     :param site_id: Id of the site.
-    :param scope: Scope of the ledger entries: the URL of the site.
-    :param run: The task instance.
-    :param ledger: The ledger; None sends every rating and records nothing.
+    :param ledger: Ledger of the ratings of the site; None sends every rating and records nothing.
     :param findings: Findings to add ratings to that a person should look at.
     """
 
@@ -74,23 +82,20 @@ class FeedbackSender:
         settings: ClientSettings,
         *,
         site_id: str,
-        scope: str,
-        run: RunRef,
-        ledger: Ledger | None,
+        ledger: RatingLedger | None,
         findings: FindingsFile,
     ) -> None:
         self.counts = RatingCounts()
         self._settings = settings
         self._site_id = site_id
-        self._scope = scope
-        self._run = run
         self._ledger = ledger
         self._findings = findings
         self._runner = CancellableRunner(CANCELLED, grace=GRACE)
         # All ratings of a task go to one site, so a 403 concerns all of them.
         self._breaker = CircuitBreaker(BREAKER, AssistantPermissionError)
         self._waiting: deque[Rating] = deque()
-        self._ambiguous: set[str] = set()
+        # Ledger entries of the ratings, by key.
+        self._entries: dict[str, LedgerEntry] = {}
         self._refused = 0
 
     def send(self, wanted: Sequence[Rating]) -> None:
@@ -101,10 +106,11 @@ class FeedbackSender:
         :raises AssistantError: An error that further ratings would meet as well stopped the run, the circuit breaker
             opened, or the task was terminated.
         """
-        outcomes = self._outcomes(wanted)
-        self._ambiguous = {key for key, outcome in outcomes.items() if outcome in {"claimed", "ambiguous"}}
+        if self._ledger:
+            self._entries = self._ledger.entries([_key(rating) for rating in wanted])
         for rating in wanted:
-            if outcomes.get(_key(rating)) == "created":
+            entry = self._entries.get(_key(rating))
+            if entry and entry.state == "created":
                 self.counts.already_sent += 1
                 self.counts.by_rating[rating.word] += 1
             else:
@@ -135,12 +141,6 @@ class FeedbackSender:
         """Stop sending, and make :meth:`send` return within a few seconds. A signal handler may call this."""
         self._runner.cancel()
 
-    def _outcomes(self, wanted: Sequence[Rating]) -> dict[str, Outcome]:
-        if self._ledger is None:
-            return {}
-        keys = [_key(one) for one in wanted]
-        return self._ledger.outcomes(ratings, self._scope, keys, again_if=is_superseded())
-
     async def _send_all(self) -> None:
         # Write to the ledger in a separate thread, so that a slow commit does not delay requests.
         with ThreadPoolExecutor(1, "ledger") as thread:
@@ -161,41 +161,28 @@ class FeedbackSender:
     async def _send(self, client: RateLimitedClient, thread: ThreadPoolExecutor, rating: Rating) -> None:
         fields = {"session_id": rating.session_id, "request_id": rating.request_id, "feedback": rating.word}
         call = endpoints.send_feedback(self._site_id, checked(Feedback, fields))
-        was_ambiguous = _key(rating) in self._ambiguous
-        await self._record(
-            thread,
-            lambda ledger: ledger.claim(
-                ratings,
-                self._scope,
-                _key(rating),
-                self._run,
-                site_id=self._site_id,
-                session_id=rating.session_id,
-                request_id=rating.request_id,
-                rating=rating.word,
-            ),
-        )
+        key = _key(rating)
+        entry = self._entries.get(key)
+        claim = rating_claim(rating.session_id, rating.request_id, rating.word, entry)
+        if self._ledger:
+            claim = await self._run_in(thread, claim_one, self._ledger, claim)
         try:
             reply = await client.asend(call)
         except AssistantError as error:
-            # If this attempt was refused, an earlier ambiguous one may have succeeded nevertheless.
-            outcome: Outcome = "ambiguous" if was_ambiguous else outcome_of(error)
-            facts: dict[str, Any] = {"outcome": outcome, "error": str(error)}
-            await self._record(thread, lambda ledger: self._settle(ledger, rating, **facts))
+            if self._ledger:
+                await self._run_in(thread, self._ledger.record, outcome_of_error(claim, error))
             raise
-        await self._record(thread, lambda ledger: self._settle(ledger, rating, "created"))
+        if self._ledger:
+            await self._run_in(thread, self._ledger.record, outcome_of_reply(claim, reply))
         self.counts.sent += 1
         self.counts.by_rating[rating.word] += 1
+        was_ambiguous = entry is not None and entry.state == "ambiguous"
         if was_ambiguous or reply.call_info.ambiguous:
             self.counts.possibly_duplicated += 1
             self._add_finding("possibly_duplicated", rating, "an earlier attempt may have been received as well")
 
-    def _settle(self, ledger: Ledger, rating: Rating, outcome: Outcome, error: str | None = None) -> None:
-        ledger.record_outcome(ratings, self._scope, _key(rating), outcome, error=error)
-
-    async def _record(self, thread: ThreadPoolExecutor, write: Callable[[Ledger], None]) -> None:
-        if self._ledger:
-            await asyncio.get_running_loop().run_in_executor(thread, write, self._ledger)
+    async def _run_in(self, thread: ThreadPoolExecutor, work: Callable[..., T], *arguments: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(thread, work, *arguments)
 
     def _record_failure(self, rating: Rating, error: AssistantError) -> None:
         self._refused += errors.is_refused(error)
@@ -211,4 +198,4 @@ class FeedbackSender:
 
 def _key(rating: Rating) -> str:
     """Return the ledger key of a rating; it is the same for a single rating and for many."""
-    return key_of(rating.session_id, rating.request_id, rating.word)
+    return rating_key(rating.session_id, rating.request_id, rating.word)

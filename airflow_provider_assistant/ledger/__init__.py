@@ -6,32 +6,33 @@ claim before each request and the outcome after it. A claim without an outcome m
 happened. The API cannot return ratings either; exports read them from the ledger.
 """
 
-from airflow_provider_assistant.ledger.claims import BatchLedger, Claim, ClaimOutcome, RequestEnd
-from airflow_provider_assistant.ledger.document_groups import DocumentGroup, document_group
-from airflow_provider_assistant.ledger.effects import key_of, outcome_of
-from airflow_provider_assistant.ledger.entries import (
-    CreatedEntry,
-    EntryContent,
-    LedgerEntry,
-    PossibleDuplicate,
-    StaleDocument,
+from airflow_provider_assistant.ledger.chats import (
+    AcceptedQuestion,
+    ChatLedger,
+    RequestEnd,
+    find_request,
+    record_ends,
 )
-from airflow_provider_assistant.ledger.history import feedback_between, loads_between, requests_between
-from airflow_provider_assistant.ledger.latest import is_superseded
+from airflow_provider_assistant.ledger.claims import Claim, ClaimOutcome, ScopeLedger, key_of, outcome_of
+from airflow_provider_assistant.ledger.document_groups import DocumentGroup, document_group
+from airflow_provider_assistant.ledger.entries import EntryContent, LedgerEntry, PossibleDuplicate, StaleDocument
 from airflow_provider_assistant.ledger.leases import LeaseSettings
 from airflow_provider_assistant.ledger.load_log import LoadRecord
 from airflow_provider_assistant.ledger.location import LedgerLocation, check_location, location_of, sqlite_engine
 from airflow_provider_assistant.ledger.migrate import SCHEMA_VERSION
-from airflow_provider_assistant.ledger.schema import RunRef, ratings, submissions
-from airflow_provider_assistant.ledger.scopes import DocumentScope, QuestionScope
+from airflow_provider_assistant.ledger.ratings import RatingLedger, rating_claim, rating_key
+from airflow_provider_assistant.ledger.schema import RunRef
+from airflow_provider_assistant.ledger.scopes import ChatScope, DocumentScope
+from airflow_provider_assistant.ledger.single import claim_one, outcome_of_error, outcome_of_reply, send_once
 from airflow_provider_assistant.ledger.store import Ledger
 
 __all__ = [
     "SCHEMA_VERSION",
-    "BatchLedger",
+    "AcceptedQuestion",
+    "ChatLedger",
+    "ChatScope",
     "Claim",
     "ClaimOutcome",
-    "CreatedEntry",
     "DocumentGroup",
     "DocumentScope",
     "EntryContent",
@@ -41,20 +42,23 @@ __all__ = [
     "LedgerLocation",
     "LoadRecord",
     "PossibleDuplicate",
-    "QuestionScope",
+    "RatingLedger",
     "RequestEnd",
     "RunRef",
+    "ScopeLedger",
     "StaleDocument",
     "check_location",
+    "claim_one",
     "document_group",
-    "feedback_between",
-    "is_superseded",
+    "find_request",
     "key_of",
-    "loads_between",
     "location_of",
     "outcome_of",
-    "ratings",
-    "requests_between",
+    "outcome_of_error",
+    "outcome_of_reply",
+    "rating_claim",
+    "rating_key",
+    "record_ends",
+    "send_once",
     "sqlite_engine",
-    "submissions",
 ]

@@ -1,43 +1,35 @@
-"""Claims and outcomes of documents and questions, recorded in groups of many rows."""
+"""Claims and outcomes of one scope, recorded in groups of many rows."""
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Callable, Collection, Mapping
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
+from airflow_provider_assistant.exceptions import (
+    AssistantAmbiguousError,
+    AssistantBadRequestError,
+    AssistantError,
+    AssistantLedgerError,
+    AssistantResponseError,
+)
 from airflow_provider_assistant.ledger.bulk_sql import PARAMETERS
 from airflow_provider_assistant.ledger.database import stream, transaction
 from airflow_provider_assistant.ledger.document_groups import DocumentGroup
-from airflow_provider_assistant.ledger.entries import CreatedEntry, EntryReader, LedgerEntry
-from airflow_provider_assistant.ledger.group_sql import GROUP_COLUMNS, claim_again_statement, group_sql
+from airflow_provider_assistant.ledger.entries import EntryReader, LedgerEntry
+from airflow_provider_assistant.ledger.group_sql import claim_again_statement, group_sql
 from airflow_provider_assistant.ledger.leases import Lease, LeaseSettings
-from airflow_provider_assistant.ledger.schema import (
-    NOT_CREATED,
-    Outcome,
-    RequestId,
-    RunRef,
-    encoded_id,
-)
-from airflow_provider_assistant.ledger.scopes import BatchScope
+from airflow_provider_assistant.ledger.schema import NOT_CREATED, Outcome, RunRef, chat_requests, encoded_id
+from airflow_provider_assistant.ledger.scopes import Scope
 from airflow_provider_assistant.texts import storable
 
-
-class RequestEnd(NamedTuple):
-    """
-    Hold how an async chat request ended.
-
-    :param state: ``complete``, ``failed``, ``lost``, or ``timed_out`` if the task stopped waiting for it.
-    :param completed_at: Time at which the end was observed, timezone-aware; None for a request that timed out.
-    :param session_id: Id of its session.
-    """
-
-    state: str
-    completed_at: datetime | None
-    session_id: str | None
+log = logging.getLogger(__name__)
 
 
 class Claim(NamedTuple):
@@ -48,12 +40,14 @@ class Claim(NamedTuple):
     :param label: Key as readable text.
     :param entry: Ledger entry of the key before the claim; None if it had none.
     :param group: Group of the document; None if it has none. Default: None.
+    :param details: Values of the further columns of a chat request or rating. Default: None.
     """
 
     key: str
     label: str
     entry: LedgerEntry | None
     group: DocumentGroup | None = None
+    details: Sequence[Any] | None = None
 
 
 class ClaimOutcome(NamedTuple):
@@ -80,19 +74,42 @@ class ClaimOutcome(NamedTuple):
     error: str | None = None
 
 
-class BatchLedger(EntryReader):
+def key_of(*parts: str | None) -> str:
+    """
+    Return the key of an effect.
+
+    :param parts: Values that identify the effect across retries.
+    :return: Digest of the values, 32 hexadecimal digits.
+    """
+    return hashlib.blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
+
+
+def outcome_of(error: AssistantError) -> Outcome:
+    """
+    Return the outcome of a request that failed.
+
+    :param error: The error of the request.
+    :return: ``ambiguous`` if the effect may have happened, ``rejected`` if the service rejected it, otherwise
+        ``failed``.
+    """
+    if isinstance(error, AssistantAmbiguousError | AssistantResponseError):
+        return "ambiguous"
+    return "rejected" if isinstance(error, AssistantBadRequestError) else "failed"
+
+
+class ScopeLedger(EntryReader):
     """
     Keep the ledger of one scope for one try of one task: read its entries, claim keys, and record outcomes.
 
     :param engine: Engine of the ledger's database.
-    :param table: Table of the entries: ``documents`` or ``questions``.
+    :param table: Table of the entries.
     :param scope: Scope of the entries.
     :param site_id: Id of the site.
     :param source: Name of the source that is loaded.
     :param run: The task instance.
     :param now: Returns the current time, timezone-aware. Default: the system clock.
     :param leases: Settings of leases. Default: 60 seconds by the database's clock.
-    :param has_groups: Whether the rows that are loaded have groups; only for documents. Default: False.
+    :param details: Further columns of a claim. Default: none.
     :raises AssistantLedgerError: The database cannot be used.
     """
 
@@ -101,31 +118,32 @@ class BatchLedger(EntryReader):
         engine: sa.Engine,
         table: sa.Table,
         *,
-        scope: BatchScope,
+        scope: Scope,
         site_id: str,
         source: str,
         run: RunRef,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         leases: LeaseSettings = LeaseSettings(),  # noqa: B008 (immutable)
-        has_groups: bool = False,
+        details: Sequence[str] = (),
     ) -> None:
-        super().__init__(
-            engine, table, scope=scope, source=source, run=run, now=now, leases=leases, has_groups=has_groups
-        )
+        super().__init__(engine, table, scope=scope, source=source, run=run, now=now, leases=leases, details=details)
         self._lease = Lease(engine, self._token, run, leases)
-        # Values that all entries of a load have.
+        # Values that all claims of this try have.
         shared = {
             "scope": self._scope,
-            **scope.columns(),
+            **asdict(scope),
             "site_id": site_id,
-            "source": self._source,
+            "source": self.source,
             "claim": self._token,
             **run.columns(),
         }
-        self._shared = tuple([storable(value) if isinstance(value, str) else value for value in shared.values()])
-        self._group = group_sql(self._connection, table, (*shared, "claimed_at"), has_document_groups=has_groups)
-        self._stored_id = encoded_id if isinstance(table.c[self._created_id].type, RequestId) else storable
-        self._claim_again = claim_again_statement(table, has_groups=has_groups)
+        self._shared = _storable(shared.values())
+        self._details = tuple(details)
+        self._group = group_sql(self._connection, table, (*shared, "claimed_at"), self._details)
+        self._stored_id = encoded_id if table is chat_requests else storable
+        self._claim_again = claim_again_statement(table, self._details)
+        # Outcomes that could not be written yet.
+        self._unwritten: list[ClaimOutcome] = []
 
     def commit_and_claim(
         self,
@@ -170,82 +188,37 @@ class BatchLedger(EntryReader):
         """End the lease of this task. Claims without an outcome become ambiguous; later claims begin a new lease."""
         self._lease.release()
 
+    def record(self, outcome: ClaimOutcome) -> None:
+        """
+        Record the outcome of one claim.
+
+        If the database cannot be written, the outcome is kept in memory and written when the
+        ledger is closed, so that the task does not lose the service's answer.
+
+        :param outcome: The outcome.
+        """
+        try:
+            self.commit_and_claim([outcome], ())
+        except AssistantLedgerError as error:
+            log.warning(
+                "The ledger cannot be written; the service has answered, and the outcome will be recorded when the "
+                "task ends: %s",
+                error,
+            )
+            self._unwritten.append(outcome)
+
     def close(self) -> None:
-        """End the lease of this task, and return the database connection to its pool."""
+        """Write the outcomes that could not be written before, end the lease, and return the connection."""
+        unwritten, self._unwritten = self._unwritten, []
+        try:
+            self.commit_and_claim(unwritten, ())
+        except AssistantLedgerError:
+            listed = ", ".join(outcome.claim.label for outcome in unwritten)
+            log.exception("An effect is not recorded, and a retry of this task sends it again: %s", listed)
         try:
             self.release()
         finally:
             super().close()
-
-    def record_late(self, created: Collection[CreatedEntry]) -> None:
-        """
-        Record effects that an earlier try made and saved elsewhere, but could not record before it was killed.
-
-        An effect is ignored unless its key has a claim without an outcome, made before the effect by a task that is no
-        longer alive.
-
-        :param created: The effects.
-        :raises AssistantLedgerError: The database cannot be used.
-        """
-        entries = self.entries([one.key for one in created])
-        found = [
-            {"k": key, "c": entry.claim, "b": at, "h": content_hash, "i": created_id, "at": at, "n": attempts}
-            for key, content_hash, created_id, at, attempts in created
-            if (entry := entries.get(key)) and entry.outcome == "claimed" and entry.state != "leased"
-        ]
-        if not found:
-            return
-        c, bind = self._table.c, sa.bindparam
-        is_same = (c.scope == self._scope, c.key == bind("k"), c.claim == bind("c"), c.outcome == "claimed")
-        facts: dict[str, Any] = {"content_hash": bind("h"), self._created_id: bind("i"), "recorded_at": bind("at")}
-        change = (
-            sa.update(self._table)
-            .where(*is_same, c.claimed_at <= bind("b"))
-            .values(outcome="created", attempts=c.attempts + bind("n"), **facts)
-        )
-        transaction(self._connection, lambda connection: connection.execute(change, found), writes=True)
-
-    def record_ends(self, ends: Mapping[str, RequestEnd]) -> None:
-        """
-        Record how requests ended. Requests that have no entry in this scope are ignored.
-
-        :param ends: End by request id.
-        :raises AssistantLedgerError: The database cannot be written.
-        """
-        found = [
-            {"k": one.key, "r": one.created_id, **end._asdict()}
-            for one in self.created_entries()
-            if one.created_id and (end := ends.get(one.created_id))
-        ]
-        if not found:
-            return
-        c = self._table.c
-        # The request of an entry may have been replaced since it was read.
-        is_same = (c.scope == self._scope, c.key == sa.bindparam("k"), c.request_id == sa.bindparam("r"))
-        values: dict[str, Any] = {name: sa.bindparam(name) for name in RequestEnd._fields}
-        change = sa.update(self._table).where(*is_same).values(values)
-        transaction(self._connection, lambda connection: connection.execute(change, found), writes=True)
-
-    def withdraw(self, keys: Collection[str], reason: str, *, ambiguous: bool = False) -> None:
-        """
-        Mark effects as lost, so that the next try makes them again.
-
-        The entries keep the ids of the lost documents until then, for manual checks.
-
-        :param keys: Keys of the effects.
-        :param reason: Reason, as text.
-        :param ambiguous: Whether making the effects again duplicates them, so that they are listed as possibly
-            duplicated. Default: False.
-        :raises AssistantLedgerError: The database cannot be written.
-        """
-        c = self._table.c
-        change = sa.update(self._table).values(
-            outcome="ambiguous" if ambiguous else "failed",
-            content_hash=None,
-            ambiguous=c.ambiguous + int(ambiguous),
-            error=reason,
-        )
-        self._change(keys, change)
 
     def adopt(self, is_seen: Callable[[str], bool]) -> int:
         """
@@ -256,9 +229,9 @@ class BatchLedger(EntryReader):
         :raises AssistantLedgerError: The database cannot be used.
         """
         c = self._table.c
-        foreign = sa.select(c.key).where(c.scope == self._scope, c.source != self._source)
+        foreign = sa.select(c.key).where(c.scope == self._scope, c.source != self.source)
         keys = [key for (key,) in stream(self._connection, foreign) if is_seen(key)]
-        self._change(keys, sa.update(self._table).values(source=self._source))
+        self._change(keys, sa.update(self._table).values(source=self.source))
         return len(keys)
 
     def set_groups(self, groups: Mapping[str, DocumentGroup]) -> None:
@@ -269,7 +242,7 @@ class BatchLedger(EntryReader):
         :raises AssistantLedgerError: The database cannot be written.
         """
         c = self._table.c
-        is_own = (c.scope == self._scope, c.key == sa.bindparam("k"), c.source == self._source)
+        is_own = (c.scope == self._scope, c.key == sa.bindparam("k"), c.source == self.source)
         change = (
             sa.update(self._table).where(*is_own).values(group_key=sa.bindparam("g"), group_label=sa.bindparam("l"))
         )
@@ -296,7 +269,7 @@ class BatchLedger(EntryReader):
         now = self._now()
         moment = self._bulk.moment(now)
         rows = [self._row(outcome) for outcome in outcomes]
-        fresh = [(key, storable(claim.label), *self._group_of(claim)) for key, claim in new.items()]
+        fresh = [self._claim_row(claim) for claim in new.values()]
         is_complete = self._group.write((*self._shared, moment), moment, rows, fresh) == len(rows) + len(fresh)
         if again:
             self._connection.execute(self._claim_again, self._values_again(again, now))
@@ -308,21 +281,25 @@ class BatchLedger(EntryReader):
         recorded = self._held([one.claim.key for one in outcomes])
         return [one for one in outcomes if one.claim.key not in recorded], won
 
-    def _row(self, outcome: ClaimOutcome) -> tuple[Any, ...]:
+    def _row(self, outcome: ClaimOutcome) -> list[Any]:
         """Return an outcome as values of the columns of the group's statement."""
-        state, content_hash, created_id, superseded, status, error, sent_hash = _facts(outcome)
-        return (
-            *(outcome.claim.key, storable(outcome.claim.label), *self._group_of(outcome.claim)),
-            *(outcome.attempts, outcome.ambiguous, state),
-            *(content_hash, created_id and self._stored_id(created_id), superseded, status),
-            *(error and storable(error), sent_hash),
-        )
+        recorded = _recorded(outcome)
+        row = self._claim_row(outcome.claim)
+        row += [outcome.attempts, outcome.ambiguous, recorded.outcome]
+        row += [recorded.content_hash, recorded.superseded, outcome.http_status]
+        row += [outcome.error and storable(outcome.error), recorded.sent_hash]
+        if self._created_id:
+            row.append(recorded.created_id and self._stored_id(recorded.created_id))
+        return row
 
-    def _group_of(self, claim: Claim) -> tuple[Any, ...]:
-        """Return the values of the columns of a document's group; nothing if the rows have no groups."""
-        if not self.has_groups:
+    def _claim_row(self, claim: Claim) -> list[Any]:
+        """Return a claim as values of the first columns of the group's statement."""
+        return [claim.key, storable(claim.label), *self._details_of(claim)]
+
+    def _details_of(self, claim: Claim) -> Sequence[Any]:
+        if not self._details:
             return ()
-        return (None, None) if claim.group is None else (claim.group.key, storable(claim.group.label))
+        return _storable(claim.group or claim.details or (None,) * len(self._details))
 
     def _values_again(self, claims: Collection[Claim], now: datetime) -> list[dict[str, Any]]:
         """Return the parameters of the statement that claims existing entries."""
@@ -330,17 +307,19 @@ class BatchLedger(EntryReader):
             "outcome": "claimed",
             "claim": self._token,
             # The preflight has checked that this source may own the key.
-            "source": self._source,
+            "source": self.source,
             **self._run.columns(),
             "claimed_at": now,
         }
-        return [
-            {"s": self._scope, "k": claim.key, "c": claim.entry.claim, "o": claim.entry.outcome, **values}
-            | dict(zip(GROUP_COLUMNS, self._group_of(claim), strict=False))
-            # Tasks that claim the same keys lock them in the same order, which avoids deadlocks.
-            for claim in sorted(claims, key=lambda claim: claim.key)
-            if claim.entry is not None
-        ]
+        found = []
+        # Tasks that claim the same keys lock them in the same order, which avoids deadlocks.
+        for claim in sorted(claims, key=lambda claim: claim.key):
+            if claim.entry is None:
+                continue
+            same = {"s": self._scope, "k": claim.key, "c": claim.entry.claim, "o": claim.entry.outcome}
+            details = dict(zip(self._details, self._details_of(claim), strict=True))
+            found.append({**same, **values, **details})
+        return found
 
     def _held(self, keys: Collection[str], *conditions: sa.ColumnElement[bool]) -> set[str]:
         """Return those of the keys whose latest claim belongs to this task, and that meet the conditions."""
@@ -349,25 +328,43 @@ class BatchLedger(EntryReader):
         return set(self._connection.scalars(mine)) if keys else set()
 
 
-def _facts(new: ClaimOutcome) -> tuple[Any, ...]:
+class _Recorded(NamedTuple):
+    """What an outcome makes of its entry."""
+
+    outcome: Outcome
+    content_hash: str | None
+    created_id: str | None
+    superseded: str | None
+    sent_hash: str | None
+
+
+def _recorded(new: ClaimOutcome) -> _Recorded:
     """
-    Return the values of the columns of an outcome except the time.
+    Return what an outcome makes of its entry.
 
     If the document was not created, the entry keeps the previous document. ``sent_hash`` is None if an earlier attempt
     made the entry ambiguous, because that attempt may have sent other content.
     """
     before = new.claim.entry
-    outcome = new.outcome
-    content_hash = before.content_hash if before else None
-    created_id = before.created_id if before else None
-    superseded = before.superseded if before else None
-    sent_hash = new.content_hash if outcome == "ambiguous" else None
-    if outcome == "created":
-        if content_hash is not None and created_id is not None:
-            superseded = json.dumps([*json.loads(superseded or "[]"), created_id])
-        content_hash, created_id = new.content_hash, new.created_id
-    elif outcome in NOT_CREATED and before and before.state == "ambiguous":
+    if new.outcome == "created":
+        return _Recorded("created", new.content_hash, new.created_id, _superseded(before), None)
+    sent_hash = new.content_hash if new.outcome == "ambiguous" else None
+    if before is None:
+        return _Recorded(new.outcome, None, None, None, sent_hash)
+    outcome: Outcome = new.outcome
+    if outcome in NOT_CREATED and before.state == "ambiguous":
         outcome = "ambiguous"
-    elif outcome in NOT_CREATED and content_hash is not None:
+    elif outcome in NOT_CREATED and before.content_hash is not None:
         outcome = "created"
-    return outcome, content_hash, created_id, superseded, new.http_status, new.error, sent_hash
+    return _Recorded(outcome, before.content_hash, before.created_id, before.superseded, sent_hash)
+
+
+def _superseded(before: LedgerEntry | None) -> str | None:
+    """Return the ids of the superseded documents of a key after a new document was created."""
+    if before is None or before.content_hash is None or before.created_id is None:
+        return before and before.superseded
+    return json.dumps([*json.loads(before.superseded or "[]"), before.created_id])
+
+
+def _storable(values: Iterable[Any]) -> tuple[Any, ...]:
+    return tuple([storable(value) if isinstance(value, str) else value for value in values])

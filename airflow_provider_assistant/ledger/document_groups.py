@@ -7,6 +7,9 @@ from typing import NamedTuple
 
 from airflow_provider_assistant.keys import short_label
 
+# Columns of the group of a document.
+GROUP_COLUMNS = ("group_key", "group_label")
+
 
 class DocumentGroup(NamedTuple):
     """

@@ -1,4 +1,4 @@
-"""Ledger entries of documents and questions: records, and queries of one scope."""
+"""Ledger entries of one scope: records, and queries."""
 
 from __future__ import annotations
 
@@ -6,22 +6,28 @@ import json
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
 import sqlalchemy as sa
 
 from airflow_provider_assistant.ledger.bulk_sql import PARAMETERS, Bulk
 from airflow_provider_assistant.ledger.database import connected, stream, transaction
-from airflow_provider_assistant.ledger.document_groups import DocumentGroup
+from airflow_provider_assistant.ledger.document_groups import GROUP_COLUMNS, DocumentGroup
 from airflow_provider_assistant.ledger.leases import LeaseSettings, is_living
-from airflow_provider_assistant.ledger.schema import CREATED_ID, NOT_CREATED, RunRef
-from airflow_provider_assistant.ledger.scopes import BatchScope
+from airflow_provider_assistant.ledger.schema import CREATED_ID, RunRef
+from airflow_provider_assistant.ledger.scopes import Scope
 from airflow_provider_assistant.texts import storable
 
 # Groups per query.
 GROUPS = 500
-# States of the outcomes that are not ambiguous.
-_STATES: dict[str, Any] = {"created": "created", **dict.fromkeys(NOT_CREATED, "none")}
+EntryState: TypeAlias = Literal["created", "none", "ambiguous", "leased"]
+_STATES: dict[str, EntryState] = {
+    "created": "created",
+    "rejected": "none",
+    "failed": "none",
+    "ambiguous": "ambiguous",
+    "claimed": "ambiguous",
+}
 
 
 class LedgerEntry(NamedTuple):
@@ -31,21 +37,21 @@ class LedgerEntry(NamedTuple):
     :param state: ``created``: the document exists on the site. ``none``: it does not exist, because the last attempt
         was rejected or failed. ``ambiguous``: it may exist. ``leased``: another task, which is alive, has claimed the
         key.
-    :param content_hash: Content hash of the document on the site; None if there is none.
-    :param created_id: Id of that document; None if the service returned none.
-    :param superseded: JSON list of the ids of superseded documents of the key, or None.
+    :param outcome: Value of the column ``outcome``.
     :param claim: Token of the latest claim.
     :param source: Name of the source that the key belongs to.
-    :param outcome: Value of the column ``outcome``.
+    :param content_hash: Content hash of the document on the site; None if there is none.
+    :param superseded: JSON list of the ids of superseded documents of the key, or None.
+    :param created_id: Id of the document; None if the service returned none. Default: None.
     """
 
-    state: Literal["created", "none", "ambiguous", "leased"]
-    content_hash: str | None
-    created_id: str | None
-    superseded: str | None
+    state: EntryState
+    outcome: str
     claim: str
-    source: str = ""
-    outcome: str = ""
+    source: str
+    content_hash: str | None
+    superseded: str | None
+    created_id: str | None = None
 
 
 class EntryContent(NamedTuple):
@@ -80,24 +86,6 @@ class StaleDocument(NamedTuple):
     group: str | None = None
 
 
-class CreatedEntry(NamedTuple):
-    """
-    Hold the entry of a key whose document or question the service has accepted.
-
-    :param key: The key.
-    :param content_hash: Content hash of what was sent.
-    :param created_id: Id of the document, or of the question's request; None if the service returned none.
-    :param recorded_at: Time at which the outcome was recorded, UTC.
-    :param attempts: Number of requests sent for it.
-    """
-
-    key: str
-    content_hash: str | None
-    created_id: str | None
-    recorded_at: datetime
-    attempts: int
-
-
 class PossibleDuplicate(NamedTuple):
     """
     Hold a document that an earlier try of this task instance created and that may not be the only one of its key.
@@ -118,18 +106,18 @@ class PossibleDuplicate(NamedTuple):
 
 class EntryReader:
     """
-    Read the entries of one scope: documents of a site and endpoint, or questions of a chat batch.
+    Read the entries of one scope.
 
-    The docstrings say "document"; for questions, the document is the chat request.
+    The docstrings say "document"; in other scopes, the document is the chat request or the rating.
 
     :param engine: Engine of the ledger's database.
-    :param table: Table of the entries: ``documents`` or ``questions``.
+    :param table: Table of the entries.
     :param scope: Scope of the entries.
     :param source: Name of the source that is loaded.
     :param run: The task instance.
     :param now: Returns the current time, timezone-aware. Default: the system clock.
     :param leases: Settings of leases. Default: 60 seconds by the database's clock.
-    :param has_groups: Whether the rows that are loaded have groups; only for documents. Default: False.
+    :param details: Further columns of a claim. Default: none.
     :raises AssistantLedgerError: The database cannot be used.
     """
 
@@ -138,21 +126,26 @@ class EntryReader:
         engine: sa.Engine,
         table: sa.Table,
         *,
-        scope: BatchScope,
+        scope: Scope,
         source: str,
         run: RunRef,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         leases: LeaseSettings = LeaseSettings(),  # noqa: B008 (immutable)
-        has_groups: bool = False,
+        details: Sequence[str] = (),
     ) -> None:
-        self.has_groups = has_groups
+        self.has_groups = tuple(details) == GROUP_COLUMNS
+        self.source = storable(source)
+        """Name of the source that is loaded."""
         self._connection = connected(engine)
         self._table = table
         self._scope = storable(str(scope))
-        self._created_id = CREATED_ID[table.name]
+        self._site_url = storable(scope.site_url)
         # Columns of an entry, in the order of the fields of LedgerEntry.
-        self._columns = ("content_hash", self._created_id, "superseded", "claim", "source", "outcome")
-        self._source = storable(source)
+        self._columns = ["outcome", "claim", "source", "content_hash", "superseded"]
+        # Column of the id that the service returned; it returns none for ratings.
+        self._created_id = CREATED_ID.get(table.name, "")
+        if self._created_id:
+            self._columns.append(self._created_id)
         self._run = run
         self._now = now
         self._leases = leases
@@ -186,37 +179,42 @@ class EntryReader:
 
         return transaction(self._connection, contents)
 
-    def _select(self, keys: Sequence[str]) -> dict[str, LedgerEntry]:
-        columns = ("key", *self._columns)
-        entries = {key: _entry(*facts) for key, *facts in self._bulk.select(columns, self._scope, keys)}
-        return entries | dict(self._claimed([key for key, entry in entries.items() if entry.outcome == "claimed"]))
-
-    def _claimed(self, keys: Sequence[str]) -> Iterator[tuple[str, LedgerEntry]]:
-        """Yield the entries of claimed keys, read again together with their leases."""
-        c, run = self._table.c, self._run.columns()
-        columns = [c[name] for name in ("key", *self._columns, *run)]
-        for start in range(0, len(keys), PARAMETERS - 2):
-            some = c.key.in_(keys[start : start + PARAMETERS - 2])
-            query = self._leases.with_lease(sa.select(*columns).where(c.scope == self._scope, some), self._table)
-            for key, *facts in self._connection.execute(query):
-                entry = _entry(*facts[: len(self._columns)])
-                owner, lease = RunRef(*facts[len(self._columns) : -3]), facts[-3:]
-                is_leased = entry.claim == self._token or (owner != self._run and is_living(*lease))
-                yield key, entry._replace(state="leased") if is_leased and entry.outcome == "claimed" else entry
-
-    def created_entries(self) -> Iterator[CreatedEntry]:
+    def find(self, key: str) -> sa.Row[Any] | None:
         """
-        Yield the entries of this scope whose documents exist on the site.
+        Return all columns of the entry of a key, or None if it has none.
 
-        :return: One :class:`CreatedEntry` per key.
+        :param key: The key.
         :raises AssistantLedgerError: The database cannot be read.
         """
         c = self._table.c
-        query = sa.select(c.key, c.content_hash, c[self._created_id], c.recorded_at, c.attempts).where(
-            c.scope == self._scope, c.outcome == "created"
-        )
-        for row in stream(self._connection, query):
-            yield CreatedEntry(*row)
+        query = sa.select(self._table).where(c.scope == self._scope, c.key == key)
+        return transaction(self._connection, lambda connection: connection.execute(query).one_or_none())
+
+    def _select(self, keys: Sequence[str]) -> dict[str, LedgerEntry]:
+        entries = {}
+        for key, *facts in self._bulk.select(("key", *self._columns), self._scope, keys):
+            entries[key] = _entry(facts)
+        claimed = [key for key, entry in entries.items() if entry.outcome == "claimed"]
+        for start in range(0, len(claimed), PARAMETERS - 2):
+            entries |= self._select_claimed(claimed[start : start + PARAMETERS - 2])
+        return entries
+
+    def _select_claimed(self, keys: Sequence[str]) -> dict[str, LedgerEntry]:
+        """Return the entries of claimed keys, read again together with their leases."""
+        c = self._table.c
+        run_columns = self._run.columns()
+        columns = [c[name] for name in ("key", *self._columns, *run_columns)]
+        claimed = sa.select(*columns).where(c.scope == self._scope, c.key.in_(keys))
+        entries = {}
+        for row in self._connection.execute(self._leases.with_lease(claimed, self._table)).mappings():
+            entry = _entry([row[name] for name in self._columns])
+            owner = RunRef(**{name: row[name] for name in run_columns})
+            is_alive = is_living(row["heartbeat_at"], row["lease_seconds"], row["database_now"])
+            is_leased = entry.claim == self._token or (owner != self._run and is_alive)
+            if is_leased and entry.outcome == "claimed":
+                entry = entry._replace(state="leased")
+            entries[row["key"]] = entry
+        return entries
 
     def stale(self, is_seen: Callable[[str], bool]) -> Iterator[StaleDocument]:
         """
@@ -267,24 +265,21 @@ class EntryReader:
         self, conditions: Sequence[sa.ColumnElement[bool]], is_seen: Callable[[str], bool]
     ) -> dict[int, tuple[DocumentGroup, int]]:
         """Return the groups of which another mapped task of this run has loaded rows, each with its map index."""
-        c, run = self._table.c, self._run.columns()
-        is_other = (c.map_index != run.pop("map_index"), *(c[name].is_not_distinct_from(run[name]) for name in run))
+        c = self._table.c
+        run = self._run.columns()
+        is_other = [c.map_index != run.pop("map_index")]
+        is_other += [c[name].is_not_distinct_from(value) for name, value in run.items()]
         query = sa.select(c.key, c.group_key, c.group_label, c.map_index).where(*conditions, *is_other)
-        return {
-            group_key: (DocumentGroup(group_key, label), map_index)
-            for key, group_key, label, map_index in stream(self._connection, query)
-            if not is_seen(key)
-        }
+        shared = {}
+        for key, group_key, label, map_index in stream(self._connection, query):
+            if not is_seen(key):
+                shared[group_key] = (DocumentGroup(group_key, label), map_index)
+        return shared
 
     @property
     def _group_label(self) -> tuple[sa.ColumnElement[Any], ...]:
         """The column of the name of the group, if the rows have groups."""
         return (self._table.c.group_label,) if self.has_groups else ()
-
-    @property
-    def source(self) -> str:
-        """Name of the source that is loaded."""
-        return self._source
 
     def size(self) -> int:
         """
@@ -299,7 +294,7 @@ class EntryReader:
     @property
     def _own(self) -> tuple[sa.ColumnElement[bool], ...]:
         c = self._table.c
-        return c.scope == self._scope, c.source == self._source, c.content_hash.is_not(None)
+        return c.scope == self._scope, c.source == self.source, c.content_hash.is_not(None)
 
     def possible_duplicates(self) -> Iterator[PossibleDuplicate]:
         """
@@ -311,10 +306,10 @@ class EntryReader:
         :raises AssistantLedgerError: The database cannot be read.
         """
         c = self._table.c
-        columns = (c.label, c[self._created_id], c.ambiguous, c.superseded, *self._group_label)
-        query = sa.select(*columns).where(
+        is_mine = [c[name].is_not_distinct_from(value) for name, value in self._run.columns().items()]
+        query = sa.select(c.label, c[self._created_id], c.ambiguous, c.superseded, *self._group_label).where(
             c.scope == self._scope,
-            *(c[name].is_not_distinct_from(value) for name, value in self._run.columns().items()),
+            *is_mine,
             c.claim != self._token,
             c.outcome == "created",
             (c.ambiguous > 0) | c.superseded.is_not(None),
@@ -333,5 +328,6 @@ class EntryReader:
         self.close()
 
 
-def _entry(*facts: Any) -> LedgerEntry:
-    return LedgerEntry(_STATES.get(facts[-1], "ambiguous"), *facts)
+def _entry(facts: Sequence[Any]) -> LedgerEntry:
+    """Return an entry from its columns, the first of which is the outcome."""
+    return LedgerEntry(_STATES[facts[0]], *facts)

@@ -26,28 +26,26 @@ COUNTS = ("attempts", "ambiguous")
 Values: TypeAlias = Sequence[Any]
 
 
-# Columns of the group of a document, see DocumentGroup.
-GROUP_COLUMNS = ("group_key", "group_label")
 # Columns of the end of a chat request, see RequestEnd.
 _END = ("state", "completed_at", "session_id")
 
 
 def group_sql(
-    connection: sa.Connection, table: sa.Table, shared: Sequence[str], *, has_document_groups: bool = False
+    connection: sa.Connection, table: sa.Table, shared: Sequence[str], details: Sequence[str] = ()
 ) -> GroupSql:
     """
     Return the statements for a table in a database.
 
     :param connection: Connection to the database.
-    :param table: Table of the entries: ``documents`` or ``questions``.
+    :param table: Table of the entries.
     :param shared: Columns that have the same value in all rows of a group. The token of the claim is one of them.
-    :param has_document_groups: Whether the rows have the columns of a :class:`.DocumentGroup`. Default: False.
+    :param details: Further columns of a claim. Default: none.
     """
     kind: type[GroupSql] = SqliteGroupSql if connection.dialect.name == "sqlite" else PostgresGroupSql
-    return kind(connection, table, shared, has_document_groups=has_document_groups)
+    return kind(connection, table, shared, details)
 
 
-def claim_again_statement(table: sa.Table, *, has_groups: bool = False) -> sa.Update:
+def claim_again_statement(table: sa.Table, details: Sequence[str] = ()) -> sa.Update:
     """
     Return the statement that claims an existing entry, unless the entry has changed since it was read.
 
@@ -56,10 +54,12 @@ def claim_again_statement(table: sa.Table, *, has_groups: bool = False) -> sa.Up
     An earlier claim without an outcome counts as an ambiguous attempt.
 
     :param table: Table of the entries.
-    :param has_groups: Whether the claims have groups. Default: False.
+    :param details: Further columns of a claim. Default: none.
     """
     c = table.c
-    bound = ("outcome", "claim", "source", *RUN_COLUMNS, "claimed_at", *(GROUP_COLUMNS if has_groups else ()))
+    bound = ("outcome", "claim", "source", *RUN_COLUMNS, "claimed_at", *details)
+    # Clear the end of the earlier request.
+    cleared = [column for column in _END if column in c and column not in details]
     return (
         sa.update(table)
         .where(
@@ -71,8 +71,7 @@ def claim_again_statement(table: sa.Table, *, has_groups: bool = False) -> sa.Up
         .values(
             ambiguous=c.ambiguous + sa.case((c.outcome == "claimed", 1), else_=0),
             **{column: sa.bindparam(column) for column in bound},
-            # Clear the end of the earlier request.
-            **{column: None for column in _END if column in c},
+            **dict.fromkeys(cleared),
         )
     )
 
@@ -84,11 +83,15 @@ class GroupSql(ABC):
     :param connection: Connection to the database.
     :param table: The table.
     :param shared: Columns that have the same value in all rows of a group.
-    :param has_document_groups: Whether the rows have the columns of a :class:`.DocumentGroup`. Default: False.
+    :param details: Further columns of a claim. Default: none.
     """
 
     def __init__(
-        self, connection: sa.Connection, table: sa.Table, shared: Sequence[str], *, has_document_groups: bool = False
+        self,
+        connection: sa.Connection,
+        table: sa.Table,
+        shared: Sequence[str],
+        details: Sequence[str] = (),
     ) -> None:
         self._connection = connection
         self._table = table
@@ -96,9 +99,11 @@ class GroupSql(ABC):
         preparer = connection.dialect.identifier_preparer
         self._name = preparer.format_table(table)
         self._quoted = {column.key: preparer.quote(column.name) for column in table.columns}
-        facts = ("outcome", "content_hash", CREATED_ID[table.name], "superseded", "http_status", "error", "sent_hash")
+        facts = ["outcome", "content_hash", "superseded", "http_status", "error", "sent_hash"]
+        if table.name in CREATED_ID:
+            facts.append(CREATED_ID[table.name])
         # Columns of a claim, in the order of its values.
-        self._claimed = ("key", "label", *(GROUP_COLUMNS if has_document_groups else ()))
+        self._claimed = ("key", "label", *details)
         self.columns = (*self._claimed, *COUNTS, *facts)
         """Columns of an outcome, in the order of its values."""
         self._changed = (*facts, "recorded_at")
@@ -123,7 +128,7 @@ class GroupSql(ABC):
         :param shared: Values of the shared columns.
         :param recorded_at: Time of the outcomes, as the driver of the database takes it.
         :param outcomes: Values of :attr:`columns`, one sequence per outcome.
-        :param claims: Key and label of each claim, followed by those of its document group if there are such groups.
+        :param claims: Key, label and details of each claim.
         :return: Number of outcomes recorded and claims inserted.
         """
 
@@ -195,9 +200,13 @@ class PostgresGroupSql(GroupSql):
     """Pass all rows as one JSON text: the server parses it faster than a list of many hundred values."""
 
     def __init__(
-        self, connection: sa.Connection, table: sa.Table, shared: Sequence[str], *, has_document_groups: bool = False
+        self,
+        connection: sa.Connection,
+        table: sa.Table,
+        shared: Sequence[str],
+        details: Sequence[str] = (),
     ) -> None:
-        super().__init__(connection, table, shared, has_document_groups=has_document_groups)
+        super().__init__(connection, table, shared, details)
         once, each = (*self._shared, "recorded_at"), self.columns
         selected = [f"shared.{self._quoted[column]}" for column in self._shared]
         selected += [f"entry.{self._quoted[column]}" for column in each]

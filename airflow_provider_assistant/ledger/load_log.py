@@ -47,7 +47,7 @@ def recorded(
     fail for it.
 
     :param engine: Engine of the ledger's database.
-    :param names: Mapping with ``scope``, ``endpoint``, ``site_id`` and ``source``.
+    :param names: Mapping with ``site_url``, ``endpoint``, ``site_id`` and ``source``.
     :param run: The task instance.
     :param now: Returns the current time, timezone-aware.
     :return: Context manager that yields the record to fill.

@@ -10,7 +10,8 @@ import sqlalchemy as sa
 
 from airflow_provider_assistant.exceptions import NOTHING_CHANGED, AssistantInputError
 from airflow_provider_assistant.ledger.database import transaction
-from airflow_provider_assistant.ledger.queries import TABLES, AmbiguousEntry
+from airflow_provider_assistant.ledger.queries import AmbiguousEntry, kind_name
+from airflow_provider_assistant.ledger.schema import TABLES
 from airflow_provider_assistant.ledger.store import Ledger
 
 ByHand: TypeAlias = Literal["created", "failed"]
@@ -87,7 +88,7 @@ def resolve(
             changed = not connection.execute(update).rowcount
         if changed:
             raise AssistantInputError(
-                f"{entry.kind} {entry.key} has changed since it was read",
+                f"{kind_name(entry.kind)} {entry.key} has changed since it was read",
                 safe=NOTHING_CHANGED,
                 todo="List the entries again.",
                 field="entry",
@@ -102,18 +103,18 @@ def _facts(
     """Return the columns to change in addition to the outcome."""
     if entry.kind == "rating":
         return {}
-    if entry.kind == "submission":
-        if outcome == "created" and not identifier:
-            raise AssistantInputError("a created submission needs the id of its request", todo="Pass --id.", field="id")
-        return {"request_id": identifier}
-    if entry.kind == "question":
-        if outcome == "created":
+    if entry.kind == "chat_request" and outcome == "failed":
+        return {"ambiguous": 0}
+    if entry.kind == "chat_request":
+        if row.batch is not None:
             raise AssistantInputError(
-                "a question can only be resolved as not-created",
+                "a question of a chat batch can only be resolved as not-created",
                 todo="The next try of its task then asks it again.",
                 field="as",
             )
-        return {"ambiguous": 0}
+        if not identifier:
+            raise AssistantInputError("a created chat request needs its id", todo="Pass --id.", field="id")
+        return {"request_id": identifier}
     if outcome == "failed":
         # As after a failed request, the entry keeps the older document.
         return {"ambiguous": 0, "sent_hash": None, "outcome": "failed" if row.content_hash is None else "created"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from typing import Any, Literal, Self, TypeAlias
@@ -141,105 +141,89 @@ class RequestId(StorableText):
         return None if value is None else decoded_id(value)
 
 
+def _run_columns() -> list[sa.Column[Any]]:
+    """Return the columns of a task instance, see :class:`RunRef`."""
+    return [
+        sa.Column("dag_id", sa.String(250)),
+        sa.Column("run_id", sa.String(250)),
+        sa.Column("task_id", sa.String(250)),
+        sa.Column("map_index", sa.Integer),
+        sa.Column("region", sa.String(250)),
+    ]
+
+
 metadata = sa.MetaData()
 
 
-def _effects(name: str, *facts: sa.Column[Any], scope: Sequence[sa.Column[Any]] = ()) -> sa.Table:
-    """Define a table of effects: claim, outcome, further columns, and the parts of the scope."""
+def _entries(name: str, *columns: sa.Column[Any]) -> sa.Table:
+    """
+    Define a table of entries: one row per key and scope, with its claim and its outcome.
+
+    The comments say "document"; in the other tables, it is the chat request or the rating.
+    """
     return sa.Table(
         name,
         metadata,
         sa.Column("scope", StorableText, primary_key=True),
         sa.Column("key", sa.String(64), primary_key=True),
+        sa.Column("site_url", StorableText, nullable=False),
+        sa.Column("site_id", StorableText, nullable=False),
+        sa.Column("source", StorableText, nullable=False),
+        # Readable form of the key, which is a hash itself.
+        sa.Column("label", StorableText, nullable=False),
         sa.Column("outcome", sa.String(16), nullable=False),
         sa.Column("attempts", sa.Integer, nullable=False),
+        # Number of ambiguous attempts, each of which may have created another document.
+        sa.Column("ambiguous", sa.Integer, nullable=False),
+        sa.Column("http_status", sa.Integer),
         sa.Column("error", StorableText),
-        sa.Column("dag_id", sa.String(250)),
-        sa.Column("run_id", sa.String(250)),
-        sa.Column("task_id", sa.String(250)),
-        sa.Column("map_index", sa.Integer),
+        # The document on the site: its content hash, and the ids of the documents that it supersedes.
+        sa.Column("content_hash", sa.String(64)),
+        sa.Column("superseded", StorableText),
+        # Content hash of the request that made the entry ambiguous: that of the document if it
+        # exists after all.
+        sa.Column("sent_hash", sa.String(64)),
+        # Token of the task try that made the latest claim.
+        sa.Column("claim", sa.String(32), nullable=False),
         sa.Column("claimed_at", UtcDateTime, nullable=False),
         sa.Column("recorded_at", UtcDateTime),
-        *facts,
-        sa.Column("region", sa.String(250)),
-        *scope,
+        *_run_columns(),
+        *columns,
     )
 
 
 schema_versions = sa.Table("assistant_ledger_schema", metadata, sa.Column("version", sa.Integer, nullable=False))
-submissions = _effects(
-    "assistant_submissions",
-    sa.Column("site_id", StorableText, nullable=False),
-    sa.Column("session_id", StorableText, nullable=False),
-    sa.Column("request_id", RequestId()),
+documents = _entries(
+    "assistant_documents",
+    sa.Column("endpoint", StorableText, nullable=False),
+    sa.Column("namespace", StorableText),
+    sa.Column("document_id", StorableText),
+    # The page, file or ticket of the row, see DocumentGroup. Null without group_columns.
+    sa.Column("group_key", sa.BigInteger),
+    sa.Column("group_label", StorableText),
+)
+chat_requests = _entries(
+    "assistant_chat_requests",
+    # ``async`` or ``sync``; a request in sync mode has no id.
+    sa.Column("mode", sa.String(16), nullable=False),
+    # Name of the chat batch; null for a single request.
+    sa.Column("batch", StorableText),
+    sa.Column("request_id", RequestId),
+    # In a chat batch, the session and the end are set when the answers are written.
+    sa.Column("session_id", StorableText),
     sa.Column("state", sa.String(16)),
     sa.Column("completed_at", UtcDateTime),
 )
-ratings = _effects(
+ratings = _entries(
     "assistant_ratings",
-    sa.Column("site_id", StorableText, nullable=False),
     sa.Column("session_id", StorableText, nullable=False),
-    sa.Column("request_id", RequestId(), nullable=False),
+    sa.Column("request_id", RequestId, nullable=False),
     sa.Column("rating", StorableText, nullable=False),
 )
-
-
-def _batch(
-    name: str,
-    created_id: sa.Column[Any],
-    *facts: sa.Column[Any],
-    scope: Sequence[str],
-    last: Sequence[sa.Column[Any]] = (),
-) -> sa.Table:
-    """
-    Define a table of effects that are made in large numbers.
-
-    ``created_id`` is the column of what they create.
-    """
-    return _effects(
-        name,
-        sa.Column("site_id", StorableText, nullable=False),
-        # Values of the key columns as readable text; the key itself is a digest.
-        sa.Column("label", StorableText, nullable=False),
-        sa.Column("source", StorableText, nullable=False),
-        # The document on the site: its content hash, its id, and the ids of the documents that it supersedes.
-        sa.Column("content_hash", sa.String(64)),
-        created_id,
-        sa.Column("superseded", StorableText),
-        sa.Column("http_status", sa.Integer),
-        # Number of ambiguous attempts, each of which may have created another document.
-        sa.Column("ambiguous", sa.Integer, nullable=False),
-        # Token of the task try that made the latest claim.
-        sa.Column("claim", sa.String(32), nullable=False),
-        *facts,
-        scope=[
-            sa.Column("site_url", StorableText),
-            *(sa.Column(name, StorableText) for name in scope),
-            # Content hash of the request that made the entry ambiguous: that of the document if it exists after all.
-            sa.Column("sent_hash", sa.String(64)),
-            *last,
-        ],
-    )
-
-
-documents = _batch(
-    "assistant_documents",
-    sa.Column("document_id", StorableText),
-    scope=("endpoint", "namespace"),
-    # The page, file or ticket of the row, see DocumentGroup. Null without group_columns.
-    last=(sa.Column("group_key", sa.BigInteger), sa.Column("group_label", StorableText)),
-)
-questions = _batch(
-    "assistant_questions",
-    sa.Column("request_id", RequestId()),
-    # Set when the answers are written.
-    sa.Column("state", sa.String(16)),
-    sa.Column("completed_at", UtcDateTime),
-    sa.Column("session_id", StorableText),
-    scope=("mode", "batch"),
-)
-# Columns of the ids that the service returned.
-CREATED_ID = {documents.name: "document_id", questions.name: "request_id"}
+# Tables of entries by kind.
+TABLES = {"document": documents, "chat_request": chat_requests, "rating": ratings}
+# Columns of the ids that the service returned. It returns none for a rating.
+CREATED_ID = {documents.name: "document_id", chat_requests.name: "request_id"}
 # Columns with the counts of a load.
 COUNTS = (
     *("rows", "created", "unchanged", "skipped", "rejected", "ambiguous", "failed"),
@@ -249,14 +233,11 @@ loads = sa.Table(
     "assistant_loads",
     metadata,
     sa.Column("load_id", sa.String(32), primary_key=True),
-    sa.Column("scope", StorableText, nullable=False),
+    sa.Column("site_url", StorableText, nullable=False),
     sa.Column("endpoint", sa.String(50), nullable=False),
     sa.Column("site_id", StorableText, nullable=False),
     sa.Column("source", StorableText, nullable=False),
-    sa.Column("dag_id", sa.String(250)),
-    sa.Column("run_id", sa.String(250)),
-    sa.Column("task_id", sa.String(250)),
-    sa.Column("map_index", sa.Integer),
+    *_run_columns(),
     sa.Column("started_at", UtcDateTime, nullable=False, index=True),
     # The following columns are null while the load runs, and after it was killed.
     sa.Column("ended_at", UtcDateTime),
@@ -264,7 +245,6 @@ loads = sa.Table(
     sa.Column("error", StorableText),
     *(sa.Column(name, sa.Integer) for name in COUNTS),
     sa.Column("seconds", sa.Float(53)),
-    sa.Column("region", sa.String(250)),
 )
 # One row per try of a task that has claims. It protects the claims with its token while the task is alive.
 leases = sa.Table(
@@ -275,15 +255,8 @@ leases = sa.Table(
     sa.Column("heartbeat_at", UtcDateTime, nullable=False),
     # Duration of the lease, as the task's worker configured it.
     sa.Column("seconds", sa.Float(53), nullable=False),
-    sa.Column("dag_id", sa.String(250)),
-    sa.Column("run_id", sa.String(250)),
-    sa.Column("task_id", sa.String(250)),
-    sa.Column("map_index", sa.Integer),
-    sa.Column("region", sa.String(250)),
+    *_run_columns(),
 )
-# PostgreSQL's B-tree index takes at most about 2,700 bytes.
-for _table in (submissions, ratings):
-    sa.Index(f"{_table.name}_by_request", _table.c.request_id, postgresql_using="hash")
 
 
 def is_unresolved(table: sa.Table) -> sa.ColumnElement[bool]:
@@ -297,30 +270,27 @@ def is_unresolved(table: sa.Table) -> sa.ColumnElement[bool]:
     return table.c.outcome.in_([sa.literal_column(f"'{outcome}'") for outcome in UNRESOLVED])
 
 
-def is_open(table: sa.Table) -> sa.ColumnElement[bool]:
-    """
-    Return the condition for chat requests that the service accepted and that have no recorded end.
-
-    Its values are literals, as those of :func:`is_unresolved`.
-
-    :param table: ``submissions`` or ``questions``.
-    """
-    return (table.c.outcome == sa.literal_column("'created'")) & table.c.state.is_(None)
+# Chat requests that the service accepted and that have no recorded end. Its values are literals, as
+# those of is_unresolved.
+IS_OPEN = (chat_requests.c.outcome == sa.literal_column("'created'")) & chat_requests.c.state.is_(None)
 
 
-# Entries without a group are not in this index.
-_has_group = documents.c.group_key.is_not(None)
-sa.Index(
+def _partial_index(name: str, where: sa.ColumnElement[bool], *columns: sa.Column[Any]) -> None:
+    """Define an index that contains few of the rows of a large table."""
+    sa.Index(name, *columns, postgresql_where=where, sqlite_where=where)
+
+
+# PostgreSQL's B-tree index takes at most about 2,700 bytes.
+for _table in (chat_requests, ratings):
+    sa.Index(f"{_table.name}_by_request", _table.c.request_id, postgresql_using="hash")
+_partial_index(
     f"{documents.name}_by_group",
+    documents.c.group_key.is_not(None),
     documents.c.group_key,
     documents.c.scope,
-    postgresql_where=_has_group,
-    sqlite_where=_has_group,
 )
-# The few entries that need a person, among millions.
-for _table, _name, _where in (
-    *((table, "unresolved", is_unresolved(table)) for table in (documents, questions, submissions, ratings)),
-    (documents, "superseded", documents.c.superseded.is_not(None)),
-    *((table, "open", is_open(table)) for table in (questions, submissions)),
-):
-    sa.Index(f"{_table.name}_{_name}", _table.c.claimed_at, postgresql_where=_where, sqlite_where=_where)
+# The entries that need a person.
+for _table in TABLES.values():
+    _partial_index(f"{_table.name}_unresolved", is_unresolved(_table), _table.c.claimed_at)
+_partial_index(f"{documents.name}_superseded", documents.c.superseded.is_not(None), documents.c.claimed_at)
+_partial_index(f"{chat_requests.name}_open", IS_OPEN, chat_requests.c.claimed_at)

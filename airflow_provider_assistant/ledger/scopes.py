@@ -1,8 +1,12 @@
-"""Scopes of the ledger: what a key is unique within, for documents and for questions of chat batches."""
+"""
+Scopes of the ledger: what a key is unique within.
+
+The fields of a scope are columns of its entries.
+"""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TypeAlias
 
 
@@ -20,35 +24,42 @@ class DocumentScope:
     endpoint: str
     namespace: str | None = None
 
-    def columns(self) -> dict[str, str | None]:
-        """Return the values of the scope's columns in the ledger."""
-        return asdict(self)
-
     def __str__(self) -> str:
         namespace = "" if self.namespace is None else f"#{self.namespace}"
         return f"{self.site_url}/{self.endpoint}{namespace}"
 
 
 @dataclass(frozen=True, slots=True)
-class QuestionScope:
+class ChatScope:
     """
-    Identify the questions of one chat batch.
+    Identify the chat requests of one chat batch, or all single chat requests of a site.
 
     :param site_url: URL of the site, see :meth:`AssistantHook.site_url`.
-    :param mode: ``async`` or ``sync``.
-    :param batch: Name that identifies the chat batch.
+    :param mode: ``async`` or ``sync``. Default: ``async``.
+    :param batch: Name that identifies the chat batch. Default: None, single requests.
     """
 
     site_url: str
-    mode: str
-    batch: str
-
-    def columns(self) -> dict[str, str | None]:
-        """Return the values of the scope's columns in the ledger."""
-        return asdict(self)
+    mode: str = "async"
+    batch: str | None = None
 
     def __str__(self) -> str:
-        return f"{self.site_url}/chat?{self.mode}={self.batch}"
+        batch = "" if self.batch is None else f"={self.batch}"
+        return f"{self.site_url}/chat?{self.mode}{batch}"
 
 
-BatchScope: TypeAlias = DocumentScope | QuestionScope
+@dataclass(frozen=True, slots=True)
+class RatingScope:
+    """
+    Identify the ratings of one site.
+
+    :param site_url: URL of the site, see :meth:`AssistantHook.site_url`.
+    """
+
+    site_url: str
+
+    def __str__(self) -> str:
+        return f"{self.site_url}/chat/feedback"
+
+
+Scope: TypeAlias = DocumentScope | ChatScope | RatingScope

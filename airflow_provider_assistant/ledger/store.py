@@ -1,4 +1,4 @@
-"""Opening the ledger, and its parts for single effects, batches and loads."""
+"""Opening the ledger, and its scopes."""
 
 from __future__ import annotations
 
@@ -6,32 +6,33 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import sqlalchemy as sa
 
-from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantLedgerError, AssistantLedgerPermanentError
-from airflow_provider_assistant.ledger.claims import BatchLedger
+from airflow_provider_assistant.exceptions import (
+    NOTHING_SENT,
+    AssistantLedgerError,
+    AssistantLedgerPermanentError,
+)
+from airflow_provider_assistant.ledger.chats import ChatLedger
+from airflow_provider_assistant.ledger.claims import ScopeLedger
 from airflow_provider_assistant.ledger.database import attempts_on, ledger_errors, name_of, transaction
-from airflow_provider_assistant.ledger.effects import EffectLedger
+from airflow_provider_assistant.ledger.document_groups import GROUP_COLUMNS
 from airflow_provider_assistant.ledger.leases import LeaseSettings, configured
 from airflow_provider_assistant.ledger.load_log import LoadRecord, recorded
 from airflow_provider_assistant.ledger.location import LedgerLocation, engine_at, location_of
 from airflow_provider_assistant.ledger.migrate import SCHEMA_VERSION, migrate
-from airflow_provider_assistant.ledger.schema import (
-    RunRef,
-    documents,
-    loads,
-    questions,
-    ratings,
-    submissions,
-)
-from airflow_provider_assistant.ledger.scopes import DocumentScope, QuestionScope
+from airflow_provider_assistant.ledger.ratings import RATING_COLUMNS, RatingLedger
+from airflow_provider_assistant.ledger.schema import TABLES, RunRef, chat_requests, documents, loads, ratings
+from airflow_provider_assistant.ledger.scopes import ChatScope, DocumentScope, RatingScope
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
 
-class Ledger(EffectLedger):
+class Ledger:
     """
     Keep a ledger in a SQL database.
 
@@ -51,7 +52,9 @@ class Ledger(EffectLedger):
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         leases: LeaseSettings | None = None,
     ) -> None:
-        super().__init__(engine, now=now)
+        self.engine = engine
+        self._now = now
+        self._opened: list[ScopeLedger] = []
         self.leases = leases or configured()
         with ledger_errors(engine, "cannot be opened", NOTHING_SENT):
             found, version = attempts_on(engine.dialect.name)(migrate, engine)
@@ -108,8 +111,14 @@ class Ledger(EffectLedger):
             yield opened
 
     def documents(
-        self, *, scope: DocumentScope, site_id: str, source: str, run: RunRef, has_groups: bool = False
-    ) -> BatchLedger:
+        self,
+        *,
+        scope: DocumentScope,
+        site_id: str,
+        source: str,
+        run: RunRef,
+        has_groups: bool = False,
+    ) -> ScopeLedger:
         """
         Return the ledger of documents for one try of one task.
 
@@ -118,34 +127,80 @@ class Ledger(EffectLedger):
         :param source: Name of the source that is loaded.
         :param run: The task instance.
         :param has_groups: Whether the rows that are loaded have groups. Default: False.
-        :return: The ledger. Close it after use.
+        :return: The ledger. It is closed with this one, if not before.
         :raises AssistantLedgerError: The database cannot be used.
         """
-        return self._batch(documents, scope=scope, site_id=site_id, source=source, run=run, has_groups=has_groups)
+        opened = ScopeLedger(
+            self.engine,
+            documents,
+            scope=scope,
+            site_id=site_id,
+            source=source,
+            run=run,
+            now=self._now,
+            leases=self.leases,
+            details=GROUP_COLUMNS if has_groups else (),
+        )
+        self._opened.append(opened)
+        return opened
 
-    def questions(self, *, scope: QuestionScope, site_id: str, source: str, run: RunRef) -> BatchLedger:
+    def chat_requests(self, *, scope: ChatScope, site_id: str, run: RunRef) -> ChatLedger:
         """
-        Return the ledger of a chat batch's questions for one try of one task.
+        Return the ledger of chat requests for one try of one task.
 
-        :param scope: Site and chat batch of the questions.
+        The claim of a single request has the session id as its detail.
+
+        :param scope: Site, and chat batch if it is one.
         :param site_id: Id of the site.
-        :param source: Name of the source of the questions.
         :param run: The task instance.
-        :return: The ledger. Close it after use.
+        :return: The ledger. It is closed with this one, if not before.
         :raises AssistantLedgerError: The database cannot be used.
         """
-        return self._batch(questions, scope=scope, site_id=site_id, source=source, run=run)
+        opened = ChatLedger(
+            self.engine,
+            chat_requests,
+            scope=scope,
+            site_id=site_id,
+            source=f"{run.dag_id}.{run.task_id}",
+            run=run,
+            now=self._now,
+            leases=self.leases,
+            details=("session_id",) if scope.batch is None else (),
+        )
+        self._opened.append(opened)
+        return opened
 
-    def _batch(self, table: sa.Table, **names: Any) -> BatchLedger:
-        return BatchLedger(self.engine, table, **names, now=self._now, leases=self.leases)
+    def ratings(self, *, site_url: str, site_id: str, run: RunRef) -> RatingLedger:
+        """
+        Return the ledger of ratings for one try of one task.
+
+        :param site_url: URL of the site.
+        :param site_id: Id of the site.
+        :param run: The task instance.
+        :return: The ledger. It is closed with this one, if not before.
+        :raises AssistantLedgerError: The database cannot be used.
+        """
+        opened = RatingLedger(
+            self.engine,
+            ratings,
+            scope=RatingScope(site_url),
+            site_id=site_id,
+            source=f"{run.dag_id}.{run.task_id}",
+            run=run,
+            now=self._now,
+            leases=self.leases,
+            details=RATING_COLUMNS,
+        )
+        self._opened.append(opened)
+        return opened
 
     def load(
-        self, *, scope: str, endpoint: str, site_id: str, source: str, run: RunRef
+        self, *, site_url: str, endpoint: str, site_id: str, source: str, run: RunRef
     ) -> contextlib.AbstractContextManager[LoadRecord]:
         """
         Return a context manager that records one try of a load.
 
-        :param scope: URL of the site.
+        :param site_url: URL of the site.
         :param endpoint: Name of the endpoint.
         :param site_id: Id of the site.
         :param source: Name of the source that is loaded.
@@ -153,8 +208,19 @@ class Ledger(EffectLedger):
         :return: Context manager that yields the :class:`LoadRecord` to fill.
         :raises AssistantLedgerError: The start of the load cannot be recorded.
         """
-        names = {"scope": scope, "endpoint": endpoint, "site_id": site_id, "source": source}
+        names = {"site_url": site_url, "endpoint": endpoint, "site_id": site_id, "source": source}
         return recorded(self.engine, names, run, now=self._now)
+
+    def read(self, query: Callable[..., T], *arguments: Any) -> T:
+        """
+        Run a query in one transaction.
+
+        :param query: Function of :mod:`.queries` or :mod:`.load_queries`; it takes a connection first.
+        :param arguments: Further arguments of the query.
+        :return: Result of the query.
+        :raises AssistantLedgerError: The database cannot be read.
+        """
+        return transaction(self.engine, lambda connection: query(connection, *arguments))
 
     @property
     def name(self) -> str:
@@ -168,17 +234,17 @@ class Ledger(EffectLedger):
         :param moment: The time, timezone-aware.
         :raises AssistantLedgerError: The database cannot be read.
         """
-        tables = (documents, questions, submissions, ratings)
-        began = [table.c.claimed_at < moment for table in tables] + [loads.c.started_at < moment]
+        began = [table.c.claimed_at < moment for table in TABLES.values()]
+        began.append(loads.c.started_at < moment)
         queries = [sa.exists().where(one) for one in began]
         return bool(transaction(self.engine, lambda connection: connection.scalar(sa.select(sa.or_(*queries)))))
 
     def close(self) -> None:
         """Write the outcomes that could not be written before, and close the database connections."""
-        try:
-            self._write_remaining()
-        finally:
-            self.engine.dispose()
+        with contextlib.ExitStack() as stack:
+            stack.callback(self.engine.dispose)
+            for opened in self._opened:
+                stack.callback(opened.close)
 
     def __enter__(self) -> Self:
         return self

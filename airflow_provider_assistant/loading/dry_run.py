@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from airflow_provider_assistant.api.call import CallInfo
 from airflow_provider_assistant.api.replies import CreatedDocument
-from airflow_provider_assistant.ledger import BatchLedger
+from airflow_provider_assistant.ledger import ScopeLedger
 from airflow_provider_assistant.loading.engine import Load
 from airflow_provider_assistant.loading.preflight import LoadPlan
 
@@ -22,10 +22,10 @@ class DryRun(Load):
     would reject. It takes the parameters of :class:`Load`.
     """
 
-    def _adopt(self, ledger: BatchLedger, plan: LoadPlan) -> None:
+    def _adopt(self, ledger: ScopeLedger, plan: LoadPlan) -> None:
         """Leave the owners of all keys unchanged."""
 
-    def _regroup(self, ledger: BatchLedger) -> None:
+    def _regroup(self, ledger: ScopeLedger) -> None:
         """Leave the groups of all documents unchanged."""
 
     async def _send_all(self, plan: LoadPlan) -> None:

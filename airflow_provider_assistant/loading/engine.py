@@ -21,7 +21,7 @@ from airflow_provider_assistant.api.replies import ApiReply
 from airflow_provider_assistant.client.cancellation import GRACE, CancellableRunner
 from airflow_provider_assistant.client.worker_pool import CircuitBreaker, for_each
 from airflow_provider_assistant.exceptions import AssistantError, AssistantNotFoundError, AssistantPermissionError
-from airflow_provider_assistant.ledger import BatchLedger, Claim, LedgerEntry
+from airflow_provider_assistant.ledger import Claim, LedgerEntry, ScopeLedger
 from airflow_provider_assistant.loading import decisions
 from airflow_provider_assistant.loading.findings import Findings
 from airflow_provider_assistant.loading.groups import SharedGroups, regroup
@@ -65,7 +65,7 @@ class Load:
         rows: Rows,
         options: LoadOptions,
         *,
-        ledger: BatchLedger | None,
+        ledger: ScopeLedger | None,
         findings: Findings,
         read_limits: ReadLimits | None = None,
         on_created: Callable[[PreparedRow, ApiReply], None] = lambda _, __: None,
@@ -137,7 +137,7 @@ class Load:
             raise self._breaker.error
         return self.counts
 
-    def _finish(self, ledger: BatchLedger, plan: LoadPlan, missing: int | None) -> None:
+    def _finish(self, ledger: ScopeLedger, plan: LoadPlan, missing: int | None) -> None:
         if self._options.adopt:
             self._adopt(ledger, plan)
         if plan.regrouped:
@@ -150,11 +150,11 @@ class Load:
             self._report.stale(ledger.stale_in_groups(plan.groups, plan.has, on_shared=shared.add))
             shared.check()
 
-    def _regroup(self, ledger: BatchLedger) -> None:
+    def _regroup(self, ledger: ScopeLedger) -> None:
         """Record the groups of rows that the ledger knows without a group, or in another one."""
         regroup(self._rows.fingerprints(), ledger)
 
-    def _adopt(self, ledger: BatchLedger, plan: LoadPlan) -> None:
+    def _adopt(self, ledger: ScopeLedger, plan: LoadPlan) -> None:
         """Assign keys of other sources that are also in this source to this source."""
         if count := ledger.adopt(plan.has):
             log.warning("%d keys of other sources now belong to source %r.", count, ledger.source)

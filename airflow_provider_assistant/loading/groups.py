@@ -7,7 +7,7 @@ from array import array
 from collections.abc import Iterable, Sequence
 
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.ledger import BatchLedger, DocumentGroup, EntryContent
+from airflow_provider_assistant.ledger import DocumentGroup, EntryContent, ScopeLedger
 from airflow_provider_assistant.loading.fingerprints import RowFingerprint
 from airflow_provider_assistant.texts import counted
 
@@ -71,7 +71,7 @@ def is_regrouped(row: RowFingerprint, entry: EntryContent, source: str) -> bool:
     return row.group is not None and entry.group_key != row.group.key and entry.source == source
 
 
-def regroup(batches: Iterable[Sequence[RowFingerprint]], ledger: BatchLedger) -> None:
+def regroup(batches: Iterable[Sequence[RowFingerprint]], ledger: ScopeLedger) -> None:
     """
     Record the groups of the rows in the ledger, where it has others or none.
 

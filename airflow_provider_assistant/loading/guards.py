@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputError
-from airflow_provider_assistant.ledger import BatchLedger
+from airflow_provider_assistant.ledger import ScopeLedger
 from airflow_provider_assistant.loading.options import LoadOptions, OnMissing
 from airflow_provider_assistant.loading.preflight import LoadPlan, RowAction
 from airflow_provider_assistant.texts import counted
@@ -17,7 +17,7 @@ LEAST_DOCUMENTS = 50
 LISTED = 3
 
 
-def check_plan(plan: LoadPlan, ledger: BatchLedger, options: LoadOptions, on_missing: OnMissing) -> int | None:
+def check_plan(plan: LoadPlan, ledger: ScopeLedger, options: LoadOptions, on_missing: OnMissing) -> int | None:
     """
     Refuse a load that would replace documents of other sources or most of its source's documents.
 

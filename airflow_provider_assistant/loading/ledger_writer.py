@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider_assistant.exceptions import AssistantError
-from airflow_provider_assistant.ledger import BatchLedger, Claim, ClaimOutcome
+from airflow_provider_assistant.ledger import Claim, ClaimOutcome, ScopeLedger
 from airflow_provider_assistant.loading.rows import PreparedRow
 
 log = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ class LedgerWriter(AsyncIterator[Attempt]):
 
     def __init__(
         self,
-        ledger: BatchLedger | None,
+        ledger: ScopeLedger | None,
         max_concurrency: int,
         *,
         on_lost: Callable[[Attempt], None],

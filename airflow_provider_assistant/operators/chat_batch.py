@@ -24,7 +24,7 @@ from airflow_provider_assistant.failures import FailureContext, explained
 from airflow_provider_assistant.hooks.task_ledger import open_ledger
 from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
 from airflow_provider_assistant.keys import key_names
-from airflow_provider_assistant.ledger import QuestionScope, RunRef, key_of
+from airflow_provider_assistant.ledger import ChatScope, RunRef, key_of
 from airflow_provider_assistant.observability import metrics
 from airflow_provider_assistant.observability.lineage import LineageDataset, table_at
 from airflow_provider_assistant.operators.links import AssistantDataLink
@@ -286,10 +286,9 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
             ledger = stack.enter_context(open_ledger(self))
             memory = None
             if ledger:
-                memory = ledger.questions(
-                    scope=QuestionScope(self.hook.site_url(), self.mode, key_of(scope)),
+                memory = ledger.chat_requests(
+                    scope=ChatScope(self.hook.site_url(), self.mode, key_of(scope)),
                     site_id=site_id,
-                    source=f"{run.dag_id}.{run.task_id}",
                     run=run,
                 )
                 stack.enter_context(memory)

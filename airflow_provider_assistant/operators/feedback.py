@@ -9,11 +9,13 @@ from airflow.providers.common.compat.sdk import Context
 
 from airflow_provider_assistant import parameters
 from airflow_provider_assistant.api import endpoints
+from airflow_provider_assistant.api.call import Call
 from airflow_provider_assistant.api.payloads import Feedback, checked
+from airflow_provider_assistant.api.replies import ApiReply
 from airflow_provider_assistant.failures import FailureContext, explained
 from airflow_provider_assistant.hooks.task_ledger import open_ledger
 from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
-from airflow_provider_assistant.ledger import RunRef, is_superseded, key_of, ratings
+from airflow_provider_assistant.ledger import Ledger, RunRef, rating_claim, rating_key, send_once
 from airflow_provider_assistant.operators.base import AssistantOperator
 
 
@@ -92,30 +94,28 @@ class AssistantFeedbackOperator(AssistantOperator):
         }
         call = endpoints.send_feedback(site_id, checked(Feedback, fields))
         sent = True
-
-        def send() -> dict[str, Any]:
-            self.hook.send(call)
-            return {}
-
         with open_ledger(self) as ledger:
             if ledger is None:
-                send()
+                self.hook.send(call)
             else:
-                _, sent = ledger.run_once(
-                    ratings,
-                    self.hook.site_url(),
-                    key_of(self.session_id, self.request_id, self.feedback),
-                    RunRef.of(context),
-                    send,
-                    again_if=is_superseded(),
-                    site_id=site_id,
-                    session_id=self.session_id,
-                    request_id=self.request_id,
-                    rating=self.feedback,
-                )
+                sent = self._send_once(context, ledger, call)
         what = "Rated" if sent else "An earlier run had already rated"
         self.log.info("%s request %r on site %r: %s.", what, self.request_id, site_id, self.feedback)
         return {**fields, "site_id": site_id, "sent": sent}
+
+    def _send_once(self, context: Context, ledger: Ledger, call: Call[ApiReply]) -> bool:
+        """Send the rating unless it is the latest one of its request. Return whether it was sent."""
+        site_id, site_url = self.hook.resolve_site_id(), self.hook.site_url()
+        ratings = ledger.ratings(site_url=site_url, site_id=site_id, run=RunRef.of(context))
+        parts = (self.session_id, self.request_id, self.feedback)
+        key = rating_key(*parts)
+        entry = ratings.entries([key]).get(key)
+        if entry and entry.state == "created":
+            return False
+        if entry and entry.state == "ambiguous":
+            self.log.warning("An earlier attempt at this rating may have been received. Sending it again.")
+        send_once(ratings, rating_claim(*parts, entry), lambda: self.hook.send(call))
+        return True
 
     def failure_context(self, context: Context) -> FailureContext:  # noqa: ARG002
         """Return the rating and its request, for the log lines of a failure."""

@@ -125,15 +125,14 @@ class AssistantRateAnswersOperator(AssistantOperator):
 
         cases = read_cases(_table(self.answers, "answers"), key_columns=self.key_columns)
         rated = rate(cases, _table(self.scores, "scores"), self.rules)
-        site_id, run = self.hook.resolve_site_id(), RunRef.of(context)
+        site_id, site_url, run = self.hook.resolve_site_id(), self.hook.site_url(), RunRef.of(context)
         with open_ledger(self) as ledger, FindingsFile(findings_file(run), always=False) as findings:
             self._findings = findings
+            ratings = ledger.ratings(site_url=site_url, site_id=site_id, run=run) if ledger else None
             self._sender = FeedbackSender(
                 self.hook.client_settings(self.max_concurrency),
                 site_id=site_id,
-                scope=self.hook.site_url(),
-                run=run,
-                ledger=ledger,
+                ledger=ratings,
                 findings=findings,
             )
             try:

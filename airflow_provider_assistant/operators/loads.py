@@ -23,7 +23,7 @@ from airflow_provider_assistant.failures import FailureContext, explained
 from airflow_provider_assistant.hooks.task_ledger import open_ledger
 from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
 from airflow_provider_assistant.keys import key_names
-from airflow_provider_assistant.ledger import BatchLedger, DocumentScope, Ledger, LoadRecord, RunRef
+from airflow_provider_assistant.ledger import DocumentScope, Ledger, LoadRecord, RunRef, ScopeLedger
 from airflow_provider_assistant.loading.findings import FindingsFile
 from airflow_provider_assistant.loading.options import (
     DEFAULTS,
@@ -285,7 +285,7 @@ class AssistantLoadOperator(AssistantOperator):
                 yield None, LoadRecord()
                 return
             with ledger.load(
-                scope=self.hook.site_url(),
+                site_url=self.hook.site_url(),
                 endpoint=self.endpoint,
                 site_id=self.hook.resolve_site_id(),
                 source=self._source_name(context),
@@ -321,7 +321,7 @@ class AssistantLoadOperator(AssistantOperator):
     async def _run(
         self,
         rows: Rows,
-        documents: BatchLedger | None,
+        documents: ScopeLedger | None,
         findings: FindingsFile,
         record: LoadRecord,
         is_whole: bool,

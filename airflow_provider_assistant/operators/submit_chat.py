@@ -23,7 +23,7 @@ from airflow_provider_assistant.exceptions import (
 from airflow_provider_assistant.failures import FailureContext, explained
 from airflow_provider_assistant.hooks.task_ledger import open_ledger
 from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
-from airflow_provider_assistant.ledger import Ledger, RunRef, key_of, submissions
+from airflow_provider_assistant.ledger import ChatScope, Claim, Ledger, RunRef, key_of, send_once
 from airflow_provider_assistant.observability import tracing
 from airflow_provider_assistant.operators.links import AssistantRequestLink
 from airflow_provider_assistant.operators.message import AssistantMessageOperator
@@ -215,8 +215,7 @@ class AssistantSubmitChatOperator(AssistantMessageOperator):
             self._note_duplicates(context, reply.call_info.ambiguous)
             request_id, at = reply.request_id, time.time()
         else:
-            row = self._submitted_once(context, site_id, ledger, call)
-            request_id, at = row.request_id, row.recorded_at.timestamp()
+            request_id, at = self._submitted_once(context, site_id, ledger, call)
         self.log.info("Site %r accepted the chat as request %r.", site_id, request_id)
         self.request_id = request_id
         return {
@@ -226,43 +225,34 @@ class AssistantSubmitChatOperator(AssistantMessageOperator):
             "submitted_at": at,
         }
 
-    def _submitted_once(self, context: Context, site_id: str, ledger: Ledger, call: Call[SubmittedChat]) -> Any:
-        """Submit the chat unless an earlier try did. Return its ledger entry."""
+    def _submitted_once(
+        self, context: Context, site_id: str, ledger: Ledger, call: Call[SubmittedChat]
+    ) -> tuple[str, float]:
+        """
+        Submit the chat unless an earlier try did.
+
+        :return: Id of the request, and time of its submission in seconds since the epoch.
+        """
         run = RunRef.of(context)
         # Airflow increases max_tries when a task is cleared.
-        scope = str(run) if self.reuse else f"{run}#{context['ti'].max_tries}"
-        target, key = self.hook.site_url(), key_of(scope, *(call.json or {}).values())
-        earlier = ledger.find(submissions, target, key)
-        is_ambiguous = earlier is not None and earlier.outcome in {"claimed", "ambiguous"}
+        identity = str(run) if self.reuse else f"{run}#{context['ti'].max_tries}"
+        key = key_of(identity, *(call.json or {}).values())
+        requests = ledger.chat_requests(scope=ChatScope(self.hook.site_url()), site_id=site_id, run=run)
+        earlier, entry = requests.find(key), requests.entries([key]).get(key)
+        if earlier is not None and earlier.outcome == "created":
+            self.log.info("An earlier try of this task submitted this chat. Continuing with its request.")
+            return earlier.request_id, earlier.recorded_at.timestamp()
+        is_ambiguous = entry is not None and entry.state == "ambiguous"
         if is_ambiguous and self.on_ambiguous != "retry":
             raise _not_resubmitted(call, earlier)
-        if earlier is not None and earlier.outcome == "created" and earlier.state == "lost":
+        if is_ambiguous:
+            self.log.warning("An earlier try may have submitted this chat. Submitting it again.")
+        if earlier is not None and earlier.state == "lost":
             self.log.warning("The service lost request %r. Submitting the question again.", earlier.request_id)
-        ambiguous = int(is_ambiguous)
-
-        def send() -> dict[str, Any]:
-            nonlocal ambiguous
-            reply = self._send(call)
-            ambiguous += reply.call_info.ambiguous
-            return {"request_id": reply.request_id}
-
-        row, sent = ledger.run_once(
-            submissions,
-            target,
-            key,
-            run,
-            send,
-            again_if=submissions.c.state.in_(["failed", "lost"]),
-            site_id=site_id,
-            session_id=self.session_id,
-            state=None,
-            completed_at=None,
-        )
-        if sent:
-            self._note_duplicates(context, ambiguous)
-        else:
-            self.log.info("An earlier try of this task submitted this chat. Continuing with its request.")
-        return row
+        claim = Claim(key, self.session_id, entry, details=(self.session_id,))
+        reply = send_once(requests, claim, lambda: self._send(call))
+        self._note_duplicates(context, is_ambiguous + reply.call_info.ambiguous)
+        return reply.request_id, time.time()
 
 
 def _not_resubmitted(call: Call[Any], earlier: Any) -> AssistantAmbiguousPermanentError:

@@ -29,7 +29,7 @@ from airflow_provider_assistant.failures import FailureContext, explained
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.hooks.task_ledger import ledger_location, open_ledger
 from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
-from airflow_provider_assistant.ledger import check_location
+from airflow_provider_assistant.ledger import check_location, find_request
 from airflow_provider_assistant.parameters import checked
 from airflow_provider_assistant.triggers.chat import AssistantChatRequestTrigger, ended_request, times_of
 from airflow_provider_assistant.triggers.deferral import (
@@ -224,7 +224,8 @@ class AssistantChatRequestSensor(BaseSensorOperator):
         with open_ledger(self, required=False) as ledger:
             submitted = None
             try:
-                submitted = ledger and ledger.submission_of(self.hook.site_url(), self.request_id)
+                if ledger:
+                    submitted = find_request(ledger.engine, self.hook.site_url(), self.request_id)
             except AssistantLedgerError as error:
                 self.log.warning("The ledger cannot be read, so the time of submission is unknown: %s", error)
         return submitted.recorded_at.timestamp() if submitted else self.hook.client.now()

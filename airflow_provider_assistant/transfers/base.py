@@ -24,7 +24,7 @@ from airflow_provider_assistant.texts import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from sqlalchemy.engine import Engine
+    from sqlalchemy.engine import Connection
 
 UNWRITTEN = "Nothing was written: the partition is unchanged."
 
@@ -153,15 +153,18 @@ class LedgerExportOperator(ExportOperator):
     @staticmethod
     @abstractmethod
     def rows_between(
-        engine: Engine, start: datetime.datetime, end: datetime.datetime, scope: str | None = None
+        connection: Connection,
+        start: datetime.datetime,
+        end: datetime.datetime,
+        site_url: str | None = None,
     ) -> list[dict[str, Any]]:
         """
         Return the rows of a time range.
 
-        :param engine: Engine of the ledger's database.
+        :param connection: Connection to the ledger's database.
         :param start: First moment of the range, in UTC.
         :param end: First moment after the range, in UTC.
-        :param scope: API URL of the site. Default: None, all sites.
+        :param site_url: API URL of the site. Default: None, all sites.
         :return: The rows, with the columns of the dataset.
         """
 
@@ -182,13 +185,13 @@ class LedgerExportOperator(ExportOperator):
         check_rendered(self, context)
         last = day_of_run(self.date, context)
         written: list[lake.Published] = []
-        scope = None if self.site_id is None else self.hook.site_url()
+        site_url = None if self.site_id is None else self.hook.site_url()
         with Ledger.open(self.ledger_location) as ledger:
             for back in reversed(range(self.days)):
                 day = last - datetime.timedelta(days=back)
                 start = datetime.datetime.combine(day, datetime.time(), datetime.UTC)
                 end = start + datetime.timedelta(days=1)
-                rows = self.rows_between(ledger.engine, start, end, scope)
+                rows = ledger.read(self.rows_between, start, end, site_url)
                 table = lake.rows_table(self.dataset, rows)
                 if not table.num_rows:
                     self._check_emptiness(ledger, day, end, self.part_name(context))

@@ -13,7 +13,7 @@ from airflow_provider_assistant.api import errors
 from airflow_provider_assistant.api.errors import detail_of
 from airflow_provider_assistant.exceptions import AssistantAPIError, AssistantLedgerError, AssistantRequestFailedError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
-from airflow_provider_assistant.ledger import Ledger
+from airflow_provider_assistant.ledger import Ledger, RequestEnd, record_ends
 from airflow_provider_assistant.texts import counted
 
 if TYPE_CHECKING:
@@ -81,7 +81,8 @@ def record_loss(error: AssistantAPIError, request_id: str | None, hook: Assistan
     if not errors.is_lost(error) or not request_id:
         return False
     if ledger:
-        ledger.chat_ended(hook.site_url(), request_id, "lost")
+        end = RequestEnd("lost", datetime.now(UTC))
+        record_ends(ledger.engine, hook.site_url(), {request_id: end})
     return True
 
 
@@ -106,9 +107,9 @@ def record_and_return(
     if ledger:
         # The task resumes after the request has ended, so record the time of the end, not the current time.
         ended_at = request.get("ended_at")
-        moment = datetime.fromtimestamp(ended_at, UTC) if ended_at else None
+        moment = datetime.fromtimestamp(ended_at, UTC) if ended_at else datetime.now(UTC)
         try:
-            ledger.chat_ended(hook.site_url(), request_id, state, at=moment)
+            record_ends(ledger.engine, hook.site_url(), {request_id: RequestEnd(state, moment)})
         except AssistantLedgerError as error:
             # Do not fail: the answer has been received, and no other task depends on this entry.
             log.warning("The end of chat request %r is not recorded: %s", request_id, error)

@@ -9,7 +9,8 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from airflow_provider_assistant import strict_json
-from airflow_provider_assistant.ledger.queries import TABLES, AmbiguousEntry
+from airflow_provider_assistant.ledger.queries import AmbiguousEntry
+from airflow_provider_assistant.ledger.schema import TABLES
 
 SUPERSEDED = "superseded"
 

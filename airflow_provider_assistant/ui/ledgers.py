@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from airflow.models.connection import Connection
@@ -22,6 +22,8 @@ from airflow_provider_assistant.ledger.leases import LeaseSettings, configured
 from airflow_provider_assistant.ledger.location import airflow_home, engine_at
 from airflow_provider_assistant.ledger.migrate import version_of
 from airflow_provider_assistant.ui.models import LedgerRef, Problem
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -87,6 +89,20 @@ def select_ledger(ledger: str = "") -> LedgerRef:
     if found is None:
         raise HTTPException(404, "There is no ledger with this id. Reload the page.")
     return found
+
+
+def read(ledger: LedgerRef, query: Callable[[OpenLedger], T]) -> tuple[T | None, Problem | None]:
+    """
+    Return the result of a query, or the problem if the ledger cannot be read.
+
+    :param ledger: The ledger.
+    :param query: Function that takes the open ledger.
+    """
+    try:
+        with reading(ledger) as opened:
+            return query(opened), None
+    except LedgerUnavailableError as error:
+        return None, error.problem
 
 
 @contextlib.contextmanager

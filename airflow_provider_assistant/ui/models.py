@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, field_validator
 from airflow_provider_assistant.texts import storable
 
 LoadOutcome: TypeAlias = Literal["succeeded", "failed", "deferred", "running", "unfinished"]
-EntryKind: TypeAlias = Literal["document", "question", "submission", "rating"]
+EntryKind: TypeAlias = Literal["document", "chat_request", "rating"]
 Verdict: TypeAlias = Literal["passed", "failed", "none"]
 SettleOutcome: TypeAlias = Literal["created", "not_created", "deleted"]
 
@@ -300,7 +300,7 @@ class Entry(Model):
 
 
 class Entries(Paged):
-    """Ambiguous entries, oldest claim first within each kind: documents, questions, submissions, ratings."""
+    """Ambiguous entries, oldest claim first within each kind: documents, chat requests, ratings."""
 
     problem: Problem | None
     rows: list[Entry]

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query
 
 from airflow_provider_assistant import __version__
-from airflow_provider_assistant.ledger import overview
+from airflow_provider_assistant.ledger import load_queries, queries
+from airflow_provider_assistant.ledger.selection import MOST, Page, Rows, Selection
 from airflow_provider_assistant.ui.access import Rights, RightsDep, may_see_pages
 from airflow_provider_assistant.ui.lake import gates, lake_folder
-from airflow_provider_assistant.ui.ledgers import LedgerUnavailableError, known_ledgers, reading, select_ledger
+from airflow_provider_assistant.ui.ledgers import OpenLedger, known_ledgers, read, select_ledger
 from airflow_provider_assistant.ui.models import (
     ChatRequests,
     Context,
@@ -20,7 +22,6 @@ from airflow_provider_assistant.ui.models import (
     Entries,
     LedgerRef,
     Loads,
-    Problem,
     Site,
     SourceState,
     Summary,
@@ -42,51 +43,43 @@ LedgerDep = Annotated[LedgerRef, Depends(select_ledger)]
 SiteQuery = Annotated[str | None, Query(max_length=500)]
 
 
-def page_of(
-    limit: Annotated[int, Query(ge=1, le=100)] = 25, offset: Annotated[int, Query(ge=0, le=overview.MOST)] = 0
-) -> overview.Page:
+def page_of(limit: Annotated[int, Query(ge=1, le=100)] = 25, offset: Annotated[int, Query(ge=0, le=MOST)] = 0) -> Page:
     """
     Return the position that a request names.
 
     :param limit: Rows per page.
     :param offset: Number of rows before the page.
     """
-    return overview.Page(limit, offset)
+    return Page(limit, offset)
 
 
-PageDep = Annotated[overview.Page, Depends(page_of)]
+PageDep = Annotated[Page, Depends(page_of)]
 
 
-def selection_of(rights: RightsDep, site: SiteQuery = None) -> overview.Selection:
+def selection_of(rights: RightsDep, site: SiteQuery = None) -> Selection:
     """
     Return the entries that a request selects.
 
     :param rights: Rights of the user.
     :param site: Id of a site. Default: all sites.
     """
-    return overview.Selection(site, rights.selected)
+    return Selection(site, rights.selected)
 
 
-SelectionDep = Annotated[overview.Selection, Depends(selection_of)]
+SelectionDep = Annotated[Selection, Depends(selection_of)]
 
 
 @router.get("/context")
 def context(ledger: LedgerDep, rights: RightsDep) -> Context:
     """Return the ledgers and sites that a page can select."""
-    problem, sites = None, []
-    try:
-        with reading(ledger) as opened:
-            found = overview.sites(opened.connection, _now(), overview.Selection(None, rights.selected))
-    except LedgerUnavailableError as error:
-        problem = error.problem
-    else:
-        sites = _sites(found)
+    selection = Selection(dag_ids=rights.selected)
+    found, problem = read(ledger, lambda opened: load_queries.sites(opened.connection, _now(), selection))
     return Context(
         version=__version__,
         now=_now(),
         ledgers=known_ledgers(),
         ledger=ledger.id,
-        sites=sites,
+        sites=_sites(found or []),
         problem=problem,
         lake=lake_folder(),
         may_settle=any(map(rights.may_settle, sorted(rights.readable))),
@@ -97,14 +90,8 @@ def context(ledger: LedgerDep, rights: RightsDep) -> Context:
 def summary(ledger: LedgerDep, selection: SelectionDep, rights: RightsDep) -> Summary:
     """Return the answers at the top of the page, and the numbers of the dashboard panel."""
     now = _now()
-    problem: Problem | None = None
-    facts: dict[str, Any] = {}
-    sources: list[SourceState] = []
-    try:
-        with reading(ledger) as opened:
-            facts, sources = _facts(opened.connection, now, selection, rights)
-    except LedgerUnavailableError as error:
-        problem = error.problem
+    read_facts, problem = read(ledger, lambda opened: _facts(opened, now, selection, rights))
+    facts, sources = read_facts or ({}, [])
     add_failures(sources[:MOST_STATES], rights)
     names = ("loads_day", "failed_day", "created_day", "requests_day", "throttled_day", "ambiguous", "ambiguous_since")
     found, lake_problem = gates(rights)
@@ -119,12 +106,13 @@ def summary(ledger: LedgerDep, selection: SelectionDep, rights: RightsDep) -> Su
 
 
 def _facts(
-    connection: Any, now: datetime, selection: overview.Selection, rights: Rights
+    opened: OpenLedger, now: datetime, selection: Selection, rights: Rights
 ) -> tuple[dict[str, Any], list[SourceState]]:
-    rows = overview.latest_tries(connection, now, selection)
-    sources = source_states(loads_of(rows, rights), {row.load_id: row.scope for row in rows}, now)
-    sums = overview.sums_of_day(connection, now, selection)
-    ambiguous, since = overview.count_ambiguous(connection, selection)
+    connection = opened.connection
+    rows = load_queries.latest_tries(connection, now, selection)
+    sources = source_states(loads_of(rows, rights), {row.load_id: row.site_url for row in rows}, now)
+    sums = load_queries.sums_of_day(connection, now, selection)
+    ambiguous, since = queries.count_ambiguous(connection, selection)
     day = now - timedelta(days=1)
     killed = sum(state.load.outcome == "unfinished" and state.load.started_at >= day for state in sources)
     stale = [state.load.counts.stale for state in sources if state.load.counts.stale is not None]
@@ -136,9 +124,9 @@ def _facts(
         "throttled_day": sums["throttled"],
         "ambiguous": ambiguous,
         "ambiguous_since": since,
-        "superseded": overview.count_superseded(connection, selection),
+        "superseded": queries.count_superseded(connection, selection),
         "stale": sum(stale) if stale else None,
-        "open_requests": overview.count_open_requests(connection, now, selection),
+        "open_requests": queries.count_open_requests(connection, now, selection),
     }
     return facts, sources
 
@@ -153,76 +141,66 @@ def loads(
     outcome: Literal["succeeded", "failed", "deferred", "unfinished"] | None = None,
 ) -> Loads:
     """Return tries of loads."""
-    try:
-        with reading(ledger) as opened:
-            found = overview.page_of_loads(opened.connection, selection, page, source=source, outcome=outcome)
-    except LedgerUnavailableError as error:
-        return Loads(**_position(page), problem=error.problem, rows=[])
-    return Loads(**_position(page, found), problem=None, rows=loads_of(found.rows, rights))
+    some = replace(selection, source=source)
+    found, problem = read(
+        ledger, lambda opened: load_queries.page_of_loads(opened.connection, some, page, outcome=outcome)
+    )
+    rows = loads_of(found.rows, rights) if found else []
+    return Loads(**_position(page, found), problem=problem, rows=rows)
 
 
 @router.get("/documents")
 def documents(ledger: LedgerDep, selection: SelectionDep, days: Annotated[int, Query(ge=1, le=366)] = 90) -> Documents:
     """Return the documents over time."""
-    try:
-        with reading(ledger) as opened:
-            first = (_now() - timedelta(days=days - 1)).date()
-            total, found = overview.documents_by_day(opened.connection, first, selection)
-    except LedgerUnavailableError as error:
-        return Documents(problem=error.problem, days=[])
+    first = (_now() - timedelta(days=days - 1)).date()
+    found, problem = read(ledger, lambda opened: load_queries.documents_by_day(opened.connection, first, selection))
+    total, counted = found or (0, [])
     rows = []
-    for day, created, changed in found:
-        total += created - changed
-        rows.append(DocumentsDay(day=day, created=created, changed=changed, documents=total))
-    return Documents(problem=None, days=rows)
+    for one in counted:
+        total += one.created - one.changed
+        rows.append(DocumentsDay(day=one.day, created=one.created, changed=one.changed, documents=total))
+    return Documents(problem=problem, days=rows)
 
 
 @router.get("/ambiguous")
 def ambiguous(ledger: LedgerDep, selection: SelectionDep, rights: RightsDep, page: PageDep) -> Entries:
     """Return the ambiguous entries."""
-    try:
-        with reading(ledger) as opened:
-            found = overview.page_of_ambiguous(opened.connection, opened.leases, selection, page)
-    except LedgerUnavailableError as error:
-        return Entries(**_position(page), problem=error.problem, rows=[])
-    rows = [entry_row(entry, rights, _now()) for entry in found.rows]
-    return Entries(**_position(page, found), problem=None, rows=rows)
+    found, problem = read(
+        ledger, lambda opened: queries.page_of_ambiguous(opened.connection, opened.leases, selection, page)
+    )
+    rows = [entry_row(entry, rights, _now()) for entry in found.rows] if found else []
+    return Entries(**_position(page, found), problem=problem, rows=rows)
 
 
 @router.get("/superseded")
 def superseded(ledger: LedgerDep, selection: SelectionDep, rights: RightsDep, page: PageDep) -> SupersededPage:
     """Return the keys with superseded documents."""
-    try:
-        with reading(ledger) as opened:
-            found = overview.page_of_superseded(opened.connection, selection, page)
-    except LedgerUnavailableError as error:
-        return SupersededPage(**_position(page), problem=error.problem, rows=[])
-    rows = [superseded_row(row, rights) for row in found.rows]
-    return SupersededPage(**_position(page, found), problem=None, rows=rows)
+    found, problem = read(ledger, lambda opened: queries.page_of_superseded(opened.connection, selection, page))
+    rows = [superseded_row(row, rights) for row in found.rows] if found else []
+    return SupersededPage(**_position(page, found), problem=problem, rows=rows)
 
 
 @router.get("/requests")
 def requests(ledger: LedgerDep, selection: SelectionDep, rights: RightsDep, page: PageDep) -> ChatRequests:
     """Return the open chat requests."""
-    try:
-        with reading(ledger) as opened:
-            found = overview.page_of_open_requests(opened.connection, _now(), selection, page)
-    except LedgerUnavailableError as error:
-        return ChatRequests(**_position(page), problem=error.problem, rows=[])
-    rows = [request_row(row, rights, _now()) for row in found.rows]
-    return ChatRequests(**_position(page, found), problem=None, rows=rows)
+    found, problem = read(
+        ledger, lambda opened: queries.page_of_open_requests(opened.connection, _now(), selection, page)
+    )
+    rows = [request_row(row, rights, _now()) for row in found.rows] if found else []
+    return ChatRequests(**_position(page, found), problem=problem, rows=rows)
 
 
 def _sites(found: list[Any]) -> list[Site]:
     sites: dict[tuple[str, str], Site] = {}
     for row in found:
-        site = sites.setdefault((row["site_id"], row["url"]), Site(site_id=row["site_id"], url=row["url"], sources=[]))
+        site_id, url = row["site_id"], row["site_url"]
+        site = sites.setdefault((site_id, url), Site(site_id=site_id, url=url, sources=[]))
         if len(site.sources) < MOST_SOURCES and row["source"] not in site.sources:
             site.sources.append(row["source"])
     return list(sites.values())[:MOST_SITES]
 
 
-def _position(page: overview.Page, found: overview.Rows | None = None) -> dict[str, Any]:
+def _position(page: Page, found: Rows | None = None) -> dict[str, Any]:
     total, is_capped = (found.total, found.is_capped) if found else (0, False)
     return {"total": total, "is_capped": is_capped, "limit": page.limit, "offset": page.offset}
 

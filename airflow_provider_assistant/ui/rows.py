@@ -197,7 +197,7 @@ def request_row(row: Any, rights: Rights, now: datetime) -> ChatRequest:
         site_id=row.site_id,
         submitted_at=row.claimed_at,
         age_seconds=_age(row.claimed_at, now),
-        is_batch=bool(row.is_batch),
+        is_batch=row.batch is not None,
         task=rights.task(row),
     )
 

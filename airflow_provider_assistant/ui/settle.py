@@ -16,11 +16,10 @@ from fastapi import APIRouter, Depends, HTTPException
 
 from airflow_provider_assistant.exceptions import AssistantInputError, AssistantLedgerError, sentence
 from airflow_provider_assistant.ledger import Ledger
-from airflow_provider_assistant.ledger.admin import DeletedDocuments, ForgetReport, forget
-from airflow_provider_assistant.ledger.overview import find_unresolved
-from airflow_provider_assistant.ledger.queries import AmbiguousEntry
+from airflow_provider_assistant.ledger.queries import AmbiguousEntry, find_unresolved
 from airflow_provider_assistant.ledger.resolution import ByHand, check_not_under_way, resolve
 from airflow_provider_assistant.ledger.schema import documents
+from airflow_provider_assistant.ledger.upkeep import DeletedDocuments, ForgetReport, forget
 from airflow_provider_assistant.ui.access import RightsDep, may_see_pages
 from airflow_provider_assistant.ui.ids import SUPERSEDED, EntryId, parse_id
 from airflow_provider_assistant.ui.ledgers import LedgerUnavailableError, engine_of, reading, select_ledger
@@ -37,8 +36,7 @@ _OUTCOMES: dict[SettleOutcome, ByHand] = {"created": "created", "not_created": "
 _NEXT = {
     ("document", "created"): "The next load does not send this row, unless its content has changed.",
     ("document", "not_created"): "The next load sends this row again, if it is still in the source.",
-    ("question", "not_created"): "The next try of the task asks this question again.",
-    ("submission", "not_created"): "The next try of the task submits this chat again.",
+    ("chat_request", "not_created"): "The next try of the task submits this chat again.",
     ("rating", "created"): "The next try of the task does not send this rating.",
     ("rating", "not_created"): "The next try of the task sends this rating again.",
 }
@@ -229,10 +227,11 @@ def _refusal(entry: AmbiguousEntry, outcome: SettleOutcome, error: AssistantInpu
             "The ledger does not have the content that was sent, because the task was killed. Use the command line "
             "with the source: airflow assistant ledger resolve … --as created --file …"
         )
-    if outcome == "created" and entry.kind == "submission":
-        return "The id of the request is needed. Use the command line: airflow assistant ledger resolve … --id …"
-    if outcome == "created" and entry.kind == "question":
-        return "A question can only be settled as not created; the next try of its task then asks it again."
+    if outcome == "created" and entry.kind == "chat_request":
+        return (
+            "The id of the request is needed, and only a single chat request can be settled as created. Use the "
+            "command line: airflow assistant ledger resolve … --id …"
+        )
     return sentence(str(error))
 
 

@@ -14,12 +14,14 @@ from fastapi.responses import PlainTextResponse, StreamingResponse
 
 from airflow_provider_assistant.chat_batch.answers import STATUSES
 from airflow_provider_assistant.evaluation.excerpts import Figures
-from airflow_provider_assistant.ledger import RunRef, overview
+from airflow_provider_assistant.ledger import RunRef
+from airflow_provider_assistant.ledger.load_queries import tries_of
+from airflow_provider_assistant.ledger.selection import MOST
 from airflow_provider_assistant.operators.links import PAGES, browser_url
 from airflow_provider_assistant.operators.runs import findings_file
 from airflow_provider_assistant.ui import findings as files
 from airflow_provider_assistant.ui.access import Rights, RightsDep, may_see_task
-from airflow_provider_assistant.ui.ledgers import LedgerUnavailableError, known_ledgers, reading
+from airflow_provider_assistant.ui.ledgers import known_ledgers, read
 from airflow_provider_assistant.ui.models import LedgerRef, Load, Problem, Task
 from airflow_provider_assistant.ui.page import PageDep
 from airflow_provider_assistant.ui.rows import loads_of
@@ -99,7 +101,7 @@ def findings(key: TaskKeyDep, page: PageDep, kind: KindQuery = None) -> Findings
     except files.UnreadableError as error:
         return Findings(**empty, problem=error.problem, path=path)
     total = sum(one.count for one in kinds if kind in {None, one.kind})
-    capped = {"total": min(total, overview.MOST), "is_capped": total > overview.MOST}
+    capped = {"total": min(total, MOST), "is_capped": total > MOST}
     return Findings(**{**position, **capped}, problem=None, path=path, kinds=kinds, rows=rows)
 
 
@@ -173,13 +175,9 @@ def _ledger(rendered: Mapping[str, Any]) -> LedgerRef:
 
 def _tries(key: TaskKey, ledger: LedgerRef, rights: Rights) -> tuple[list[Load], Problem | None]:
     run = {"dag_id": key.dag_id, "run_id": key.run_id, "task_id": key.task_id, "map_index": key.map_index}
-    try:
-        with reading(ledger) as opened:
-            rows = overview.tries_of(opened.connection, run)
-    except LedgerUnavailableError as error:
-        return [], error.problem
-    mine = [row for row in rows if key.region is None or str(key.region) in (row.region or "")]
-    return loads_of(mine, rights), None
+    rows, problem = read(ledger, lambda opened: tries_of(opened.connection, run))
+    mine = [row for row in rows or [] if key.region is None or str(key.region) in (row.region or "")]
+    return loads_of(mine, rights), problem
 
 
 def _batch(facts: TaskFacts, result: Mapping[str, Any]) -> ChatBatch | None:

@@ -77,11 +77,9 @@ def _rate(world: World, night: RatingNight, counts: RatingCounts) -> None:
     hook = AssistantHook()
     ratings = [Rating(f"k{number}", f"s{number}", f"r{number}", "good") for number in range(night.ratings)]
     with Ledger.open_optional(night.ledger) as ledger, FindingsFile(_findings(world), always=False) as findings:
-        rater = FeedbackSender(
-            hook.settings.client, site_id=hook.resolve_site_id(), scope=hook.site_url(),
-        run=RunRef("dag", "run", "task", -1),
-            ledger=ledger, findings=findings,
-        )  # fmt: skip
+        site_id, run = hook.resolve_site_id(), RunRef("dag", "run", "task", -1)
+        memory = ledger.ratings(site_url=hook.site_url(), site_id=site_id, run=run) if ledger else None
+        rater = FeedbackSender(hook.settings.client, site_id=site_id, ledger=memory, findings=findings)
         rater.counts = counts
         rater.send(ratings)
 

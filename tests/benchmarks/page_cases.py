@@ -42,7 +42,7 @@ SELECT 'https://a.example.com/m2m/sites/site-' || n % {SITES} || '/documents/qa'
 FROM generate_series(1, :count) AS n
 """
 QUESTIONS_SQL = f"""
-INSERT INTO assistant_questions (scope, key, outcome, attempts, dag_id, run_id, task_id, map_index, claimed_at,
+INSERT INTO assistant_chat_requests (scope, key, outcome, attempts, dag_id, run_id, task_id, map_index, claimed_at,
     recorded_at, site_id, label, source, content_hash, request_id, ambiguous, claim, state, completed_at, site_url,
     mode, batch)
 SELECT 'https://a.example.com/m2m/sites/site-0/chat?async=' || n % 365, md5(n::text), 'created', 1, 'eval',
@@ -52,9 +52,9 @@ SELECT 'https://a.example.com/m2m/sites/site-0/chat?async=' || n % 365, md5(n::t
 FROM generate_series(1, :count) AS n
 """
 LOADS_SQL = f"""
-INSERT INTO assistant_loads (load_id, scope, endpoint, site_id, source, dag_id, run_id, task_id, map_index, started_at,
-    ended_at, outcome, rows, created, unchanged, skipped, rejected, ambiguous, failed, changed, possibly_duplicated,
-    stale, requests, throttled, seconds)
+INSERT INTO assistant_loads (load_id, site_url, endpoint, site_id, source, dag_id, run_id, task_id, map_index,
+    started_at, ended_at, outcome, rows, created, unchanged, skipped, rejected, ambiguous, failed, changed,
+    possibly_duplicated, stale, requests, throttled, seconds)
 SELECT md5(n::text), 'https://a.example.com/m2m/sites/site-' || n % {SITES}, 'documents/qa', 'site-' || n % {SITES},
     'dag-' || n % 50 || '.load', 'dag-' || n % 50, 'run-' || n, 'load', -1, {NOW} - n * interval '1 hour',
     {NOW} - n * interval '1 hour' + interval '5 minutes', CASE WHEN n % 20 = 1 THEN 'failed' ELSE 'succeeded' END,

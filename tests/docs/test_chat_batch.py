@@ -93,7 +93,7 @@ def test_queries(
     assert run.run_id in path
     assert (questions, answered) == (3, 3)
     assert 0 <= p50 <= p99
-    (query,) = [query for query in queries(LEDGER) if "assistant_questions" in query]
+    (query,) = [query for query in queries(LEDGER) if "assistant_chat_requests" in query]
     with closing(sqlite3.connect(ledger_home / "assistant_ledger.db")) as ledger:
         rows = ledger.execute(query).fetchall()
     assert {row[1] for row in rows} == {str(question["id"]) for question in QUESTIONS}

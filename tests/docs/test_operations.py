@@ -4,26 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_provider_assistant.ledger import Ledger, RunRef, ratings, sqlite_engine, submissions
+from airflow_provider_assistant.ledger import Ledger, sqlite_engine
 from tests.docs.pages import ROOT, blocks_of
 from tests.live.postgres import PostgresServer
+from tests.unit.ledger.single import chats, claim_rating, rated, submit
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import pytest
 
-RUN = RunRef("dag", "run", "task", -1)
 PAGE = ROOT / "docs" / "operations" / "ledger-on-postgresql.md"
 
 
 def test_a_ledger_moves_to_postgresql(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    facts = {"site_id": "acme-docs", "session_id": "s", "request_id": "r"}
     with Ledger(sqlite_engine(tmp_path / "assistant_ledger.db")) as old:
-        old.claim(submissions, "scope", "key", RUN, **facts, state=None, completed_at=None)
-        old.record_outcome(submissions, "scope", "key", "created")
-        old.claim(ratings, "scope", "key", RUN, **facts, rating="good")
-        before = [old.find(table, "scope", "key") for table in (submissions, ratings)]
+        submit(old)
+        key = claim_rating(old)
+        before = [chats(old).find("k"), rated(old).find(key)]
     (block,) = [block for block in blocks_of(PAGE) if block.language == "python"]
 
     with PostgresServer() as server:
@@ -33,7 +31,7 @@ def test_a_ledger_moves_to_postgresql(tmp_path: Path, monkeypatch: pytest.Monkey
         exec(compile(block.code, block.name, "exec"), {})
         with Ledger.open() as new:
             assert new.engine.dialect.name == "postgresql"
-            after = [new.find(table, "scope", "key") for table in (submissions, ratings)]
+            after = [chats(new).find("k"), rated(new).find(key)]
 
     assert None not in before
     assert after == before

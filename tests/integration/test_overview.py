@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
 import sqlalchemy as sa
 
 from airflow_provider_assistant.ledger import (
+    ChatScope,
     Claim,
     ClaimOutcome,
     DocumentScope,
     LeaseSettings,
     Ledger,
-    QuestionScope,
     RequestEnd,
     RunRef,
-    key_of,
-    overview,
-    ratings,
+    load_queries,
+    queries,
+    selection,
     sqlite_engine,
-    submissions,
 )
-from airflow_provider_assistant.ledger.overview import Page, Selection
+from airflow_provider_assistant.ledger.load_queries import DocumentsOfDay
 from airflow_provider_assistant.ledger.schema import documents, loads, metadata
+from airflow_provider_assistant.ledger.selection import Page, Selection
 from tests.live.postgres import PostgresServer, programs
+from tests.unit.ledger.single import accepted, claim_chat, claim_rating, submit
 
 NOW = datetime(2026, 11, 22, 6, tzinfo=UTC)
 URL = "https://a/m2m/sites/help"
@@ -62,7 +64,7 @@ def record(ledger, number, *, hours, **facts):
     started = NOW - timedelta(hours=hours)
     values = {
         "load_id": f"{number:03}",
-        "scope": URL,
+        "site_url": URL,
         "endpoint": "documents/qa",
         "site_id": "help",
         "source": "kb",
@@ -93,42 +95,43 @@ def claim(ledger, *keys, run=RUN, outcome=None, **facts):
 def test_sites_and_sources_have_the_latest_load_first(ledger, connection):
     record(ledger, 1, hours=5)
     record(ledger, 2, hours=9, source="guides")
-    record(ledger, 3, hours=1, site_id="shop", scope="https://b", dag_id="other")
+    record(ledger, 3, hours=1, site_id="shop", site_url="https://b", dag_id="other")
     record(ledger, 4, hours=24 * 400, source="old")
-    found = overview.sites(connection, NOW, ALL)
-    assert [(one["site_id"], one["url"], one["source"]) for one in found] == [
+    found = load_queries.sites(connection, NOW, ALL)
+    assert [(one["site_id"], one["site_url"], one["source"]) for one in found] == [
         ("shop", "https://b", "kb"),
         ("help", URL, "kb"),
         ("help", URL, "guides"),
     ]
-    assert [one["source"] for one in overview.sites(connection, NOW, MINE)] == ["kb", "guides"]
+    assert [one["source"] for one in load_queries.sites(connection, NOW, MINE)] == ["kb", "guides"]
 
 
 def test_pages_of_loads(ledger, connection):
     for number in range(7):
         record(ledger, number, hours=number, outcome=(None, "failed", "succeeded")[number % 3], source=f"s{number % 2}")
     record(ledger, 9, hours=9, dag_id="other", site_id="shop")
-    found = overview.page_of_loads(connection, ALL, Page(3, 2))
+    found = load_queries.page_of_loads(connection, ALL, Page(3, 2))
     assert (found.total, found.is_capped, [row.load_id for row in found.rows]) == (8, False, ["002", "003", "004"])
     ids = {
-        outcome: [row.load_id for row in overview.page_of_loads(connection, ALL, Page(), outcome=outcome).rows]
+        outcome: [row.load_id for row in load_queries.page_of_loads(connection, ALL, Page(), outcome=outcome).rows]
         for outcome in ("unfinished", "failed")
     }
     assert ids == {"unfinished": ["000", "003", "006"], "failed": ["001", "004"]}
-    assert overview.page_of_loads(connection, MINE, Page(), source="s1").total == 3
-    assert overview.page_of_loads(connection, Selection("shop"), Page()).total == 1
-    assert overview.page_of_loads(connection, Selection(dag_ids=frozenset()), Page()).rows == []
+    assert load_queries.page_of_loads(connection, replace(MINE, source="s1"), Page()).total == 3
+    assert load_queries.page_of_loads(connection, Selection("shop"), Page()).total == 1
+    assert load_queries.page_of_loads(connection, Selection(dag_ids=frozenset()), Page()).rows == []
 
 
 def test_a_count_stops_at_a_limit(ledger, connection, monkeypatch):
-    monkeypatch.setattr(overview, "MOST", 3)
+    for module in (selection, queries):
+        monkeypatch.setattr(module, "MOST", 3)
     for number in range(5):
         record(ledger, number, hours=number)
     claim(ledger, *"abcde", outcome="ambiguous")
-    found = overview.page_of_loads(connection, ALL, Page(2, 2))
+    found = load_queries.page_of_loads(connection, ALL, Page(2, 2))
     assert (found.total, found.is_capped, len(found.rows)) == (3, True, 2)
-    assert overview.count_ambiguous(connection, ALL)[0] == 3
-    entries = overview.page_of_ambiguous(connection, ledger.leases, ALL, Page(10, 3))
+    assert queries.count_ambiguous(connection, ALL)[0] == 3
+    entries = queries.page_of_ambiguous(connection, ledger.leases, ALL, Page(10, 3))
     assert (entries.total, entries.is_capped, len(entries.rows)) == (3, True, 2)
 
 
@@ -137,18 +140,18 @@ def test_the_latest_tries_of_each_source_and_mapped_task(ledger, connection):
         record(ledger, number, hours=number, outcome="deferred" if number == 0 else "succeeded")
     record(ledger, 20, hours=3, map_index=1)
     record(ledger, 21, hours=24 * 90, source="old")
-    found = overview.latest_tries(connection, NOW, ALL)
+    found = load_queries.latest_tries(connection, NOW, ALL)
     assert [row.load_id for row in found] == ["001", "002", "003", "020", "004", "005"]
 
 
 def test_sums_of_a_day(ledger, connection):
     empty = {"loads": 0, "failed": 0, "created": 0, "requests": 0, "throttled": 0}
-    assert overview.sums_of_day(connection, NOW, ALL) == empty
+    assert load_queries.sums_of_day(connection, NOW, ALL) == empty
     connection.rollback()
     record(ledger, 1, hours=1)
     record(ledger, 2, hours=2, outcome="failed", created=None, requests=None, throttled=None)
     record(ledger, 3, hours=25)
-    assert overview.sums_of_day(connection, NOW, ALL) == {
+    assert load_queries.sums_of_day(connection, NOW, ALL) == {
         **empty, "loads": 2, "failed": 1, "created": 10, "requests": 20, "throttled": 1,
     }  # fmt: skip
 
@@ -157,10 +160,14 @@ def test_documents_by_day(ledger, connection):
     for number, hours in enumerate((1, 7, 8, 31, 100)):
         record(ledger, number, hours=hours)
     record(ledger, 9, hours=1, created=None, changed=None)
-    before, days = overview.documents_by_day(connection, date(2026, 11, 20), ALL)
+    before, days = load_queries.documents_by_day(connection, date(2026, 11, 20), ALL)
     assert (before, days) == (
         8,
-        [(date(2026, 11, 20), 10, 2), (date(2026, 11, 21), 20, 4), (date(2026, 11, 22), 10, 2)],
+        [
+            DocumentsOfDay(date(2026, 11, 20), 10, 2),
+            DocumentsOfDay(date(2026, 11, 21), 20, 4),
+            DocumentsOfDay(date(2026, 11, 22), 10, 2),
+        ],
     )
 
 
@@ -170,60 +177,60 @@ def test_entries_of_all_kinds_are_one_list(ledger, connection):
     claim(ledger, "c")
     claim(ledger, "d", outcome="created")
     claim(ledger, "e", run=other)
-    with ledger.questions(scope=QuestionScope(URL, "async", "x"), site_id="help", source="q", run=RUN) as memory:
+    with ledger.chat_requests(scope=ChatScope(URL, "async", "x"), site_id="help", run=RUN) as memory:
         memory.commit_and_claim((), [Claim("f", "row f", None)])
-    for table, key in ((submissions, "g"), (ratings, "h")):
-        more = {"request_id": "r", "rating": "good"} if table is ratings else {}
-        ledger.claim(table, URL, key, RUN, site_id="shop", session_id="c", **more)
+    names = {"site_url": f"{URL}/z", "site_id": "shop", "run": RUN}
+    claim_chat(ledger, "g", **names)
+    h = claim_rating(ledger, **names)
 
     def keys(selection=ALL, page=Page()):  # noqa: B008 (immutable)
-        return [entry.key for entry in overview.page_of_ambiguous(connection, ledger.leases, selection, page).rows]
+        rows = queries.page_of_ambiguous(connection, ledger.leases, selection, page).rows
+        return ["h" if entry.key == h else entry.key for entry in rows]
 
     assert keys() == list("abcefgh")
     assert [keys(page=Page(2, offset)) for offset in (0, 2, 4, 6, 8)] == [["a", "b"], ["c", "e"], ["f", "g"], ["h"], []]
     assert keys(MINE) == list("abcfgh")
     assert keys(Selection("shop")) == ["g", "h"]
-    total, oldest = overview.count_ambiguous(connection, ALL)
+    total, oldest = queries.count_ambiguous(connection, ALL)
     assert (total, oldest) == (7, NOW)
-    found = overview.find_unresolved(connection, ledger.leases, "document", f"{URL}/documents/qa", "a")
+    found = queries.find_unresolved(connection, ledger.leases, "document", f"{URL}/documents/qa", "a")
     assert (found.key, found.sent_hash) == ("a", "a")
-    assert overview.find_unresolved(connection, ledger.leases, "document", f"{URL}/documents/qa", "d") is None
+    assert queries.find_unresolved(connection, ledger.leases, "document", f"{URL}/documents/qa", "d") is None
 
 
 def test_what_a_living_task_has_claimed_may_be_under_way(ledger, connection):
     names = {"scope": DocumentScope(URL, "documents/qa"), "site_id": "help", "source": "kb", "run": RUN}
     with ledger.documents(**names) as memory:
         memory.commit_and_claim((), [Claim("a", "row a", None)])
-        (entry,) = overview.page_of_ambiguous(connection, LeaseSettings(), ALL, Page()).rows
+        (entry,) = queries.page_of_ambiguous(connection, LeaseSettings(), ALL, Page()).rows
         assert entry.may_be_under_way
     connection.rollback()
-    (entry,) = overview.page_of_ambiguous(connection, LeaseSettings(), ALL, Page()).rows
+    (entry,) = queries.page_of_ambiguous(connection, LeaseSettings(), ALL, Page()).rows
     assert not entry.may_be_under_way
 
 
 def test_superseded_documents(ledger, connection):
     claim(ledger, "a", "b", outcome="created")
     claim(ledger, "b", outcome="created", content="new")
-    found = overview.page_of_superseded(connection, ALL, Page())
+    found = queries.page_of_superseded(connection, ALL, Page())
     assert (found.total, [(row.key, row.superseded) for row in found.rows]) == (1, [("b", '["b"]')])
-    assert overview.count_superseded(connection, ALL) == 1
-    assert overview.count_superseded(connection, Selection("shop")) == 0
+    assert queries.count_superseded(connection, ALL) == 1
+    assert queries.count_superseded(connection, Selection("shop")) == 0
 
 
 def test_open_requests(ledger, connection):
     for key, at in (("old", NOW - timedelta(days=8)), ("new", NOW)):
         opened = Ledger(ledger.engine, now=lambda at=at: at)
-        opened.claim(submissions, URL, key_of(key), RUN, site_id="help", session_id="c")
-        opened.record_outcome(submissions, URL, key_of(key), "created", request_id=f"req-{key}")
+        submit(opened, lambda key=key: accepted(f"req-{key}"), key=key, site_url=URL, run=RUN)
     for mode in ("async", "sync"):
-        with ledger.questions(scope=QuestionScope(URL, mode, "x"), site_id="help", source="q", run=RUN) as memory:
+        with ledger.chat_requests(scope=ChatScope(URL, mode, "x"), site_id="help", run=RUN) as memory:
             claims = [Claim(key, f"row {key}", None) for key in (f"{mode}-1", f"{mode}-2")]
             memory.commit_and_claim((), claims)
             memory.commit_and_claim([ClaimOutcome(one, "created", "hash", one.key) for one in claims], ())
             memory.record_ends({f"{mode}-2": RequestEnd("complete", NOW, "s")})
-    found = overview.page_of_open_requests(connection, NOW, ALL, Page())
-    assert {(row.request_id, bool(row.is_batch)) for row in found.rows} == {("req-new", False), ("async-1", True)}
-    assert (found.total, overview.count_open_requests(connection, NOW, ALL)) == (2, 2)
+    found = queries.page_of_open_requests(connection, NOW, ALL, Page())
+    assert {(row.request_id, row.batch is not None) for row in found.rows} == {("req-new", False), ("async-1", True)}
+    assert (found.total, queries.count_open_requests(connection, NOW, ALL)) == (2, 2)
 
 
 def test_the_tries_of_a_task_instance(ledger, connection):
@@ -231,8 +238,8 @@ def test_the_tries_of_a_task_instance(ledger, connection):
         record(ledger, number, hours=number, run_id="run")
     record(ledger, 9, hours=1, run_id="run", map_index=1)
     names = {"dag_id": "mine", "run_id": "run", "task_id": "load", "map_index": -1}
-    assert [row.load_id for row in overview.tries_of(connection, names)] == ["002", "001", "000"]
-    assert [row.load_id for row in overview.tries_of(connection, names, limit=1)] == ["000"]
+    assert [row.load_id for row in load_queries.tries_of(connection, names)] == ["002", "001", "000"]
+    assert [row.load_id for row in load_queries.tries_of(connection, names, limit=1)] == ["000"]
 
 
 def test_indexes_find_what_needs_a_person(ledger, connection):
@@ -240,6 +247,8 @@ def test_indexes_find_what_needs_a_person(ledger, connection):
     rows = [
         {
             "scope": "s",
+            "site_url": "s",
+            "endpoint": "documents/qa",
             "key": str(number),
             "outcome": "ambiguous" if number == 7 else "created",
             "attempts": 1,
@@ -266,8 +275,8 @@ def test_indexes_find_what_needs_a_person(ledger, connection):
             plans.append(str(cursor.fetchall()))
         return statement, parameters
 
-    assert overview.count_ambiguous(connection, ALL)[0] == 1
-    assert overview.page_of_ambiguous(connection, ledger.leases, ALL, Page()).total == 1
-    assert overview.page_of_superseded(connection, ALL, Page()).total == 1
+    assert queries.count_ambiguous(connection, ALL)[0] == 1
+    assert queries.page_of_ambiguous(connection, ledger.leases, ALL, Page()).total == 1
+    assert queries.page_of_superseded(connection, ALL, Page()).total == 1
     assert plans
     assert all("assistant_documents_unresolved" in plan or "assistant_documents_superseded" in plan for plan in plans)

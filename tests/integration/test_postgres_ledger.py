@@ -15,39 +15,41 @@ import sqlalchemy as sa
 from airflow_provider_assistant.exceptions import AssistantAmbiguousError, AssistantLedgerError
 from airflow_provider_assistant.ledger import (
     SCHEMA_VERSION,
+    AcceptedQuestion,
+    ChatScope,
     Claim,
     ClaimOutcome,
-    CreatedEntry,
     DocumentScope,
     LeaseSettings,
     Ledger,
-    QuestionScope,
     RequestEnd,
     RunRef,
     document_group,
-    loads_between,
-    ratings,
-    requests_between,
-    submissions,
+    find_request,
+    record_ends,
 )
 from airflow_provider_assistant.ledger.database import ATTEMPTS
 from airflow_provider_assistant.ledger.entries import LedgerEntry
 from airflow_provider_assistant.ledger.leases import DatabaseNow
+from airflow_provider_assistant.ledger.load_queries import loads_between
 from airflow_provider_assistant.ledger.migrate import version_of
 from airflow_provider_assistant.ledger.queries import (
-    ambiguous_entries,
-    count_outcomes,
+    counts,
     find_ambiguous,
+    page_of_ambiguous,
+    requests_between,
     superseded_documents,
 )
 from airflow_provider_assistant.ledger.resolution import resolve
 from airflow_provider_assistant.ledger.schema import leases, metadata
+from airflow_provider_assistant.ledger.selection import ALL, Selection
 from tests.integration.faults.attempts import CONCURRENCY, listed
 from tests.integration.faults.conftest import _process, remote
 from tests.integration.faults.loads import LoadAttempts
 from tests.live.postgres import PostgresServer
 from tests.threads import at_once
 from tests.unit.ledger.outage import READ_ONLY, away
+from tests.unit.ledger.single import accepted, chats, rate, submit
 from tests.unit.ledger.test_leases import statements_of
 
 __all__ = ["_process", "remote"]
@@ -99,24 +101,26 @@ def test_ambiguous_entries_are_listed_and_resolved_by_hand(ledger):
         (again,) = claims(memory, "k")
         memory.commit_and_claim((), [again])
         memory.commit_and_claim([ClaimOutcome(again, "ambiguous", "content 2", ambiguous=1)], ())
-        assert [(one["outcome"], one["entries"]) for one in count_outcomes(ledger, "docs")] == [("ambiguous", 1)]
-        resolve(ledger, find_ambiguous(ledger, "k"), "created", identifier="doc-2", content_hash="content 2")
-        assert list(ambiguous_entries(ledger)) == []
-        assert list(superseded_documents(ledger)) == [("docs", "dag.task", "row k", "doc-k-1")]
+        assert [(one["outcome"], one["entries"]) for one in ledger.read(counts, Selection("docs"))] == [
+            ("ambiguous", 1)
+        ]
+        entry = ledger.read(find_ambiguous, ledger.leases, Selection(), "k")
+        resolve(ledger, entry, "created", identifier="doc-2", content_hash="content 2")
+        assert ledger.read(page_of_ambiguous, ledger.leases, Selection(), ALL).rows == []
+        assert ledger.read(superseded_documents, Selection()) == [("docs", "dag.task", "row k", "doc-k-1")]
         assert memory.entries(["k"])["k"].content_hash == "content 2"
 
 
-def test_an_effect_is_made_once(ledger):
-    facts = {"site_id": "docs", "session_id": "s", "state": None, "completed_at": None}
-    sent = [ledger.run_once(submissions, SITE, "k", RUN, lambda: {"request_id": "r"}, **facts)[1] for _ in range(2)]
-    assert sent == [True, False]
+def test_a_single_effect_is_made_once(ledger):
+    assert [submit(ledger)[1] for _ in range(2)] == [True, False]
+    assert [rate(ledger, rating)[1] for rating in ("good", "good", "bad")] == [True, False, True]
 
     def fails():
         raise AssistantAmbiguousError("maybe")
 
     with pytest.raises(AssistantAmbiguousError):
-        ledger.run_once(submissions, SITE, "k2", RUN, fails, **facts)
-    row = ledger.find(submissions, SITE, "k2")
+        submit(ledger, fails, key="k2")
+    row = chats(ledger).find("k2")
     assert (row.outcome, row.attempts, row.claimed_at) == ("ambiguous", 1, START)
 
 
@@ -131,7 +135,7 @@ def test_claims_and_outcomes(ledger):
         )
         known = memory.entries(["a", "b", "c", "d"])
         assert {key: one.state for key, one in known.items()} == {"a": "created", "b": "none", "c": "ambiguous"}
-        assert known["a"][1:4] == ("content 1", "doc-a-1", None)
+        assert (known["a"].content_hash, known["a"].created_id) == ("content 1", "doc-a-1")
 
 
 def test_changed_content_keeps_what_it_supersedes(ledger):
@@ -361,12 +365,11 @@ def test_ids_and_labels_are_of_any_length_and_have_any_character(text, engine):
         assert memory.commit_and_claim((), [claim]) == {"k"}
         memory.commit_and_claim([ClaimOutcome(claim, "created", "hash", text, error=text)], ())
         assert list(memory.stale(lambda _: False)) == [(stored, stored, None)]
-    facts = {"site_id": text, "session_id": text}
-    row, _ = ledger.run_once(submissions, SITE, "k", RUN, lambda: {"request_id": text}, **facts)
+    row, _ = submit(ledger, lambda: accepted(text), site_url=SITE, site_id=text, session_id=text)
     assert row.request_id == text
-    ledger.chat_ended(SITE, text, "complete")
-    assert ledger.submission_of(SITE, text).state == "complete"
-    ledger.run_once(ratings, SITE, "new", RUN, dict, **facts, request_id=text, rating=text)
+    record_ends(engine, SITE, {text: RequestEnd("complete", START)})
+    assert find_request(engine, SITE, text).state == "complete"
+    assert [rate(ledger, text, session_id=text, request_id=text)[1] for _ in range(2)] == [True, False]
 
 
 def test_sites_with_ids_of_any_length_are_told_apart(ledger):
@@ -378,24 +381,22 @@ def test_sites_with_ids_of_any_length_are_told_apart(ledger):
                 known = memory.entries(["k"])
                 assert memory.commit_and_claim((), [Claim("k", "k", None)]) == expected
                 assert set(known) == {"k"} - expected
-        row, sent = ledger.run_once(
-            submissions, site, "k", RUN, lambda: {"request_id": "r"}, site_id="s", session_id="s"
-        )
-        assert (row.request_id, sent) == ("r", True)
-        assert ledger.submission_of(site, "r")
+        row, sent = submit(ledger, site_url=site)
+        assert (row.request_id, sent) == ("req-1", True)
+        assert find_request(ledger.engine, site, "req-1")
 
 
-BATCH = QuestionScope("https://h/m2m/sites/docs", "async", "b")
+BATCH = ChatScope("https://h/m2m/sites/docs", "async", "b")
 DAY = (datetime(2026, 11, 21, tzinfo=UTC), datetime(2026, 11, 22, tzinfo=UTC))
 
 
 def batch(ledger):
-    return ledger.questions(scope=BATCH, site_id="docs", source="dag.task", run=RUN)
+    return ledger.chat_requests(scope=BATCH, site_id="docs", run=RUN)
 
 
 def test_ends_of_questions_and_requests_of_a_day(ledger, engine):
     scope = "https://h/m2m/sites/docs"
-    ledger.run_once(submissions, scope, "k", RUN, lambda: {"request_id": "alone"}, site_id="docs", session_id="s")
+    submit(ledger, lambda: accepted("alone"), site_url=scope)
     with batch(ledger) as memory:
         wanted = claims(memory, *(f"{number:03}" for number in range(250)))
         memory.commit_and_claim([], wanted)
@@ -407,36 +408,35 @@ def test_ends_of_questions_and_requests_of_a_day(ledger, engine):
         ends |= {f"doc-{claim.key}-1": RequestEnd("timed_out", None, None) for claim in wanted[200:]}
         memory.record_ends(ends)
         memory.record_ends({"doc-000-1": RequestEnd("lost", START, "s")})
-        memory.withdraw(["000"], "it was lost")
         memory.commit_and_claim([], claims(memory, "001"))
-    rows = requests_between(engine, *DAY, scope)
+    rows = ledger.read(requests_between, *DAY, scope)
     assert Counter(row["state"] for row in rows) == {
         "open": 1, "complete": 198, "timed_out": 50, "lost": 1, "ambiguous": 1,
     }  # fmt: skip
     assert {row["seconds"] for row in rows if row["state"] == "complete"} == {2.0}
-    assert len(requests_between(engine, *DAY)) == len(rows)
-    assert requests_between(engine, *DAY, "https://h/m2m/sites/doc") == []
+    assert len(ledger.read(requests_between, *DAY)) == len(rows)
+    assert ledger.read(requests_between, *DAY, "https://h/m2m/sites/doc") == []
 
 
 def test_an_effect_that_a_killed_attempt_saved_elsewhere_is_recorded_late(ledger):
     with batch(ledger) as killed:
         killed.commit_and_claim([], claims(killed, "a", "b", "c"))
-    made = [CreatedEntry("a", "content", "a\0\ud800", START, 1), CreatedEntry("b", "content", None, START, 1)]
+    made = [AcceptedQuestion("a", "content", "a\0\ud800", START, 1), AcceptedQuestion("b", "content", None, START, 1)]
     with batch(ledger) as later:
         later.record_late(made)
-        assert sorted(later.created_entries()) == made
+        assert sorted(later.accepted()) == made
         assert later.entries(["c"])["c"].state == "ambiguous"
 
 
 def test_loads_of_a_day(ledger, engine):
-    facts = {"scope": "s", "endpoint": "documents/qa", "site_id": "docs", "source": "dag.load", "run": RUN}
+    facts = {"site_url": "s", "endpoint": "documents/qa", "site_id": "docs", "source": "dag.load", "run": RUN}
     with ledger.load(**facts) as record:
         record.counts = {"rows": 3, "created": 3, "seconds": 0.123456789}
-        (row,) = loads_between(engine, *DAY)
+        (row,) = ledger.read(loads_between, *DAY)
         assert row["outcome"] == "unfinished"
-    (row,) = loads_between(engine, *DAY, "s")
+    (row,) = ledger.read(loads_between, *DAY, "s")
     assert (row["outcome"], row["ended_at"], row["rows"], row["seconds"]) == ("succeeded", START, 3, 0.123456789)
-    assert loads_between(engine, *DAY, "other") == []
+    assert ledger.read(loads_between, *DAY, "other") == []
 
 
 def test_many_open_a_ledger_at_once(server, engine):
@@ -572,5 +572,4 @@ def test_entries_equal_the_columns(ledger):
         (claim,) = claims(memory, "a")
         memory.commit_and_claim([], [claim])
         known = memory.entries(["a"])["a"]
-        assert known == LedgerEntry("leased", None, None, None, known.claim, known.source, "claimed")
-        assert known.source == memory.source
+        assert known == LedgerEntry("leased", "claimed", known.claim, memory.source, None, None)

@@ -143,7 +143,7 @@ def test_load_batch_evaluation_and_exports_work(site: Site, run_id: str, tmp_pat
     found = site.table(results["load"]["findings"].removeprefix(f"{site.lake}/"), tmp_path)
     assert [(row["kind"], row["row"]) for row in found] == [("rejected", ROWS + 1)]
     assert site.entries("assistant_documents") >= ROWS + 3
-    assert site.entries("assistant_questions") == QUESTIONS
+    assert site.entries("assistant_chat_requests") == QUESTIONS
 
 
 def test_the_api_server_shows_the_report(site: Site, run_id: str) -> None:

@@ -22,7 +22,7 @@ import { Pages, usePages } from "./paging.mjs";
 
 // Items of a preview that are listed; the sentence above them counts all.
 const LISTED = 10;
-const KINDS = { document: "document", question: "question", submission: "chat request", rating: "rating" };
+const KINDS = { document: "document", chat_request: "chat request", rating: "rating" };
 export const MARKS = { created: "created", not_created: "not created", deleted: "deleted on the site" };
 
 /**

@@ -129,7 +129,7 @@ class ChatBatchAttempts(Attempts):
     def outcomes(self) -> dict[str, str]:
         """Return the outcomes in the ledger, by question."""
         with closing(sqlite3.connect(self.home / "assistant_ledger.db")) as raw:
-            return dict(raw.execute("SELECT label, outcome FROM assistant_questions").fetchall())
+            return dict(raw.execute("SELECT label, outcome FROM assistant_chat_requests").fetchall())
 
     def ambiguous(self) -> int:
         """Return the number of ambiguous questions in the ledger; check that the service has no unrecorded ones."""

@@ -6,8 +6,8 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_assistant.ledger import Ledger
-from airflow_provider_assistant.ledger.queries import count_outcomes
+from airflow_provider_assistant.ledger import Ledger, queries
+from airflow_provider_assistant.ledger.selection import Selection
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
 from tests.task_runs.context import task_context
 from tests.unit.cli.conftest import rows
@@ -22,7 +22,11 @@ def _connected(connection):
 
 def recorded():
     with Ledger.open() as ledger:
-        return {one["outcome"]: one["entries"] for one in count_outcomes(ledger)}
+        return {
+            one["outcome"]: one["entries"]
+            for one in ledger.read(queries.counts, Selection())
+            if one["kind"] == "document"
+        }
 
 
 def counts(ran, *names):

@@ -8,9 +8,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_assistant.ledger import Ledger
-from airflow_provider_assistant.ledger.schema import documents, loads, questions, ratings, submissions
+from airflow_provider_assistant.ledger import ClaimOutcome, Ledger, rating_claim
+from airflow_provider_assistant.ledger.schema import TABLES, documents, loads
 from tests.unit.cli.conftest import rows
+from tests.unit.ledger.single import chat_claim, chats, rated
 
 LOAD = ("--key", "id")
 CHANGED = ("1", "Refunds", "In six days.")
@@ -144,7 +145,7 @@ def age(days):
     """Move all entries of the ledger into the past."""
     then = datetime.now(UTC) - timedelta(days=days)
     with Ledger.open() as ledger, ledger.engine.begin() as database:
-        for table in (documents, questions, submissions, ratings):
+        for table in TABLES.values():
             database.execute(sa.update(table).values(claimed_at=then))
         database.execute(sa.update(loads).values(started_at=then))
 
@@ -165,14 +166,12 @@ def test_old_findings_are_pruned_in_the_configured_folder(cli, faq, tmp_path, mo
 
 
 def test_what_is_old_and_no_longer_stands_is_pruned(cli, changed, faq, service, ledger_home):
-    from airflow_provider_assistant.ledger import RunRef, key_of
-
-    run, chat = RunRef("d", "r", "t", -1), {"site_id": "acme-docs", "session_id": "s"}
-    with Ledger.open() as ledger:
-        for number, outcome in enumerate(("created", "failed", "ambiguous")):
-            for table, facts in ((submissions, {}), (ratings, {"request_id": "r", "rating": "good"})):
-                ledger.claim(table, "s", key_of(str(number)), run, **chat, **facts)
-                ledger.record_outcome(table, "s", key_of(str(number)), outcome)
+    with Ledger.open() as ledger, chats(ledger) as chat, rated(ledger) as rating:
+        for outcome in ("created", "failed", "ambiguous"):
+            claim = chat_claim(chat, outcome)
+            chat.commit_and_claim([ClaimOutcome(claim, outcome, outcome)], ())
+            claim = rating_claim("s", outcome, "good", None)
+            rating.commit_and_claim([ClaimOutcome(claim, outcome, claim.key)], ())
     service.answer("status:400", path="/documents/qa$")
     rows(faq, CHANGED, ("4", "A", "B"))
     cli("load", faq, *LOAD)
@@ -181,7 +180,7 @@ def test_what_is_old_and_no_longer_stands_is_pruned(cli, changed, faq, service, 
     for file in files:
         os.utime(file, (0, 0))
     (ledger_home / "assistant_loads" / "recent.parquet").touch()
-    old = {"loads": 3, "questions": 0, "submissions": 2, "ratings": 1, "documents": 1}
+    old = {"loads": 3, "chat_requests": 2, "ratings": 1, "documents": 1}
     later = cli("ledger", "prune", "--older-than", "101", "--dry-run", "-o", "json").json
     assert {later[kind] for kind in old} == {0}
     for flags in (("--dry-run",), ()):
@@ -191,7 +190,7 @@ def test_what_is_old_and_no_longer_stands_is_pruned(cli, changed, faq, service, 
     assert (ledger_home / "assistant_loads" / "recent.parquet").exists()
     rest = [(one["kind"], one["outcome"]) for one in cli("ledger", "status", "-o", "json").json["counts"]]
     assert rest == [
-        ("document", "created"), ("submission", "ambiguous"), ("rating", "ambiguous"), ("rating", "created"),
+        ("document", "created"), ("chat_request", "ambiguous"), ("rating", "ambiguous"), ("rating", "created"),
         ("document", "superseded"),
     ]  # fmt: skip
     assert cli("ledger", "prune", "--older-than", "0").code == 2

@@ -1,4 +1,4 @@
-"""The ledger of questions: completed and withdrawn entries, and the separation of scopes."""
+"""The ledger of chat batches: accepted and withdrawn questions, and the separation of scopes."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import sqlalchemy as sa
 
 from airflow_provider_assistant.exceptions import AssistantLedgerError
 from airflow_provider_assistant.ledger import (
+    AcceptedQuestion,
+    ChatScope,
     Claim,
     ClaimOutcome,
-    CreatedEntry,
     DocumentScope,
     Ledger,
-    QuestionScope,
     RequestEnd,
     RunRef,
     sqlite_engine,
@@ -24,6 +24,7 @@ from tests.unit.ledger.outage import READ_ONLY, away
 
 RUN = RunRef("dag", "run", "ask", -1)
 MOMENT = datetime(2026, 11, 21, 3, 4, 5, tzinfo=UTC)
+ENDED = MOMENT + timedelta(seconds=1, microseconds=5)
 
 
 @pytest.fixture
@@ -32,9 +33,8 @@ def ledger(tmp_path):
         yield ledger
 
 
-def opened(ledger, scope="s", run=RUN, kind="questions"):
-    scope = DocumentScope(scope, "documents/qa") if kind == "documents" else QuestionScope(scope, "async", "b")
-    return getattr(ledger, kind)(scope=scope, site_id="docs", source="dag.ask", run=run)
+def opened(ledger, site_url="s", run=RUN):
+    return ledger.chat_requests(scope=ChatScope(site_url, "async", "b"), site_id="docs", run=run)
 
 
 def settle(memory, key, outcome="created", **facts):
@@ -55,36 +55,38 @@ def test_what_was_asked_stands(ledger):
         settle(memory, "b", "ambiguous", ambiguous=1)
         settle(memory, "c", "failed")
         memory.commit_and_claim((), [Claim("d", "d", None)])
-        assert list(memory.created_entries()) == [CreatedEntry("a", "h-a", "r-a", MOMENT, 3)]
+        assert list(memory.accepted()) == [AcceptedQuestion("a", "h-a", "r-a", MOMENT, 3)]
 
 
 def test_attempts_of_all_tries_are_counted(ledger):
     with opened(ledger) as memory:
         settle(memory, "a", "failed", attempts=2)
         settle(memory, "a", attempts=3)
-        assert [one.attempts for one in memory.created_entries()] == [5]
+        assert [one.attempts for one in memory.accepted()] == [5]
 
 
 def test_scopes_and_kinds_do_not_mix(ledger):
-    with opened(ledger, "one") as one, opened(ledger, "other") as other, opened(ledger, "one", kind="documents") as kb:
+    scope = DocumentScope("one", "documents/qa")
+    kb = ledger.documents(scope=scope, site_id="docs", source="dag.ask", run=RUN)
+    with opened(ledger, "one") as one, opened(ledger, "other") as other, kb:
         settle(one, "a")
-        assert list(other.created_entries()) == list(kb.created_entries()) == []
+        assert list(other.accepted()) == []
         other.withdraw(["a"], "no reason")
-        kb.withdraw(["a"], "no reason")
-        assert len(list(one.created_entries())) == 1
+        assert len(list(one.accepted())) == 1
         assert (other.entries(["a"]), kb.entries(["a"])) == ({}, {})
 
 
-def test_what_is_withdrawn_is_asked_anew_without_doubt(ledger):
+@pytest.mark.parametrize("state", ["failed", "lost"])
+def test_what_failed_or_was_lost_is_asked_anew_without_doubt(ledger, state):
     with opened(ledger) as memory:
         settle(memory, "a")
         settle(memory, "b")
-        memory.withdraw(["a"], "its request failed")
+        memory.record_ends({"r-a": RequestEnd(state, ENDED, "s")})
         assert states(memory, "ab") == {"a": "none", "b": "created"}
-        assert [one.key for one in memory.created_entries()] == ["b"]
+        assert [one.key for one in memory.accepted()] == ["b"]
     with opened(ledger) as memory:
         settle(memory, "a", created_id="second")
-        assert {one.key: one.created_id for one in memory.created_entries()} == {"a": "second", "b": "r-b"}
+        assert {one.key: one.request_id for one in memory.accepted()} == {"a": "second", "b": "r-b"}
         assert memory.entries(["a"])["a"].superseded is None
         assert list(memory.possible_duplicates()) == []
 
@@ -92,7 +94,7 @@ def test_what_is_withdrawn_is_asked_anew_without_doubt(ledger):
 def test_what_is_withdrawn_with_doubt_is_listed_by_every_later_try(ledger):
     with opened(ledger) as memory:
         settle(memory, "a")
-        memory.withdraw(["a"], "its answer was lost", ambiguous=True)
+        memory.withdraw(["a"], "its answer was lost")
         assert states(memory, "a") == {"a": "ambiguous"}
         assert list(memory.possible_duplicates()) == []
         settle(memory, "a")
@@ -105,14 +107,14 @@ def test_what_is_withdrawn_with_doubt_is_listed_by_every_later_try(ledger):
 def test_the_reason_is_kept(ledger):
     with opened(ledger) as memory:
         settle(memory, "a")
-        memory.withdraw(["a"], "its request failed")
+        memory.withdraw(["a"], "its answer was lost")
     with ledger.engine.connect() as connection:
-        row = connection.execute(sa.text("SELECT outcome, error, request_id FROM assistant_questions")).one()
-    assert tuple(row) == ("failed", "its request failed", "r-a")
+        row = connection.execute(sa.text("SELECT outcome, error, request_id FROM assistant_chat_requests")).one()
+    assert tuple(row) == ("ambiguous", "its answer was lost", "r-a")
 
 
 def late(key, at=MOMENT):
-    return CreatedEntry(key, f"h-{key}", f"r-{key}", at, 1)
+    return AcceptedQuestion(key, f"h-{key}", f"r-{key}", at, 1)
 
 
 def test_an_effect_that_was_saved_elsewhere_is_recorded_late(ledger):
@@ -124,10 +126,10 @@ def test_an_effect_that_was_saved_elsewhere_is_recorded_late(ledger):
         other.commit_and_claim((), [Claim("a", "a", None)])
     with opened(ledger) as later, opened(ledger, "other") as other:
         later.record_late([late(key) for key in "acdex"])
-        found = {one.key: one for one in later.created_entries()}
+        found = {one.key: one for one in later.accepted()}
         assert found == {
             "a": late("a"),
-            "d": CreatedEntry("d", "h-d", "first", MOMENT, 1),
+            "d": AcceptedQuestion("d", "h-d", "first", MOMENT, 1),
             "e": late("e")._replace(attempts=2),
         }
         assert states(later, "bcx") == {"b": "ambiguous", "c": "none"}
@@ -161,17 +163,14 @@ def test_a_key_that_is_claimed_again_meanwhile_gets_no_late_outcome(ledger, monk
         assert other.commit_and_claim((), [Claim("a", "a", seen["a"])]) == {"a"}
         monkeypatch.setattr(later, "entries", lambda _: seen)
         later.record_late([late("a")])
-        assert list(later.created_entries()) == []
+        assert list(later.accepted()) == []
 
 
 def ends_of(ledger):
     """Return the recorded ends of questions by key."""
-    query = sa.text("SELECT key, request_id, state, completed_at, session_id FROM assistant_questions ORDER BY key")
+    query = sa.text("SELECT key, request_id, state, completed_at, session_id FROM assistant_chat_requests ORDER BY key")
     with ledger.engine.connect() as connection:
         return {key: tuple(row) for key, *row in connection.execute(query)}
-
-
-ENDED = MOMENT + timedelta(seconds=1, microseconds=5)
 
 
 def test_ends_are_kept_for_the_requests_that_stand(ledger):
@@ -180,7 +179,7 @@ def test_ends_are_kept_for_the_requests_that_stand(ledger):
             settle(memory, key)
         settle(other, "z", created_id="r-a")
         memory.commit_and_claim((), [Claim("d", "d", None)])
-        before = list(memory.created_entries())
+        before = list(memory.accepted())
         memory.record_ends(
             {
                 "r-a": RequestEnd("complete", ENDED, "s-a"),
@@ -188,7 +187,7 @@ def test_ends_are_kept_for_the_requests_that_stand(ledger):
                 "r-x": RequestEnd("lost", ENDED, "s"),
             }
         )
-        assert list(memory.created_entries()) == before
+        assert list(memory.accepted()) == before
     found = ends_of(ledger)
     assert found["a"] == ("r-a", "complete", "2026-11-21 03:04:06.000005", "s-a")
     assert found["b"] == ("r-b", "timed_out", None, "s-b")
@@ -207,7 +206,6 @@ def test_the_end_of_a_request_is_not_that_of_the_next(ledger):
     with opened(ledger) as memory:
         settle(memory, "a")
         memory.record_ends({"r-a": RequestEnd("failed", ENDED, "s")})
-        memory.withdraw(["a"], "its request failed")
         assert ends_of(ledger)["a"][:2] == ("r-a", "failed")
         settle(memory, "a", created_id="r-2")
         assert ends_of(ledger)["a"] == ("r-2", None, None, None)
@@ -215,24 +213,15 @@ def test_the_end_of_a_request_is_not_that_of_the_next(ledger):
         assert ends_of(ledger)["a"] == ("r-2", None, None, None)
 
 
-def test_a_question_that_is_asked_anew_meanwhile_does_not_get_the_earlier_end(ledger, monkeypatch):
+def test_an_end_of_a_request_that_was_replaced_or_removed_is_ignored(ledger):
     with opened(ledger) as memory:
         settle(memory, "a")
-        seen = list(memory.created_entries())
         settle(memory, "a", created_id="r-2")
-        monkeypatch.setattr(memory, "created_entries", lambda: iter(seen))
         memory.record_ends({"r-a": RequestEnd("complete", ENDED, "s")})
-    assert ends_of(ledger)["a"] == ("r-2", None, None, None)
-
-
-def test_a_question_that_is_removed_meanwhile_does_not_come_back_as_asked(ledger, monkeypatch):
-    with opened(ledger) as memory:
-        settle(memory, "a")
-        gone = list(memory.created_entries())
-        monkeypatch.setattr(memory, "created_entries", lambda: iter(gone))
+        assert ends_of(ledger)["a"] == ("r-2", None, None, None)
         with ledger.engine.begin() as connection:
-            connection.execute(sa.text("DELETE FROM assistant_questions"))
-        memory.record_ends({"r-a": RequestEnd("complete", ENDED, "s")})
+            connection.execute(sa.text("DELETE FROM assistant_chat_requests"))
+        memory.record_ends({"r-2": RequestEnd("complete", ENDED, "s")})
         assert states(memory, "a") == {}
 
 
@@ -298,9 +287,9 @@ def test_any_number_is_withdrawn(count, ledger):
         claims = [Claim(key, key, None) for key in keys]
         memory.commit_and_claim((), claims)
         memory.commit_and_claim([ClaimOutcome(claim, "created", "h", claim.key) for claim in claims], ())
-        assert len(list(memory.created_entries())) == count + 1
+        assert len(list(memory.accepted())) == count + 1
         memory.withdraw(keys, "no reason")
-        assert [one.key for one in memory.created_entries()] == ["other"]
+        assert [one.key for one in memory.accepted()] == ["other"]
 
 
 def test_what_is_not_there_is_withdrawn_without_a_trace(ledger):
@@ -327,7 +316,7 @@ def test_moments_are_utc(tmp_path):
     moment = MOMENT.astimezone(ZoneInfo("Asia/Kathmandu")) + timedelta(microseconds=7)
     with Ledger(sqlite_engine(tmp_path / "ledger.db"), now=lambda: moment) as ledger, opened(ledger) as memory:
         settle(memory, "a")
-        (one,) = memory.created_entries()
+        (one,) = memory.accepted()
     assert one.recorded_at == moment
     assert one.recorded_at.tzinfo is UTC
 
@@ -335,8 +324,8 @@ def test_moments_are_utc(tmp_path):
 def test_a_database_that_is_gone_is_an_error_of_the_ledger(tmp_path):
     with Ledger(sqlite_engine(tmp_path / "ledger.db")) as ledger, opened(ledger) as memory:
         with ledger.engine.begin() as connection:
-            connection.execute(sa.text("DROP TABLE assistant_questions"))
+            connection.execute(sa.text("DROP TABLE assistant_chat_requests"))
         with pytest.raises(AssistantLedgerError, match="cannot be read"):
-            list(memory.created_entries())
+            list(memory.accepted())
         with pytest.raises(AssistantLedgerError, match="cannot be written"):
             memory.withdraw(["a"], "no reason")

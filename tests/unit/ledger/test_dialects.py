@@ -10,8 +10,9 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from airflow_provider_assistant.ledger.bulk_sql import PARAMETERS
+from airflow_provider_assistant.ledger.document_groups import GROUP_COLUMNS
 from airflow_provider_assistant.ledger.group_sql import group_sql
-from airflow_provider_assistant.ledger.schema import documents, metadata, questions, submissions
+from airflow_provider_assistant.ledger.schema import chat_requests, documents, metadata
 
 
 # InnoDB's longest key, in bytes, at four bytes a character.
@@ -36,7 +37,7 @@ def test_tables_can_be_created(dialect):
 
 
 SHARED = ("scope", "claim", "claimed_at")
-OUTCOME = ("k", "label", 1, 0, "created", "hash", "doc", None, 201, None, None)
+OUTCOME = ("k", "label", 1, 0, "created", "hash", None, 201, None, None, "doc")
 CLAIMS = [("l", "label"), ("m", "label")]
 
 
@@ -60,7 +61,7 @@ def test_a_group_on_postgresql_is_one_statement_that_locks_keys_in_their_order()
     ]
 
 
-@pytest.mark.parametrize("table", [documents, questions], ids=lambda table: table.name)
+@pytest.mark.parametrize("table", [documents, chat_requests], ids=lambda table: table.name)
 @pytest.mark.parametrize(
     ("outcomes", "claims", "expected"), [(1, 2, 1), (0, 400, 1), (80, 0, 1), (50, 50, 1), (82, 0, 2), (80, 80, 2)]
 )
@@ -78,7 +79,7 @@ GROUP = (7, "page")
 @pytest.mark.parametrize("dialect", [postgresql.dialect(), sqlite.dialect()], ids=lambda d: d.name)
 def test_rows_of_groups_have_two_more_values(dialect):
     connection = Recorder(dialect)
-    statements = group_sql(connection, documents, SHARED, has_document_groups=True)
+    statements = group_sql(connection, documents, SHARED, GROUP_COLUMNS)
     outcome = (*OUTCOME[:2], *GROUP, *OUTCOME[2:])
     statements.write(("s", "t", "now"), "then", [outcome] * 70, [(*claim, *GROUP) for claim in CLAIMS] * 40)
     assert all("label, group_key, group_label, attempts" in one for one, _ in connection.statements)
@@ -104,14 +105,14 @@ def test_entries_without_a_group_are_not_in_the_index_of_groups(dialect):
     [
         (
             postgresql.dialect(),
-            "CREATE INDEX assistant_submissions_by_request ON assistant_submissions USING hash (request_id)",
+            "CREATE INDEX assistant_chat_requests_by_request ON assistant_chat_requests USING hash (request_id)",
         ),
-        (sqlite.dialect(), "CREATE INDEX assistant_submissions_by_request ON assistant_submissions (request_id)"),
+        (sqlite.dialect(), "CREATE INDEX assistant_chat_requests_by_request ON assistant_chat_requests (request_id)"),
     ],
     ids=lambda value: getattr(value, "name", ""),
 )
 def test_an_index_allows_for_ids_of_any_length(dialect, expected):
-    (index,) = (one for one in submissions.indexes if one.name.endswith("_by_request"))
+    (index,) = (one for one in chat_requests.indexes if one.name.endswith("_by_request"))
     assert str(CreateIndex(index).compile(dialect=dialect)) == expected
 
 
@@ -124,5 +125,5 @@ def test_the_indexes_of_the_pages_are_partial(dialect):
     )
     metadata.create_all(engine, checkfirst=False)
     partial = [one for one in statements if "INDEX" in one and "claimed_at" in one]
-    assert len(partial) == 7
+    assert len(partial) == 5
     assert all(" WHERE " in one for one in partial)

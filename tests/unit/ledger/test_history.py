@@ -7,29 +7,23 @@ from datetime import timedelta
 import pytest
 
 from airflow_provider_assistant.exceptions import AssistantBadRequestError, AssistantServerError
-from airflow_provider_assistant.ledger import (
-    Claim,
-    ClaimOutcome,
-    QuestionScope,
-    RequestEnd,
-    RunRef,
-    requests_between,
-    submissions,
-)
+from airflow_provider_assistant.ledger import ChatScope, Claim, ClaimOutcome, RequestEnd, record_ends
+from airflow_provider_assistant.ledger.queries import requests_between
 from tests.unit.ledger.conftest import START
+from tests.unit.ledger.single import RUN, accepted, claim_chat
+from tests.unit.ledger.single import SITE_URL as SITE
+from tests.unit.ledger.single import submit as submit_once
 
-RUN = RunRef("dag", "run", "task", -1)
-SITE = "https://h/api/v1/m2m/sites/docs"
 SECOND = timedelta(seconds=1)
 
 
-def submit(ledger, request_id, *, scope=SITE, send=None):
-    facts = {"site_id": "docs", "session_id": f"s-{request_id}", "state": None, "completed_at": None}
-    ledger.run_once(submissions, scope, request_id, RUN, send or (lambda: {"request_id": request_id}), **facts)
+def submit(ledger, request_id, *, site_url=SITE, send=None):
+    send = send or (lambda: accepted(request_id))
+    submit_once(ledger, send, key=request_id, session_id=f"s-{request_id}", site_url=site_url)
 
 
 def batch(ledger, *, site=SITE, mode="async"):
-    return ledger.questions(scope=QuestionScope(site, mode, "b"), site_id="docs", source="dag.task", run=RUN)
+    return ledger.chat_requests(scope=ChatScope(site, mode, "b"), site_id="docs", run=RUN)
 
 
 def ask(ledger, request_id, outcome="created", *, site=SITE, mode="async", end=None, **facts):
@@ -41,8 +35,6 @@ def ask(ledger, request_id, outcome="created", *, site=SITE, mode="async", end=N
             memory.commit_and_claim([ClaimOutcome(claim, outcome, "h", known_as, **facts)], ())
         if end:
             memory.record_ends({request_id: end})
-            if end.state in {"failed", "lost"}:
-                memory.withdraw([request_id], f"it was {end.state}")
 
 
 def raises(error):
@@ -53,7 +45,7 @@ def raises(error):
 
 
 def found(ledger, start=START, end=START + timedelta(hours=1), scope=None):
-    return requests_between(ledger.engine, start, end, scope)
+    return ledger.read(requests_between, start, end, scope)
 
 
 def states(rows):
@@ -65,11 +57,11 @@ def test_requests_alone_and_in_batches_have_the_same_columns(ledger, clock):
     clock.now += SECOND
     ask(ledger, "batched", end=RequestEnd("complete", clock.now + 3 * SECOND, "s-batched"), attempts=2, ambiguous=1)
     clock.now += SECOND
-    ledger.chat_ended(SITE, "alone", "complete")
+    record_ends(ledger.engine, SITE, {"alone": RequestEnd("complete", clock.now)})
     alone, batched = found(ledger)
     assert alone == {
         "submitted_at": START, "completed_at": START + 2 * SECOND, "seconds": 2.0, "state": "complete",
-        "site_id": "docs", "session_id": "s-alone", "request_id": "alone", "attempts": 1, "ambiguous": None,
+        "site_id": "docs", "session_id": "s-alone", "request_id": "alone", "attempts": 1, "ambiguous": 0,
         "is_batch": False, "dag_id": "dag", "run_id": "run", "task_id": "task", "map_index": -1,
     }  # fmt: skip
     assert batched == {
@@ -81,7 +73,7 @@ def test_requests_alone_and_in_batches_have_the_same_columns(ledger, clock):
 
 def test_every_end_is_told_apart(ledger, clock):
     submit(ledger, "alone-failed")
-    ledger.chat_ended(SITE, "alone-failed", "failed")
+    record_ends(ledger.engine, SITE, {"alone-failed": RequestEnd("failed", clock.now)})
     submit(ledger, "alone-open")
     for state in ("complete", "failed", "lost", "timed_out"):
         ask(ledger, state, end=RequestEnd(state, None if state == "timed_out" else clock.now + SECOND, "s"))
@@ -99,7 +91,7 @@ def test_what_may_be_a_request_is_unclear_and_what_is_none_is_left_out(ledger):
         submit(ledger, "alone-refused", send=raises(AssistantServerError("down")))
     with pytest.raises(AssistantBadRequestError):
         submit(ledger, "alone-bad", send=raises(AssistantBadRequestError("bad")))
-    ledger.claim(submissions, SITE, "alone-killed", RUN, site_id="docs", session_id="s")
+    claim_chat(ledger, "alone-killed")
     ask(ledger, "killed", "claimed")
     ask(ledger, "ambiguous", "ambiguous", ambiguous=1)
     ask(ledger, "failed", "failed")
@@ -144,7 +136,7 @@ def test_of_one_site(ledger):
         "https://x/m2m/sites/a_b%",
     ]
     for number, site in enumerate(sites):
-        submit(ledger, f"alone{number}", scope=site)
+        submit(ledger, f"alone{number}", site_url=site)
         ask(ledger, f"batched{number}", site=site)
     assert len(found(ledger)) == 8
     assert [row["request_id"] for row in found(ledger, scope=sites[0])] == ["alone0", "batched0"]

@@ -12,8 +12,9 @@ import sqlalchemy as sa
 from airflow.providers.common.compat.sdk import TaskDeferred
 
 from airflow_provider_assistant.exceptions import AssistantIncompleteError, AssistantLedgerError
-from airflow_provider_assistant.ledger import RunRef, loads_between
+from airflow_provider_assistant.ledger import RunRef
 from airflow_provider_assistant.ledger.load_log import ERROR_LENGTH
+from airflow_provider_assistant.ledger.load_queries import loads_between
 from airflow_provider_assistant.ledger.schema import COUNTS
 from airflow_provider_assistant.loading.report import LoadCounts
 from tests.unit.ledger.conftest import START
@@ -24,11 +25,11 @@ COUNTED = LoadCounts(rows=9, created=4, unchanged=1, rejected=1, failed=3, stale
 
 
 def load(ledger, scope=SITE):
-    return ledger.load(scope=scope, endpoint="documents/qa", site_id="docs", source="dag.load", run=RUN)
+    return ledger.load(site_url=scope, endpoint="documents/qa", site_id="docs", source="dag.load", run=RUN)
 
 
 def found(ledger, days=1, scope=None):
-    return loads_between(ledger.engine, START, START + timedelta(days=days), scope)
+    return ledger.read(loads_between, START, START + timedelta(days=days), scope)
 
 
 def test_a_load_is_a_row_with_its_counts(ledger, clock):
@@ -83,7 +84,7 @@ def test_every_try_is_a_row_and_they_are_in_order(ledger, clock):
         with load(ledger):
             clock.now += timedelta(seconds=1)
     assert [row["started_at"] - START for row in found(ledger)] == [timedelta(seconds=at) for at in range(3)]
-    assert len(loads_between(ledger.engine, START + timedelta(seconds=1), START + timedelta(seconds=2))) == 1
+    assert len(ledger.read(loads_between, START + timedelta(seconds=1), START + timedelta(seconds=2))) == 1
 
 
 def test_of_one_site(ledger):

@@ -112,7 +112,7 @@ def test_other_databases_are_refused_by_name(monkeypatch):
             return sa.create_mock_engine("mysql://", lambda *_: None)
 
     monkeypatch.setattr(BaseHook, "get_hook", lambda _: MySqlHook())
-    text = r"cannot use mysql \(connection 'team'.*Nothing was sent.*Only SQLite and PostgreSQL are supported"
+    text = r"cannot use mysql \(connection 'team'.*Nothing was sent. Only SQLite and PostgreSQL are supported"
     with pytest.raises(AssistantLedgerPermanentError, match=text):
         Ledger.open(LedgerLocation("team"))
 

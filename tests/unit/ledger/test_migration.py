@@ -12,11 +12,7 @@ from airflow_provider_assistant.ledger import SCHEMA_VERSION, Ledger, sqlite_eng
 from airflow_provider_assistant.ledger.migrate import migrate, version_of
 from airflow_provider_assistant.ledger.schema import ratings
 from tests.threads import at_once
-
-RATING = {
-    "scope": "s", "key": "k", "outcome": "created", "attempts": 1, "claimed_at": sa.func.now(), "site_id": "docs",
-    "session_id": "session", "request_id": "request", "rating": "good",
-}  # fmt: skip
+from tests.unit.ledger.single import rate
 
 
 @pytest.fixture
@@ -46,8 +42,8 @@ def add_comment(connection):
 def test_a_later_version_migrates_the_tables_once_and_keeps_the_entries(path):
     engine = sqlite_engine(path)
     assert migrate(engine) == (None, SCHEMA_VERSION)
-    with engine.begin() as connection:
-        connection.execute(sa.insert(ratings).values(RATING))
+    with Ledger(engine) as ledger:
+        rate(ledger, "good")
     assert migrate(engine, [add_comment]) == (1, 2)
     assert migrate(engine, [add_comment]) == (2, 2)
     with sqlite3.connect(path) as raw:

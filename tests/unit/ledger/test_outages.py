@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 
@@ -16,33 +17,35 @@ from airflow_provider_assistant.exceptions import (
     AssistantLedgerPermanentError,
 )
 from airflow_provider_assistant.ledger import (
+    AcceptedQuestion,
+    ChatScope,
     Claim,
     ClaimOutcome,
-    CreatedEntry,
     DocumentScope,
     Ledger,
-    QuestionScope,
-    RunRef,
-    feedback_between,
-    loads_between,
-    ratings,
-    requests_between,
+    RequestEnd,
+    find_request,
+    record_ends,
+    send_once,
     sqlite_engine,
-    submissions,
 )
 from airflow_provider_assistant.ledger.database import SQLITE_ATTEMPTS, is_transient
+from airflow_provider_assistant.ledger.load_queries import loads_between
 from airflow_provider_assistant.ledger.queries import (
-    ambiguous_entries,
-    count_outcomes,
+    counts,
+    feedback_between,
     find_ambiguous,
+    page_of_ambiguous,
+    requests_between,
     superseded_documents,
 )
+from airflow_provider_assistant.ledger.selection import ALL, Selection
 from tests.unit.ledger.conftest import START
 from tests.unit.ledger.outage import READ_ONLY, away
+from tests.unit.ledger.single import RUN, accepted, chat_claim, chats, claim_rating, rate, submit
+from tests.unit.ledger.single import SITE_URL as SCOPE
 
-RUN = RunRef("dag", "run", "task", -1)
-SCOPE = "https://h/m2m/sites/docs"
-CHAT = {"site_id": "docs", "session_id": "s"}
+ALL_SITES = Selection()
 DAY = (START, START)
 
 
@@ -51,42 +54,39 @@ def _no_waiting(monkeypatch):
     monkeypatch.setattr("tenacity.nap.time.sleep", lambda _: None)
 
 
-def submit(ledger, send=lambda: {"request_id": "r"}):
-    return ledger.run_once(submissions, SCOPE, "k", RUN, send, **CHAT)
-
-
 CALLS = {
-    "find": lambda ledger, _: ledger.find(submissions, SCOPE, "k"),
-    "outcomes": lambda ledger, _: ledger.outcomes(submissions, SCOPE, ["k"]),
-    "claim": lambda ledger, _: ledger.claim(submissions, SCOPE, "k2", RUN, **CHAT),
-    "run_once": lambda ledger, _: submit(ledger),
-    "submission_of": lambda ledger, _: ledger.submission_of(SCOPE, "r"),
-    "chat_ended": lambda ledger, _: ledger.chat_ended(SCOPE, "r", "complete"),
+    "find": lambda _, batch: batch.find("k"),
+    "submit": lambda ledger, _: submit(ledger),
+    "rate": lambda ledger, _: rate(ledger),
+    "find_request": lambda ledger, _: find_request(ledger.engine, SCOPE, "r"),
+    "record_end": lambda ledger, _: record_ends(ledger.engine, SCOPE, {"r": RequestEnd("complete", START)}),
     "entries": lambda _, batch: batch.entries(["k"]),
     "commit_and_claim": lambda _, batch: batch.commit_and_claim((), [Claim("k", "k", None)]),
-    "created_entries": lambda _, batch: list(batch.created_entries()),
+    "accepted": lambda _, batch: list(batch.accepted()),
     "stale": lambda _, batch: list(batch.stale(lambda _: True)),
     "possible_duplicates": lambda _, batch: list(batch.possible_duplicates()),
     "withdraw": lambda _, batch: batch.withdraw(["k"], "why"),
-    "record_ends": lambda _, batch: batch.record_ends({}),
-    "record_late": lambda _, batch: batch.record_late([CreatedEntry("k", "h", "r", START, 1)]),
+    "record_ends": lambda _, batch: batch.record_ends({"r": RequestEnd("lost", START)}),
+    "record_late": lambda _, batch: batch.record_late([AcceptedQuestion("k", "h", "r", START, 1)]),
     "load": lambda ledger, _: ledger.load(
-        scope="s", endpoint="documents/qa", site_id="docs", source="kb", run=RUN
+        site_url="s", endpoint="documents/qa", site_id="docs", source="kb", run=RUN
     ).__enter__(),
-    "feedback_between": lambda ledger, _: feedback_between(ledger.engine, *DAY),
-    "requests_between": lambda ledger, _: requests_between(ledger.engine, *DAY),
-    "loads_between": lambda ledger, _: loads_between(ledger.engine, *DAY),
-    "count_outcomes": lambda ledger, _: count_outcomes(ledger),
-    "ambiguous_entries": lambda ledger, _: list(ambiguous_entries(ledger)),
-    "superseded_documents": lambda ledger, _: list(superseded_documents(ledger)),
-    "find_ambiguous": lambda ledger, _: find_ambiguous(ledger, "open"),
+    "feedback_between": lambda ledger, _: ledger.read(feedback_between, *DAY),
+    "requests_between": lambda ledger, _: ledger.read(requests_between, *DAY),
+    "loads_between": lambda ledger, _: ledger.read(loads_between, *DAY),
+    "counts": lambda ledger, _: ledger.read(counts, ALL_SITES),
+    "ambiguous": lambda ledger, _: ledger.read(page_of_ambiguous, ledger.leases, ALL_SITES, ALL),
+    "superseded": lambda ledger, _: ledger.read(superseded_documents, ALL_SITES),
+    "find_ambiguous": lambda ledger, batch: ledger.read(find_ambiguous, ledger.leases, ALL_SITES, batch.open),
 }
 
 
 @pytest.fixture
 def batch(ledger):
-    ledger.claim(ratings, SCOPE, "open", RUN, **CHAT, request_id="r", rating="good")
-    with ledger.questions(scope=QuestionScope(SCOPE, "async", "b"), site_id="docs", source="kb", run=RUN) as batch:
+    key = claim_rating(ledger)
+    scope = ChatScope(SCOPE, "async", "b")
+    with ledger.chat_requests(scope=scope, site_id="docs", run=RUN) as batch:
+        batch.open = key
         yield batch
 
 
@@ -138,43 +138,51 @@ def test_a_connection_that_was_dropped_passes_whatever_its_class():
     assert not is_transient(sa.exc.ProgrammingError("SELECT 1", {}, Exception("no such table")))
 
 
+def during(ledger, *begins):
+    """Return a function that answers while the ledger is away, and the stack that ends the outage."""
+    stack = contextlib.ExitStack()
+
+    def send():
+        stack.enter_context(away(ledger.engine, *begins))
+        return accepted("r-1")
+
+    return send, stack
+
+
 def test_what_was_received_is_returned_and_recorded_when_the_task_ends(tmp_path, clock, caplog):
     path = tmp_path / "ledger.db"
-    Ledger(sqlite_engine(path)).close()
     with Ledger(sqlite_engine(path), now=clock) as ledger:
-
-        def send():
-            send.outage = stack.enter_context(away(ledger.engine))
-            return {"request_id": "r-1"}
-
-        import contextlib
-
-        with contextlib.ExitStack() as stack:
-            row, sent = submit(ledger, send)
-        assert (row.request_id, row.recorded_at, sent) == ("r-1", START, True)
-        assert send.outage.failed
+        opened = chats(ledger)
+        send, outage = during(ledger)
+        with outage:
+            assert send_once(opened, chat_claim(opened), send).request_id == "r-1"
         assert "has answered" in caplog.text
+        assert opened.find("k").outcome == "claimed"
     with Ledger(sqlite_engine(path)) as later:
         again, sent = submit(later, pytest.fail)
         assert (again.request_id, again.recorded_at, sent) == ("r-1", START, False)
 
 
 def test_what_can_never_be_recorded_is_named_in_the_log(ledger, caplog):
-    with away(ledger.engine, "UPDATE assistant_submissions SET outcome=?, error"):
-        assert submit(ledger)[0].request_id == "r"
-        ledger.close()
-    assert "a retry of this task sends it again: assistant_submissions k" in caplog.text
+    send, outage = during(ledger, "INSERT INTO assistant_chat_requests")
+    with outage:
+        submit(ledger, send, session_id="my session")
+    assert "a retry of this task sends it again: my session" in caplog.text
 
 
 @pytest.mark.parametrize("failure", [AssistantBadRequestError("no"), AssistantAmbiguousError("maybe")])
 def test_a_failure_of_the_service_is_raised_although_it_cannot_be_recorded(ledger, failure):
-    def send():
-        raise failure
+    with chats(ledger) as opened:
+        send, outage = during(ledger)
 
-    with away(ledger.engine, "UPDATE assistant_submissions SET outcome=?, error"), pytest.raises(type(failure)):
-        submit(ledger, send)
-    ledger.close()
-    assert ledger.find(submissions, SCOPE, "k").error == str(failure)
+        def fails():
+            send()
+            raise failure
+
+        with outage, pytest.raises(type(failure)):
+            send_once(opened, chat_claim(opened), fails)
+    with chats(ledger) as later:
+        assert later.find("k").error == str(failure)
 
 
 def test_nothing_is_sent_while_the_intent_cannot_be_recorded(ledger):
@@ -202,7 +210,6 @@ def test_a_list_that_has_been_read_needs_no_commit(ledger, monkeypatch):
         memory.commit_and_claim([ClaimOutcome(claim, "created", "h", "doc")], ())
         monkeypatch.setattr(ledger.engine.dialect, "do_commit", refuse)
         assert list(memory.stale(lambda _: False)) == [("label", "doc", None)]
-        assert [one.created_id for one in memory.created_entries()] == ["doc"]
 
 
 def test_a_file_that_may_not_be_written_is_named_with_what_to_do(tmp_path):

@@ -5,21 +5,14 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.ledger import (
-    Claim,
-    Ledger,
-    QuestionScope,
-    RunRef,
-    key_of,
-    ratings,
-    sqlite_engine,
-    submissions,
-)
-from airflow_provider_assistant.ledger.queries import ambiguous_entries, count_outcomes, find_ambiguous
+from airflow_provider_assistant.ledger import ChatScope, Claim, ClaimOutcome, Ledger, sqlite_engine
+from airflow_provider_assistant.ledger.queries import counts, find_ambiguous, page_of_ambiguous
 from airflow_provider_assistant.ledger.resolution import resolve
+from airflow_provider_assistant.ledger.selection import ALL, Selection
+from tests.unit.ledger.single import RUN, claim_chat, claim_rating, rate, submit
+from tests.unit.ledger.single import SITE_URL as SITE
 
-SCOPE, RUN = "https://a/m2m/sites/s", RunRef("d", "r", "t", -1)
-KEY = key_of("one")
+KEY = "k"
 
 
 @pytest.fixture
@@ -28,47 +21,57 @@ def ledger(tmp_path):
         yield opened
 
 
-def claim(ledger, table):
-    facts = {"site_id": "s", "session_id": "c"}
-    if table is ratings:
-        facts |= {"request_id": "q", "rating": "good"}
-    ledger.claim(table, SCOPE, KEY, RUN, **facts)
+def ambiguous(ledger):
+    return ledger.read(page_of_ambiguous, ledger.leases, Selection(), ALL).rows
+
+
+def find(ledger, key=KEY):
+    return ledger.read(find_ambiguous, ledger.leases, Selection(), key)
 
 
 def test_an_intent_is_unsettled_until_it_is_settled(ledger):
-    claim(ledger, submissions)
-    (entry,) = ambiguous_entries(ledger)
-    assert (entry.kind, entry.label, entry.site_id, entry.run) == ("submission", "c", "s", RUN)
-    ledger.record_outcome(submissions, SCOPE, KEY, "created", request_id="q")
-    assert list(ambiguous_entries(ledger)) == []
-    assert [(one["outcome"], one["entries"]) for one in count_outcomes(ledger)] == [("created", 1)]
+    claim_chat(ledger)
+    (entry,) = ambiguous(ledger)
+    assert (entry.kind, entry.label, entry.site_id, entry.run) == ("chat_request", "s", "docs", RUN)
+    submit(ledger)
+    assert ambiguous(ledger) == []
+    assert [(one["outcome"], one["entries"]) for one in ledger.read(counts, Selection())] == [("created", 1)]
 
 
 def test_a_submission_that_is_done_is_taken_up(ledger):
-    claim(ledger, submissions)
-    entry = find_ambiguous(ledger, KEY)
+    claim_chat(ledger)
     with pytest.raises(AssistantInputError, match="--id"):
-        resolve(ledger, entry, "created")
-    resolve(ledger, entry, "created", identifier="q-1")
-    row, sent = ledger.run_once(submissions, SCOPE, KEY, RUN, pytest.fail)
+        resolve(ledger, find(ledger), "created")
+    resolve(ledger, find(ledger), "created", identifier="q-1")
+    row, sent = submit(ledger, pytest.fail)
     assert (row.request_id, sent) == ("q-1", False)
 
 
 @pytest.mark.parametrize(("outcome", "is_sent"), [("created", False), ("failed", True)])
 def test_a_rating(ledger, outcome, is_sent):
-    claim(ledger, ratings)
-    resolve(ledger, find_ambiguous(ledger, KEY), outcome)
-    assert list(ambiguous_entries(ledger)) == []
-    _, sent = ledger.run_once(
-        ratings, SCOPE, KEY, RUN, dict, site_id="s", session_id="c", request_id="q", rating="good"
-    )
-    assert sent is is_sent
+    resolve(ledger, find(ledger, claim_rating(ledger)), outcome)
+    assert ambiguous(ledger) == []
+    assert rate(ledger)[1] is is_sent
+
+
+@pytest.mark.parametrize("kind", ["chat", "rating"])
+def test_what_a_living_task_sends_is_under_way(ledger, kind):
+    def send():
+        (entry,) = ambiguous(ledger)
+        assert entry.may_be_under_way
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        submit(ledger, send) if kind == "chat" else rate(ledger, send=send)
+    (entry,) = ambiguous(ledger)
+    assert not entry.may_be_under_way
 
 
 def test_a_question_can_only_be_asked_anew(ledger):
-    with ledger.questions(scope=QuestionScope(SCOPE, "async", "b"), site_id="s", source="d.t", run=RUN) as memory:
+    with ledger.chat_requests(scope=ChatScope(SITE, "async", "b"), site_id="s", run=RUN) as memory:
         memory.commit_and_claim((), [Claim(KEY, "1", None)])
-        entry = find_ambiguous(ledger, KEY)
+        memory.release()
+        entry = find(ledger)
         with pytest.raises(AssistantInputError, match="not-created"):
             resolve(ledger, entry, "created", identifier="q")
         resolve(ledger, entry, "failed")
@@ -76,21 +79,19 @@ def test_a_question_can_only_be_asked_anew(ledger):
 
 
 def test_what_has_changed_since_is_not_settled(ledger):
-    claim(ledger, submissions)
-    entry = find_ambiguous(ledger, KEY)
-    ledger.record_outcome(submissions, SCOPE, KEY, "created", request_id="q")
+    claim_chat(ledger)
+    entry = find(ledger)
+    submit(ledger)
     with pytest.raises(AssistantInputError, match="has changed since it was read"):
         resolve(ledger, entry, "failed")
-    assert ledger.find(submissions, SCOPE, KEY).request_id == "q"
+    assert submit(ledger, pytest.fail)[0].request_id == "req-1"
 
 
 def test_an_outcome_that_comes_late_stands(ledger):
     """If the task is still alive, its own outcome takes precedence over the manual one."""
-    with ledger.questions(scope=QuestionScope(SCOPE, "async", "b"), site_id="s", source="d.t", run=RUN) as memory:
-        from airflow_provider_assistant.ledger import ClaimOutcome
-
+    with ledger.chat_requests(scope=ChatScope(SITE, "async", "b"), site_id="s", run=RUN) as memory:
         claim = Claim(KEY, "1", None)
         memory.commit_and_claim((), [claim])
-        resolve(ledger, find_ambiguous(ledger, KEY), "failed")
+        resolve(ledger, find(ledger), "failed")
         memory.commit_and_claim([ClaimOutcome(claim, "created", "content", "q-1")], ())
         assert memory.entries([KEY])[KEY].state == "created"

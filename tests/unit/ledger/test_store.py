@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sqlite3
 from datetime import UTC, datetime, timedelta, timezone
 
@@ -18,22 +17,32 @@ from airflow_provider_assistant.exceptions import (
     AssistantResponseError,
 )
 from airflow_provider_assistant.ledger import (
+    ClaimOutcome,
     Ledger,
+    RequestEnd,
     RunRef,
-    feedback_between,
+    find_request,
     key_of,
-    ratings,
+    rating_claim,
+    rating_key,
+    record_ends,
     sqlite_engine,
-    submissions,
 )
+from airflow_provider_assistant.ledger.queries import feedback_between
 from tests.processes import preload, processes
 from tests.threads import at_once
 from tests.unit.ledger.conftest import START
+from tests.unit.ledger.single import (
+    SITE_URL,
+    accepted,
+    chats,
+    claim_rating,
+    rate,
+    rated,
+    submit,
+)
 
 preload(__name__)
-
-RUN = RunRef("dag", "run", "task", -1)
-SCOPE = "https://h/api/v1/m2m/sites/docs"
 
 
 class Sender:
@@ -43,22 +52,18 @@ class Sender:
 
     def __call__(self):
         self.count += 1
-        outcome = self.outcomes.pop(0) if self.outcomes else {"request_id": f"req-{self.count}"}
-        if isinstance(outcome, BaseException):
-            raise outcome
-        return outcome
+        if self.outcomes:
+            raise self.outcomes.pop(0)
+        return accepted(f"req-{self.count}")
 
 
-def submit(ledger, send, *, key="k", scope=SCOPE, run=RUN, **options):
-    facts = {"site_id": "docs", "session_id": "s", "state": None, "completed_at": None}
-    return ledger.run_once(submissions, scope, key, run, send, **facts, **options)
+def found(ledger, key="k"):
+    with chats(ledger) as opened:
+        return opened.find(key)
 
 
-def rate(ledger, *, request_id="req-1", rating="good", key=None, site_id="docs"):
-    return ledger.run_once(
-        ratings, SCOPE, key or key_of(request_id, rating), RUN, dict,
-        site_id=site_id, session_id="s", request_id=request_id, rating=rating,
-    )  # fmt: skip
+def ended(ledger, state, clock, request_id="req-1", site_url=SITE_URL):
+    record_ends(ledger.engine, site_url, {request_id: RequestEnd(state, clock.now)})
 
 
 def test_what_is_done_is_not_sent_again(ledger):
@@ -72,8 +77,8 @@ def test_what_is_done_is_not_sent_again(ledger):
 
 def test_scope_and_key_tell_effects_apart(ledger):
     send = Sender()
-    for scope, key in (("a", "1"), ("a", "2"), ("b", "1")):
-        assert submit(ledger, send, scope=scope, key=key)[1]
+    for site_url, key in (("a", "1"), ("a", "2"), ("b", "1")):
+        assert submit(ledger, send, site_url=site_url, key=key)[1]
     assert send.count == 3
 
 
@@ -84,7 +89,7 @@ def test_what_was_refused_is_sent_again_without_a_word(ledger, refusal, outcome,
     send = Sender(refusal)
     with pytest.raises(type(refusal)):
         submit(ledger, send)
-    assert ledger.find(submissions, SCOPE, "k").outcome == outcome
+    assert found(ledger).outcome == outcome
     row, sent = submit(ledger, send)
     assert sent
     assert (row.outcome, row.attempts, row.error) == ("created", 2, None)
@@ -92,89 +97,90 @@ def test_what_was_refused_is_sent_again_without_a_word(ledger, refusal, outcome,
 
 
 @pytest.mark.parametrize("failure", [AssistantAmbiguousError("maybe"), AssistantResponseError("no id in the reply")])
-def test_what_may_have_happened_is_sent_again_and_said_so(ledger, failure, caplog):
+def test_what_may_have_happened_is_sent_again(ledger, failure):
     send = Sender(failure)
     with pytest.raises(type(failure)):
         submit(ledger, send)
-    kept = ledger.find(submissions, SCOPE, "k")
+    kept = found(ledger)
     assert (kept.outcome, kept.error) == ("ambiguous", str(failure))
     row, sent = submit(ledger, send)
     assert sent
     assert (row.outcome, row.attempts) == ("created", 2)
-    (record,) = caplog.records
-    assert record.levelno == logging.WARNING
-    assert str(failure) in record.getMessage()
 
 
 class Killed(BaseException):
     """The process is killed between request and response."""
 
 
-def test_an_intent_without_an_outcome_is_sent_again_and_said_so(ledger, caplog):
+def test_an_intent_without_an_outcome_is_sent_again(ledger):
     send = Sender(Killed())
     with pytest.raises(Killed):
         submit(ledger, send)
-    assert ledger.find(submissions, SCOPE, "k").outcome == "claimed"
-    assert submit(ledger, send)[1]
-    (record,) = caplog.records
-    assert "may already have happened" in record.getMessage()
+    assert found(ledger).outcome == "claimed"
+    row, sent = submit(ledger, send)
+    assert (sent, row.ambiguous) == (True, 1)
 
 
 def test_the_intent_is_on_disk_before_the_request(ledger, tmp_path):
     def send():
         with sqlite3.connect(tmp_path / "ledger.db") as other:
-            assert other.execute("SELECT outcome FROM assistant_submissions").fetchall() == [("claimed",)]
-        return {"request_id": "r"}
+            assert other.execute("SELECT outcome FROM assistant_chat_requests").fetchall() == [("claimed",)]
+        return accepted()
 
     submit(ledger, send)
 
 
-def test_a_failed_chat_is_asked_again_and_starts_afresh(ledger, clock):
+@pytest.mark.parametrize("state", ["failed", "lost"])
+def test_a_chat_without_an_answer_is_asked_again_and_starts_afresh(ledger, clock, state):
     send = Sender()
-    again_if = submissions.c.state == "failed"
-    submit(ledger, send, again_if=again_if)
-    assert not submit(ledger, send, again_if=again_if)[1]
-    ledger.chat_ended(SCOPE, "req-1", "complete")
-    assert not submit(ledger, send, again_if=again_if)[1]
-    ledger.engine.dispose()
-    with ledger.engine.begin() as connection:
-        connection.execute(sa.update(submissions).values(state="failed"))
-    row, sent = submit(ledger, send, again_if=again_if)
+    submit(ledger, send)
+    assert not submit(ledger, send)[1]
+    ended(ledger, state, clock)
+    assert (found(ledger).request_id, found(ledger).state) == ("req-1", state)
+    row, sent = submit(ledger, send)
     assert sent
     assert (row.request_id, row.state, row.completed_at, row.attempts) == ("req-2", None, None, 2)
+    assert (row.error, row.superseded, row.ambiguous) == (None, None, 0)
+
+
+def test_a_complete_chat_is_not_asked_again(ledger, clock):
+    submit(ledger)
+    ended(ledger, "complete", clock)
+    assert not submit(ledger)[1]
 
 
 def test_the_first_end_of_a_chat_stands(ledger, clock):
-    submit(ledger, Sender())
+    submit(ledger)
     clock.advance(5)
-    ledger.chat_ended(SCOPE, "req-1", "complete")
+    ended(ledger, "complete", clock)
     clock.advance(5)
-    ledger.chat_ended(SCOPE, "req-1", "failed")
-    row = ledger.submission_of(SCOPE, "req-1")
+    ended(ledger, "failed", clock)
+    row = find_request(ledger.engine, SITE_URL, "req-1")
     assert row.state == "complete"
     assert row.completed_at == START + timedelta(seconds=5)
 
 
 def test_a_chat_that_was_lost_after_it_had_ended_is_lost(ledger, clock):
-    submit(ledger, Sender())
+    submit(ledger)
     clock.advance(5)
-    ledger.chat_ended(SCOPE, "req-1", "complete")
-    ledger.chat_ended(SCOPE, "req-1", "lost")
-    row = ledger.submission_of(SCOPE, "req-1")
+    ended(ledger, "complete", clock)
+    clock.advance(5)
+    ended(ledger, "lost", clock)
+    row = find_request(ledger.engine, SITE_URL, "req-1")
     assert (row.state, row.completed_at) == ("lost", START + timedelta(seconds=5))
 
 
-def test_a_request_of_another_site_is_another_request(ledger):
-    submit(ledger, Sender())
-    ledger.chat_ended("elsewhere", "req-1", "complete")
-    assert ledger.submission_of(SCOPE, "req-1").state is None
-    assert ledger.submission_of("elsewhere", "req-1") is None
-    assert ledger.submission_of(SCOPE, "req-9") is None
+def test_a_request_of_another_site_is_another_request(ledger, clock):
+    submit(ledger)
+    ended(ledger, "complete", clock, site_url="elsewhere")
+    assert find_request(ledger.engine, SITE_URL, "req-1").state is None
+    assert find_request(ledger.engine, "elsewhere", "req-1") is None
+    assert find_request(ledger.engine, SITE_URL, "req-9") is None
 
 
 def test_settled_facts_keep_what_is_not_theirs(ledger):
     submit(ledger, Sender())
-    row = ledger.find(submissions, SCOPE, "k")
+    row = found(ledger)
     assert (row.site_id, row.session_id, row.dag_id, row.task_id, row.map_index) == ("docs", "s", "dag", "task", -1)
 
 
@@ -183,22 +189,22 @@ def test_moments_come_back_as_utc(tmp_path, zone):
     moment = START.astimezone(zone)
     with Ledger(sqlite_engine(tmp_path / "ledger.db"), now=lambda: moment) as ledger:
         submit(ledger, Sender())
-        row = ledger.find(submissions, SCOPE, "k")
+        row = found(ledger)
     assert row.claimed_at == row.recorded_at == START
     assert row.claimed_at.tzinfo is UTC
     with sqlite3.connect(tmp_path / "ledger.db") as raw:
-        ((stored,),) = raw.execute("SELECT claimed_at FROM assistant_submissions")
+        ((stored,),) = raw.execute("SELECT claimed_at FROM assistant_chat_requests")
     assert stored == "2026-11-21 23:59:58.123456"
 
 
 def test_feedback_has_the_seconds_its_answer_took(ledger, clock):
     submit(ledger, Sender())
     clock.advance(2.5)
-    ledger.chat_ended(SCOPE, "req-1", "complete")
+    ended(ledger, "complete", clock)
     clock.advance(1)
     rate(ledger)
-    rate(ledger, request_id="elsewhere", rating="bad")
-    rows = feedback_between(ledger.engine, START, START + timedelta(minutes=1))
+    rate(ledger, "bad", request_id="elsewhere")
+    rows = ledger.read(feedback_between, START, START + timedelta(minutes=1))
     assert [(row["request_id"], row["rating"], row["answer_seconds"]) for row in rows] == [
         ("req-1", "good", 2.5),
         ("elsewhere", "bad", None),
@@ -207,46 +213,43 @@ def test_feedback_has_the_seconds_its_answer_took(ledger, clock):
     assert (rows[0]["dag_id"], rows[0]["map_index"], rows[0]["attempts"]) == ("dag", -1, 1)
 
 
-def test_an_answer_that_took_no_time_has_zero_seconds(ledger):
+def test_an_answer_that_took_no_time_has_zero_seconds(ledger, clock):
     submit(ledger, Sender())
-    ledger.chat_ended(SCOPE, "req-1", "complete")
+    ended(ledger, "complete", clock)
     rate(ledger)
-    (row,) = feedback_between(ledger.engine, START, START + timedelta(seconds=1))
+    (row,) = ledger.read(feedback_between, START, START + timedelta(seconds=1))
     assert row["answer_seconds"] == 0
 
 
 def test_feedback_of_an_unfinished_chat_has_no_seconds(ledger):
     submit(ledger, Sender())
     rate(ledger)
-    (row,) = feedback_between(ledger.engine, START, START + timedelta(seconds=1))
+    (row,) = ledger.read(feedback_between, START, START + timedelta(seconds=1))
     assert row["answer_seconds"] is None
 
 
 def test_feedback_counts_only_what_was_sent(ledger):
     with pytest.raises(AssistantBadRequestError):
-        ledger.run_once(
-            ratings, SCOPE, "k", RUN, Sender(AssistantBadRequestError("no")),
-            site_id="docs", session_id="s", request_id="r", rating="good",
-        )  # fmt: skip
-    ledger.claim(ratings, SCOPE, "k2", RUN, site_id="docs", session_id="s", request_id="r", rating="good")
-    assert feedback_between(ledger.engine, START, START + timedelta(days=1)) == []
+        rate(ledger, send=Sender(AssistantBadRequestError("no")))
+    claim_rating(ledger, ("s", "r", "good"))
+    assert ledger.read(feedback_between, START, START + timedelta(days=1)) == []
 
 
 def test_a_day_ends_where_the_next_begins(ledger, clock):
     midnight = datetime(2026, 11, 22, tzinfo=UTC)
     for rating, moment in (("last", midnight - timedelta(microseconds=1)), ("first", midnight)):
         clock.now = moment
-        rate(ledger, rating=rating)
+        rate(ledger, rating)
     day = timedelta(days=1)
-    assert [row["rating"] for row in feedback_between(ledger.engine, midnight - day, midnight)] == ["last"]
-    assert [row["rating"] for row in feedback_between(ledger.engine, midnight, midnight + day)] == ["first"]
+    assert [row["rating"] for row in ledger.read(feedback_between, midnight - day, midnight)] == ["last"]
+    assert [row["rating"] for row in ledger.read(feedback_between, midnight, midnight + day)] == ["first"]
 
 
 def test_one_rating_is_one_row_also_when_two_services_share_a_site_name(ledger):
-    for scope in (SCOPE, SCOPE.replace("//h/", "//staging/")):
-        submit(ledger, Sender({"request_id": "req-1"}), scope=scope)
+    for site_url in (SITE_URL, SITE_URL.replace("//h/", "//staging/")):
+        submit(ledger, site_url=site_url)
     rate(ledger)
-    assert len(feedback_between(ledger.engine, START, START + timedelta(seconds=1))) == 1
+    assert len(ledger.read(feedback_between, START, START + timedelta(seconds=1))) == 1
 
 
 def test_a_newer_ledger_is_refused(tmp_path):
@@ -302,8 +305,7 @@ def _opens_and_fills(path, name, ready, go):
     go.acquire()
     with Ledger(sqlite_engine(path)) as ledger:
         for number in range(25):
-            facts = {"site_id": "s", "session_id": "s", "request_id": "r", "rating": "good"}
-            ledger.run_once(ratings, "scope", f"{name}-{number}", RunRef("d", "r", "t", -1), dict, **facts)
+            rate(ledger, request_id=f"{name}-{number}")
 
 
 def test_two_processes_open_and_fill_a_new_ledger_at_once(tmp_path):
@@ -323,19 +325,19 @@ def test_two_processes_open_and_fill_a_new_ledger_at_once(tmp_path):
         assert raw.execute("SELECT count(*), sum(attempts) FROM assistant_ratings").fetchall() == [(50, 50)]
 
 
-def test_two_workers_with_the_same_intent_share_one_row(tmp_path):
+def test_two_workers_with_the_same_rating_share_one_row(tmp_path):
     path = tmp_path / "ledger.db"
-    facts = {"site_id": "s", "session_id": "s", "request_id": "r", "rating": "good"}
     with Ledger(sqlite_engine(path)) as slower, Ledger(sqlite_engine(path)) as faster:
+        overtaken = []
 
         @sa.event.listens_for(slower.engine, "before_cursor_execute")
         def overtake(connection, cursor, statement, *_):
-            if statement.startswith("INSERT") and not faster.find(ratings, "s", "k"):
-                faster.claim(ratings, "s", "k", RUN, **facts)
+            if statement.startswith("INSERT INTO assistant_ratings") and not overtaken:
+                overtaken.append(claim_rating(faster))
 
-        slower.claim(ratings, "s", "k", RunRef("dag", "slower", "task", -1), **facts)
-        row = slower.find(ratings, "s", "k")
-    assert (row.attempts, row.run_id, row.outcome) == (2, "slower", "claimed")
+        row, sent = rate(slower, run=RunRef("dag", "slower", "task", -1))
+    assert sent
+    assert (row.attempts, row.ambiguous, row.run_id, row.outcome) == (1, 1, "slower", "created")
 
 
 def test_without_configuration_it_is_a_file_in_airflow_home(ledger_home):
@@ -351,7 +353,7 @@ def test_a_connection_names_the_database(ledger_home, tmp_path, monkeypatch):
     with Ledger.open() as ledger:
         submit(ledger, Sender())
     with sqlite3.connect(path) as raw:
-        assert raw.execute("SELECT outcome FROM assistant_submissions").fetchall() == [("created",)]
+        assert raw.execute("SELECT outcome FROM assistant_chat_requests").fetchall() == [("created",)]
     assert not list(ledger_home.iterdir())
 
 
@@ -376,14 +378,40 @@ def test_a_run_is_read_from_the_context():
     assert str(RunRef("d", "r", "t", 2)) == "d/r/t/2"
 
 
-def test_outcomes_of_many_effects_at_once(ledger):
-    facts = {"site_id": "docs", "session_id": "s", "request_id": "r", "rating": "good"}
-    outcomes = {f"key-{number}": ("created", "ambiguous", "failed")[number % 3] for number in range(1000)}
-    with ledger.engine.begin() as connection:
-        rows = [
-            {"scope": SCOPE, "key": key, "outcome": outcome, "attempts": 1, "claimed_at": START, **facts}
-            for key, outcome in outcomes.items()
-        ]
-        connection.execute(sa.insert(ratings), [*rows, {**rows[0], "scope": "elsewhere", "key": "other"}])
-    assert ledger.outcomes(ratings, SCOPE, [*outcomes, "unknown", "other"]) == outcomes
-    assert ledger.outcomes(ratings, SCOPE, []) == {}
+def test_entries_of_many_ratings_at_once(ledger):
+    states = {}
+    with rated(ledger) as opened:
+        for number in range(1000):
+            claim = rating_claim("s", f"r-{number}", "good", None)
+            outcome = ("created", "ambiguous", "failed")[number % 3]
+            states[claim.key] = {"failed": "none"}.get(outcome, outcome)
+            opened.commit_and_claim([ClaimOutcome(claim, outcome, claim.key)], ())
+        found = opened.entries([*states, "unknown"])
+        assert {key: entry.state for key, entry in found.items()} == states
+        assert opened.entries([]) == {}
+
+
+def test_a_rating_is_sent_again_after_another_one_of_its_request(ledger, clock):
+    for rating, is_sent in (("good", True), ("good", False), ("bad", True), ("good", True), ("bad", True)):
+        clock.advance(1)
+        assert rate(ledger, rating)[1] is is_sent
+    assert rate(ledger, "good", request_id="other")[1]
+    assert not rate(ledger, "bad")[1]
+
+
+def test_a_rating_that_may_have_been_replaced_is_sent_again(ledger, clock):
+    rate(ledger, "good")
+    clock.advance(1)
+    claim_rating(ledger, ("s", "req-1", "bad"))
+    row, sent = rate(ledger, "good")
+    assert (sent, row.superseded, row.attempts) == (True, None, 2)
+
+
+def test_a_rating_that_was_refused_when_it_was_sent_again_is_not_created(ledger, clock):
+    for rating in ("good", "bad"):
+        clock.advance(1)
+        rate(ledger, rating)
+    with pytest.raises(AssistantBadRequestError):
+        rate(ledger, "good", Sender(AssistantBadRequestError("400")))
+    with rated(ledger) as opened:
+        assert opened.find(rating_key("s", "req-1", "good")).outcome == "rejected"

@@ -34,7 +34,7 @@ BAD = AssistantBadRequestError("400 Bad Request: no title", status=400, detail="
 
 
 def entry(state, content_hash=None):
-    return LedgerEntry(state, content_hash, "doc-1", None, "claim")
+    return LedgerEntry(state, "created", "claim", "kb", content_hash, None, "doc-1")
 
 
 def options(**given):

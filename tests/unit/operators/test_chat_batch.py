@@ -38,7 +38,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantRequestLostError,
     AssistantRequestTimeoutError,
 )
-from airflow_provider_assistant.ledger import BatchLedger
+from airflow_provider_assistant.ledger import ScopeLedger
 from airflow_provider_assistant.loading import engine
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.parameters import tolerance
@@ -991,7 +991,7 @@ def test_in_sync_mode_an_answer_that_went_with_its_try_is_asked_again_and_listed
 def test_in_sync_mode_a_saved_answer_is_reused_although_the_ledger_did_not_record_it(
     service, connection, execute, output, monkeypatch
 ):
-    commit = BatchLedger.commit_and_claim
+    commit = ScopeLedger.commit_and_claim
 
     def killed(ledger, outcomes, claims, **options):
         if len(service.rows("requests")) == 3:
@@ -999,7 +999,7 @@ def test_in_sync_mode_a_saved_answer_is_reused_although_the_ledger_did_not_recor
         return commit(ledger, outcomes, claims, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(BatchLedger, "commit_and_claim", killed)
+        patch.setattr(ScopeLedger, "commit_and_claim", killed)
         with pytest.raises(Killed):
             execute(mode="sync", max_concurrency=1)
     (folder,) = output.parent.glob(".*.chat-batch")

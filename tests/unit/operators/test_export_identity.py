@@ -6,10 +6,12 @@ from datetime import UTC, datetime
 
 import pyarrow.dataset as ds
 import pytest
+import sqlalchemy as sa
 from airflow.sdk import DAG
 
 from airflow_provider_assistant.exceptions import AssistantInputError, AssistantLedgerPermanentError
-from airflow_provider_assistant.ledger import Ledger, RunRef, key_of, ratings, submissions
+from airflow_provider_assistant.ledger import Ledger, RunRef
+from airflow_provider_assistant.ledger.schema import chat_requests
 from airflow_provider_assistant.transfers.ledger_to_parquet import (
     AssistantFeedbackToParquetOperator,
     AssistantLoadsToParquetOperator,
@@ -18,6 +20,7 @@ from airflow_provider_assistant.transfers.ledger_to_parquet import (
 from airflow_provider_assistant.transfers.limits_to_parquet import AssistantLimitsToParquetOperator
 from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
 from tests.task_runs.context import task_context
+from tests.unit.ledger.single import rate, submit
 
 RUN = RunRef("dag", "run", "task", -1)
 SCOPE = "https://h/m2m/sites/acme-docs"
@@ -35,10 +38,10 @@ OF_THE_LEDGER = ("feedback", "requests", "loads")
 def today(same_day, service, connection):
     """The day on which one entry of each kind was recorded in the ledger."""
     with Ledger.open() as ledger:
-        chat = {"site_id": "acme-docs", "session_id": "s"}
-        ledger.run_once(submissions, SCOPE, key_of("k"), RUN, lambda: {"request_id": "r"}, **chat)
-        ledger.run_once(ratings, SCOPE, key_of("k"), RUN, dict, **chat, request_id="r", rating="good")
-        with ledger.load(scope=SCOPE, endpoint="documents/qa", site_id="acme-docs", source="kb", run=RUN):
+        names = {"site_url": SCOPE, "site_id": "acme-docs", "run": RUN}
+        submit(ledger, **names)
+        rate(ledger, **names)
+        with ledger.load(site_url=SCOPE, endpoint="documents/qa", site_id="acme-docs", source="kb", run=RUN):
             pass
     return datetime.now(UTC).date().isoformat()
 
@@ -110,7 +113,7 @@ def test_an_empty_ledger_of_another_machine_does_not_empty_a_day(dataset, export
 
 def test_a_day_that_lost_its_rows_in_the_same_ledger_is_replaced(export, rows):
     export("requests")
-    with Ledger.open() as ledger:
-        ledger.record_outcome(submissions, SCOPE, key_of("k"), "failed")
+    with Ledger.open() as ledger, ledger.engine.begin() as connection:
+        connection.execute(sa.update(chat_requests).values(outcome="failed"))
     assert export("requests", days=1)["rows"] == 0
     assert rows("requests") == 0

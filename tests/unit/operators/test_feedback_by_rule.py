@@ -247,7 +247,7 @@ def test_a_ledger_that_breaks_stops_it_and_what_was_sent_counts_as_sent(evaluate
 
 def test_a_rating_that_is_recorded_late_is_not_sent_again(evaluated, service, caplog):
     evaluated.ask([0.9] * 5)
-    with away(sa.Engine, "UPDATE", when=lambda: service.posts(FEEDBACK) == 3, times=SQLITE_ATTEMPTS):
+    with away(sa.Engine, "INSERT", when=lambda: service.posts(FEEDBACK) == 3, times=SQLITE_ATTEMPTS):
         evaluated.operator(max_concurrency=1).execute(task_context("rate"))
     assert "recorded when the task ends" in caplog.text
     result = evaluated.rate()
@@ -257,7 +257,7 @@ def test_a_rating_that_is_recorded_late_is_not_sent_again(evaluated, service, ca
 def test_a_ledger_that_cannot_be_read_sends_nothing(evaluated, service):
     evaluated.ask([0.9])
     with (
-        away(sa.Engine, "SELECT assistant_ratings"),
+        away(sa.Engine, 'SELECT "key", outcome'),
         pytest.raises(AssistantLedgerError, match="cannot be read: database is locked"),
     ):
         evaluated.operator().execute(task_context("rate"))

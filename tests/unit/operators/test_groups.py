@@ -11,7 +11,7 @@ import pytest
 
 from airflow_provider_assistant.exceptions import AssistantInputError, AssistantPermissionError
 from airflow_provider_assistant.ledger import Ledger
-from airflow_provider_assistant.ledger.admin import DeletedDocuments, forget
+from airflow_provider_assistant.ledger.upkeep import DeletedDocuments, forget
 from airflow_provider_assistant.loading.sources import row_group_shards
 from airflow_provider_assistant.operators.documents import AssistantLoadTextOperator, AssistantUploadFilesOperator
 from tests.task_runs.context import task_context

@@ -192,10 +192,10 @@ def test_an_answer_that_was_awaited_before_an_upgrade_is_returned(service, conne
 TABLES = {
     "qa": "assistant_documents",
     "files": "assistant_documents",
-    "batch": "assistant_questions",
-    "deferrable batch": "assistant_questions",
-    "submit": "assistant_submissions",
-    "deferrable submit": "assistant_submissions",
+    "batch": "assistant_chat_requests",
+    "deferrable batch": "assistant_chat_requests",
+    "submit": "assistant_chat_requests",
+    "deferrable submit": "assistant_chat_requests",
     "rate": "assistant_ratings",
     "rate many": "assistant_ratings",
 }
@@ -229,7 +229,7 @@ def test_the_configuration_is_the_default(service, connect, ledgers, task, monke
 
 
 def test_default_args_name_the_ledger_of_a_dag(service, connection, ledgers, task):
-    for name in ("submit", "rate", "qa", "batch"):
+    for name in ("submit", "rate", "qa"):
         kind, arguments = task(name)
         execute(kind, default_args={"ledger_conn_id": "by_task"}, **arguments)
         assert ledgers(TABLES[name]) == {"by_task": 1}

@@ -51,14 +51,14 @@ def test_a_sensor_returns_its_answer_without_a_ledger(mode, asked, run_operator,
 def test_a_sensor_returns_its_answer_while_the_ledger_is_locked(asked, caplog):
     sensor = AssistantChatRequestSensor(task_id="wait", request_id=asked, poke_interval=0.01, timeout=30)
     Ledger.open().close()
-    with away(sa.Engine, "UPDATE assistant_submissions") as outage:
+    with away(sa.Engine, "UPDATE assistant_chat_requests") as outage:
         answer = sensor.execute(task_context("ask"))
     assert (answer["request_id"], answer["state"]) == (asked, "complete")
     assert len(outage.failed) == SQLITE_ATTEMPTS
     assert "is not recorded" in caplog.text
 
 
-@pytest.mark.parametrize("begins", ["UPDATE", "SELECT"])
+@pytest.mark.parametrize("begins", ["INSERT INTO assistant_chat_requests", "DELETE"])
 def test_a_submission_that_is_recorded_late_is_taken_up_by_a_retry(begins, service, connection):
     with away(sa.Engine, begins, when=lambda: service.posts() == 1, times=SQLITE_ATTEMPTS) as outage:
         first = submit()
@@ -68,7 +68,7 @@ def test_a_submission_that_is_recorded_late_is_taken_up_by_a_retry(begins, servi
 
 
 def test_an_answer_is_returned_although_the_ledger_stays_away(service, connection, caplog):
-    with away(sa.Engine, "UPDATE", when=lambda: service.posts() == 1):
+    with away(sa.Engine, "INSERT INTO assistant_chat_requests", when=lambda: service.posts() == 1):
         assert submit()["state"] == "complete"
     assert "a retry of this task sends it again" in caplog.text
 
@@ -93,7 +93,7 @@ def test_nothing_is_submitted_that_could_not_be_recorded_before(service, connect
 def test_a_locked_ledger_is_retried_by_airflow(service, connection, run_operator):
     Ledger.open().close()
     rating = {"session_id": "s", "request_id": "r", "feedback": "good"}
-    with away(sa.Engine, "SELECT assistant_ratings", times=SQLITE_ATTEMPTS):
+    with away(sa.Engine, 'SELECT "key", outcome', times=SQLITE_ATTEMPTS):
         run = run_operator(AssistantFeedbackOperator, retries=1, **rating)
     assert run.tries() == 2
     assert not isinstance(run.error, AssistantLedgerError)

@@ -8,7 +8,7 @@ from airflow.sdk import DAG
 
 from airflow_provider_assistant.exceptions import AssistantNotFoundError, AssistantRequestFailedError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
-from airflow_provider_assistant.ledger import Ledger
+from airflow_provider_assistant.ledger import Ledger, find_request
 from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChatOperator
 from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
 from tests.live.clients import local_request
@@ -179,7 +179,7 @@ def test_the_end_is_recorded_with_the_submission(mode, service, connection, run_
     run = run_dag(dag)
     assert run.state == "success", run.errors
     with Ledger.open() as ledger:
-        row = ledger.submission_of(AssistantHook().site_url(), run.xcom()["request_id"])
+        row = find_request(ledger.engine, AssistantHook().site_url(), run.xcom()["request_id"])
     assert row.state == "complete"
     waited = (row.completed_at - row.recorded_at).total_seconds()
     assert waited >= 0

@@ -15,7 +15,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantLedgerError,
     AssistantRequestFailedError,
 )
-from airflow_provider_assistant.ledger import BatchLedger, Ledger, RunRef, sqlite_engine, submissions
+from airflow_provider_assistant.ledger import ChatLedger, Ledger, RequestEnd, record_ends, sqlite_engine
 from airflow_provider_assistant.ledger.schema import COUNTS
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator, AssistantLoadTextOperator
@@ -28,6 +28,8 @@ from airflow_provider_assistant.transfers.ledger_to_parquet import (
     AssistantRequestsToParquetOperator,
 )
 from tests.task_runs.context import execute_operator, task_context
+from tests.unit.ledger.single import SITE_URL
+from tests.unit.ledger.single import submit as record_chat
 
 TEXTS = [{"title": f"T{number}", "content": "Within 30 days.", "category": "policy"} for number in range(4)]
 NEVER = 3600
@@ -140,7 +142,7 @@ def test_answers_are_worth_more_than_the_record_of_when_they_came(
     def refuses(memory, ends):
         raise AssistantLedgerError("the disk is full")
 
-    monkeypatch.setattr(BatchLedger, "record_ends", refuses)
+    monkeypatch.setattr(ChatLedger, "record_ends", refuses)
     assert ask(["One?"])["complete"] == 1
     assert "How the requests ended is not recorded: the disk is full" in caplog.text
     assert [row["state"] for row in export(AssistantRequestsToParquetOperator)] == ["open"]
@@ -154,11 +156,10 @@ def test_answers_in_the_same_round_trip_are_no_async_requests(service, connectio
 def test_an_end_after_midnight_changes_the_day_before(service, connection, ledger_home, export):
     moment = TODAY - timedelta(seconds=1)
     with Ledger(sqlite_engine(ledger_home / "assistant_ledger.db"), now=lambda: moment) as ledger:
-        run, facts = RunRef("dag", "run", "task", -1), {"site_id": "docs", "session_id": "s"}
-        ledger.run_once(submissions, "scope", "k", run, lambda: {"request_id": "r"}, **facts)
+        record_chat(ledger)
         states = [export(AssistantRequestsToParquetOperator, date="2026-11-20")[0]["state"]]
         moment = TODAY + timedelta(seconds=2)
-        ledger.chat_ended("scope", "r", "complete")
+        record_ends(ledger.engine, SITE_URL, {"req-1": RequestEnd("complete", moment)})
     (row,) = export(AssistantRequestsToParquetOperator, date="2026-11-21")
     assert [*states, row["state"], row["seconds"]] == ["open", "complete", 3.0]
     assert export(AssistantRequestsToParquetOperator, date="2026-11-21", days=1) == []

@@ -10,9 +10,10 @@ from airflow.sdk import BaseOperator
 
 from airflow_provider_assistant.exceptions import AssistantRequestFailedError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
-from airflow_provider_assistant.ledger import Ledger, RunRef, sqlite_engine, submissions
+from airflow_provider_assistant.ledger import Ledger, find_request, sqlite_engine
 from airflow_provider_assistant.triggers.chat import AssistantChatRequestTrigger
 from airflow_provider_assistant.triggers.deferral import DEFERRAL_GRACE, defer, record_and_return
+from tests.unit.ledger.single import accepted, submit
 
 ENDED = {
     "request_id": "r", "state": "complete", "status": "Complete", "text": "Yes.", "error": None, "raw": {},
@@ -31,10 +32,7 @@ def hook(monkeypatch):
 @pytest.fixture
 def ledger(tmp_path, hook):
     with Ledger(sqlite_engine(tmp_path / "ledger.db"), now=lambda: datetime(2026, 11, 21, tzinfo=UTC)) as opened:
-        opened.run_once(
-            submissions, hook.site_url(), "key", RunRef("d", "r", "t", -1), lambda: {"request_id": "r"},
-            site_id="docs", session_id="s", state=None, completed_at=None,
-        )  # fmt: skip
+        submit(opened, lambda: accepted("r"), site_url=hook.site_url())
         yield opened
 
 
@@ -60,7 +58,7 @@ def test_airflow_s_own_timeout_comes_after_the_deadline(deadline, timeout):
 def test_complete_is_recorded_and_returned(hook, ledger, caplog):
     caplog.set_level("INFO")
     assert record_and_return(ENDED, hook, ledger) == ENDED
-    assert ledger.submission_of(hook.site_url(), "r").state == "complete"
+    assert find_request(ledger.engine, hook.site_url(), "r").state == "complete"
     assert "complete: noticed after 1.2 s and 2 polls" in caplog.text
 
 
@@ -70,7 +68,7 @@ def test_failed_is_recorded_and_raised(said, part, hook, ledger):
     with pytest.raises(AssistantRequestFailedError, match=part) as caught:
         record_and_return(ended, hook, ledger)
     assert (caught.value.request_id, caught.value.status) == ("r", "FAILED")
-    assert ledger.submission_of(hook.site_url(), "r").state == "failed"
+    assert find_request(ledger.engine, hook.site_url(), "r").state == "failed"
 
 
 def test_without_a_ledger(hook):

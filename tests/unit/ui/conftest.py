@@ -113,7 +113,7 @@ class Filler:
         started = self.now - timedelta(hours=hours)
         values = {
             "load_id": f"{dag_id} {hours} {len(facts)}",
-            "scope": SITE_URL,
+            "site_url": SITE_URL,
             "endpoint": "documents/qa",
             "site_id": "help",
             "source": f"{dag_id}.load",

@@ -8,10 +8,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_assistant.ledger import Ledger, QuestionScope, RunRef, key_of, sqlite_engine, submissions
+from airflow_provider_assistant.ledger import ChatScope, Ledger, RunRef, sqlite_engine
 from airflow_provider_assistant.ledger.claims import Claim, ClaimOutcome
 from airflow_provider_assistant.ledger.schema import documents
 from airflow_provider_assistant.provider_info import get_provider_info
+from tests.unit.ledger.single import accepted, chat_claim, chats, submit
 from tests.unit.ui.conftest import HOSTILE, SITE_URL
 
 PAGES = ("summary", "loads", "documents", "ambiguous", "superseded", "requests")
@@ -19,7 +20,7 @@ PAGES = ("summary", "loads", "documents", "ambiguous", "superseded", "requests")
 
 def test_the_context_has_sites_and_sources(admin, fill, known_dags):
     fill.load(hours=2)
-    fill.load("other.kb", site_id="shop", scope="https://b/m2m/sites/shop")
+    fill.load("other.kb", site_id="shop", site_url="https://b/m2m/sites/shop")
     found = admin.get("/api/context").json()
     assert [(one["id"], one["name"]) for one in found["ledgers"]] == [("", "assistant_ledger.db")]
     assert found["sites"] == [
@@ -138,13 +139,15 @@ def test_documents_add_up_over_days(admin, fill, known_dags):
 
 def test_ambiguous_entries_are_listed_with_what_they_can_become(admin, fill, ledger, known_dags):
     fill.documents("ambiguous", "claimed", "created")
-    ledger.claim(submissions, SITE_URL, key_of("chat"), RunRef("mine.kb", "r", "t", -1), site_id="help", session_id="c")
+    run = RunRef("mine.kb", "r", "t", -1)
+    chat = chats(ledger, run=run, site_id="help")
+    chat.commit_and_claim((), [chat_claim(chat)])
     found = admin.get("/api/ambiguous").json()
     assert found["total"] == 3
     assert [(row["kind"], row["outcome"], row["outcomes"]) for row in found["rows"]] == [
         ("document", "ambiguous", ["created", "not_created"]),
         ("document", "claimed", ["not_created"]),
-        ("submission", "claimed", ["not_created"]),
+        ("chat_request", "claimed", ["not_created"]),
     ]
     assert [row["may_be_under_way"] for row in found["rows"]] == [False, False, True]
     assert [row["may_settle"] for row in found["rows"]] == [True, True, False]
@@ -171,9 +174,9 @@ def test_superseded_documents_have_their_older_ids(admin, fill, ledger, known_da
 
 def test_open_requests_of_batches_and_single_chats(admin, ledger, known_dags):
     run = RunRef("mine.kb", "r", "ask", -1)
-    ledger.claim(submissions, SITE_URL, key_of("chat"), run, site_id="help", session_id="c")
-    ledger.record_outcome(submissions, SITE_URL, key_of("chat"), "created", request_id="req \ud83d")
-    with ledger.questions(scope=QuestionScope(SITE_URL, "async", "b"), site_id="help", source="s", run=run) as memory:
+    submit(ledger, lambda: accepted("req \ud83d"), run=run)
+    scope = ChatScope(SITE_URL, "async", "b")
+    with ledger.chat_requests(scope=scope, site_id="help", run=run) as memory:
         claim = Claim("k", "label", None)
         memory.commit_and_claim((), [claim])
         memory.commit_and_claim([ClaimOutcome(claim, "created", "hash", "req-2")], ())

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import base64
 import json
-from datetime import UTC, datetime, timedelta
 
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_assistant.ledger import RunRef, key_of, ratings, submissions
+from airflow_provider_assistant.ledger import RunRef
 from airflow_provider_assistant.ledger.schema import documents
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
 from airflow_provider_assistant.ui.settle import EVENT
-from tests.unit.ui.conftest import SITE_URL
+from tests.unit.ledger.single import claim_chat, claim_rating
 
 ROWS = [{"title": "T", "question": f"Q {n}?", "answer": f"Answer {n}.", "category": "faq"} for n in range(3)]
 
@@ -117,18 +116,15 @@ def test_what_a_task_is_sending_is_refused(fill, admin, known_dags):
 
 @pytest.mark.parametrize("outcome", ["created", "not_created"])
 def test_ratings_can_be_both_and_submissions_need_their_request(outcome, ledger, admin, known_dags):
-    run, names = RunRef("mine.kb", "r", "t", -1), {"site_id": "s", "session_id": "c"}
-    ledger.claim(ratings, SITE_URL, key_of("one"), run, **names, request_id="q", rating="good")
-    ledger.claim(submissions, SITE_URL, key_of("two"), run, **names)
-    for table in (submissions, ratings):
-        with ledger.engine.begin() as connection:
-            connection.execute(sa.update(table).values(claimed_at=datetime.now(UTC) - timedelta(hours=2)))
+    run = RunRef("mine.kb", "r", "t", -1)
+    claim_rating(ledger, run=run)
+    claim_chat(ledger, run=run)
     found = {row["kind"]: row for row in rows(admin)}
     assert set(found["rating"]["outcomes"]) == {"created", "not_created"}
     done = settle(admin, outcome, ids=[row["id"] for row in found.values()]).json()
     accepted = {item["text"] for item in done["items"] if item["accepted"]}
     assert len(accepted) == (1 if outcome == "created" else 2)
-    assert [row["kind"] for row in rows(admin)] == (["submission"] if outcome == "created" else [])
+    assert [row["kind"] for row in rows(admin)] == (["chat_request"] if outcome == "created" else [])
 
 
 def test_superseded_documents_are_settled_as_deleted(load, admin, service):

@@ -1,4 +1,4 @@
-"""Maintenance of the ledger: forget deleted documents, list loads, and prune old entries."""
+"""Maintenance of the ledger: forget deleted documents, and prune old entries."""
 
 from __future__ import annotations
 
@@ -17,14 +17,12 @@ from airflow_provider_assistant.ledger.bulk_sql import PARAMETERS
 from airflow_provider_assistant.ledger.database import transaction
 from airflow_provider_assistant.ledger.leases import LeaseSettings, is_living
 from airflow_provider_assistant.ledger.schema import (
-    COUNTS,
     NOT_CREATED,
     UNRESOLVED,
+    chat_requests,
     documents,
     loads,
-    questions,
     ratings,
-    submissions,
 )
 from airflow_provider_assistant.ledger.store import Ledger
 
@@ -187,55 +185,6 @@ def _forget(
         connection.execute(sa.delete(documents).where(same))
 
 
-def list_loads(ledger: Ledger, site_id: str | None = None, limit: int = 20) -> list[dict[str, Any]]:
-    """
-    Return the latest loads, newest first.
-
-    :param ledger: The ledger.
-    :param site_id: Return only the loads of this site. Default: all sites.
-    :param limit: Maximum number of loads. Default: 20.
-    :return: One mapping per load, with its times, ``outcome``, ``site_id``, ``endpoint``, ``source``, counts,
-        ``seconds``, ``error`` and task instance. The ``outcome`` of a load without an end is ``unfinished``.
-    :raises AssistantLedgerError: The database cannot be read.
-    """
-    c = loads.c
-    names = ("started_at", "ended_at", "outcome", "site_id", "endpoint", "source", *COUNTS, "seconds", "error")
-    run = ("dag_id", "run_id", "task_id", "map_index")
-    query = sa.select(*(c[name] for name in (*names, *run))).order_by(c.started_at.desc(), c.load_id).limit(limit)
-    if site_id is not None:
-        query = query.where(c.site_id == site_id)
-    rows = transaction(ledger.engine, lambda connection: connection.execute(query).mappings().all())
-    return [{**row, "outcome": row["outcome"] or "unfinished"} for row in rows]
-
-
-def count_loads(ledger: Ledger, site_id: str | None = None) -> list[dict[str, Any]]:
-    """
-    Count the loads by site and outcome.
-
-    :param ledger: The ledger.
-    :param site_id: Count only the loads of this site. Default: all sites.
-    :return: One mapping per site and outcome, with ``kind`` (``load``), ``site_id``, ``outcome``, ``entries`` and
-        ``latest``, the time of the latest start in ISO format.
-    :raises AssistantLedgerError: The database cannot be read.
-    """
-    c = loads.c
-    outcome = sa.func.coalesce(c.outcome, "unfinished")
-    query = sa.select(c.site_id, outcome, sa.func.count(), sa.func.max(c.started_at)).group_by(c.site_id, outcome)
-    if site_id is not None:
-        query = query.where(c.site_id == site_id)
-    rows = transaction(ledger.engine, lambda connection: connection.execute(query.order_by(c.site_id, outcome)).all())
-    return [
-        {
-            "kind": "load",
-            "site_id": site,
-            "outcome": end,
-            "entries": entries,
-            "latest": at.isoformat(timespec="seconds"),
-        }
-        for site, end, entries, at in rows
-    ]
-
-
 def prune(ledger: Ledger, before: datetime, *, dry_run: bool = False) -> dict[str, int]:
     """
     Delete old entries that are no longer needed.
@@ -263,20 +212,17 @@ def prune(ledger: Ledger, before: datetime, *, dry_run: bool = False) -> dict[st
 
 
 def _old(before: datetime) -> dict[str, tuple[sa.Table, sa.ColumnElement[bool]]]:
-    not_created = {
-        table: (table.c.claimed_at < before) & table.c.outcome.in_(NOT_CREATED) for table in (documents, ratings)
-    }
-    # Only a retry of the DAG run that made them needs these.
-    of_a_run = {
-        table: (table.c.claimed_at < before) & table.c.outcome.not_in(UNRESOLVED) for table in (questions, submissions)
-    }
-    is_gone = documents.c.content_hash.is_(None) & documents.c.superseded.is_(None)
+    """Return each table with the condition of the rows that are not needed any more."""
+    document, chat, rating = documents.c, chat_requests.c, ratings.c
+    is_gone = document.content_hash.is_(None) & document.superseded.is_(None)
+    not_created = document.outcome.in_(NOT_CREATED)
+    # Only a retry of the DAG run that made it needs a chat request.
+    is_known = chat.outcome.not_in(UNRESOLVED)
     return {
         "loads": (loads, loads.c.started_at < before),
-        "questions": (questions, of_a_run[questions]),
-        "submissions": (submissions, of_a_run[submissions]),
-        "ratings": (ratings, not_created[ratings]),
-        "documents": (documents, not_created[documents] & is_gone),
+        "chat_requests": (chat_requests, (chat.claimed_at < before) & is_known),
+        "ratings": (ratings, (rating.claimed_at < before) & rating.outcome.in_(NOT_CREATED)),
+        "documents": (documents, (document.claimed_at < before) & not_created & is_gone),
     }
 
 

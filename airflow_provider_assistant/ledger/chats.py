@@ -1,0 +1,187 @@
+"""Ledger entries of chat requests: single ones, and the questions of a chat batch."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from airflow_provider_assistant.ledger.claims import ScopeLedger
+from airflow_provider_assistant.ledger.database import Bind, stream, transaction
+from airflow_provider_assistant.ledger.schema import chat_requests
+
+
+class RequestEnd(NamedTuple):
+    """
+    Hold how an async chat request ended.
+
+    :param state: ``complete``, ``failed``, ``lost``, or ``timed_out`` if the task stopped waiting for it.
+    :param completed_at: Time at which the end was observed, timezone-aware; None for a request that timed out.
+    :param session_id: Id of its session, if it is not recorded yet. Default: None.
+    """
+
+    state: str
+    completed_at: datetime | None
+    session_id: str | None = None
+
+
+class AcceptedQuestion(NamedTuple):
+    """
+    Hold the entry of a question that the service has accepted.
+
+    :param key: The key.
+    :param question_id: Id of the question; it is the content hash of its entry.
+    :param request_id: Id of its chat request; None if the service returned none.
+    :param recorded_at: Time at which the outcome was recorded, UTC.
+    :param attempts: Number of requests sent for it.
+    """
+
+    key: str
+    question_id: str | None
+    request_id: str | None
+    recorded_at: datetime
+    attempts: int
+
+
+class ChatLedger(ScopeLedger):
+    """Keep the ledger of a chat batch, or of single chat requests, see :class:`.ScopeLedger`."""
+
+    def accepted(self) -> Iterator[AcceptedQuestion]:
+        """
+        Yield the questions that the service has accepted.
+
+        :raises AssistantLedgerError: The database cannot be read.
+        """
+        c = chat_requests.c
+        columns = (c.key, c.content_hash, c.request_id, c.recorded_at, c.attempts)
+        query = sa.select(*columns).where(c.scope == self._scope, c.outcome == "created")
+        for row in stream(self._connection, query):
+            yield AcceptedQuestion(*row)
+
+    def record_late(self, accepted: Collection[AcceptedQuestion]) -> None:
+        """
+        Record questions that an earlier try sent and saved elsewhere, but could not record before it was killed.
+
+        A question is ignored unless its key has a claim without an outcome, made before the
+        question was accepted by a task that is no longer alive.
+
+        :param accepted: The questions.
+        :raises AssistantLedgerError: The database cannot be used.
+        """
+        entries = self.entries([one.key for one in accepted])
+        found = []
+        for one in accepted:
+            entry = entries.get(one.key)
+            if entry and entry.outcome == "claimed" and entry.state != "leased":
+                found.append(
+                    {
+                        "k": one.key,
+                        "token": entry.claim,
+                        "question": one.question_id,
+                        "request": one.request_id,
+                        "at": one.recorded_at,
+                        "count": one.attempts,
+                    }
+                )
+        if not found:
+            return
+        c, bind = chat_requests.c, sa.bindparam
+        change = (
+            sa.update(chat_requests)
+            .where(c.scope == self._scope, c.key == bind("k"), c.claim == bind("token"))
+            .where(c.outcome == "claimed", c.claimed_at <= bind("at"))
+            .values(
+                outcome="created",
+                attempts=c.attempts + bind("count"),
+                content_hash=bind("question"),
+                request_id=bind("request"),
+                recorded_at=bind("at"),
+            )
+        )
+        transaction(self._connection, lambda connection: connection.execute(change, found), writes=True)
+
+    def record_ends(self, ends: Mapping[str, RequestEnd]) -> None:
+        """
+        Record how chat requests ended, see :func:`record_ends`.
+
+        :param ends: End by request id.
+        :raises AssistantLedgerError: The database cannot be written.
+        """
+        record_ends(self._connection, self._site_url, ends)
+
+    def withdraw(self, keys: Collection[str], reason: str) -> None:
+        """
+        Mark questions as ambiguous whose answers were lost, so that the next try asks them again.
+
+        :param keys: Keys of the questions.
+        :param reason: Reason, as text.
+        :raises AssistantLedgerError: The database cannot be written.
+        """
+        more = chat_requests.c.ambiguous + 1
+        values = {"outcome": "ambiguous", "content_hash": None, "ambiguous": more, "error": reason}
+        self._change(keys, sa.update(chat_requests).values(values))
+
+
+def record_ends(bind: Bind, site_url: str, ends: Mapping[str, RequestEnd]) -> None:
+    """
+    Record how async chat requests of a site ended. Requests that have no entry are ignored.
+
+    Only the first end counts, except that ``lost`` replaces an earlier state: a service may forget a
+    request after it has answered it. A request that failed or was lost is submitted again by the
+    next try; its entry keeps the id for manual checks.
+
+    :param bind: Engine of the ledger's database, or a connection to it.
+    :param site_url: URL of the site.
+    :param ends: End by request id.
+    :raises AssistantLedgerError: The database cannot be written.
+    """
+    c = chat_requests.c
+    is_same = (c.site_url == site_url, c.request_id == sa.bindparam("r"))
+    at = sa.bindparam("at", type_=c.completed_at.type)
+    session_id = sa.bindparam("session", type_=c.session_id.type)
+    answered = sa.update(chat_requests).values(
+        state=sa.bindparam("end"),
+        completed_at=sa.func.coalesce(c.completed_at, at),
+        session_id=sa.func.coalesce(c.session_id, session_id),
+    )
+    again = answered.values(outcome="failed", content_hash=None, error="its request failed or was lost")
+    first = c.completed_at.is_(None)
+    changes: list[tuple[sa.Update, list[dict[str, Any]]]] = [
+        (answered.where(*is_same, first), _parameters(ends, ("complete", "timed_out"))),
+        (again.where(*is_same, first), _parameters(ends, ("failed",))),
+        (again.where(*is_same), _parameters(ends, ("lost",))),
+    ]
+
+    def write(connection: sa.Connection) -> None:
+        for change, parameters in changes:
+            if parameters:
+                connection.execute(change, parameters)
+
+    transaction(bind, write, writes=True)
+
+
+def _parameters(ends: Mapping[str, RequestEnd], states: Collection[str]) -> list[dict[str, Any]]:
+    found = []
+    # Tasks that change the same entries lock them in the same order, which avoids deadlocks.
+    for request_id, end in sorted(ends.items()):
+        if end.state in states:
+            at, session = end.completed_at, end.session_id
+            found.append({"r": request_id, "end": end.state, "at": at, "session": session})
+    return found
+
+
+def find_request(engine: sa.Engine, site_url: str, request_id: str) -> sa.Row[Any] | None:
+    """
+    Return the entry of an async chat request, or None if this ledger did not record it.
+
+    :param engine: Engine of the ledger's database.
+    :param site_url: URL of the site.
+    :param request_id: Id of the request.
+    :raises AssistantLedgerError: The database cannot be read.
+    """
+    c = chat_requests.c
+    is_same = (c.site_url == site_url, c.request_id == request_id)
+    query = sa.select(chat_requests).where(*is_same).limit(1)
+    return transaction(engine, lambda connection: connection.execute(query).one_or_none())

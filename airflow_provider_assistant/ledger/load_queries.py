@@ -1,0 +1,187 @@
+"""Queries of the loads, for the command line, the pages in Airflow's UI and the exports."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from airflow_provider_assistant.ledger.schema import COUNTS, loads
+from airflow_provider_assistant.ledger.selection import Page, Rows, Selection, dictionaries, page_of
+
+# Age of the loads from which sites and sources are listed.
+SITES_AGE = timedelta(days=366)
+# Age of the loads among which the latest try of a source is searched, and number of tries per source and task.
+SOURCES_AGE, TRIES = timedelta(days=62), 5
+# Maximum number of sources, and of latest tries.
+MOST_SOURCES = 1000
+# Columns of a load for people and for the export, without ``outcome``.
+COLUMNS = (
+    *("started_at", "ended_at", "site_id", "endpoint", "source", *COUNTS, "seconds", "error"),
+    *("dag_id", "run_id", "task_id", "map_index"),
+)
+OUTCOME = sa.func.coalesce(loads.c.outcome, "unfinished").label("outcome")
+"""Outcome of a load; ``unfinished`` for a load without an end."""
+
+
+def page_of_loads(connection: sa.Connection, selection: Selection, page: Page, *, outcome: str | None = None) -> Rows:
+    """
+    Return tries of loads, latest start first.
+
+    :param connection: Connection to the database.
+    :param selection: Loads to return.
+    :param page: Position.
+    :param outcome: Only this outcome; ``unfinished`` for tries without an end. Default: all.
+    :return: Rows with the columns of the table; ``outcome`` is None for a try without an end.
+    """
+    conditions = selection.of(loads)
+    if outcome is not None:
+        conditions.append(OUTCOME.element == outcome)
+    query = sa.select(loads).where(*conditions)
+    return page_of(connection, query, (loads.c.started_at.desc(), loads.c.load_id), page)
+
+
+def loads_between(
+    connection: sa.Connection, start: datetime, end: datetime, site_url: str | None = None
+) -> list[dict[str, Any]]:
+    """
+    Return the tries of loads that started in a time interval.
+
+    :param connection: Connection to the database.
+    :param start: Start of the interval, inclusive, timezone-aware.
+    :param end: End of the interval, exclusive, timezone-aware.
+    :param site_url: URL of the site whose loads to return. Default: None, those of all sites.
+    :return: One mapping per try in the order of the starts, with the keys :data:`COLUMNS` and ``outcome``, which is
+        ``unfinished`` for a load without an end.
+    """
+    c = loads.c
+    query = (
+        sa.select(*(c[name] for name in COLUMNS), OUTCOME)
+        .where(c.started_at >= start, c.started_at < end, *Selection(site_url=site_url).of(loads))
+        .order_by(c.started_at, c.load_id)
+    )
+    return dictionaries(connection, query)
+
+
+def sites(connection: sa.Connection, now: datetime, selection: Selection) -> list[dict[str, Any]]:
+    """
+    Return the sources of the last year.
+
+    :param connection: Connection to the database.
+    :param now: Current time, timezone-aware.
+    :param selection: Loads to search.
+    :return: One mapping per source with ``site_id``, ``site_url`` and ``source``, the latest load first; at most 1,000.
+    """
+    c = loads.c
+    names = (c.site_id, c.site_url, c.source)
+    query = (
+        sa.select(*names)
+        .where(c.started_at >= now - SITES_AGE, *selection.of(loads))
+        .group_by(*names)
+        .order_by(sa.func.max(c.started_at).desc())
+        .limit(MOST_SOURCES)
+    )
+    return dictionaries(connection, query)
+
+
+def tries_of(connection: sa.Connection, run: Mapping[str, Any], limit: int = 50) -> list[sa.Row[Any]]:
+    """
+    Return the tries of the load of a task instance, earliest first.
+
+    :param connection: Connection to the database.
+    :param run: Values of the columns of the task instance.
+    :param limit: Maximum number of tries; the latest ones. Default: 50.
+    """
+    c = loads.c
+    mine = [c[name].is_not_distinct_from(value) for name, value in run.items()]
+    query = sa.select(loads).where(*mine).order_by(c.started_at.desc(), c.load_id).limit(limit)
+    return list(connection.execute(query).all())[::-1]
+
+
+def latest_tries(connection: sa.Connection, now: datetime, selection: Selection) -> list[sa.Row[Any]]:
+    """
+    Return the latest tries of each source of the last two months, without those that were deferred.
+
+    :param connection: Connection to the database.
+    :param now: Current time, timezone-aware.
+    :param selection: Loads to search.
+    :return: The last :data:`TRIES` tries per source and mapped task, latest start first; at most 1,000 rows.
+    """
+    c = loads.c
+    latest_first = (c.started_at.desc(), c.load_id)
+    rank = sa.func.row_number().over(partition_by=(c.site_url, c.source, c.map_index), order_by=latest_first)
+    is_recent = c.started_at >= now - SOURCES_AGE
+    is_try = c.outcome.is_distinct_from("deferred")
+    ranked = sa.select(c.load_id, rank.label("rank")).where(is_recent, is_try, *selection.of(loads)).subquery()
+    query = (
+        sa.select(loads)
+        .join(ranked, ranked.c.load_id == c.load_id)
+        .where(ranked.c.rank <= TRIES)
+        .order_by(*latest_first)
+        .limit(MOST_SOURCES)
+    )
+    return list(connection.execute(query).all())
+
+
+def sums_of_day(connection: sa.Connection, now: datetime, selection: Selection) -> Mapping[str, int]:
+    """
+    Return sums over the loads that started in the last 24 hours.
+
+    :param connection: Connection to the database.
+    :param now: Current time, timezone-aware.
+    :param selection: Loads to count.
+    :return: ``loads``; ``failed``, those that failed; ``created``, ``requests`` and ``throttled``.
+    """
+    c = loads.c
+    has_failed = sa.case((c.outcome == "failed", 1), else_=0)
+    query = sa.select(
+        sa.func.count().label("loads"),
+        _sum(has_failed).label("failed"),
+        *(_sum(c[name]).label(name) for name in ("created", "requests", "throttled")),
+    ).where(c.started_at >= now - timedelta(days=1), *selection.of(loads))
+    sums = connection.execute(query).mappings().one()
+    return {name: int(value) for name, value in sums.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentsOfDay:
+    """
+    Number of documents that the loads of one day created.
+
+    :param day: UTC day on which the loads started.
+    :param created: Documents created.
+    :param changed: Those of them that replaced an earlier document.
+    """
+
+    day: date
+    created: int
+    changed: int
+
+
+def documents_by_day(connection: sa.Connection, first: date, selection: Selection) -> tuple[int, list[DocumentsOfDay]]:
+    """
+    Count the documents that loads created, by UTC day of the load's start.
+
+    :param connection: Connection to the database.
+    :param first: First day.
+    :param selection: Loads to count.
+    :return: Number of documents before the first day; and the days with loads, earliest first.
+    """
+    c = loads.c
+    created, changed = _sum(c.created), _sum(c.changed)
+    start = datetime(first.year, first.month, first.day, tzinfo=UTC)
+    before = sa.select(created - changed).where(c.started_at < start, *selection.of(loads))
+    total = int(connection.scalar(before) or 0)
+    day = sa.func.date(c.started_at, type_=sa.String())
+    query = sa.select(day, created, changed).where(c.started_at >= start, *selection.of(loads))
+    days = []
+    for text, new, again in connection.execute(query.group_by(day).order_by(day)):
+        days.append(DocumentsOfDay(date.fromisoformat(str(text)), int(new), int(again)))
+    return total, days
+
+
+def _sum(column: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
+    return sa.func.coalesce(sa.func.sum(column), 0)

@@ -1,0 +1,92 @@
+"""Ledger entries of ratings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import sqlalchemy as sa
+
+from airflow_provider_assistant.ledger.bulk_sql import PARAMETERS
+from airflow_provider_assistant.ledger.claims import Claim, ScopeLedger, key_of
+from airflow_provider_assistant.ledger.database import transaction
+from airflow_provider_assistant.ledger.entries import LedgerEntry
+from airflow_provider_assistant.ledger.schema import NOT_CREATED, encoded_id, ratings
+
+# Further columns of the claim of a rating.
+RATING_COLUMNS = ("session_id", "request_id", "rating")
+
+
+def rating_key(session_id: str, request_id: str, rating: str) -> str:
+    """
+    Return the key of a rating; it is the same for every task that sends it.
+
+    :param session_id: Session of the chat request.
+    :param request_id: The chat request.
+    :param rating: The rating, a word such as ``good``.
+    """
+    return key_of(session_id, request_id, rating)
+
+
+class RatingLedger(ScopeLedger):
+    """Keep the ledger of the ratings of a site, see :class:`.ScopeLedger`."""
+
+    def entries(self, keys: Sequence[str]) -> dict[str, LedgerEntry]:
+        """
+        Return the entries of these keys.
+
+        The service keeps only the latest rating of a request. So the state of a rating that was replaced
+        by another one is ``none``: it has to be sent again. A rating that another task is sending is
+        ``ambiguous``, because sending it twice does no harm.
+
+        :param keys: The keys.
+        :return: Entry by key; keys without an entry are left out.
+        :raises AssistantLedgerError: The database cannot be read.
+        """
+        entries = super().entries(keys)
+        replaced = self._replaced([key for key, entry in entries.items() if entry.state == "created"])
+        for key, entry in entries.items():
+            if key in replaced:
+                entries[key] = entry._replace(state="none", content_hash=None)
+            elif entry.state == "leased":
+                entries[key] = entry._replace(state="ambiguous")
+        return entries
+
+    def _replaced(self, keys: Sequence[str]) -> set[str]:
+        """Return the keys of the ratings whose request has, or may have, a later rating."""
+        c, other = ratings.c, ratings.alias()
+        later = sa.exists().where(
+            other.c.scope == c.scope,
+            other.c.session_id == c.session_id,
+            other.c.request_id == c.request_id,
+            other.c.key != c.key,
+            other.c.outcome.not_in(NOT_CREATED),
+            _time_of(other) >= _time_of(ratings),
+        )
+        query = sa.select(c.key).where(c.scope == self._scope, later.correlate(ratings))
+
+        def replaced(connection: sa.Connection) -> set[str]:
+            found: set[str] = set()
+            for start in range(0, len(keys), PARAMETERS - 4):
+                some = c.key.in_(keys[start : start + PARAMETERS - 4])
+                found.update(connection.scalars(query.where(some)))
+            return found
+
+        return transaction(self._connection, replaced)
+
+
+def rating_claim(session_id: str, request_id: str, rating: str, entry: LedgerEntry | None) -> Claim:
+    """
+    Return the claim of a rating.
+
+    :param session_id: Session of the chat request.
+    :param request_id: The chat request.
+    :param rating: The rating.
+    :param entry: Ledger entry of its key; None if it has none.
+    """
+    details = (session_id, encoded_id(request_id), rating)
+    return Claim(rating_key(session_id, request_id, rating), session_id, entry, details=details)
+
+
+def _time_of(table: sa.FromClause) -> sa.ColumnElement[object]:
+    """Return when a rating was acknowledged, or when it was claimed if it has no outcome."""
+    return sa.func.coalesce(table.c.recorded_at, table.c.claimed_at)

@@ -1,0 +1,126 @@
+"""Which rows of a table a query returns: the selection of a user, and the position of a page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+# Counts stop here, so that the cost of a query does not depend on the number of rows.
+MOST = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """
+    Select rows of documents, chat requests, ratings or loads.
+
+    :param site_id: Only this site. Default: all sites.
+    :param dag_ids: Only the rows of these DAGs. Default: None, all rows, also those without a DAG.
+    :param site_url: Only the site with this URL. Default: all sites.
+    :param source: Only this source. Default: all sources.
+    """
+
+    site_id: str | None = None
+    dag_ids: frozenset[str] | None = None
+    site_url: str | None = None
+    source: str | None = None
+
+    def of(self, table: sa.Table) -> list[sa.ColumnElement[bool]]:
+        """
+        Return the conditions of the selection.
+
+        :param table: The table.
+        """
+        conditions = []
+        for name in ("site_id", "site_url", "source"):
+            value = getattr(self, name)
+            if value is not None:
+                conditions.append(table.c[name] == value)
+        if self.dag_ids is not None:
+            conditions.append(table.c.dag_id.in_(sorted(self.dag_ids)))
+        return conditions
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """
+    Position of a page.
+
+    :param limit: Rows per page. Default: 25.
+    :param offset: Number of rows before the page. Default: 0.
+    """
+
+    limit: int = 25
+    offset: int = 0
+
+
+# All rows on one page.
+ALL = Page(limit=2**31 - 1)
+
+
+class Rows(NamedTuple):
+    """
+    A page of rows.
+
+    :param total: Number of rows that match, at most :data:`MOST`.
+    :param is_capped: Whether there are more than ``total``.
+    :param rows: The rows of the page.
+    """
+
+    total: int
+    is_capped: bool
+    rows: list[Any]
+
+
+def page_of(
+    connection: sa.Connection,
+    query: sa.Select[Any],
+    order: Sequence[sa.ColumnElement[Any]],
+    page: Page,
+) -> Rows:
+    """
+    Return a page of a query.
+
+    :param connection: Connection to the database.
+    :param query: The query.
+    :param order: Columns to sort by.
+    :param page: Position.
+    """
+    found = capped(connection, query)
+    rows = connection.execute(query.order_by(*order).limit(page.limit).offset(page.offset)).all()
+    return Rows(min(found, MOST), found > MOST, list(rows))
+
+
+def capped(connection: sa.Connection, query: sa.Select[Any]) -> int:
+    """
+    Return the number of rows of a query, at most one more than :data:`MOST`.
+
+    :param connection: Connection to the database.
+    :param query: The query.
+    """
+    some = query.limit(MOST + 1).subquery()
+    return connection.scalar(sa.select(sa.func.count()).select_from(some)) or 0
+
+
+def dictionaries(connection: sa.Connection, query: sa.Select[Any]) -> list[dict[str, Any]]:
+    """
+    Return the rows of a query as mappings.
+
+    :param connection: Connection to the database.
+    :param query: The query.
+    """
+    return [dict(row) for row in connection.execute(query).mappings()]
+
+
+def seconds_between(start: datetime | None, end: datetime | None) -> float | None:
+    """
+    Return the seconds between two times, or None if one of them is not known.
+
+    :param start: Start.
+    :param end: End.
+    """
+    return (end - start).total_seconds() if start and end else None

@@ -1,0 +1,86 @@
+"""A single request: claimed, sent and recorded like a group of one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from airflow_provider_assistant.api.replies import ApiReply
+from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantError, AssistantLedgerError
+from airflow_provider_assistant.ledger.claims import Claim, ClaimOutcome, ScopeLedger, outcome_of
+
+T = TypeVar("T", bound=ApiReply)
+
+
+def send_once(ledger: ScopeLedger, claim: Claim, send: Callable[[], T]) -> T:
+    """
+    Claim a key, send its request and record the outcome.
+
+    If the outcome cannot be recorded, it is recorded when the ledger is closed.
+
+    :param ledger: Ledger of the scope.
+    :param claim: The claim.
+    :param send: Sends the request.
+    :return: The reply.
+    :raises AssistantLedgerError: The claim cannot be recorded; nothing was sent.
+    :raises AssistantError: The request failed.
+    """
+    claim = claim_one(ledger, claim)
+    try:
+        reply = send()
+        ledger.record(outcome_of_reply(claim, reply))
+    except AssistantError as error:
+        ledger.record(outcome_of_error(claim, error))
+        raise
+    finally:
+        ledger.release()
+    return reply
+
+
+def claim_one(ledger: ScopeLedger, claim: Claim) -> Claim:
+    """
+    Claim a key, also if its entry has changed since it was read.
+
+    :param ledger: Ledger of the scope.
+    :param claim: The claim.
+    :return: The claim, with the entry that the ledger had before.
+    :raises AssistantLedgerError: The claim cannot be recorded; nothing may be sent.
+    """
+    for _ in range(2):
+        if claim.key in ledger.commit_and_claim((), [claim]):
+            return claim
+        claim = claim._replace(entry=ledger.entries([claim.key]).get(claim.key))
+    raise AssistantLedgerError(
+        f"other tasks claim {claim.label} at the same time",
+        safe=NOTHING_SENT,
+        todo="A retry of the task reads what became of it.",
+    )
+
+
+def outcome_of_reply(claim: Claim, reply: ApiReply) -> ClaimOutcome:
+    """
+    Return the outcome of a request that succeeded. The key of a single request identifies its content.
+
+    :param claim: The claim.
+    :param reply: The reply.
+    """
+    info = reply.call_info
+    return ClaimOutcome(claim, "created", claim.key, reply.created_id, info.status, info.attempts, info.ambiguous)
+
+
+def outcome_of_error(claim: Claim, error: AssistantError) -> ClaimOutcome:
+    """
+    Return the outcome of a request that failed.
+
+    :param claim: The claim.
+    :param error: The error.
+    """
+    outcome = outcome_of(error)
+    return ClaimOutcome(
+        claim,
+        outcome,
+        claim.key,
+        http_status=getattr(error, "status", None),
+        ambiguous=int(outcome == "ambiguous"),
+        error=str(error),
+    )
