@@ -140,7 +140,7 @@ def test_shell_blocks_name_what_exists(block: Block) -> None:
     """Make targets, modules and DAGs in shell blocks exist. The live tests run the commands."""
     root = Path(__file__).parents[2]
     makefile = (root / "Makefile").read_text()
-    for target in re.findall(r"^make (\w+)", block.code, re.MULTILINE):
+    for target in re.findall(r"^make ([\w-]+)", block.code, re.MULTILINE):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), f"make {target}"
     for module in re.findall(r"python -m (airflow_provider_assistant[\w.]*|tests[\w.]*)", block.code):
         path = root.joinpath(*module.split("."))
