@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_assistant.evaluation.case import Case, Identity
     from airflow_provider_assistant.evaluation.evaluate import Evaluation
-    from airflow_provider_assistant.evaluation.summary import Change, Difference, Summary
+    from airflow_provider_assistant.evaluation.summary import Summary
 
 Row = TypeVar("Row")
 
@@ -62,14 +62,6 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
-    """A question whose score changed."""
-
-    change: Change
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
 class Repeated:
     """
     A question whose repetitions got different answers.
@@ -82,16 +74,6 @@ class Repeated:
     case: Case
     answers: Sequence[tuple[str, int]]
     spread: float
-
-
-@dataclass(frozen=True, slots=True)
-class Changes:
-    """The changes of one scorer that are shown."""
-
-    scorer: str
-    difference: Difference
-    worse: Some[Changed]
-    better: Some[Changed]
 
 
 def worst(evaluation: Evaluation) -> Some[Answered]:
@@ -174,26 +156,6 @@ def scoring_errors(evaluation: Evaluation) -> Some[dict[str, str]]:
     failed = scores.filter(pc.equal(scores["outcome"], "error"))
     rows = failed.slice(0, MAX_ERRORS).select(["key", "scorer", "error"]).to_pylist()
     return Some(rows, failed.num_rows - len(rows))
-
-
-def changes(evaluation: Evaluation) -> list[Changes]:
-    """Return the questions that got worse or better compared with the baseline, by scorer."""
-    comparison = evaluation.summary.comparison
-    if comparison is None:
-        return []
-    messages = {case.key: case.message for case in evaluation.cases}
-    found = []
-    for name, difference in comparison.scorers.items():
-        if difference.worst or difference.best:
-            worse = _changed(difference.worst, difference.worse, messages)
-            better = _changed(difference.best, difference.better, messages)
-            found.append(Changes(name, difference, worse, better))
-    return found
-
-
-def _changed(rows: Sequence[Change], total: int, messages: Mapping[str, str]) -> Some[Changed]:
-    shown = [Changed(row, messages.get(row.key, "")) for row in rows[:MAX_CHANGES]]
-    return Some(shown, total - len(shown))
 
 
 def runs(summary: Summary, trend: Sequence[Summary]) -> list[Summary]:
