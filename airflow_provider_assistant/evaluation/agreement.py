@@ -50,7 +50,8 @@ def _kappa(cells: list[int]) -> tuple[float | None, float | None, float | None]:
         return None, None, None
     # The four counts determine a resample of the pairs, so draw the counts: the multinomial distribution.
     random = np.random.default_rng(cells)
-    drawn = random.multinomial(sum(cells), np.array(cells) / sum(cells), size=RESAMPLES).astype(float)
+    total = sum(cells)
+    drawn = random.multinomial(total, np.array(cells) / total, size=RESAMPLES).astype(float)
     tail = (1 - CONFIDENCE) / 2
     low, high = np.quantile(_kappas(drawn), [tail, 1 - tail])
     return float(kappa[0]), float(low), float(high)

@@ -62,7 +62,8 @@ def read_cases(
     answered = _keyed(answers, names, "answers")
     expected: dict[str, dict[str, Any]] = {}
     if expectations is not None:
-        expected = {key: row for (key, _), row in _keyed(expectations, names, "expectations").items()}
+        rows = _keyed(expectations, names, "expectations")
+        expected = {key: row for (key, _), row in rows.items()}
         _check_pair(answered, expected, expectations.column_names)
     cases = []
     for (key, repetition), row in answered.items():

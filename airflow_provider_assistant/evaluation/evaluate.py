@@ -124,13 +124,17 @@ def summarise(
     higher_is_better = {scorer.name: scorer.higher_is_better for scorer in scorers}
     passed = _passed(by_scorer, pass_if) if pass_if else {}
     answered = [case for case in cases if case.answer is not None]
+    summaries = {}
+    for scorer in scorers:
+        rows = by_scorer[scorer.name]
+        summaries[scorer.name] = _scorer(scorer, rows, judges.get(scorer.name))
     summary = Summary(
         name=name,
         run=dict(run or {}),
         asked_at=_asked_at(cases),
         tag=tag,
         questions=_questions(cases),
-        scorers={scorer.name: _scorer(scorer, by_scorer[scorer.name], judges) for scorer in scorers},
+        scorers=summaries,
         passes=_passes(pass_if, cases, passed) if pass_if else None,
         latency=_distribution(case.seconds for case in answered),
         noticed_after=_distribution(case.noticed_after for case in answered),
@@ -159,7 +163,7 @@ def _questions(cases: Sequence[Case]) -> Questions:
     )
 
 
-def _scorer(scorer: Scorer, rows: Sequence[Scored], judges: Mapping[str, JudgeSummary]) -> ScorerSummary:
+def _scorer(scorer: Scorer, rows: Sequence[Scored], judge: JudgeSummary | None) -> ScorerSummary:
     outcomes = Counter(row.outcome for row in rows)
     values = [row.score for row in rows if row.score is not None]
     return ScorerSummary(
@@ -172,7 +176,7 @@ def _scorer(scorer: Scorer, rows: Sequence[Scored], judges: Mapping[str, JudgeSu
         mean=_mean(rows),
         spread=statistics.distribution(values),
         histogram=statistics.histogram(values) if scorer.is_share else [],
-        judge=judges.get(scorer.name),
+        judge=judge,
     )
 
 
@@ -214,7 +218,11 @@ def _rate(counts: Counter[bool | None]) -> float | None:
     return counts[True] / judged if judged else None
 
 
-def _tags(cases: Sequence[Case], by_scorer: Mapping[str, Sequence[Scored]], passed: Passed) -> dict[str, TagSummary]:
+def _tags(
+    cases: Sequence[Case],
+    by_scorer: Mapping[str, Sequence[Scored]],
+    passed: Passed,
+) -> dict[str, TagSummary]:
     tagged: dict[str, list[Case]] = defaultdict(list)
     for case in cases:
         for tag in case.tags:

@@ -26,7 +26,11 @@ from airflow_provider_assistant.evaluation.summary import (
 )
 
 
-def check_rules(rules: Sequence[Rule], summary: Summary, pass_if: Condition | None = None) -> list[RuleVerdict]:
+def check_rules(
+    rules: Sequence[Rule],
+    summary: Summary,
+    pass_if: Condition | None = None,
+) -> list[RuleVerdict]:
     """
     Return the verdict on each rule.
 
@@ -159,11 +163,12 @@ def _check_drop(rule: Rule, summary: Summary) -> RuleVerdict:
         if tagged is None or tagged.paired == 0:
             return _no_data(rule, f"no question with the tag {rule.tag!r} was scored here and in the baseline")
         difference = tagged
-    return _check_difference(rule, difference, comparison, summary.scorers[rule.name].higher_is_better)
+    is_up = summary.scorers[rule.name].higher_is_better
+    return _check_difference(rule, difference, comparison, higher_is_better=is_up)
 
 
 def _check_difference(
-    rule: Rule, difference: Difference, comparison: Comparison, higher_is_better: bool
+    rule: Rule, difference: Difference, comparison: Comparison, *, higher_is_better: bool
 ) -> RuleVerdict:
     if difference.paired == 0:
         return _no_data(

@@ -131,7 +131,14 @@ def _near_duplicates(keys: Sequence[str | None], texts: Sequence[str]) -> Iterat
     ratio = require_extra("rapidfuzz.fuzz").ratio
     for start in range(0, len(texts), CHUNK):
         rows, later = texts[start : start + CHUNK], texts[start:]
-        similar = process.cdist(rows, later, scorer=ratio, score_cutoff=NEAR, dtype=np.float32, workers=-1)
+        similar = process.cdist(
+            rows,
+            later,
+            scorer=ratio,
+            score_cutoff=NEAR,
+            dtype=np.float32,
+            workers=-1,
+        )
         for row, other in np.argwhere(similar):
             if row < other and rows[row] != later[other]:
                 positions = [start + int(row), start + int(other)]

@@ -48,9 +48,19 @@ def distribution(values: Sequence[float]) -> Distribution:
     """Return the quantiles, interpolated linearly. Without values, all of them are None."""
     if not values:
         return Distribution(count=0)
-    percents = (5, 25, 50, 75, 90, 95, 99)
-    found = {f"p{percent}": value for percent, value in zip(percents, percentiles(values, percents), strict=True)}
-    return Distribution(count=len(values), minimum=min(values), maximum=max(values), **found)
+    p5, p25, p50, p75, p90, p95, p99 = percentiles(values, (5, 25, 50, 75, 90, 95, 99))
+    return Distribution(
+        count=len(values),
+        minimum=min(values),
+        p5=p5,
+        p25=p25,
+        p50=p50,
+        p75=p75,
+        p90=p90,
+        p95=p95,
+        p99=p99,
+        maximum=max(values),
+    )
 
 
 def histogram(shares: Sequence[float]) -> list[int]:
@@ -104,7 +114,10 @@ def _resampled_means(value: NDArray[np.float64], weight: NDArray[np.float64]) ->
         totals = weight.take(drawn).sum(axis=1)
         sums = weighted.take(drawn).sum(axis=1)
         # A resample with a total weight of 0 has no mean: use the mean of all values.
-        means[start : start + count] = np.where(totals > 0, sums / np.where(totals > 0, totals, 1), mean)
+        is_empty = totals <= 0
+        totals[is_empty] = 1
+        sums[is_empty] = mean
+        means[start : start + count] = sums / totals
     return means
 
 

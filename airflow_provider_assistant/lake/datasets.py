@@ -169,9 +169,8 @@ EVALUATIONS = Dataset(
         "path": "string!",
     },
 )
-DATASETS = {
-    dataset.name: dataset for dataset in (STATISTICS, STATISTICS_RAW, LIMITS, FEEDBACK, REQUESTS, LOADS, EVALUATIONS)
-}
+_ALL = (STATISTICS, STATISTICS_RAW, LIMITS, FEEDBACK, REQUESTS, LOADS, EVALUATIONS)
+DATASETS = {dataset.name: dataset for dataset in _ALL}
 
 
 @dataclass(frozen=True)

@@ -102,7 +102,14 @@ def rows_there(root: str, dataset: str, day: date, part: str) -> int | None:
     return rows
 
 
-def counted_twice(table: pa.Table, root: str, dataset: Dataset, day: date, part: str, task: str) -> str | None:
+def counted_twice(
+    table: pa.Table,
+    root: str,
+    dataset: Dataset,
+    day: date,
+    part: str,
+    task: str,
+) -> str | None:
     """
     Return another file of the partition that has some of the same rows, or None.
 

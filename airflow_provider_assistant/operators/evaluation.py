@@ -250,7 +250,8 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
         page = render(evaluation, directory.trend())
         lake_file = self._write(context, directory, evaluation, page)
         send_scores(evaluation)
-        return self._finished(context, evaluation.summary, task_result(evaluation.summary, directory, lake_file))
+        result = task_result(evaluation.summary, directory, lake_file)
+        return self._finished(context, evaluation.summary, result)
 
     def on_kill(self) -> None:
         """Stop asking the judges. The next try continues with the answers that have no verdict yet."""

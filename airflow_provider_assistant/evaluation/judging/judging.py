@@ -82,7 +82,7 @@ class Judging:
         self._hashes = [request.content_hash(model) for request in assignment.requests]
         # The requests with their content hashes, which are equal for equal requests.
         self._asked = list(zip(self._hashes, assignment.requests, strict=True))
-        self._pairs: dict[Identity, Pair] = {(pair.key, pair.repetition): pair for pair in assignment.pairs}
+        self._pairs: dict[Identity, Pair] = {pair.identity: pair for pair in assignment.pairs}
         needed = set(self._hashes)
         self._known = {content_hash: verdict for content_hash, verdict in known.items() if content_hash in needed}
         self._errors: dict[str, AssistantError] = {}
@@ -196,7 +196,8 @@ class Judging:
                 compared.append((label.passes, verdict.verdict == "pass"))
         counts = None
         if rubric.is_pairwise:
-            counts = pair_counts([(pair, self._known_verdicts(pair)) for pair in self._assignment.pairs])
+            pairs = self._assignment.pairs
+            counts = pair_counts([(pair, self._known_verdicts(pair)) for pair in pairs])
         return JudgeSummary(
             model=self._model,
             rubric=rubric.text,

@@ -47,7 +47,11 @@ class Assignment:
     pairs: Sequence[Pair] = ()
 
 
-def assign(cases: Sequence[Case], rubrics: Sequence[Rubric], others: Sequence[Case] = ()) -> Assignment:
+def assign(
+    cases: Sequence[Case],
+    rubrics: Sequence[Rubric],
+    others: Sequence[Case] = (),
+) -> Assignment:
     """
     Return what the judges have to judge.
 

@@ -16,7 +16,7 @@ from airflow_provider_assistant.evaluation.judging.requests import JudgeRequest
 from airflow_provider_assistant.evaluation.summary import PairCounts
 
 if TYPE_CHECKING:
-    from airflow_provider_assistant.evaluation.case import Case
+    from airflow_provider_assistant.evaluation.case import Case, Identity
     from airflow_provider_assistant.evaluation.judging.requests import Verdict
     from airflow_provider_assistant.evaluation.judging.rubrics import Rubric
 
@@ -45,6 +45,11 @@ class Pair:
     key: str
     repetition: int
     requests: tuple[JudgeRequest, ...]
+
+    @property
+    def identity(self) -> Identity:
+        """Key and number of the repetition, as of the case."""
+        return self.key, self.repetition
 
     def result(self, verdicts: Sequence[Verdict | None]) -> Result:
         """

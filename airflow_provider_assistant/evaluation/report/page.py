@@ -140,11 +140,12 @@ def _durations(evaluation: Evaluation, measure: str) -> Any:
 
 def _lines(summary: Summary, runs: Sequence[Summary], measure: str) -> list[_Line]:
     """Return the trend of every figure that at least two runs have."""
-    percent, duration = formats.percent, formats.seconds
+    percent = formats.percent
+    durations = [getattr(run, measure).p95 for run in runs]
     lines = [
         _line("Coverage", [run.questions.coverage for run in runs], runs, percent),
         _line("Pass rate", [run.pass_rate for run in runs], runs, percent),
-        _line(f"{TIMES[measure]} p95", [getattr(run, measure).p95 for run in runs], runs, duration, math.inf),
+        _line(f"{TIMES[measure]} p95", durations, runs, formats.seconds, math.inf),
     ]
     for name, scorer in summary.scorers.items():
         if scorer.histogram:

@@ -71,7 +71,8 @@ def _size(changes: Iterable[Change]) -> float:
 def _pair(now: Sequence[Case], before: Sequence[Case], changes: Mapping[str, Change]) -> AnswerPair:
     answers = list(product(now, before))
     # Different answers first, and among these, the same repetition.
-    answers.sort(key=lambda pair: (pair[0].answer == pair[1].answer, pair[0].repetition != pair[1].repetition))
+    answers.sort(key=lambda pair: pair[0].repetition != pair[1].repetition)
+    answers.sort(key=lambda pair: pair[0].answer == pair[1].answer)
     new, old = answers[0]
     was, now_is = word_diff.compare(old.answer or "", new.answer or "")
     return AnswerPair(new, changes, was, now_is)
