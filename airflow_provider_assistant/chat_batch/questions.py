@@ -197,14 +197,14 @@ def read_questions(
     required = [names["message"]]
     if session not in NO_COLUMN:
         required.append(names["session_id"])
-    if turn is not None:
-        required.append(turn)
     required += [column for field, column in (columns or {}).items() if field in OPTIONAL]
-    wanted = ColumnSelection(tuple(dict.fromkeys(required)), tuple(key_columns), rest=True)
+    # The turns of a dataframe are numbers.
+    numbered = key_columns if turn is None else [*key_columns, turn]
+    wanted = ColumnSelection(tuple(dict.fromkeys(required)), tuple(dict.fromkeys(numbered)), rest=True)
     with open_source(source, wanted, allowed_root, csv_options=csv_options, allow_empty=allow_empty) as opened:
         rows = read_columns(opened)
     check_count(rows.count, allow_empty)
-    for name in (*required, *key_columns):
+    for name in (*required, *numbered):
         # A source without rows may have no columns.
         rows.columns.setdefault(name, [])
     names = {field: column for field, column in names.items() if column in rows.columns}

@@ -46,6 +46,7 @@ class BatchState:
         self.folder = storage_path(folder)
         self._questions = self.folder / "questions.parquet"
         self._pending = self.folder / "pending.jsonl"
+        self._source = self.folder / "source.parquet"
 
     def check(self) -> None:
         """
@@ -87,6 +88,27 @@ class BatchState:
         import pyarrow.parquet as pq
 
         with self._questions.open("rb") as file:
+            return pq.ParquetFile(file).read()
+
+    def write_source(self, source: pa.Table) -> None:
+        """
+        Write the rows that a function returned, for the turns after a deferral.
+
+        :param source: The rows.
+        :raises AssistantStorageError: The file cannot be written.
+        """
+        import pyarrow.parquet as pq
+
+        with storing(self._source, RETRY_CONTINUES), self._source.open("wb") as file:
+            pq.write_table(source, file)
+
+    def read_source(self) -> pa.Table | None:
+        """Return the table that :meth:`write_source` wrote; None if it wrote none."""
+        import pyarrow.parquet as pq
+
+        if not self._source.exists():
+            return None
+        with self._source.open("rb") as file:
             return pq.ParquetFile(file).read()
 
     def write_pending(self, pending: Iterable[PendingRequest]) -> None:

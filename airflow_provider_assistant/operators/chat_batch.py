@@ -25,6 +25,10 @@ from airflow_provider_assistant.hooks.task_ledger import open_ledger
 from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
 from airflow_provider_assistant.keys import key_names
 from airflow_provider_assistant.ledger import ChatScope, RunRef, key_of
+from airflow_provider_assistant.loading.columns import ColumnSelection
+from airflow_provider_assistant.loading.sources import open_source
+from airflow_provider_assistant.loading.tables import table_of
+from airflow_provider_assistant.loading.untemplated import Untemplated
 from airflow_provider_assistant.observability import metrics
 from airflow_provider_assistant.observability.lineage import LineageDataset, table_at
 from airflow_provider_assistant.operators.links import AssistantDataLink
@@ -190,6 +194,8 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
         :raises AssistantLedgerError: The ledger cannot be used.
         """
         check_rendered(self, context)
+        if self.is_function and self.deferrable and self.turn is not None:
+            self.source = _repeatable(self.source)
         with self._opened(context) as batch:
             return self._ask(batch, context, self._questions(context), turn=1)
 
@@ -210,6 +216,9 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
         with self._opened(context) as batch:
             if self.turn is not None:
                 batch.collect(interval=self.poll_interval, deadline=deadline)
+                kept = batch.state.read_source()
+                if kept is not None:
+                    self.source = kept
                 questions, turn = self._questions(context), batch.submitted_turn()
                 if turn < questions.last_turn:
                     return self._ask(batch, context, questions, turn=turn + 1)
@@ -270,6 +279,8 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
             deadline = time.time() + self.timeout
             if self.deferrable and (count := len(batch.state.read_open())):
                 self.log.info("Deferring: the triggerer polls %d requests for at most %.0f s.", count, self.timeout)
+                if self.is_function and turn < questions.last_turn:
+                    self._keep_source(batch)
                 self._defer(batch, deadline)
             if turn >= questions.last_turn:
                 return self._finished(batch, context, deadline)
@@ -325,6 +336,15 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
         )
         defer(self, trigger, now=deadline - self.timeout)
 
+    def _keep_source(self, batch: ChatBatch) -> None:
+        """Save the rows of a function, which may return others when it is called for the next turn."""
+        selection = ColumnSelection((), rest=True)
+        try:
+            with open_source(self.source, selection, allow_empty=self.allow_empty) as source:
+                batch.state.write_source(table_of(source))
+        except AssistantInputError as error:
+            self.log.warning("The questions cannot be kept: %s. The function will be called again.", error)
+
     def _finished(self, batch: ChatBatch, context: Context, deadline: float) -> dict[str, Any]:
         batch.collect(interval=self.poll_interval, deadline=deadline)
         table = batch.table()
@@ -374,6 +394,14 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
             f"max_failed={self.max_failed:g} allows",
             todo=f"A retry {retry}. All questions are in {self.output_path}.",
         )
+
+
+def _repeatable(source: Any) -> Any:
+    """Return the rows of a function so that they can be read twice."""
+    rows = source.value if isinstance(source, Untemplated) else source
+    if callable(rows) and not hasattr(rows, "__arrow_c_stream__"):
+        rows = rows()
+    return list(rows) if isinstance(rows, Iterator) else rows
 
 
 _ERRORS: dict[str, type[AssistantError]] = {

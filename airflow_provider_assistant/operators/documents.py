@@ -17,12 +17,16 @@ from airflow_provider_assistant.api.replies import CreatedDocument
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.hooks.task_parameters import Checks, check_given
 from airflow_provider_assistant.keys import key_names
+from airflow_provider_assistant.ledger import RunRef
+from airflow_provider_assistant.loading.columns import ColumnSelection
 from airflow_provider_assistant.loading.field_columns import mapping_of, wanted_columns
 from airflow_provider_assistant.loading.file_rows import FileRows
+from airflow_provider_assistant.loading.kept_rows import KeptRows
 from airflow_provider_assistant.loading.rows import DataframeRows, Rows
-from airflow_provider_assistant.loading.sources import open_source
+from airflow_provider_assistant.loading.sources import Source, open_source
 from airflow_provider_assistant.observability.lineage import LineageDataset
 from airflow_provider_assistant.operators.loads import AssistantLoadOperator
+from airflow_provider_assistant.operators.runs import kept_rows_file
 from airflow_provider_assistant.operators.source import AssistantSourceOperator
 from airflow_provider_assistant.storage.paths import StoragePath, check_inside, files_in, storage_files
 from airflow_provider_assistant.storage.uploads import as_upload
@@ -47,6 +51,10 @@ class AssistantLoadRowsOperator(AssistantSourceOperator, AssistantLoadOperator):
     )
     parameter_checks: ClassVar[Checks] = {"group_columns": parameters.names}
     payload: ClassVar[type[Payload]]
+    # The open source of the current try and its columns; whether they are rows from before a pause.
+    _source: Source | None = None
+    _wanted: ColumnSelection | None = None
+    _is_kept = False
 
     def __init__(self, *, group_columns: str | Sequence[str] = (), **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -56,6 +64,40 @@ class AssistantLoadRowsOperator(AssistantSourceOperator, AssistantLoadOperator):
             )
         self.group_columns = group_columns
         check_given(self)
+
+    def execute_complete(
+        self,
+        context: Context,
+        event: Any = None,
+        until: float | None = None,
+        rendered: Mapping[str, str] | None = None,
+        rows: str | None = None,
+    ) -> dict[str, Any]:
+        """
+        Continue the load after a pause in the triggerer. Rows that were created before count as unchanged.
+
+        :param context: Airflow's task context.
+        :param event: The trigger's event. Not used.
+        :param until: When ``timeout`` expires, in seconds since the epoch.
+        :param rendered: Values of the template fields at the time of the deferral.
+        :param rows: Path of the rows that the source had before the pause. Default: None, the source is read again.
+        :return: The same as :meth:`execute`.
+        """
+        kept = KeptRows(rows) if rows else None
+        if kept and kept.exist():
+            self.source, self._is_kept = kept, True
+        result = super().execute_complete(context, event, until, rendered)
+        if kept:
+            kept.remove()
+        return result
+
+    def _keep_rows(self, run: RunRef) -> dict[str, Any]:
+        if not self.is_function or self._source is None or self._wanted is None:
+            return {}
+        kept = KeptRows(kept_rows_file(run))
+        # After a second pause, the source is this file.
+        is_kept = self._is_kept or kept.write(self._source, self._wanted)
+        return {"rows": str(kept.path)} if is_kept else {}
 
     @abstractmethod
     def _call(self, site_id: str, document: Any) -> Call[CreatedDocument]:
@@ -69,6 +111,7 @@ class AssistantLoadRowsOperator(AssistantSourceOperator, AssistantLoadOperator):
         wanted = wanted_columns(self.payload, columns, [*keys, *groups])
         options: dict[str, Any] = {"csv_options": self.csv_options, "allow_empty": self.allow_empty}
         with open_source(self.source, wanted, self.allowed_root, **options) as source:
+            self._source, self._wanted = source, wanted
             yield DataframeRows(
                 source,
                 payload=self.payload,

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import time
+from types import SimpleNamespace
+
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+from airflow.providers.common.compat.sdk import TaskDeferred
 from airflow.sdk import DAG, task
+from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from airflow_provider_assistant.exceptions import AssistantInputError, AssistantRateLimitError
-from tests.versions import read_back, rendered_fields
+from tests.versions import deserialize, read_back, rendered_fields, serialize_arguments
 
 ROWS = [
     {"title": "Opening hours", "question": "When are you open?", "answer": "From 9 to 17.", "category": "faq"},
@@ -202,3 +208,157 @@ def test_before_it_ran_the_ui_shows_the_function():
     read = read_back(dag).get_task("read_faq")
     assert read.source.endswith("read_faq()")
     assert read.operator_name == "@task.assistant_qa"
+
+
+# -- after a pause in the triggerer ----------------------------------------------------------------
+
+
+class Pause:
+    """Drive a task as Airflow does: execute, store the deferral, and resume on a new object with what was stored."""
+
+    def __init__(self, build, **values):
+        self._build = build
+        self._context = {
+            "params": values,
+            "ti": SimpleNamespace(
+                dag_id="paused", run_id="run", task_id="task", map_index=-1, try_number=1, max_tries=0
+            ),
+            "ds": "2026-11-21",
+            "outlet_events": OutletEventAccessors(),
+        }
+
+    def _task(self):
+        with DAG("paused", schedule=None) as dag:
+            self._build()
+        (operator,) = dag.tasks
+        context = {**self._context, "task": operator}
+        operator.render_template_fields(context)
+        return operator, context
+
+    def deferred(self):
+        operator, context = self._task()
+        with pytest.raises(TaskDeferred) as caught:
+            operator.execute(context)
+        return self._stored(caught.value)
+
+    def resumed(self, stored, event):
+        operator, context = self._task()
+        method, arguments = stored
+        kwargs = deserialize(json.loads(arguments))
+        return operator.resume_execution(method, {**kwargs, "event": event}, context)
+
+    @staticmethod
+    def _stored(deferral):
+        return deferral.method_name, json.dumps(serialize_arguments(deferral.kwargs or {}))
+
+
+class Returned:
+    """What a function returns, other rows at each call; and its calls."""
+
+    def __init__(self):
+        self.calls = []
+
+    def __call__(self, *arguments):
+        self.calls.append(arguments)
+        return [{**row, "answer": f"{row['answer']} Call {len(self.calls)}."} for row in ROWS]
+
+
+@pytest.mark.parametrize("shape", ["list", "pandas", "generator"])
+def test_a_load_goes_on_with_the_rows_from_before_its_pause(shape, service, connection, ledger_home):
+    rows = Returned()
+
+    def build():
+        @task.assistant_qa(task_id="task", key_columns=["title"], deferrable=True, max_concurrency=1)
+        def load(prefix, least=7, *, ds):
+            return returned(rows(prefix, least, ds), shape)
+
+        load("{{ params.prefix }}", least=3)
+
+    pause = Pause(build, prefix="faq")
+    service.answer("retry-after:900", path="documents/qa", method="POST", skip=1)
+    stored = pause.deferred()
+    service.behave(rules=[])
+    result = pause.resumed(stored, None)
+    assert rows.calls == [("faq", 3, "2026-11-21")]
+    assert (result["unchanged"], result["created"], result["changed"]) == (1, 1, 0)
+    assert sorted(row["content"] for row in service.documents()) == sorted(f"{row['answer']} Call 1." for row in ROWS)
+    assert not list(ledger_home.rglob("*.jsonl"))
+
+
+def test_a_load_that_pauses_twice_keeps_its_rows(service, connection, ledger_home):
+    rows = Returned()
+
+    def build():
+        @task.assistant_qa(task_id="task", key_columns=["title"], deferrable=True, max_concurrency=1)
+        def load():
+            return rows()
+
+        load()
+
+    pause = Pause(build)
+    service.answer("retry-after:900", path="documents/qa", method="POST", skip=1, times=2)
+    first = pause.deferred()
+    with pytest.raises(TaskDeferred) as second:
+        pause.resumed(first, None)
+    result = pause.resumed(Pause._stored(second.value), None)
+    assert (result["unchanged"], result["created"], len(rows.calls)) == (1, 1, 1)
+    assert not list(ledger_home.rglob("*.jsonl"))
+
+
+def test_a_load_whose_rows_are_gone_calls_the_function_with_its_arguments(service, connection, ledger_home, caplog):
+    calls = []
+
+    def build():
+        @task.assistant_qa(task_id="task", key_columns=["title"], deferrable=True, max_concurrency=1)
+        def load(prefix, least=7, *, ds):
+            calls.append((prefix, least, ds))
+            return ROWS
+
+        load("faq", least=3)
+
+    pause = Pause(build)
+    service.answer("retry-after:900", path="documents/qa", method="POST", skip=1)
+    stored = pause.deferred()
+    for path in ledger_home.rglob("*.jsonl"):
+        path.unlink()
+    result = pause.resumed(stored, None)
+    assert (result["unchanged"], result["created"]) == (1, 1)
+    assert calls == [("faq", 3, "2026-11-21")] * 2
+    assert "are gone" in caplog.text
+
+
+@pytest.mark.parametrize("turns", [False, True])
+def test_a_batch_goes_on_with_the_questions_from_before_its_pause(turns, service, connection, tmp_path):
+    calls = []
+
+    def build():
+        options = {"turn": "number", "session": "talk"} if turns else {}
+
+        @task.assistant_chat_batch(
+            task_id="task", output_path=str(tmp_path / "out.parquet"), key_columns=["id"], deferrable=True,
+            **options, **QUICK,
+        )  # fmt: skip
+        def ask(topic, count=1):
+            calls.append((topic, count))
+            questions = [
+                {"id": number, "talk": "a", "number": number, "message": f"{topic} {number}, call {len(calls)}?"}
+                for number in range(1, count + 1)
+            ]
+            return (pd.DataFrame([question]) for question in questions)
+
+        ask("Refunds", count=3)
+
+    pause = Pause(build)
+    stored = pause.deferred()
+    for _ in range(3):
+        event = {"deadline": time.time() + 30}
+        try:
+            result = pause.resumed(stored, event)
+            break
+        except TaskDeferred as again:
+            stored = Pause._stored(again)
+    assert calls == [("Refunds", 3)]
+    assert (result["rows"], result["complete"]) == (3, 3)
+    asked = pq.read_table(tmp_path / "out.parquet").to_pylist()
+    assert [row["message"] for row in asked] == [f"Refunds {number}, call 1?" for number in (1, 2, 3)]
+    assert [path.name for path in tmp_path.iterdir() if "chat-batch" in path.name] == []
