@@ -17,7 +17,7 @@ from airflow.providers.common.compat.sdk import ObjectStoragePath, conf
 from airflow_provider_assistant.evaluation.scorers import SCORERS
 from airflow_provider_assistant.operators.links import PAGES, task_path
 from airflow_provider_assistant.ui.access import Rights
-from airflow_provider_assistant.ui.models import Gate, Problem, Task
+from airflow_provider_assistant.ui.models import Gate, Problem, Task, UnavailableError
 from airflow_provider_assistant.ui.trend_models import Evaluation
 
 if TYPE_CHECKING:
@@ -36,19 +36,6 @@ NO_LAKE = (
     "This API server does not know where the datasets are. Set [assistant] lake_path to the folder that the exports "
     "write to (output_path) and evaluations to (lake_path)."
 )
-
-
-class LakeUnavailableError(Exception):
-    """
-    The lake cannot be read.
-
-    :param code: Kind of the problem.
-    :param text: A sentence for the user.
-    """
-
-    def __init__(self, code: Any, text: str) -> None:
-        super().__init__(text)
-        self.problem = Problem(code=code, text=text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +70,11 @@ def files_of(dataset: str, partitions: int) -> list[LakeFile]:
     :param dataset: Name of the dataset.
     :param partitions: Number of days.
     :return: At most :data:`MOST_FILES` files; none if there is no such dataset.
-    :raises LakeUnavailableError: The lake is not configured, or its folder cannot be read.
+    :raises UnavailableError: The lake is not configured, or its folder cannot be read.
     """
     url = lake_folder()
     if url is None:
-        raise LakeUnavailableError("no_lake", NO_LAKE)
+        raise UnavailableError("no_lake", NO_LAKE)
     found: list[LakeFile] = []
     with _storage_errors(url):
         folder = ObjectStoragePath(url) / dataset
@@ -114,7 +101,7 @@ def tables_of(files: Sequence[LakeFile], columns: Sequence[str], rights: Rights)
     :param files: The files.
     :param columns: Columns to read.
     :param rights: Rights of the user.
-    :raises LakeUnavailableError: A file cannot be read.
+    :raises UnavailableError: A file cannot be read.
     """
     for file in files:
         with _storage_errors(file.url):
@@ -150,7 +137,7 @@ def evaluations(rights: Rights, limit: int, name: str | None = None) -> list[Eva
     :param rights: Rights of the user.
     :param limit: Maximum number of evaluations.
     :param name: Only evaluations of this name. Default: all.
-    :raises LakeUnavailableError: The lake cannot be read.
+    :raises UnavailableError: The lake cannot be read.
     """
     found: list[Evaluation] = []
     # A file has the evaluations of one run of one task: usually one.
@@ -172,7 +159,7 @@ def gates(rights: Rights) -> tuple[list[Gate], Problem | None]:
     """
     try:
         found = evaluations(rights, GATES)
-    except LakeUnavailableError as error:
+    except UnavailableError as error:
         return [], error.problem
     by_name: dict[str, list[Evaluation]] = {}
     for one in found:
@@ -227,7 +214,7 @@ def _storage_errors(url: str) -> Iterator[None]:
     except Exception as error:
         # Storages raise any exception, and messages may contain credentials.
         log.warning("The lake %s cannot be read: %s", url, type(error).__name__)
-        raise LakeUnavailableError(
+        raise UnavailableError(
             "lake_unreadable",
             f"The folder of the datasets, {url}, cannot be read from this API server ({type(error).__name__}). Check "
             "[assistant] lake_path, and that the API server has access to it.",

@@ -21,7 +21,7 @@ from airflow_provider_assistant.ledger import SCHEMA_VERSION, LedgerLocation, lo
 from airflow_provider_assistant.ledger.leases import LeaseSettings, configured
 from airflow_provider_assistant.ledger.location import airflow_home, engine_at
 from airflow_provider_assistant.ledger.migrate import version_of
-from airflow_provider_assistant.ui.models import LedgerRef, Problem
+from airflow_provider_assistant.ui.models import LedgerRef, Problem, UnavailableError
 
 T = TypeVar("T")
 
@@ -36,19 +36,6 @@ SET_LEDGER = (
     "Set [assistant] ledger_conn_id to the SQL connection that the tasks use, and make this connection available to "
     "the API server."
 )
-
-
-class LedgerUnavailableError(Exception):
-    """
-    The ledger cannot be read.
-
-    :param code: Kind of the problem.
-    :param text: A sentence for the user.
-    """
-
-    def __init__(self, code: Any, text: str) -> None:
-        super().__init__(text)
-        self.problem = Problem(code=code, text=text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +88,7 @@ def read(ledger: LedgerRef, query: Callable[[OpenLedger], T]) -> tuple[T | None,
     try:
         with reading(ledger) as opened:
             return query(opened), None
-    except LedgerUnavailableError as error:
+    except UnavailableError as error:
         return None, error.problem
 
 
@@ -112,7 +99,7 @@ def reading(ledger: LedgerRef) -> Iterator[OpenLedger]:
 
     :param ledger: The ledger.
     :return: Context manager that yields the open ledger.
-    :raises LedgerUnavailableError: The ledger cannot be read.
+    :raises UnavailableError: The ledger cannot be read.
     """
     with engine_of(ledger) as engine:
         try:
@@ -121,7 +108,7 @@ def reading(ledger: LedgerRef) -> Iterator[OpenLedger]:
                 _check_version(connection, ledger)
                 yield OpenLedger(connection, configured())
         except AssistantLedgerError as error:
-            raise LedgerUnavailableError("ledger_unreachable", f"The ledger cannot be read: {error}") from error
+            raise UnavailableError("ledger_unreachable", f"The ledger cannot be read: {error}") from error
         except sa.exc.SQLAlchemyError as error:
             raise _unreachable(ledger, error) from error
 
@@ -133,10 +120,10 @@ def engine_of(ledger: LedgerRef) -> Iterator[sa.Engine]:
 
     :param ledger: The ledger.
     :return: Context manager that yields the engine; it is not connected yet.
-    :raises LedgerUnavailableError: There is no such database.
+    :raises UnavailableError: There is no such database.
     """
     if not ledger.id and not _file_exists():
-        raise LedgerUnavailableError(
+        raise UnavailableError(
             "no_ledger",
             f"This API server has no ledger: {DEFAULT_FILE} does not exist in its AIRFLOW_HOME. If no task of this "
             f"package has run yet, run one. If tasks run on other machines: {SET_LEDGER}",
@@ -147,13 +134,13 @@ def engine_of(ledger: LedgerRef) -> Iterator[sa.Engine]:
         # Providers raise any exception. Messages may contain parts of the connection.
         cause = type(error.__cause__ or error).__name__
         log.warning("The ledger %s cannot be opened: %s", ledger.name, cause)
-        raise LedgerUnavailableError(
+        raise UnavailableError(
             "no_ledger",
             f"This API server cannot open the ledger {ledger.name} ({cause}). {SET_LEDGER}",
         ) from error
     # Connecting would create an empty file.
     if engine.dialect.name == "sqlite" and not Path(engine.url.database or "").is_file():
-        raise LedgerUnavailableError(
+        raise UnavailableError(
             "no_ledger", f"The file of the ledger {ledger.name} does not exist on this API server. {SET_LEDGER}"
         )
     sa.event.listen(engine, "do_connect", _limit_connect)
@@ -202,21 +189,21 @@ def _limit_statements(connection: sa.Connection) -> None:
 def _check_version(connection: sa.Connection, ledger: LedgerRef) -> None:
     version = version_of(connection)
     if version is None:
-        raise LedgerUnavailableError(
+        raise UnavailableError(
             "ledger_empty", f"The ledger {ledger.name} is empty: no task has used it yet. Run a load."
         )
     if version != SCHEMA_VERSION:
-        raise LedgerUnavailableError(
+        raise UnavailableError(
             "ledger_version",
             f"The ledger {ledger.name} was written by another version of airflow-provider-assistant. "
             "Install the same version on the API server and the workers, and run a task that uses it.",
         )
 
 
-def _unreachable(ledger: LedgerRef, error: Exception) -> LedgerUnavailableError:
+def _unreachable(ledger: LedgerRef, error: Exception) -> UnavailableError:
     cause = getattr(error, "orig", None) or error
     log.warning("The ledger %s cannot be read: %s", ledger.name, type(cause).__name__)
-    return LedgerUnavailableError(
+    return UnavailableError(
         "ledger_unreachable",
         f"The database of the ledger {ledger.name} cannot be read from this API server ({type(cause).__name__}). "
         "Check that it runs, and that the API server can reach it.",

@@ -13,6 +13,9 @@ LoadOutcome: TypeAlias = Literal["succeeded", "failed", "deferred", "running", "
 EntryKind: TypeAlias = Literal["document", "chat_request", "rating"]
 Verdict: TypeAlias = Literal["passed", "failed", "none"]
 SettleOutcome: TypeAlias = Literal["created", "not_created", "deleted"]
+ProblemCode: TypeAlias = Literal[
+    "no_ledger", "ledger_unreachable", "ledger_empty", "ledger_version", "no_lake", "lake_unreadable", "unreadable"
+]
 
 
 class Model(BaseModel):
@@ -38,10 +41,21 @@ class Problem(Model):
     :param text: A sentence for the user: what is missing, and which setting to change.
     """
 
-    code: Literal[
-        "no_ledger", "ledger_unreachable", "ledger_empty", "ledger_version", "no_lake", "lake_unreadable", "unreadable"
-    ]
+    code: ProblemCode
     text: str
+
+
+class UnavailableError(Exception):
+    """
+    The ledger or the lake cannot be read.
+
+    :param code: Kind of the problem.
+    :param text: A sentence for the user.
+    """
+
+    def __init__(self, code: ProblemCode, text: str) -> None:
+        super().__init__(text)
+        self.problem = Problem(code=code, text=text)
 
 
 class Task(Model):

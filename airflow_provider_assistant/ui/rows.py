@@ -10,7 +10,7 @@ from typing import Any
 
 from airflow.models.taskinstance import TaskInstance
 from airflow.utils.session import create_session
-from sqlalchemy import and_, or_, select
+from sqlalchemy import ColumnElement, and_, or_, select, tuple_
 
 from airflow_provider_assistant.ledger.queries import AmbiguousEntry
 from airflow_provider_assistant.ledger.resolution import allowed_outcomes
@@ -33,6 +33,8 @@ from airflow_provider_assistant.ui.models import (
 # Outcomes of tries, those that need attention first.
 _WORST: tuple[LoadOutcome, ...] = ("failed", "unfinished", "running", "deferred", "succeeded")
 _SETTLED: dict[str, SettleOutcome] = {"created": "created", "failed": "not_created"}
+# Columns that identify a task instance.
+_INSTANCE = ("dag_id", "run_id", "task_id", "map_index")
 # Maximum number of failed task instances among which the last one of each source is searched.
 MOST_FAILURES = 500
 # The clocks of Airflow and of the ledger may differ.
@@ -65,19 +67,32 @@ def _running(rows: Sequence[Any]) -> set[str]:
     """Return the ids of those tries without an end whose task instance is running."""
     if not rows:
         return set()
-    names = ("dag_id", "run_id", "task_id", "map_index")
-    keys = {tuple(getattr(row, name) for name in names) for row in rows}
-    same = or_(*(and_(*(getattr(TaskInstance, n) == v for n, v in zip(names, key, strict=True))) for key in keys))
-    columns = [getattr(TaskInstance, name) for name in (*names, "start_date")]
     with create_session() as session:
-        found = session.execute(select(*columns).where(same, TaskInstance.state == "running")).all()
-    # A killed try of the same task instance started before the one that runs now.
-    starts = {tuple(key): start for *key, start in found if start}
-    return {
-        row.load_id
-        for row in rows
-        if (start := starts.get(tuple(getattr(row, name) for name in names))) and row.started_at >= start - _SKEW
-    }
+        query = select(*_columns(*_INSTANCE, "start_date"))
+        query = query.where(TaskInstance.state == "running", _is_one_of(rows))
+        starts = {_instance(task): task.start_date for task in session.execute(query)}
+    running = set()
+    for row in rows:
+        start = starts.get(_instance(row))
+        # A killed try of the same task instance started before the one that runs now.
+        if start and row.started_at >= start - _SKEW:
+            running.add(row.load_id)
+    return running
+
+
+def _instance(row: Any) -> tuple[Any, ...]:
+    """Return what identifies the task instance of a row, of the ledger's or of Airflow's."""
+    return tuple(getattr(row, name) for name in _INSTANCE)
+
+
+def _columns(*names: str) -> list[Any]:
+    return [getattr(TaskInstance, name) for name in names]
+
+
+def _is_one_of(rows: Sequence[Any]) -> ColumnElement[bool]:
+    """Return the condition for the task instances of these rows."""
+    instances = {_instance(row) for row in rows}
+    return tuple_(*_columns(*_INSTANCE)).in_(instances)
 
 
 def source_states(loads: Iterable[Load], urls: dict[str, str], now: datetime) -> list[SourceState]:
@@ -108,9 +123,8 @@ def add_failures(states: Sequence[SourceState], rights: Rights) -> None:
         return
     same = or_(*(and_(TaskInstance.dag_id == dag_id, TaskInstance.task_id == task_id) for dag_id, task_id in known))
     first = min(state.load.started_at for state in states)
-    names = ("dag_id", "run_id", "task_id", "map_index")
     query = (
-        select(*(getattr(TaskInstance, name) for name in names), TaskInstance.end_date)
+        select(*_columns(*_INSTANCE, "end_date"))
         .where(same, TaskInstance.state.in_(("failed", "upstream_failed")), TaskInstance.end_date > first)
         .order_by(TaskInstance.end_date.desc())
         .limit(MOST_FAILURES)
@@ -122,7 +136,7 @@ def add_failures(states: Sequence[SourceState], rights: Rights) -> None:
         for row in failures:
             is_same = (row.dag_id, row.task_id) == (mine.dag_id, mine.task_id) and row.run_id != mine.run_id
             if is_same and row.end_date > state.load.started_at:
-                found = {name: getattr(row, name) for name in names}
+                found = dict(zip(_INSTANCE, _instance(row), strict=True))
                 state.failed_since = Task(**found, path=task_path(**found))
                 break
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
@@ -22,8 +22,8 @@ from airflow_provider_assistant.ledger.schema import documents
 from airflow_provider_assistant.ledger.upkeep import DeletedDocuments, ForgetReport, forget
 from airflow_provider_assistant.ui.access import RightsDep, may_see_pages
 from airflow_provider_assistant.ui.ids import SUPERSEDED, EntryId, parse_id
-from airflow_provider_assistant.ui.ledgers import LedgerUnavailableError, engine_of, reading, select_ledger
-from airflow_provider_assistant.ui.models import LedgerRef, SettleOutcome
+from airflow_provider_assistant.ui.ledgers import engine_of, reading, select_ledger
+from airflow_provider_assistant.ui.models import LedgerRef, SettleOutcome, UnavailableError
 from airflow_provider_assistant.ui.task_models import SettleItem, SettleReply, SettleRequest
 
 router = APIRouter(prefix="/api/settle", dependencies=[Depends(may_see_pages)])
@@ -64,13 +64,19 @@ def settle(request: SettleRequest, rights: RightsDep, user: GetUserDep) -> Settl
     return reply
 
 
-@dataclass(slots=True)
-class _Group:
-    """Deleted documents of one site, and what the reply shows for them: a name, and the ids of its documents."""
+@dataclass(frozen=True, slots=True)
+class _Deleted:
+    """
+    One item of a request that says that documents are deleted.
 
-    names: list[str] = field(default_factory=list)
-    labels: list[str] = field(default_factory=list)
-    shown: list[tuple[str, list[str]]] = field(default_factory=list)
+    :param shown: Its name in the reply.
+    :param names: Ids of the documents, or the label of one key.
+    :param is_label: Whether ``names`` is a label.
+    """
+
+    shown: str
+    names: list[str]
+    is_label: bool = False
 
 
 class _Settling:
@@ -104,7 +110,7 @@ class _Settling:
                 self._delete(ids)
             else:
                 self._resolve(ids, request.outcome)
-        except (LedgerUnavailableError, AssistantLedgerError) as error:
+        except (UnavailableError, AssistantLedgerError) as error:
             text = str(error)
             return SettleReply(is_preview=self._is_preview, settled=0, refused=len(ids), text=text, items=self._items)
         return self._reply()
@@ -136,45 +142,37 @@ class _Settling:
             self._add(entry.label, True, _NEXT[entry.kind, outcome])
 
     def _delete(self, ids: list[EntryId]) -> None:
-        request = self._request
         if any(one.kind != SUPERSEDED for one in ids):
             raise HTTPException(422, "Ambiguous entries can be settled as created or not created.")
         rows = self._superseded(ids)
         self._check_rights([row.dag_id for row in rows.values() if row])
-        groups: dict[str | None, _Group] = {}
+        by_site: dict[str | None, list[_Deleted]] = {}
         for one, row in rows.items():
             if row is None:
                 self._add(one.key[:12], False, _GONE)
-                continue
-            group = groups.setdefault(row.site_id, _Group())
-            group.names.extend(json.loads(row.superseded))
-            group.shown.append((row.label, json.loads(row.superseded)))
-        if request.document_ids or request.labels:
-            group = groups.setdefault(request.site_id, _Group())
-            group.names.extend(request.document_ids)
-            group.labels.extend(request.labels)
-            group.shown += [(name, [name]) for name in dict.fromkeys([*request.document_ids, *request.labels])]
+            else:
+                item = _Deleted(row.label, json.loads(row.superseded))
+                by_site.setdefault(row.site_id, []).append(item)
+        listed = self._listed()
+        if listed:
+            by_site.setdefault(self._request.site_id, []).extend(listed)
         with engine_of(self.ledger) as engine, Ledger(engine) as ledger:
-            for site_id, group in groups.items():
+            for site_id, items in by_site.items():
                 # Without a right on every document, nothing is changed. Other errors are shown below.
                 with contextlib.suppress(AssistantInputError):
-                    if self._forget(ledger, site_id, group, dry_run=True).refused:
+                    if self._forget(ledger, site_id, items, dry_run=True).refused:
                         raise HTTPException(403, "Forbidden")
-            for site_id, group in groups.items():
-                self._forget_group(ledger, site_id, group)
+            for site_id, items in by_site.items():
+                self._forget_on_site(ledger, site_id, items)
 
-    def _forget_group(self, ledger: Ledger, site_id: str | None, group: _Group) -> None:
-        try:
-            report = self._forget(ledger, site_id, group, dry_run=self._is_preview)
-        except AssistantInputError as error:
-            for shown, _ in group.shown:
-                self._add(shown, False, sentence(str(error)))
-            return
-        for shown, names in group.shown:
-            is_known = not set(names) <= set(report.unknown)
-            self._add(shown, is_known, _DELETED if is_known else _UNKNOWN)
+    def _listed(self) -> list[_Deleted]:
+        """Return the documents and labels of the findings that the request names."""
+        documents = [_Deleted(name, [name]) for name in dict.fromkeys(self._request.document_ids)]
+        labels = [_Deleted(name, [name], is_label=True) for name in dict.fromkeys(self._request.labels)]
+        return [*documents, *labels]
 
     def _superseded(self, ids: list[EntryId]) -> dict[EntryId, Any]:
+        """Return the row of each entry that still is as the page showed it, else None."""
         c, found = documents.c, {}
         with reading(self.ledger) as opened:
             for one in ids:
@@ -183,14 +181,29 @@ class _Settling:
                 found[one] = opened.connection.execute(query).one_or_none()
         return found
 
-    def _forget(self, ledger: Ledger, site_id: str | None, group: _Group, *, dry_run: bool) -> ForgetReport:
+    def _forget_on_site(self, ledger: Ledger, site_id: str | None, items: list[_Deleted]) -> None:
+        try:
+            report = self._forget(ledger, site_id, items, dry_run=self._is_preview)
+        except AssistantInputError as error:
+            for item in items:
+                self._add(item.shown, False, sentence(str(error)))
+            return
+        for item in items:
+            is_known = not set(item.names) <= set(report.unknown)
+            self._add(item.shown, is_known, _DELETED if is_known else _UNKNOWN)
+
+    def _forget(self, ledger: Ledger, site_id: str | None, items: list[_Deleted], *, dry_run: bool) -> ForgetReport:
         def may_change(dag_id: str | None) -> bool:
             self.dags.add(dag_id)
             return self._may_settle(dag_id)
 
-        return forget(
-            ledger, DeletedDocuments(group.names, group.labels), site_id, dry_run=dry_run, may_change=may_change
-        )
+        names: list[str] = []
+        labels: list[str] = []
+        for item in items:
+            found = labels if item.is_label else names
+            found.extend(item.names)
+        deleted = DeletedDocuments(names, labels)
+        return forget(ledger, deleted, site_id, dry_run=dry_run, may_change=may_change)
 
     def _check_rights(self, dags: list[str | None]) -> None:
         """

@@ -12,7 +12,8 @@ from fastapi import APIRouter, Depends, Query
 
 from airflow_provider_assistant.loading.limits import LIMIT_FIELDS, USED_FIELDS
 from airflow_provider_assistant.ui.access import Rights, RightsDep, may_see_pages
-from airflow_provider_assistant.ui.lake import LakeUnavailableError, evaluations, files_of, tables_of
+from airflow_provider_assistant.ui.lake import evaluations, files_of, tables_of
+from airflow_provider_assistant.ui.models import UnavailableError
 from airflow_provider_assistant.ui.page import SiteQuery
 from airflow_provider_assistant.ui.trend_models import (
     Evaluations,
@@ -44,7 +45,7 @@ def last_evaluations(
     """Return the last evaluations."""
     try:
         found = evaluations(rights, limit, name)
-    except LakeUnavailableError as error:
+    except UnavailableError as error:
         return Evaluations(problem=error.problem, names=[], rows=[])
     return Evaluations(problem=None, names=sorted({one.name for one in found}), rows=found)
 
@@ -57,7 +58,7 @@ def statistics(rights: RightsDep, site: SiteQuery = None, metric: MetricQuery = 
         drawn = [name for name in metric or () if name in metrics] or metrics[:DEFAULT_METRICS]
         series = _series(rights, site, drawn)
         feedback = _feedback(rights, site)
-    except LakeUnavailableError as error:
+    except UnavailableError as error:
         return Statistics(problem=error.problem, metrics=[], series=[], feedback=[])
     return Statistics(problem=None, metrics=metrics, series=series, feedback=feedback)
 
@@ -77,7 +78,7 @@ def limits(rights: RightsDep) -> Limits:
                 latest[tenant] = {}
             if moment == captured[tenant]:
                 latest[tenant].setdefault(row["metric"], row)
-    except LakeUnavailableError as error:
+    except UnavailableError as error:
         return Limits(problem=error.problem, rows=[])
     found = []
     for rows in latest.values():
