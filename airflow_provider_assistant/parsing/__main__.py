@@ -17,9 +17,10 @@ from multiprocessing.connection import Connection
 from airflow_provider_assistant.parsing.child import PAGE
 from airflow_provider_assistant.parsing.html import parse_html
 from airflow_provider_assistant.parsing.limits import MOST_CHARACTERS, UnreadableFileError
-from airflow_provider_assistant.parsing.office import parse_docx, parse_pptx, parse_xlsx
+from airflow_provider_assistant.parsing.office import parse_pptx, parse_xlsx
 from airflow_provider_assistant.parsing.page import parse_page
 from airflow_provider_assistant.parsing.pdf import parse_pdf
+from airflow_provider_assistant.parsing.word import parse_docx
 
 PARSERS: dict[str, Callable[..., dict[str, str | None]]] = {
     ".docx": parse_docx,

@@ -16,7 +16,7 @@ from airflow_provider_assistant.parsing.limits import BUSY, MEMORY, SECONDS, Unr
 
 # The modules that a file needs, by suffix.
 LIBRARIES = {
-    ".docx": ("docx",),
+    ".docx": ("bs4", "lxml", "mammoth", "markdownify"),
     ".htm": ("bs4", "lxml", "markdownify", "webencodings"),
     ".html": ("bs4", "lxml", "markdownify", "webencodings"),
     ".pdf": ("pypdf",),

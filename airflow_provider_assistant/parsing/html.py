@@ -27,21 +27,36 @@ def parse_html(content: bytes) -> dict[str, str | None]:
     :raises UnreadableFileError: The encoding is unknown, or the file does not have it.
     """
     from bs4 import BeautifulSoup
-    from markdownify import MarkdownConverter
 
     soup = BeautifulSoup(_decoded(content), "lxml")
     main = _main(soup)
     _clean(main)
-    converter = MarkdownConverter(heading_style="ATX", bullets="-", escape_asterisks=False, escape_underscores=False)
     names = {_text(tag.get("property") or tag.get("name")).lower(): _text(tag.get("content")) for tag in soup("meta")}
     canonical = soup.find("link", rel="canonical")
     return {
         "title": _title(soup, main),
-        "text": re.sub(r"\n{3,}", "\n\n", str(converter.convert_soup(main))).strip(),
+        "text": to_markdown(main),
         "url": _text(canonical.get("href")) if canonical else None,
         "category": names.get("category") or names.get("article:section"),
         "date": next((names[name] for name in _DATES if names.get(name)), None),
     }
+
+
+def to_markdown(html: Any) -> str:
+    """
+    Return HTML as Markdown.
+
+    :param html: A tag of Beautiful Soup.
+    """
+    from markdownify import MarkdownConverter
+
+    converter = MarkdownConverter(
+        heading_style="ATX",
+        bullets="-",
+        escape_asterisks=False,
+        escape_underscores=False,
+    )
+    return re.sub(r"\n{3,}", "\n\n", str(converter.convert_soup(html))).strip()
 
 
 def _decoded(content: bytes) -> str:

@@ -1,10 +1,10 @@
-"""Files of Word, PowerPoint and Excel as Markdown."""
+"""Files of PowerPoint and Excel as Markdown, and the check of all Office files."""
 
 from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import date, datetime
 from typing import Any
 
@@ -14,47 +14,6 @@ from airflow_provider_assistant.parsing.markdown import escaped, heading, table
 # The format forbids document type definitions, with which a few bytes of XML become gigabytes.
 _DOCTYPES = tuple("<!DOCTYPE".encode(encoding) for encoding in ("utf-8", "utf-16-le", "utf-16-be"))
 _MIDNIGHT = " 00:00:00"
-
-
-def parse_docx(content: bytes) -> dict[str, str | None]:
-    """
-    Return title and text of a Word file: headings, paragraphs, lists, links and tables.
-
-    :param content: The file.
-    :return: ``title`` and ``text``.
-    :raises UnreadableFileError: The file is damaged, encrypted or too large.
-    """
-    import docx
-    from docx.table import Table
-
-    document = docx.Document(checked_archive(content))
-    text = Text()
-    for block in document.iter_inner_content():
-        if isinstance(block, Table):
-            text.add(table([cell.text for cell in row.cells] for row in block.rows))
-        else:
-            text.add(_paragraph(block))
-    return {"title": document.core_properties.title, "text": str(text)}
-
-
-def _paragraph(paragraph: Any) -> str:
-    words = "".join(map(_run, paragraph.iter_inner_content()))
-    style = paragraph.style
-    while style is not None:  # a style of the user's own may be based on one of Word's
-        name = style.name or ""
-        if name == "Title":
-            return heading(words, 1)
-        if name.startswith("Heading ") and name[8:].isdecimal():
-            return heading(words, int(name[8:]))
-        if name.startswith("List"):
-            return f"- {words}" if words.strip() else ""
-        style = style.base_style
-    return escaped(words)
-
-
-def _run(run: Any) -> str:
-    address = getattr(run, "address", None)  # only links have one
-    return f"[{run.text}]({address})" if address else str(run.text)
 
 
 def parse_pptx(content: bytes) -> dict[str, str | None]:
@@ -118,7 +77,7 @@ def _cell(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-def checked_archive(content: bytes) -> io.BytesIO:
+def checked_archive(content: bytes, change: Callable[[str, bytes], bytes] | None = None) -> io.BytesIO:
     """
     Check the archive that an Office file is, and pack it again.
 
@@ -126,6 +85,7 @@ def checked_archive(content: bytes) -> io.BytesIO:
     size, so they get an archive of what was read here.
 
     :param content: The file.
+    :param change: Function of a member's name and content that returns its new content. Default: None, all stay.
     :return: The archive, not compressed.
     :raises UnreadableFileError: It is not an archive, has too many members, is too large, or has a document type
         definition.
@@ -144,7 +104,7 @@ def checked_archive(content: bytes) -> io.BytesIO:
                     data = file.read(member.file_size)
                 if member.filename.endswith((".xml", ".rels")) and any(mark in data for mark in _DOCTYPES):
                     raise UnreadableFileError("has a document type definition, which the format forbids")
-                target.writestr(member.filename, data)
+                target.writestr(member.filename, change(member.filename, data) if change else data)
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError) as error:
         raise UnreadableFileError(f"is damaged or encrypted ({type(error).__name__})") from None
     packed.seek(0)

@@ -51,7 +51,6 @@ COMPAT_NAMES = {
 # Imported in a try statement, because only newer versions have it.
 COMPAT_OPTIONAL = {f"{COMPAT}.sdk.determine_kwargs"}
 NOT_IMPORTED = {
-    "lxml": "Beautiful Soup imports it, because html.py names it as the parser",
     "apache-airflow": "a distribution without modules; it requires apache-airflow-core and apache-airflow-task-sdk",
 }
 

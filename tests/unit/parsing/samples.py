@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 
@@ -80,10 +81,12 @@ def xlsx(**sheets: list[list[Any]]) -> bytes:
     return saved(workbook)
 
 
-def repacked(content: bytes, change: Callable[[str, bytes], bytes]) -> bytes:
-    """Return an archive in which the content of each member has been changed."""
+def repacked(
+    content: bytes, change: Callable[[str, bytes], bytes], names: Mapping[str, str] = MappingProxyType({})
+) -> bytes:
+    """Return an archive in which the content of each member has been changed, and some have new names."""
     file = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(content)) as source, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as target:
         for name in source.namelist():
-            target.writestr(name, change(name, source.read(name)))
+            target.writestr(names.get(name, name), change(name, source.read(name)))
     return file.getvalue()

@@ -1,4 +1,4 @@
-"""Word, PowerPoint and Excel as Markdown, and archives that are made to break a parser."""
+"""PowerPoint and Excel as Markdown, and archives that are made to break a parser."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from datetime import date, datetime
 import pytest
 
 from airflow_provider_assistant.parsing.limits import MOST_MEMBERS, UnreadableFileError
-from airflow_provider_assistant.parsing.office import checked_archive, parse_docx, parse_pptx, parse_xlsx
+from airflow_provider_assistant.parsing.office import checked_archive, parse_pptx, parse_xlsx
 from tests.unit.parsing.samples import docx, pptx, repacked, saved, xlsx
 
 ENTITIES = "".join(f'<!ENTITY a{n} "{f"&a{n - 1};" * 10}">' for n in range(1, 10))
@@ -30,52 +30,6 @@ def declared(content: bytes, size: int) -> bytes:
     """Return an archive whose first member declares another size."""
     at = content.index(b"PK\x01\x02") + 24
     return content[:at] + struct.pack("<L", size) + content[at + 4 :]
-
-
-def test_word():
-    def write(document):
-        document.core_properties.title = "Handbook"
-        document.add_heading("Office", 0)
-        document.add_heading("Hours", 2)
-        own = document.styles.add_style("Our heading", 1)
-        own.base_style = document.styles["Heading 3"]
-        document.add_paragraph("Friday", style=own)
-        document.add_paragraph("From 9.\n# not a heading")
-        document.add_paragraph("Ring", style="List Bullet")
-        cells = document.add_table(2, 2).rows
-        cells[0].cells[0].text, cells[0].cells[1].text, cells[1].cells[0].text = "Day", "a|b", "Monday"
-
-    assert parse_docx(docx(write)) == {
-        "title": "Handbook",
-        "text": """# Office
-
-## Hours
-
-### Friday
-
-From 9.
-\\# not a heading
-
-- Ring
-
-| Day | a\\|b |
-| --- | --- |
-| Monday |""",
-    }
-
-
-def test_a_link_of_word_keeps_its_address():
-    def write(document):
-        paragraph = document.add_paragraph("See ")
-        relation = document.part.relate_to("https://x.org/a", "http://purl.org/x/hyperlink", is_external=True)
-        link = paragraph._p.makeelement(f"{{{paragraph._p.nsmap['w']}}}hyperlink", {
-            f"{{{paragraph._p.nsmap['r']}}}id": relation
-        })  # fmt: skip
-        run = paragraph.add_run("the page")
-        link.append(run._r)
-        paragraph._p.append(link)
-
-    assert parse_docx(docx(write))["text"] == "See [the page](https://x.org/a)"
 
 
 def test_slides_are_sections_without_hidden_ones():

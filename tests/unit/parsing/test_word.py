@@ -1,0 +1,141 @@
+"""Word as Markdown: what Word shows is kept, once."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_provider_assistant.parsing.word import parse_docx
+from tests.unit.parsing.samples import docx, repacked
+
+SPACES = (
+    'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main" '
+    'xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationships"'
+)
+RUN = "<w:r><w:t>text</w:t></w:r>"
+FOOTNOTES = f"""<?xml version="1.0"?><w:footnotes {SPACES}><w:footnote w:type="separator" w:id="0"><w:p/></w:footnote>
+<w:footnote w:id="2"><w:p><w:r><w:t>Except on Fridays.</w:t></w:r></w:p></w:footnote></w:footnotes>"""
+PART = "application/vnd.openxmlformats-officedocument.wordprocessingml.footnotes+xml"
+
+
+def with_xml(xml: str) -> bytes:
+    """Return a Word file whose body begins with some XML."""
+    return repacked(docx(lambda _: None), lambda _, content: content.replace(b"<w:body>", b"<w:body>" + xml.encode()))
+
+
+def test_word():
+    def write(document):
+        document.core_properties.title = "Handbook"
+        document.add_heading("Office", 0)
+        document.add_heading("Hours", 2)
+        own = document.styles.add_style("Our heading", 1)
+        own.base_style = document.styles["Heading 3"]
+        document.add_paragraph("Friday", style=own)
+        document.add_paragraph("From 9.\n# not a heading")
+        document.add_paragraph("Ring", style="List Bullet")
+        cells = document.add_table(2, 2).rows
+        cells[0].cells[0].text, cells[0].cells[1].text, cells[1].cells[0].text = "Day", "a|b", "Monday"
+
+    assert parse_docx(docx(write)) == {
+        "title": "Handbook",
+        "text": """# Office
+
+## Hours
+
+### Friday
+
+From 9.
+\\# not a heading
+
+- Ring
+
+| Day | a\\|b |
+| --- | --- |
+| Monday |  |""",
+    }
+
+
+def test_a_link_of_word_keeps_its_address():
+    def write(document):
+        paragraph = document.add_paragraph("See ")
+        relation = document.part.relate_to("https://x.org/a", "http://purl.org/x/hyperlink", is_external=True)
+        link = paragraph._p.makeelement(f"{{{paragraph._p.nsmap['w']}}}hyperlink", {
+            f"{{{paragraph._p.nsmap['r']}}}id": relation
+        })  # fmt: skip
+        run = paragraph.add_run("the page")
+        link.append(run._r)
+        paragraph._p.append(link)
+
+    assert parse_docx(docx(write))["text"] == "See [the page](https://x.org/a)"
+
+
+@pytest.mark.parametrize(
+    "xml",
+    [
+        f"<w:sdt><w:sdtContent><w:p>{RUN}</w:p></w:sdtContent></w:sdt>",
+        f"<w:p><w:sdt><w:sdtContent>{RUN}</w:sdtContent></w:sdt></w:p>",
+        f"<w:p><w:fldSimple w:instr='TITLE &gt; 1'>{RUN}</w:fldSimple></w:p>",
+        f'<w:p><w:fldSimple w:instr="IF 2 > 1">{RUN}</w:fldSimple></w:p>',
+        f"<w:p><w:smartTag w:uri='u' w:element='e'>{RUN}</w:smartTag></w:p>",
+        f"<w:p><w:ins w:id='1' w:author='a'>{RUN}</w:ins></w:p>",
+        f"<w:p>{RUN}<w:del w:id='1' w:author='a'><w:r><w:delText>gone</w:delText></w:r></w:del></w:p>",
+        "<w:p><w:r><w:rPr><w:b/></w:rPr><w:t>text</w:t></w:r></w:p>",
+    ],
+    ids=["block control", "control", "field", "field with a sign", "smart tag", "inserted", "deleted", "bold"],
+)
+def test_the_text_of_every_element_is_kept(xml):
+    assert parse_docx(with_xml(xml))["text"] == "text"
+
+
+def test_a_field_that_is_a_link():
+    parts = (
+        '<w:fldChar w:fldCharType="begin"/>', '<w:instrText> HYPERLINK "https://x.org/a" </w:instrText>',
+        '<w:fldChar w:fldCharType="separate"/>', "<w:t>page</w:t>", '<w:fldChar w:fldCharType="end"/>',
+    )  # fmt: skip
+    xml = "".join(f"<w:r>{part}</w:r>" for part in parts)
+    assert parse_docx(with_xml(f"<w:p>{xml}</w:p>"))["text"] == "[page](https://x.org/a)"
+
+
+def test_a_footnote_is_at_the_end():
+    def change(name, content):
+        if name == "[Content_Types].xml":
+            part = f'<Override PartName="/word/footnotes.xml" ContentType="{PART}"/></Types>'
+            return content.replace(b"</Types>", part.encode())
+        return FOOTNOTES.encode() if name == "word/fontTable.xml" else content.replace(b"fontTable", b"footnotes")
+
+    file = with_xml('<w:p><w:r><w:t>From 9.</w:t></w:r><w:r><w:footnoteReference w:id="2"/></w:r></w:p>')
+    renamed = repacked(file, change, {"word/fontTable.xml": "word/footnotes.xml"})
+    assert parse_docx(renamed)["text"] == "From 9.[1]\n\n1. Except on Fridays."
+
+
+def test_tables_with_merged_and_nested_cells():
+    def write(document):
+        table = document.add_table(3, 3)
+        table.cell(0, 0).merge(table.cell(0, 1)).text = "wide"
+        table.cell(0, 2).text = "a"
+        table.cell(1, 0).merge(table.cell(2, 0)).text = "high"
+        for row in (1, 2):
+            table.cell(row, 1).text, table.cell(row, 2).text = f"b{row}", f"c{row}"
+        inner = table.cell(2, 2).add_table(1, 2)
+        inner.cell(0, 0).text, inner.cell(0, 1).text = "d", "e"
+
+    lines = parse_docx(docx(write))["text"].split("\n")
+    assert [[cell.split() for cell in line.strip("|").split("|")] for line in lines] == [
+        [["wide"], [], ["a"]],
+        [["---"], ["---"], ["---"]],
+        [["high"], ["b1"], ["c1"]],
+        [[], ["b2"], ["c2", "d", "e"]],
+    ]
+
+
+def test_styles_that_are_based_on_each_other():
+    def write(document):
+        first, second = (document.styles.add_style(name, 1) for name in ("It's \\ one", "Two"))
+        first.base_style, second.base_style = second, first
+        document.add_paragraph("text", style=first)
+
+    assert parse_docx(docx(write))["text"] == "text"
+
+
+def test_a_very_wide_cell():
+    wide = '<w:tbl><w:tr><w:tc><w:tcPr><w:gridSpan w:val="100000000"/></w:tcPr><w:p/></w:tc></w:tr></w:tbl>'
+    assert len(parse_docx(with_xml(wide))["text"]) < 20_000
