@@ -41,7 +41,7 @@ def load(out: Console, args: argparse.Namespace) -> int:
     with contextlib.ExitStack() as stack:
         rows = stack.enter_context(rows_of(args.file, args, hook.resolve_site_id()))
         ledger = stack.enter_context(open_ledger(args, hook))
-        memory = stack.enter_context(
+        documents = stack.enter_context(
             ledger.documents(
                 scope=DocumentScope(hook.site_url(), KINDS[args.kind].endpoint, args.namespace),
                 site_id=hook.resolve_site_id(),
@@ -55,7 +55,7 @@ def load(out: Console, args: argparse.Namespace) -> int:
         record = LoadRecord() if args.dry_run else stack.enter_context(_record(ledger, hook, args))
         given = {name: getattr(args, name) for name in OPTIONS}
         options = LoadOptions(max_concurrency=hook.settings.client.max_concurrency, **given)
-        parts: dict[str, Any] = {"rows": rows, "options": options, "ledger": memory, "findings": findings}
+        parts: dict[str, Any] = {"rows": rows, "options": options, "ledger": documents, "findings": findings}
         if options.on_missing == "group" and not args.group:
             raise AssistantInputError("--on-missing group needs --group COLUMN", field="group")
         parts["read_limits"] = limits_reader(hook.settings.client, hook.known_tenant_id(), options.on_limit)

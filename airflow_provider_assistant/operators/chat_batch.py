@@ -295,21 +295,21 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
         writable_file(self.output_path, "output_path")
         with contextlib.ExitStack() as stack:
             ledger = stack.enter_context(open_ledger(self))
-            memory = None
+            requests = None
             if ledger:
-                memory = ledger.chat_requests(
+                requests = ledger.chat_requests(
                     scope=ChatScope(self.hook.site_url(), self.mode, key_of(scope)),
                     site_id=site_id,
                     run=run,
                 )
-                stack.enter_context(memory)
+                stack.enter_context(requests)
             self._batch = ChatBatch(
                 self.hook.client_settings(self.max_concurrency),
                 site_id=site_id,
                 mode=self.mode,
                 output=ObjectStoragePath(self.output_path),
                 scope=scope,
-                ledger=memory,
+                ledger=requests,
             )
             yield self._batch
 

@@ -78,6 +78,10 @@ FOLDERS = {"howto": "How to", "concepts": "Concepts", "operations": "Operations"
 # The reference from docstrings: the classes and functions that a DAG may import, on a page for each of these groups.
 MODULES = {
     "Hook": ["hooks.assistant"],
+    "Operators: base classes": [
+        *("operators.base", "operators.source", "operators.loads", "operators.message", "transfers.base"),
+        "loading.options",
+    ],
     "Operators: documents": ["operators.documents"],
     "Operators: chat": ["operators.chat", "operators.submit_chat"],
     "Operators: chat batch": ["operators.chat_batch"],
