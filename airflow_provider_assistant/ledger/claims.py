@@ -101,16 +101,9 @@ class ScopeLedger(EntryReader):
     """
     Keep the ledger of one scope for one try of one task: read its entries, claim keys, and record outcomes.
 
-    :param engine: Engine of the ledger's database.
-    :param table: Table of the entries.
-    :param scope: Scope of the entries.
     :param site_id: Id of the site.
-    :param source: Name of the source that is loaded.
-    :param run: The task instance.
-    :param now: Returns the current time, timezone-aware. Default: the system clock.
-    :param leases: Settings of leases. Default: 60 seconds by the database's clock.
-    :param details: Further columns of a claim. Default: none.
-    :raises AssistantLedgerError: The database cannot be used.
+
+    The other parameters are those of :class:`.EntryReader`.
     """
 
     def __init__(

@@ -199,24 +199,19 @@ class SqliteGroupSql(GroupSql):
 class PostgresGroupSql(GroupSql):
     """Pass all rows as one JSON text: the server parses it faster than a list of many hundred values."""
 
-    def __init__(
-        self,
-        connection: sa.Connection,
-        table: sa.Table,
-        shared: Sequence[str],
-        details: Sequence[str] = (),
-    ) -> None:
-        super().__init__(connection, table, shared, details)
-        once, each = (*self._shared, "recorded_at"), self.columns
+    @functools.cached_property
+    def _once(self) -> tuple[str, ...]:
+        return (*self._shared, "recorded_at")
+
+    @functools.cached_property
+    def _statement(self) -> str:
         selected = [f"shared.{self._quoted[column]}" for column in self._shared]
-        selected += [f"entry.{self._quoted[column]}" for column in each]
+        selected += [f"entry.{self._quoted[column]}" for column in self.columns]
         selected.append("CASE WHEN entry.outcome <> 'claimed' THEN shared.recorded_at END")
-        self._once = once
-        source = (
-            f"json_to_record(%s) AS shared({self._typed(once)}), json_to_recordset(%s) AS entry({self._typed(each)})"
-        )
-        select = f"SELECT {', '.join(selected)} FROM {source}"  # noqa: S608 (no foreign text)
-        self._statement = f"INSERT {self._into} {select} {self._on_conflict}"
+        shared = f"json_to_record(%s) AS shared({self._typed(self._once)})"
+        entries = f"json_to_recordset(%s) AS entry({self._typed(self.columns)})"
+        select = f"SELECT {', '.join(selected)} FROM {shared}, {entries}"  # noqa: S608 (no foreign text)
+        return f"INSERT {self._into} {select} {self._on_conflict}"
 
     def is_one_statement(self, outcomes: int, claims: int) -> bool:  # noqa: ARG002
         """Return True: JSON has no limit on the number of its values."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, Self, TypeVar
 
@@ -27,6 +27,7 @@ from airflow_provider_assistant.ledger.ratings import RATING_COLUMNS, RatingLedg
 from airflow_provider_assistant.ledger.schema import TABLES, RunRef, chat_requests, documents, loads, ratings
 from airflow_provider_assistant.ledger.scopes import ChatScope, DocumentScope, RatingScope
 
+S = TypeVar("S", bound=ScopeLedger)
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
@@ -130,19 +131,9 @@ class Ledger:
         :return: The ledger. It is closed with this one, if not before.
         :raises AssistantLedgerError: The database cannot be used.
         """
-        opened = ScopeLedger(
-            self.engine,
-            documents,
-            scope=scope,
-            site_id=site_id,
-            source=source,
-            run=run,
-            now=self._now,
-            leases=self.leases,
-            details=GROUP_COLUMNS if has_groups else (),
-        )
-        self._opened.append(opened)
-        return opened
+        details = GROUP_COLUMNS if has_groups else ()
+        names = {"site_id": site_id, "source": source, "run": run}
+        return self._open(ScopeLedger, documents, details, scope=scope, **names)
 
     def chat_requests(self, *, scope: ChatScope, site_id: str, run: RunRef) -> ChatLedger:
         """
@@ -156,19 +147,9 @@ class Ledger:
         :return: The ledger. It is closed with this one, if not before.
         :raises AssistantLedgerError: The database cannot be used.
         """
-        opened = ChatLedger(
-            self.engine,
-            chat_requests,
-            scope=scope,
-            site_id=site_id,
-            source=f"{run.dag_id}.{run.task_id}",
-            run=run,
-            now=self._now,
-            leases=self.leases,
-            details=("session_id",) if scope.batch is None else (),
-        )
-        self._opened.append(opened)
-        return opened
+        details = ("session_id",) if scope.batch is None else ()
+        names = {"site_id": site_id, "source": _task_of(run), "run": run}
+        return self._open(ChatLedger, chat_requests, details, scope=scope, **names)
 
     def ratings(self, *, site_url: str, site_id: str, run: RunRef) -> RatingLedger:
         """
@@ -180,17 +161,11 @@ class Ledger:
         :return: The ledger. It is closed with this one, if not before.
         :raises AssistantLedgerError: The database cannot be used.
         """
-        opened = RatingLedger(
-            self.engine,
-            ratings,
-            scope=RatingScope(site_url),
-            site_id=site_id,
-            source=f"{run.dag_id}.{run.task_id}",
-            run=run,
-            now=self._now,
-            leases=self.leases,
-            details=RATING_COLUMNS,
-        )
+        names = {"site_id": site_id, "source": _task_of(run), "run": run}
+        return self._open(RatingLedger, ratings, RATING_COLUMNS, scope=RatingScope(site_url), **names)
+
+    def _open(self, kind: type[S], table: sa.Table, details: Sequence[str], **names: Any) -> S:
+        opened = kind(self.engine, table, details=details, now=self._now, leases=self.leases, **names)
         self._opened.append(opened)
         return opened
 
@@ -251,3 +226,7 @@ class Ledger:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _task_of(run: RunRef) -> str:
+    return f"{run.dag_id}.{run.task_id}"
