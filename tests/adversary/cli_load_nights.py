@@ -111,7 +111,9 @@ class _Course:
         twice = {title for title, times in stored.items() if times > 1}
         assert twice <= self.listed, f"nothing is created twice without being listed: {twice - self.listed}"
         again = self._load(form, CliTry())
-        assert not again.entries, "an unchanged file sends nothing"
+        # With "fail", an ambiguous row may stop a load that has read the limits for its other rows.
+        created = [entry for entry in again.entries if entry.endpoint != "limits"]
+        assert not created, "an unchanged file sends nothing"
         assert again.code == good.code
         if night.on_ambiguous == "retry" or night.resolves:
             self._inspect()
