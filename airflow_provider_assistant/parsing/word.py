@@ -140,6 +140,7 @@ def _fill(soup: BeautifulSoup, table: Tag) -> None:
                     cell.insert_before(empty)
             if cell is not None:
                 width = min(int(str(cell.get("colspan", "1"))), _MOST_COLUMNS)
+                cell["colspan"] = str(width)
                 rows = int(str(cell.get("rowspan", "1")))
                 rows_left.update(dict.fromkeys(range(column, column + width), rows - 1))
                 column += width
