@@ -21,7 +21,6 @@ from airflow_provider_assistant.ledger import RunRef
 from airflow_provider_assistant.loading.columns import ColumnSelection
 from airflow_provider_assistant.loading.field_columns import mapping_of, wanted_columns
 from airflow_provider_assistant.loading.file_rows import FileRows
-from airflow_provider_assistant.loading.kept_rows import KeptRows
 from airflow_provider_assistant.loading.rows import DataframeRows, Rows
 from airflow_provider_assistant.loading.sources import Source, open_source
 from airflow_provider_assistant.observability.lineage import LineageDataset
@@ -83,6 +82,8 @@ class AssistantLoadRowsOperator(AssistantSourceOperator, AssistantLoadOperator):
         :param rows: Path of the rows that the source had before the pause. Default: None, the source is read again.
         :return: The same as :meth:`execute`.
         """
+        from airflow_provider_assistant.loading.kept_rows import KeptRows
+
         kept = KeptRows(rows) if rows else None
         if kept and kept.exist():
             self.source, self._is_kept = kept, True
@@ -94,6 +95,8 @@ class AssistantLoadRowsOperator(AssistantSourceOperator, AssistantLoadOperator):
     def _keep_rows(self, run: RunRef) -> dict[str, Any]:
         if not self.is_function or self._source is None or self._wanted is None:
             return {}
+        from airflow_provider_assistant.loading.kept_rows import KeptRows
+
         kept = KeptRows(kept_rows_file(run))
         # After a second pause, the source is this file.
         is_kept = self._is_kept or kept.write(self._source, self._wanted)
