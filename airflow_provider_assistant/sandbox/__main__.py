@@ -31,17 +31,17 @@ def main() -> None:
     except sqlite3.Error as error:
         sys.exit(f"Cannot use the data in {settings.data}: {error}")
 
-    def announce() -> None:
+    with server:
         print(f"AIRFLOW_CONN_ASSISTANT_DEFAULT='{server.conn_json()}'", flush=True)  # noqa: T201
         kept = f"in {settings.data}" if settings.data else "in memory"
-        for line in (
+        lines = [
             f"The embedded Assistant service listens on {server.url}; its data is {kept}.",
             f"Control plane: {server.root}/_sandbox. End it with Ctrl-C.",
-            *([GENERATED.format(settings.history)] if settings.history else ()),
-        ):
-            print(line, file=sys.stderr, flush=True)  # noqa: T201
-
-    server.run(announce)
+        ]
+        if settings.history:
+            lines.append(GENERATED.format(settings.history))
+        print(*lines, sep="\n", file=sys.stderr, flush=True)  # noqa: T201
+        server.wait()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The HTTP server of the sandbox: in a thread for tests, in the foreground for the command line."""
+"""The HTTP server of the sandbox, in a thread."""
 
 from __future__ import annotations
 
@@ -42,19 +42,6 @@ class _DroppingProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
         self.app = droppable
 
 
-class _Server(uvicorn.Server):
-    """A uvicorn server that calls a function once it accepts requests."""
-
-    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._on_ready = on_ready
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        if self.started:
-            self._on_ready()
-
-
 class SandboxServer:
     """Run the sandbox on a TCP port.
 
@@ -77,14 +64,13 @@ class SandboxServer:
         self.settings = base.changed(**changes)
         app = create_app(self.settings, **({"clock": clock} if clock else {}))
         self.service: Service = app.state.service
-        self._ready = threading.Event()
         self._thread: threading.Thread | None = None
         try:
             self._socket = _listen(self.settings.host, self.settings.port)
         except OSError:
             self.service.database.close()
             raise
-        self._server = _Server(
+        self._server = uvicorn.Server(
             uvicorn.Config(
                 app,
                 http=_DroppingProtocol,
@@ -94,8 +80,7 @@ class SandboxServer:
                 access_log=False,
                 server_header=False,
                 timeout_graceful_shutdown=1,
-            ),
-            self._ready.set,
+            )
         )
 
     @property
@@ -149,14 +134,6 @@ class SandboxServer:
             separators=(",", ":"),
         )
 
-    def run(self, on_ready: Callable[[], None]) -> None:
-        """Serve in this thread until the process receives SIGTERM or SIGINT.
-
-        :param on_ready: called once the service accepts requests.
-        """
-        self._server._on_ready = on_ready  # noqa: SLF001
-        self._server.run([self._socket])
-
     def start(self) -> Self:
         """Start serving in a thread, and return once the service accepts requests."""
         self._thread = threading.Thread(
@@ -164,10 +141,16 @@ class SandboxServer:
         )
         self._thread.start()
         deadline = time.monotonic() + _START_SECONDS
-        while not self._ready.wait(0.05):
+        while not self._server.started:
             if not self._thread.is_alive() or time.monotonic() > deadline:
                 raise RuntimeError("The embedded service did not start.")
+            time.sleep(0.01)
         return self
+
+    def wait(self) -> None:
+        """Wait until the service ends by itself, which only an error causes."""
+        if self._thread is not None:
+            self._thread.join()
 
     def stop(self) -> None:
         """Stop the service and its thread."""
