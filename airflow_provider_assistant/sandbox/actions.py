@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, cast, get_args
+from typing import Annotated, Literal, cast, get_args
+
+from pydantic import AfterValidator
 
 Kind = Literal["status", "html", "retry-after", "drop", "empty", "truncate", "delay", "hold"]
 
@@ -36,8 +38,7 @@ class Action:
     - ``delay:N``: the correct response after N seconds
     - ``hold``: the correct response once the faults are changed or reset
 
-    :param kind: name of the action.
-    :param number: N, or ``None``.
+    :param number: N, or 0 for an action without a number.
     :param stores: whether the service executes the request before it fails.
     """
 
@@ -47,9 +48,8 @@ class Action:
 
     @classmethod
     def parse(cls, text: str) -> Action:
-        """Parse an action.
+        """Parse a text such as ``drop`` or ``store-then-status:502``.
 
-        :param text: text such as ``drop`` or ``store-then-status:502``.
         :raises ValueError: the text is not a valid action.
         """
         kind, _, number = text.removeprefix(_STORE_FIRST).partition(":")
@@ -68,3 +68,11 @@ class Action:
         if not (math.isfinite(value) and low <= value <= high):
             raise ValueError(f"{kind} needs a number from {low} to {high}, not {number}")
         return cls(cast("Kind", kind), value, stores)
+
+
+def _known(text: str) -> str:
+    Action.parse(text)
+    return text
+
+
+ActionText = Annotated[str, AfterValidator(_known)]

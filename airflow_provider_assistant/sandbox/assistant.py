@@ -8,8 +8,12 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_assistant.sandbox import search
 
 if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable
+
     from airflow_provider_assistant.sandbox.chats import Chats
     from airflow_provider_assistant.sandbox.documents import Documents
+    from airflow_provider_assistant.sandbox.faults import Faults
 
 _CANDIDATES = 8
 _SOURCES = 3
@@ -22,44 +26,50 @@ _UNKNOWN = {
 }
 
 
+_FAILURE = {"code": "answer_failed", "message": "The assistant could not answer this message."}
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Hold an answer.
-
-    :param text: text of the answer.
-    :param sources: documents that the answer is based on, best first.
-    """
+    """An answer, and the documents that it is based on, best first."""
 
     text: str
     sources: list[dict[str, Any]]
 
 
 class Assistant:
-    """Answer questions from the documents, with the topic of the session as context.
+    """Answer questions from the documents, with the topic of the session as context."""
 
-    :param documents: documents to search.
-    :param chats: sessions with their topics.
-    """
-
-    def __init__(self, documents: Documents, chats: Chats) -> None:
+    def __init__(
+        self,
+        documents: Documents,
+        chats: Chats,
+        faults: Faults,
+        clock: Callable[[], float],
+    ) -> None:
         self._documents = documents
         self._chats = chats
+        self._faults = faults
+        self._clock = clock
 
-    def reply(self, site: str, session_id: str, message: str, language: str, min_relevance: float) -> Answer:
-        """Answer a message in its session.
+    def finish(self, request: sqlite3.Row) -> None:
+        """Answer a chat request, or let it fail, and record the result."""
+        if self._faults.fails(request["message"]):
+            self._chats.fail(request["id"], _FAILURE, self._clock())
+            return
+        site, session_id = request["site"], request["session_id"]
+        answer = self.reply(site, session_id, request["message"], request["language"])
+        text = self._faults.cut(answer.text)
+        self._chats.complete(request["id"], text, answer.sources, self._clock())
 
-        :param site: id of the site.
-        :param session_id: id of the session.
-        :param message: text of the user.
-        :param language: language of the answer.
-        :param min_relevance: share of the content words that a document must contain.
-        """
+    def reply(self, site: str, session_id: str, message: str, language: str) -> Answer:
+        """Answer a message in its session."""
         words = search.terms(message)
-        found = self._search(site, words, min_relevance)
+        found = self._search(site, words)
         if not found and search.is_follow_up(message):
             earlier = self._chats.topic(site, session_id)
             words = tuple(dict.fromkeys((*earlier, *words)))[: search.MAX_TERMS]
-            found = self._search(site, words, min_relevance)
+            found = self._search(site, words)
         if not found:
             return Answer(_UNKNOWN.get(language[:2].lower(), _UNKNOWN["en"]), [])
         self._chats.set_topic(site, session_id, words)
@@ -67,7 +77,7 @@ class Assistant:
         text = content if kind == "qa" else search.passage(content, words)
         return Answer(text, [source for _, _, source in found[:_SOURCES]])
 
-    def _search(self, site: str, words: tuple[str, ...], min_relevance: float) -> list[tuple[str, str, dict[str, Any]]]:
+    def _search(self, site: str, words: tuple[str, ...]) -> list[tuple[str, str, dict[str, Any]]]:
         """Return kind, content and source of the relevant documents, best first.
 
         A document's score is the share of the words that it contains, times its BM25 relative to the best document's.
@@ -79,12 +89,9 @@ class Assistant:
         relevant = []
         for row in candidates:
             held = sum(self._documents.holds(row["n"], word) for word in words)
-            if held / len(words) >= min_relevance:
-                score = held / len(words) * row["bm25"] / candidates[0]["bm25"]
-                source = {
-                    "document_id": row["id"],
-                    "title": row["title"],
-                    "score": round(score, 4),
-                }
+            share = held / len(words)
+            if share >= self._faults.settings.min_relevance:
+                score = round(share * row["bm25"] / candidates[0]["bm25"], 4)
+                source = {"document_id": row["id"], "title": row["title"], "score": score}
                 relevant.append((row["kind"], row["content"], source))
         return sorted(relevant, key=lambda found: -found[2]["score"])

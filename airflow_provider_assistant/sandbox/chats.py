@@ -1,12 +1,13 @@
-"""Chat requests, sessions and feedback."""
+"""Chat requests, sessions and feedback. Times are in seconds since the epoch."""
 
 from __future__ import annotations
 
 import json
 import secrets
 from collections import Counter
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
+
+from airflow_provider_assistant.sandbox.timestamps import month
 
 if TYPE_CHECKING:
     import sqlite3
@@ -15,22 +16,12 @@ if TYPE_CHECKING:
     from airflow_provider_assistant.sandbox.tenants import Key
 
 
-def month(moment: float) -> str:
-    """Return the calendar month (UTC) whose quota a message counts against.
-
-    :param moment: seconds since the epoch.
-    """
-    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m")
-
-
 class Chats:
-    """Store the chat requests, sessions and feedback of all sites.
-
-    :param database: database of the sandbox.
-    """
+    """Store the chat requests, sessions and feedback of all sites."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
+        # Messages by tenant and month.
         self.sent: Counter[tuple[str, str]] = Counter()
         self.recount()
 
@@ -47,13 +38,7 @@ class Chats:
     ) -> str:  # fmt: skip
         """Store a chat request as queued, open its session if necessary, and return the request's id.
 
-        :param key: API key of the caller.
-        :param site: id of the site.
-        :param session_id: id of the session.
         :param mode: ``sync`` or ``async``.
-        :param message: the question.
-        :param language: language of the answer.
-        :param now: current time, in seconds since the epoch.
         """
         identifier, tenant = f"req_{secrets.token_hex(10)}", key.tenant.tenant_id
         self._db.write(
@@ -72,33 +57,20 @@ class Chats:
         return identifier
 
     def request(self, site: str, identifier: str) -> sqlite3.Row | None:
-        """Return a chat request of a site, or ``None``.
-
-        :param site: id of the site.
-        :param identifier: id of the request.
-        """
+        """Return a chat request of a site, or ``None``."""
         found = self._db.rows("SELECT * FROM requests WHERE id = ? AND site = ?", identifier, site)
         return found[0] if found else None
 
-    def start(self, created_by: float, now: float, limit: int) -> int:
-        """Move queued requests to processing, oldest first, and return their number.
-
-        :param created_by: move only requests created until this time.
-        :param now: current time, in seconds since the epoch.
-        :param limit: maximum number of requests.
-        """
-        return self._db.write(
+    def start(self, created_by: float, now: float, limit: int) -> None:
+        """Move the oldest requests that were queued at ``created_by`` to processing."""
+        self._db.write(
             "UPDATE requests SET status = 'processing', started_at = ? WHERE n IN (SELECT n FROM"
             " requests WHERE status = 'queued' AND created_at <= ? ORDER BY created_at LIMIT ?)",
             now, created_by, limit,
-        ).rowcount  # fmt: skip
+        )  # fmt: skip
 
     def started(self, started_by: float, limit: int) -> list[sqlite3.Row]:
-        """Return requests in processing, oldest first.
-
-        :param started_by: return only requests started until this time.
-        :param limit: maximum number of requests.
-        """
+        """Return the oldest requests that were in processing at ``started_by``."""
         return self._db.rows(
             "SELECT * FROM requests WHERE status = 'processing' AND started_at <= ?"
             " ORDER BY created_at LIMIT ?",
@@ -127,29 +99,19 @@ class Chats:
         self._db.commit()
 
     def complete(
-        self, identifier: str, answer: str, sources: list[dict[str, Any]], *, answered: bool,
-        now: float,
+        self, identifier: str, answer: str, sources: list[dict[str, Any]], now: float,
     ) -> None:  # fmt: skip
-        """Record the answer to a chat request.
-
-        :param identifier: id of the request.
-        :param answer: text of the answer.
-        :param sources: documents that the answer is based on.
-        :param answered: whether the assistant found an answer.
-        :param now: current time, in seconds since the epoch.
-        """
+        """Record the answer to a chat request; without sources, it counts as not answered."""
         self._db.write(
             "UPDATE requests SET status = 'complete', completed_at = ?, answered = ?, answer = ?,"
             " sources = ?, started_at = coalesce(started_at, ?) WHERE id = ?",
-            now, answered, answer, json.dumps(sources), now, identifier,
+            now, bool(sources), answer, json.dumps(sources), now, identifier,
         )  # fmt: skip
 
     def fail(self, identifier: str, error: dict[str, str], now: float) -> None:
         """Record that a chat request failed.
 
-        :param identifier: the request.
         :param error: code and message.
-        :param now: the time.
         """
         self._db.write(
             "UPDATE requests SET status = 'failed', completed_at = ?, error = ?,"
@@ -158,11 +120,7 @@ class Chats:
         )  # fmt: skip
 
     def topic(self, site: str, session_id: str) -> tuple[str, ...]:
-        """Return the content words of an open session's topic.
-
-        :param site: id of the site.
-        :param session_id: id of the session.
-        """
+        """Return the content words of an open session's topic."""
         found = self._db.rows(
             "SELECT terms FROM sessions WHERE site = ? AND session_id = ? AND closed_at IS NULL",
             site, session_id,
@@ -170,12 +128,7 @@ class Chats:
         return tuple(json.loads(found[0][0])) if found else ()
 
     def set_topic(self, site: str, session_id: str, words: tuple[str, ...]) -> None:
-        """Store the content words of an open session's topic.
-
-        :param site: id of the site.
-        :param session_id: id of the session.
-        :param words: content words.
-        """
+        """Store the content words of an open session's topic."""
         self._db.write(
             "UPDATE sessions SET terms = ? WHERE site = ? AND session_id = ?"
             " AND closed_at IS NULL",
@@ -183,12 +136,7 @@ class Chats:
         )  # fmt: skip
 
     def close_session(self, site: str, session_id: str, now: float) -> bool:
-        """Close an open session, and return whether there was one.
-
-        :param site: id of the site.
-        :param session_id: id of the session.
-        :param now: current time, in seconds since the epoch.
-        """
+        """Close an open session, and return whether there was one."""
         closed = self._db.write(
             "UPDATE sessions SET closed_at = ?"
             " WHERE site = ? AND session_id = ? AND closed_at IS NULL",
@@ -197,14 +145,7 @@ class Chats:
         return closed > 0
 
     def rate(self, site: str, request_id: str, session_id: str, rating: str, now: float) -> None:
-        """Record a rating.
-
-        :param site: id of the site.
-        :param request_id: id of the rated request.
-        :param session_id: id of its session.
-        :param rating: the rating.
-        :param now: current time, in seconds since the epoch.
-        """
+        """Record a rating."""
         self._db.write(
             "INSERT INTO feedback VALUES (NULL, ?, ?, ?, ?, ?)",
             site, request_id, session_id, rating, now,

@@ -72,20 +72,12 @@ class Database:
             raise
 
     def rows(self, sql: str, *values: Any) -> list[sqlite3.Row]:
-        """Return the rows of a query.
-
-        :param sql: SELECT statement.
-        :param values: parameters of the statement.
-        """
+        """Return the rows of a query."""
         with self._lock:
             return self._connection.execute(sql, values).fetchall()
 
     def write(self, sql: str, *values: Any) -> sqlite3.Cursor:
-        """Execute a statement in the open transaction, or in a new one if none is open.
-
-        :param sql: INSERT, UPDATE or DELETE statement.
-        :param values: parameters of the statement.
-        """
+        """Execute a statement in the open transaction, or in a new one if none is open."""
         with self._lock:
             if not self._connection.in_transaction:
                 self._connection.execute("BEGIN IMMEDIATE")

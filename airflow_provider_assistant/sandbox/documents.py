@@ -6,7 +6,7 @@ import secrets
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_assistant.sandbox import search
+from airflow_provider_assistant.sandbox import schemas, search
 from airflow_provider_assistant.sandbox.timestamps import iso
 
 if TYPE_CHECKING:
@@ -20,10 +20,7 @@ _WEIGHTS = "2.0, 4.0, 1.0"
 
 
 class Documents:
-    """Store and search the documents of all sites.
-
-    :param database: database of the sandbox.
-    """
+    """Store and search the documents of all sites."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -39,7 +36,7 @@ class Documents:
         self,
         key: Key,
         site: str,
-        kind: str,
+        kind: schemas.Kind,
         *,
         title: str,
         content: str,
@@ -47,16 +44,12 @@ class Documents:
         category: str | None = None,
         size: int,
         now: float,
-    ) -> dict[str, Any]:
-        """Store and index a document, and return its record.
+    ) -> schemas.DocumentReply:
+        """Store and index a document.
 
-        :param key: API key of the caller.
-        :param site: id of the site.
-        :param kind: ``file``, ``text`` or ``qa``.
         :param title: title or file name.
         :param content: text, or answer of a question.
         :param question: question of a ``qa`` document.
-        :param category: category.
         :param size: size of the content as sent, in bytes.
         :param now: current time, in seconds since the epoch.
         """
@@ -70,22 +63,19 @@ class Documents:
             number, *(search.indexable(text or "") for text in (title, question, content)),
         )  # fmt: skip
         self.held[tenant] += 1
-        return {
-            "id": identifier,
-            "site_id": site,
-            "kind": kind,
-            "title": title,
-            "category": category,
-            "bytes": size,
-            "status": "indexed",
-            "created_at": iso(now),
-        }
+        return schemas.DocumentReply(
+            id=identifier,
+            site_id=site,
+            kind=kind,
+            title=title,
+            category=category,
+            bytes=size,
+            status="indexed",
+            created_at=iso(now),
+        )
 
     def count(self, site: str | None = None) -> int:
-        """Return the number of documents.
-
-        :param site: count only the documents of this site.
-        """
+        """Return the number of documents, of all sites if ``site`` is None."""
         if site is None:
             return sum(self.held.values())
         found = self._db.rows("SELECT count(*) FROM documents WHERE site = ?", site)
@@ -93,11 +83,7 @@ class Documents:
         return count
 
     def listed(self, site: str | None = None, limit: int | None = None) -> list[dict[str, Any]]:
-        """Return the documents in the order of their creation.
-
-        :param site: return only the documents of this site.
-        :param limit: maximum number of documents.
-        """
+        """Return the documents in the order of their creation, of all sites if ``site`` is None."""
         columns = "id, tenant, site, kind, title, question, content, category, bytes, created_at"
         where, values = ("WHERE site = ?", (site,)) if site else ("", ())
         sql = f"SELECT {columns} FROM documents {where} ORDER BY n LIMIT ?"  # noqa: S608 (constants)
@@ -105,12 +91,7 @@ class Documents:
         return [dict(row) for row in rows]
 
     def find(self, site: str, words: tuple[str, ...], limit: int) -> list[sqlite3.Row]:
-        """Return the documents that contain any of the words, best first, with ``bm25`` and ``n``.
-
-        :param site: id of the site.
-        :param words: content words.
-        :param limit: maximum number of documents.
-        """
+        """Return the documents with any of the words, best first, with ``bm25`` and ``n``."""
         return self._db.rows(
             "SELECT d.n, d.id, d.kind, d.title, d.content,"  # noqa: S608 (a constant)
             f" -bm25(words, {_WEIGHTS}) AS bm25"
@@ -120,10 +101,6 @@ class Documents:
         )  # fmt: skip
 
     def holds(self, number: int, word: str) -> bool:
-        """Return whether a document contains a word in any inflection.
-
-        :param number: the document's ``n``.
-        :param word: content word.
-        """
+        """Return whether the document with this ``n`` contains a word in any inflection."""
         sql = "SELECT 1 FROM words WHERE words MATCH ? AND rowid = ?"
         return bool(self._db.rows(sql, search.query((word,)), number))

@@ -48,10 +48,7 @@ class ApiError(Exception):
         self.retry_after = retry_after
 
     def response(self, headers: Mapping[str, str] | None = None) -> JSONResponse:
-        """Return the refusal as an HTTP response.
-
-        :param headers: further headers.
-        """
+        """Return the refusal as an HTTP response."""
         error: dict[str, Any] = {"code": self.code, "message": self.message}
         if self.field is not None:
             error["field"] = self.field
@@ -59,6 +56,17 @@ class ApiError(Exception):
         if self.retry_after is not None:
             sent["Retry-After"] = str(self.retry_after)
         return JSONResponse({"error": error}, self.status, sent)
+
+
+def explained(error: ValidationError, names: Mapping[str, str] | None = None) -> str:
+    """Return the first error of a model, with the name of its field.
+
+    :param names: other names to use, by field.
+    """
+    first = error.errors(include_url=False)[0]
+    place = ".".join((names or {}).get(str(part), str(part)) for part in first["loc"])
+    reason = first["msg"].removeprefix("Value error, ")
+    return f"{place}: {reason}" if place else reason
 
 
 _DEMANDS = {
@@ -74,10 +82,7 @@ _PATTERN_DEMANDS = {
 
 
 def invalid_body(error: ValidationError) -> ApiError:
-    """Convert a validation error to a refusal that names the field.
-
-    :param error: validation error of the model.
-    """
+    """Convert the validation error of a body to a refusal that names the field."""
     first = error.errors(include_url=False, include_input=False)[0]
     if first["type"] == "json_invalid":
         return ApiError(400, "The body is not valid JSON.", code="malformed_json")

@@ -4,102 +4,66 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
-from airflow_provider_assistant.sandbox.actions import Action
+from pydantic import BaseModel, Field, TypeAdapter
+
+from airflow_provider_assistant.sandbox.actions import ActionText
+from airflow_provider_assistant.sandbox.settings import Regex, Settings
 
 if TYPE_CHECKING:
-    from airflow_provider_assistant.sandbox.settings import Settings
+    from collections.abc import Mapping
 
-CHANGEABLE = frozenset(
-    {
-        "latency",
-        "rate_limit",
-        "rate_burst",
-        "fault_rate",
-        "fault_status",
-        "seed",
-        "processing_seconds",
-        "fail_messages",
-        "min_relevance",
-        "answer_limit",
-        "short_answer_rate",
-        "judge_position_bias",
-        "documents_quota",
-        "messages_quota",
-    }
-)
+CHANGEABLE = frozenset(Settings.model_fields) - {"host", "port", "data", "history"}
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
-STATUSES = ("queued", "processing", "complete", "failed")
+_Status = Literal["queued", "processing", "complete", "failed"]
+_STATUS_WORDS = TypeAdapter(dict[_Status, str])
 
 
-@dataclass(slots=True, kw_only=True)
-class Rule:
+class Match(BaseModel, extra="forbid"):
+    """Describe the requests that a rule is for. Without a condition, these are all requests.
+
+    :param path: regular expression to search for in the path below the API's root.
+    :param body: regular expression to search for in the body.
+    :param key: name of the API key.
+    """
+
+    method: str | None = None
+    path: Regex = ""
+    body: Regex | None = None
+    key: str | None = None
+
+    def meets(self, method: str, path: str, key: str, body: bytes) -> bool:
+        """Return whether a request meets all conditions."""
+        if self.method is not None and self.method.upper() != method:
+            return False
+        if self.key is not None and self.key != key:
+            return False
+        if not re.search(self.path, path):
+            return False
+        return self.body is None or bool(re.search(self.body, body.decode(errors="replace")))
+
+
+class Rule(BaseModel, extra="forbid"):
     """Apply an action to matching requests.
 
     :param action: action to apply, see :class:`~.actions.Action`.
-    :param method: HTTP method to match. ``None`` matches any.
-    :param path: regular expression to search for in the path below the API's root.
-    :param body: regular expression to search for in the body.
-    :param key: name of the API key to match. ``None`` matches any.
     :param times: number of matching requests to apply the action to. ``None`` means all.
     :param skip: number of matching requests to let pass first.
     :param hits: number of requests that the action was applied to.
     """
 
-    action: str
-    method: str | None = None
-    path: str = ""
-    body: str | None = None
-    key: str | None = None
-    times: int | None = 1
-    skip: int = 0
+    action: ActionText
+    match: Match = Match()
+    times: Annotated[int, Field(ge=1)] | None = 1
+    skip: Annotated[int, Field(ge=0)] = 0
     hits: int = 0
 
-    def __post_init__(self) -> None:
-        Action.parse(self.action)
-        for pattern in (self.path, self.body or ""):
-            try:
-                re.compile(pattern)
-            except re.error as error:
-                raise ValueError(f"{pattern!r} is not a regular expression: {error}") from None
-        if self.times is not None and self.times < 1:
-            raise ValueError(f"times must be at least 1, or null for all, not {self.times}")
-        if self.skip < 0:
-            raise ValueError(f"skip must not be negative, not {self.skip}")
-
-    @classmethod
-    def read(cls, given: Mapping[str, Any]) -> Rule:
-        """Parse a rule from the JSON of the control plane.
-
-        :param given: mapping with ``action``, ``times``, ``skip`` and ``match``.
-        """
-        if not isinstance(given, Mapping):
-            raise TypeError("a rule must be an object")
-        match = given.get("match") or {}
-        _refuse_unknown("rule", given, {"action", "times", "skip", "match"})
-        _refuse_unknown("match", match, {"method", "path", "body", "key"})
-        if "action" not in given:
-            raise ValueError("a rule needs an action")
-        return cls(**match, **{name: value for name, value in given.items() if name != "match"})
-
-    def meets(self, method: str, path: str, key: str, body: bytes) -> bool:
-        """Return whether the rule applies to a request, and count the request.
-
-        :param method: the HTTP method.
-        :param path: the path below the API's root.
-        :param key: the key's name.
-        :param body: the body.
-        """
-        if not (
-            (self.times is None or self.hits < self.times)
-            and (self.method is None or self.method.upper() == method)
-            and (self.key is None or self.key == key)
-            and re.search(self.path, path)
-            and (self.body is None or re.search(self.body, body.decode(errors="replace")))
-        ):
+    def applies(self, method: str, path: str, key: str, body: bytes) -> bool:
+        """Return whether the rule applies to a request, and count the request."""
+        if self.times is not None and self.hits >= self.times:
+            return False
+        if not self.match.meets(method, path, key, body):
             return False
         if self.skip:
             self.skip -= 1
@@ -125,22 +89,19 @@ class Faults:
         """Restore the initial settings and remove all rules."""
         self.settings = self._initial
         self.rules: list[Rule] = []
-        self.status_words: dict[str, str] = {}
+        self._status_words: dict[_Status, str] = {}
         self._reseed()
         self.version += 1
 
     def _reseed(self) -> None:
         self._random = random.Random(self.settings.seed)  # noqa: S311 (faults, not secrets)
 
-    def add(self, action: str, **match: Any) -> Rule:
-        """Add a rule and return it.
+    def add(self, action: str, *, times: int | None = 1, skip: int = 0, **match: Any) -> None:
+        """Add a rule.
 
-        :param action: action to apply.
-        :param match: other fields of :class:`Rule`.
+        :param match: fields of :class:`Match`.
         """
-        rule = Rule(action=action, **match)
-        self.rules.append(rule)
-        return rule
+        self.rules.append(Rule(action=action, match=Match(**match), times=times, skip=skip))
 
     def update(
         self,
@@ -151,74 +112,59 @@ class Faults:
     ) -> None:
         """Change the given values. If one of them is invalid, change nothing.
 
-        :param rules: new rules in the format of :meth:`Rule.read`; they replace the existing ones.
+        :param rules: fields of the new rules, which replace the existing ones.
         :param async_status_words: status words to send for the states of async requests.
         :param changes: settings that can change at run time.
         """
-        _refuse_unknown("faults", changes, CHANGEABLE)
-        _refuse_unknown("async_status_words", async_status_words or {}, set(STATUSES))
-        if "rate_limit" in changes and "rate_burst" not in changes:
-            changes["rate_burst"] = None
-        if "fault_status" in changes:
-            changes["fault_status"] = str(changes["fault_status"])
+        for name in changes.keys() - CHANGEABLE:
+            raise ValueError(f"{name!r} cannot be changed; {', '.join(sorted(CHANGEABLE))} can")
+        if "rate_limit" in changes:
+            changes.setdefault("rate_burst", None)
         settings = self.settings.changed(**changes)
-        read = self.rules if rules is None else [Rule.read(rule) for rule in rules]
-        self.settings, self.rules = settings, read
+        read = self.rules if rules is None else [Rule.model_validate(rule) for rule in rules]
         if async_status_words is not None:
-            self.status_words = dict(async_status_words)
+            self._status_words = _STATUS_WORDS.validate_python(async_status_words)
+        self.settings, self.rules = settings, read
         if "seed" in changes or "fault_rate" in changes:
             self._reseed()
         self.version += 1
 
     def choose(self, method: str, path: str, key: str, body: bytes) -> str | None:
-        """Return the fault of a request, or None.
+        """Return the action of the fault of a request, or None.
 
-        :param method: the HTTP method.
         :param path: the path below the API's root.
         :param key: the key's name.
-        :param body: the body.
         """
         for rule in self.rules:
-            if rule.meets(method, path, key, body):
+            if rule.applies(method, path, key, body):
                 return rule.action
         if self.settings.fault_rate and self._random.random() < self.settings.fault_rate:
             return self.settings.fault_action
         return None
 
     def fails(self, message: str) -> bool:
-        """Return whether a chat request with this message should fail.
-
-        :param message: the user's text.
-        """
+        """Return whether a chat request with this message should fail."""
         pattern = self.settings.fail_messages
         return bool(pattern and re.search(pattern, message))
 
     def cut(self, answer: str) -> str:
-        """Cut an answer to ``answer_limit`` characters, and a share of the answers to their first sentence.
-
-        :param answer: complete answer.
-        """
+        """Shorten an answer to ``answer_limit`` characters, or by chance to its first sentence."""
         if self.settings.short_answer_rate and self._random.random() < self.settings.short_answer_rate:
             answer = _SENTENCE_END.split(answer, maxsplit=1)[0]
         return answer[: self.settings.answer_limit]
 
-    def shown(self, status: str) -> str:
-        """Return the status word to send for a state of an async request.
-
-        :param status: the service's default word.
-        """
-        return self.status_words.get(status, status)
+    def shown(self, status: _Status) -> str:
+        """Return the status word to send for a state of an async request."""
+        return self._status_words.get(status, status)
 
     def as_json(self) -> dict[str, Any]:
         """Return the current faults as plain JSON types."""
+        rules = []
+        for rule in self.rules:
+            fields = rule.model_dump()
+            rules.append({**fields.pop("match"), **fields})
         return {
-            **{name: getattr(self.settings, name) for name in sorted(CHANGEABLE)},
-            "async_status_words": {word: self.shown(word) for word in STATUSES},
-            "rules": [{field.name: getattr(rule, field.name) for field in fields(rule)} for rule in self.rules],
+            **self.settings.model_dump(include=set(CHANGEABLE)),
+            "async_status_words": {word: self.shown(word) for word in get_args(_Status)},
+            "rules": rules,
         }
-
-
-def _refuse_unknown(where: str, given: Mapping[str, Any], known: set[str] | frozenset[str]) -> None:
-    unknown = sorted(set(given) - known)
-    if unknown:
-        raise ValueError(f"{where}: unknown {unknown[0]!r}; known are {', '.join(sorted(known))}")

@@ -77,11 +77,7 @@ _READERS = {".html": _html, ".csv": _csv, ".json": _json}
 
 
 def read_file(filename: str, content: bytes) -> tuple[str, str]:
-    """Return an uploaded file's name without directories, and its text.
-
-    :param filename: file name in the upload.
-    :param content: content of the upload.
-    """
+    """Return an uploaded file's name without directories, and its text."""
     name = PurePosixPath(filename.replace("\\", "/")).name
     suffix = PurePosixPath(name).suffix.lower()
     if suffix not in SUPPORTED:

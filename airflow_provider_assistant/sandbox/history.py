@@ -29,9 +29,6 @@ def site_history(database: Database, site: str, settings: Settings, now: float) 
     Days since the first stored row are counted. Earlier days are generated and depend only on seed, site and date,
     except that their number of documents grows up to the counted one.
 
-    :param database: database of the sandbox.
-    :param site: id of the site.
-    :param settings: settings with ``history``, ``seed`` and ``processing_seconds``.
     :param now: current time, in seconds since the epoch.
     """
     today = _day(now)

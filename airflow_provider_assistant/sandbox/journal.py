@@ -18,7 +18,6 @@ class Entry:
     """Hold the journal entry of a request.
 
     :param at: time of arrival, in seconds since the epoch.
-    :param method: HTTP method.
     :param path: path below the API's root.
     :param key: name of the API key; ``None`` if it was missing or unknown.
     :param bytes: length of the body in bytes.
@@ -48,14 +47,7 @@ class Journal:
         self._entries: deque[Entry] = deque(maxlen=capacity)
 
     def add(self, at: float, method: str, path: str, key: str | None, body: bytes) -> Entry:
-        """Add an entry and return it; the caller sets its status later.
-
-        :param at: the time.
-        :param method: the HTTP method.
-        :param path: the path below the API's root.
-        :param key: the name of the key.
-        :param body: the body.
-        """
+        """Add an entry and return it; the caller sets its status later."""
         digest = hashlib.blake2b(body, digest_size=16).hexdigest()
         entry = Entry(at, method, path, key, len(body), digest)
         self._entries.append(entry)
@@ -71,9 +63,7 @@ class Journal:
     ) -> list[Entry]:
         """Return the entries that match all given conditions.
 
-        :param method: the HTTP method.
-        :param path: a regular expression found in the path.
-        :param status: the status sent.
+        :param path: regular expression to search for in the path.
         :param key: the key's name.
         """
         return [

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from typing import Any
 
 from fastapi import APIRouter, Request
-from fastapi.responses import JSONResponse, Response
 from pydantic_core import from_json
 
 from airflow_provider_assistant.sandbox import search
 from airflow_provider_assistant.sandbox.errors import ApiError
+from airflow_provider_assistant.sandbox.requests import Embedded, read_object
 
 PASSES_FROM = 0.6
 # The most that an answer gets if a number or a negation is wrong, however many words it shares.
@@ -30,36 +29,34 @@ _RUDE = re.compile(r"\b(?:stupid|idiot\w*|dumb|shut up|nonsense|obviously|your (
 _CHARACTERS_PER_TOKEN = 4
 
 
-def judge_routes(clock: Callable[[], float], position_bias: Callable[[], float]) -> APIRouter:
-    """Return the endpoint of the judge.
+router = APIRouter()
 
-    :param clock: returns the current time in seconds since the epoch.
-    :param position_bias: returns what the first of two answers gets on top of its score.
-    """
-    router = APIRouter()
 
-    @router.post("/chat/completions")
-    async def complete_chat(request: Request) -> Response:
-        """Judge the answer in the last user message, or compare its two answers."""
-        body = _parsed(await request.body())
-        prompt, question = _messages(body)
-        verdict = _verdict(question, position_bias())
-        text = json.dumps({name: verdict[name] for name in _wanted(body, verdict)}, ensure_ascii=False)
-        sent, received = len(prompt) // _CHARACTERS_PER_TOKEN + 1, len(text) // _CHARACTERS_PER_TOKEN + 1
-        return JSONResponse(
-            {
-                "id": "chatcmpl-sandbox",
-                "object": "chat.completion",
-                "created": int(clock()),
-                "model": body.get("model"),
-                "choices": [
-                    {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}},
-                ],
-                "usage": {"prompt_tokens": sent, "completion_tokens": received, "total_tokens": sent + received},
-            }
-        )
-
-    return router
+@router.post("/chat/completions")
+async def complete_chat(request: Request, service: Embedded) -> dict[str, Any]:
+    """Judge the answer in the last user message, or compare its two answers."""
+    body = await read_object(request)
+    if not isinstance(body.get("model"), str):
+        raise ApiError(400, "model is required.", code="missing_field", field="model")
+    prompt, question = _messages(body)
+    verdict = _verdict(question, service.settings.judge_position_bias)
+    wanted = {name: verdict[name] for name in _wanted(body, verdict)}
+    text = json.dumps(wanted, ensure_ascii=False)
+    sent = len(prompt) // _CHARACTERS_PER_TOKEN + 1
+    received = len(text) // _CHARACTERS_PER_TOKEN + 1
+    message = {"role": "assistant", "content": text}
+    return {
+        "id": "chatcmpl-sandbox",
+        "object": "chat.completion",
+        "created": int(service.clock()),
+        "model": body["model"],
+        "choices": [{"index": 0, "finish_reason": "stop", "message": message}],
+        "usage": {
+            "prompt_tokens": sent,
+            "completion_tokens": received,
+            "total_tokens": sent + received,
+        },
+    }
 
 
 def judge(question: dict[str, Any]) -> tuple[float, str]:
@@ -129,16 +126,6 @@ def _overlap(wanted: str, text: str, answer: str, *, is_negated: bool) -> tuple[
 def _quoted(text: str) -> str:
     words = " ".join(text.split())
     return f'"{words[:80]}{"…" if len(words) > 80 else ""}"'
-
-
-def _parsed(body: bytes) -> dict[str, Any]:
-    try:
-        parsed = from_json(body)
-    except ValueError:
-        raise ApiError(400, "The body is not valid JSON.", code="malformed_json") from None
-    if not isinstance(parsed, dict) or not isinstance(parsed.get("model"), str):
-        raise ApiError(400, "model is required.", code="missing_field", field="model")
-    return parsed
 
 
 def _messages(body: dict[str, Any]) -> tuple[str, dict[str, Any]]:

@@ -1,16 +1,18 @@
-"""Rate limits of the keys and quotas of the plans."""
+"""Rate limits of the keys and quotas of the plans. Times are in seconds since the epoch."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from airflow_provider_assistant.sandbox.chats import Chats, month
+from airflow_provider_assistant.sandbox import schemas
 from airflow_provider_assistant.sandbox.errors import ApiError
-from airflow_provider_assistant.sandbox.timestamps import iso, next_month
+from airflow_provider_assistant.sandbox.timestamps import iso, month, next_month
 
 if TYPE_CHECKING:
+    from airflow_provider_assistant.sandbox.chats import Chats
     from airflow_provider_assistant.sandbox.documents import Documents
+    from airflow_provider_assistant.sandbox.faults import Faults
     from airflow_provider_assistant.sandbox.settings import Settings
     from airflow_provider_assistant.sandbox.tenants import Key
 
@@ -25,12 +27,7 @@ class RateLimiter:
         self._buckets: dict[str, tuple[float, float]] = {}
 
     def wait(self, name: str, settings: Settings, now: float) -> float:
-        """Take a token and return 0, or return the seconds until the next token.
-
-        :param name: name of the key.
-        :param settings: current settings with rate and burst.
-        :param now: current time, in seconds since the epoch.
-        """
+        """Take a token and return 0, or return the seconds until the next token."""
         rate = settings.rate_limit
         if rate is None:
             return 0.0
@@ -47,52 +44,40 @@ class RateLimiter:
 
 
 class Quotas:
-    """Check the usage of the tenants against the quotas of their plans.
+    """Check the usage of the tenants against the quotas of their plans, or of the settings."""
 
-    :param documents: the documents.
-    :param chats: the chat requests.
-    """
-
-    def __init__(self, documents: Documents, chats: Chats) -> None:
+    def __init__(self, documents: Documents, chats: Chats, faults: Faults) -> None:
         self._documents = documents
         self._chats = chats
+        self._faults = faults
 
-    def report(self, key: Key, settings: Settings, now: float) -> dict[str, Any]:
-        """Return the limits reply of a tenant.
+    def report(self, key: Key, now: float) -> schemas.LimitsReply:
+        """Return the limits of a tenant, and how much of them is used."""
+        documents = schemas.Limit(
+            limit=self._documents_quota(key),
+            used=self._documents.held[key.tenant.tenant_id],
+            resets_at=None,
+        )
+        messages = schemas.Limit(
+            limit=self._messages_quota(key),
+            used=self._chats.sent[key.tenant.tenant_id, month(now)],
+            resets_at=iso(next_month(now)),
+        )
+        rate = schemas.Limit(limit=self._faults.settings.rate_limit, used=None, resets_at=None)
+        return schemas.LimitsReply(
+            tenant_id=key.tenant.tenant_id,
+            plan=key.plan.name,
+            sites=list(key.tenant.sites),
+            capabilities=schemas.Capabilities(
+                write=not key.read_only,
+                async_chat=key.plan.async_chat,
+            ),
+            limits={"documents": documents, "messages": messages, "requests_per_second": rate},
+        )
 
-        :param key: API key of the caller.
-        :param settings: current settings.
-        :param now: current time, in seconds since the epoch.
-        """
-        tenant = key.tenant.tenant_id
-        rate = settings.rate_limit
-        return {
-            "tenant_id": tenant,
-            "plan": key.plan.name,
-            "sites": list(key.tenant.sites),
-            "capabilities": {"write": not key.read_only, "async_chat": key.plan.async_chat},
-            "limits": {
-                "documents": {
-                    "limit": _either(settings.documents_quota, key.plan.documents),
-                    "used": self._documents.held[tenant],
-                    "resets_at": None,
-                },
-                "messages": {
-                    "limit": _either(settings.messages_quota, key.plan.messages),
-                    "used": self._chats.sent[tenant, month(now)],
-                    "resets_at": iso(next_month(now)),
-                },
-                "requests_per_second": {"limit": rate, "used": None, "resets_at": None},
-            },
-        }
-
-    def check_documents(self, key: Key, settings: Settings) -> None:
-        """Refuse the request if the tenant's document quota is used up.
-
-        :param key: API key of the caller.
-        :param settings: current settings.
-        """
-        limit = _either(settings.documents_quota, key.plan.documents)
+    def check_documents(self, key: Key) -> None:
+        """Refuse the request if the tenant's document quota is used up."""
+        limit = self._documents_quota(key)
         if self._documents.held[key.tenant.tenant_id] >= limit:
             raise ApiError(
                 429,
@@ -101,14 +86,9 @@ class Quotas:
                 retry_after=_DOCUMENTS_RETRY_AFTER,
             )
 
-    def check_messages(self, key: Key, settings: Settings, now: float) -> None:
-        """Refuse the request if the tenant's message quota of this month is used up.
-
-        :param key: API key of the caller.
-        :param settings: current settings.
-        :param now: current time, in seconds since the epoch.
-        """
-        limit = _either(settings.messages_quota, key.plan.messages)
+    def check_messages(self, key: Key, now: float) -> None:
+        """Refuse the request if the tenant's message quota of this month is used up."""
+        limit = self._messages_quota(key)
         if self._chats.sent[key.tenant.tenant_id, month(now)] >= limit:
             raise ApiError(
                 429,
@@ -117,6 +97,10 @@ class Quotas:
                 retry_after=math.ceil(next_month(now) - now),
             )
 
+    def _documents_quota(self, key: Key) -> int:
+        quota = self._faults.settings.documents_quota
+        return key.plan.documents if quota is None else quota
 
-def _either(override: int | None, plan: int) -> int:
-    return plan if override is None else override
+    def _messages_quota(self, key: Key) -> int:
+        quota = self._faults.settings.messages_quota
+        return key.plan.messages if quota is None else quota

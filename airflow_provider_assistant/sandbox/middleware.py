@@ -53,8 +53,6 @@ class _Reply:
 class Gate:
     """Check and record API requests before the API handles them.
 
-    :param app: ASGI application of the API.
-    :param service: components of the sandbox.
     :param prefix: beginning of the paths to check; others, such as the OpenAPI document, need no key.
     :param bearer: whether the key is in ``Authorization: Bearer`` instead of ``X-API-Key``.
     """

@@ -15,6 +15,7 @@ Short = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=_
 _EMAIL = r"^[A-Za-z0-9.!#$%&'*+/=?^_{|}~-]+@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+$"
 Email = Annotated[str, StringConstraints(pattern=_EMAIL)]
 Language = Annotated[str, StringConstraints(pattern=r"^[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*$")]
+Kind = Literal["file", "text", "qa"]
 
 
 class TextDocument(BaseModel):
@@ -61,11 +62,16 @@ class _Reply(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class ErrorDetail(_Reply):
-    """Why a request was refused."""
+class RequestError(_Reply):
+    """Why a request failed."""
 
     code: str
     message: str
+
+
+class ErrorDetail(RequestError):
+    """Why a request was refused."""
+
     field: str = Field(default="", description="Only where one field is at fault.")
 
 
@@ -80,7 +86,7 @@ class DocumentReply(_Reply):
 
     id: str
     site_id: str
-    kind: Literal["file", "text", "qa"]
+    kind: Kind
     title: str
     category: str | None
     bytes: int
@@ -96,27 +102,6 @@ class Source(_Reply):
     score: float
 
 
-class ChatReply(_Reply):
-    """An answer."""
-
-    request_id: str
-    session_id: str
-    answer: str
-    answered: bool
-    sources: list[Source]
-    response_language: str
-    created_at: str
-
-
-class AsyncReply(_Reply):
-    """A request that was accepted."""
-
-    request_id: str
-    session_id: str
-    status: str
-    created_at: str
-
-
 class Result(_Reply):
     """The result of a complete request."""
 
@@ -126,40 +111,42 @@ class Result(_Reply):
     response_language: str
 
 
-class RequestError(_Reply):
-    """Why a request failed."""
-
-    code: str
-    message: str
-
-
-class StatusReply(_Reply):
-    """How far a request is."""
-
+class _Request(_Reply):
     request_id: str
     session_id: str
-    status: str
     created_at: str
+
+
+class ChatReply(Result, _Request):
+    """An answer."""
+
+
+class AsyncReply(_Request):
+    """A request that was accepted."""
+
+    status: str
+
+
+class StatusReply(AsyncReply):
+    """How far a request is."""
+
     started_at: str | None
     completed_at: str | None
     result: Result | None
     error: RequestError | None
 
 
-class FeedbackReply(_Reply):
+class FeedbackReply(_Request):
     """A rating that was recorded."""
 
     status: Literal["recorded"]
-    request_id: str
-    session_id: str
     feedback: str
-    created_at: str
 
 
 class Limit(_Reply):
     """One limit."""
 
-    limit: float | None
+    limit: int | float | None
     used: int | None
     resets_at: str | None
 
@@ -264,10 +251,7 @@ class StatisticsReply(_Reply):
 
 
 def json_body(model: type[BaseModel]) -> dict[str, Any]:
-    """Return the OpenAPI request body for a model.
-
-    :param model: what the body holds.
-    """
+    """Return the OpenAPI request body for a model."""
     content = {"application/json": {"schema": model.model_json_schema()}}
     return {"requestBody": {"required": True, "content": content}}
 

@@ -29,20 +29,14 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")  # noqa: RUF00
 
 
 def indexable(text: str) -> str:
-    """Normalize a text for the index: composed characters, and spaces between characters of scripts without spaces.
-
-    :param text: text of a document, or a question.
-    """
+    """Compose the characters of a text, and put spaces between those of scripts without spaces."""
     if text.isascii():
         return text
     return _UNSPACED.sub(r" \1 ", unicodedata.normalize("NFC", text))
 
 
 def terms(text: str) -> tuple[str, ...]:
-    """Return the content words of a question in order, without repetitions.
-
-    :param text: the question.
-    """
+    """Return the content words of a question in order, without repetitions."""
     words = _WORD.findall(indexable(text).lower())
     found = dict.fromkeys(word.strip("_") for word in words if word not in STOP_WORDS)
     found.pop("", None)
@@ -50,10 +44,7 @@ def terms(text: str) -> tuple[str, ...]:
 
 
 def is_follow_up(message: str) -> bool:
-    """Return whether a message continues the previous one.
-
-    :param message: message such as ``and its default?``.
-    """
+    """Return whether a message such as ``and its default?`` continues the previous one."""
     words = _WORD.findall(message.lower())
     refers = bool(_FOLLOW_UP.match(message)) or not _REFERENCES.isdisjoint(words)
     return refers and len(terms(message)) <= 3
@@ -63,8 +54,6 @@ def query(words: tuple[str, ...]) -> str:
     """Return the full-text query that matches any of the words.
 
     The words are quoted, so that SQLite does not interpret ``NOT`` or ``NEAR`` as operators.
-
-    :param words: content words.
     """
     return " OR ".join(f'"{word}"' for word in words)
 
@@ -72,8 +61,6 @@ def query(words: tuple[str, ...]) -> str:
 def passage(text: str, words: tuple[str, ...], limit: int = 500) -> str:
     """Return the sentences of a text that contain most of the words.
 
-    :param text: text of a document.
-    :param words: content words of the question.
     :param limit: maximum number of characters of the passage.
     """
     sentences = [part.strip() for part in _SENTENCE_END.split(text) if part and part.strip()]

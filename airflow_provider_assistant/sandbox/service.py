@@ -38,9 +38,9 @@ class Service:
         self.database = Database(settings.data)
         self.documents = Documents(self.database)
         self.chats = Chats(self.database)
-        self.assistant = Assistant(self.documents, self.chats)
+        self.assistant = Assistant(self.documents, self.chats, self.faults, clock)
         self.rate = RateLimiter()
-        self.quotas = Quotas(self.documents, self.chats)
+        self.quotas = Quotas(self.documents, self.chats, self.faults)
         self.worker = Worker(self.database, self.chats, self.assistant, self.faults, clock)
 
     @property

@@ -1,115 +1,100 @@
 """The settings of the sandbox. Each field is also a command-line flag and an environment variable."""
 
 import argparse
-import math
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, Self, get_type_hints
+from typing import Annotated, Any, Self
+
+from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
 
 from airflow_provider_assistant.sandbox.actions import Action
+from airflow_provider_assistant.sandbox.errors import explained
 
 ENV_PREFIX = "ASSISTANT_SANDBOX_"
-_MAX_HISTORY = 366
 
 
-def _number(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise ValueError(text)
-    return value
+def _compiled(pattern: str) -> str:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"must be a regular expression: {error}") from None
+    return pattern
 
 
-def _is_count(value: object) -> bool:
-    """Return whether a value is a positive integer or None; it may come from JSON."""
-    return value is None or (isinstance(value, int) and not isinstance(value, bool) and value > 0)
+def _directory(path: Path) -> Path:
+    if path.exists() and not path.is_dir():
+        raise ValueError("must be a directory")
+    return path
 
 
-class _Flag(NamedTuple):
-    """The command-line flag and environment variable of a setting."""
-
-    parse: Callable[[str], Any]
-    unit: str
-    help: str
+Regex = Annotated[str, AfterValidator(_compiled)]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """Hold the settings of the sandbox. Values are validated on creation.
+def _flag(default: Any, unit: str, text: str, **limits: Any) -> Any:
+    """Return a field whose flag has this unit and help."""
+    return Field(default, title=unit, description=text, **limits)
 
-    :param host: address to listen on.
-    :param port: port to listen on; 0 lets the operating system pick one.
-    :param data: directory of the SQLite file. ``None`` keeps everything in memory.
-    :param latency: seconds added to every API request.
-    :param rate_limit: requests per second and key. ``None`` sets no limit.
-    :param rate_burst: number of requests that a key may send at once. Default: one second's worth.
-    :param fault_rate: share of the API requests that get ``fault_status``, from 0 to 1.
-    :param fault_status: a status or an action such as ``drop`` or ``store-then-drop``.
-    :param seed: seed of the random choice of faults and of the generated history.
-    :param processing_seconds: duration of an async request in seconds; half of it in the queue.
-    :param fail_messages: regular expression; chat requests whose message matches it fail.
-    :param min_relevance: share of a question's content words that a document must contain to answer it.
-    :param answer_limit: maximum number of characters of an answer. ``None`` sets no limit.
-    :param short_answer_rate: share of the answers that end after their first sentence, from 0 to 1.
-    :param judge_position_bias: what the judge adds to the score of the first of two answers, from -1 to 1.
-    :param documents_quota: maximum number of documents of a tenant. ``None`` uses the plan's.
-    :param messages_quota: maximum number of chat messages of a tenant per month. ``None`` uses the plan's.
-    :param history: number of days, including today, in the statistics reply; days before the first stored entry of a
-        site are generated. 0 omits the list.
-    """
 
-    host: Annotated[str, _Flag(str, "ADDRESS", "address to listen on")] = "127.0.0.1"
-    port: Annotated[int, _Flag(int, "PORT", "port to listen on; 0 lets the system pick one")] = 8089
-    data: Annotated[Path | None, _Flag(Path, "DIR", "directory of the SQLite file")] = None
-    latency: Annotated[float, _Flag(_number, "SECONDS", "delay of every API request")] = 0.0
-    rate_limit: Annotated[float | None, _Flag(_number, "PER_SECOND", "requests allowed per key")] = None
-    rate_burst: Annotated[int | None, _Flag(int, "REQUESTS", "requests allowed per key at once")] = None
-    fault_rate: Annotated[float, _Flag(_number, "FRACTION", "share of requests that fail, 0 to 1")] = 0.0
-    fault_status: Annotated[str, _Flag(str, "STATUS", "status of failures, or an action")] = "503"
-    seed: Annotated[int, _Flag(int, "NUMBER", "seed of faults and history")] = 0
-    processing_seconds: Annotated[float, _Flag(_number, "SECONDS", "duration of an async request")] = 0.5
-    fail_messages: Annotated[str | None, _Flag(str, "REGEX", "chat messages that fail")] = None
-    min_relevance: Annotated[float, _Flag(_number, "FRACTION", "minimum relevance of a document")] = 0.3
-    answer_limit: Annotated[int | None, _Flag(int, "CHARACTERS", "maximum length of an answer")] = None
-    short_answer_rate: Annotated[float, _Flag(_number, "FRACTION", "share of answers cut to one sentence")] = 0.0
-    judge_position_bias: Annotated[float, _Flag(_number, "SCORE", "lead of the first of two judged answers")] = 0.0
-    documents_quota: Annotated[int | None, _Flag(int, "COUNT", "documents allowed per tenant")] = None
-    messages_quota: Annotated[int | None, _Flag(int, "COUNT", "messages per tenant and month")] = None
-    history: Annotated[int, _Flag(int, "DAYS", "days of statistics, generated before the first data")] = 0
+class Settings(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
+    """Hold the settings of the sandbox. Values are validated on creation."""
 
-    def __post_init__(self) -> None:
-        for name, right, demand in (
-            ("host", bool(self.host), "must not be empty"),
-            ("port", 0 <= self.port <= 65535, "must be between 0 and 65535"),
-            ("latency", self.latency >= 0, "must not be negative"),
-            ("rate_limit", self.rate_limit is None or self.rate_limit > 0, "must be positive"),
-            ("rate_burst", self.rate_burst is None or self.rate_burst >= 1, "must be at least 1"),
-            ("fault_rate", 0 <= self.fault_rate <= 1, "must be between 0 and 1"),
-            ("processing_seconds", self.processing_seconds >= 0, "must not be negative"),
-            ("min_relevance", 0 < self.min_relevance <= 1, "must be above 0 and at most 1"),
-            ("answer_limit", _is_count(self.answer_limit), "must be a whole number above 0"),
-            ("short_answer_rate", 0 <= self.short_answer_rate <= 1, "must be between 0 and 1"),
-            ("judge_position_bias", -1 <= self.judge_position_bias <= 1, "must be between -1 and 1"),
-            ("documents_quota", (self.documents_quota or 0) >= 0, "must not be negative"),
-            ("messages_quota", (self.messages_quota or 0) >= 0, "must not be negative"),
-            ("history", 0 <= self.history <= _MAX_HISTORY, f"must be between 0 and {_MAX_HISTORY}"),
-        ):
-            if not right:
-                raise ValueError(f"{name} {demand}, not {getattr(self, name)!r}")
+    host: str = _flag("127.0.0.1", "ADDRESS", "address to listen on", min_length=1)
+    port: int = _flag(8089, "PORT", "port; 0 lets the system pick one", ge=0, le=65535)
+    data: Annotated[Path, AfterValidator(_directory)] | None = _flag(
+        None,
+        "DIR",
+        "directory of the SQLite file",
+    )
+    latency: float = _flag(0.0, "SECONDS", "delay of every API request", ge=0)
+    rate_limit: float | None = _flag(None, "PER_SECOND", "requests allowed per key", gt=0)
+    rate_burst: int | None = _flag(None, "REQUESTS", "requests allowed per key at once", ge=1)
+    fault_rate: float = _flag(0.0, "FRACTION", "share of requests that fail, 0 to 1", ge=0, le=1)
+    fault_status: str = _flag(
+        "503",
+        "STATUS",
+        "status of failures, or an action",
+        coerce_numbers_to_str=True,
+    )
+    seed: int = _flag(0, "NUMBER", "seed of faults and history")
+    processing_seconds: float = _flag(0.5, "SECONDS", "duration of an async request", ge=0)
+    fail_messages: Regex | None = _flag(None, "REGEX", "chat messages that fail")
+    min_relevance: float = _flag(0.3, "FRACTION", "minimum relevance of a document", gt=0, le=1)
+    answer_limit: int | None = _flag(None, "CHARACTERS", "maximum length of an answer", ge=1)
+    short_answer_rate: float = _flag(
+        0.0,
+        "FRACTION",
+        "share of answers cut to one sentence",
+        ge=0,
+        le=1,
+    )
+    judge_position_bias: float = _flag(
+        0.0,
+        "SCORE",
+        "lead of the first of two judged answers",
+        ge=-1,
+        le=1,
+    )
+    documents_quota: int | None = _flag(None, "COUNT", "documents allowed per tenant", ge=0)
+    messages_quota: int | None = _flag(None, "COUNT", "messages per tenant and month", ge=0)
+    history: int = _flag(
+        0,
+        "DAYS",
+        "days of statistics, generated before the first data",
+        ge=0,
+        le=366,
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
         if self.rate_burst is not None and self.rate_limit is None:
             raise ValueError("rate_burst needs rate_limit")
-        if self.data is not None and self.data.exists() and not self.data.is_dir():
-            raise ValueError(f"data must be a directory, not {str(self.data)!r}")
-        try:
-            re.compile(self.fail_messages or "")
-        except re.error as error:
-            raise ValueError(f"fail_messages is not a regular expression: {error}") from None
         try:
             Action.parse(self.fault_action)
         except ValueError as error:
             raise ValueError(f"fault_status: {error}") from None
+        return self
 
     @property
     def fault_action(self) -> str:
@@ -117,11 +102,8 @@ class Settings:
         return f"status:{self.fault_status}" if self.fault_status.isdigit() else self.fault_status
 
     def changed(self, **changes: Any) -> Self:
-        """Return a validated copy with changed values.
-
-        :param changes: new values by field.
-        """
-        return replace(self, **changes)
+        """Return a validated copy with changed values."""
+        return self.model_validate({**dict(self), **changes})
 
 
 def _spelled(name: str) -> str:
@@ -142,28 +124,22 @@ def read_settings(arguments: Sequence[str] | None = None, environ: Mapping[str, 
         description="An embedded Assistant service for development and tests.",
         epilog=f"Each flag is also an environment variable, for example {ENV_PREFIX}PORT.",
     )
-    flags = {name: hint.__metadata__[0] for name, hint in get_type_hints(Settings, include_extras=True).items()}
-    for name, flag in flags.items():
-        default = getattr(Settings, name)
+    for name, field in Settings.model_fields.items():
+        default = "none" if field.default is None else field.default
         parser.add_argument(
             _spelled(name),
-            metavar=flag.unit,
-            help=f"{flag.help} (default: {'none' if default is None else default})",
+            metavar=field.title,
+            help=f"{field.description} (default: {default})",
         )
-    given = vars(parser.parse_args(arguments))
-    values: dict[str, Any] = {}
-    for name, flag in flags.items():
+    values: dict[str, str] = {}
+    sources: dict[str, str] = {}
+    for name, text in vars(parser.parse_args(arguments)).items():
         variable = ENV_PREFIX + name.upper()
-        source, text = _spelled(name), given[name]
-        if text is None:
-            source, text = variable, environ.get(variable) or None
-        if text is None:
-            continue
-        try:
-            values[name] = flag.parse(text)
-        except ValueError:
-            parser.error(f"{source}: {text!r} is not a valid {flag.unit.lower()}")
+        if text is not None:
+            values[name], sources[name] = text, _spelled(name)
+        elif environ.get(variable):
+            values[name], sources[name] = environ[variable], variable
     try:
-        return Settings(**values)
-    except ValueError as error:
-        parser.error(str(error))
+        return Settings.model_validate(values)
+    except ValidationError as error:
+        parser.error(explained(error, sources))

@@ -19,8 +19,6 @@ _CATEGORIES = 10
 def site_statistics(database: Database, site: str, now: float) -> dict[str, Any]:
     """Return the statistics of a site.
 
-    :param database: database of the sandbox.
-    :param site: id of the site.
     :param now: current time, in seconds since the epoch.
     """
     return {
@@ -61,13 +59,10 @@ def _documents(database: Database, site: str) -> dict[str, Any]:
 def count_chats(
     database: Database, site: str, mode: str, since: float = 0.0, until: float = math.inf
 ) -> dict[str, Any]:
-    """Return the statistics of the chat requests of a site.
+    """Return the statistics of the chat requests of a site in a time range.
 
-    :param database: database of the sandbox.
-    :param site: id of the site.
     :param mode: ``sync`` or ``async``.
-    :param since: count only requests created at this time or later.
-    :param until: count only requests created before this time.
+    :param until: end of the range, which is not a part of it.
     """
     row = database.rows(
         "SELECT count(*) AS total,"
@@ -124,12 +119,9 @@ def _sessions(database: Database, site: str) -> dict[str, Any]:
 
 
 def count_feedback(database: Database, site: str, since: float = 0.0, until: float = math.inf) -> dict[str, Any]:
-    """Return the ratings of a site.
+    """Return the ratings of a site in a time range.
 
-    :param database: database of the sandbox.
-    :param site: id of the site.
-    :param since: return only ratings of this time or later.
-    :param until: return only ratings before this time.
+    :param until: end of the range, which is not a part of it.
     """
     ratings = {
         row[0]: row[1]

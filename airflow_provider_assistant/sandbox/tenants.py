@@ -13,10 +13,8 @@ from dataclasses import dataclass, field
 class Plan:
     """Define the limits of a plan.
 
-    :param name: name in the limits reply.
     :param documents: maximum number of documents of the tenant.
     :param messages: maximum number of chat messages of the tenant per calendar month (UTC).
-    :param async_chat: whether the plan includes async chat.
     """
 
     name: str
@@ -27,11 +25,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """A workspace and the sites it owns.
-
-    :param tenant_id: the identifier in the path of tenant endpoints.
-    :param sites: the identifiers in the path of site endpoints.
-    """
+    """A workspace and the sites it owns."""
 
     tenant_id: str
     sites: tuple[str, ...]
@@ -43,9 +37,6 @@ class Key:
 
     :param value: secret value that the client sends; never printed, logged or recorded in the journal.
     :param name: name that the journal shows instead.
-    :param tenant: tenant whose sites the key can access.
-    :param plan: plan with the limits of the key.
-    :param read_only: whether the key may only read.
     """
 
     value: str = field(repr=False)

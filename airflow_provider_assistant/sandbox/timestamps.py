@@ -1,4 +1,4 @@
-"""Formatting of times."""
+"""Formatting of times, which are in seconds since the epoch."""
 
 from __future__ import annotations
 
@@ -6,27 +6,23 @@ from datetime import UTC, datetime
 
 
 def iso(moment: float) -> str:
-    """Return a time as ISO 8601 in UTC, to the millisecond.
-
-    :param moment: seconds since the epoch.
-    """
+    """Return a time as ISO 8601 in UTC, to the millisecond."""
     text = datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds")
     return text.replace("+00:00", "Z")
 
 
 def maybe_iso(moment: float | None) -> str | None:
-    """Return a time as :func:`iso` does, or ``None``.
-
-    :param moment: seconds since the epoch, or ``None`` if the event has not happened.
-    """
+    """Return a time as :func:`iso` does, or ``None`` if the event has not happened."""
     return None if moment is None else iso(moment)
 
 
-def next_month(moment: float) -> float:
-    """Return the start of the next calendar month (UTC).
+def month(moment: float) -> str:
+    """Return the calendar month (UTC) whose quota a message counts against."""
+    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m")
 
-    :param moment: seconds since the epoch.
-    """
+
+def next_month(moment: float) -> float:
+    """Return the start of the next calendar month (UTC)."""
     day = datetime.fromtimestamp(moment, UTC)
-    year, month = divmod(day.year * 12 + day.month, 12)
-    return datetime(year, month + 1, 1, tzinfo=UTC).timestamp()
+    year, months = divmod(day.year * 12 + day.month, 12)
+    return datetime(year, months + 1, 1, tzinfo=UTC).timestamp()

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from airflow_provider_assistant.sandbox.database import Database
     from airflow_provider_assistant.sandbox.faults import Faults
 
-FAILURE = {"code": "answer_failed", "message": "The assistant could not answer this message."}
-
 # Requests processed per step; other handlers run between the steps.
 _STEP = 50
 # While requests are unfinished, a change of processing_seconds takes effect within this time, in seconds.
@@ -23,13 +21,9 @@ _NAP = 0.1
 
 
 class Worker:
-    """Process async chat requests: half of ``processing_seconds`` in the queue, half in processing.
+    """Process async chat requests.
 
-    :param database: database, committed after each step.
-    :param chats: the chat requests.
-    :param assistant: assistant that answers them.
-    :param faults: current faults: processing time, and messages that fail.
-    :param clock: returns the current time in seconds since the epoch.
+    They spend half of ``processing_seconds`` in the queue and half in processing.
     """
 
     def __init__(
@@ -70,17 +64,6 @@ class Worker:
         now, half = self._clock(), self._faults.settings.processing_seconds / 2
         self._chats.start(now - half, now, _STEP)
         for row in self._chats.started(now - half, _STEP):
-            if self._faults.fails(row["message"]):
-                self._chats.fail(row["id"], FAILURE, now)
-                continue
-            answer = self._assistant.reply(
-                row["site"],
-                row["session_id"],
-                row["message"],
-                row["language"],
-                self._faults.settings.min_relevance,
-            )
-            text = self._faults.cut(answer.text)
-            self._chats.complete(row["id"], text, answer.sources, answered=bool(answer.sources), now=now)
+            self._assistant.finish(row)
         since = self._chats.unfinished_since()
         return None if since is None else max(0.0, since + half - self._clock())

@@ -79,9 +79,7 @@ def answers(days: Sequence[date], questions: list[dict[str, Any]]) -> Iterator[t
 
 def _asked(service: Service, dice: random.Random, row: dict[str, Any], submitted_at: datetime) -> dict[str, Any]:
     session_id = f"{submitted_at:%Y-%m-%d}-{row['key']}"
-    reply = service.assistant.reply(
-        DEFAULT_SITE, session_id, row["message"], "en", min_relevance=service.settings.min_relevance
-    )
+    reply = service.assistant.reply(DEFAULT_SITE, session_id, row["message"], "en")
     failed = dice.random() < FAILED
     seconds = PROCESSING + dice.expovariate(1 / WAITING)
     return {

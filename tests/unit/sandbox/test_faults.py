@@ -228,7 +228,7 @@ def test_a_rule_without_end() -> None:
 )
 def test_wrong_rules_are_refused(given: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"\w"):
-        Rule.read(given)
+        Rule.model_validate(given)
 
 
 def test_a_wrong_change_changes_nothing() -> None:

@@ -19,12 +19,12 @@ def add(service: Service, title: str, content: str, question: str | None = None)
     kind = "qa" if question else "text"
     size = len(content)
     document = service.documents.add(KEY, SITE, kind, title=title, content=content, question=question, size=size, now=0)
-    return document["id"]
+    return document.id
 
 
 def ask(service: Service, message: str, session: str = "s", site: str = SITE) -> tuple[str, list]:
     service.chats.add(KEY, site, session, "sync", message, "en", 0)
-    answer = service.assistant.reply(site, session, message, "en", 0.3)
+    answer = service.assistant.reply(site, session, message, "en")
     return answer.text, [source["document_id"] for source in answer.sources]
 
 

@@ -1,44 +1,26 @@
-"""Common code of the endpoints: path parameters, access checks, request bodies, documented errors."""
+"""What endpoints take from a request: the service, the rights of the key, and the body."""
 
-import sqlite3
 from typing import Annotated, Any, TypeVar
 
-from fastapi import Path, Request
+from fastapi import Depends, Request
 from pydantic import BaseModel, ValidationError
+from pydantic_core import from_json
 from python_multipart.exceptions import FormParserError
 from starlette.datastructures import UploadFile
 
-from airflow_provider_assistant.sandbox import schemas
 from airflow_provider_assistant.sandbox.errors import ApiError, invalid_body
 from airflow_provider_assistant.sandbox.service import Service
-from airflow_provider_assistant.sandbox.tenants import DEFAULT_SITE, DEFAULT_TENANT, Key
+from airflow_provider_assistant.sandbox.tenants import Key
 
-TenantId = Annotated[str, Path(description="The workspace.", examples=[DEFAULT_TENANT])]
-SiteId = Annotated[str, Path(description="The website or chatbot.", examples=[DEFAULT_SITE])]
-RequestId = Annotated[str, Path(description="An asynchronous chat request.")]
 Model = TypeVar("Model", bound=BaseModel)
 
-_REASONS = {
-    400: "Malformed payload or request structure",
-    401: "API key missing or wrong",
-    403: "The key's plan or access does not permit the call",
-    404: "Not found, or not owned by the key",
-    429: "Too many requests, or a quota used up",
-    500: "The assistant failed",
-}
+
+async def _service_of(request: Request) -> Service:
+    service: Service = request.app.state.service
+    return service
 
 
-def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Return the OpenAPI documentation of an endpoint's errors.
-
-    :param statuses: HTTP statuses in addition to 401, 404 and 429, which all endpoints have.
-    """
-    responses: dict[int | str, dict[str, Any]] = {
-        status: {"model": schemas.ErrorReply, "description": _REASONS[status]} for status in (401, 404, 429, *statuses)
-    }
-    wait = {"description": "Seconds to wait.", "schema": {"type": "integer", "minimum": 0}}
-    responses[429]["headers"] = {"Retry-After": wait}
-    return responses
+Embedded = Annotated[Service, Depends(_service_of)]
 
 
 def authorize(
@@ -49,13 +31,11 @@ def authorize(
     write: bool = True,
     async_chat: bool = False,
 ) -> Key:
-    """Return the caller's key, or refuse the request: 404 for a foreign site or tenant, then 403 for a missing right.
+    """Return the caller's key, or refuse the request.
+
+    A foreign site or tenant is a 404. A missing right is a 403, and is checked afterwards.
 
     :param request: request that has passed the gate.
-    :param site: site of the request.
-    :param tenant: tenant of the request.
-    :param write: whether the request changes anything.
-    :param async_chat: whether the request needs async chat.
     """
     key: Key = request.scope["assistant.key"]
     if tenant is not None and tenant != key.tenant.tenant_id:
@@ -79,8 +59,7 @@ def _demand_content_type(request: Request, kind: str) -> None:
 async def read_body(request: Request, model: type[Model]) -> Model:
     """Return the validated JSON body, or refuse the request with the name of the invalid field.
 
-    :param request: the request.
-    :param model: model of the body.
+    The framework would parse a body before it is known whether the key may send one.
     """
     _demand_content_type(request, "application/json")
     try:
@@ -89,16 +68,25 @@ async def read_body(request: Request, model: type[Model]) -> Model:
         raise invalid_body(error) from None
 
 
-async def read_upload(request: Request) -> tuple[str, bytes]:
-    """Return name and content of the uploaded file, or refuse the request.
+async def read_object(request: Request) -> dict[str, Any]:
+    """Return the JSON object in the body, of any content type, or refuse the request."""
+    try:
+        body = from_json(await request.body())
+    except ValueError:
+        raise ApiError(400, "The body is not valid JSON.", code="malformed_json") from None
+    if not isinstance(body, dict):
+        raise ApiError(400, "The body must be a JSON object.", code="malformed_json")
+    return body
 
-    :param request: the request.
-    """
+
+async def read_upload(request: Request) -> tuple[str, bytes]:
+    """Return name and content of the uploaded file, or refuse the request."""
     _demand_content_type(request, "multipart/form-data")
     try:
         return await _file_of(request)
     except FormParserError as error:  # newer versions of starlette refuse this themselves
-        raise ApiError(400, f"The body is not a multipart form: {error}.", code="invalid_body") from None
+        message = f"The body is not a multipart form: {error}."
+        raise ApiError(400, message, code="invalid_body") from None
 
 
 async def _file_of(request: Request) -> tuple[str, bytes]:
@@ -111,17 +99,3 @@ async def _file_of(request: Request) -> tuple[str, bytes]:
             message = "file must be one part with a file name."
             raise ApiError(400, message, code="invalid_field", field="file")
         return part.filename, await part.read()
-
-
-def existing(service: Service, site: str, request_id: str) -> sqlite3.Row:
-    """Return a chat request of a site, or refuse with 404.
-
-    :param service: components of the sandbox.
-    :param site: id of the site.
-    :param request_id: id of the chat request.
-    """
-    row = service.chats.request(site, request_id)
-    if row is None:
-        message = "There is no such chat request."
-        raise ApiError(404, message, code="request_not_found", field="request_id")
-    return row
