@@ -24,19 +24,7 @@ _ALWAYS_STORE = frozenset({"empty", "truncate", "delay", "hold"})
 class Action:
     """Define what a fault does to a request.
 
-    These actions refuse the request; with the prefix ``store-then-``, the service executes it first:
-
-    - ``status:N``: an error with status N
-    - ``html:N``: the error page of a proxy with status N
-    - ``retry-after:N``: a 429 with a pause of N seconds
-    - ``drop``: the connection is closed without a response
-
-    These actions always execute the request:
-
-    - ``empty``: the correct status without a body
-    - ``truncate``: the body ends in the middle
-    - ``delay:N``: the correct response after N seconds
-    - ``hold``: the correct response once the faults are changed or reset
+    docs/sandbox.md lists the actions.
 
     :param number: N, or 0 for an action without a number.
     :param stores: whether the service executes the request before it fails.

@@ -28,6 +28,8 @@ MAX_BODY = 10 * 1024 * 1024
 # Seconds between two checks of whether to keep holding a request.
 HOLD_POLL = 0.01
 DROP_EXTENSION = "assistant.drop"
+# Where a request that has passed has its key.
+KEY = "assistant.key"
 
 _PROXY_PAGE = (
     "<html><head><title>{0} Bad Gateway</title></head>"
@@ -94,7 +96,7 @@ class Gate:
         except ApiError as refusal:
             await refusal.response()(scope, receive, watched)
             return
-        scope["assistant.key"] = admitted
+        scope[KEY] = admitted
         version = service.faults.version  # read first: the faults may change at any time
         entry.fault = service.faults.choose(scope["method"], path, admitted.name, body)
         again = _again(body, receive)

@@ -1,17 +1,20 @@
-"""What endpoints take from a request: the service, the rights of the key, and the body."""
+"""What endpoints take from a request: the service, the caller, and the body."""
 
+from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
-from fastapi import Depends, Request
+from fastapi import Depends, Path, Request
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 from python_multipart.exceptions import FormParserError
 from starlette.datastructures import UploadFile
 
 from airflow_provider_assistant.sandbox.errors import ApiError, invalid_body
+from airflow_provider_assistant.sandbox.middleware import KEY
 from airflow_provider_assistant.sandbox.service import Service
-from airflow_provider_assistant.sandbox.tenants import Key
+from airflow_provider_assistant.sandbox.tenants import DEFAULT_SITE, Key
 
+SiteId = Annotated[str, Path(description="The website or chatbot.", examples=[DEFAULT_SITE])]
 Model = TypeVar("Model", bound=BaseModel)
 
 
@@ -23,31 +26,26 @@ async def _service_of(request: Request) -> Service:
 Embedded = Annotated[Service, Depends(_service_of)]
 
 
-def authorize(
-    request: Request,
-    *,
-    site: str | None = None,
-    tenant: str | None = None,
-    write: bool = True,
-    async_chat: bool = False,
-) -> Key:
-    """Return the caller's key, or refuse the request.
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """A key that may send the request, and the site that the request is for."""
 
-    A foreign site or tenant is a 404. A missing right is a 403, and is checked afterwards.
+    service: Service
+    key: Key
+    site: str
 
-    :param request: request that has passed the gate.
-    """
-    key: Key = request.scope["assistant.key"]
-    if tenant is not None and tenant != key.tenant.tenant_id:
-        raise ApiError(404, "There is no such tenant.", code="tenant_not_found", field="tenant_id")
-    if site is not None and site not in key.tenant.sites:
+
+async def _of_site(request: Request, service: Embedded, site_id: SiteId) -> Caller:
+    """Refuse the request for a foreign site, then one that the key's access does not permit."""
+    key: Key = request.scope[KEY]
+    if site_id not in key.tenant.sites:
         raise ApiError(404, "There is no such site.", code="site_not_found", field="site_id")
-    if write and key.read_only:
+    if request.method != "GET" and key.read_only:
         raise ApiError(403, "This key may only read.", code="read_only_key")
-    if async_chat and not key.plan.async_chat:
-        message = f"Asynchronous chat is not part of the plan {key.plan.name}."
-        raise ApiError(403, message, code="plan_lacks_async_chat")
-    return key
+    return Caller(service, key, site_id)
+
+
+SiteCaller = Annotated[Caller, Depends(_of_site)]
 
 
 def _demand_content_type(request: Request, kind: str) -> None:

@@ -256,28 +256,18 @@ def json_body(model: type[BaseModel]) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": content}}
 
 
-FILE_BODY: dict[str, Any] = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "multipart/form-data": {
-                "schema": {
-                    "type": "object",
-                    "properties": {"file": {"type": "string", "format": "binary"}},
-                    "required": ["file"],
-                },
-                "encoding": {
-                    "file": {
-                        "contentType": "text/plain, text/markdown, text/html, text/csv, application/json",
-                        "headers": {
-                            "Content-Disposition": {
-                                "schema": {"type": "string"},
-                                "example": 'form-data; name="file"; filename="document.txt"',
-                            }
-                        },
-                    }
-                },
-            }
-        },
-    }
+_FILE_HEADER = {
+    "schema": {"type": "string"},
+    "example": 'form-data; name="file"; filename="document.txt"',
 }
+_FILE_PART = {
+    "contentType": "text/plain, text/markdown, text/html, text/csv, application/json",
+    "headers": {"Content-Disposition": _FILE_HEADER},
+}
+_FILE_FORM = {
+    "type": "object",
+    "properties": {"file": {"type": "string", "format": "binary"}},
+    "required": ["file"],
+}
+_FILE_CONTENT = {"schema": _FILE_FORM, "encoding": {"file": _FILE_PART}}
+FILE_BODY: dict[str, Any] = {"requestBody": {"required": True, "content": {"multipart/form-data": _FILE_CONTENT}}}

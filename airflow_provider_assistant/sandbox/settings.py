@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from airflow_provider_assistant.sandbox.actions import Action
 from airflow_provider_assistant.sandbox.errors import explained
@@ -30,6 +30,7 @@ def _directory(path: Path) -> Path:
 
 
 Regex = Annotated[str, AfterValidator(_compiled)]
+_Directory = Annotated[Path, AfterValidator(_directory)]
 
 
 def _flag(default: Any, unit: str, text: str, **limits: Any) -> Any:
@@ -37,54 +38,35 @@ def _flag(default: Any, unit: str, text: str, **limits: Any) -> Any:
     return Field(default, title=unit, description=text, **limits)
 
 
-class Settings(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
+class Settings(BaseModel):
     """Hold the settings of the sandbox. Values are validated on creation."""
+
+    # A fault's status may be a number.
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        allow_inf_nan=False,
+        coerce_numbers_to_str=True,
+    )
 
     host: str = _flag("127.0.0.1", "ADDRESS", "address to listen on", min_length=1)
     port: int = _flag(8089, "PORT", "port; 0 lets the system pick one", ge=0, le=65535)
-    data: Annotated[Path, AfterValidator(_directory)] | None = _flag(
-        None,
-        "DIR",
-        "directory of the SQLite file",
-    )
+    data: _Directory | None = _flag(None, "DIR", "directory of the SQLite file")
     latency: float = _flag(0.0, "SECONDS", "delay of every API request", ge=0)
     rate_limit: float | None = _flag(None, "PER_SECOND", "requests allowed per key", gt=0)
     rate_burst: int | None = _flag(None, "REQUESTS", "requests allowed per key at once", ge=1)
     fault_rate: float = _flag(0.0, "FRACTION", "share of requests that fail, 0 to 1", ge=0, le=1)
-    fault_status: str = _flag(
-        "503",
-        "STATUS",
-        "status of failures, or an action",
-        coerce_numbers_to_str=True,
-    )
+    fault_status: str = _flag("503", "STATUS", "status of failures, or an action")
     seed: int = _flag(0, "NUMBER", "seed of faults and history")
     processing_seconds: float = _flag(0.5, "SECONDS", "duration of an async request", ge=0)
     fail_messages: Regex | None = _flag(None, "REGEX", "chat messages that fail")
     min_relevance: float = _flag(0.3, "FRACTION", "minimum relevance of a document", gt=0, le=1)
     answer_limit: int | None = _flag(None, "CHARACTERS", "maximum length of an answer", ge=1)
-    short_answer_rate: float = _flag(
-        0.0,
-        "FRACTION",
-        "share of answers cut to one sentence",
-        ge=0,
-        le=1,
-    )
-    judge_position_bias: float = _flag(
-        0.0,
-        "SCORE",
-        "lead of the first of two judged answers",
-        ge=-1,
-        le=1,
-    )
+    short_answer_rate: float = _flag(0.0, "FRACTION", "answers cut to a sentence", ge=0, le=1)
+    judge_position_bias: float = _flag(0.0, "SCORE", "lead of a first answer", ge=-1, le=1)
     documents_quota: int | None = _flag(None, "COUNT", "documents allowed per tenant", ge=0)
     messages_quota: int | None = _flag(None, "COUNT", "messages per tenant and month", ge=0)
-    history: int = _flag(
-        0,
-        "DAYS",
-        "days of statistics, generated before the first data",
-        ge=0,
-        le=366,
-    )
+    history: int = _flag(0, "DAYS", "days of statistics, generated before data", ge=0, le=366)
 
     @model_validator(mode="after")
     def _check(self) -> Self:
