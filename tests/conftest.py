@@ -85,7 +85,7 @@ class RunningService:
         self._control.post("faults", json=changes).raise_for_status()
 
     def answer(self, action: str, **match: Any) -> None:
-        """Add a fault, by default for the next request; ``match`` are fields of the service's ``Rule``."""
+        """Add a fault, by default for the next request; ``match`` is what the service's ``add`` takes."""
         self.server.service.faults.add(action, **match)
 
     def journal(self, method: str | None = None, path: str | None = None) -> list[Entry]:

@@ -80,7 +80,11 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         service.database.close()
 
 
-def create_app(settings: Settings | None = None, *, clock: Callable[[], float] = time.time) -> FastAPI:
+def create_app(
+    settings: Settings | None = None,
+    *,
+    clock: Callable[[], float] = time.time,
+) -> FastAPI:
     """Return the ASGI application; its :class:`Service` is at ``app.state.service``.
 
     :param settings: settings of the service. Default: ``Settings()``.

@@ -116,8 +116,10 @@ class Faults:
         :param async_status_words: status words to send for the states of async requests.
         :param changes: settings that can change at run time.
         """
-        for name in changes.keys() - CHANGEABLE:
-            raise ValueError(f"{name!r} cannot be changed; {', '.join(sorted(CHANGEABLE))} can")
+        unknown = sorted(changes.keys() - CHANGEABLE)
+        if unknown:
+            known = ", ".join(sorted(CHANGEABLE))
+            raise ValueError(f"{unknown[0]!r} cannot be changed; {known} can")
         if "rate_limit" in changes:
             changes.setdefault("rate_burst", None)
         settings = self.settings.changed(**changes)

@@ -270,4 +270,5 @@ _FILE_FORM = {
     "required": ["file"],
 }
 _FILE_CONTENT = {"schema": _FILE_FORM, "encoding": {"file": _FILE_PART}}
-FILE_BODY: dict[str, Any] = {"requestBody": {"required": True, "content": {"multipart/form-data": _FILE_CONTENT}}}
+_FILE_REQUEST = {"required": True, "content": {"multipart/form-data": _FILE_CONTENT}}
+FILE_BODY: dict[str, Any] = {"requestBody": _FILE_REQUEST}

@@ -62,11 +62,11 @@ class Settings(BaseModel):
     fail_messages: Regex | None = _flag(None, "REGEX", "chat messages that fail")
     min_relevance: float = _flag(0.3, "FRACTION", "minimum relevance of a document", gt=0, le=1)
     answer_limit: int | None = _flag(None, "CHARACTERS", "maximum length of an answer", ge=1)
-    short_answer_rate: float = _flag(0.0, "FRACTION", "answers cut to a sentence", ge=0, le=1)
-    judge_position_bias: float = _flag(0.0, "SCORE", "lead of a first answer", ge=-1, le=1)
+    short_answer_rate: float = _flag(0.0, "FRACTION", "share of one-sentence answers", ge=0, le=1)
+    judge_position_bias: float = _flag(0.0, "SCORE", "lead of the first judged answer", ge=-1, le=1)
     documents_quota: int | None = _flag(None, "COUNT", "documents allowed per tenant", ge=0)
     messages_quota: int | None = _flag(None, "COUNT", "messages per tenant and month", ge=0)
-    history: int = _flag(0, "DAYS", "days of statistics, generated before data", ge=0, le=366)
+    history: int = _flag(0, "DAYS", "days of statistics, generated before any data", ge=0, le=366)
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -92,7 +92,10 @@ def _spelled(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def read_settings(arguments: Sequence[str] | None = None, environ: Mapping[str, str] | None = None) -> Settings:
+def read_settings(
+    arguments: Sequence[str] | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Settings:
     """Read the settings from flags, environment variables and defaults, in this order of precedence.
 
     An invalid value ends the process.

@@ -41,9 +41,3 @@ def test_reply(case: Case, http: httpx.Client) -> None:
         assert set(case.reply_has) <= set(reply.json())
     else:
         assert not case.reply_has
-
-
-def test_request_id_of_the_submit_reply_opens_the_poll(http: httpx.Client) -> None:
-    request_id = http.post(f"/m2m/sites/{SITE}/chat/async", json=CHAT).json()["request_id"]
-    assert http.get(f"/m2m/sites/{SITE}/chat/requests/{request_id}").is_success
-    assert http.get(f"/m2m/sites/{SITE}/chat/requests/{request_id}x").status_code == 404

@@ -103,10 +103,22 @@ def test_faults_change_at_run_time(client: httpx.Client, control: httpx.Client) 
         {"latency": -1},
         {"latency": "slow"},
         {"port": 1},
-        {"rules": [{"action": "explode"}]},
         {"rules": ["drop"]},
         {"rules": 3},
+        {"rules": [{"action": "drop"}], "latency": -1},
+        {"rules": [{}]},
+        {"rules": [{"action": "drop", "match": {"host": "x"}}]},
+        {"rules": [{"action": "drop", "when": "now"}]},
+        {"rules": [{"action": "drop:3"}]},
+        {"rules": [{"action": "status"}]},
+        {"rules": [{"action": "status:900"}]},
+        {"rules": [{"action": "delay:nan"}]},
+        {"rules": [{"action": "explode"}]},
+        {"rules": [{"action": "drop", "times": 0}]},
+        {"rules": [{"action": "drop", "skip": -1}]},
+        {"rules": [{"action": "drop", "match": {"path": "("}}]},
         {"async_status_words": {"done": "DONE"}},
+        {"async_status_words": {"queued": 3}},
         {"fail_messages": "("},
         {"answer_limit": 0},
         {"answer_limit": 2.5},
@@ -115,7 +127,9 @@ def test_faults_change_at_run_time(client: httpx.Client, control: httpx.Client) 
 )
 def test_wrong_faults_are_refused(control: httpx.Client, body: object) -> None:
     before = control.get("/faults").json()
-    assert control.post("/faults", json=body).status_code == 400
+    refused = control.post("/faults", json=body)
+    assert refused.status_code == 400
+    assert "\n" not in refused.json()["error"]["message"]
     assert control.get("/faults").json() == before
 
 

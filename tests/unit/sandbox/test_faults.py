@@ -15,8 +15,7 @@ import httpx
 import pytest
 
 from airflow_provider_assistant.sandbox import create_app, middleware
-from airflow_provider_assistant.sandbox.actions import Action
-from airflow_provider_assistant.sandbox.faults import Faults, Rule
+from airflow_provider_assistant.sandbox.faults import Faults
 from airflow_provider_assistant.sandbox.settings import Settings
 from airflow_provider_assistant.sandbox.tenants import ACME_FULL_KEY
 from tests.live.process import wait_for
@@ -208,37 +207,3 @@ def test_a_rule_without_end() -> None:
     faults.add("drop", key="acme-full", times=None)
     assert {faults.choose("GET", "/", "acme-full", b"") for _ in range(50)} == {"drop"}
     assert faults.choose("GET", "/", "acme-basic", b"") is None
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        {},
-        {"action": "drop", "match": {"host": "x"}},
-        {"action": "drop", "when": "now"},
-        {"action": "drop:3"},
-        {"action": "status"},
-        {"action": "status:900"},
-        {"action": "delay:nan"},
-        {"action": "explode"},
-        {"action": "drop", "times": 0},
-        {"action": "drop", "skip": -1},
-        {"action": "drop", "match": {"path": "("}},
-    ],
-)
-def test_wrong_rules_are_refused(given: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"\w"):
-        Rule.model_validate(given)
-
-
-def test_a_wrong_change_changes_nothing() -> None:
-    faults = Faults(Settings())
-    with pytest.raises(ValueError, match="latency"):
-        faults.update(rules=[{"action": "drop"}], latency=-1)
-    assert (faults.rules, faults.settings) == ([], Settings())
-
-
-def test_actions_read() -> None:
-    assert Action.parse("store-then-status:502") == Action("status", 502, stores=True)
-    assert Action.parse("drop") == Action("drop")
-    assert Action.parse("empty").stores

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_assistant.sandbox.search import indexable, is_follow_up, passage, terms
+from airflow_provider_assistant.sandbox.search import passage, terms
 from airflow_provider_assistant.sandbox.service import Service
 from airflow_provider_assistant.sandbox.settings import Settings
 from airflow_provider_assistant.sandbox.tenants import ACME_FULL_KEY, KEYS
@@ -177,15 +177,3 @@ def test_terms_are_content_words_once_each() -> None:
         "window",
         "paid",
     )
-
-
-def test_unspaced_scripts_are_indexed_sign_by_sign() -> None:
-    assert indexable("返品").split() == ["返", "品"]
-
-
-@pytest.mark.parametrize(
-    ("message", "follows"),
-    [("and its default?", True), ("What about that?", True), ("Who are you?", False)],
-)
-def test_follow_ups(message: str, *, follows: bool) -> None:
-    assert is_follow_up(message) is follows

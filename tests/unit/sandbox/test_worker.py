@@ -11,12 +11,11 @@ from airflow_provider_assistant.sandbox.tenants import ACME_FULL_KEY, KEYS
 from tests.live.clients import local_client
 
 from .clock import Clock
+from .conftest import HEADERS
 from .test_endpoints import finished
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-HEADERS = {"X-API-Key": ACME_FULL_KEY}
 
 
 def submit(service: Service, clock: Clock, message: str = "Hello?") -> str:
@@ -60,14 +59,6 @@ def test_a_change_of_duration_reaches_those_under_way() -> None:
     service.faults.update(processing_seconds=0)
     service.worker.step()
     assert status(service, request_id) == "complete"
-
-
-def test_failing_messages_fail() -> None:
-    clock = Clock()
-    service = Service(Settings(processing_seconds=0, fail_messages="^bad"), clock)
-    bad, good = submit(service, clock, "bad question"), submit(service, clock, "not bad")
-    service.worker.step()
-    assert (status(service, bad), status(service, good)) == ("failed", "complete")
 
 
 def test_a_restart_loses_nothing(tmp_path: Path) -> None:
