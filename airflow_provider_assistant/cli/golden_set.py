@@ -66,9 +66,11 @@ def sample(out: Console, args: argparse.Namespace) -> int:
     except ValueError as error:
         raise AssistantInputError(f"--size: {error}", field="--size") from None
     _write_csv(args.to, golden.column_names, (rows[row] for row in drawn))
-    counts, shares = Counter(strata), Counter(strata[row] for row in drawn)
+    counts = Counter(strata)
+    shares = Counter(strata[row] for row in drawn)
     out.result({"path": args.to, "rows": len(drawn), "by": dict(shares)})
-    out.table((args.by, "questions", "drawn"), [(name, counts[name], shares[name]) for name in sorted(counts)])
+    cells = [(name, counts[name], shares[name]) for name in sorted(counts)]
+    out.table((args.by, "questions", "drawn"), cells)
     out.line(f"{args.to}: {len(drawn)} of {len(rows)} questions", GOOD)
     return OK
 
@@ -158,7 +160,8 @@ def _rows_of(file: str, args: argparse.Namespace, columns: tuple[str, ...]) -> I
             if batch.problems:
                 position, problem = next(iter(batch.problems.items()))
                 raise AssistantInputError(f"{batch.place(position)} {problem}", field="file")
-            for values in zip(*(batch.columns[name] for name in columns), strict=True):
+            cells = [batch.columns[name] for name in columns]
+            for values in zip(*cells, strict=True):
                 yield dict(zip(columns, values, strict=True))
 
 

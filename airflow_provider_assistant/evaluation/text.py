@@ -49,7 +49,9 @@ def normalise(text: str) -> str:
     """Return a text in folded case without punctuation, English articles and extra spaces. Blank text becomes empty."""
     folded = fold(text)
     words = _without_punctuation(folded).split()
-    return " ".join([word for word in words if word not in _ARTICLES] or words or folded.split())
+    content = [word for word in words if word not in _ARTICLES]
+    # A text that consists only of articles or of punctuation is kept.
+    return " ".join(content or words or folded.split())
 
 
 def tokens(text: str) -> list[str]:
@@ -60,7 +62,12 @@ def tokens(text: str) -> list[str]:
     """
     normal = normalise(text)
     words = normal.split()
-    return [piece for word in words for piece in _pieces(word)] if UNSPACED.search(normal) else words
+    if not UNSPACED.search(normal):
+        return words
+    pieces: list[str] = []
+    for word in words:
+        pieces += _pieces(word)
+    return pieces
 
 
 def includes(text: str, phrase: str) -> bool:

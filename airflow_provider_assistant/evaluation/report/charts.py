@@ -47,7 +47,8 @@ def durations(values: Sequence[float], marks: Sequence[tuple[str, float]]) -> st
     :param marks: Label and position in seconds of each vertical line. The chart ends just after the last line.
     :return: The chart as SVG.
     """
-    end = max(1.05 * max((position for _, position in marks), default=max(values)), 1e-3)
+    last = max((position for _, position in marks), default=max(values))
+    end = max(1.05 * last, 1e-3)
     counts = [0] * BINS
     for value in values:
         if value <= end:
@@ -142,14 +143,16 @@ class _Chart:
 
     def bars(self, counts: Sequence[int], width: float) -> None:
         for number, count in enumerate(counts):
-            (left, top), (right, bottom) = self._at(number * width, count), self._at((number + 0.86) * width, 0)
+            left, top = self._at(number * width, count)
+            right, bottom = self._at((number + 0.86) * width, 0)
             self._shapes.append(
                 f'<rect x="{left:.1f}" y="{top:.1f}" width="{right - left:.1f}" height="{bottom - top:.1f}" '
                 'style="fill: var(--bar)"/>'
             )
 
     def line(self, points: Sequence[tuple[float, float]], colour: str, *, width: float) -> None:
-        path = " ".join("{:.1f},{:.1f}".format(*self._at(*point)) for point in points)
+        places = [self._at(*point) for point in points]
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
         style = f"fill: none; stroke: var(--{colour}); stroke-width: {width:g}; stroke-linecap: round"
         self._shapes.append(f'<polyline points="{path}" style="{style}"/>')
 

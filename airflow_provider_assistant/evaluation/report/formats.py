@@ -58,7 +58,11 @@ def seconds(value: float | None) -> str:
     """Format a duration in seconds with three significant digits, or as whole seconds from 100 on."""
     if value is None:
         return NONE
-    digits = 2 if abs(value) < 10 else 1 if abs(value) < 100 else 0
+    digits = 0
+    if abs(value) < 10:
+        digits = 2
+    elif abs(value) < 100:
+        digits = 1
     return f"{value:,.{digits}f}\u202fs".replace("-", MINUS)
 
 
