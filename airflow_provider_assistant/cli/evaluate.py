@@ -18,7 +18,7 @@ from airflow_provider_assistant.cli.output import BAD, GOOD, Console
 from airflow_provider_assistant.cli.runner import BUG, INPUT, OK, WRONG, command, failed, open_hook
 from airflow_provider_assistant.evaluation.cases import read_cases
 from airflow_provider_assistant.evaluation.excerpts import figures_of
-from airflow_provider_assistant.evaluation.extra import require_extra
+from airflow_provider_assistant.evaluation.extra import check_extra
 from airflow_provider_assistant.evaluation.junit import junit_xml
 from airflow_provider_assistant.evaluation.report import render
 from airflow_provider_assistant.evaluation.rules import ANSWERS, check_pairwise
@@ -51,8 +51,7 @@ def _evaluate(out: Console, args: argparse.Namespace) -> int:
         raise AssistantInputError("give --against or --against-site, not both", field="--against")
     if args.repeat < 1:
         raise AssistantInputError(f"--repeat must be at least 1, not {args.repeat}", field="--repeat")
-    # Every evaluation needs it: a missing library must not cost a run.
-    require_extra("numpy")
+    check_extra()
     gate = read_gate(args.gate, has_baseline=bool(args.against or args.against_site))
     check_pairwise(
         [scorer.name for scorer in gate.scorers], {ANSWERS: args.against_site} if args.against_site else None

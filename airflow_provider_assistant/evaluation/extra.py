@@ -8,6 +8,11 @@ from typing import Any
 from airflow_provider_assistant.exceptions import AssistantInputError
 
 
+def check_extra() -> None:
+    """Raise like :func:`require_extra` if a library is missing without which no evaluation works."""
+    require_extra("numpy")
+
+
 def require_extra(module: str) -> Any:
     """
     Import a module of a library of the extra ``evaluation``.

@@ -19,7 +19,7 @@ from airflow_provider_assistant.evaluation.excerpts import (
     rows_of,
     task_result,
 )
-from airflow_provider_assistant.evaluation.extra import require_extra
+from airflow_provider_assistant.evaluation.extra import check_extra
 from airflow_provider_assistant.evaluation.rules import (
     ANSWERS,
     BaselineOf,
@@ -218,8 +218,7 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
         names = [scorer.name for scorer in scorers]
         criteria = self._parsed(names)
         self.judges = JudgeTask(self.judge, names)
-        # Every evaluation needs it: a missing library must not cost a run.
-        require_extra("numpy")
+        check_extra()
         run, moment = self._run(context)
         directory = RunDirectory.of(self.output_path, self._name(context), moment, str(run["run_id"]))
         directory.check_owner(run)
