@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider_assistant.exceptions import AssistantError, AssistantIncompleteError, AssistantInputError
 from airflow_provider_assistant.loading.options import LoadOptions
-from airflow_provider_assistant.loading.report import LoadCounts
 from airflow_provider_assistant.parameters import tolerance
+
+if TYPE_CHECKING:
+    from airflow_provider_assistant.loading.report import LoadCounts
 
 
 def load_failure(counts: LoadCounts, options: LoadOptions, listed: str = "") -> AssistantError | None:

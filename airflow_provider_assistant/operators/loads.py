@@ -34,7 +34,6 @@ from airflow_provider_assistant.loading.options import (
     OnLimit,
     OnMissing,
 )
-from airflow_provider_assistant.loading.report import LoadCounts
 from airflow_provider_assistant.loading.rows import Rows
 from airflow_provider_assistant.observability import metrics, tracing
 from airflow_provider_assistant.observability.lineage import LineageDataset
@@ -47,6 +46,7 @@ from airflow_provider_assistant.triggers.deferral import is_deferrable, restore_
 
 if TYPE_CHECKING:
     from airflow_provider_assistant.loading.engine import Load
+    from airflow_provider_assistant.loading.report import LoadCounts
 
 # Name of the asset alias of loads without outlets.
 DOCUMENTS = "assistant_documents"
