@@ -21,7 +21,6 @@ def agreement(pairs: Iterable[tuple[bool, bool]]) -> Agreement:
     The interval is a percentile bootstrap over the answers. The same verdicts give the same interval, in any order.
 
     :param pairs: For each answer, whether it passes by the label of a person, and by the judge.
-    :return: Counts, kappa with its interval, and both rates.
     """
     counts = Counter(pairs)
     both_pass, only_human = counts[True, True], counts[True, False]

@@ -16,21 +16,13 @@ class Case:
     """
     One question with its answer and its expectations.
 
-    :param key: Key of the question.
-    :param message: Text of the question. The key if the tables have no column ``message``.
-    :param answer: Text of the answer. None unless the status is ``complete``.
+    :param message: The key if the tables have no column ``message``.
+    :param answer: None unless the status is ``complete``.
     :param status: Status as in the file of the chat batch, or ``not_asked``: among the expectations, but not among the
         answers.
-    :param error: Why there is no answer, or None.
     :param seconds: Latency in seconds by the service's timestamps, or None if not known.
-    :param session_id: Session of the question, or None.
-    :param request_id: Id of the chat request, or None.
-    :param expected: The expected answer, or None.
-    :param must_include: Phrases that a correct answer contains.
-    :param must_not_include: Phrases that a correct answer does not contain.
     :param expect_no_answer: Whether a correct answer says that it does not know. None if not specified.
     :param weight: Weight in weighted means, relative to the other questions.
-    :param tags: Tags by which the report groups the questions.
     :param row: All columns of both tables, for user-defined scorers.
     :param noticed_after: Seconds from submission to the poll that found the answer. None without polls.
     :param repetition: Number of the repetition, from 1. Repetitions of a question have the same key.

@@ -234,8 +234,6 @@ def truth(key: str, column: str, value: Any) -> bool | None:
     """
     Return a cell as a bool, or None if it is empty.
 
-    :param key: Key of the question, for messages.
-    :param column: Name of the column, for messages.
     :param value: The cell: a bool, or a word such as ``true``, ``no`` or ``1``.
     :raises AssistantInputError: The cell is something else.
     """

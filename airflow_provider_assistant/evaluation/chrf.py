@@ -22,13 +22,7 @@ _SHORT = 32
 
 
 def chrf(answer: str, expected: str) -> float:
-    """
-    Return chrF2 of two texts.
-
-    :param answer: Text of the answer.
-    :param expected: The expected answer.
-    :return: The score, from 0 to 1.
-    """
+    """Return chrF2 of two texts, from 0 to 1."""
     given, right = "".join(answer.split()), "".join(expected.split())
     orders = min(_ORDER, len(given), len(right))
     if not orders:

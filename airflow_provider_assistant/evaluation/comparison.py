@@ -68,14 +68,12 @@ def compare(
     question counts once.
 
     :param scores: The table that :func:`~airflow_provider_assistant.evaluation.scoring.score_cases` returned.
-    :param baseline_scores: The same table of the earlier evaluation.
     :param higher_is_better: The scorers to compare, and for each whether a higher score is better. Scorers that the
         earlier evaluation did not have are omitted.
     :param baseline: Description of the earlier evaluation, as in
         :class:`~airflow_provider_assistant.evaluation.summary.Comparison`.
     :param changed_judges: Judges whose model, rubric or prompt is not that of the earlier evaluation. They are not
         compared. Default: none.
-    :return: The counts and the differences by scorer and by tag.
     :raises AssistantInputError: ``baseline_scores`` is not a table of scores.
     """
     missing = [name for name in COLUMNS if name not in baseline_scores.column_names]
@@ -136,7 +134,6 @@ def by_question(rows: Sequence[Scored]) -> Sequence[Scored]:
 
 
 def _mean_row(rows: Sequence[Scored]) -> Scored:
-    """Return the repetitions of one question as one row."""
     scores = [row.score for row in rows if row.score is not None]
     if not scores:
         return rows[0]

@@ -19,12 +19,7 @@ DEFAULT_SCORERS = ("exact_match", "token_f1", "must_include", "must_not_include"
 
 
 class Criteria(NamedTuple):
-    """
-    What an evaluation checks.
-
-    :param pass_if: Condition for a question to pass, or None.
-    :param rules: Rules of the gate.
-    """
+    """What an evaluation checks."""
 
     pass_if: Condition | None
     rules: list[Rule]
@@ -34,10 +29,8 @@ def parse_criteria(pass_if: str | None, gate: Any, scorers: Sequence[str] | None
     """
     Parse the condition for passing and the rules of the gate.
 
-    :param pass_if: The condition, or None.
     :param gate: A list of rules.
     :param scorers: Names of the scorers, or None if they are not known yet.
-    :param has_baseline: Whether there is a baseline to compare with.
     :raises AssistantInputError: The condition or a rule is invalid, needs a condition or a baseline that is missing, or
         uses a judge without a rule on its agreement with people.
     """

@@ -61,11 +61,9 @@ class Evaluation:
     A finished evaluation, of which its files, the result of its task, its events and its pages are made.
 
     :param summary: Its figures and its verdict, the content of ``summary.json``.
-    :param cases: The questions.
-    :param scores: The table of scores, one row per question and scorer.
-    :param pass_if: The condition for a question to pass. Default: None.
-    :param reasons: Reasons of the judges by key of the question, number of its repetition, and scorer. Default: none.
-    :param baseline_cases: The questions with the answers of the baseline. Default: not known.
+    :param reasons: Reasons of the judges by key of the question, number of its repetition, and
+        scorer.
+    :param baseline_cases: The questions with the answers of the baseline. Empty if not known.
     """
 
     summary: Summary
@@ -81,9 +79,7 @@ def baseline_of(cases: Sequence[Case], scorers: Sequence[Scorer], *, name: str |
     Score the answers of another site or another day, to compare with.
 
     :param cases: The other answers, with the same expectations.
-    :param scorers: The scorers of the evaluation.
     :param name: Name of the other answers, such as their site; or None.
-    :param path: Path of the other answers, or None.
     """
     about = {"path": path, "name": name, "run_id": None, "tag": None, "asked_at": _asked_at(cases)}
     return Baseline(score_cases(cases, scorers), about, cases=cases)

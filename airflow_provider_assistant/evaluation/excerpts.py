@@ -23,11 +23,7 @@ class Figures:
     """
     The main figures of an evaluation. Without answers, the defaults.
 
-    :param name: Name of the evaluation.
     :param verdict: ``passed``, ``failed`` or ``none``.
-    :param questions: Number of questions.
-    :param answered: Number of questions with an answer.
-    :param coverage: Share of questions with an answer.
     :param pass_rate: Share of the judged questions that passed; None without a condition.
     :param means: Weighted mean by scorer.
     """

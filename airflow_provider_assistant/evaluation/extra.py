@@ -18,7 +18,6 @@ def require_extra(module: str) -> Any:
     Import a module of a library of the extra ``evaluation``.
 
     :param module: Full name of the module, such as ``rapidfuzz.fuzz``.
-    :return: The module.
     :raises AssistantInputError: The library is not installed.
     """
     try:

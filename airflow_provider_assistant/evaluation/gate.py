@@ -32,7 +32,7 @@ def check_rules(
     pass_if: Condition | None = None,
 ) -> list[RuleVerdict]:
     """
-    Return the verdict on each rule.
+    Return the verdict on each rule, in the order of ``rules``.
 
     A rule without data to judge fails. Two kinds of rules are ``not_judged`` instead: a comparison without a baseline
     (on the first run, or with a scorer that the baseline did not have), and a rule on latency if the replies of the
@@ -42,10 +42,7 @@ def check_rules(
     The verdicts of a judge that does not agree with people decide nothing: the rule on its agreement fails, and the
     rules that rely on it are ``not_judged``.
 
-    :param rules: The rules.
     :param summary: The figures of the evaluation. Its gate is not read.
-    :param pass_if: The condition behind the pass rate. Default: None.
-    :return: One verdict per rule, in the order of ``rules``.
     """
     refuted = set()
     for rule in rules:
@@ -74,7 +71,6 @@ def verdict_of(verdicts: Sequence[RuleVerdict]) -> Literal["passed", "failed", "
 
 
 def _check_value(rule: Rule, summary: Summary) -> RuleVerdict:
-    """Compare a figure of this evaluation with the threshold."""
     if rule.tag is not None and rule.tag not in summary.tags:
         return _no_data(rule, f"no question has the tag {rule.tag!r}")
     is_on_repetitions = rule.name == DISAGREEMENT or rule.of == WORST
@@ -95,7 +91,6 @@ def _check_value(rule: Rule, summary: Summary) -> RuleVerdict:
 
 
 def _value(rule: Rule, summary: Summary) -> float | None:
-    """Return the figure that a rule names, or None if there is none."""
     if rule.tag is not None:
         return _value_of_tag(rule, summary.tags[rule.tag])
     if rule.name == COVERAGE:
@@ -132,7 +127,6 @@ def _of_scorer(name: str, quantile: str | None, summary: Summary) -> float | Non
 
 
 def _check_agreement(rule: Rule, summary: Summary) -> RuleVerdict:
-    """Compare the agreement of a judge with the threshold."""
     judge = summary.scorers[rule.name].judge
     found = judge.agreement if judge else None
     count = found.labels if found else 0
@@ -149,7 +143,6 @@ def _check_agreement(rule: Rule, summary: Summary) -> RuleVerdict:
 
 
 def _check_drop(rule: Rule, summary: Summary) -> RuleVerdict:
-    """Compare the loss since the baseline with the threshold."""
     comparison = summary.comparison
     if comparison is None:
         return _not_judged(rule, "there is no baseline yet; this evaluation can become the baseline of the next")

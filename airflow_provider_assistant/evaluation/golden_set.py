@@ -32,10 +32,8 @@ class GoldenSetFinding:
     """
     Something in a golden set that a person should look at.
 
-    :param finding: Kind of the finding.
     :param keys: Keys of the questions concerned; empty for a tag.
     :param rows: Numbers of their rows, from 1.
-    :param reason: What was found.
     """
 
     finding: Kind
@@ -52,8 +50,8 @@ def check_golden_set(
 
     :param golden: The golden set, with a column ``message`` and some of the expectations.
     :param key_columns: Columns that identify a question; if empty, the message does.
-    :param tags: Tags that the rules of a gate name. Default: none.
-    :param documents: Questions of the loaded Q&A documents. Default: none.
+    :param tags: Tags that the rules of a gate name.
+    :param documents: Questions of the loaded Q&A documents.
     :return: The findings: ``no_key`` and ``duplicate_key``; ``duplicate`` and ``near_duplicate`` (at least 95 %
         similar) questions; ``no_expectation``, a question that no scorer can score; ``tag_without_questions``; and
         ``leaked``, a question that is also a document word by word: the assistant can only look it up.

@@ -46,8 +46,6 @@ class Rating(NamedTuple):
     """
     A row of the dataset ``feedback``.
 
-    :param session_id: Session of the rated chat request.
-    :param request_id: The chat request.
     :param rating: The word that was sent.
     :param sent_at: When it was sent: a time, or its text in ISO 8601.
     """
@@ -83,8 +81,6 @@ class Answered(NamedTuple):
     """
     A question of a chat batch with its answer.
 
-    :param message: Text of the question.
-    :param answer: Text of the answer.
     :param turn: Number of the question in its conversation, from 1.
     """
 
@@ -141,8 +137,6 @@ def propose(
     :param answers: The answers by session and chat request.
     :param golden: The questions of the golden set.
     :param words: Words that mean that an answer is bad.
-    :param limit: Maximum number of cases.
-    :return: The cases and the counts.
     """
     bad, skipped = bad_requests(ratings, words)
     known = [normalise(message) for message in golden]

@@ -71,7 +71,6 @@ class Term:
     :param name: Name of the number: a scorer, ``coverage``, ``pass_rate``, ``disagreement``, ``latency`` or
         ``noticed_after``.
     :param comparison: ``>=``, ``<=``, ``==``, ``>`` or ``<``.
-    :param threshold: The threshold.
     """
 
     name: str
@@ -126,7 +125,6 @@ class Rule:
     One rule of a gate.
 
     :param text: The rule as the user wrote it.
-    :param term: The number and its threshold.
     :param tag: Tag of the questions that the rule checks, or None for all questions.
     :param of: A quantile such as ``p95``, or ``drop``, ``agreement`` or ``worst``, or None for the mean or share.
     :param labels: Smallest number of labels that an ``agreement`` needs; None for other rules.
@@ -198,7 +196,6 @@ def check_baseline(baseline: Any) -> None:
     """
     Validate the parameter ``baseline``.
 
-    :param baseline: The parameter of the operator.
     :raises AssistantInputError: It is not a path, ``previous``, a mapping with ``tag`` or ``answers``, or None.
     """
     is_mapping = isinstance(baseline, Mapping) and set(baseline) in ({"tag"}, {ANSWERS})
@@ -214,8 +211,6 @@ def check_pairwise(scorers: Collection[str], baseline: BaselineOf | None) -> Non
     """
     Check that the judge of pairs has two answers to compare.
 
-    :param scorers: Names of the scorers.
-    :param baseline: The parameter ``baseline`` of the operator.
     :raises AssistantInputError: ``judge.pairwise`` is a scorer, and the baseline is not ``{"answers": path}``.
     """
     if PAIRWISE in scorers and not (isinstance(baseline, Mapping) and ANSWERS in baseline):
@@ -231,8 +226,6 @@ def check_calibration(rules: Sequence[Rule], pass_if: Condition | None) -> None:
     """
     Check that every judge that decides the gate has a rule on its agreement with people.
 
-    :param rules: The rules of the gate.
-    :param pass_if: The condition for a question to pass, or None.
     :raises AssistantInputError: A rule, or ``pass_if`` through a rule on the pass rate, uses a judge without such a
         rule, or the judge of pairs, which has no labels.
     """
@@ -254,8 +247,7 @@ def judges_of(rule: Rule, pass_if: Condition | None) -> list[str]:
     """
     Return the judges whose verdicts a rule relies on.
 
-    :param rule: The rule. A rule on the agreement of a judge does not rely on its verdicts.
-    :param pass_if: The condition behind the pass rate, or None.
+    A rule on the agreement of a judge does not rely on its verdicts.
     """
     if rule.is_agreement:
         return []

@@ -33,11 +33,7 @@ TREND = 30
 
 @dataclass(frozen=True, slots=True)
 class RunDirectory:
-    """
-    The folder of an evaluation, and the paths of its files.
-
-    :param folder: The folder.
-    """
+    """The folder of an evaluation, and the paths of its files."""
 
     folder: ObjectStoragePath
 
@@ -49,7 +45,6 @@ class RunDirectory:
         :param output_path: Folder of all evaluations: a local path or an object storage URL.
         :param name: Name of the evaluation, which becomes a folder in ``output_path``.
         :param moment: The ``run_after`` of the DAG run, by which runs are ordered.
-        :param run_id: The DAG run.
         """
         stamp = f"{moment.astimezone(UTC):%Y-%m-%dT%H-%M-%S.%fZ}"
         return cls(ObjectStoragePath(output_path) / _safe(name) / f"{stamp}_{_safe(run_id)}")
@@ -84,7 +79,6 @@ class RunDirectory:
         Check that the folder does not contain the evaluation of another task instance.
 
         :param run: Ids of the task instance, as in the summary.
-        :raises AssistantInputError: The folder belongs to another task instance.
         """
         summary = self.read_summary()
         if summary is None:
@@ -141,7 +135,6 @@ def find_baseline(place: RunDirectory, wanted: BaselineOf | None) -> Baseline | 
     """
     Return the evaluation to compare with, or None if there is none yet.
 
-    :param place: The evaluation to compare.
     :param wanted: ``previous``: the latest run of the same name before this one whose gate did not fail; a mapping with
         ``tag``: the latest run before this one with that tag, whatever its verdict; the path of an evaluation's folder,
         summary or scores; or None for no baseline.

@@ -15,7 +15,6 @@ def stratified_sample(strata: Sequence[Hashable], size: int, *, seed: int = 0) -
 
     :param strata: The stratum of each row.
     :param size: Number of rows to draw. All rows are drawn if there are fewer.
-    :param seed: Seed of the random choice. Default: 0.
     :return: Indices of the rows, from 0, in ascending order.
     :raises ValueError: ``size`` is smaller than the number of strata.
     """

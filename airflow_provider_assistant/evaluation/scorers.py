@@ -33,9 +33,8 @@ class Scorer:
     :param name: Name of the scorer, or dotted path of a user's function.
     :param kind: ``lexical similarity``, ``check``, ``latency``, ``judge`` or ``custom``.
     :param score: Function that scores a question with an answer. It returns None if the scorer is not applicable.
-    :param higher_is_better: Whether a higher score is better. Default: True; False for latency.
-    :param is_share: Whether scores are between 0 and 1. Default: True.
-    :param library: Module of the extra ``evaluation`` that the scorer needs. Default: None.
+    :param is_share: Whether scores are between 0 and 1.
+    :param library: Module of the extra ``evaluation`` that the scorer needs.
     """
 
     name: str
@@ -79,44 +78,24 @@ def _scorer(name: str) -> Scorer:
 
 
 def exact_match(answer: str, expected: str) -> bool:
-    """
-    Return whether the normalised texts are equal, as in SQuAD v1.1.
-
-    :param answer: Text of the answer.
-    :param expected: The expected answer.
-    """
+    """Return whether the normalised texts are equal, as in SQuAD v1.1."""
     return normalise(answer) == normalise(expected)
 
 
 def token_f1(answer: str, expected: str) -> float:
-    """
-    Return the harmonic mean of precision and recall of the words, in any order, as in SQuAD v1.1.
-
-    :param answer: Text of the answer.
-    :param expected: The expected answer.
-    """
+    """Return the harmonic mean of precision and recall of the words, in any order, as in SQuAD v1.1."""
     given, right = tokens(answer), tokens(expected)
     same = (Counter(given) & Counter(right)).total()
     return 2 * same / (len(given) + len(right)) if same else 0.0
 
 
 def ratio(answer: str, expected: str) -> float:
-    """
-    Return the similarity of the normalised texts: 1 minus the share of characters to insert or delete.
-
-    :param answer: Text of the answer.
-    :param expected: The expected answer.
-    """
+    """Return the similarity of the normalised texts: 1 minus the share of characters to insert or delete."""
     return float(require_extra("rapidfuzz.fuzz").ratio(normalise(answer), normalise(expected))) / 100
 
 
 def token_set_ratio(answer: str, expected: str) -> float:
-    """
-    Return the ``token_set_ratio`` of rapidfuzz on normalised words: 1 if one text has all words of the other.
-
-    :param answer: Text of the answer.
-    :param expected: The expected answer.
-    """
+    """Return the ``token_set_ratio`` of rapidfuzz on normalised words: 1 if one text has all words of the other."""
     given, right = " ".join(tokens(answer)), " ".join(tokens(expected))
     return float(require_extra("rapidfuzz.fuzz").token_set_ratio(given, right)) / 100
 

@@ -25,9 +25,8 @@ class Interval(NamedTuple):
     """
     A mean with its confidence interval.
 
-    :param mean: The weighted mean; None without values or if all weights are 0.
+    :param mean: None without values or if all weights are 0.
     :param low: Lower end. None for a single value, which has no interval.
-    :param high: Upper end. None for a single value.
     """
 
     mean: float | None

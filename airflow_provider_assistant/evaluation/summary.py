@@ -21,8 +21,6 @@ class Questions(_Model):
     """
     Counts of the questions. ``total`` is the sum of ``answered`` and ``unanswered``.
 
-    :param total: Number of questions.
-    :param answered: Number of questions with an answer.
     :param unanswered: Number of questions without an answer, by status of the chat batch.
     :param coverage: Share of questions with an answer; 0 without questions.
     """
@@ -57,13 +55,10 @@ class Agreement(_Model):
     Agreement of a judge with people, over the labels that the judge has judged.
 
     :param labels: Number of labels for which the judge has a verdict. The four counts below add up to it.
-    :param both_pass: Number of labels that pass, and pass the judge.
     :param only_human: Number of labels that pass, and fail the judge.
     :param only_judge: Number of labels that fail, and pass the judge.
-    :param both_fail: Number of labels that fail, and fail the judge.
     :param kappa: Cohen's kappa; None if both people and judge gave only one and the same verdict, or without labels.
     :param low: Lower end of the bootstrap interval of kappa.
-    :param high: Upper end of the interval.
     :param true_pass_rate: Share of the labels that pass which also pass the judge; None without such labels.
     :param true_fail_rate: Share of the labels that fail which also fail the judge; None without such labels.
     """
@@ -91,7 +86,6 @@ class PairCounts(_Model):
     :param wins: Number of pairs of which the new answer is better in both orders.
     :param losses: Number of pairs of which the answer of the baseline is better in both orders.
     :param ties: Number of pairs of which neither answer is better in either order.
-    :param order_changed: Number of pairs with another verdict in the other order.
     :param identical: Number of pairs of identical answers, about which the judge is not asked.
     :param errors: Number of pairs without a verdict in at least one order.
     :param first_preferred: Share of the verdicts for an answer that name the first one, over the pairs with both
@@ -117,11 +111,7 @@ class JudgeSummary(_Model):
     """
     How a judge came to its verdicts. Verdicts are comparable only if the first three fields are equal.
 
-    :param model: Name of the model.
     :param rubric: Text of the rubric.
-    :param prompt_version: Version of the prompt.
-    :param input_tokens: Number of tokens of the prompts.
-    :param output_tokens: Number of tokens of the replies.
     :param cost: Cost of these tokens at the given price; None without a price.
     :param agreement: Agreement with people; None without labels.
     :param pairs: Counts of a judge that compares two answers; None for other judges.
@@ -137,11 +127,7 @@ class JudgeSummary(_Model):
     pairs: PairCounts | None = None
 
     def judges_like(self, other: JudgeSummary | None) -> bool:
-        """
-        Return whether the verdicts of another evaluation are comparable with these.
-
-        :param other: The judge of the other evaluation, or None if it is not known.
-        """
+        """Return whether the verdicts of another evaluation are comparable with these."""
         if other is None:
             return False
         mine = (self.model, self.rubric, self.prompt_version)
@@ -153,15 +139,12 @@ class ScorerSummary(_Model):
     One scorer over all questions: ``scored``, ``unanswered``, ``not_applicable`` and ``errors`` add up to the total.
 
     :param kind: Kind of the scorer: ``lexical similarity``, ``check``, ``latency``, ``judge`` or ``custom``.
-    :param higher_is_better: Whether a higher score is better; False for latency.
     :param scored: Number of questions with a score. The figures below include only these.
-    :param unanswered: Number of questions without an answer.
     :param not_applicable: Number of questions without an expectation for this scorer.
-    :param errors: Number of questions for which the scorer raised an error.
     :param mean: Weighted mean of the scores; None if no question was scored.
     :param spread: Unweighted quantiles of the scores.
     :param histogram: Number of scores in 20 equal bins from 0 to 1; empty for scorers with another range.
-    :param judge: Model, rubric, tokens and agreement of a judge; None for other scorers.
+    :param judge: None for scorers that are not judges.
     """
 
     kind: str
@@ -181,8 +164,6 @@ class PassRate(_Model):
     Counts of the condition ``pass_if``: ``passed``, ``failed`` and ``not_judged`` add up to the total.
 
     :param condition: The condition as the user wrote it.
-    :param passed: Number of questions that fulfil the condition.
-    :param failed: Number of questions that do not fulfil it.
     :param not_judged: Number of questions without a required score (no answer, or an error of the scorer), or for which
         no scorer of the condition is applicable.
     :param rate: ``passed / (passed + failed)``; None if no question was judged.
@@ -199,10 +180,7 @@ class TagSummary(_Model):
     """
     The questions of one tag.
 
-    :param questions: Number of questions with the tag.
-    :param answered: Number of these with an answer.
     :param means: Weighted mean by scorer.
-    :param pass_rate: Pass rate of these questions, as in ``passes``.
     """
 
     questions: int
@@ -226,10 +204,7 @@ class Difference(_Model):
     :param paired: Number of questions that both evaluations scored.
     :param mean: Weighted mean of the differences; None without paired questions.
     :param low: Lower end of the bootstrap interval of the mean.
-    :param high: Upper end of the interval.
     :param worse: Number of questions that got worse. This respects ``higher_is_better``.
-    :param better: Number of questions that got better.
-    :param unchanged: Number of questions with an equal score.
     :param worst: The greatest losses, largest first; at most 50.
     :param best: The greatest gains, largest first; at most 50.
     """
@@ -254,9 +229,6 @@ class Comparison(_Model):
     :param confidence: Confidence level of the intervals, such as 0.95.
     :param same: Number of questions that are the same in both, with the same expectations.
     :param changed: Number of keys in both whose question or expectations differ. These are not compared.
-    :param added: Number of keys that are not in the baseline.
-    :param removed: Number of keys that are only in the baseline.
-    :param coverage_before: Coverage of the baseline.
     :param scorers: Differences by scorer, for the scorers of both evaluations.
     :param tags: Differences by tag and scorer, without lists of questions.
     :param changed_judges: Judges of both evaluations whose model, rubric or prompt differ. These are not compared.
@@ -280,7 +252,6 @@ class RepeatedScorer(_Model):
 
     :param mean: Weighted mean over the questions of their mean score; None if no question was scored.
     :param low: Lower end of the interval of the mean. The questions are resampled, each with all its repetitions.
-    :param high: Upper end of the interval.
     :param worst: Weighted mean over the questions of their worst repetition.
     :param varying: Share of the questions with at least two scores whose scores differ; None if there are none.
     """
@@ -302,7 +273,6 @@ class Repetitions(_Model):
     :param disagreement: Share of these whose answers differ after normalisation; None if there are none.
     :param unstable: Share of the questions with at least two judged repetitions that pass in some repetitions and fail
         in others; None if there are none.
-    :param scorers: Figures by scorer.
     """
 
     most: int
@@ -323,7 +293,6 @@ class RuleVerdict(_Model):
         timestamps in the replies.
     :param value: The number that was compared with the threshold. For a ``drop``, the greatest loss within the
         confidence interval of the mean difference. None without data.
-    :param reason: Explanation of the verdict.
     """
 
     rule: str
@@ -337,8 +306,6 @@ class Gate(_Model):
     The verdict of the gate.
 
     :param verdict: ``passed`` or ``failed``; ``none`` without rules.
-    :param on_fail: What a failed gate does: ``fail``, ``skip_downstream`` or ``report``.
-    :param rules: The verdict on each rule.
     """
 
     verdict: Literal["passed", "failed", "none"]
@@ -350,13 +317,10 @@ class Summary(_Model):
     """
     The result of an evaluation. It does not contain the time of the evaluation: the same answers give the same bytes.
 
-    :param schema_version: Version of this schema.
     :param name: Name of the evaluation. Default of the operator: ``<dag_id>.<task_id>``.
     :param run: ``dag_id``, ``run_id``, ``task_id``, ``map_index``, ``logical_date`` and ``run_after`` of the task
         instance that evaluated; in a loop (Airflow 3.4) also its ``region``.
     :param asked_at: Time when the first question was submitted, ISO 8601 in UTC; None if not known.
-    :param tag: Tag of this evaluation, or None.
-    :param questions: Counts of the questions.
     :param scorers: Figures by scorer, in the order of the parameter.
     :param passes: Pass rate; None without a condition.
     :param latency: Latency in seconds by the service's timestamps, for the answers that have it.
@@ -364,7 +328,6 @@ class Summary(_Model):
     :param tags: Figures by tag, in alphabetical order.
     :param repetitions: Figures of the repetitions; None if every question was asked once.
     :param comparison: Comparison with the baseline; None without a baseline.
-    :param gate: The verdict of the gate.
     """
 
     schema_version: int = SCHEMA_VERSION

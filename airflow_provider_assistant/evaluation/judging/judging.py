@@ -59,9 +59,6 @@ class Judging:
     """
     The judges of one evaluation, and their verdicts.
 
-    :param assignment: What there is to judge.
-    :param model: Name of the model.
-    :param options: Options of the judges.
     :param known: Verdicts of an earlier attempt by content hash.
     :param save: Function that replaces the file of verdicts. It is called in a thread, one call at a time.
     """
@@ -101,7 +98,6 @@ class Judging:
         A request that fails is the error of this one answer. The file of verdicts holds every verdict so far, also
         after an error.
 
-        :param open_client: Function that returns the client of the model's host.
         :raises AssistantJudgeLimitError: The judges have used ``max_judge_tokens``.
         :raises AssistantIncompleteError: The model is not available, or the task was stopped.
         :raises AssistantError: The host refuses the API key, the model or the rate.

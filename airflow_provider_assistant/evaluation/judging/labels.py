@@ -24,7 +24,6 @@ class Label:
     The verdict of a person on one answer.
 
     :param request: The request that gets the verdict of the judge on the same answer.
-    :param passes: Whether the answer passes by the label.
     """
 
     request: JudgeRequest
@@ -38,8 +37,6 @@ class Assignment:
 
     :param requests: The requests, by question, then by rubric: for its answer, and for another labelled answer. Those
         of the pairs follow.
-    :param labels: The labels of both.
-    :param pairs: The answers that are compared with those of the baseline. Default: none.
     """
 
     requests: Sequence[JudgeRequest]
@@ -59,9 +56,7 @@ def assign(
     answer that the person has labelled, and the judge gets this one as well. Without it, the label is about the answer
     of this evaluation. All repetitions of a question have its label, which counts once for each answer.
 
-    :param cases: The questions.
-    :param rubrics: The rubrics.
-    :param others: The questions with the answers of the baseline, for ``judge.pairwise``. Default: none.
+    :param others: The questions with the answers of the baseline, for ``judge.pairwise``.
     :raises AssistantInputError: A label is not true, false or empty, or it is not clear which rubric it is about.
     """
     requests: list[JudgeRequest] = []
@@ -90,13 +85,7 @@ def assign(
 
 
 def check_labels(labels: Sequence[Label], rules: Sequence[Rule]) -> None:
-    """
-    Check that there are as many labels as the gate requires, before the judges cost anything.
-
-    :param labels: The labels.
-    :param rules: The rules of the gate.
-    :raises AssistantInputError: A rule requires more labels.
-    """
+    """Check that there are as many labels as the gate requires, before the judges cost anything."""
     for rule in rules:
         count = sum(label.request.rubric.scorer == rule.name for label in labels)
         if rule.labels is not None and count < rule.labels:

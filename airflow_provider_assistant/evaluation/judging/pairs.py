@@ -37,8 +37,6 @@ class Pair:
     """
     An answer and the answer of the baseline to the same question.
 
-    :param key: Key of the question.
-    :param repetition: Number of the repetition, from 1.
     :param requests: The requests with the new answer first, and with the new answer second; none if both are identical.
     """
 
@@ -52,11 +50,7 @@ class Pair:
         return self.key, self.repetition
 
     def result(self, verdicts: Sequence[Verdict | None]) -> Result:
-        """
-        Return which answer is better.
-
-        :param verdicts: The verdict on each request; None if there is none.
-        """
+        """Return which answer is better."""
         if not self.requests:
             return "identical"
         words = [verdict.verdict for verdict in verdicts if verdict]

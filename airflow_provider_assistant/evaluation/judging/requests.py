@@ -31,7 +31,6 @@ class Verdict(BaseModel):
     :param verdict: ``pass`` or ``fail``; of two answers ``first``, ``second`` or ``tie``.
     :param reason: Why, with the words that decide.
     :param input_tokens: Number of tokens of the prompt; 0 if the host does not report it.
-    :param output_tokens: Number of tokens of the reply.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -81,14 +80,9 @@ class JudgeRequest:
     """
     One answer to judge by one rubric, or two answers to compare.
 
-    :param key: Key of the question.
-    :param rubric: The rubric.
-    :param question: Text of the question.
     :param answer: Text of the answer, or of the first of two.
-    :param expected: The expected answer, or None.
     :param passages: Passages that the answer should be based on.
     :param is_label: Whether a person has labelled this answer, and it is not the answer of this evaluation.
-    :param repetition: Number of the repetition of the question, from 1.
     :param second: Text of the second answer; None if there is only one to judge.
     """
 
@@ -107,10 +101,6 @@ class JudgeRequest:
         """
         Return the request for an answer, or None if the rubric is not applicable to the question.
 
-        :param case: The question.
-        :param rubric: The rubric.
-        :param answer: Text of the answer.
-        :param is_label: See the class. Default: False.
         :raises AssistantInputError: The column ``passages`` does not hold texts.
         """
         # A built-in rubric gets only the texts that it is about; a rubric of the user gets all of them.
@@ -155,7 +145,6 @@ class JudgeRequest:
         return Call(ENDPOINT, "POST", "/chat/completions", subject, parse, json=body, stateless=True)
 
     def _payload(self) -> dict[str, Any]:
-        """Return the texts to judge, as the model gets them."""
         if self.second is None:
             payload: dict[str, Any] = {"question": self.question, "answer": self.answer}
         else:
@@ -171,7 +160,6 @@ def parse_verdict(body: Any, _: CallInfo) -> Verdict:
     """
     Return the verdict on one answer in a chat completion.
 
-    :param body: The decoded body of the response.
     :raises AssistantResponseError: The body is not a chat completion, or its text is not a verdict.
     """
     found, usage = _reply(body, _AnswerReply)
@@ -182,7 +170,6 @@ def parse_preference(body: Any, _: CallInfo) -> Verdict:
     """
     Return the verdict on two answers in a chat completion.
 
-    :param body: The decoded body of the response.
     :raises AssistantResponseError: The body is not a chat completion, or its text does not name the better answer.
     """
     found, usage = _reply(body, _PairReply)

@@ -20,9 +20,8 @@ class Rubric:
     """
     What a judge checks.
 
-    :param name: Name of the rubric; the scorer is ``judge.<name>``.
     :param text: Instruction to the model: when an answer passes; for ``pairwise``, which of two answers is better.
-    :param reference: Column with the text to compare with. Questions without it are not applicable. Default: None.
+    :param reference: Column with the text to compare with. Questions without it are not applicable.
     """
 
     name: str
@@ -98,7 +97,7 @@ class JudgeOptions:
         """
         Return the options of the parameter ``judge``.
 
-        :param given: The parameter of the operator, a mapping with some of the fields of this class, or None.
+        :param given: A mapping with some of the fields of this class, or None.
         :raises AssistantInputError: A field is unknown or invalid.
         """
         if given is not None and not isinstance(given, Mapping):
@@ -112,10 +111,8 @@ class JudgeOptions:
 
     def rubrics_of(self, scorers: Sequence[str]) -> list[Rubric]:
         """
-        Return the rubrics of those scorers that are judges.
+        Return the rubrics of those scorers that are judges, in the order of ``scorers``.
 
-        :param scorers: Names of the scorers of the evaluation.
-        :return: The rubrics, in the order of ``scorers``.
         :raises AssistantInputError: A rubric has no text, or a text belongs to no scorer.
         """
         names = [name.removeprefix(JUDGE) for name in scorers if name.startswith(JUDGE)]

@@ -25,10 +25,9 @@ Anchor = Literal["start", "middle", "end"]
 
 def histogram(counts: Sequence[int]) -> str:
     """
-    Draw the histogram of scores between 0 and 1.
+    Draw the histogram of scores between 0 and 1 as SVG.
 
     :param counts: Number of scores per bin. The bins have equal width.
-    :return: The chart as SVG.
     """
     chart = _Chart(height=110, x=(0, 1), y=(0, 1.02 * max(1, *counts)))
     chart.bars(counts, 1 / len(counts))
@@ -41,11 +40,10 @@ def histogram(counts: Sequence[int]) -> str:
 
 def durations(values: Sequence[float], marks: Sequence[tuple[str, float]]) -> str:
     """
-    Draw the histogram of durations.
+    Draw the histogram of durations as SVG.
 
     :param values: Durations in seconds, at least one.
     :param marks: Label and position in seconds of each vertical line. The chart ends just after the last line.
-    :return: The chart as SVG.
     """
     last = max((position for _, position in marks), default=max(values))
     end = max(1.05 * last, 1e-3)
@@ -67,13 +65,12 @@ def durations(values: Sequence[float], marks: Sequence[tuple[str, float]]) -> st
 
 def line(values: Sequence[float | None], dates: Sequence[str], write: Callable[[float], str], most: float) -> str:
     """
-    Draw the trend of a figure over the runs.
+    Draw the trend of a figure over the runs as SVG.
 
     :param values: One value per run; None if the run does not have the figure.
     :param dates: One date per run. The axis shows the first and the last.
     :param write: Formats the values at the axis.
     :param most: Upper limit of the figure. The lower limit is 0.
-    :return: The chart as SVG.
     """
     points = [(number, value) for number, value in enumerate(values) if value is not None]
     low, high = _scale([value for _, value in points], most)
@@ -96,10 +93,9 @@ def line(values: Sequence[float | None], dates: Sequence[str], write: Callable[[
 
 def proportions(parts: Sequence[tuple[int, str]]) -> str:
     """
-    Draw counts as the parts of one bar.
+    Draw counts as the parts of one bar, as SVG.
 
     :param parts: Count and colour of each part, from left to right. At least one count is not 0.
-    :return: The chart as SVG.
     """
     total, left, shapes = sum(count for count, _ in parts), 0.0, []
     for count, colour in parts:
@@ -130,8 +126,6 @@ class _Chart:
     A chart under construction: a plot area with a horizontal axis, and shapes at positions in the units of the data.
 
     :param height: Height of the chart, in pixels.
-    :param x: Range of the horizontal axis.
-    :param y: Range of the vertical axis.
     :param left: Left margin, in pixels.
     """
 

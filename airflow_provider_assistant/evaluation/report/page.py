@@ -46,9 +46,7 @@ def render(evaluation: Evaluation, trend: Sequence[Summary] = ()) -> str:
     The same input gives the same text, and the text can always be encoded in UTF-8. Long lists of questions are
     shortened; the report shows the number of omitted rows. Questions with equal scores are listed in their order.
 
-    :param evaluation: The evaluation.
-    :param trend: Summaries of earlier evaluations, in any order. The report shows the last 30. Default: none.
-    :return: The HTML page.
+    :param trend: Summaries of earlier evaluations, in any order. The report shows the last 30.
     """
     summary = evaluation.summary
     runs = sections.runs(summary, trend)

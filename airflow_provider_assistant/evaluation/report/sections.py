@@ -34,7 +34,6 @@ class Some(Generic[Row]):
     """
     A shortened list.
 
-    :param rows: The rows that are shown.
     :param more: Number of rows that are not shown.
     """
 
@@ -47,11 +46,7 @@ class Answered:
     """
     A question with its answer and expected answer, side by side.
 
-    :param case: The question.
-    :param mean: Mean of its scores.
-    :param scores: Its scores, by scorer.
     :param expected: The expected answer, or None if there are only other expectations.
-    :param answer: The answer.
     """
 
     case: Case
@@ -135,7 +130,6 @@ def _answered(case: Case, mean: float, scores: Mapping[str, float | None]) -> An
 
 
 def _scores(scores: pa.Table) -> Mapping[Identity, Mapping[str, float | None]]:
-    """Return the scores by scorer of each answer."""
     found: defaultdict[Identity, dict[str, float | None]] = defaultdict(dict)
     columns = [scores[name].to_pylist() for name in ("key", "repetition", "scorer", "score")]
     for key, repetition, scorer, value in zip(*columns, strict=True):

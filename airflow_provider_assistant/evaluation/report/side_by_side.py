@@ -24,10 +24,7 @@ class AnswerPair:
     """
     A question with the answers of both evaluations.
 
-    :param case: The question.
     :param changes: Its changed scores, by scorer.
-    :param before: The answer of the baseline.
-    :param after: The answer of this evaluation.
     """
 
     case: Case

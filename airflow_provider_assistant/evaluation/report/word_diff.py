@@ -42,9 +42,7 @@ def compare(expected: str, answer: str) -> tuple[Side, Side]:
     """
     Mark the words that only one of two texts has. The comparison ignores case.
 
-    :param expected: The expected answer. Text beyond ``MAX_CHARACTERS`` or ``MAX_TOKENS`` is cut off.
-    :param answer: The answer, with the same limits.
-    :return: Both texts with their differences marked.
+    Text beyond ``MAX_CHARACTERS`` or ``MAX_TOKENS`` is cut off.
     """
     left, left_out = _tokens(expected)
     right, right_out = _tokens(answer)
