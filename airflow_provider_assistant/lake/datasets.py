@@ -180,9 +180,7 @@ class Capture:
 
     :param captured_at: Time at which the reply arrived, with a time zone.
     :param raw: The reply as JSON text, with every digit; None if it was empty.
-    :param tenant_id: Id of the tenant. Default: None, unknown.
-    :param site_id: Id of the site; required for statistics. Default: None.
-    :param logical_date: Logical date of the DAG run. Default: None.
+    :param site_id: Required for statistics.
     """
 
     captured_at: datetime
@@ -209,10 +207,8 @@ def metrics_table(
     """
     Return rows of ``statistics`` or ``limits``: one per metric of each reply.
 
-    :param dataset: The dataset.
     :param captures: Replies of ``GET …/statistics`` or ``GET …/limits``.
-    :param list_keys: Field that names the items of a list, by path of the list; see
-        :func:`~airflow_provider_assistant.lake.flattening.flatten`. Default: None, items are named by position.
+    :param list_keys: See :func:`~airflow_provider_assistant.lake.flattening.flatten`.
     """
     import pyarrow as pa
 
@@ -239,11 +235,7 @@ def metrics_table(
 
 
 def replies_table(captures: Iterable[Capture]) -> pa.Table:
-    """
-    Return rows of ``statistics_raw``: one per reply, with its JSON.
-
-    :param captures: Replies of ``GET …/statistics``.
-    """
+    """Return rows of ``statistics_raw``: one per reply, with its JSON."""
     import pyarrow as pa
 
     found = list(captures)
@@ -261,8 +253,7 @@ def rows_table(dataset: Dataset, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
     """
     Return rows of any other dataset.
 
-    :param dataset: The dataset.
-    :param rows: The rows. A missing column of a row is null.
+    :param rows: A missing column of a row is null.
     """
     import pyarrow as pa
 

@@ -27,7 +27,7 @@ def with_digits(text: str) -> Any:
     Return the value of a JSON text without losing digits.
 
     :param text: The text, which :func:`.strict_json.read` has returned.
-    :return: The value. Numbers with a fraction or an exponent are :class:`Digits`.
+    :return: Numbers with a fraction or an exponent are :class:`Digits`.
     """
     return _DECODER.decode(text)
 
@@ -53,8 +53,8 @@ class Leaves:
     """
     Collect the leaves of many JSON values by column, in document order.
 
-    :param list_keys: Field that names the items of a list, by dotted path of the list, see :func:`flatten`. Default:
-        None.
+    :param list_keys: Field that names the items of a list, by dotted path of the list, see
+        :func:`flatten`.
     """
 
     def __init__(self, list_keys: Mapping[str, str] | None = None) -> None:
@@ -67,12 +67,7 @@ class Leaves:
         self._known: dict[tuple[str, str, tuple[str, ...]], list[_Place]] = {}
 
     def add(self, raw: Any) -> int:
-        """
-        Add the leaves of a value.
-
-        :param raw: The value.
-        :return: Number of its leaves.
-        """
+        """Add the leaves of a value, and return their number."""
         before = len(self.metrics)
         add_metric, add_value = self.metrics.append, self.values.append
         add_text, add_type = self.texts.append, self.types.append
@@ -122,11 +117,9 @@ def flatten(raw: Any, list_keys: Mapping[str, str] | None = None) -> Iterator[Me
     """
     Return every leaf of a JSON value, in document order.
 
-    :param raw: The value.
     :param list_keys: Field that names the items of a list, by dotted path of the list, in which ``*`` means any item
         of an outer list. Such an item has the same path at every position. An item without the field is named by its
         position; two items with the same name have the same paths. Default: None, all items are named by position.
-    :return: An iterator over the leaves.
     """
     leaves = Leaves(list_keys)
     leaves.add(raw)
@@ -134,11 +127,7 @@ def flatten(raw: Any, list_keys: Mapping[str, str] | None = None) -> Iterator[Me
 
 
 def as_text(raw: Any) -> str:
-    """
-    Return a JSON value as text: a string unchanged, everything else as JSON.
-
-    :param raw: The value.
-    """
+    """Return a JSON value as text: a string unchanged, everything else as JSON."""
     return storable(raw) if isinstance(raw, str) else json.dumps(raw)
 
 

@@ -37,13 +37,7 @@ BUCKETS = {"s3", "s3a", "gs", "gcs", "abfs", "abfss"}
 
 
 class Published(NamedTuple):
-    """
-    A file that was written.
-
-    :param path: Path or URL of the file.
-    :param rows: Number of rows.
-    :param bytes: Size in bytes.
-    """
+    """A file that was written."""
 
     path: str
     rows: int
@@ -67,13 +61,10 @@ def publish(
 
     :param table: All rows of the file; an empty table replaces the old rows, too.
     :param root: Folder of the datasets: a local path or an object storage URL.
-    :param dataset: Name of the dataset, which is a folder below ``root``.
     :param day: Day of the partition, whose folder is for example ``date=2026-11-21``.
     :param part: Name of the file without extension, unique among the tasks that write this partition.
     :param provenance: Origin of the rows, such as ``dag_id``, for the file's metadata; the version of this package is
         added. Default: None.
-    :return: Path, rows and bytes of the file.
-    :raises AssistantStorageError: The file cannot be written.
     """
     target = _target(root, dataset, day, part)
     written_by = {"version": __version__, **(provenance or {})}
@@ -83,15 +74,7 @@ def publish(
 
 
 def rows_there(root: str, dataset: str, day: date, part: str) -> int | None:
-    """
-    Return the number of rows in one file of a partition.
-
-    :param root: Folder of the datasets: a local path or an object storage URL.
-    :param dataset: Name of the dataset.
-    :param day: Day of the partition.
-    :param part: Name of the file without extension.
-    :return: Number of rows; None if there is no such file.
-    """
+    """Return the number of rows in one file of a partition, or None if there is no such file."""
     import pyarrow.parquet as pq
 
     try:
@@ -111,18 +94,13 @@ def counted_twice(
     task: str,
 ) -> str | None:
     """
-    Return another file of the partition that has some of the same rows, or None.
+    Return the path of another file of the partition that has some of the same rows, or None.
 
     Readers would count such rows twice. This happens after a task is renamed: the file under its old name remains.
 
     :param table: All rows of the file that is about to be written.
-    :param root: Folder of the datasets: a local path or an object storage URL.
-    :param dataset: The dataset.
-    :param day: Day of the partition.
-    :param part: Name of the file without extension. An existing file is not checked again: the check ran when it was
-        first written.
+    :param part: An existing file is not checked again: the check ran when it was first written.
     :param task: Name of the file without map index; other files of the same task are ignored.
-    :return: Path of the other file; None if there is none.
     """
     key = list(dataset.key)
     if not key or not table.num_rows:
@@ -167,11 +145,8 @@ def _target(root: str, dataset: str, day: date, part: str) -> ObjectStoragePath:
 
 def replace(table: pa.Table, target: ObjectStoragePath) -> int:
     """
-    Write a Parquet file, replacing an existing one as a whole.
+    Write a Parquet file, replacing an existing one as a whole, and return its size in bytes.
 
-    :param table: Rows of the file.
-    :param target: Path or URL of the file.
-    :return: Size of the file in bytes.
     :raises AssistantStorageError: The file cannot be written. An existing file is unchanged; on object storage, where
         the reply to a successful upload may get lost, it may also have been replaced as a whole.
     """
@@ -180,11 +155,8 @@ def replace(table: pa.Table, target: ObjectStoragePath) -> int:
 
 def replace_bytes(content: bytes, target: ObjectStoragePath) -> int:
     """
-    Write a file, replacing an existing one as a whole.
+    Write a file, replacing an existing one as a whole, and return its size in bytes.
 
-    :param content: Content of the file.
-    :param target: Path or URL of the file.
-    :return: Size of the file in bytes.
     :raises AssistantStorageError: The file cannot be written. An existing file is unchanged; on object storage, where
         the reply to a successful upload may get lost, it may also have been replaced as a whole.
     """
@@ -207,7 +179,6 @@ def storing(target: Path | ObjectStoragePath, safe: str) -> Iterator[None]:
     """
     Convert any error of a storage inside the ``with`` block into an AssistantStorageError.
 
-    :param target: The file that the block writes.
     :param safe: What a failure leaves as it was, as a sentence.
     :raises AssistantStorageError: The block raised an error; an AssistantError is raised unchanged.
     """

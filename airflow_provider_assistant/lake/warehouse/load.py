@@ -48,12 +48,7 @@ class Loaded:
 
 
 def columns(dataset: str) -> dict[str, str]:
-    """
-    Return the columns of a dataset's table.
-
-    :param dataset: Name of the dataset.
-    :return: SQL type by column name.
-    """
+    """Return the columns of a dataset's table: SQL type by column name."""
     types = {column.name: TYPES[str(column.type)] for column in DATASETS[dataset].schema()}
     return types | {"date": TYPES["date32[day]"]}
 
@@ -67,12 +62,8 @@ def load(
     The tables of all datasets are created, because the views need them. A day whose partition is empty or missing has
     no rows afterwards.
 
-    :param store: Transaction on the warehouse; other sessions see the changes only after its commit.
-    :param root: Folder of the datasets: a local path or an object storage URL.
-    :param datasets: Names of datasets.
-    :param days: Days to load.
+    :param store: Other sessions see the changes only after its commit.
     :param schema: Schema of the warehouse for tables and views; created if it is missing.
-    :return: Row counts, and the missing partitions.
     :raises AssistantWarehouseError: The columns of a partition do not match its table.
     """
     store.run(f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)}")

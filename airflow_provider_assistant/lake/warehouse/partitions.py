@@ -14,27 +14,18 @@ if TYPE_CHECKING:
 
 
 def exported(root: str, dataset: str) -> bool:
-    """
-    Return whether a dataset has a folder, so whether it was ever exported.
-
-    :param root: Folder of the datasets: a local path or an object storage URL.
-    :param dataset: Name of the dataset.
-    """
+    """Return whether a dataset has a folder, so whether it was ever exported."""
     return bool((ObjectStoragePath(root) / dataset).is_dir())
 
 
 def read_day(root: str, dataset: str, day: date, schema: pa.Schema) -> pa.Table | None:
     """
-    Return all rows of a partition.
+    Return all rows of a partition, or None if there is no such partition.
 
     Columns are matched by name. A column that a file of an older version lacks is null. Additional columns in a file of
     a newer version come after the known ones.
 
-    :param root: Folder of the datasets: a local path or an object storage URL.
-    :param dataset: Name of the dataset, which is a folder below ``root``.
-    :param day: Day of the partition.
     :param schema: Columns that this version knows.
-    :return: The rows; None if there is no such partition.
     :raises AssistantWarehouseError: A column of a file has an incompatible type.
     """
     import pyarrow as pa

@@ -47,7 +47,6 @@ class WarehouseTransaction(Protocol):
         Append rows to a table; columns are matched by name.
 
         :param table: Quoted name of the table.
-        :param rows: The rows.
         """
 
 
@@ -126,10 +125,7 @@ def duckdb_transaction(
 
     DuckDB lets only one process open a file for writing, and no other process can read it meanwhile.
 
-    :param path: Path of the file.
-    :param lock_timeout: Maximum wait for another process that has the file open, in seconds. Default: 300.
-    :param clock: Monotonic clock in seconds. Default: :func:`time.monotonic`.
-    :param sleep: Function that waits a number of seconds. Default: :func:`time.sleep`.
+    :param lock_timeout: Maximum wait for another process that has the file open, in seconds.
     :return: The transaction; it is committed at the end of the block, and rolled back after an error.
     :raises AssistantInputError: DuckDB is not installed.
     :raises AssistantWarehouseError: The file cannot be opened or written; it is unchanged.
@@ -170,8 +166,8 @@ def postgres_transaction(engine: sa.Engine, *, lock_timeout: float = LOCK_TIMEOU
     """
     Open a transaction on PostgreSQL for a ``with`` block; an advisory lock allows only one such transaction at a time.
 
-    :param engine: Engine of the database; its connections are closed at the end of the block.
-    :param lock_timeout: Maximum wait for each lock, in seconds. Default: 300.
+    :param engine: Its connections are closed at the end of the block.
+    :param lock_timeout: Maximum wait for each lock, in seconds.
     :return: The transaction; it is committed at the end of the block, and rolled back after an error.
     :raises AssistantInputError: The database is not PostgreSQL.
     :raises AssistantWarehouseError: The database cannot be reached or written; it is unchanged.

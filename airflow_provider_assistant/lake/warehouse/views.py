@@ -26,12 +26,7 @@ DATED = r"^(.+)\.([12][0-9]{3})-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])\.(.+)$"
 
 
 def create_views(store: WarehouseTransaction, schema: str) -> None:
-    """
-    Create or replace the views.
-
-    :param store: Transaction on the warehouse.
-    :param schema: Schema of the tables and views.
-    """
+    """Create or replace the views."""
     for view in VIEWS:
         text = files(__package__).joinpath("views", f"{view}.sql").read_text("utf-8")
         metrics = _metrics(store, schema) if view == "statistics_daily" else ""
@@ -39,20 +34,12 @@ def create_views(store: WarehouseTransaction, schema: str) -> None:
 
 
 def quoted(name: str) -> str:
-    """
-    Return a quoted SQL identifier.
-
-    :param name: The name.
-    """
+    """Return a quoted SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def literal(text: str) -> str:
-    """
-    Return a quoted SQL string literal.
-
-    :param text: The text.
-    """
+    """Return a quoted SQL string literal."""
     return "'" + text.replace("'", "''") + "'"
 
 
