@@ -29,7 +29,6 @@ def send_events(
 
     :param name: Name of the events, such as ``gen_ai.evaluation.result``.
     :param events: Attributes of each event.
-    :param clock: Monotonic clock in seconds. Default: :func:`time.monotonic`.
     :return: Number of events that the collector accepted.
     :raises TypeError: OpenTelemetry's SDK is older than ``LOWEST_SDK``.
     """

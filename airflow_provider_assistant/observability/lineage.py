@@ -23,9 +23,9 @@ class LineageDataset:
 
     :param uri: Path of a file or folder, object storage URL, URI of an asset, or URI of a table:
         ``postgres://host:port/database.schema.table``, ``duckdb:///path/of/file.duckdb/file.schema.table``.
-    :param columns: Type by column name. Default: empty, unknown.
-    :param rows: Number of rows that the task wrote. Default: None, unknown.
-    :param bytes: Number of bytes that the task wrote. Default: None, unknown.
+    :param columns: Type by column name. Empty if unknown.
+    :param rows: Number of rows that the task wrote. None if unknown.
+    :param bytes: Number of bytes that the task wrote. None if unknown.
     """
 
     uri: str
@@ -38,9 +38,7 @@ def table_at(uri: str, table: pa.Table, size: int | None = None) -> LineageDatas
     """
     Return the description of a table that a task wrote, with its columns and row count.
 
-    :param uri: Path or URI to which the table was written.
-    :param table: The table.
-    :param size: Number of bytes written. Default: None, unknown.
+    :param size: Number of bytes written, or None if unknown.
     """
     columns = {column.name: str(column.type) for column in table.schema}
     return LineageDataset(uri, columns, table.num_rows, size)
@@ -50,8 +48,7 @@ def dataset_name(uri: str) -> tuple[str, str]:
     """
     Return the namespace and the name of a dataset by OpenLineage's naming convention.
 
-    :param uri: Path or URI as in :class:`LineageDataset`. A connection id before ``@`` is ignored.
-    :return: Namespace and name.
+    :param uri: As in :class:`LineageDataset`. A connection id before ``@`` is ignored.
     """
     if "://" not in uri:
         return "file", str(Path(uri).absolute())
@@ -69,7 +66,6 @@ def operator_lineage(inputs: Iterable[LineageDataset], outputs: Iterable[Lineage
     """
     Return an operator's lineage for Airflow's OpenLineage provider, which must be installed.
 
-    :param inputs: What the task read.
     :param outputs: What the task wrote; entries with the same URI are added up.
     :return: Inputs with their columns, and outputs with their columns, rows and bytes.
     """
@@ -100,11 +96,7 @@ def operator_lineage(inputs: Iterable[LineageDataset], outputs: Iterable[Lineage
 
 
 def merged(written: Iterable[LineageDataset]) -> list[LineageDataset]:
-    """
-    Return each dataset once, with the rows and bytes of its entries added up.
-
-    :param written: What the task wrote.
-    """
+    """Return each dataset once, with the rows and bytes of its entries added up."""
     found: dict[str, LineageDataset] = {}
     for data in written:
         if (before := found.get(data.uri)) is None:

@@ -38,8 +38,6 @@ class Requests:
 
     Every request is counted. To keep fast loads fast, only the first 100 requests per second with the same tags are
     sent one by one, with their duration. The others of that second are counted together, without durations.
-
-    :param now: Monotonic clock in seconds. Default: :func:`time.monotonic`.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
@@ -107,11 +105,7 @@ def _exchanges(endpoint: str, status: str, count: int) -> None:
 
 
 def retry(endpoint: str) -> None:
-    """
-    Count one retry of a request.
-
-    :param endpoint: Short name of the route, such as ``chat.async``.
-    """
+    """Count one retry of a request."""
     airflow_stats().incr(RETRIES, tags={"endpoint": endpoint})
 
 
@@ -136,20 +130,12 @@ def poll_lag(seconds: float) -> None:
 
 
 def pause(seconds: float) -> None:
-    """
-    Record one pause after a 429, which holds back all requests that share a rate limiter.
-
-    :param seconds: Length of the pause in seconds.
-    """
+    """Record one pause after a 429, which holds back all requests that share a rate limiter."""
     airflow_stats().timing(BACKOFF_DURATION, timedelta(seconds=seconds), tags={})
 
 
 def in_flight_limit(limit: int) -> None:
-    """
-    Set the gauge of the current limit for requests in flight.
-
-    :param limit: Number of requests that a rate limiter now allows in flight.
-    """
+    """Set the gauge of the current limit for requests in flight."""
     airflow_stats().gauge(IN_FLIGHT_LIMIT, limit, tags={})
 
 
@@ -164,21 +150,12 @@ def rows(kind: str, ends: Mapping[str, int]) -> None:
 
 
 def questions(ends: Mapping[str, int]) -> None:
-    """
-    Count the questions of a chat batch.
-
-    :param ends: Number of questions by outcome.
-    """
+    """Count the questions of a chat batch by outcome."""
     _count(QUESTIONS, "outcome", ends)
 
 
 def exported_rows(dataset: str, count: int) -> None:
-    """
-    Count the rows that were written to a dataset.
-
-    :param dataset: Name of the dataset.
-    :param count: Number of rows.
-    """
+    """Count the rows that were written to a dataset."""
     _count(EXPORTED_ROWS, "dataset", {dataset: count})
 
 
@@ -188,7 +165,6 @@ def evaluation(
     """
     Set the gauges of an evaluation's result.
 
-    :param name: Name of the evaluation.
     :param verdict: ``passed``, ``failed``, or ``none`` for an evaluation without a gate, which sets no gauge for it.
     :param means: Mean score by scorer; None sets no gauge.
     :param coverage: Share of the questions that have an answer, from 0 to 1.

@@ -17,7 +17,7 @@ def span(name: str, **facts: str | float) -> AbstractContextManager[Span]:
 
     An exception inside the block marks the span as failed.
 
-    :param name: Name of the operation, such as ``load``. Use few different names, because backends group by them.
+    :param name: Use few different names, because backends group by them.
     :param facts: Attributes of the span; their names get the prefix ``assistant.``.
     """
     attributes = {f"assistant.{fact}": value for fact, value in facts.items()}
@@ -25,12 +25,7 @@ def span(name: str, **facts: str | float) -> AbstractContextManager[Span]:
 
 
 def waited(seconds: float, reason: object) -> None:
-    """
-    Add a ``retry`` event to the current span.
-
-    :param seconds: Duration of the wait before the retry, in seconds.
-    :param reason: Why the call is repeated.
-    """
+    """Add a ``retry`` event to the current span."""
     from opentelemetry import trace
 
     facts: dict[str, str | float] = {"assistant.seconds": seconds, "assistant.reason": str(reason)}
