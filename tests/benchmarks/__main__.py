@@ -21,7 +21,7 @@ def main() -> None:
         "cases",
         nargs="*",
         metavar="CASE",
-        help="local, latency, limits, rerun, memory, ledger, batch, thousand, ask, resume, lake, evaluate, judge, "
+        help="local, latency, hosted, limits, rerun, memory, ledger, batch, thousand, ask, resume, lake, evaluate, judge, "
         "handbook, metrics, pages",
     )
     parser.add_argument("--quick", action="store_true", help="tiny runs: they prove that it works, and measure nothing")
