@@ -21,8 +21,8 @@ def main() -> None:
         "cases",
         nargs="*",
         metavar="CASE",
-        help="local, latency, hosted, limits, rerun, memory, ledger, batch, thousand, ask, resume, lake, evaluate, judge, "
-        "handbook, metrics, pages",
+        help="local, latency, hosted, limits, rerun, memory, ledger, batch, thousand, ask, resume, lake, "
+        "evaluate, judge, handbook, metrics, pages",
     )
     parser.add_argument("--quick", action="store_true", help="tiny runs: they prove that it works, and measure nothing")
     parser.add_argument("--json", type=Path, default=RESULTS / "latest.json", help="where to keep the figures")
