@@ -104,7 +104,7 @@ def hosted(service: Service, size: Size) -> list[Figure]:
     figures = []
     for concurrency in (8, 32):
         service.reset(delay=0.1)
-        source = loads.rows(size.rows(100 * concurrency))
+        source = loads.rows(size.rows(50 * concurrency))
         bodies = loads.bodies(len(source))
         with tempfile.TemporaryDirectory() as folder, loads.sqlite_ledger(Path(folder)) as ledger:
             rates = alternated(
