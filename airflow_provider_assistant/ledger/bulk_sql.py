@@ -24,12 +24,7 @@ Values = Sequence[Any]
 
 
 class Bulk:
-    """
-    Execute multi-row statements on one table.
-
-    :param connection: Connection to the database.
-    :param table: The table.
-    """
+    """Execute multi-row statements on one table."""
 
     def __init__(self, connection: sa.Connection, table: sa.Table) -> None:
         self._connection = connection
@@ -44,12 +39,9 @@ class Bulk:
 
     def select(self, columns: Collection[str], scope: str, keys: Sequence[str]) -> Iterator[Sequence[Any]]:
         """
-        Yield the rows of these keys.
+        Yield the rows of these keys, one sequence of values per row.
 
         :param columns: Columns to read; their values must be plain text or numbers.
-        :param scope: Scope of the keys.
-        :param keys: The keys.
-        :return: One sequence of values per row.
         """
         listed, name, mark = self._listed(columns), self._name, self._mark
         start = f"SELECT {listed} FROM {name} WHERE {self._quoted['scope']} = {mark}"  # noqa: S608 (no foreign text)
@@ -70,11 +62,7 @@ class Bulk:
                     ]
 
     def moment(self, at: datetime | None) -> Any:
-        """
-        Convert a time to the form in which this table stores it.
-
-        :param at: The time, timezone-aware, or None.
-        """
+        """Convert a time, which is timezone-aware, to the form in which this table stores it."""
         return self._processed(at) if self._processed else at
 
     def _listed(self, columns: Collection[str]) -> str:

@@ -19,7 +19,7 @@ class RequestEnd(NamedTuple):
 
     :param state: ``complete``, ``failed``, ``lost``, or ``timed_out`` if the task stopped waiting for it.
     :param completed_at: Time at which the end was observed, timezone-aware; None for a request that timed out.
-    :param session_id: Id of its session, if it is not recorded yet. Default: None.
+    :param session_id: Id of its session, if it is not recorded yet.
     """
 
     state: str
@@ -31,9 +31,8 @@ class AcceptedQuestion(NamedTuple):
     """
     Hold the entry of a question that the service has accepted.
 
-    :param key: The key.
     :param question_id: Id of the question; it is the content hash of its entry.
-    :param request_id: Id of its chat request; None if the service returned none.
+    :param request_id: None if the service returned none.
     :param recorded_at: Time at which the outcome was recorded, UTC.
     :param attempts: Number of requests sent for it.
     """
@@ -49,11 +48,7 @@ class ChatLedger(ScopeLedger):
     """Keep the ledger of a chat batch, or of single chat requests, see :class:`.ScopeLedger`."""
 
     def accepted(self) -> Iterator[AcceptedQuestion]:
-        """
-        Yield the questions that the service has accepted.
-
-        :raises AssistantLedgerError: The database cannot be read.
-        """
+        """Yield the questions that the service has accepted."""
         c = chat_requests.c
         columns = (c.key, c.content_hash, c.request_id, c.recorded_at, c.attempts)
         query = sa.select(*columns).where(c.scope == self._scope, c.outcome == "created")
@@ -66,9 +61,6 @@ class ChatLedger(ScopeLedger):
 
         A question is ignored unless its key has a claim without an outcome, made before the
         question was accepted by a task that is no longer alive.
-
-        :param accepted: The questions.
-        :raises AssistantLedgerError: The database cannot be used.
         """
         entries = self.entries([one.key for one in accepted])
         found = []
@@ -103,22 +95,11 @@ class ChatLedger(ScopeLedger):
         transaction(self._connection, lambda connection: connection.execute(change, found), writes=True)
 
     def record_ends(self, ends: Mapping[str, RequestEnd]) -> None:
-        """
-        Record how chat requests ended, see :func:`record_ends`.
-
-        :param ends: End by request id.
-        :raises AssistantLedgerError: The database cannot be written.
-        """
+        """Record how chat requests ended, see :func:`record_ends`."""
         record_ends(self._connection, self._site_url, ends)
 
     def withdraw(self, keys: Collection[str], reason: str) -> None:
-        """
-        Mark questions as ambiguous whose answers were lost, so that the next try asks them again.
-
-        :param keys: Keys of the questions.
-        :param reason: Reason, as text.
-        :raises AssistantLedgerError: The database cannot be written.
-        """
+        """Mark questions as ambiguous whose answers were lost: the next try asks them again."""
         more = chat_requests.c.ambiguous + 1
         values = {"outcome": "ambiguous", "content_hash": None, "ambiguous": more, "error": reason}
         self._change(keys, sa.update(chat_requests).values(values))
@@ -132,10 +113,7 @@ def record_ends(bind: Bind, site_url: str, ends: Mapping[str, RequestEnd]) -> No
     request after it has answered it. A request that failed or was lost is submitted again by the
     next try; its entry keeps the id for manual checks.
 
-    :param bind: Engine of the ledger's database, or a connection to it.
-    :param site_url: URL of the site.
     :param ends: End by request id.
-    :raises AssistantLedgerError: The database cannot be written.
     """
     c = chat_requests.c
     is_same = (c.site_url == site_url, c.request_id == sa.bindparam("r"))
@@ -173,14 +151,7 @@ def _parameters(ends: Mapping[str, RequestEnd], states: Collection[str]) -> list
 
 
 def find_request(engine: sa.Engine, site_url: str, request_id: str) -> sa.Row[Any] | None:
-    """
-    Return the entry of an async chat request, or None if this ledger did not record it.
-
-    :param engine: Engine of the ledger's database.
-    :param site_url: URL of the site.
-    :param request_id: Id of the request.
-    :raises AssistantLedgerError: The database cannot be read.
-    """
+    """Return the entry of an async chat request, or None if this ledger did not record it."""
     c = chat_requests.c
     is_same = (c.site_url == site_url, c.request_id == request_id)
     query = sa.select(chat_requests).where(*is_same).limit(1)

@@ -36,11 +36,9 @@ class Claim(NamedTuple):
     """
     Claim a key: its document is about to be sent.
 
-    :param key: The key.
-    :param label: Key as readable text.
     :param entry: Ledger entry of the key before the claim; None if it had none.
-    :param group: Group of the document; None if it has none. Default: None.
-    :param details: Values of the further columns of a chat request or rating. Default: None.
+    :param group: None if the document has none.
+    :param details: Values of the further columns of a chat request or rating.
     """
 
     key: str
@@ -54,14 +52,12 @@ class ClaimOutcome(NamedTuple):
     """
     Hold the outcome of a claim.
 
-    :param claim: The claim.
     :param outcome: ``created``, ``ambiguous``, ``rejected`` by the service, or ``failed``.
     :param content_hash: Content hash of what was sent.
     :param created_id: Id of the new document or chat request; None if the service returned none.
     :param http_status: HTTP status of the last response; None if there was none.
-    :param attempts: Number of requests sent. Default: 1.
-    :param ambiguous: Number of those requests that may have created another document. Default: 0.
-    :param error: Error message, or None.
+    :param attempts: Number of requests sent.
+    :param ambiguous: Number of those requests that may have created another document.
     """
 
     claim: Claim
@@ -88,7 +84,6 @@ def outcome_of(error: AssistantError) -> Outcome:
     """
     Return the outcome of a request that failed.
 
-    :param error: The error of the request.
     :return: ``ambiguous`` if the effect may have happened, ``rejected`` if the service rejected it, otherwise
         ``failed``.
     """
@@ -150,10 +145,8 @@ class ScopeLedger(EntryReader):
 
         The first claims begin the lease of this task, which :meth:`release` and :meth:`close` end.
 
-        :param outcomes: Outcomes of earlier claims.
-        :param claims: New claims.
         :param on_taken_over: Called with each outcome that was not recorded, because the lease had expired and another
-            run has taken the key over. Default: do nothing.
+            run has taken the key over.
         :return: The keys that were claimed. The missing ones have been claimed by another task.
         :raises AssistantLedgerError: The database cannot be written; the transaction was rolled back.
         """
@@ -187,8 +180,6 @@ class ScopeLedger(EntryReader):
 
         If the database cannot be written, the outcome is kept in memory and written when the
         ledger is closed, so that the task does not lose the service's answer.
-
-        :param outcome: The outcome.
         """
         try:
             self.commit_and_claim([outcome], ())
@@ -214,13 +205,7 @@ class ScopeLedger(EntryReader):
             super().close()
 
     def adopt(self, is_seen: Callable[[str], bool]) -> int:
-        """
-        Assign the keys of other sources that this source contains to this source.
-
-        :param is_seen: Returns whether this source contains a key.
-        :return: Number of keys taken over.
-        :raises AssistantLedgerError: The database cannot be used.
-        """
+        """Assign this source the keys of others that it contains, and return their number."""
         c = self._table.c
         foreign = sa.select(c.key).where(c.scope == self._scope, c.source != self.source)
         keys = [key for (key,) in stream(self._connection, foreign) if is_seen(key)]
@@ -232,7 +217,6 @@ class ScopeLedger(EntryReader):
         Record the groups of documents of this source.
 
         :param groups: Group by key of the document. Keys of other sources, and keys without an entry, are ignored.
-        :raises AssistantLedgerError: The database cannot be written.
         """
         c = self._table.c
         is_own = (c.scope == self._scope, c.key == sa.bindparam("k"), c.source == self.source)
@@ -245,7 +229,6 @@ class ScopeLedger(EntryReader):
             transaction(self._connection, lambda connection: connection.execute(change, rows), writes=True)
 
     def _change(self, keys: Collection[str], change: sa.Update) -> None:
-        """Apply one update to the entries of these keys in one transaction."""
         c, ordered = self._table.c, sorted(keys)
 
         def write(connection: sa.Connection) -> None:
@@ -275,7 +258,6 @@ class ScopeLedger(EntryReader):
         return [one for one in outcomes if one.claim.key not in recorded], won
 
     def _row(self, outcome: ClaimOutcome) -> list[Any]:
-        """Return an outcome as values of the columns of the group's statement."""
         recorded = _recorded(outcome)
         row = self._claim_row(outcome.claim)
         row += [outcome.attempts, outcome.ambiguous, recorded.outcome]
@@ -286,7 +268,6 @@ class ScopeLedger(EntryReader):
         return row
 
     def _claim_row(self, claim: Claim) -> list[Any]:
-        """Return a claim as values of the first columns of the group's statement."""
         return [claim.key, storable(claim.label), *self._details_of(claim)]
 
     def _details_of(self, claim: Claim) -> Sequence[Any]:
@@ -295,7 +276,6 @@ class ScopeLedger(EntryReader):
         return _storable(claim.group or claim.details or (None,) * len(self._details))
 
     def _values_again(self, claims: Collection[Claim], now: datetime) -> list[dict[str, Any]]:
-        """Return the parameters of the statement that claims existing entries."""
         values = {
             "outcome": "claimed",
             "claim": self._token,

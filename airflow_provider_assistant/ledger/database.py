@@ -43,12 +43,7 @@ _ADVICE = {
 
 
 def name_of(bind: Bind) -> str:
-    """
-    Return the name of a ledger for messages.
-
-    :param bind: Engine or connection of the database.
-    :return: Connection id, path of the SQLite file, or URL without the password.
-    """
+    """Return a ledger's name for messages: connection id, SQLite file or URL without password."""
     if name := bind.get_execution_options().get(NAME):
         return str(name)
     url = bind.engine.url
@@ -56,11 +51,7 @@ def name_of(bind: Bind) -> str:
 
 
 def is_transient(error: BaseException) -> bool:
-    """
-    Return whether a database error is transient, so that a retry can succeed without a change of settings.
-
-    :param error: The error.
-    """
+    """Return whether a retry can succeed without a change of settings after a database error."""
     if isinstance(error, sa.exc.TimeoutError):
         return True
     if not isinstance(error, sa.exc.DBAPIError):
@@ -78,11 +69,7 @@ def is_transient(error: BaseException) -> bool:
 
 @functools.cache
 def attempts_on(dialect: str) -> tenacity.Retrying:
-    """
-    Return the retry policy of a transaction.
-
-    :param dialect: SQLAlchemy's name of the database.
-    """
+    """Return the retry policy of a transaction."""
     retry = tenacity.retry_if_exception(is_transient)
     if dialect == "sqlite":
         stop = tenacity.stop_after_attempt(SQLITE_ATTEMPTS) | tenacity.stop_after_delay(SQLITE_SECONDS)
@@ -96,9 +83,8 @@ def ledger_errors(bind: Bind, what: str, safe: str | None = None) -> Iterator[No
     """
     Convert errors of the database to errors of the ledger.
 
-    :param bind: Engine or connection of the database.
     :param what: Predicate of the message, which follows "the ledger".
-    :param safe: Sentence about what was not changed. Default: None.
+    :param safe: Sentence about what was not changed.
     :raises AssistantLedgerError: The block raised a transient database error.
     :raises AssistantLedgerPermanentError: The block raised a database error that a retry cannot correct.
     """
@@ -113,12 +99,7 @@ def ledger_errors(bind: Bind, what: str, safe: str | None = None) -> Iterator[No
 
 
 def connected(engine: sa.Engine) -> sa.Connection:
-    """
-    Return a connection to the database, with retries while it is unreachable.
-
-    :param engine: Engine of the database.
-    :raises AssistantLedgerError: The database cannot be used.
-    """
+    """Return a connection to the database, with retries while it is unreachable."""
     with ledger_errors(engine, "cannot be opened"):
         return attempts_on(engine.dialect.name)(engine.connect)
 
@@ -128,11 +109,10 @@ def transaction(bind: Bind, work: Callable[[sa.Connection], T], *, writes: bool 
     Run a function in one transaction, with retries while the database is unreachable.
 
     :param bind: Engine of the database, or a connection that is not in a transaction.
-    :param work: Function that takes the connection. It is called once per attempt.
-    :param writes: Whether the function writes, for the error message. Default: False.
+    :param work: Called once per attempt.
+    :param writes: Whether the function writes, for the error message.
     :param autocommit: Whether the function writes with one statement, which commits itself. A server then needs one
-        round trip instead of three. Only with a connection to SQLite or PostgreSQL. Default: False.
-    :return: Result of ``work``.
+        round trip instead of three. Only with a connection to SQLite or PostgreSQL.
     :raises AssistantLedgerError: The database cannot be used.
     """
 
@@ -171,8 +151,6 @@ def stream(connection: sa.Connection, query: sa.Select[Any]) -> Iterator[Any]:
     Yield the rows of a query in constant memory, with retries until the first row.
 
     :param connection: Connection that is not in a transaction until all rows have been read.
-    :param query: The query.
-    :raises AssistantLedgerError: The database cannot be read.
     """
 
     def opened() -> sa.CursorResult[Any]:

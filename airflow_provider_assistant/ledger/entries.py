@@ -37,12 +37,10 @@ class LedgerEntry(NamedTuple):
     :param state: ``created``: the document exists on the site. ``none``: it does not exist, because the last attempt
         was rejected or failed. ``ambiguous``: it may exist. ``leased``: another task, which is alive, has claimed the
         key.
-    :param outcome: Value of the column ``outcome``.
     :param claim: Token of the latest claim.
-    :param source: Name of the source that the key belongs to.
     :param content_hash: Content hash of the document on the site; None if there is none.
     :param superseded: JSON list of the ids of superseded documents of the key, or None.
-    :param created_id: Id of the document; None if the service returned none. Default: None.
+    :param created_id: Id of the document; None if the service returned none.
     """
 
     state: EntryState
@@ -58,10 +56,7 @@ class EntryContent(NamedTuple):
     """
     Hold what an entry says about the document of its key.
 
-    :param key: The key.
-    :param outcome: Value of the column ``outcome``.
     :param content_hash: Content hash of the document on the site; None if there is none.
-    :param source: Name of the source that the key belongs to.
     :param group_key: Key of the document's :class:`.DocumentGroup`; None if it has none or none was read.
     """
 
@@ -76,7 +71,6 @@ class StaleDocument(NamedTuple):
     """
     Hold a document whose row is gone from its source, or from its group.
 
-    :param label: Key as readable text.
     :param created_id: Id of the document; None if the service returned none.
     :param group: Name of its group; None if it has none or none was read.
     """
@@ -94,7 +88,6 @@ class PossibleDuplicate(NamedTuple):
     :param created_id: Id of the document; None if the service returned none.
     :param ambiguous: Number of attempts that may have created another document.
     :param superseded: Ids of the superseded documents of the key.
-    :param group: Name of the document's group, or None.
     """
 
     label: str
@@ -110,15 +103,9 @@ class EntryReader:
 
     The docstrings say "document"; in other scopes, the document is the chat request or the rating.
 
-    :param engine: Engine of the ledger's database.
-    :param table: Table of the entries.
-    :param scope: Scope of the entries.
-    :param source: Name of the source that is loaded.
-    :param run: The task instance.
     :param now: Returns the current time, timezone-aware. Default: the system clock.
     :param leases: Settings of leases. Default: 60 seconds by the database's clock.
     :param details: Further columns of a claim. Default: none.
-    :raises AssistantLedgerError: The database cannot be used.
     """
 
     def __init__(
@@ -153,23 +140,15 @@ class EntryReader:
         self._bulk = Bulk(self._connection, table)
 
     def entries(self, keys: Sequence[str]) -> dict[str, LedgerEntry]:
-        """
-        Return the entries of these keys.
-
-        :param keys: The keys.
-        :return: Entry by key; keys without an entry are left out.
-        :raises AssistantLedgerError: The database cannot be read.
-        """
+        """Return the entries of these keys; keys without an entry are left out."""
         return transaction(self._connection, lambda _: self._select(keys))
 
     def contents(self, keys: Sequence[str]) -> dict[str, tuple[Any, ...]]:
         """
         Return what the entries of these keys say about their documents, which takes half the time of :meth:`entries`.
 
-        :param keys: The keys.
         :return: Values of :class:`EntryContent` by key, without the last one if the rows have no groups; keys without
             an entry are left out.
-        :raises AssistantLedgerError: The database cannot be read.
         """
         columns = EntryContent._fields if self.has_groups else EntryContent._fields[:-1]
 
@@ -180,12 +159,7 @@ class EntryReader:
         return transaction(self._connection, contents)
 
     def find(self, key: str) -> sa.Row[Any] | None:
-        """
-        Return all columns of the entry of a key, or None if it has none.
-
-        :param key: The key.
-        :raises AssistantLedgerError: The database cannot be read.
-        """
+        """Return all columns of the entry of a key, or None if it has none."""
         c = self._table.c
         query = sa.select(self._table).where(c.scope == self._scope, c.key == key)
         return transaction(self._connection, lambda connection: connection.execute(query).one_or_none())
@@ -217,13 +191,7 @@ class EntryReader:
         return entries
 
     def stale(self, is_seen: Callable[[str], bool]) -> Iterator[StaleDocument]:
-        """
-        Yield the stale documents: those that this source loaded and no longer contains.
-
-        :param is_seen: Returns whether the source still contains a key.
-        :return: The documents.
-        :raises AssistantLedgerError: The database cannot be read.
-        """
+        """Yield the stale documents: those that this source loaded and no longer contains."""
         c = self._table.c
         query = sa.select(c.key, c.label, c[self._created_id], *self._group_label).where(*self._own)
         for key, *facts in stream(self._connection, query):
@@ -243,12 +211,8 @@ class EntryReader:
         A group is left out if another mapped task of this run has loaded other rows of it: then no task sees all rows
         of the group.
 
-        :param groups: Keys of the groups.
-        :param is_seen: Returns whether the source still contains a key.
-        :param on_shared: Called with each group that is left out and the map index of the other task. Default: do
-            nothing.
+        :param on_shared: Called with each group that is left out and the map index of the other task.
         :return: The documents, by groups. One query reads those of several hundred groups.
-        :raises AssistantLedgerError: The database cannot be read.
         """
         c = self._table.c
         for start in range(0, len(groups), GROUPS):
@@ -282,11 +246,7 @@ class EntryReader:
         return (self._table.c.group_label,) if self.has_groups else ()
 
     def size(self) -> int:
-        """
-        Return the number of this source's documents on the site, according to the ledger.
-
-        :raises AssistantLedgerError: The database cannot be read.
-        """
+        """Return the number of this source's documents on the site, according to the ledger."""
         query = sa.select(sa.func.count()).select_from(self._table).where(*self._own)
         ((count,),) = stream(self._connection, query)
         return int(count)
@@ -301,9 +261,6 @@ class EntryReader:
         Yield possibly duplicated and superseding documents of earlier tries of this task instance.
 
         A killed try leaves no findings file, so the next try lists these documents.
-
-        :return: One :class:`PossibleDuplicate` per document.
-        :raises AssistantLedgerError: The database cannot be read.
         """
         c = self._table.c
         is_mine = [c[name].is_not_distinct_from(value) for name, value in self._run.columns().items()]

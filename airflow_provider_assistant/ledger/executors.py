@@ -18,9 +18,9 @@ CONTAINER_VARIABLES = ("AIRFLOW_IS_K8S_EXECUTOR_POD", "AIRFLOW_IS_EXECUTOR_CONTA
 
 def distribution() -> str | None:
     """
-    Return why two tasks may run on different machines.
+    Return why two tasks may run on different machines, as a clause for messages.
 
-    :return: The reason, as a clause for messages; None if all executors run their tasks on one machine.
+    None if all executors run their tasks on one machine.
     """
     for variable in CONTAINER_VARIABLES:
         if os.environ.get(variable):

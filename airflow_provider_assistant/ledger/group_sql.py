@@ -36,10 +36,7 @@ def group_sql(
     """
     Return the statements for a table in a database.
 
-    :param connection: Connection to the database.
-    :param table: Table of the entries.
     :param shared: Columns that have the same value in all rows of a group. The token of the claim is one of them.
-    :param details: Further columns of a claim. Default: none.
     """
     kind: type[GroupSql] = SqliteGroupSql if connection.dialect.name == "sqlite" else PostgresGroupSql
     return kind(connection, table, shared, details)
@@ -52,9 +49,6 @@ def claim_again_statement(table: sa.Table, details: Sequence[str] = ()) -> sa.Up
     An outcome changes without its claim if a task whose lease has expired was only stopped, and continues.
 
     An earlier claim without an outcome counts as an ambiguous attempt.
-
-    :param table: Table of the entries.
-    :param details: Further columns of a claim. Default: none.
     """
     c = table.c
     bound = ("outcome", "claim", "source", *RUN_COLUMNS, "claimed_at", *details)
@@ -80,10 +74,8 @@ class GroupSql(ABC):
     """
     Record groups of outcomes and claims in one table.
 
-    :param connection: Connection to the database.
-    :param table: The table.
     :param shared: Columns that have the same value in all rows of a group.
-    :param details: Further columns of a claim. Default: none.
+    :param details: Further columns of a claim.
     """
 
     def __init__(
@@ -111,12 +103,7 @@ class GroupSql(ABC):
 
     @abstractmethod
     def is_one_statement(self, outcomes: int, claims: int) -> bool:
-        """
-        Return whether :meth:`write` executes one statement for this number of outcomes and claims.
-
-        :param outcomes: Number of outcomes.
-        :param claims: Number of claims.
-        """
+        """Return whether :meth:`write` executes one statement for so many outcomes and claims."""
 
     @abstractmethod
     def write(self, shared: Values, recorded_at: Any, outcomes: Sequence[Values], claims: Sequence[Values]) -> int:
@@ -125,7 +112,6 @@ class GroupSql(ABC):
 
         An entry that another token has claimed is left as it is. No key may occur twice.
 
-        :param shared: Values of the shared columns.
         :param recorded_at: Time of the outcomes, as the driver of the database takes it.
         :param outcomes: Values of :attr:`columns`, one sequence per outcome.
         :param claims: Key, label and details of each claim.

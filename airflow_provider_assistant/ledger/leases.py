@@ -58,7 +58,6 @@ def in_thread(seconds: float, beat: Callable[[], None]) -> Callable[[], None]:
     """
     Call a function periodically in a daemon thread.
 
-    :param seconds: Time between two calls, in seconds.
     :param beat: The function; it must not raise.
     :return: Function that stops the thread; it does not wait for a call that is running.
     """
@@ -96,9 +95,8 @@ class LeaseSettings:
 
         Claims and leases are read by one statement, because both change when a task ends.
 
-        :param query: Query of the table.
-        :param table: Table of the claims: ``documents`` or ``questions``.
-        :return: The query with the last columns ``heartbeat_at``, ``lease_seconds`` and ``database_now``.
+        :param table: ``documents`` or ``questions``.
+        :return: The query; its last columns are ``heartbeat_at``, ``lease_seconds`` and ``database_now``.
         """
         joined = query.select_from(table.outerjoin(leases, leases.c.token == table.c.claim))
         return joined.add_columns(
@@ -124,7 +122,6 @@ class Lease:
     """
     Keep the lease of one try of one task.
 
-    :param engine: Engine of the ledger's database.
     :param token: Token of the claims that the lease protects.
     :param run: The task instance, for people who look into the table.
     :param settings: Settings of leases.

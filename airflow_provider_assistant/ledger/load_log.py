@@ -46,11 +46,8 @@ def recorded(
     A killed load leaves an entry without an end. If the end cannot be written, a warning is logged; the load does not
     fail for it.
 
-    :param engine: Engine of the ledger's database.
     :param names: Mapping with ``site_url``, ``endpoint``, ``site_id`` and ``source``.
-    :param run: The task instance.
-    :param now: Returns the current time, timezone-aware.
-    :return: Context manager that yields the record to fill.
+    :param now: Returns a timezone-aware time.
     :raises AssistantLedgerError: The start cannot be written.
     """
     load_id, record = uuid.uuid4().hex, LoadRecord()

@@ -31,9 +31,6 @@ def page_of_loads(connection: sa.Connection, selection: Selection, page: Page, *
     """
     Return tries of loads, latest start first.
 
-    :param connection: Connection to the database.
-    :param selection: Loads to return.
-    :param page: Position.
     :param outcome: Only this outcome; ``unfinished`` for tries without an end. Default: all.
     :return: Rows with the columns of the table; ``outcome`` is None for a try without an end.
     """
@@ -50,10 +47,8 @@ def loads_between(
     """
     Return the tries of loads that started in a time interval.
 
-    :param connection: Connection to the database.
-    :param start: Start of the interval, inclusive, timezone-aware.
-    :param end: End of the interval, exclusive, timezone-aware.
-    :param site_url: URL of the site whose loads to return. Default: None, those of all sites.
+    :param start: Inclusive, timezone-aware.
+    :param end: Exclusive, timezone-aware.
     :return: One mapping per try in the order of the starts, with the keys :data:`COLUMNS` and ``outcome``, which is
         ``unfinished`` for a load without an end.
     """
@@ -68,12 +63,10 @@ def loads_between(
 
 def sites(connection: sa.Connection, now: datetime, selection: Selection) -> list[dict[str, Any]]:
     """
-    Return the sources of the last year.
+    Return the sources of the last year, the latest load first; at most 1,000.
 
-    :param connection: Connection to the database.
-    :param now: Current time, timezone-aware.
-    :param selection: Loads to search.
-    :return: One mapping per source with ``site_id``, ``site_url`` and ``source``, the latest load first; at most 1,000.
+    :param now: Timezone-aware.
+    :return: One mapping per source with ``site_id``, ``site_url`` and ``source``.
     """
     c = loads.c
     names = (c.site_id, c.site_url, c.source)
@@ -91,9 +84,8 @@ def tries_of(connection: sa.Connection, run: Mapping[str, Any], limit: int = 50)
     """
     Return the tries of the load of a task instance, earliest first.
 
-    :param connection: Connection to the database.
     :param run: Values of the columns of the task instance.
-    :param limit: Maximum number of tries; the latest ones. Default: 50.
+    :param limit: Maximum number of tries; the latest ones.
     """
     c = loads.c
     mine = [c[name].is_not_distinct_from(value) for name, value in run.items()]
@@ -105,9 +97,7 @@ def latest_tries(connection: sa.Connection, now: datetime, selection: Selection)
     """
     Return the latest tries of each source of the last two months, without those that were deferred.
 
-    :param connection: Connection to the database.
-    :param now: Current time, timezone-aware.
-    :param selection: Loads to search.
+    :param now: Timezone-aware.
     :return: The last :data:`TRIES` tries per source and mapped task, latest start first; at most 1,000 rows.
     """
     c = loads.c
@@ -130,9 +120,7 @@ def sums_of_day(connection: sa.Connection, now: datetime, selection: Selection) 
     """
     Return sums over the loads that started in the last 24 hours.
 
-    :param connection: Connection to the database.
-    :param now: Current time, timezone-aware.
-    :param selection: Loads to count.
+    :param now: Timezone-aware.
     :return: ``loads``; ``failed``, those that failed; ``created``, ``requests`` and ``throttled``.
     """
     c = loads.c
@@ -152,7 +140,6 @@ class DocumentsOfDay:
     Number of documents that the loads of one day created.
 
     :param day: UTC day on which the loads started.
-    :param created: Documents created.
     :param changed: Those of them that replaced an earlier document.
     """
 
@@ -165,9 +152,6 @@ def documents_by_day(connection: sa.Connection, first: date, selection: Selectio
     """
     Count the documents that loads created, by UTC day of the load's start.
 
-    :param connection: Connection to the database.
-    :param first: First day.
-    :param selection: Loads to count.
     :return: Number of documents before the first day; and the days with loads, earliest first.
     """
     c = loads.c

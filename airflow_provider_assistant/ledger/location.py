@@ -34,8 +34,8 @@ class LedgerLocation(NamedTuple):
     """
     Location of a ledger.
 
-    :param conn_id: SQL connection. Default: empty, the file assistant_ledger.db in AIRFLOW_HOME.
-    :param origin: Setting that names the connection, for messages. Default: ``[assistant] ledger_conn_id``.
+    :param conn_id: Empty for the file assistant_ledger.db in AIRFLOW_HOME.
+    :param origin: Setting that names the connection, for messages.
     """
 
     conn_id: str = ""
@@ -48,7 +48,6 @@ def location_of(*settings: tuple[str | None, str]) -> LedgerLocation:
 
     :param settings: Connection ids, each with the name of its setting, by priority. ``[assistant] ledger_conn_id``
         has the lowest priority and need not be given.
-    :return: The location.
     """
     configured = conf.get("assistant", "ledger_conn_id", fallback="")
     for conn_id, origin in (*settings, (configured, CONFIGURED)):
@@ -71,10 +70,8 @@ def check_location(location: LedgerLocation) -> None:
 
 def engine_at(location: LedgerLocation) -> sa.Engine:
     """
-    Return an engine for the database of a ledger.
+    Return an engine, not connected yet, for the database of a ledger.
 
-    :param location: The location.
-    :return: The engine. It is not connected yet.
     :raises AssistantLedgerPermanentError: The connection does not exist or is not a SQL connection; or the database is
         a file, and an executor runs tasks on several machines.
     """
@@ -125,7 +122,6 @@ def _check_file(name: str) -> None:
     """
     Check that the workers can share a file.
 
-    :param name: Name of the file, for the message.
     :raises AssistantLedgerPermanentError: An executor runs tasks on several machines, and nobody says that they share
         the file.
     """

@@ -30,8 +30,7 @@ def migrate(engine: sa.Engine, migrations: Sequence[Migration] = MIGRATIONS) -> 
 
     A ledger of a later version is not changed.
 
-    :param engine: Engine of the database.
-    :param migrations: The migrations from version 1 on. Default: those of this package.
+    :param migrations: The migrations from version 1 on.
     :return: Schema version before the call, None for a new ledger, and schema version after it.
     """
     newest = 1 + len(migrations)
@@ -50,11 +49,7 @@ def migrate(engine: sa.Engine, migrations: Sequence[Migration] = MIGRATIONS) -> 
 
 
 def version_of(connection: sa.Connection) -> int | None:
-    """
-    Return the schema version of a ledger, or None if its tables have not been created.
-
-    :param connection: Connection to the database.
-    """
+    """Return the schema version of a ledger, or None if its tables have not been created."""
     if not sa.inspect(connection).has_table(schema_versions.name):
         return None
     found: int | None = connection.scalar(sa.select(sa.func.max(schema_versions.c.version)))

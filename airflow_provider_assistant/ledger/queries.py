@@ -50,19 +50,15 @@ class AmbiguousEntry:
     Hold the entry of an effect that may or may not have happened.
 
     :param kind: ``document``, ``chat_request`` or ``rating``.
-    :param scope: Scope of the entry.
     :param endpoint: Endpoint of a document; None for other kinds.
     :param key: Key of the entry, unique within its scope.
-    :param site_id: Id of the site.
     :param label: Key as readable text; the session id for single chat requests and ratings.
     :param source: Name of the source; the DAG and the task for chat requests and ratings.
     :param outcome: ``ambiguous``, or ``claimed`` for a claim without an outcome.
-    :param attempts: Number of attempts.
-    :param error: Error message, or None.
     :param run: Task instance that made the claim.
     :param claimed_at: Time of the claim, UTC.
     :param may_be_under_way: Whether a task that is alive is sending it.
-    :param sent_hash: Content hash of what was sent; None if it is not known. Default: None.
+    :param sent_hash: Content hash of what was sent; None if it is not known.
     """
 
     kind: str
@@ -92,7 +88,6 @@ class AmbiguousEntry:
 
 
 def _entry_of(kind: str, row: Any) -> AmbiguousEntry:
-    """Return the entry of a row of :func:`_unresolved`."""
     is_alive = is_living(row.heartbeat_at, row.lease_seconds, row.database_now)
     names = ("scope", "key", "site_id", "label", "source", "outcome", "attempts", "error", "claimed_at", "sent_hash")
     return AmbiguousEntry(
@@ -117,8 +112,6 @@ def counts(connection: sa.Connection, selection: Selection) -> list[dict[str, An
     """
     Count the entries by kind, site and outcome, the superseded documents, and the loads.
 
-    :param connection: Connection to the database.
-    :param selection: Entries to count.
     :return: One mapping per kind, site and outcome, with ``kind``, ``site_id``, ``outcome``, ``entries`` and
         ``latest``, the time of the latest claim or start in ISO format; None for superseded documents.
     """
@@ -162,8 +155,6 @@ def count_ambiguous(connection: sa.Connection, selection: Selection) -> tuple[in
     """
     Count the entries that are ambiguous or have no outcome, at most :data:`.MOST`.
 
-    :param connection: Connection to the database.
-    :param selection: Entries to count.
     :return: Their number, and the time of the oldest claim.
     """
     total, times = 0, []
@@ -180,10 +171,6 @@ def page_of_ambiguous(connection: sa.Connection, leases: LeaseSettings, selectio
     """
     Return the entries that are ambiguous or have no outcome, by kind and time of the claim.
 
-    :param connection: Connection to the database.
-    :param leases: Settings of leases.
-    :param selection: Entries to return.
-    :param page: Position.
     :return: Rows with an :class:`AmbiguousEntry` each.
     """
     total, before = 0, page.offset
@@ -203,15 +190,7 @@ def page_of_ambiguous(connection: sa.Connection, leases: LeaseSettings, selectio
 def find_unresolved(
     connection: sa.Connection, leases: LeaseSettings, kind: str, scope: str, key: str
 ) -> AmbiguousEntry | None:
-    """
-    Return one entry that is ambiguous or has no outcome, or None.
-
-    :param connection: Connection to the database.
-    :param leases: Settings of leases.
-    :param kind: Kind of the entry.
-    :param scope: Scope of the entry.
-    :param key: Key of the entry.
-    """
+    """Return one entry that is ambiguous or has no outcome, or None."""
     c = TABLES[kind].c
     query = _unresolved(kind, leases, Selection()).where(c.scope == scope, c.key == key)
     row = connection.execute(query).one_or_none()
@@ -224,11 +203,6 @@ def find_ambiguous(
     """
     Return the unresolved entry with a key prefix.
 
-    :param connection: Connection to the database.
-    :param leases: Settings of leases.
-    :param selection: Entries to search.
-    :param prefix: Prefix of the key.
-    :return: The entry.
     :raises AssistantInputError: No unresolved entry has this prefix, or several have.
     """
     rows = page_of_ambiguous(connection, leases, selection, ALL).rows
@@ -246,11 +220,7 @@ def find_ambiguous(
 
 
 def kind_name(kind: str) -> str:
-    """
-    Return a kind of entries as a sentence names it.
-
-    :param kind: The kind.
-    """
+    """Return a kind of entries as a sentence names it."""
     return kind.replace("_", " ")
 
 
@@ -258,24 +228,12 @@ def kind_name(kind: str) -> str:
 
 
 def count_superseded(connection: sa.Connection, selection: Selection) -> int:
-    """
-    Count the keys with superseded documents, at most :data:`.MOST`.
-
-    :param connection: Connection to the database.
-    :param selection: Entries to count.
-    """
+    """Count the keys with superseded documents, at most :data:`.MOST`."""
     return min(MOST, capped(connection, _superseded(selection)))
 
 
 def page_of_superseded(connection: sa.Connection, selection: Selection, page: Page) -> Rows:
-    """
-    Return the keys with superseded documents, the latest change first.
-
-    :param connection: Connection to the database.
-    :param selection: Entries to return.
-    :param page: Position.
-    :return: Rows with the columns of the documents.
-    """
+    """Return the keys with superseded documents, the latest change first."""
     c = documents.c
     return page_of(connection, _superseded(selection), (c.claimed_at.desc(), c.scope, c.key), page)
 
@@ -284,8 +242,6 @@ def superseded_documents(connection: sa.Connection, selection: Selection) -> lis
     """
     Return the superseded documents by site, source and label.
 
-    :param connection: Connection to the database.
-    :param selection: Documents to return.
     :return: Tuples of site id, source, key label and document id.
     """
     c = documents.c
@@ -306,9 +262,7 @@ def count_open_requests(connection: sa.Connection, now: datetime, selection: Sel
     """
     Count the chat requests of the last week without a recorded end, at most :data:`.MOST`.
 
-    :param connection: Connection to the database.
-    :param now: Current time, timezone-aware.
-    :param selection: Chat requests to count.
+    :param now: Timezone-aware.
     """
     return min(MOST, capped(connection, _open(now, selection)))
 
@@ -317,11 +271,7 @@ def page_of_open_requests(connection: sa.Connection, now: datetime, selection: S
     """
     Return the chat requests of the last week without a recorded end, oldest first.
 
-    :param connection: Connection to the database.
-    :param now: Current time, timezone-aware.
-    :param selection: Chat requests to return.
-    :param page: Position.
-    :return: Rows with the columns of the chat requests.
+    :param now: Timezone-aware.
     """
     c = chat_requests.c
     return page_of(connection, _open(now, selection), (c.claimed_at, c.key), page)
@@ -343,10 +293,8 @@ def feedback_between(
     """
     Return the ratings that were sent in a time interval, with the durations of the rated answers.
 
-    :param connection: Connection to the database.
-    :param start: Start of the interval, inclusive, timezone-aware.
-    :param end: End of the interval, exclusive, timezone-aware.
-    :param site_url: URL of the site whose ratings to return. Default: None, those of all sites.
+    :param start: Inclusive, timezone-aware.
+    :param end: Exclusive, timezone-aware.
     :return: One mapping per rating in the order of sending, with ``sent_at``, ``site_id``, ``session_id``,
         ``request_id``, ``rating``, ``attempts``, the columns of the task instance, and ``answer_seconds``, which is
         None if this ledger does not contain the request or its end.
@@ -385,10 +333,8 @@ def requests_between(
     """
     Return the async chat requests of a time interval, single ones and those of chat batches.
 
-    :param connection: Connection to the database.
     :param start: Start of the interval of submission, inclusive, timezone-aware.
-    :param end: End of the interval, exclusive, timezone-aware.
-    :param site_url: URL of the site whose requests to return. Default: None, those of all sites.
+    :param end: Exclusive, timezone-aware.
     :return: One mapping per request in the order of submission, with ``submitted_at``, ``state``, ``request_id``,
         ``completed_at``, ``seconds``, ``site_id``, ``session_id``, ``attempts``, ``ambiguous``, ``is_batch`` and the
         columns of the task instance. ``state`` is the recorded end, ``open`` if there is none, and ``ambiguous`` if the

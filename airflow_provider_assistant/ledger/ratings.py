@@ -17,13 +17,7 @@ RATING_COLUMNS = ("session_id", "request_id", "rating")
 
 
 def rating_key(session_id: str, request_id: str, rating: str) -> str:
-    """
-    Return the key of a rating; it is the same for every task that sends it.
-
-    :param session_id: Session of the chat request.
-    :param request_id: The chat request.
-    :param rating: The rating, a word such as ``good``.
-    """
+    """Return the key of a rating; it is the same for every task that sends it."""
     return key_of(session_id, request_id, rating)
 
 
@@ -37,10 +31,6 @@ class RatingLedger(ScopeLedger):
         The service keeps only the latest rating of a request. So the state of a rating that was replaced
         by another one is ``none``: it has to be sent again. A rating that another task is sending is
         ``ambiguous``, because sending it twice does no harm.
-
-        :param keys: The keys.
-        :return: Entry by key; keys without an entry are left out.
-        :raises AssistantLedgerError: The database cannot be read.
         """
         entries = super().entries(keys)
         replaced = self._replaced([key for key, entry in entries.items() if entry.state == "created"])
@@ -75,14 +65,7 @@ class RatingLedger(ScopeLedger):
 
 
 def rating_claim(session_id: str, request_id: str, rating: str, entry: LedgerEntry | None) -> Claim:
-    """
-    Return the claim of a rating.
-
-    :param session_id: Session of the chat request.
-    :param request_id: The chat request.
-    :param rating: The rating.
-    :param entry: Ledger entry of its key; None if it has none.
-    """
+    """Return the claim of a rating."""
     details = (session_id, encoded_id(request_id), rating)
     return Claim(rating_key(session_id, request_id, rating), session_id, entry, details=details)
 

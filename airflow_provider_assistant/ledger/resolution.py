@@ -19,12 +19,7 @@ BY_HAND = "resolved by hand"
 
 
 def allowed_outcomes(entry: AmbiguousEntry) -> tuple[ByHand, ...]:
-    """
-    Return the outcomes that an entry can be resolved as without further facts.
-
-    :param entry: The entry.
-    :return: ``created`` and ``failed``, or one of them.
-    """
+    """Return the outcomes, at least one, that an entry can be resolved as without further facts."""
     if entry.kind == "rating" or (entry.kind == "document" and entry.sent_hash is not None):
         return "created", "failed"
     return ("failed",)
@@ -34,9 +29,7 @@ def check_not_under_way(entry: AmbiguousEntry, advice: str) -> None:
     """
     Check that no task is sending an entry.
 
-    :param entry: The entry.
     :param advice: What to do otherwise, as a sentence.
-    :raises AssistantInputError: A task may be sending it right now.
     """
     if entry.may_be_under_way:
         raise AssistantInputError(
@@ -60,16 +53,13 @@ def resolve(
 
     ``failed`` means that the attempt created nothing; an earlier document of the key remains.
 
-    :param ledger: The ledger.
-    :param entry: The entry.
     :param outcome: ``created`` if the effect happened, otherwise ``failed``.
     :param identifier: Id of the document or request that was found.
     :param content_hash: Content hash of the document that was found. Default: that of the request that made the entry
         ambiguous, if it is known.
-    :param dry_run: Whether to check only, without changes. Default: False.
+    :param dry_run: Whether to check only, without changes.
     :raises AssistantInputError: The entry cannot have this outcome, required values are missing, or the entry has
         changed since it was read.
-    :raises AssistantLedgerError: The database cannot be used.
     """
     table = TABLES[entry.kind]
     c = table.c

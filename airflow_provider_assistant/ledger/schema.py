@@ -66,8 +66,6 @@ def region_of(context: Mapping[str, Any]) -> str | None:
 
     All iterations of a loop share DAG, run, task and map index. Mapped tasks have regions as well, but their map index
     identifies them.
-
-    :param context: Airflow context.
     """
     ti = context["ti"]
     index = getattr(ti, "region_index", None)
@@ -111,19 +109,13 @@ def encoded_id(request_id: str) -> str:
     Return a request id as every database can store it; :func:`decoded_id` restores it.
 
     Polls need the id exactly as the service returned it, so it cannot just be escaped as other texts are.
-
-    :param request_id: Any text.
     """
     is_plain = storable(request_id) == request_id and not request_id.startswith(_ENCODED)
     return request_id if is_plain else f"{_ENCODED}{json.dumps(request_id)}"
 
 
 def decoded_id(stored: str) -> str:
-    """
-    Return the request id that was stored.
-
-    :param stored: The text in the database.
-    """
+    """Return the request id that was stored."""
     return str(json.loads(stored.removeprefix(_ENCODED))) if stored.startswith(_ENCODED) else stored
 
 
@@ -142,7 +134,6 @@ class RequestId(StorableText):
 
 
 def _run_columns() -> list[sa.Column[Any]]:
-    """Return the columns of a task instance, see :class:`RunRef`."""
     return [
         sa.Column("dag_id", sa.String(250)),
         sa.Column("run_id", sa.String(250)),
@@ -264,8 +255,6 @@ def is_unresolved(table: sa.Table) -> sa.ColumnElement[bool]:
     Return the condition for entries that are ambiguous or have no outcome.
 
     Its values are literals: with bound parameters, SQLite does not use the partial index.
-
-    :param table: Table of the entries.
     """
     return table.c.outcome.in_([sa.literal_column(f"'{outcome}'") for outcome in UNRESOLVED])
 

@@ -17,7 +17,7 @@ class DocumentScope:
 
     :param site_url: URL of the site, see :meth:`AssistantHook.site_url`.
     :param endpoint: ``documents/qa``, ``documents/text`` or ``documents``, which is the kind of document.
-    :param namespace: Separates loads whose keys overlap. Default: none.
+    :param namespace: Separates loads whose keys overlap.
     """
 
     site_url: str
@@ -35,8 +35,8 @@ class ChatScope:
     Identify the chat requests of one chat batch, or all single chat requests of a site.
 
     :param site_url: URL of the site, see :meth:`AssistantHook.site_url`.
-    :param mode: ``async`` or ``sync``. Default: ``async``.
-    :param batch: Name that identifies the chat batch. Default: None, single requests.
+    :param mode: ``async`` or ``sync``.
+    :param batch: Name that identifies the chat batch; None for single requests.
     """
 
     site_url: str

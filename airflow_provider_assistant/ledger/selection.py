@@ -18,10 +18,7 @@ class Selection:
     """
     Select rows of documents, chat requests, ratings or loads.
 
-    :param site_id: Only this site. Default: all sites.
-    :param dag_ids: Only the rows of these DAGs. Default: None, all rows, also those without a DAG.
-    :param site_url: Only the site with this URL. Default: all sites.
-    :param source: Only this source. Default: all sources.
+    :param dag_ids: Only the rows of these DAGs. None for all rows, also those without a DAG.
     """
 
     site_id: str | None = None
@@ -30,11 +27,7 @@ class Selection:
     source: str | None = None
 
     def of(self, table: sa.Table) -> list[sa.ColumnElement[bool]]:
-        """
-        Return the conditions of the selection.
-
-        :param table: The table.
-        """
+        """Return the conditions of the selection."""
         conditions = []
         for name in ("site_id", "site_url", "source"):
             value = getattr(self, name)
@@ -47,12 +40,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """
-    Position of a page.
-
-    :param limit: Rows per page. Default: 25.
-    :param offset: Number of rows before the page. Default: 0.
-    """
+    """Position of a page."""
 
     limit: int = 25
     offset: int = 0
@@ -68,7 +56,6 @@ class Rows(NamedTuple):
 
     :param total: Number of rows that match, at most :data:`MOST`.
     :param is_capped: Whether there are more than ``total``.
-    :param rows: The rows of the page.
     """
 
     total: int
@@ -82,45 +69,23 @@ def page_of(
     order: Sequence[sa.ColumnElement[Any]],
     page: Page,
 ) -> Rows:
-    """
-    Return a page of a query.
-
-    :param connection: Connection to the database.
-    :param query: The query.
-    :param order: Columns to sort by.
-    :param page: Position.
-    """
+    """Return a page of a query."""
     found = capped(connection, query)
     rows = connection.execute(query.order_by(*order).limit(page.limit).offset(page.offset)).all()
     return Rows(min(found, MOST), found > MOST, list(rows))
 
 
 def capped(connection: sa.Connection, query: sa.Select[Any]) -> int:
-    """
-    Return the number of rows of a query, at most one more than :data:`MOST`.
-
-    :param connection: Connection to the database.
-    :param query: The query.
-    """
+    """Return the number of rows of a query, at most one more than :data:`MOST`."""
     some = query.limit(MOST + 1).subquery()
     return connection.scalar(sa.select(sa.func.count()).select_from(some)) or 0
 
 
 def dictionaries(connection: sa.Connection, query: sa.Select[Any]) -> list[dict[str, Any]]:
-    """
-    Return the rows of a query as mappings.
-
-    :param connection: Connection to the database.
-    :param query: The query.
-    """
+    """Return the rows of a query as mappings."""
     return [dict(row) for row in connection.execute(query).mappings()]
 
 
 def seconds_between(start: datetime | None, end: datetime | None) -> float | None:
-    """
-    Return the seconds between two times, or None if one of them is not known.
-
-    :param start: Start.
-    :param end: End.
-    """
+    """Return the seconds between two times, or None if one of them is not known."""
     return (end - start).total_seconds() if start and end else None

@@ -18,12 +18,7 @@ def send_once(ledger: ScopeLedger, claim: Claim, send: Callable[[], T]) -> T:
 
     If the outcome cannot be recorded, it is recorded when the ledger is closed.
 
-    :param ledger: Ledger of the scope.
-    :param claim: The claim.
-    :param send: Sends the request.
-    :return: The reply.
     :raises AssistantLedgerError: The claim cannot be recorded; nothing was sent.
-    :raises AssistantError: The request failed.
     """
     claim = claim_one(ledger, claim)
     try:
@@ -41,8 +36,6 @@ def claim_one(ledger: ScopeLedger, claim: Claim) -> Claim:
     """
     Claim a key, also if its entry has changed since it was read.
 
-    :param ledger: Ledger of the scope.
-    :param claim: The claim.
     :return: The claim, with the entry that the ledger had before.
     :raises AssistantLedgerError: The claim cannot be recorded; nothing may be sent.
     """
@@ -58,23 +51,13 @@ def claim_one(ledger: ScopeLedger, claim: Claim) -> Claim:
 
 
 def outcome_of_reply(claim: Claim, reply: ApiReply) -> ClaimOutcome:
-    """
-    Return the outcome of a request that succeeded. The key of a single request identifies its content.
-
-    :param claim: The claim.
-    :param reply: The reply.
-    """
+    """Return the outcome of a successful request. The key of a single one identifies its content."""
     info = reply.call_info
     return ClaimOutcome(claim, "created", claim.key, reply.created_id, info.status, info.attempts, info.ambiguous)
 
 
 def outcome_of_error(claim: Claim, error: AssistantError) -> ClaimOutcome:
-    """
-    Return the outcome of a request that failed.
-
-    :param claim: The claim.
-    :param error: The error.
-    """
+    """Return the outcome of a request that failed."""
     outcome = outcome_of(error)
     return ClaimOutcome(
         claim,

@@ -51,8 +51,6 @@ class ForgetReport:
     Report which documents were forgotten.
 
     :param documents: Number of current documents. If the source still has their rows, the next load creates them.
-    :param superseded: Number of superseded documents.
-    :param unknown: Names and labels that are not in the ledger.
     :param refused: Names and labels of documents that may not be changed.
     """
 
@@ -77,15 +75,9 @@ def forget(
     """
     Record that documents are no longer on the site.
 
-    :param ledger: The ledger.
-    :param deleted: The documents.
-    :param site_id: Restrict the search to this site. Default: all sites.
-    :param dry_run: Whether to report only, without changes. Default: False.
+    :param dry_run: Whether to report only, without changes.
     :param may_change: Returns whether documents that a DAG claimed may be changed; it takes the id of the DAG or None.
-        Default: all may.
-    :return: What was, or would be, forgotten.
     :raises AssistantInputError: A name matches several documents, or a task is sending one of the documents.
-    :raises AssistantLedgerError: The database cannot be used.
     """
 
     def change(connection: sa.Connection) -> ForgetReport:
@@ -191,11 +183,9 @@ def prune(ledger: Ledger, before: datetime, *, dry_run: bool = False) -> dict[st
 
     Entries of documents on a site, of ratings that were sent, and of ambiguous effects are kept regardless of age.
 
-    :param ledger: The ledger.
-    :param before: Delete entries that are older than this time, timezone-aware.
-    :param dry_run: Whether to count only, without deleting. Default: False.
+    :param before: Timezone-aware.
+    :param dry_run: Whether to count only, without deleting.
     :return: Number of entries that were, or would be, deleted, by kind.
-    :raises AssistantLedgerError: The database cannot be used.
     """
     where = _old(before)
 
@@ -232,9 +222,7 @@ def deleted_documents(
     """
     Return the documents of findings.
 
-    :param findings: Rows of a findings file.
-    :param kinds: Kinds of findings whose documents have been deleted. Default: ``stale`` and ``superseded``.
-    :return: The documents, for :func:`forget`.
+    :param kinds: Kinds of findings whose documents have been deleted.
     """
     names: list[str] = []
     labels: list[str] = []
