@@ -28,9 +28,7 @@ class Rights:
     The rights of a user on DAGs.
 
     :param dags: All DAGs that Airflow knows.
-    :param readable: Those that the user may read.
     :param may_change: Returns whether the user may change task instances of a DAG, as for clearing a task.
-    :param may_change_all: Returns whether the user may change every DAG.
     """
 
     dags: frozenset[str]
@@ -71,12 +69,7 @@ class Rights:
 
 
 def rights_of(request: Request, user: GetUserDep) -> Rights:
-    """
-    Return the rights of the user of a request.
-
-    :param request: The request.
-    :param user: The user.
-    """
+    """Return the rights of the user of a request."""
 
     def may_change(dag_id: str) -> bool:
         check = requires_access_dag("PUT", DagAccessEntity.TASK_INSTANCE, dag_id)

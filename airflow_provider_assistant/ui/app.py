@@ -34,7 +34,6 @@ def static_file(name: str, if_none_match: Annotated[str | None, Header()] = None
     """
     Return a file of the pages.
 
-    :param name: Name of the file.
     :param if_none_match: ETag of the browser's copy.
     """
     match = re.fullmatch(r"[a-z0-9_-]+\.([a-z]+)", name)
@@ -48,11 +47,7 @@ def static_file(name: str, if_none_match: Annotated[str | None, Header()] = None
 
 
 class SecurityHeaders:
-    """
-    Add :data:`HEADERS` to every reply.
-
-    :param app: The application.
-    """
+    """Add :data:`HEADERS` to every reply."""
 
     def __init__(self, app: Any) -> None:
         self._app = app

@@ -46,12 +46,10 @@ class UnreadableError(Exception):
 
 def open_findings(path: str) -> pq.ParquetFile:
     """
-    Open a file of findings.
+    Open a file of findings; close it after use.
 
     DAG authors choose the path, so a file with other columns is refused.
 
-    :param path: Path or URL of the file.
-    :return: The file; close it after use.
     :raises UnreadableError: The file cannot be read, or is not a file of findings.
     """
     import pyarrow as pa
@@ -65,11 +63,7 @@ def open_findings(path: str) -> pq.ParquetFile:
 
 
 def kinds_of(file: pq.ParquetFile) -> list[FindingsKind]:
-    """
-    Return the number of findings by kind, in the order of their first appearance.
-
-    :param file: File of findings.
-    """
+    """Return the number of findings by kind, in the order of their first appearance."""
     counts: Counter[str] = Counter()
     for batch in _batches(file, ["kind"]):
         for item in batch.column(0).value_counts().to_pylist():
@@ -81,10 +75,7 @@ def page_of_findings(file: pq.ParquetFile, kind: str | None, limit: int, offset:
     """
     Return a page of findings, in the order of the file.
 
-    :param file: File of findings.
-    :param kind: Only this kind. Default: all.
-    :param limit: Number of findings.
-    :param offset: Number of findings before the page.
+    :param kind: None for all.
     """
     found: list[Finding] = []
     for rows in _of_kind(file, kind):
@@ -102,8 +93,7 @@ def csv_of(file: pq.ParquetFile, kind: str | None) -> Iterator[str]:
     """
     Yield the findings as CSV, and close the file.
 
-    :param file: File of findings.
-    :param kind: Only this kind. Default: all.
+    :param kind: None for all.
     """
     try:
         yield _csv([COLUMNS])
@@ -121,7 +111,6 @@ def answers_of(path: str) -> tuple[list[Bin], dict[str, int]]:
     """
     Return a histogram of the latencies of the complete answers of a chat batch, and the number of rows by status.
 
-    :param path: Path or URL of the output file.
     :return: At most :data:`BINS` equal bins in seconds, none if no answer has a latency; and counts, of which ``rows``
         is the sum.
     :raises UnreadableError: The file cannot be read, or is not the output of a chat batch.

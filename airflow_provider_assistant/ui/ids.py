@@ -20,8 +20,6 @@ class EntryId(NamedTuple):
     What an id names.
 
     :param kind: Kind of an ambiguous entry, or ``superseded`` for a document with superseded ones.
-    :param scope: Scope of the entry.
-    :param key: Key of the entry.
     :param claimed_at: Time of its latest claim. An entry that was claimed again since is another one.
     """
 
@@ -36,11 +34,7 @@ class EntryId(NamedTuple):
 
 
 def entry_id(entry: AmbiguousEntry) -> str:
-    """
-    Return the id of an ambiguous entry.
-
-    :param entry: The entry.
-    """
+    """Return the id of an ambiguous entry."""
     return str(EntryId(entry.kind, entry.scope, entry.key, entry.claimed_at))
 
 
@@ -57,7 +51,6 @@ def parse_id(text: str) -> EntryId:
     """
     Return what an id names.
 
-    :param text: The id.
     :raises ValueError: It is not an id of an entry.
     """
     try:

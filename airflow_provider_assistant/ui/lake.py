@@ -43,7 +43,6 @@ class LakeFile:
     """
     A file of a partition.
 
-    :param day: Day of the partition.
     :param path: Path of the file for its file system.
     :param url: Folder of the datasets, with the protocol.
     :param size: Size in bytes.
@@ -67,7 +66,6 @@ def files_of(dataset: str, partitions: int) -> list[LakeFile]:
     """
     Return the files of the latest partitions of a dataset, latest day first.
 
-    :param dataset: Name of the dataset.
     :param partitions: Number of days.
     :return: At most :data:`MOST_FILES` files; none if there is no such dataset.
     :raises UnavailableError: The lake is not configured, or its folder cannot be read.
@@ -98,9 +96,6 @@ def tables_of(files: Sequence[LakeFile], columns: Sequence[str], rights: Rights)
     """
     Yield the tables of files that tasks of readable DAGs wrote.
 
-    :param files: The files.
-    :param columns: Columns to read.
-    :param rights: Rights of the user.
     :raises UnavailableError: A file cannot be read.
     """
     for file in files:
@@ -134,9 +129,7 @@ def evaluations(rights: Rights, limit: int, name: str | None = None) -> list[Eva
     """
     Return the last evaluations, earliest first.
 
-    :param rights: Rights of the user.
-    :param limit: Maximum number of evaluations.
-    :param name: Only evaluations of this name. Default: all.
+    :param name: None for all.
     :raises UnavailableError: The lake cannot be read.
     """
     found: list[Evaluation] = []
@@ -152,11 +145,7 @@ def evaluations(rights: Rights, limit: int, name: str | None = None) -> list[Eva
 
 
 def gates(rights: Rights) -> tuple[list[Gate], Problem | None]:
-    """
-    Return the last evaluation of each name, those that failed first, and why there are none.
-
-    :param rights: Rights of the user.
-    """
+    """Return the last evaluation of each name, those that failed first, and why there are none."""
     try:
         found = evaluations(rights, GATES)
     except UnavailableError as error:

@@ -43,8 +43,7 @@ class OpenLedger:
     """
     A ledger that is open for reading.
 
-    :param connection: Connection to its database, in a transaction.
-    :param leases: Settings of leases.
+    :param connection: In a transaction.
     """
 
     connection: sa.Connection
@@ -79,12 +78,7 @@ def select_ledger(ledger: str = "") -> LedgerRef:
 
 
 def read(ledger: LedgerRef, query: Callable[[OpenLedger], T]) -> tuple[T | None, Problem | None]:
-    """
-    Return the result of a query, or the problem if the ledger cannot be read.
-
-    :param ledger: The ledger.
-    :param query: Function that takes the open ledger.
-    """
+    """Return the result of a query, or the problem if the ledger cannot be read."""
     try:
         with reading(ledger) as opened:
             return query(opened), None
@@ -97,8 +91,6 @@ def reading(ledger: LedgerRef) -> Iterator[OpenLedger]:
     """
     Open a ledger for reading, without creating or changing its tables.
 
-    :param ledger: The ledger.
-    :return: Context manager that yields the open ledger.
     :raises UnavailableError: The ledger cannot be read.
     """
     with engine_of(ledger) as engine:
@@ -116,10 +108,8 @@ def reading(ledger: LedgerRef) -> Iterator[OpenLedger]:
 @contextlib.contextmanager
 def engine_of(ledger: LedgerRef) -> Iterator[sa.Engine]:
     """
-    Return an engine for the database of a ledger.
+    Return an engine for the database of a ledger; it is not connected yet.
 
-    :param ledger: The ledger.
-    :return: Context manager that yields the engine; it is not connected yet.
     :raises UnavailableError: There is no such database.
     """
     if not ledger.id and not _file_exists():

@@ -37,7 +37,7 @@ class Problem(Model):
     """
     Why a part of a page has no data.
 
-    :param code: Kind of the problem, for tests and styles.
+    :param code: For tests and styles.
     :param text: A sentence for the user: what is missing, and which setting to change.
     """
 
@@ -49,7 +49,6 @@ class UnavailableError(Exception):
     """
     The ledger or the lake cannot be read.
 
-    :param code: Kind of the problem.
     :param text: A sentence for the user.
     """
 
@@ -79,7 +78,6 @@ class LedgerRef(Model):
     A ledger that the API server may read.
 
     :param id: Value of the parameter ``ledger``: the id of the SQL connection, empty for the default ledger.
-    :param name: Name to show.
     """
 
     id: str
@@ -90,9 +88,7 @@ class Site(Model):
     """
     A site in the ledger.
 
-    :param site_id: Value of the parameter ``site``.
-    :param url: URL of the site at the service.
-    :param sources: Names of its sources, the latest load first; at most 50.
+    :param sources: Latest load first; at most 50.
     """
 
     site_id: str
@@ -106,7 +102,7 @@ class Context(Model):
 
     :param version: Version of this package.
     :param now: The API server's time. Ages are relative to it.
-    :param ledgers: The ledgers; the first one is the default.
+    :param ledgers: The first one is the default.
     :param ledger: Id of the ledger that the other fields describe.
     :param sites: Sites of this ledger; at most 200.
     :param problem: Why the ledger cannot be read, or None.
@@ -153,7 +149,7 @@ class Load(Model):
         end and its task is not running: it was killed.
     :param endpoint: Kind of document: ``documents/qa``, ``documents/text`` or ``documents``.
     :param seconds: Duration of sending in seconds.
-    :param error: The error that ended it, at most 2,000 characters.
+    :param error: At most 2,000 characters.
     """
 
     load_id: str
@@ -231,13 +227,11 @@ class Summary(Model):
     The answers at the top of the page, and the numbers of the dashboard panel.
 
     :param problem: Why the ledger cannot be read; the numbers from the ledger are then None or empty.
-    :param sources: State of each source, those that need attention first; at most 50.
+    :param sources: Those that need attention first; at most 50.
     :param loads_day: Tries that started in the last 24 hours.
     :param failed_day: Those of them that failed or were killed.
-    :param created_day: Documents that they created.
-    :param requests_day: Requests that they sent.
     :param throttled_day: Requests that were answered with 429.
-    :param ambiguous: Number of ambiguous entries, counted up to 10,000.
+    :param ambiguous: Counted up to 10,000.
     :param ambiguous_since: Time of the oldest of them.
     :param superseded: Number of keys with superseded documents, counted up to 10,000.
     :param stale: Sum of the stale documents of the latest try of each source; None if no load looked for them.
@@ -293,7 +287,6 @@ class Entry(Model):
     :param label: Key of the row as readable text; the session for single chat requests and ratings.
     :param age_seconds: Seconds since the claim.
     :param may_be_under_way: Whether a task may be sending it right now; it cannot be settled then.
-    :param may_settle: Whether the user may settle it.
     :param outcomes: The outcomes that it can be settled as.
     """
 
@@ -349,7 +342,6 @@ class ChatRequest(Model):
     A chat request without a recorded end.
 
     :param submitted_at: When the service accepted it.
-    :param is_batch: Whether it belongs to a chat batch.
     """
 
     request_id: str | None

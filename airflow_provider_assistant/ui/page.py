@@ -44,12 +44,7 @@ SiteQuery = Annotated[str | None, Query(max_length=500)]
 
 
 def page_of(limit: Annotated[int, Query(ge=1, le=100)] = 25, offset: Annotated[int, Query(ge=0, le=MOST)] = 0) -> Page:
-    """
-    Return the position that a request names.
-
-    :param limit: Rows per page.
-    :param offset: Number of rows before the page.
-    """
+    """Return the position that a request names."""
     return Page(limit, offset)
 
 
@@ -57,12 +52,7 @@ PageDep = Annotated[Page, Depends(page_of)]
 
 
 def selection_of(rights: RightsDep, site: SiteQuery = None) -> Selection:
-    """
-    Return the entries that a request selects.
-
-    :param rights: Rights of the user.
-    :param site: Id of a site. Default: all sites.
-    """
+    """Return the entries that a request selects."""
     return Selection(site, rights.selected)
 
 

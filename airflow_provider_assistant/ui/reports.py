@@ -42,11 +42,7 @@ class _NotShown(Exception):
 
 @router.get(f"/reports{TASK_PATH}")
 def report(key: TaskKeyDep) -> Response:
-    """
-    Return the report of an evaluation as an HTML page, or 404 with the reason as plain text.
-
-    :param key: The task instance that evaluated.
-    """
+    """Return the report of an evaluation as an HTML page, or 404 with the reason as plain text."""
     try:
         page = _read(_place_of(key))
         back = f'<p><a href="{base_path()}{key.path}">Back to the task</a></p>'

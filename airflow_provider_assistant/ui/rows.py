@@ -46,7 +46,6 @@ def loads_of(rows: Sequence[Any], rights: Rights) -> list[Load]:
     Return tries of loads.
 
     :param rows: Rows of the ledger's table of loads.
-    :param rights: Rights of the user.
     """
     running = _running([row for row in rows if row.outcome is None and row.dag_id in rights.dags])
     return [
@@ -101,7 +100,6 @@ def source_states(loads: Iterable[Load], urls: dict[str, str], now: datetime) ->
 
     :param loads: The latest tries of each source and mapped task, latest start first.
     :param urls: URL of the site by id of the try: sites of two services may have the same id.
-    :param now: Current time, timezone-aware.
     """
     tries: dict[tuple[str, str], list[Load]] = {}
     for load in loads:
@@ -111,12 +109,7 @@ def source_states(loads: Iterable[Load], urls: dict[str, str], now: datetime) ->
 
 
 def add_failures(states: Sequence[SourceState], rights: Rights) -> None:
-    """
-    Set ``failed_since`` of the states.
-
-    :param states: State of each source.
-    :param rights: Rights of the user.
-    """
+    """Set ``failed_since`` of the states."""
     tasks = {(state.load.task.dag_id, state.load.task.task_id) for state in states}
     known = [(dag_id, task_id) for dag_id, task_id in tasks if dag_id in rights.dags]
     if not known:
@@ -161,13 +154,7 @@ def _is_due(tries: Sequence[Load], now: datetime) -> bool:
 
 
 def entry_row(entry: AmbiguousEntry, rights: Rights, now: datetime) -> Entry:
-    """
-    Return an ambiguous entry.
-
-    :param entry: The entry.
-    :param rights: Rights of the user.
-    :param now: Current time, timezone-aware.
-    """
+    """Return an ambiguous entry."""
     may_settle = not entry.may_be_under_way and rights.may_settle(entry.run.dag_id)
     return Entry(
         id=entry_id(entry),
@@ -187,7 +174,6 @@ def superseded_row(row: Any, rights: Rights) -> Superseded:
     Return a key with superseded documents.
 
     :param row: Row of the ledger's table of documents.
-    :param rights: Rights of the user.
     """
     return Superseded(
         id=superseded_id(row),
@@ -203,8 +189,6 @@ def request_row(row: Any, rights: Rights, now: datetime) -> ChatRequest:
     Return an open chat request.
 
     :param row: Row of the ledger.
-    :param rights: Rights of the user.
-    :param now: Current time, timezone-aware.
     """
     return ChatRequest(
         request_id=row.request_id,

@@ -71,7 +71,6 @@ class _Deleted:
 
     :param shown: Its name in the reply.
     :param names: Ids of the documents, or the label of one key.
-    :param is_label: Whether ``names`` is a label.
     """
 
     shown: str

@@ -26,7 +26,6 @@ class Finding(Model):
     A row of a load that a person should look at.
 
     :param row: Number of the row in the source, from 1; None if it is no longer in the source.
-    :param reason: Why a person should look at it.
     :param group: Page, file or ticket of the row; None if the load has no groups.
     """
 
@@ -42,8 +41,8 @@ class Findings(Paged):
     """
     Findings of a task, in the order of the file.
 
-    :param path: Path of the file; None if the task has no findings.
-    :param kinds: Number of findings by kind, of the whole file.
+    :param path: None if the task has no findings.
+    :param kinds: Of the whole file.
     """
 
     problem: Problem | None
@@ -67,7 +66,6 @@ class ChatBatch(Model):
     :param rejected: This and the next three are None if the task failed: then the other counts are from the file.
     :param p50: Median latency of complete questions in seconds, by the service's times; None if not known.
     :param histogram: Latencies of complete questions in seconds; empty if not known.
-    :param output_path: Path of the file with the answers.
     :param problem: Why there is no histogram, or None.
     """
 
@@ -115,19 +113,13 @@ class TaskReply(Model):
 
     :param kind: Kind of the task; ``other`` if it is not a task of this package, ``unknown`` if Airflow does not know
         the task instance or it has not run.
-    :param operator: Class name of the operator, or None.
-    :param state: State of the task instance in Airflow, or None.
     :param is_mapped_summary: Whether the task is mapped and the request names no index: the page of one mapped task
         instance has the data.
     :param tries: Tries of a load, earliest first; empty for other tasks. At most 50.
     :param problem: Why the tries cannot be read, or None.
-    :param batch: Result of a chat batch, or None.
-    :param evaluation: Result of an evaluation, or None.
-    :param written: What exports and other tasks wrote.
     :param links: Report, request log, data.
     :param has_findings: Whether to request the findings: True for loads and chat batches.
     :param ledger: Ledger in which the tries are, for settling.
-    :param may_settle: Whether the user may settle entries of this DAG.
     """
 
     kind: TaskKind
@@ -150,12 +142,10 @@ class SettleRequest(Model):
     """
     Entries to settle, in one request because URLs are logged.
 
-    :param ledger: Id of the ledger.
     :param outcome: ``created`` or ``not_created`` for ambiguous entries, ``deleted`` for superseded and stale ones.
     :param ids: ``id`` of entries or of superseded documents.
     :param dag_id: DAG of the task with the findings; required with ``document_ids`` or ``labels``.
-    :param document_ids: For ``deleted``: ids of documents, as findings list them.
-    :param site_id: Site of the documents.
+    :param document_ids: For ``deleted``: as findings list them.
     :param labels: For ``deleted``: keys of stale findings without a document id.
     """
 

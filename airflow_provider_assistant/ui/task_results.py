@@ -47,15 +47,7 @@ class TaskKey:
 def task_key(
     dag_id: str, run_id: str, task_id: str, map_index: Annotated[int, Path(ge=-1)], region: UUID | None = None
 ) -> TaskKey:
-    """
-    Return the task instance that a request names.
-
-    :param dag_id: The DAG.
-    :param run_id: The DAG run.
-    :param task_id: The task.
-    :param map_index: Index of a mapped task, or -1; with ``region``, the index in the region.
-    :param region: Region of the task (Airflow 3.4). Default: None.
-    """
+    """Return the task instance that a request names."""
     return TaskKey(dag_id, run_id, task_id, map_index, region)
 
 
@@ -68,8 +60,6 @@ class TaskFacts:
     Facts about a task instance.
 
     :param operator: Class name of its operator; None if Airflow does not know the task instance.
-    :param state: Its state, or None.
-    :param ended_at: When it ended, or None.
     :param rendered: Its rendered template fields.
     :param is_mapped: Whether the task is mapped, and the key names no mapped task instance.
     """
@@ -82,11 +72,7 @@ class TaskFacts:
 
 
 def facts_of(key: TaskKey) -> TaskFacts:
-    """
-    Return the facts about a task instance.
-
-    :param key: The task instance.
-    """
+    """Return the facts about a task instance."""
     same = {"dag_id": key.dag_id, "run_id": key.run_id, "task_id": key.task_id}
     with create_session() as session:
         query = select(TaskInstance).filter_by(**same)
@@ -106,9 +92,6 @@ def facts_of(key: TaskKey) -> TaskFacts:
 def result_of(key: TaskKey) -> dict[str, Any]:
     """
     Return what a task instance pushed to XCom: its result, with or without ``multiple_outputs``.
-
-    :param key: The task instance.
-    :return: The items of the result; empty if there are none.
     """
     with create_session() as session:
         rows = session.scalars(_xcoms(key).limit(MOST_KEYS)).all()

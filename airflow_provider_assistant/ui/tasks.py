@@ -125,8 +125,6 @@ def findings_path(key: TaskKey) -> str | None:
     Return the path of the findings of a task instance, or None if it has none.
 
     A task that failed has no result: its findings are at its ``findings_path``, or at the default place.
-
-    :param key: The task instance.
     """
     result = result_of(key)
     if "findings" in result:

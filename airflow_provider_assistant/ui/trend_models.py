@@ -96,7 +96,6 @@ class Limit(Model):
 
     :param name: Path of the limit in the reply, such as ``limits.documents``.
     :param used: Amount used; None if the service does not say.
-    :param limit: The limit.
     :param share: ``used / limit``, or None.
     :param captured_at: When the service said so.
     """
