@@ -90,9 +90,7 @@ def facts_of(key: TaskKey) -> TaskFacts:
 
 
 def result_of(key: TaskKey) -> dict[str, Any]:
-    """
-    Return what a task instance pushed to XCom: its result, with or without ``multiple_outputs``.
-    """
+    """Return what a task instance pushed to XCom: its result, also with ``multiple_outputs``."""
     with create_session() as session:
         rows = session.scalars(_xcoms(key).limit(MOST_KEYS)).all()
         pushed = {row.key: XComModel.deserialize_value(row) for row in rows}
