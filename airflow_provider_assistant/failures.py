@@ -43,10 +43,9 @@ class Foreign(NamedTuple):
     """
     What the runbook says about an exception that is not one of this package.
 
-    :param happened: What happened, as a short sentence.
+    :param happened: As a short sentence.
     :param meaning: What causes the error.
     :param default_safe: What is not lost; used if the task has no counts.
-    :param default_todo: What to do about the error.
     """
 
     happened: str
@@ -89,8 +88,8 @@ class FailureContext:
     What a task was doing when it failed.
 
     :param doing: The operation, its object, host and connection, such as ``wait for chat request 'r1' on site 'docs'``.
-    :param safe: What is safe, with counts. Default: empty, the text of the exception or of its class.
-    :param findings: Path of the findings. Default: None.
+    :param safe: What is safe, with counts. Empty for the text of the exception or of its class.
+    :param findings: Path of the findings.
     """
 
     doing: str
@@ -104,11 +103,7 @@ class Explained(Protocol):
     task_id: str
 
     def failure_context(self, context: Context) -> FailureContext:
-        """
-        Return what the task was doing.
-
-        :param context: Airflow's context of the task.
-        """
+        """Return what the task was doing."""
 
 
 Task = TypeVar("Task", bound=Explained)
@@ -120,9 +115,9 @@ def explained(
     method: Callable[Concatenate[Task, Context, P], R],
 ) -> Callable[Concatenate[Task, Context, P], R]:
     """
-    Return a task's method, decorated to log the three lines when it fails; the exception is raised unchanged.
+    Return a task's method, decorated to log the three lines when it fails.
 
-    :param method: Method that takes Airflow's context as its first argument.
+    The exception is raised unchanged.
     """
 
     @functools.wraps(method)
@@ -138,12 +133,7 @@ def explained(
 
 
 def log_failure(error: Exception, failure_context: FailureContext) -> None:
-    """
-    Log what happened, what is safe, and what to do.
-
-    :param error: The exception that failed the task.
-    :param failure_context: What the task was doing.
-    """
+    """Log what happened, what is safe, and what to do."""
     happened, safe, todo = escaped(f"{type(error).__name__}: {error}"), None, None
     # A sensor's timeout is an exception of Airflow. If the service's reply caused it, the cause says more.
     ours = error.__cause__ if isinstance(error, AirflowSensorTimeout) else error
@@ -166,21 +156,13 @@ def log_failure(error: Exception, failure_context: FailureContext) -> None:
 
 
 def documented_class(error: Exception) -> type[Exception]:
-    """
-    Return the class of an error, or else its nearest base class, that the runbook describes.
-
-    :param error: The error.
-    """
+    """Return the class of an error, or else its nearest base class, that the runbook describes."""
     kinds = type(error).__mro__
     return next(kind for kind in kinds if kind in FOREIGN or kind.__module__ == exceptions.__name__)
 
 
 def is_final(kind: type[Exception]) -> bool:
-    """
-    Return whether Airflow fails a task without a retry.
-
-    :param kind: Class of the exception that fails the task.
-    """
+    """Return whether Airflow fails a task without a retry."""
     return issubclass(kind, AirflowFailException | AirflowSensorTimeout)
 
 
@@ -189,8 +171,6 @@ def anchor_of(error: Exception) -> str:
     Return the anchor of an error's section in the runbook.
 
     A status with advice of its own has a section of its own.
-
-    :param error: The error.
     """
     name = documented_class(error).__name__.lower()
     if isinstance(error, AssistantAPIError):

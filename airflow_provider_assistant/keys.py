@@ -47,8 +47,6 @@ def key_text(value: Any) -> str | None:
     - Times, durations and UUIDs: the result of ``str``. Bytes: as UTF-8 text, or as hexadecimal digits if they are not
       UTF-8.
 
-    :param value: Value of any type that a dataframe or a file delivers.
-    :return: The text; None if the value is missing.
     :raises ValueError: The value cannot identify a row: it is a list, a mapping or another object, or a float so large
         that it may have lost digits.
     """
@@ -65,11 +63,7 @@ def key_text(value: Any) -> str | None:
 
 
 def is_missing(value: Any) -> bool:
-    """
-    Return whether a value is missing: None, NaN, NaT or ``pd.NA``.
-
-    :param value: Value of any type.
-    """
+    """Return whether a value is missing: None, NaN, NaT or ``pd.NA``."""
     if value is None or type(value).__name__ in {"NAType", "NaTType"}:
         return True
     if isinstance(value, Decimal):
@@ -82,7 +76,6 @@ def key_column(values: Iterable[Any]) -> tuple[list[str | None], dict[int, str]]
     """
     Convert a key column to text.
 
-    :param values: Values of the column.
     :return: The texts, None for missing and invalid values; and the reason for each invalid value by position from 0.
     """
     values = list(values)
@@ -111,9 +104,7 @@ def key_label(names: Sequence[str], texts: Sequence[str | None]) -> str:
     different labels. Characters that cannot be stored are escaped, see
     :func:`~airflow_provider_assistant.texts.storable`.
 
-    :param names: Names of the key columns.
     :param texts: Values of the key columns, see :func:`key_text`.
-    :return: The label.
     """
     return short_label(whole_label(names, texts))
 
@@ -122,9 +113,7 @@ def whole_label(names: Sequence[str], texts: Sequence[str | None]) -> str:
     """
     Return the label of :func:`key_label` at its full length.
 
-    :param names: Names of the columns.
     :param texts: Values of the columns, see :func:`key_text`.
-    :return: The label.
     """
     values = ["" if text is None else text for text in texts]
     label = values[0] if len(names) == 1 else ", ".join(map("=".join, zip(names, values, strict=True)))
@@ -132,12 +121,7 @@ def whole_label(names: Sequence[str], texts: Sequence[str | None]) -> str:
 
 
 def short_label(label: str) -> str:
-    """
-    Cut a label to at most ``LABEL_LENGTH`` characters.
-
-    :param label: The label.
-    :return: The label, unchanged or ending in a digest of the whole label.
-    """
+    """Cut a label to ``LABEL_LENGTH`` characters; a cut one ends in a digest of the whole."""
     if len(label) <= LABEL_LENGTH:
         return label
     digest = hashlib.blake2b(label.encode(), digest_size=_DIGEST_LENGTH // 2).hexdigest()
@@ -150,7 +134,7 @@ def key_names(given: Any, parameter: str = "key_columns") -> list[str]:
 
     :param given: One name, several names, or None. Text in brackets is parsed as a list, because Airflow renders a
         template of a list as text.
-    :param parameter: Name of the parameter, for the error. Default: ``key_columns``.
+    :param parameter: Name of the parameter, for the error.
     :return: The names without repetitions; empty if there are none.
     :raises AssistantInputError: An element is not a non-empty string.
     """

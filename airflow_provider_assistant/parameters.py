@@ -25,10 +25,7 @@ def checked(name: str, value: Any, check: Check, task_id: str | None = None) -> 
     """
     Return the value of a parameter in the type that is used.
 
-    :param name: Name of the parameter.
-    :param value: The given value.
-    :param check: The check of the parameter.
-    :param task_id: The task whose parameter it is. Default: None, for parameters of hooks.
+    :param task_id: None for parameters of hooks.
     :raises AssistantInputError: The value is empty or invalid. The message names the parameter and the task.
     """
     try:
@@ -38,20 +35,12 @@ def checked(name: str, value: Any, check: Check, task_id: str | None = None) -> 
 
 
 def of_task(task_id: str | None) -> str:
-    """
-    Return the beginning of a message about a parameter.
-
-    :param task_id: The task, or None.
-    """
+    """Return the beginning of a message about a parameter."""
     return f"task {task_id!r}: " if task_id else ""
 
 
 def prose(value: Any) -> str:
-    """
-    Accept text that people read, such as a message.
-
-    :param value: The given value.
-    """
+    """Accept text that people read, such as a message."""
     if not isinstance(value, str):
         raise ValueError(f"must be text, not {_short(value)}")  # noqa: TRY004
     return text(value)
@@ -59,9 +48,9 @@ def prose(value: Any) -> str:
 
 def text(value: Any) -> str:
     """
-    Accept text. A whole number becomes its digits; the text of any other number is not certain.
+    Accept text.
 
-    :param value: The given value.
+    A whole number becomes its digits; the text of any other number is not certain.
     """
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
@@ -75,11 +64,7 @@ def text(value: Any) -> str:
 
 
 def day(value: Any) -> str:
-    """
-    Accept a day: ``YYYY-MM-DD`` or a date.
-
-    :param value: The given value.
-    """
+    """Accept a day: ``YYYY-MM-DD`` or a date."""
     if isinstance(value, calendar_date) and not isinstance(value, datetime):
         return value.isoformat()
     try:
@@ -89,53 +74,33 @@ def day(value: Any) -> str:
 
 
 def path(value: Any) -> str:
-    """
-    Accept a path: text, or any path object.
-
-    :param value: The given value.
-    """
+    """Accept a path: text, or any path object."""
     if isinstance(value, str | os.PathLike) or hasattr(value, "protocol"):
         return text(str(value))
     raise ValueError(f"must be a path or an object storage URL, not {_short(value)}")
 
 
 def names(value: Any) -> Any:
-    """
-    Accept text, or a sequence of texts, which may be empty.
-
-    :param value: The given value.
-    """
+    """Accept text, or a sequence of texts, which may be empty."""
     return text_list(value) if _is_list(value) else text(value)
 
 
 def text_list(value: Any) -> list[str]:
-    """
-    Accept a sequence of texts, which may be empty.
-
-    :param value: The given value.
-    """
+    """Accept a sequence of texts, which may be empty."""
     if not _is_list(value):
         raise ValueError(f"must be a list of texts, not {_short(value)}")
     return [_at(f"item {number}", item, text) for number, item in enumerate(value, start=1)]
 
 
 def text_map(value: Any) -> dict[str, str]:
-    """
-    Accept a mapping from names to texts.
-
-    :param value: The given value.
-    """
+    """Accept a mapping from names to texts."""
     if not isinstance(value, Mapping):
         raise ValueError(f"must be a mapping of texts, not {_short(value)}")  # noqa: TRY004
     return {str(name): _at(repr(name), item, text) for name, item in value.items()}
 
 
 def csv_options(value: Any) -> dict[str, str]:
-    """
-    Accept a mapping from names to texts, which may be white space, such as a tab that separates columns.
-
-    :param value: The given value.
-    """
+    """Accept a mapping from names to texts, also white space, such as a tab between columns."""
     if not isinstance(value, Mapping):
         raise ValueError(f"must be a mapping of texts, not {_short(value)}")  # noqa: TRY004
     return {str(name): item if isinstance(item, str) else _at(repr(name), item, text) for name, item in value.items()}
@@ -143,9 +108,9 @@ def csv_options(value: Any) -> dict[str, str]:
 
 def anything(value: Any) -> Any:
     """
-    Accept any value except an empty text or None, such as a source of rows. The code that uses it checks the rest.
+    Accept any value except an empty text or None, such as a source of rows.
 
-    :param value: The given value.
+    The code that uses it checks the rest.
     """
     is_blank = isinstance(value, str) and not value.strip()
     if value is None or is_blank:
@@ -154,33 +119,21 @@ def anything(value: Any) -> Any:
 
 
 def flag(value: Any) -> bool:
-    """
-    Accept True or False.
-
-    :param value: The given value.
-    """
+    """Accept True or False."""
     if not isinstance(value, bool):
         raise ValueError(f"must be True or False, not {_short(value)}")  # noqa: TRY004
     return value
 
 
 def count(value: Any) -> int:
-    """
-    Accept a whole number of at least 1.
-
-    :param value: The given value.
-    """
+    """Accept a whole number of at least 1."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise ValueError(f"must be a whole number, at least 1, not {_short(value)}")
     return value
 
 
 def tolerated(value: Any) -> float:
-    """
-    Accept a number of failures: a count, or a fraction below 1.
-
-    :param value: The given value.
-    """
+    """Accept a number of failures: a count, or a fraction below 1."""
     if not _is_number(value) or value < 0:
         raise ValueError(f"must be a count or a fraction below 1, not {_short(value)}")
     limit: float = value
@@ -192,7 +145,6 @@ def tolerance(limit: float, total: int) -> float:
     Return the number of failures that a limit allows.
 
     :param limit: A count, or a fraction of ``total`` if it is below 1.
-    :param total: Number of rows, questions or sites.
     :return: The limit as a count, which may have a fraction.
     """
     # Rounded because 0.29 * 100 is less than 29 in binary floating point.
@@ -200,11 +152,7 @@ def tolerance(limit: float, total: int) -> float:
 
 
 def seconds(value: Any) -> float:
-    """
-    Accept a duration of 0 or more: a number of seconds, or a timedelta.
-
-    :param value: The given value.
-    """
+    """Accept a duration of 0 or more: a number of seconds, or a timedelta."""
     duration = value.total_seconds() if isinstance(value, timedelta) else value
     if not _is_number(duration) or duration < 0:
         raise ValueError(f"must be a number of seconds or a timedelta, not {_short(value)}")
@@ -212,11 +160,7 @@ def seconds(value: Any) -> float:
 
 
 def interval(value: Any) -> float:
-    """
-    Accept a duration of more than 0: a number of seconds, or a timedelta.
-
-    :param value: The given value.
-    """
+    """Accept a duration of more than 0: a number of seconds, or a timedelta."""
     duration = value.total_seconds() if isinstance(value, timedelta) else value
     if not _is_number(duration) or duration <= 0:
         raise ValueError(f"must be more than 0 seconds, as a number or a timedelta, not {_short(value)}")
@@ -224,11 +168,7 @@ def interval(value: Any) -> float:
 
 
 def choice(*choices: str) -> Check:
-    """
-    Return a check that accepts some texts.
-
-    :param choices: The texts, at least two.
-    """
+    """Return a check that accepts some texts, at least two."""
     *first, last = map(repr, choices)
 
     def check(value: Any) -> Any:

@@ -80,7 +80,6 @@ def read(content: bytes) -> Document:
     Of equal names in an object, the last one counts.
 
     :param content: The text, in UTF-8, or in UTF-16 or UTF-32 with a byte order mark.
-    :return: The text and its value.
     :raises LimitError: The text is nested too deeply or has too many values.
     :raises ValueError: The text is not JSON, or not in a known encoding.
     """
@@ -108,7 +107,6 @@ def loads(content: bytes | str) -> Any:
     NaN, infinities and numbers that a float cannot hold become None. Of equal names in an object, the last one counts.
 
     :param content: The text; bytes are UTF-8, or UTF-16 or UTF-32 with a byte order mark.
-    :return: The value.
     :raises LimitError: The text is nested too deeply or has too many values.
     :raises ValueError: The text is not JSON, not in a known encoding, or has lone surrogates.
     """
@@ -122,8 +120,7 @@ def decoded(content: bytes, errors: str = "strict") -> str:
     """
     Decode a text whose encoding is known: UTF-8, or what its byte order mark says.
 
-    :param content: The text.
-    :param errors: As of :meth:`bytes.decode`. Default: raise an error.
+    :param errors: As of :meth:`bytes.decode`.
     :raises ValueError: It is in another encoding.
     """
     mark, encoding = encoding_of(content)

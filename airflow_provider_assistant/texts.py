@@ -14,9 +14,7 @@ def escaped(text: str, kept: str = "") -> str:
 
     A newline could forge a log line, and an escape sequence could move the cursor.
 
-    :param text: Text of unknown origin.
-    :param kept: Control characters that are not escaped. Default: none.
-    :return: The escaped text.
+    :param kept: Control characters that are not escaped.
     """
     if text.isprintable():
         return text
@@ -38,8 +36,6 @@ def storable(text: str) -> str:
 
     Lone surrogates, which JSON allows and UTF-8 does not, and NUL characters, which PostgreSQL
     refuses, are escaped.
-
-    :param text: Any text.
     """
     if not text.isascii():
         text = text.encode("utf-8", "backslashreplace").decode()
@@ -47,12 +43,7 @@ def storable(text: str) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """
-    Return a number with its noun, in the plural unless the number is 1.
-
-    :param number: The number.
-    :param noun: A noun whose plural ends in s.
-    """
+    """Return a number with its noun, in the plural, which ends in s, unless the number is 1."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
@@ -60,7 +51,6 @@ def shortened(text: str, limit: int) -> str:
     """
     Return a text on one line, cut to a maximum length.
 
-    :param text: Text of any length.
     :param limit: Maximum number of characters, including the ellipsis of a text that is cut.
     """
     line = " ".join(text.split())

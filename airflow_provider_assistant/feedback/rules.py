@@ -20,10 +20,7 @@ class Rating:
     """
     The rating of an answer.
 
-    :param key: Key of the question.
-    :param session_id: Session of the chat request.
-    :param request_id: The chat request.
-    :param word: The rating, a word such as ``good``.
+    :param word: Such as ``good``.
     """
 
     key: str
@@ -37,7 +34,7 @@ class Ratings:
     """
     The ratings of all questions. ``ratings``, ``not_rated`` and ``not_answered`` add up to the total.
 
-    :param ratings: The ratings, in the order of the questions.
+    :param ratings: In the order of the questions.
     :param not_rated: Number of questions with an answer for which no rule holds or whose request id is not known.
     :param not_answered: Number of questions without an answer.
     """
@@ -56,7 +53,6 @@ def rate(cases: Sequence[Case], scores: pa.Table, rules: Mapping[str, str]) -> R
     """
     Choose for each answer the rating of the first rule that holds for its scores.
 
-    :param cases: The questions with their answers.
     :param scores: Table of scores of the evaluation of these answers.
     :param rules: Mapping from a rating to a condition, such as ``{"good": "token_f1 >= 0.8"}``. The first that holds
         wins.

@@ -59,11 +59,7 @@ class RatingCounts:
     by_rating: Counter[str] = field(default_factory=Counter)
 
     def as_dict(self) -> dict[str, Any]:
-        """
-        Return the counts as plain JSON types, for XCom.
-
-        :return: ``sent``, ``already_sent``, ``failed``, ``possibly_duplicated`` and ``by_rating``.
-        """
+        """Return the counts as plain JSON types, for XCom."""
         return {**asdict(self), "by_rating": dict(self.by_rating)}
 
 
@@ -72,9 +68,8 @@ class FeedbackSender:
     Send the ratings of one task, and record them in the ledger.
 
     :param settings: Settings of the client; ``max_concurrency`` limits the requests in flight.
-    :param site_id: Id of the site.
-    :param ledger: Ledger of the ratings of the site; None sends every rating and records nothing.
-    :param findings: Findings to add ratings to that a person should look at.
+    :param ledger: None sends every rating and records nothing.
+    :param findings: Gets the ratings that a person should look at.
     """
 
     def __init__(
@@ -102,7 +97,6 @@ class FeedbackSender:
         """
         Send the ratings that no earlier run has sent; :attr:`counts` has the result.
 
-        :param wanted: All ratings of the task.
         :raises AssistantError: An error that further ratings would meet as well stopped the run, the circuit breaker
             opened, or the task was terminated.
         """
@@ -197,5 +191,4 @@ class FeedbackSender:
 
 
 def _key(rating: Rating) -> str:
-    """Return the ledger key of a rating; it is the same for a single rating and for many."""
     return rating_key(rating.session_id, rating.request_id, rating.word)

@@ -47,7 +47,7 @@ def check_given(task: BaseOperator) -> None:
     """
     Check the parameters whose value is known when the DAG is parsed, and convert them to the types that are used.
 
-    :param task: The task. Parameters that the constructor of a subclass is yet to set are not checked.
+    Parameters that the constructor of a subclass is yet to set are not checked.
     :raises AssistantInputError: A parameter is invalid or empty.
     """
     # The parameters as they are in the DAG file, for check_rendered.
@@ -72,8 +72,6 @@ def check_rendered(task: BaseOperator, context: Context) -> None:
     """
     Check all parameters after Airflow has rendered the templates, and convert them to the types that are used.
 
-    :param task: The task.
-    :param context: Airflow's task context.
     :raises AssistantInputError: A parameter is invalid, or it was given and is empty. Nothing was sent.
     """
     for name, parameter in _parameters_of(type(task)).items():
@@ -115,7 +113,6 @@ def _as_text(task: BaseOperator, given: Any, rendered: Any, context: Context) ->
 
 @functools.cache
 def _parameters_of(kind: type[BaseOperator]) -> Mapping[str, _Parameter]:
-    """Return the parameters of a class of tasks and of its bases, by name."""
     found: dict[str, _Parameter] = {}
     for base in reversed(kind.__mro__):
         checks: Checks = vars(base).get("parameter_checks", {})

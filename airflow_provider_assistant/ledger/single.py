@@ -51,7 +51,7 @@ def claim_one(ledger: ScopeLedger, claim: Claim) -> Claim:
 
 
 def outcome_of_reply(claim: Claim, reply: ApiReply) -> ClaimOutcome:
-    """Return the outcome of a successful request. The key of a single one identifies its content."""
+    """Return the outcome of a successful request; a single one's key identifies its content."""
     info = reply.call_info
     return ClaimOutcome(claim, "created", claim.key, reply.created_id, info.status, info.attempts, info.ambiguous)
 

@@ -17,10 +17,8 @@ StoragePath: TypeAlias = "Path | ObjectStoragePath"
 
 def storage_path(path: Any) -> StoragePath:
     """
-    Return a path object for a local path or an object storage URL.
+    Return an ``ObjectStoragePath`` for an object storage URL, and a ``Path`` for a local path.
 
-    :param path: Text or a path object.
-    :return: An ``ObjectStoragePath`` for a URL, otherwise a ``Path``.
     :raises AssistantInputError: The value is neither a path nor a URL, or the URL has an unknown scheme.
     """
     if isinstance(path, ObjectStoragePath | Path):
@@ -42,8 +40,6 @@ def usable_path(path: Any) -> StoragePath:
 
     The check looks up the connection of the URL, so do not call it in an event loop.
 
-    :param path: Text or a path object.
-    :return: As :func:`storage_path`.
     :raises AssistantInputError: The value is neither a path nor a URL, or no installed package reads such URLs.
     """
     found = storage_path(path)
@@ -59,10 +55,7 @@ def writable_file(path: Any, name: str) -> StoragePath:
     """
     Return the path of a file to write, after checking that it is not a folder.
 
-    :param path: Text or a path object.
     :param name: Name of the parameter, for the message.
-    :return: As :func:`usable_path`.
-    :raises AssistantInputError: The path is a folder or cannot be used.
     """
     found = usable_path(path)
     if found.is_dir():
@@ -91,9 +84,8 @@ def storage_files(
 
     Files whose names start with a dot or an underscore, such as ``_SUCCESS``, are skipped.
 
-    :param source: Path, URL, glob or folder, or a list of these.
     :param allowed_root: Folder that must contain all files after symbolic links are resolved. None allows every folder.
-    :param allow_empty: Whether folders and globs may match no files. Default: False.
+    :param allow_empty: Whether folders and globs may match no files.
     :return: Pairs of name and path, each file once. The name of a file in a folder or glob is its path relative to
         that folder, so that it does not change when the folder moves.
     :raises AssistantInputError: A file does not exist, there are no files, or a file is outside ``allowed_root``.
@@ -129,7 +121,6 @@ def files_in(source: Any) -> list[LineageDataset]:
     """
     Return the files that a source refers to, without accessing them, for lineage.
 
-    :param source: Any source that :func:`open_source` takes.
     :return: One entry per path, URL or folder; a glob is represented by its folder. Empty for rows and dataframes.
     """
     if isinstance(source, Mapping) and "row_groups" in source:
@@ -168,8 +159,7 @@ def check_inside(path: StoragePath, allowed_root: str | StoragePath | None) -> N
     """
     Check that a file is inside a folder after all symbolic links are resolved.
 
-    :param path: Path or URL of the file.
-    :param allowed_root: The folder. None allows every file.
+    :param allowed_root: None allows every file.
     :raises AssistantInputError: The file is outside the folder, or the folder does not exist.
     """
     if allowed_root is None:

@@ -25,8 +25,8 @@ def as_upload(file: FileSource, filename: str | None = None, content_type: str |
 
     :param file: Local path, URL of Airflow's object storage (``s3://…``), ObjectStoragePath, or open binary file. A
         seekable open file is sent from its beginning, any other from its current position; it is not closed.
-    :param filename: File name to send. Default: None, the file's own name.
-    :param content_type: MIME type to send. Default: None, guessed from the file name, or else
+    :param filename: File name to send. Default: the file's own name.
+    :param content_type: MIME type to send. Default: guessed from the file name, or else
         ``application/octet-stream``.
     :return: The upload; it opens a path once per attempt.
     :raises AssistantInputError: The file is missing, empty or unreadable, its name is not valid UTF-8, or an open file
