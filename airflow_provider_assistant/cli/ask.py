@@ -32,24 +32,13 @@ TICK = 0.1
 
 
 def read_rows(file: str, args: argparse.Namespace) -> pa.Table:
-    """
-    Read a golden set, or documents.
-
-    :param file: Path, glob, folder or object storage URL.
-    :param args: Arguments of the command, for the format of CSV files.
-    :raises AssistantInputError: The file cannot be read.
-    """
+    """Read a golden set, or documents."""
     with open_source(file, ColumnSelection((), rest=True), csv_options=csv_options(args)) as source:
         return table_of(source)
 
 
 def key_columns_of(golden: pa.Table, args: argparse.Namespace) -> list[str]:
-    """
-    Return the columns that identify a question: ``--key``, or else ``key``; empty if there is none.
-
-    :param golden: The golden set.
-    :param args: Arguments of the command.
-    """
+    """Return the columns that identify a question: ``--key``, else ``key``, else none."""
     return args.key or (["key"] if "key" in golden.column_names else [])
 
 
@@ -57,10 +46,6 @@ def ask(out: Console, hook: AssistantHook, golden: pa.Table, args: argparse.Name
     """
     Ask all questions of a golden set on the hook's site, and wait for the answers.
 
-    :param out: Output of the command, for the progress bar.
-    :param hook: The hook.
-    :param golden: The golden set.
-    :param args: Arguments of the command.
     :param folder: Folder for the batch state.
     :return: The answers, as the operator writes them.
     :raises AssistantInputError: The golden set has no question, or a column is missing.

@@ -33,7 +33,6 @@ def read_findings(path: str) -> list[dict[str, Any]]:
     """
     Return the rows of a findings file.
 
-    :param path: A local path or an object storage URL.
     :return: One dict per finding, with the keys ``COLUMNS``, and ``group``, which is None if the row has none.
     :raises AssistantInputError: The file cannot be read, or is not a findings file.
     """

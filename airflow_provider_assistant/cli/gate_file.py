@@ -19,7 +19,6 @@ class GateFile:
     """
     The content of a gate file.
 
-    :param scorers: The scorers.
     :param criteria: Condition for passing, and rules.
     :param judges: The judges among the scorers.
     """
@@ -34,7 +33,6 @@ def read_gate(path: str | None, *, has_baseline: bool) -> GateFile:
     Read a gate file: a mapping with ``scorers``, ``judge``, ``pass_if`` and ``gate``, as the arguments of the operator.
 
     :param path: The file; None for the default scorers without rules.
-    :param has_baseline: Whether there is a baseline to compare with.
     :raises AssistantInputError: The file is not such a mapping, or a scorer, the condition or a rule is invalid.
     """
     import yaml

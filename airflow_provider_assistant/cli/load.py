@@ -146,7 +146,7 @@ class _Shown:
     """
     Keep the first findings for the output, and write all of them to a file.
 
-    :param file: The file. None for a dry run.
+    :param file: None for a dry run.
     """
 
     def __init__(self, file: FindingsFile | None) -> None:
@@ -155,11 +155,7 @@ class _Shown:
         self.first: list[Finding] = []
 
     def add(self, finding: Finding) -> None:
-        """
-        Add a finding.
-
-        :param finding: The finding.
-        """
+        """Add a finding."""
         self.count += 1
         if len(self.first) < SHOWN:
             self.first.append(finding)

@@ -51,8 +51,6 @@ class Console:
         Replace a secret by ``***`` in all further output, also where JSON or a URL escapes it.
 
         A key that looks like an ordinary word is not replaced, because that would change unrelated output.
-
-        :param secret: The secret, or None.
         """
         secret = (secret or "").strip()
         if is_recognisable(secret):
@@ -62,8 +60,7 @@ class Console:
         """
         Return a text without secrets and without control characters.
 
-        :param text: A text of unknown origin.
-        :param lines: Whether to keep newlines and tabs. Default: True.
+        :param lines: Whether to keep newlines and tabs.
         """
         kept = "\n\t" if lines else ""
         return escaped(self._redacted(text), kept)
@@ -98,8 +95,7 @@ class Console:
         """
         Write a table: formatted on a terminal, as tab-separated lines in a pipe. Does nothing with JSON output.
 
-        :param titles: Titles of the columns.
-        :param rows: Cells of each row. None becomes an empty cell.
+        :param rows: None becomes an empty cell.
         """
         if not self.is_terminal:
             for row in (titles, *rows):

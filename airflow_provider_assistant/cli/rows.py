@@ -28,7 +28,6 @@ class DocumentKind(NamedTuple):
     """
     Kind of document that a row becomes.
 
-    :param payload: Fields of the document.
     :param endpoint: Path of the route below the site, such as ``documents/qa``.
     :param call: Function that returns the call for a site and a document.
     """
@@ -47,11 +46,7 @@ KINDS = {
 
 
 def csv_options(args: argparse.Namespace) -> dict[str, Any]:
-    """
-    Return the format of CSV files.
-
-    :param args: Arguments of the command.
-    """
+    """Return the format of CSV files."""
     return {"delimiter": args.delimiter, "encoding": args.encoding, "quote": args.quote}
 
 
@@ -61,8 +56,6 @@ def rows_of(file: str, args: argparse.Namespace, site_id: str) -> Iterator[Dataf
     Open a file like the load operators, so that its rows have the same keys and content hashes.
 
     :param file: Path, glob, folder or object storage URL.
-    :param args: Arguments of the command.
-    :param site_id: The site.
     :return: The rows, while the ``with`` block is open.
     :raises AssistantInputError: The file does not exist, or a column is missing.
     """
@@ -88,8 +81,6 @@ def gone_groups(file: str, args: argparse.Namespace) -> Sequence[int]:
     """
     Return the keys of the groups that a file names. Only its group columns are read.
 
-    :param file: Path, glob, folder or object storage URL.
-    :param args: Arguments of the command.
     :raises AssistantInputError: The file does not exist or has no rows, or a column is missing.
     """
     named, seen = tuple(args.group), SeenGroups()
@@ -106,12 +97,7 @@ def gone_groups(file: str, args: argparse.Namespace) -> Sequence[int]:
 
 
 def source_name(args: argparse.Namespace) -> str:
-    """
-    Return the name of the source in the ledger.
-
-    :param args: Arguments of the command.
-    :return: ``--source-name``, or else the name of the file.
-    """
+    """Return the name of the source in the ledger: ``--source-name``, else the name of the file."""
     return str(args.source_name or args.file.rstrip("/").rpartition("/")[2] or args.file)
 
 
@@ -125,7 +111,6 @@ def pairs(flag: str, given: Sequence[str] | None) -> dict[str, str]:
     Return the values of a repeatable argument ``NAME=VALUE``.
 
     :param flag: The argument, for messages.
-    :param given: Its values, or None.
     :raises AssistantInputError: A value has another form, or a name is repeated.
     """
     found: dict[str, str] = {}

@@ -75,13 +75,7 @@ def command(function: Command) -> Callable[[argparse.Namespace], None]:
 
 
 def failed(out: Console, error: Exception) -> int:
-    """
-    Write an error.
-
-    :param out: Output of the command.
-    :param error: The error.
-    :return: Its exit code.
-    """
+    """Write an error, and return its exit code."""
     log.debug("%s", type(error).__name__, exc_info=error)
     code = exit_code(error)
     if code == BUG:
@@ -96,7 +90,6 @@ def exit_code(error: Exception) -> int:
     """
     Return the exit code of an error.
 
-    :param error: The error.
     :return: One of the exit codes of the command line; ``BUG`` for an error of an unexpected type.
     """
     return next((code for kinds, code in EXIT_CODES if isinstance(error, kinds)), BUG)
@@ -106,10 +99,7 @@ def open_hook(out: Console, args: argparse.Namespace) -> AssistantHook:
     """
     Return the hook of the connection in the arguments. Hides the API key in all further output.
 
-    :param out: Output of the command.
-    :param args: Arguments of the command.
     :return: The hook, with the connection's settings already read.
-    :raises AssistantInputError: The connection does not exist or is invalid.
     """
     try:
         connection = AssistantHook.get_connection(args.conn_id)
@@ -131,10 +121,7 @@ def open_ledger(args: argparse.Namespace, hook: AssistantHook | None = None) -> 
     """
     Open the ledger of ``--ledger-conn-id``, else of the assistant connection, else of Airflow's configuration.
 
-    :param args: Arguments of the command.
-    :param hook: Hook of the assistant connection, if the command has one. Default: None.
-    :return: The ledger. Use it as a context manager.
-    :raises AssistantLedgerError: The ledger cannot be used.
+    :param hook: Hook of the assistant connection, if the command has one.
     """
     given = (args.ledger_conn_id, "--ledger-conn-id")
     return Ledger.open(ledger_location(hook, *given) if hook else location_of(given))

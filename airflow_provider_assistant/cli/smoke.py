@@ -40,9 +40,7 @@ class StepResult:
     """
     The result of a step.
 
-    :param step: Name of the step.
     :param verdict: ``ok``, ``failed`` or ``skipped``.
-    :param seconds: Duration in seconds.
     :param detail: What the service returned, or why the step failed.
     """
 
