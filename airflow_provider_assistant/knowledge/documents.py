@@ -36,7 +36,6 @@ def text_of(value: Any) -> str | None:
     """
     Return a value of a loader's metadata or of front matter as text.
 
-    :param value: Any value.
     :return: Text without whitespace around it; dates in ISO format. None for an empty value, a list or a mapping.
     """
     if isinstance(value, date | datetime):
@@ -50,8 +49,7 @@ def first_text(values: Mapping[Any, Any], names: tuple[str, ...]) -> str | None:
     """
     Return the first value that is not empty.
 
-    :param values: The values by name.
-    :param names: Names to look up, in order.
+    :param names: In the order to look them up.
     :return: The value as text, see :func:`text_of`. None if there is none.
     """
     return next((text for name in names if (text := text_of(values.get(name)))), None)

@@ -18,8 +18,8 @@ def split_front_matter(text: str, path: StoragePath) -> tuple[dict[str, str], st
     """
     Return the fields of the front matter, and the text after it.
 
-    :param text: The file, with line breaks of one character.
-    :param path: Its path, for messages.
+    :param text: With line breaks of one character.
+    :param path: For messages.
     :raises AssistantInputError: The front matter is too long or not valid YAML.
     """
     start = START.match(text)

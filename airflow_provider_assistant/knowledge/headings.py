@@ -17,7 +17,7 @@ class Section(NamedTuple):
     The text between two headings.
 
     :param headings: The headings above the text, the outermost first. Empty before the first heading.
-    :param text: The text, without the headings.
+    :param text: Without the headings.
     """
 
     headings: tuple[str, ...]
@@ -37,7 +37,6 @@ def sections_of(markdown: str) -> Iterator[Section]:
     """
     Split a Markdown text at its headings. A heading in a list or a quotation is text of its section.
 
-    :param markdown: The text.
     :return: The sections that have a text.
     """
     above: list[_Heading] = []

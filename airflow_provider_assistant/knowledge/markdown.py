@@ -48,7 +48,6 @@ def absolute_links(markdown: str, url: str) -> str:
     """
     Return a Markdown text whose links and images have absolute addresses.
 
-    :param markdown: The text.
     :param url: Its own address.
     """
     if "](" not in markdown and "]:" not in markdown:

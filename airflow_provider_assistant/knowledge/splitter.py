@@ -84,9 +84,7 @@ def chunk_key(parent: str | None, headings: tuple[str, ...], text: str) -> str:
     """
     Return the key of a chunk.
 
-    :param parent: Key of the document.
     :param headings: The headings above the chunk, the outermost first.
-    :param text: Text of the chunk.
     :return: The parent, the headings and a hash of 64 bits of the text.
     """
     digest = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

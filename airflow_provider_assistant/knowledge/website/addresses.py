@@ -45,7 +45,6 @@ def host_of(url: httpx.URL) -> str:
     """
     Return host and port of an address, such as ``example.com`` or ``example.com:8080``.
 
-    :param url: An address.
     :return: Host and port, without the port that its scheme implies.
     """
     return url.netloc.decode("ascii")
@@ -58,8 +57,6 @@ def refuse_private_networks(event: str, info: Mapping[str, Any]) -> None:
     Pass it to httpx as the extension ``trace``. It looks at what the name means before the connection is opened, and at
     the address that was connected to before anything is sent: the name may mean another address the second time.
 
-    :param event: Name of the event.
-    :param info: Values of the event.
     :raises AssistantInputError: The IP address is not public.
     """
     if event == "connection.connect_tcp.started":
@@ -97,7 +94,6 @@ def is_public(address: str) -> bool:
     """
     Return whether an IP address is on the public internet.
 
-    :param address: The address, as text.
     :return: False for private, loopback, link-local, multicast, reserved and invalid addresses, and for IPv6 addresses
         that contain such an IPv4 address.
     """

@@ -90,7 +90,6 @@ class PageCache:
         """
         Return the headers of a conditional request.
 
-        :param url: Address of a page.
         :return: Value by header name; empty if the page is not known.
         """
         return self._headers.get(url, {})
@@ -115,9 +114,7 @@ class PageCache:
         """
         Keep a page for the next run, if the next request can be conditional.
 
-        :param url: Address of the page.
         :param headers: Headers of the response. A header that is missing after "not modified" stays as it was.
-        :param text: What the page says.
         """
         if self._path is None:
             return
@@ -132,11 +129,7 @@ class PageCache:
             self._flush()
 
     def save(self) -> None:
-        """
-        Replace the file with the pages that were added.
-
-        :raises AssistantStorageError: The file cannot be written.
-        """
+        """Replace the file with the pages that were added."""
         if self._path is not None:
             self._flush()
             self._writer.close()

@@ -19,7 +19,6 @@ class PageText(NamedTuple):
     """
     What a page says.
 
-    :param title: Its title.
     :param content: Its main text, as Markdown.
     :param category: Its first category.
     :param date: When it was published, in ISO format.
@@ -59,8 +58,6 @@ class Extractor:
         """
         Return the main text of a page, without navigation, headers and footers.
 
-        :param html: The page.
-        :param content_type: Value of the header ``Content-Type``.
         :param url: Address of the page, to which relative links are relative.
         :return: The text; None if the page has none.
         :raises AssistantTimeoutError: It takes too long or too much memory, or trafilatura fails.

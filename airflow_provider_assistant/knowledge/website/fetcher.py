@@ -52,8 +52,7 @@ class Fetched(NamedTuple):
     """
     A file of a website.
 
-    :param url: Its address after redirects.
-    :param headers: Headers of the response.
+    :param url: After redirects.
     :param content: The decompressed content; None if it has not been modified.
     """
 
@@ -70,9 +69,7 @@ class Fetcher:
     :param requests_per_second: How many requests to send per second at most; fewer if robots.txt says so.
     :param timeout: Seconds for all requests together.
     :param private_networks: Whether private addresses and the proxy of the environment are allowed.
-    :param file_seconds: Seconds for one file. Default: 60.
-    :param clock: Returns the time in seconds. Default: the time of the process.
-    :param sleep: Waits some seconds.
+    :param file_seconds: Seconds for one file.
     """
 
     def __init__(
@@ -123,11 +120,9 @@ class Fetcher:
         """
         Read a file, unless robots.txt forbids it.
 
-        :param url: Its address.
         :param limit: Maximum size in bytes, after decompression.
-        :param types: Media types that are read. Default: None, all.
+        :param types: Media types that are read, or None for all.
         :param validators: Returns the headers of a conditional request for an address.
-        :return: The file.
         :raises Skipped: robots.txt forbids it, it does not exist, is on another host, or has another media type.
         :raises AssistantInputError: It is too large, redirects too often, has a private IP address, or the website
             refuses it with another status than 404 and 410.
@@ -158,7 +153,6 @@ class Fetcher:
         """
         Check that there is time for some more requests.
 
-        :param requests: Number of the requests.
         :raises AssistantInputError: The pauses between them take too long.
         """
         seconds = requests * self.interval
@@ -174,7 +168,6 @@ class Fetcher:
         """
         Return what robots.txt of a page's host allows. The host is asked once.
 
-        :param url: Address of the page.
         :return: The rules. If there is no such file (4xx), everything is allowed.
         :raises AssistantError: The file cannot be read, as for :meth:`fetch`; then nothing is allowed.
         """

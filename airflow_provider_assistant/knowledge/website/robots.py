@@ -26,9 +26,9 @@ class Robots:
 
     def allows(self, url: str) -> bool:
         """
-        Return whether a page may be read: the longest rule decides, and of equal ones the one that allows.
+        Return whether a page may be read.
 
-        :param url: Address of the page.
+        The longest rule decides, and of equal ones the one that allows.
         """
         return self._rules.can_fetch(url, NAME)
 

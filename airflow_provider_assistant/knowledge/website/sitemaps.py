@@ -58,9 +58,6 @@ def listing_of(xml: bytes, limit: int) -> Listing:
     Entities cannot be declared and nothing is loaded, so the memory is limited by the size of the text. Broken XML is
     refused, because the pages after the error would be missing.
 
-    :param xml: The text.
-    :param limit: Maximum number of entries.
-    :return: The entries.
     :raises NotListing: The text is not well-formed XML, is another kind of document, declares entities, or has more
         entries.
     """
@@ -141,10 +138,9 @@ class _Reader:
 
 def iso_date(text: str) -> str | None:
     """
-    Return a date or a time in ISO format.
+    Return a date or a time in ISO format; None if it is not one.
 
     :param text: The date, as in sitemaps (ISO) or in RSS (as in mail).
-    :return: The date; None if it is not one.
     """
     with contextlib.suppress(ValueError):
         found = datetime.fromisoformat(text)
