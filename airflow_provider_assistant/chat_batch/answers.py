@@ -60,9 +60,8 @@ def questions_table(
     :param columns: Values of the columns ``QUESTION``.
     :param passthrough_columns: Values of the source's other columns, which the output repeats.
     :param facts: Facts about the submissions as JSON types; :func:`counts` returns them.
-    :param own_sessions: Whether the session ids were generated for these questions. Default: False, the source has
-        them.
-    :param turn: The turn of the conversations that was submitted last. Default: 1.
+    :param own_sessions: Whether the session ids were generated for these questions, not read from the source.
+    :param turn: The turn of the conversations that was submitted last.
     """
     import pyarrow as pa
 
@@ -73,21 +72,15 @@ def questions_table(
 
 
 def facts_of(questions: pa.Table) -> tuple[dict[str, Any], int]:
-    """
-    Return the facts about the submissions, and the turn that was submitted last.
-
-    :param questions: The table of :func:`questions_table`.
-    """
+    """Return the facts about the submissions, and the turn that was submitted last."""
     metadata = questions.schema.metadata
     return json.loads(metadata[FACTS]), json.loads(metadata[TURN])
 
 
 def joined(questions: pa.Table, answers: Mapping[str, FinishedRequest]) -> pa.Table:
     """
-    Return the questions joined with their answers.
+    Return the questions joined with their answers, which are given by ``question_id``.
 
-    :param questions: The table of :func:`questions_table`.
-    :param answers: Answers by ``question_id``.
     :return: A table with the columns ``COLUMNS`` and the source's other columns, one row per question.
     """
     import pyarrow as pa
@@ -127,14 +120,7 @@ def _unanswered(request_id: str | None, submitted_at: datetime | None, error: st
 
 
 def publish(table: pa.Table, path: ObjectStoragePath, scope: str) -> None:
-    """
-    Write the output file.
-
-    :param table: The table of :func:`joined`.
-    :param path: The output file; it is replaced as a whole.
-    :param scope: Scope of the task, for the file's metadata.
-    :raises AssistantStorageError: The file cannot be written.
-    """
+    """Replace the output file as a whole; ``scope`` of the task goes to the file's metadata."""
     replace(table.replace_schema_metadata({SCOPE: scope.encode()}), path)
 
 
@@ -144,8 +130,6 @@ def published(
     """
     Return the complete answers in an output file that an earlier attempt of the same task wrote.
 
-    :param path: The output file.
-    :param scope: Scope of the task.
     :param rows: The ``question_id`` of each current question, with its values of the columns ``IDENTIFYING``.
     :return: Answers of the current questions; empty if there is no such file or another task wrote it.
     """
@@ -190,7 +174,6 @@ def counts(table: pa.Table) -> dict[str, Any]:
     """
     Return the counts, latency percentiles and submission facts of a batch.
 
-    :param table: The table of :func:`joined`.
     :return: ``rows``; one count per status of ``STATUSES``; ``seconds_p50``, ``_p95``, ``_p99`` and
         ``noticed_after_p50``, ``_p95``, ``_p99`` of the complete questions, in seconds, or None; and the facts of
         :func:`questions_table`.
@@ -208,11 +191,7 @@ def counts(table: pa.Table) -> dict[str, Any]:
 
 
 def has_own_sessions(table: pa.Table) -> bool:
-    """
-    Return whether the session ids were generated for the questions.
-
-    :param table: The table of :func:`joined`.
-    """
+    """Return whether the session ids were generated for the questions."""
     return bool(json.loads((table.schema.metadata or {}).get(OWN_SESSIONS, b"false")))
 
 

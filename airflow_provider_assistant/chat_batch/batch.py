@@ -53,12 +53,11 @@ class ChatBatch:
     Submit the questions of one task to one site, collect the answers, and write the output.
 
     :param settings: Settings of the client; ``max_concurrency`` applies to this batch.
-    :param site_id: Id of the site.
     :param mode: ``async`` submits all questions and polls the chat requests (``POST …/chat/async``); ``sync`` waits for
         each answer in its own round trip (``POST …/chat``).
     :param output: Parquet file for the questions and answers.
     :param scope: Scope of the ledger entries and session ids: the task and, if it must ask again, which run.
-    :param ledger: Ledger entries of this scope; None to record nothing.
+    :param ledger: None to record nothing.
     """
 
     def __init__(
@@ -90,9 +89,8 @@ class ChatBatch:
         """
         Submit the questions of a turn that no earlier attempt has submitted, and save all questions in the batch state.
 
-        :param questions: All questions of the source.
         :param turn: The turn of the conversations. The turns are submitted in order, each after :meth:`collect` for the
-            one before. Default: 1, also for questions that do not depend on each other.
+            one before.
         :raises AssistantStorageError: The batch state cannot be written.
         :raises AssistantError: No question was submitted, or the error is one that Airflow must not retry.
         """
@@ -133,7 +131,6 @@ class ChatBatch:
         return answers.facts_of(self.state.read_questions())[1]
 
     def _earlier_turns(self) -> EarlierTurns:
-        """Return what the batch state knows about the earlier turns."""
         questions, statuses = self.state.read_questions(), self.table()["status"].to_pylist()
         earlier = EarlierTurns(facts=answers.facts_of(questions)[0])
         columns = [answers.QUESTION_ID, "request_id", "submitted_at", "attempts", "error"]
@@ -324,7 +321,6 @@ class ChatBatch:
         """
         Close the sessions whose questions have all ended (``POST …/chat/session/close``).
 
-        :param table: The table of :meth:`table`.
         :return: How many sessions were closed, and how many could not be.
         """
         sessions = ended_sessions(table)
@@ -336,7 +332,7 @@ class ChatBatch:
         """
         Return all questions with the answers so far, from the batch state.
 
-        :return: A table with the columns of :data:`.answers.COLUMNS` and the source's other columns.
+        :return: The columns are those of :data:`.answers.COLUMNS` and the source's other columns.
         """
         questions = self.state.read_questions()
         found = sorted(self.state.read_answers(), key=lambda answer: answer.ended_at)
@@ -351,9 +347,6 @@ class ChatBatch:
         Write the output, record in the ledger how the chat requests ended, and remove the batch state.
 
         A later attempt asks the questions again whose requests failed or were lost.
-
-        :param table: The table of :meth:`table`.
-        :raises AssistantStorageError: The output cannot be written.
         """
         answers.publish(table, self._output, self._scope)
         ends: dict[str, RequestEnd] = {}
@@ -378,9 +371,7 @@ class _Sent(NamedTuple):
     """
     What one attempt to submit questions has done.
 
-    :param counts: Counts of the load.
     :param submissions: The accepted questions by ``question_id``.
-    :param error: Error that stopped the load. Default: None.
     """
 
     counts: LoadCounts

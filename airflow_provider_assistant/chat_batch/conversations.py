@@ -28,7 +28,6 @@ class NextTurn(NamedTuple):
     """
     The questions of one turn.
 
-    :param positions: Positions of the questions to ask.
     :param blocked: Reason by ``question_id``, for questions that are not asked.
     """
 
@@ -53,7 +52,6 @@ def read_conversations(
 
     :param names: Name of each question's conversation.
     :param numbers: Number of each question within its conversation; only their order matters.
-    :param messages: Message of each question.
     :param repetitions: Repetition of each question. Each repetition of a conversation has a session of its own.
     :param scope: Scope from which session ids are generated.
     :param problems: Error by position, for rows that cannot be read. Each of these is a conversation of its own.

@@ -27,12 +27,10 @@ class Poller:
     Poll chat requests until all have ended or the deadline passes (``GET …/chat/requests/{request_id}``).
 
     :param client: Client to send with; a shared client also applies its shared limits.
-    :param site_id: Site of the chat requests.
     :param interval: Maximum time between two polls of one chat request, in seconds.
     :param deadline: Time at which to stop polling, in seconds since the epoch; each chat request is polled at least
         once.
-    :param max_concurrency: Maximum number of polls in flight.
-    :param on_finished: Function that is called with the result of every chat request that ends.
+    :param on_finished: Called with the result of every chat request that ends.
     """
 
     client: AssistantClient
@@ -50,7 +48,6 @@ class Poller:
         """
         Poll until all chat requests have ended or the deadline passes.
 
-        :param pending: The open chat requests.
         :return: The schedule with its counts: ``finished`` by state, ``open``, ``polls`` and ``failed_polls``.
         :raises AssistantAPIError: The service answered a poll with 401 or 403, so further polls would fail as well.
         """

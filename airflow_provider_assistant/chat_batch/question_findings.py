@@ -13,7 +13,6 @@ class QuestionFindings:
     """
     Write findings to a file, and keep the reason of each question that was not submitted, for the output.
 
-    :param file: The file.
     :param questions: The questions that are submitted; ``row`` of a finding is the row of the source.
     """
 
@@ -34,11 +33,7 @@ class QuestionFindings:
             self._file.add(Finding(**row))
 
     def add(self, finding: Finding) -> None:
-        """
-        Add a finding about a question.
-
-        :param finding: The finding. Its ``row`` is the number of the question.
-        """
+        """Add a finding; its ``row`` is the number of the question."""
         if finding.row is None:
             self._file.add(finding)
             return

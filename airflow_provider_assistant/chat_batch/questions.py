@@ -75,11 +75,7 @@ class Questions:
         return len(self.question_ids)
 
     def field(self, name: str) -> list[Any]:
-        """
-        Return the values of a field, one per question.
-
-        :param name: Name of the field, such as ``message``.
-        """
+        """Return the values of a field, such as ``message``, one per question."""
         return self.fields.get(name) or [self.constants.get(name)] * len(self)
 
     @property
@@ -88,11 +84,7 @@ class Questions:
         return max(self.turns or [1])
 
     def at(self, positions: Sequence[int]) -> Questions:
-        """
-        Return some of the questions.
-
-        :param positions: Their positions.
-        """
+        """Return the questions at some positions."""
 
         def some(values: list[Any]) -> list[Any]:
             return [values[position] for position in positions]
@@ -112,12 +104,7 @@ class Questions:
 
 
 class QuestionRows:
-    """
-    The questions as rows for the engine of loads; the content hash of a row is its ``question_id``.
-
-    :param questions: The questions.
-    :param call: Function that builds the call of a message.
-    """
+    """Give questions to the engine of loads as rows; a row's content hash is its ``question_id``."""
 
     def __init__(self, questions: Questions, call: Callable[[ChatMessage], Call[Any]]) -> None:
         self._questions = questions
@@ -130,11 +117,7 @@ class QuestionRows:
             yield batch
 
     def prepared(self, is_wanted: Callable[[int], bool]) -> Iterator[PreparedRow]:
-        """
-        Yield the questions with the wanted numbers.
-
-        :param is_wanted: Returns whether the number of a question, from 1, is wanted.
-        """
+        """Yield the questions whose numbers, from 1, are wanted."""
         for position in range(len(self._questions)):
             if is_wanted(position + 1):
                 yield self._prepared(position)
@@ -171,8 +154,6 @@ def read_questions(
     """
     Read all questions of a source.
 
-    :param source: Path, DataFrame or other source that
-        :func:`~airflow_provider_assistant.loading.sources.open_source` accepts.
     :param columns: Column by field, for fields (``message``, ``session_id``, ``email``, ``response_language``) whose
         column has another name; or None.
     :param constants: Value by field, for fields with one value for all questions; or None.
@@ -181,13 +162,11 @@ def read_questions(
         the name of a column with session ids. None for the column of the field ``session_id``, or else ``per_row``.
     :param scope: Scope from which session ids are generated.
     :param repeat: Number of times to ask each question, each time in its own session. The repetitions of a question
-        follow each other. Default: 1.
+        follow each other.
     :param turn: Column with the number of the question within its conversation; ``session`` is then the column with the
-        conversation, and the session ids are generated. Default: None, the questions do not depend on each other.
-    :param allowed_root: Folder that must contain all files of the source, after resolving symbolic links. Default:
-        None, any folder.
-    :param csv_options: Dialect of CSV files. Default: None.
-    :param allow_empty: Whether the source may have no rows or files. Default: False.
+        conversation, and the session ids are generated. None if the questions do not depend on each other.
+    :param allowed_root: Folder that must contain all files of the source, after resolving symbolic links.
+    :param allow_empty: Whether the source may have no rows or files.
     :return: The questions; rows that cannot be read are in its ``problems``.
     :raises AssistantInputError: The source cannot be read, has no rows, lacks a column, or has a column with an invalid
         name; ``repeat`` is more than 1 and the session ids are not generated; or ``turn`` is given without ``session``
@@ -271,7 +250,6 @@ def _mapping(
 
 
 def _fields(columns: Mapping[str, list[Any]], names: Mapping[str, str]) -> dict[str, list[Any]]:
-    """Return the values of each field."""
     fields = {}
     for field, column in names.items():
         is_required = ChatMessage.model_fields[field].is_required()

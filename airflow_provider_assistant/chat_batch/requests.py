@@ -12,9 +12,7 @@ class PendingRequest(NamedTuple):
     """
     An open chat request.
 
-    :param question_id: Identity of its question.
-    :param request_id: Id of the chat request.
-    :param submitted_at: Time of its submission, in seconds since the epoch.
+    :param submitted_at: In seconds since the epoch.
     """
 
     question_id: str
@@ -26,19 +24,17 @@ class FinishedRequest(NamedTuple):
     """
     The result of one question.
 
-    :param question_id: Identity of the question.
-    :param request_id: Id of the chat request; None if the service returned none.
+    :param request_id: None if the service returned none.
     :param status: ``complete``; ``failed``; or ``lost``, if the service no longer knows the chat request.
-    :param text: Text of the answer, or None.
     :param error: Reason why there is no answer, or None.
     :param raw: The last reply as JSON text, with every digit; None if there is none.
     :param ended_at: Time of the end by the service's own times, or else of the poll that found it, in seconds since the
         epoch.
     :param seconds: Seconds from the submission to ``ended_at``.
     :param polls: Number of polls; 0 in sync mode.
-    :param latency: Seconds that the service took, by its own times or, in sync mode, by the round trip. Default: None,
+    :param latency: Seconds that the service took, by its own times or, in sync mode, by the round trip. None if
         unknown.
-    :param noticed_after: Seconds from the submission to the poll that found the end. Default: None, in sync mode.
+    :param noticed_after: Seconds from the submission to the poll that found the end. None in sync mode.
     """
 
     question_id: str

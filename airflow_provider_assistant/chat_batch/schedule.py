@@ -24,7 +24,6 @@ class DuePoll(NamedTuple):
     :param due: Time of the poll, in seconds since the epoch.
     :param number: Number of this poll of the chat request, from 1.
     :param position: Position of the chat request, which makes the order definite.
-    :param request: The chat request.
     """
 
     due: float
@@ -40,10 +39,8 @@ class PollSchedule:
     ``finished`` counts the ended chat requests by state, ``open`` the others, ``polls`` the polls, and ``failed_polls``
     those without a usable response. All times are in seconds since the epoch.
 
-    :param pending: The open chat requests.
     :param interval: Maximum time between two polls of one chat request, in seconds.
     :param deadline: Time at which to stop polling; each chat request is polled at least once.
-    :param now: Current time.
     """
 
     def __init__(self, pending: Iterable[PendingRequest], *, interval: float, deadline: float, now: float) -> None:
@@ -73,13 +70,7 @@ class PollSchedule:
         return heapq.heappop(self._due)
 
     def on_state(self, poll: DuePoll, reply: ChatRequest, *, now: float) -> FinishedRequest | None:
-        """
-        Return the result if the chat request has ended; otherwise plan its next poll.
-
-        :param poll: The poll, from :meth:`take`.
-        :param reply: Its reply.
-        :param now: Current time.
-        """
+        """Return the result if the chat request has ended; otherwise plan its next poll."""
         if reply.state == "pending":
             self._plan_next(poll, now)
             return None
@@ -89,9 +80,6 @@ class PollSchedule:
         """
         Return the result if the chat request is lost; plan its next poll after a transient error.
 
-        :param poll: The poll, from :meth:`take`.
-        :param error: Its error.
-        :param now: Current time.
         :raises AssistantError: Further polls would get the same error.
         """
         if errors.is_lost(error):

@@ -28,8 +28,6 @@ def ended_sessions(table: pa.Table) -> list[str]:
     Return the sessions that no retry needs.
 
     A retry waits for pending questions. It also continues conversations that ended early, so these stay open.
-
-    :param table: The questions with their answers.
     """
     is_conversation = table["turn"].null_count < table.num_rows
     unfinished = {"timed_out", "failed", "lost", "not_submitted"} if is_conversation else {"timed_out"}
@@ -42,9 +40,6 @@ async def close_sessions(settings: ClientSettings, site_id: str, sessions: Seque
     """
     Close sessions (``POST …/chat/session/close``).
 
-    :param settings: Settings of the client.
-    :param site_id: Id of the site.
-    :param sessions: Ids of the sessions.
     :return: How many sessions were closed, and how many could not be.
     """
     errors: list[AssistantError] = []

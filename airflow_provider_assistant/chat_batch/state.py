@@ -39,7 +39,7 @@ class BatchState:
     """
     Read and write the state of one chat batch.
 
-    :param folder: Folder of the batch state: a local path or an object storage URL.
+    :param folder: A local path or an object storage URL.
     """
 
     def __init__(self, folder: str) -> None:
@@ -70,12 +70,7 @@ class BatchState:
                 self.folder.rmdir()
 
     def write_questions(self, questions: pa.Table) -> None:
-        """
-        Write all questions with their chat requests.
-
-        :param questions: The table of :func:`.answers.questions_table`.
-        :raises AssistantStorageError: The file cannot be written.
-        """
+        """Write all questions with their chat requests: the table of :func:`.questions_table`."""
         import pyarrow.parquet as pq
 
         with storing(self._questions, RETRY_CONTINUES):
@@ -91,12 +86,7 @@ class BatchState:
             return pq.ParquetFile(file).read()
 
     def write_source(self, source: pa.Table) -> None:
-        """
-        Write the rows that a function returned, for the turns after a deferral.
-
-        :param source: The rows.
-        :raises AssistantStorageError: The file cannot be written.
-        """
+        """Write the rows that a function returned, for the turns after a deferral."""
         import pyarrow.parquet as pq
 
         with storing(self._source, RETRY_CONTINUES), self._source.open("wb") as file:
@@ -112,12 +102,7 @@ class BatchState:
             return pq.ParquetFile(file).read()
 
     def write_pending(self, pending: Iterable[PendingRequest]) -> None:
-        """
-        Write the list of chat requests to wait for.
-
-        :param pending: The chat requests.
-        :raises AssistantStorageError: The list cannot be written.
-        """
+        """Write the list of chat requests to wait for."""
         self._write(self._pending, (json.dumps(one._asdict()) for one in pending))
 
     def read_open(self) -> list[PendingRequest]:
@@ -141,12 +126,7 @@ class BatchState:
         return [one for one in pending if one.request_id not in ended]
 
     def write_answers(self, answers: Sequence[FinishedRequest]) -> None:
-        """
-        Add answers to the batch state, in one new file.
-
-        :param answers: The answers.
-        :raises AssistantStorageError: The file cannot be written.
-        """
+        """Add answers to the batch state, in one new file."""
         # An answer may contain a lone surrogate, which JSON stores as an escape.
         lines = (json.dumps(answer._asdict()) for answer in answers)
         self._write(self.folder / f"answers-{uuid.uuid4().hex}.jsonl", lines)
@@ -188,8 +168,6 @@ class AnswerWriter:
 
     Answers are written in a thread. If a write fails, its answers are written with the next ones. If the last write
     fails too, a later attempt polls for these answers again.
-
-    :param state: The batch state.
     """
 
     def __init__(self, state: BatchState) -> None:
@@ -198,11 +176,7 @@ class AnswerWriter:
         self._has_warned = False
 
     def add(self, answer: FinishedRequest) -> None:
-        """
-        Write an answer with the next ones.
-
-        :param answer: The answer.
-        """
+        """Write an answer with the next ones."""
         self._waiting.append(answer)
 
     async def __aenter__(self) -> Self:
@@ -240,18 +214,13 @@ class AnswerWriter:
 
 def folder_of(output: ObjectStoragePath, scope: str) -> str:
     """
-    Return the folder of a task's batch state: next to the output, with a name that dataset readers skip.
+    Return the folder of a task's batch state.
 
-    :param output: Output file of the task.
-    :param scope: Scope of the batch, as in :class:`~airflow_provider_assistant.chat_batch.batch.ChatBatch`.
+    It is next to the output, with a name that dataset readers skip.
     """
     return str(output.parent / f".{output.name}.{key_of(scope)[:8]}.chat-batch")
 
 
 def findings_of(output: ObjectStoragePath) -> StoragePath:
-    """
-    Return the path of the findings: next to the output, with a name that dataset readers skip.
-
-    :param output: Output file of the task.
-    """
+    """Return the path of the findings, next to the output, with a name that dataset readers skip."""
     return output.parent / f".{output.stem}.findings.parquet"

@@ -191,4 +191,5 @@ class FeedbackSender:
 
 
 def _key(rating: Rating) -> str:
+    """Return the ledger key of a rating; it is the same for a single rating and for many."""
     return rating_key(rating.session_id, rating.request_id, rating.word)

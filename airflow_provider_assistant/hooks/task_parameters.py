@@ -113,6 +113,7 @@ def _as_text(task: BaseOperator, given: Any, rendered: Any, context: Context) ->
 
 @functools.cache
 def _parameters_of(kind: type[BaseOperator]) -> Mapping[str, _Parameter]:
+    """Return the parameters of a class of tasks and of its bases, by name."""
     found: dict[str, _Parameter] = {}
     for base in reversed(kind.__mro__):
         checks: Checks = vars(base).get("parameter_checks", {})

@@ -229,6 +229,7 @@ class ScopeLedger(EntryReader):
             transaction(self._connection, lambda connection: connection.execute(change, rows), writes=True)
 
     def _change(self, keys: Collection[str], change: sa.Update) -> None:
+        """Apply one update to the entries of these keys in one transaction."""
         c, ordered = self._table.c, sorted(keys)
 
         def write(connection: sa.Connection) -> None:
