@@ -50,7 +50,7 @@ class ColumnSelection:
 
     :param text: Required columns with text.
     :param any: Required columns of any type, such as key columns.
-    :param rest: Whether to read all other columns as well. Default: False.
+    :param rest: Whether to read all other columns as well.
     :param optional: Columns with text that the source may lack.
     """
 
@@ -82,8 +82,7 @@ class ColumnSelection:
         """
         Check that a source has the required columns, each once.
 
-        :param present: Names of the source's columns.
-        :param where: Name of the source for the error message. Default: ``source``.
+        :param where: Name of the source for the error message.
         :raises AssistantInputError: A required column is missing, or a column to read occurs more than once.
         """
         count = Counter(list(present))
@@ -118,7 +117,6 @@ def batches_of(source: Any, wanted: ColumnSelection) -> Iterator[Batch]:
     Yield the wanted columns of a dataframe, a list of mappings or one mapping.
 
     :param source: A dataframe or any other provider of Arrow data, a list of mappings, or a mapping.
-    :param wanted: Columns to read.
     :return: Batches of at most 1,000 rows.
     :raises AssistantInputError: The source is of another type or lacks a required column.
     """
@@ -143,7 +141,6 @@ def batches_of_parts(parts: Iterable[Any], wanted: ColumnSelection) -> Iterator[
     Yield the wanted columns of several parts, one after the other.
 
     :param parts: Dataframes, lists of mappings, or mappings. Consecutive mappings are read as one list.
-    :param wanted: Columns to read.
     :return: Batches of at most 1,000 rows.
     """
     for are_rows, some in itertools.groupby(parts, key=lambda part: isinstance(part, Mapping)):
@@ -162,8 +159,6 @@ def batches_of_arrow(batches: Iterable[pa.RecordBatch], wanted: ColumnSelection)
     """
     Yield the wanted columns of Arrow record batches.
 
-    :param batches: The record batches.
-    :param wanted: Columns to read.
     :return: Batches of at most 1,000 rows.
     :raises AssistantInputError: A required column is missing, or a text column has another type.
     """
@@ -187,7 +182,6 @@ def batches_of_rows(rows: Iterable[Mapping[str, Any]], wanted: ColumnSelection) 
     Yield the wanted columns of mappings.
 
     :param rows: The rows. A row may lack columns that other rows have.
-    :param wanted: Columns to read.
     :return: Batches of at most 1,000 rows.
     :raises AssistantInputError: No row has a required column.
     """
@@ -205,12 +199,9 @@ def columns_of_rows(
     rows: Sequence[Mapping[str, Any]], present: Iterable[str], wanted: ColumnSelection
 ) -> dict[str, list[Any]]:
     """
-    Return the wanted columns of a list of mappings.
+    Return the wanted columns of a list of mappings: values by column.
 
-    :param rows: The rows.
     :param present: Names of the columns that at least one row has.
-    :param wanted: Columns to read.
-    :return: Values by column.
     """
     columns = {name: [row.get(name) for row in rows] for name in wanted.among(present)}
     for name in {*wanted.text, *wanted.optional} & set(columns):

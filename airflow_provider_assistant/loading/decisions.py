@@ -32,8 +32,6 @@ class Decision(NamedTuple):
     Hold what to do with a row before it is sent.
 
     :param outcome: Outcome of a row that is not sent; None if the row is sent, or if it only stops the load.
-    :param reason: Reason for the findings.
-    :param document_id: Id of the document that is already on the site, or None.
     :param error: Error that stops the load, or None.
     """
 
@@ -56,10 +54,7 @@ def decide(row: PreparedRow, entry: LedgerEntry | None, options: LoadOptions) ->
     """
     Decide whether to send a row.
 
-    :param row: The row.
-    :param entry: Ledger entry of its key; None if it has none.
-    :param options: Options of the load.
-    :return: The decision.
+    :param entry: None if the row's key has no entry.
     """
     if row.problem:
         return Decision("rejected", row.problem)
@@ -100,8 +95,6 @@ class Failure(NamedTuple):
     """
     Hold what a failed request means for its row.
 
-    :param outcome: Outcome of the row.
-    :param reason: Reason for the findings.
     :param ambiguous: Number of requests that may have created the document.
     :param error: Error that stops the load whatever the circuit breaker decides, or None.
     """
@@ -118,8 +111,6 @@ def classify(error: AssistantError, ambiguous: int, on_ambiguous: OnAmbiguous) -
 
     :param error: Error of the last request, or the reason why there was none.
     :param ambiguous: Number of earlier requests for the row in this load that may have created its document.
-    :param on_ambiguous: The option of the load.
-    :return: The outcome.
     """
     if isinstance(error, AssistantInputError) and not ambiguous:
         # Nothing was sent: the file existed at the preflight and can no longer be opened.
@@ -139,27 +130,14 @@ def classify(error: AssistantError, ambiguous: int, on_ambiguous: OnAmbiguous) -
 
 
 def outcome_of_reply(claim: Claim, row: PreparedRow, reply: ApiReply) -> ClaimOutcome:
-    """
-    Return the ledger's outcome of a created row.
-
-    :param claim: Claim of the row.
-    :param row: The row.
-    :param reply: The service's acknowledgement.
-    """
+    """Return the ledger's outcome of a created row."""
     info = reply.call_info
     content_hash = row.fingerprint.content_hash
     return ClaimOutcome(claim, "created", content_hash, reply.created_id, info.status, info.attempts, info.ambiguous)
 
 
 def outcome_of_failure(claim: Claim, row: PreparedRow, failure: Failure, error: AssistantError) -> ClaimOutcome:
-    """
-    Return the ledger's outcome of a row that was not created, or perhaps was.
-
-    :param claim: Claim of the row.
-    :param row: The row.
-    :param failure: What the error means for the row.
-    :param error: The error.
-    """
+    """Return the ledger's outcome of a row that was not created, or perhaps was."""
     return ClaimOutcome(
         claim,
         "ambiguous" if failure.outcome == "ambiguous" else "failed",

@@ -49,13 +49,10 @@ class Load:
     """
     Load one source once.
 
-    :param client: Client that sends the requests.
-    :param rows: Rows to load.
-    :param options: Options of the load.
-    :param ledger: Ledger of the scope that is loaded. None sends every row and records nothing.
+    :param ledger: None sends every row and records nothing.
     :param findings: Takes the rows that a person should look at.
     :param read_limits: Reads the tenant's limits. Called once, before the first row is sent, and not at all if no row
-        is sent. Default: None, no limits.
+        is sent. None for no limits.
     :param on_created: Called with the row and the reply each time the service acknowledges a row.
     """
 

@@ -13,12 +13,10 @@ def mapping_of(
     payload: type[Payload], columns: Mapping[str, str] | None, constants: Mapping[str, str] | None
 ) -> dict[str, str]:
     """
-    Return the column of each field that varies by row.
+    Return the column of each field that varies by row, that is, of each field without a constant.
 
-    :param payload: Model of the document.
     :param columns: Mapping of a field to its column, for columns that are not named like their field.
     :param constants: Mapping of a field to its value for all rows.
-    :return: Mapping of each remaining field to its column.
     :raises AssistantInputError: A field does not exist or is in both mappings, or a constant is not a non-empty string.
     """
     columns, constants, fields = columns or {}, constants or {}, payload.model_fields
@@ -41,12 +39,9 @@ def mapping_of(
 
 def wanted_columns(payload: type[Payload], columns: Mapping[str, str], key_columns: Sequence[str]) -> ColumnSelection:
     """
-    Return the columns to read from a source.
+    Return the required, optional and key columns to read from a source.
 
-    :param payload: Model of the document.
     :param columns: Column of each field, see :func:`mapping_of`.
-    :param key_columns: Columns that identify a row.
-    :return: Required, optional and key columns.
     """
     # A column that the user named is required even if its field is optional.
     required = [

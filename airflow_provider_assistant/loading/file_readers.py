@@ -49,10 +49,9 @@ class CsvOptions:
     @classmethod
     def of(cls, given: Mapping[str, str] | CsvOptions | None) -> Self:
         """
-        Build the options from a mapping.
+        Build the options from a mapping, and validate them.
 
         :param given: Mapping with any of ``delimiter``, ``encoding`` and ``quote``; None for the defaults.
-        :return: The validated options.
         :raises AssistantInputError: An option is unknown or its value is invalid.
         """
         if isinstance(given, cls):
@@ -66,11 +65,7 @@ class CsvOptions:
         return cls("\t" if options.delimiter == "\\t" else options.delimiter, options.encoding, options.quote).checked()
 
     def checked(self) -> Self:
-        """
-        Validate the options and return them.
-
-        :raises AssistantInputError: A value is invalid.
-        """
+        """Validate the options and return them."""
         for name in ("delimiter", "quote"):
             value = getattr(self, name)
             if not isinstance(value, str) or len(value) != 1 or value in "\r\n":
@@ -93,8 +88,6 @@ def read_file(
     Yield the wanted columns of a file.
 
     :param path: Path of the file. Its suffix determines the format; a second suffix may name a compression.
-    :param wanted: Columns to read.
-    :param options: Format of a CSV file.
     :param row_groups: Row groups of a Parquet file to read. None reads all.
     :return: Batches of at most 1,000 rows.
     :raises AssistantInputError: The file cannot be read or lacks a required column.

@@ -28,8 +28,7 @@ class FileRows:
 
     :param files: Pairs of name and path. The name identifies the file.
     :param upload: Returns the upload for a path and the file name that the service sees.
-    :param call: Returns the call that creates a document from an upload.
-    :param allow_empty: Whether the list may be empty. Default: False.
+    :param allow_empty: Whether the list may be empty.
     :raises AssistantInputError: Two files have the same name.
     """
 
@@ -63,10 +62,9 @@ class FileRows:
 
     def prepared(self, is_wanted: Callable[[int], bool]) -> Iterator[PreparedRow]:
         """
-        Yield the files with the wanted numbers, each with its call.
+        Yield the files with the wanted numbers in their order, each with its call.
 
         :param is_wanted: Returns whether a file number, from 1, is wanted.
-        :return: The files in their order.
         """
         for number, (name, path) in enumerate(self._files, start=1):
             if is_wanted(number):
@@ -150,7 +148,6 @@ class FingerprintedFile(NamedTuple):
     """
     Hold the hashes of one file.
 
-    :param fingerprint: Hashes of its name and its content.
     :param size: Size in bytes.
     :param problem: Why the file cannot be read. None if it can.
     """
@@ -165,7 +162,6 @@ def fingerprint_file(name: str, path: StoragePath) -> FingerprintedFile:
     Read a file and return its hashes.
 
     :param name: Name that identifies the file.
-    :param path: Path of the file.
     """
     key = hash_of(encoded([name]))
     content = hashlib.blake2b(digest_size=16)

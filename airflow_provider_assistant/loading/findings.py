@@ -30,12 +30,10 @@ class Finding:
     """
     Hold a row that a person should look at. The fields are the columns of the findings.
 
-    :param kind: Kind of the finding.
     :param key: Key of the row as readable text.
-    :param reason: Why a person should look at the row.
-    :param row: Number of the row in the source, from 1. Default: None, it is no longer in the source.
-    :param document_ids: Ids of the documents concerned. Default: none.
-    :param group: Name of the group of the row, such as its page. Default: None, it has none.
+    :param row: Number of the row in the source, from 1. None if it is no longer in the source.
+    :param document_ids: Ids of the documents concerned.
+    :param group: Name of the group of the row, such as its page. None if it has none.
     """
 
     kind: Kind
@@ -50,19 +48,14 @@ class Findings(Protocol):
     """Takes the findings of a load."""
 
     def add(self, finding: Finding) -> None:
-        """
-        Add a finding.
-
-        :param finding: The finding.
-        """
+        """Add a finding."""
 
 
 class FindingsFile:
     """
     Write findings to a Parquet file. Use it as a context manager.
 
-    :param path: Path of the file.
-    :param always: Whether to write the file even if there are no findings. Default: True.
+    :param always: Whether to write the file even if there are no findings.
     """
 
     def __init__(self, path: StoragePath, *, always: bool = True) -> None:
@@ -80,11 +73,7 @@ class FindingsFile:
         return str(self.path) if self.count else None
 
     def add(self, finding: Finding) -> None:
-        """
-        Add a finding.
-
-        :param finding: The finding.
-        """
+        """Add a finding."""
         self.count += 1
         self._waiting.append(finding)
         if len(self._waiting) >= FLUSH:
@@ -162,7 +151,6 @@ def findings_folder() -> StoragePath:
     Return the folder for the findings of tasks without a ``findings_path``.
 
     :return: The folder ``[assistant] findings_folder``; if this option is empty, ``assistant_loads`` in AIRFLOW_HOME.
-    :raises AssistantInputError: No installed package reads such URLs.
     """
     from airflow.providers.common.compat.sdk import conf
 

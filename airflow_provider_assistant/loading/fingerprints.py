@@ -22,7 +22,7 @@ class RowFingerprint(NamedTuple):
 
     :param key: Hash of the row's key: its key columns, or its whole content.
     :param content_hash: Hash of what the row says; it differs once the row has changed.
-    :param group: Group of the row; None if it has none, or if its group columns are bad.
+    :param group: None if the row has none, or if its group columns are bad.
     :param has_key: Whether ``key`` is the key of the row. False if the row cannot be read or has no key.
     """
 
@@ -48,9 +48,7 @@ def key_texts(columns: Mapping[str, Sequence[Any]], names: Sequence[str], what: 
     """
     Return the values of the columns that identify rows or groups.
 
-    :param columns: Values by column.
-    :param names: Names of the columns that identify.
-    :param what: Word for such a column in a problem. Default: ``key column``.
+    :param what: Word for such a column in a problem.
     """
     texts: list[list[str | None]] = []
     problems: dict[int, str] = {}
@@ -72,8 +70,6 @@ def groups_of(
     """
     Return the group of each row.
 
-    :param columns: Values by column.
-    :param names: Names of the group columns.
     :return: The groups; and why a row has none, by its position from 0.
     """
     # The rows of a page follow each other.
@@ -96,9 +92,9 @@ def bad_row_key(number: int) -> str:
 
 def without_blanks(column: list[Any]) -> list[Any]:
     """
-    Return the values of an optional field, with None for blank text: CSV has no other way to omit a value.
+    Return the values of an optional field, with None for blank text.
 
-    :param column: The values.
+    CSV has no other way to omit a value.
     """
     with contextlib.suppress(TypeError):
         # Most columns are strings without blanks.
@@ -108,13 +104,7 @@ def without_blanks(column: list[Any]) -> list[Any]:
 
 
 def check_count(count: int, allow_empty: bool) -> None:
-    """
-    Refuse an empty source.
-
-    :param count: Number of rows.
-    :param allow_empty: Whether there may be none.
-    :raises AssistantInputError: There are no rows and ``allow_empty`` is False.
-    """
+    """Refuse an empty source."""
     if not count and not allow_empty:
         raise AssistantInputError(
             "source has no rows",
@@ -131,8 +121,7 @@ def hashes_of(columns: Sequence[Sequence[Any]], count: int, prefix: str = "") ->
     A column of strings is formatted without a loop in Python, which halves the time of the preflight's hashing.
 
     :param columns: Values of the rows by column.
-    :param count: Number of rows.
-    :param prefix: Text that all rows have in common. Default: none.
+    :param prefix: Text that all rows have in common.
     """
     if not columns:
         return [hash_of(prefix)] * count
@@ -149,7 +138,6 @@ def encoded(values: Sequence[Any]) -> str:
     Encode values as one string, which is different for different values and stable across versions of Python.
 
     :param values: Values of any type; values other than strings are encoded with the names of their types.
-    :return: The string to hash.
     """
     try:
         return "".join([f"{_length(value)}:{value}" for value in values])

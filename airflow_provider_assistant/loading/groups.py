@@ -23,11 +23,7 @@ class SeenGroups:
         self._is_unknown = False
 
     def add(self, fingerprints: Sequence[RowFingerprint]) -> None:
-        """
-        Add the groups of a batch of rows.
-
-        :param fingerprints: The rows.
-        """
+        """Add the groups of a batch of rows."""
         last = self._keys[-1] if self._keys else None
         for _, _, group, has_key in fingerprints:
             if group is None:
@@ -61,13 +57,7 @@ class SeenGroups:
 
 
 def is_regrouped(row: RowFingerprint, entry: EntryContent, source: str) -> bool:
-    """
-    Return whether the ledger has another group for a row of this source, or none.
-
-    :param row: The row.
-    :param entry: Its entry.
-    :param source: Name of the source that is loaded.
-    """
+    """Return whether the ledger has another group for a row of this source, or none."""
     return row.group is not None and entry.group_key != row.group.key and entry.source == source
 
 
@@ -76,8 +66,6 @@ def regroup(batches: Iterable[Sequence[RowFingerprint]], ledger: ScopeLedger) ->
     Record the groups of the rows in the ledger, where it has others or none.
 
     :param batches: All rows of the source.
-    :param ledger: The ledger of the load.
-    :raises AssistantLedgerError: The ledger cannot be used.
     """
     for rows in batches:
         contents = ledger.contents([row.key for row in rows])
@@ -100,21 +88,12 @@ class SharedGroups:
         self._first: tuple[DocumentGroup, int] | None = None
 
     def add(self, group: DocumentGroup, map_index: int) -> None:
-        """
-        Add a group.
-
-        :param group: The group.
-        :param map_index: Map index of the other task.
-        """
+        """Add a group that another task, the one with this map index, has loaded."""
         self.count += 1
         self._first = self._first or (group, map_index)
 
     def check(self) -> None:
-        """
-        Refuse groups that several mapped tasks have loaded.
-
-        :raises AssistantInputError: There are such groups.
-        """
+        """Refuse groups that several mapped tasks have loaded."""
         if self._first:
             group, map_index = self._first
             raise AssistantInputError(

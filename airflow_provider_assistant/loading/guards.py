@@ -21,13 +21,9 @@ def check_plan(plan: LoadPlan, ledger: ScopeLedger, options: LoadOptions, on_mis
     """
     Refuse a load that would replace documents of other sources or most of its source's documents.
 
-    :param plan: Result of the preflight.
-    :param ledger: Ledger of the scope that is loaded.
-    :param options: Options of the load.
     :param on_missing: Which documents without a row are stale: ``stale`` for all, ``group`` for those in the groups of
         the source, ``ignore`` for none.
     :return: Number of documents that are missing from the source; None if it is not known.
-    :raises AssistantInputError: The load is refused.
     """
     if not options.adopt:
         check_owner(ledger.source, plan.foreign)
@@ -54,9 +50,7 @@ def check_owner(source: str, foreign: Mapping[str, int]) -> None:
     """
     Refuse a load that would replace documents of other sources.
 
-    :param source: Name of the source that is loaded.
     :param foreign: Number of keys with other content by the name of the source that they belong to.
-    :raises AssistantInputError: There are such keys.
     """
     if not foreign:
         return
@@ -76,7 +70,6 @@ def check_extent(source: str, *, documents: int, changed: int, missing: int) -> 
     """
     Refuse a load that would replace or leave stale most documents of its source.
 
-    :param source: Name of the source that is loaded.
     :param documents: Number of its documents on the site.
     :param changed: Number of documents that would be created again with other content.
     :param missing: Number of documents that are no longer in the source and would become stale.

@@ -23,9 +23,9 @@ log = logging.getLogger(__name__)
 
 class KeptRows:
     """
-    Read the rows of a file that :meth:`write` wrote. An object is a source of rows: a callable that yields batches.
+    Read the rows of a file that :meth:`write` wrote.
 
-    :param path: Path of the file.
+    An object is a source of rows: a callable that yields batches.
     """
 
     def __init__(self, path: StoragePath | str) -> None:
@@ -35,8 +35,6 @@ class KeptRows:
         """
         Write the rows, one JSON object a line.
 
-        :param source: The open source.
-        :param wanted: The columns that were read.
         :return: Whether they were written. If not, a warning is logged.
         """
         try:

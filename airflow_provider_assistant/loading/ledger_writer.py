@@ -33,9 +33,7 @@ class Attempt:
     """
     Hold a row that is to be claimed, claimed or in flight.
 
-    :param row: The row.
-    :param claim: Its claim.
-    :param ambiguous: Number of requests that may have created its document. Default: 0.
+    :param ambiguous: Number of requests that may have created its document.
     """
 
     row: PreparedRow
@@ -47,7 +45,7 @@ class LedgerWriter(AsyncIterator[Attempt]):
     """
     Claim rows, hand them out to the workers that iterate over it, and record their outcomes.
 
-    :param ledger: The ledger; None claims every row and records nothing.
+    :param ledger: None claims every row and records nothing.
     :param max_concurrency: Maximum number of claims without an outcome.
     :param on_lost: Called with each row that another task has claimed in the meantime.
     :param on_unsent: Called with each row that is claimed but will not be handed out; it must record an outcome.
@@ -83,11 +81,7 @@ class LedgerWriter(AsyncIterator[Attempt]):
         raise StopAsyncIteration
 
     def record(self, outcome: ClaimOutcome) -> None:
-        """
-        Record an outcome with the next group.
-
-        :param outcome: Outcome of a row that was handed out.
-        """
+        """Record the outcome of a row that was handed out, with the next group."""
         self._outcomes.append(outcome)
         if self._is_group_full:
             self._wakeup.set()
@@ -135,7 +129,6 @@ class LedgerWriter(AsyncIterator[Attempt]):
         """
         Claim rows and record outcomes until every row has an outcome.
 
-        :param attempts: Rows to claim.
         :param thread: A single thread for the ledger, so that a slow commit does not delay requests.
         :raises AssistantError: The source or the ledger cannot be used.
         """

@@ -43,9 +43,9 @@ class DocumentLimits:
     """
     Hold what a tenant's limits say about documents.
 
-    :param left: Number of documents that the tenant may still create. Default: None, not known or not limited.
-    :param limit: Number of documents that it may have. Default: None, not known or not limited.
-    :param used: Number of documents that it has. Default: None, not known.
+    :param left: Number of documents that the tenant may still create. None if not known or not limited.
+    :param limit: Number of documents that it may have. None if not known or not limited.
+    :param used: Number of documents that it has. None if not known.
     """
 
     left: int | None = None
@@ -127,9 +127,7 @@ def limits_reader(settings: ClientSettings, tenant_id: str | None, on_limit: OnL
     """
     Return the function that reads the tenant's limits for a load, or None if the load is not to read them.
 
-    :param settings: Settings of the connection.
-    :param tenant_id: The tenant. None if it is not known.
-    :param on_limit: Option of the load.
+    :param tenant_id: None if it is not known.
     """
     if on_limit == "ignore" or not tenant_id:
         return None
@@ -143,8 +141,6 @@ async def read_limits(settings: ClientSettings, tenant_id: str) -> Any:
     The request is not retried and has its own client: if it fails, or the service asks it to back off, the load goes on
     as if there were no limits.
 
-    :param settings: Settings of the connection.
-    :param tenant_id: The tenant.
     :return: The reply as received; None if the limits cannot be read.
     """
     once = replace(settings, retry=replace(settings.retry, attempts=1))
@@ -163,8 +159,6 @@ def known_limits(raw: Any, options: LoadOptions) -> DocumentLimits:
     """
     Return what the limits of a tenant say about documents, for a load.
 
-    :param raw: The reply as received.
-    :param options: Options of the load.
     :raises AssistantInputError: The reply does not have the named field, and the load is to respect the limits.
     """
     try:
@@ -183,9 +177,7 @@ def check_limits(limits: DocumentLimits, documents: int, on_limit: OnLimit) -> i
     """
     Compare the documents that a load creates with the tenant's limits.
 
-    :param limits: The limits.
     :param documents: Number of documents that the load would create.
-    :param on_limit: Option of the load.
     :return: Number of documents to create; None for all.
     :raises AssistantInputError: They do not fit, and ``on_limit`` is ``fail``.
     """

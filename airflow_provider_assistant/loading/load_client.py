@@ -54,9 +54,8 @@ class LoadClient(RateLimitedClient):
     """
     Send the requests of one load.
 
-    :param settings: Settings of the connection.
     :param options: Options of the load; they replace the connection's concurrency and limits of retries.
-    :param limiter: Rate limiter. Default: a new one for the load's ``max_concurrency``.
+    :param limiter: Default: a new one for the load's ``max_concurrency``.
     :param injected: Further keyword arguments of :class:`RateLimitedClient`.
     """
 
@@ -84,9 +83,8 @@ class LoadClient(RateLimitedClient):
 
         :param attempt: The claimed row; ``ambiguous`` is increased by each request that may have created its document,
             except the one behind an :class:`AssistantAmbiguousError`.
-        :param counts: Counts of the load; ``requests`` is increased.
+        :param counts: ``requests`` is increased.
         :param on_failure: Called with each error that a retry follows, except a 429.
-        :return: The service's acknowledgement.
         :raises AssistantError: The row was not created, or perhaps was.
         """
         if attempt.row.call is None:

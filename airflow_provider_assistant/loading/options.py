@@ -62,7 +62,7 @@ class Option:
     An option of a load that users set.
 
     :param help: Its meaning, for the command line.
-    :param choices: Its values. Default: empty, for a flag or a number.
+    :param choices: Its values. Empty for a flag or a number.
     """
 
     help: str

@@ -44,7 +44,6 @@ class LedgerReader(Protocol):
         """
         Return what the ledger says about the documents of these keys.
 
-        :param keys: The keys.
         :return: Values of :class:`EntryContent` by key, without the last one if the rows have no groups; keys without
             an entry are left out.
         """
@@ -85,7 +84,7 @@ class LoadPlan:
         """
         Return whether to send a row.
 
-        :param number: Number of the row, from 1. Rows that were added to the source after the preflight are not sent.
+        :param number: From 1. Rows that were added to the source after the preflight are not sent.
         """
         return number <= len(self.actions) and self.actions[number - 1] == RowAction.SEND
 
@@ -106,9 +105,8 @@ def plan_load(
     """
     Read all rows and decide which ones to send.
 
-    :param rows: Rows of the source.
-    :param ledger: Ledger with the entries of earlier loads. None if the load uses no ledger.
-    :param has_groups: Whether the rows and the ledger have groups. Default: False.
+    :param ledger: None if the load uses no ledger.
+    :param has_groups: Whether the rows and the ledger have groups.
     :param tick: Called after each batch with the number of rows read so far.
     :return: The decisions, and how the keys relate to the ledger.
     :raises AssistantInputError: The source is empty and must not be, or rows with the same key have different content.

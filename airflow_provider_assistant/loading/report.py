@@ -82,7 +82,7 @@ class LoadCounts:
         """
         Return the counts as plain JSON types for XCom.
 
-        :return: Mapping with one key per count, ``seconds`` and ``rows_per_second``.
+        :return: One key per count, ``seconds`` and ``rows_per_second``.
         """
         rate = self.rows / self.seconds if self.seconds else 0.0
         return {**asdict(self), "seconds": round(self.seconds, 3), "rows_per_second": round(rate, 1)}
@@ -91,12 +91,7 @@ class LoadCounts:
         return self.summary()
 
     def summary(self, items: str = "rows", created: str = "created") -> str:
-        """
-        Return the counts as text, such as ``3 rows: 2 created, 1 rejected``.
-
-        :param items: Word for the items. Default: ``rows``.
-        :param created: Word for the outcome ``created``. Default: ``created``.
-        """
+        """Return the counts as text, such as ``3 rows: 2 created, 1 rejected``."""
         parts = [f"{self.created} {created}"]
         parts += [f"{count} {outcome}" for outcome, count in self.outcomes.items() if count and outcome != "created"]
         notes = []
@@ -111,12 +106,7 @@ class LoadCounts:
 
 
 class LoadReport:
-    """
-    Count the outcomes of rows, and add the rows that a person should look at to the findings.
-
-    :param counts: Counts to increase.
-    :param findings: Takes the findings.
-    """
+    """Count the outcomes of rows, and add the rows that a person should look at to the findings."""
 
     def __init__(self, counts: LoadCounts, findings: Findings) -> None:
         self._counts = counts
@@ -126,8 +116,6 @@ class LoadReport:
         """
         Count a created document.
 
-        :param row: The row.
-        :param reply: The service's acknowledgement.
         :param entry: The ledger entry of the row's key before this load; None if it had none.
         """
         self._counts.created += 1
@@ -146,10 +134,8 @@ class LoadReport:
         """
         Count a row that this load did not create, or perhaps did.
 
-        :param outcome: Outcome of the row; every one but ``unchanged`` is a finding.
-        :param row: The row.
-        :param reason: Reason for the findings. Default: none.
-        :param document_id: Id of the document that is already on the site. Default: None.
+        :param outcome: Every one but ``unchanged`` is a finding.
+        :param document_id: Id of the document that is already on the site.
         """
         setattr(self._counts, outcome, getattr(self._counts, outcome) + 1)
         if outcome == "unchanged":
@@ -159,11 +145,7 @@ class LoadReport:
             log.warning("Row %d (%s) is rejected: %s", row.number, escaped(row.readable_key), escaped(reason))
 
     def duplicated_earlier(self, found: Iterable[PossibleDuplicate]) -> None:
-        """
-        List documents that earlier tries of this task instance created, whose findings files are lost.
-
-        :param found: The documents.
-        """
+        """List documents that earlier tries of this task created, whose findings files are lost."""
         for key, document_id, ambiguous, superseded, group in found:
             if ambiguous:
                 self._counts.possibly_duplicated += 1
@@ -175,11 +157,7 @@ class LoadReport:
                 self._findings.add(Finding("superseded", key, reason, document_ids=superseded, group=group))
 
     def stale(self, found: Iterable[StaleDocument]) -> None:
-        """
-        Count and list the documents whose rows are no longer in the source.
-
-        :param found: The documents.
-        """
+        """Count and list the documents whose rows are no longer in the source."""
         self._counts.stale = 0
         for key, document_id, group in found:
             self._counts.stale += 1
@@ -187,11 +165,7 @@ class LoadReport:
             self._findings.add(Finding("stale", key, reason, document_ids=_ids(document_id), group=group))
 
     def unrecorded(self, created: Iterable[ClaimOutcome]) -> None:
-        """
-        List documents that were created but could not be recorded in the ledger.
-
-        :param created: Their outcomes.
-        """
+        """List documents that were created but could not be recorded in the ledger."""
         for outcome in created:
             key = outcome.claim.label
             log.error("Created, but not in the ledger: %s (%s)", escaped(key), escaped(str(outcome.created_id)))
@@ -202,8 +176,6 @@ class LoadReport:
         Report rows that another run has taken over, because the lease of this load had expired.
 
         Their outcomes are counted, but they are not in the ledger: the other run sends these rows as well.
-
-        :param outcomes: Outcomes of the rows.
         """
         log.warning(
             "The lease of this load had expired, because its process was stopped or the ledger was away. Another run "
@@ -231,9 +203,7 @@ async def report_progress(counts: LoadCounts, limiter: AdaptiveRateLimiter, star
     """
     Log the progress of a load every 10 seconds until cancelled.
 
-    :param counts: Counts of the load.
-    :param limiter: Rate limiter of the load.
-    :param started: Start of the load on the monotonic clock, in seconds.
+    :param started: On the monotonic clock, in seconds.
     """
     before = counts.done
     while True:

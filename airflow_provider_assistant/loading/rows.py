@@ -34,7 +34,6 @@ class PreparedRow:
     Hold one row to load.
 
     :param number: Number of the row in the source, from 1.
-    :param fingerprint: Hashes of its key and its content.
     :param readable_key: Key as readable text.
     :param call: Call that creates the document. None if the row is bad.
     :param problem: Why the row is bad. None if it is not.
@@ -53,18 +52,13 @@ class Rows(Protocol):
     """Rows that can be read repeatedly, always in the same order."""
 
     def fingerprints(self) -> Iterator[list[RowFingerprint]]:
-        """
-        Yield the fingerprints of all rows, in batches.
-
-        :return: One list per batch.
-        """
+        """Yield the fingerprints of all rows, in batches."""
 
     def prepared(self, is_wanted: Callable[[int], bool]) -> Iterator[PreparedRow]:
         """
-        Yield the rows with the wanted numbers, each with its call.
+        Yield the rows with the wanted numbers in their order, each with its call.
 
         :param is_wanted: Returns whether a row number, from 1, is wanted.
-        :return: The rows in their order.
         """
 
 
@@ -72,14 +66,12 @@ class DataframeRows:
     """
     Read the rows of a tabular source; each row is one document.
 
-    :param source: Source of the rows.
-    :param payload: Model of the document to create.
     :param columns: Mapping of each field that varies by row to its column.
     :param constants: Mapping of each field that is the same for all rows to its value.
     :param key_columns: Columns that identify a row. If empty, the whole content identifies it.
-    :param group_columns: Columns that name the group of a row, such as its page. Default: none.
+    :param group_columns: Columns that name the group of a row, such as its page.
     :param call: Returns the call that creates a given document.
-    :param allow_empty: Whether the source may have no rows. Default: False.
+    :param allow_empty: Whether the source may have no rows.
     """
 
     def __init__(
@@ -112,7 +104,6 @@ class DataframeRows:
         """
         Yield the fingerprints of all rows, in batches.
 
-        :return: One list per batch.
         :raises AssistantInputError: The source has no rows and ``allow_empty`` is False.
         """
         count = 0
@@ -124,10 +115,9 @@ class DataframeRows:
 
     def prepared(self, is_wanted: Callable[[int], bool]) -> Iterator[PreparedRow]:
         """
-        Yield the rows with the wanted numbers, each with its call.
+        Yield the rows with the wanted numbers in their order, each with its call.
 
         :param is_wanted: Returns whether a row number, from 1, is wanted.
-        :return: The rows in their order.
         """
         count = 0
         for batch in self._source.batches():
@@ -147,7 +137,6 @@ class DataframeRows:
             )
 
     def _read(self, batch: Batch) -> _ReadBatch:
-        """Return the fields, keys and fingerprints of a batch of rows."""
         fields = {field: batch.columns[column] for field, column in self._columns.items()}
         for field in self._optional & fields.keys():
             fields[field] = without_blanks(fields[field])
@@ -192,7 +181,6 @@ class _ReadBatch(NamedTuple):
     """
     Hold a batch of rows with their fingerprints.
 
-    :param fields: Values by field.
     :param keys: Values of each key column as text.
     :param fingerprints: One per row.
     :param problems: Why a row is bad, by position in the batch.
@@ -205,10 +193,6 @@ class _ReadBatch(NamedTuple):
 
 
 def content_label(fields: Mapping[str, Any]) -> str:
-    """
-    Return the readable key of a row that its whole content identifies.
-
-    :param fields: Value by field.
-    """
+    """Return the readable key of a row that its whole content identifies."""
     texts = {name: str(value) for name, value in fields.items() if value is not None}
     return key_label(tuple(texts), tuple(texts.values()))

@@ -70,11 +70,9 @@ def open_source(
         - several dataframes or lists of mappings, such as the output of a mapped task
         - a callable that returns any of these, or yields batches of them
         - any of these wrapped in :class:`Untemplated`
-    :param wanted: Columns to read.
     :param allowed_root: Folder that must contain all files after symbolic links are resolved. None allows every folder.
-    :param csv_options: Format of CSV files, see :class:`CsvOptions`.
-    :param allow_empty: Whether a folder or glob may match no files. Default: False.
-    :return: The source. Close it with a ``with`` block.
+    :param allow_empty: Whether a folder or glob may match no files.
+    :return: Close it with a ``with`` block.
     :raises AssistantInputError: The source is of another type or lacks a required column, or a file is outside
         ``allowed_root``.
     """

@@ -17,9 +17,7 @@ class SourceColumns:
     """
     Hold all rows of a source.
 
-    :param columns: Values by column.
     :param problems: Why a row cannot be read, by its position from 0.
-    :param count: Number of rows.
     """
 
     columns: dict[str, list[Any]] = field(default_factory=dict)
@@ -27,11 +25,7 @@ class SourceColumns:
     count: int = 0
 
     def repeated(self, times: int) -> SourceColumns:
-        """
-        Return each row several times, one after the other.
-
-        :param times: How often.
-        """
+        """Return each row several times, one after the other."""
         found = SourceColumns(count=self.count * times)
         for name, values in self.columns.items():
             found.columns[name] = [value for value in values for _ in range(times)]
@@ -42,11 +36,7 @@ class SourceColumns:
 
 
 def read_columns(source: Source) -> SourceColumns:
-    """
-    Read all rows of a source. Where a batch lacks a column of another one, its values are None.
-
-    :param source: The open source.
-    """
+    """Read all rows of a source. Where a batch lacks a column of another, its values are None."""
     found = SourceColumns()
     for batch in source.batches():
         for name, values in batch.columns.items():
@@ -63,7 +53,6 @@ def table_of(source: Source) -> pa.Table:
     """
     Return all rows of a source as one table.
 
-    :param source: The open source.
     :raises AssistantInputError: A column has values of several types.
     """
     import pyarrow as pa
