@@ -40,7 +40,6 @@ def answer(kind: str, content: bytes, **details: str) -> dict[str, str | None]:
     Parse a file or a page.
 
     :param kind: Key of its parser in ``PARSERS``.
-    :param content: The file or the page.
     :param details: Further arguments of the parser.
     :return: What its parser returns, or ``problem``: why it cannot be read.
     """

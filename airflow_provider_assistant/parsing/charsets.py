@@ -36,9 +36,7 @@ def named_charset(content: bytes, content_type: str = "") -> str | None:
     """
     Return the charset that a page names, or that its first bytes are the mark of.
 
-    :param content: The page.
     :param content_type: Value of the header ``Content-Type``, which comes before what the page itself says.
-    :return: The name; None if there is none.
     """
     for mark, charset in _MARKS.items():
         if content.startswith(mark):
@@ -55,7 +53,6 @@ def decode(content: bytes, name: str, *, errors: str = "strict") -> str:
     """
     Return a text.
 
-    :param content: The text as bytes.
     :param name: Name of its charset, as pages write it.
     :param errors: ``strict``, or ``replace`` for what is invalid.
     :raises LookupError: There is no such charset.

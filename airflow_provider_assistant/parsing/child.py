@@ -56,7 +56,6 @@ class ChildParser:
         Return the text of a file or a page.
 
         :param kind: Suffix of the file's name, in lower case; one of ``LIBRARIES``. ``PAGE`` for a page.
-        :param content: The file or the page.
         :param details: ``url`` and ``content_type`` of a page.
         :return: ``text``, and if known ``title``, ``url``, ``category`` and ``date``. ``text`` is left out if there is
             none.

@@ -22,7 +22,6 @@ def parse_html(content: bytes) -> dict[str, str | None]:
     """
     Return the main part of an HTML file, or its body if it does not mark a main part.
 
-    :param content: The file.
     :return: ``title``, ``text``, ``url`` (the canonical address), ``category`` and ``date``.
     :raises UnreadableFileError: The encoding is unknown, or the file does not have it.
     """

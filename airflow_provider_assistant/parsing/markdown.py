@@ -10,11 +10,7 @@ _MARKUP = re.compile(r"^( {0,3})(#{1,6}(?=[ \t]|$)|`{3}|~{3})", re.MULTILINE)
 
 
 def escaped(text: str) -> str:
-    """
-    Return plain text as Markdown in which no line begins a heading or a block of code.
-
-    :param text: The text.
-    """
+    """Return plain text as Markdown in which no line begins a heading or a block of code."""
     return _MARKUP.sub(r"\1\\\2", text)
 
 
@@ -22,8 +18,8 @@ def heading(text: str, level: int) -> str:
     """
     Return a heading.
 
-    :param text: Its text; may be empty.
-    :param level: Its level; more than 6 is 6.
+    :param text: May be empty.
+    :param level: More than 6 is 6.
     """
     return f"{'#' * min(max(level, 1), 6)} {' '.join(text.split())}".rstrip()
 
@@ -32,7 +28,7 @@ def table(rows: Iterable[Sequence[str]]) -> str:
     """
     Return a table whose first row is the header.
 
-    :param rows: The cells. Empty rows, and empty cells at the end of a row, are left out.
+    :param rows: Empty rows, and empty cells at the end of a row, are left out.
     """
     lines = [cells for row in rows if (cells := _cells(row))]
     if not lines:

@@ -20,8 +20,6 @@ def parse_pptx(content: bytes) -> dict[str, str | None]:
     """
     Return title and text of a PowerPoint file. Each slide is a section; hidden slides and notes are left out.
 
-    :param content: The file.
-    :return: ``title`` and ``text``.
     :raises UnreadableFileError: The file is damaged, encrypted or too large.
     """
     import pptx
@@ -54,8 +52,6 @@ def parse_xlsx(content: bytes) -> dict[str, str | None]:
     """
     Return title and text of an Excel file. Each sheet is a section with a table; hidden sheets are left out.
 
-    :param content: The file.
-    :return: ``title`` and ``text``.
     :raises UnreadableFileError: The file is damaged, encrypted or too large.
     """
     import openpyxl
@@ -84,8 +80,7 @@ def checked_archive(content: bytes, change: Callable[[str, bytes], bytes] | None
     The libraries unpack members in one piece. A member that declares a false size would need the memory of its true
     size, so they get an archive of what was read here.
 
-    :param content: The file.
-    :param change: Function of a member's name and content that returns its new content. Default: None, all stay.
+    :param change: Function of a member's name and content that returns its new content.
     :return: The archive, not compressed.
     :raises UnreadableFileError: It is not an archive, has too many members, is too large, or has a document type
         definition.

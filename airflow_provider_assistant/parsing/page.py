@@ -22,9 +22,7 @@ def parse_page(content: bytes, *, url: str, content_type: str) -> dict[str, str 
     """
     Return the main text of a page.
 
-    :param content: The page.
     :param url: Address to which relative links are relative.
-    :param content_type: Value of the header ``Content-Type``.
     :return: ``title``, ``text``, ``category`` and ``date``; ``text`` is None if the page has no main text.
     """
     from trafilatura.metadata import extract_metadata
@@ -42,14 +40,10 @@ def parse_page(content: bytes, *, url: str, content_type: str) -> dict[str, str 
 
 def decoded(html: bytes, content_type: str) -> str:
     """
-    Return a page as text.
+    Return a page as text; what is invalid is replaced.
 
     UTF-8 is tried before the charset that the page names: text in another charset is hardly ever valid UTF-8, but pages
     in UTF-8 often name another charset.
-
-    :param html: The page.
-    :param content_type: Value of the header ``Content-Type``.
-    :return: The text; what is invalid is replaced.
     """
     names = [name for name in (named_charset(b"", content_type), named_charset(html)) if name]
     with contextlib.suppress(UnicodeDecodeError):

@@ -16,8 +16,6 @@ def parse_pdf(content: bytes) -> dict[str, str | None]:
     """
     Return title and text of a PDF file. Its bookmarks become headings above the page to which they lead.
 
-    :param content: The file.
-    :return: ``title`` and ``text``.
     :raises UnreadableFileError: The file is encrypted or too large.
     """
     import pypdf

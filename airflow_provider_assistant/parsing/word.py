@@ -34,8 +34,6 @@ def parse_docx(content: bytes) -> dict[str, str | None]:
     """
     Return title and text of a Word file: headings, paragraphs, lists, links, tables and footnotes.
 
-    :param content: The file.
-    :return: ``title`` and ``text``.
     :raises UnreadableFileError: The file is damaged, encrypted or too large.
     """
     import mammoth
