@@ -61,10 +61,8 @@ class Settings:
     """
     Settings that were read from one connection.
 
-    :param client: Settings of the HTTP client: base URL, API key, timeout, retries and the others.
-    :param tenant_id: Default tenant. Default: None.
-    :param site_id: Default site. Default: None.
-    :param ledger_conn_id: SQL connection of the ledger. Default: None, that of Airflow's configuration.
+    :param client: Base URL, API key, timeout, retries and the others.
+    :param ledger_conn_id: SQL connection of the ledger. None for that of Airflow's configuration.
     """
 
     client: ClientSettings
@@ -79,8 +77,6 @@ def extra_of(connection: Connection) -> dict[str, Any]:
 
     Airflow's ``extra_dejson`` returns an empty object for invalid JSON; this function raises an error instead.
 
-    :param connection: The Airflow connection.
-    :return: The extra; an empty dict if the connection has none.
     :raises AssistantInputError: The extra is not a JSON object.
     """
     try:
@@ -153,7 +149,6 @@ def base_url(connection: Connection) -> str:
     path after the host into ``schema``; ``schema`` may also hold the protocol, ``http`` or ``https``. The default
     protocol is https.
 
-    :param connection: The Airflow connection.
     :return: The base URL, without a trailing slash; a path that already ends in ``/api/v<number>`` is kept.
     :raises AssistantInputError: The host is missing or malformed, or the URL has a user, a query or a fragment.
     """

@@ -24,7 +24,6 @@ class JudgeConnection(NamedTuple):
     """
     The settings of a model's host.
 
-    :param client: Settings of the HTTP client.
     :param model: Name of the model, without its provider.
     """
 
@@ -39,9 +38,7 @@ def judge_connection(conn_id: str, model: str | None, max_concurrency: int) -> J
     It has the fields of the type ``pydanticai`` of apache-airflow-providers-common-ai: the password is the API key, the
     host is the base URL, and the extra ``model`` is ``provider:name``. That provider need not be installed.
 
-    :param conn_id: Id of the Airflow connection.
     :param model: Model that overrides the connection's, ``provider:name`` or only the name; or None.
-    :param max_concurrency: Maximum number of requests in flight.
     :raises AssistantInputError: No model is given, or the connection has no host and the provider is not ``openai``.
     """
     connection: Connection = BaseHook.get_connection(conn_id)

@@ -34,10 +34,6 @@ async def shared_client(hook: AssistantHook) -> AsyncIterator[RateLimitedClient]
     Every caller reads the connection's current settings, so a rotated API key takes effect immediately. Callers whose
     settings are equal share one client, and so one rate limiter. Inside the block, the hook's ``settings`` are the
     ones just read.
-
-    :param hook: Hook of the connection; its ``settings`` are replaced.
-    :return: The client; it limits the requests of all its users together.
-    :raises AssistantInputError: The connection is incomplete or has an invalid field.
     """
     hook.settings = await _looked_up(hook)
     key = asyncio.get_running_loop(), hook.settings.client

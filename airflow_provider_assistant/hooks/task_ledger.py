@@ -27,10 +27,8 @@ def open_ledger(task: LedgerTask, *, required: bool = True) -> AbstractContextMa
     """
     Open the ledger of a task for a ``with`` block, unless its parameter ``ledger`` is False.
 
-    :param task: The task.
     :param required: Whether to raise if the ledger cannot be opened. If False, a warning is logged and the block gets
-        None. Default: True.
-    :return: Context manager that yields the ledger or None.
+        None.
     :raises AssistantLedgerError: The ledger is required and cannot be opened.
     """
     location = ledger_location(task.hook, task.ledger_conn_id) if task.ledger else None
@@ -41,11 +39,8 @@ def ledger_location(hook: AssistantHook, conn_id: str | None, origin: str = TASK
     """
     Return the location of the ledger: the parameter, else that of a connection, else of Airflow's configuration.
 
-    :param hook: Hook of the assistant connection.
     :param conn_id: SQL connection that has priority, or None.
     :param origin: Name of the setting that ``conn_id`` comes from, for messages.
-    :return: The location.
-    :raises AssistantInputError: The assistant connection is incomplete or has an invalid field.
     """
     extra = hook.settings.ledger_conn_id
     return location_of((conn_id, origin), (extra, f"the extra of connection {hook.assistant_conn_id!r}"))

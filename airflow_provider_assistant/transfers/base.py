@@ -63,7 +63,6 @@ class ExportOperator(AssistantOperator):
         """
         Return the name of this task's file in a partition.
 
-        :param context: Airflow's task context.
         :return: The name, without ``.parquet``: ``file_name``, and the index of a mapped task.
         """
         return f"{self._file_name()}{instance_suffix(RunRef.of(context))}"
@@ -88,9 +87,6 @@ class ExportOperator(AssistantOperator):
         """
         Replace this task's file in a partition.
 
-        :param context: Airflow's task context.
-        :param table: The rows.
-        :param dataset: Name of the dataset.
         :param day: UTC day of the partition.
         :return: ``rows``, ``path`` and ``bytes`` of the file.
         :raises AssistantInputError: Another file of the partition already contains some of the rows. Nothing was
@@ -161,10 +157,9 @@ class LedgerExportOperator(ExportOperator):
         """
         Return the rows of a time range.
 
-        :param connection: Connection to the ledger's database.
         :param start: First moment of the range, in UTC.
         :param end: First moment after the range, in UTC.
-        :param site_url: API URL of the site. Default: None, all sites.
+        :param site_url: API URL of the site, or None for all sites.
         :return: The rows, with the columns of the dataset.
         """
 

@@ -31,8 +31,7 @@ def is_deferrable(deferrable: bool | None) -> bool:
     """
     Return whether a task waits in the triggerer.
 
-    :param deferrable: The task's parameter; None for Airflow's ``[operators] default_deferrable``.
-    :return: Whether it does.
+    :param deferrable: None for Airflow's ``[operators] default_deferrable``.
     """
     return conf.getboolean("operators", "default_deferrable", fallback=False) if deferrable is None else deferrable
 
@@ -43,8 +42,6 @@ def defer(
     """
     Defer a task until its trigger has ended; the task resumes in ``execute_complete``.
 
-    :param task: The task.
-    :param trigger: The trigger, with its deadline.
     :param now: Current time, in seconds since the epoch.
     :raises TaskDeferred: Always; Airflow then frees the worker slot.
     """
@@ -59,7 +56,6 @@ def restore_attributes(task: BaseOperator, event: Mapping[str, Any] | None) -> N
 
     Call this before the task uses its hook.
 
-    :param task: The resumed task.
     :param event: Payload of its trigger's event, with the attributes as ``rendered``.
     """
     for name, value in ((event or {}).get("rendered") or {}).items():
@@ -72,8 +68,7 @@ def record_loss(error: AssistantAPIError, request_id: str | None, hook: Assistan
 
     A retry, or a cleared task, then submits the question again.
 
-    :param error: Error of a poll.
-    :param request_id: Id of the chat request; None if it is unknown.
+    :param request_id: None if it is unknown.
     :param hook: Hook for the site of the chat request.
     :param ledger: The ledger; None to record nothing.
     :return: Whether the chat request is lost.
@@ -99,7 +94,6 @@ def record_and_return(
         :func:`~airflow_provider_assistant.triggers.chat.times_of`, and ``polls``.
     :param hook: Hook for the site of the chat request.
     :param ledger: The ledger; None to record nothing.
-    :param failure: Exception class for a failed request. Default: AssistantRequestFailedError.
     :return: ``request`` without ``ended_at``.
     :raises AssistantRequestFailedError: The chat request failed; the class is ``failure``.
     """

@@ -18,7 +18,6 @@ def failure_of(error: AssistantError) -> dict[str, Any]:
     """
     Return the event payload that reports an error.
 
-    :param error: The error.
     :return: ``error``: its ``type`` and ``fields``; :func:`raise_failure` raises it again.
     """
     return {"error": {"type": type(error).__name__, "fields": vars(error)}}
@@ -38,7 +37,6 @@ def raise_failure(event: Mapping[str, Any] | None) -> None:
     """
     Raise the error that an event reports; do nothing if it reports none.
 
-    :param event: Payload of the event.
     :raises AssistantError: The event reports an error. The error has its original class, or AssistantError if this
         worker does not have that class.
     """
