@@ -579,6 +579,7 @@ def test_old_names_are_gone_and_new_names_exist() -> None:
 @pytest.mark.parametrize("name", sorted(names()))
 def test_classes_exist(name: str) -> None:
     known = {*tasks(), *vars(exceptions), *vars(documents), *vars(retry_policy), *renamed()}
-    known |= {"AssistantHook", "AssistantOperator", "AssistantChatRequestTrigger", "AssistantChatBatchTrigger"}
+    known |= {"AssistantClient", "AssistantHook", "AssistantOperator"}
+    known |= {"AssistantChatRequestTrigger", "AssistantChatBatchTrigger"}
     known |= set(re.findall(r"- alert: (\w+)", (ROOT / "docs/observability/alerts.yml").read_text()))
     assert name in known, names()[name]
