@@ -41,7 +41,8 @@ def without_comments(markdown: str) -> str:
     """Return a Markdown text without HTML comments. Those in code are shown to readers, so they stay."""
     if "<!--" not in markdown:
         return markdown
-    return _replaced(markdown, ((comment, "") for comment in _Finder(markdown).comments))
+    edits = [(comment, "") for comment in _Finder(markdown).comments]
+    return _replaced(markdown, edits)
 
 
 def absolute_links(markdown: str, url: str) -> str:
@@ -70,15 +71,19 @@ def joined(base: str, target: str) -> str:
 
 def line_starts(text: str) -> list[int]:
     """Return where each line begins, as markdown-it-py counts them, and where the text ends."""
-    return [0, *(end.end() for end in _LINE_END.finditer(text)), len(text)]
+    ends = [found.end() for found in _LINE_END.finditer(text)]
+    return [0, *ends, len(text)]
 
 
 def _replaced(text: str, edits: Iterable[tuple[_Span, str]]) -> str:
-    parts, at = [], 0
+    parts = []
+    at = 0
     for span, replacement in sorted(edits):
-        parts += [text[at : span.start], replacement]
+        parts.append(text[at : span.start])
+        parts.append(replacement)
         at = span.end
-    return "".join([*parts, text[at:]])
+    parts.append(text[at:])
+    return "".join(parts)
 
 
 class _Finder:
@@ -98,21 +103,29 @@ class _Finder:
         for token in _parser().parse(markdown, env):
             if token.map is None:
                 continue
-            first, end = token.map[0] + offset, token.map[1] + offset
+            first = token.map[0] + offset
+            start = self._starts[first]
+            end = self._starts[token.map[1] + offset]
             if token.type == "inline":
                 paragraph = token.content
                 self._add_inline(paragraph, first, env)
             elif token.type == "definition":
-                label = _LABEL.search(self._text, self._starts[first], self._starts[end])
-                if label:
-                    self.targets.append(_target(self._text, label.end(), self._starts[end]))
+                self._add_definition(start, end)
             elif token.type == "html_block":
-                # Up to the last end of a comment: the search would take quadratic time for comments without one.
-                last = self._text.rfind("-->", self._starts[first], self._starts[end]) + len("-->")
-                found = _COMMENT.finditer(self._text, self._starts[first], last)
-                self.comments += [_Span(*comment.span()) for comment in found]
+                self._add_html(start, end)
             elif token.type == "code_block" and paragraph.startswith(_NOTES) and level < _DEEPEST_NOTE:
                 self._parse(token.content, first, level + 1)
+
+    def _add_definition(self, start: int, end: int) -> None:
+        label = _LABEL.search(self._text, start, end)
+        if label:
+            self.targets.append(_target(self._text, label.end(), end))
+
+    def _add_html(self, start: int, end: int) -> None:
+        # Up to the last end of a comment: the search takes quadratic time for comments without one.
+        last = self._text.rfind("-->", start, end) + len("-->")
+        for comment in _COMMENT.finditer(self._text, start, last):
+            self.comments.append(_Span(comment.start(), comment.end()))
 
     def _add_inline(self, content: str, first: int, env: dict[str, Any]) -> None:
         """Add what the text of a paragraph or a heading has, which begins at a line of the source."""
@@ -136,15 +149,19 @@ class _Finder:
         column = 0
         for number, line in enumerate(content.split("\n"), first):
             text = line.strip()
+            place = self._text.rfind(text, self._starts[number], self._starts[number + 1])
             columns.append(column)
-            places.append(self._text.rfind(text, self._starts[number], self._starts[number + 1]) - line.find(text))
+            places.append(place - line.find(text))
             column += len(line) + 1
 
-        def in_source(position: int) -> int:
+        def place_of(position: int) -> int:
             line = bisect_right(columns, position) - 1
             return places[line] + position - columns[line]
 
-        return lambda span: _Span(in_source(span.start), in_source(span.end))
+        def in_source(span: _Span) -> _Span:
+            return _Span(place_of(span.start), place_of(span.end))
+
+        return in_source
 
 
 @cache
@@ -161,8 +178,10 @@ def _parser() -> MarkdownIt:
 
 def _reference(state: StateBlock, first: int, end: int, silent: bool) -> bool:
     """Leave footnotes, which begin like references, to the rule for paragraphs."""
-    is_footnote = state.src.startswith("[^", state.bMarks[first] + state.tShift[first])
-    return not is_footnote and reference(state, first, end, silent)
+    start = state.bMarks[first] + state.tShift[first]
+    if state.src.startswith("[^", start):
+        return False
+    return reference(state, first, end, silent)
 
 
 def _html(state: StateInline, silent: bool) -> bool:
@@ -182,7 +201,8 @@ def _link(state: StateInline, silent: bool) -> bool:
 
 
 def _image(state: StateInline, silent: bool) -> bool:
-    start, known = state.pos, len(state.env["targets"])
+    start = state.pos
+    known = len(state.env["targets"])
     is_image = image(state, silent)
     if is_image and not silent:
         # The description is parsed as a text of its own, so the places in it are not places in this one.
@@ -203,7 +223,9 @@ def _target(text: str, start: int, end: int) -> _Span:
     while text[start].isspace():
         start += 1
     line_end = _LINE_END.search(text, start, end)
-    found = parseLinkDestination(text, start, line_end.start() if line_end else end)
+    if line_end:
+        end = line_end.start()
+    found = parseLinkDestination(text, start, end)
     if text[start] == "<":
         return _Span(start + 1, found.pos - 1)
     return _Span(start, found.pos)

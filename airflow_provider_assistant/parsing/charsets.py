@@ -41,12 +41,17 @@ def named_charset(content: bytes, content_type: str = "") -> str | None:
     for mark, charset in _MARKS.items():
         if content.startswith(mark):
             return charset
-    if named := _NAMED.search(content_type):
+    named = _NAMED.search(content_type)
+    if named:
         return named[1]
     found = _META.search(content, 0, _HEAD)
-    name = found[1].decode("ascii") if found else None
+    if not found:
+        return None
+    name = found[1].decode("ascii")
     # A page in UTF-16 could not have been read so far.
-    return "utf-8" if name and name.lower().startswith("utf-16") else name
+    if name.lower().startswith("utf-16"):
+        return "utf-8"
+    return name
 
 
 def decode(content: bytes, name: str, *, errors: str = "strict") -> str:
@@ -63,27 +68,44 @@ def decode(content: bytes, name: str, *, errors: str = "strict") -> str:
     charset = webencodings.lookup(name)
     if charset is None or charset.name in _NOT_TEXT:
         raise LookupError(f"unknown charset {name!r}")
-    return content.decode(_CODECS.get(charset.name, charset.name), f"web-{errors}").removeprefix("\ufeff")
+    codec = _CODECS.get(charset.name, charset.name)
+    text = content.decode(codec, f"web-{errors}")
+    return text.removeprefix("\ufeff")
 
 
 def _missing(error: UnicodeError) -> tuple[str, int] | None:
     """Return a character of the standard that Python's codec does not know, and where the text goes on."""
     if not isinstance(error, UnicodeDecodeError):
         return None
-    first, second = (*error.object[error.start : error.start + 2], 0, 0)[:2]
+    invalid = error.object[error.start : error.start + 2]
     if error.encoding in {"euc_jp", "iso2022_jp_ext"}:
-        # Both have the characters of cp932, at other places.
-        row, cell = (first & 0x7F) - 0x21, (second & 0x7F) - 0x21
-        if row in range(94) and cell in range(94):
-            lead = row // 2 + (0x81 if row < 62 else 0xC1)
-            trail = cell + 0x9F if row % 2 else cell + (0x40 if cell < 63 else 0x41)
-            found = bytes([lead, trail]).decode("cp932", "ignore")
-            return (found, error.start + 2) if found else None
-    elif error.encoding == "gb18030" and first == 0x80:
+        character = _from_cp932(invalid)
+        return (character, error.start + 2) if character else None
+    if error.encoding == "gb18030" and invalid.startswith(b"\x80"):
         return "€", error.start + 1
-    elif error.encoding == "charmap" and first in range(0x80, 0xA0):  # as of windows-1252
-        return chr(first), error.start + 1
+    if error.encoding == "charmap" and b"\x80" <= invalid[:1] < b"\xa0":  # as of windows-1252
+        return chr(invalid[0]), error.start + 1
     return None
+
+
+def _from_cp932(pair: bytes) -> str:
+    """Return a character of EUC-JP or ISO-2022-JP, which cp932 has at another place; empty if none."""
+    if len(pair) < 2:
+        return ""
+    row = (pair[0] & 0x7F) - 0x21
+    cell = (pair[1] & 0x7F) - 0x21
+    if row not in range(94) or cell not in range(94):
+        return ""
+    lead = row // 2 + 0x81
+    if row >= 62:
+        lead += 0x40
+    if row % 2:
+        trail = cell + 0x9F
+    elif cell < 63:
+        trail = cell + 0x40
+    else:
+        trail = cell + 0x41
+    return bytes([lead, trail]).decode("cp932", "ignore")
 
 
 def _strict(error: UnicodeError) -> tuple[str | bytes, int]:
