@@ -123,12 +123,8 @@ class Gate:
             raise ApiError(401, f"The {header} header is missing or its key is not known.")
         wait = self._service.rate.wait(key.name, self._service.settings, self._service.clock())
         if wait:
-            raise ApiError(
-                429,
-                "Too many requests.",
-                code="rate_limited",
-                retry_after=max(1, math.ceil(wait)),
-            )
+            pause = max(1, math.ceil(wait))
+            raise ApiError(429, "Too many requests.", code="rate_limited", retry_after=pause)
         if oversized:
             raise ApiError(400, f"The body exceeds {MAX_BODY} bytes.", code="body_too_large")
         return key

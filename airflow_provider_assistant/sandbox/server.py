@@ -57,12 +57,12 @@ class SandboxServer:
         self,
         settings: Settings | None = None,
         *,
-        clock: Callable[[], float] | None = None,
+        clock: Callable[[], float] = time.time,
         **changes: Any,
     ) -> None:
         base = settings or Settings(port=0, processing_seconds=0.0)
         self.settings = base.changed(**changes)
-        app = create_app(self.settings, **({"clock": clock} if clock else {}))
+        app = create_app(self.settings, clock=clock)
         self.service: Service = app.state.service
         self._thread: threading.Thread | None = None
         try:
