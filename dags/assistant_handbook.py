@@ -5,9 +5,8 @@ The first task splits the pages at their headings and writes a file of chunks wi
 addresses. The load sends the new chunks, and lists the documents whose chunks are gone
 as stale, because the API cannot delete them.
 
-The Airflow Variable ``assistant_handbook`` is the folder, ``assistant_handbook_site``
-the site; default: the site of the connection. The Variable ``assistant_lake`` sets the
-folder of the file and of the findings. Default: ``lake`` in AIRFLOW_HOME.
+The Airflow Variable ``assistant_handbook`` is the folder. The Variable ``assistant_lake``
+sets the folder of the file and of the findings. Default: ``lake`` in AIRFLOW_HOME.
 """
 
 import os
@@ -46,7 +45,6 @@ def assistant_handbook():
 
     AssistantLoadTextOperator(
         task_id="load",
-        site_id="{{ var.value.get('assistant_handbook_site', '') }}",
         source=read_handbook(
             "{{ var.value.assistant_handbook }}", f"{LAKE}/handbook/chunks.parquet"
         ),
