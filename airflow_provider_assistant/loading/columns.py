@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_assistant.exceptions import AssistantInputError
@@ -40,7 +40,9 @@ class Batch:
 
     def place(self, position: int) -> str:
         """Return the file and line, or the row number, of the row at this position in the batch."""
-        return f"{self.file}, line {self.lines[position]}" if self.lines else f"row {self.start + position}"
+        if self.lines:
+            return f"{self.file}, line {self.lines[position]}"
+        return f"row {self.start + position}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +71,22 @@ class ColumnSelection:
         """Columns that every batch contains, without repetitions."""
         return tuple(dict.fromkeys(self.names + self.optional))
 
+    @property
+    def text_names(self) -> set[str]:
+        """Columns with text, required or optional."""
+        return {*self.text, *self.optional}
+
     def among(self, present: Iterable[str]) -> tuple[str, ...]:
         """Return the columns to read of those that are present in the source."""
-        names = dict.fromkeys(present)
-        return tuple(names) if self.rest else tuple(name for name in self.read if name in names)
+        present_names = dict.fromkeys(present)
+        if self.rest:
+            return tuple(present_names)
+        return tuple(name for name in self.read if name in present_names)
 
     def complete(self, columns: dict[str, list[Any]], length: int) -> dict[str, list[Any]]:
         """Return the columns, with columns of None for those that the source lacks."""
-        return columns | {name: [None] * length for name in self.read if name not in columns}
+        missing_columns = {name: [None] * length for name in self.read if name not in columns}
+        return columns | missing_columns
 
     def check(self, present: Iterable[Any], where: str = "source") -> None:
         """
@@ -85,19 +95,21 @@ class ColumnSelection:
         :param where: Name of the source for the error message.
         :raises AssistantInputError: A required column is missing, or a column to read occurs more than once.
         """
-        count = Counter(list(present))
-        listed = ", ".join(map(str, count)) or "none"
-        if missing := [name for name in self.names if name not in count]:
+        count_by_name = Counter(list(present))
+        present_names = ", ".join(map(str, count_by_name)) or "none"
+        missing = [name for name in self.names if name not in count_by_name]
+        if missing:
             raise AssistantInputError(
-                f"{where} has no column {', '.join(missing)}; it has {listed}",
+                f"{where} has no column {', '.join(missing)}; it has {present_names}",
                 todo="If a field's column has another name, pass columns={field: column} (--column "
                 "FIELD=COLUMN); if a field has the same value in all rows, pass constants={field: value} "
                 "(--constant FIELD=VALUE).",
                 field="columns",
             )
-        if twice := [name for name in self.read if count[name] > 1]:
+        repeated = [name for name in self.read if count_by_name[name] > 1]
+        if repeated:
             raise AssistantInputError(
-                f"{where} has more than one column {', '.join(twice)}; it has {listed}",
+                f"{where} has more than one column {', '.join(repeated)}; it has {present_names}",
                 todo="Rename or drop one of them.",
                 field="columns",
             )
@@ -107,9 +119,9 @@ def number(batches: Iterable[Batch]) -> Iterator[Batch]:
     """Yield the non-empty batches, with ``start`` set to the number of their first row."""
     start = 1
     for batch in batches:
-        if size := len(batch):
-            yield Batch(batch.columns, start, batch.problems, batch.file, batch.lines)
-            start += size
+        if len(batch) > 0:
+            yield replace(batch, start=start)
+            start += len(batch)
 
 
 def batches_of(source: Any, wanted: ColumnSelection) -> Iterator[Batch]:
@@ -121,7 +133,7 @@ def batches_of(source: Any, wanted: ColumnSelection) -> Iterator[Batch]:
     :raises AssistantInputError: The source is of another type or lacks a required column.
     """
     if hasattr(source, "__arrow_c_stream__"):
-        yield from _of_stream(source, wanted)
+        yield from _batches_of_stream(source, wanted)
     elif hasattr(source, "__arrow_c_array__"):
         import pyarrow as pa
 
@@ -143,11 +155,13 @@ def batches_of_parts(parts: Iterable[Any], wanted: ColumnSelection) -> Iterator[
     :param parts: Dataframes, lists of mappings, or mappings. Consecutive mappings are read as one list.
     :return: Batches of at most 1,000 rows.
     """
-    for are_rows, some in itertools.groupby(parts, key=lambda part: isinstance(part, Mapping)):
+    parts_by_kind = itertools.groupby(parts, key=lambda part: isinstance(part, Mapping))
+    for are_rows, consecutive_parts in parts_by_kind:
         if are_rows:
-            yield from batches_of_rows(some, wanted)
+            yield from batches_of_rows(consecutive_parts, wanted)
         else:
-            yield from itertools.chain.from_iterable(batches_of(part, wanted) for part in some)
+            for part in consecutive_parts:
+                yield from batches_of(part, wanted)
 
 
 def is_rows(source: Any) -> bool:
@@ -162,18 +176,17 @@ def batches_of_arrow(batches: Iterable[pa.RecordBatch], wanted: ColumnSelection)
     :return: Batches of at most 1,000 rows.
     :raises AssistantInputError: A required column is missing, or a text column has another type.
     """
-    checked = None
+    checked_schema = None
     for batch in batches:
-        if batch.schema is not checked:
+        if batch.schema is not checked_schema:
             wanted.check(batch.schema.names)
-            checked = batch.schema
+            checked_schema = batch.schema
         selected = batch.select(wanted.among(batch.schema.names))
         for start in range(0, selected.num_rows, BATCH):
             piece = selected.slice(start, BATCH)
-            columns = {
-                name: _values(name, column, wanted)
-                for name, column in zip(selected.schema.names, piece.columns, strict=True)
-            }
+            columns = {}
+            for name, column in zip(selected.schema.names, piece.columns, strict=True):
+                columns[name] = _values(name, column, wanted)
             yield Batch(wanted.complete(columns, len(piece)))
 
 
@@ -204,7 +217,7 @@ def columns_of_rows(
     :param present: Names of the columns that at least one row has.
     """
     columns = {name: [row.get(name) for row in rows] for name in wanted.among(present)}
-    for name in {*wanted.text, *wanted.optional} & set(columns):
+    for name in wanted.text_names & columns.keys():
         columns[name] = _texts(columns[name])
     return wanted.complete(columns, len(rows))
 
@@ -217,7 +230,9 @@ def _texts(values: list[Any]) -> list[Any]:
 def _text(value: Any) -> Any:
     if isinstance(value, str):
         return str.__str__(value)
-    return None if is_missing(value) else value
+    if is_missing(value):
+        return None
+    return value
 
 
 def _values(name: str, column: pa.Array, wanted: ColumnSelection) -> list[Any]:
@@ -236,18 +251,27 @@ def _values(name: str, column: pa.Array, wanted: ColumnSelection) -> list[Any]:
     return values
 
 
-def _is_text(kind: pa.DataType) -> bool:
+def _is_text(column_type: pa.DataType) -> bool:
     from pyarrow import types
 
-    inner = kind.value_type if types.is_dictionary(kind) else kind
-    return bool(types.is_string(inner) or types.is_large_string(inner) or types.is_string_view(inner))
+    value_type = column_type
+    if types.is_dictionary(column_type):
+        value_type = column_type.value_type
+    is_text = types.is_string(value_type) or types.is_large_string(value_type) or types.is_string_view(value_type)
+    return bool(is_text)
 
 
-def _of_stream(source: Any, wanted: ColumnSelection) -> Iterator[Batch]:
+def _is_pandas(source: Any) -> bool:
+    """Return whether a source is a dataframe of pandas, without importing pandas."""
+    source_type = type(source)
+    package = source_type.__module__.partition(".")[0]
+    return package == "pandas" and source_type.__name__ == "DataFrame"
+
+
+def _batches_of_stream(source: Any, wanted: ColumnSelection) -> Iterator[Batch]:
     import pyarrow as pa
 
-    kind = type(source)
-    is_pandas = kind.__module__.partition(".")[0] == "pandas" and kind.__name__ == "DataFrame"
+    is_pandas = _is_pandas(source)
     if is_pandas:
         wanted.check(source.columns)
         source = source[list(wanted.among(source.columns))]
@@ -257,21 +281,31 @@ def _of_stream(source: Any, wanted: ColumnSelection) -> Iterator[Batch]:
         if not is_pandas:
             raise AssistantInputError(f"source: the dataframe cannot be read: {error}", field="source") from error
         # A column mixes types: validate each row by itself.
-        yield from _of_pandas(source, wanted)
+        yield from _batches_of_pandas(source, wanted)
     else:
         # Close the stream also after an error, whose traceback keeps it: DuckDB's connection refuses queries meanwhile.
         with reader:
-            is_mixed = is_pandas and any(
-                source[name].dtype == object and not _is_text(reader.schema.field(name).type)
-                for name in source.columns
-                if name in wanted.text or name in wanted.optional
-            )
-            yield from _of_pandas(source, wanted) if is_mixed else batches_of_arrow(reader, wanted)
+            if is_pandas and _has_objects_as_text(source, reader.schema, wanted):
+                yield from _batches_of_pandas(source, wanted)
+            else:
+                yield from batches_of_arrow(reader, wanted)
 
 
-def _of_pandas(frame: Any, wanted: ColumnSelection) -> Iterator[Batch]:
+def _has_objects_as_text(frame: Any, schema: pa.Schema, wanted: ColumnSelection) -> bool:
+    """Return whether a text column holds Python objects that Arrow does not take as text."""
+    for name in frame.columns:
+        if name in wanted.text_names and frame[name].dtype == object and not _is_text(schema.field(name).type):
+            return True
+    return False
+
+
+def _batches_of_pandas(frame: Any, wanted: ColumnSelection) -> Iterator[Batch]:
     for start in range(0, len(frame), BATCH):
         piece = frame.iloc[start : start + BATCH]
-        columns = {name: piece[name].tolist() for name in piece.columns}
-        texts = {name: _texts(columns[name]) for name in {*wanted.text, *wanted.optional} & set(columns)}
-        yield Batch(wanted.complete({str(name): values for name, values in (columns | texts).items()}, len(piece)))
+        columns: dict[str, list[Any]] = {}
+        for name in piece.columns:
+            values = piece[name].tolist()
+            if name in wanted.text_names:
+                values = _texts(values)
+            columns[str(name)] = values
+        yield Batch(wanted.complete(columns, len(piece)))

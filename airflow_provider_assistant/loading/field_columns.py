@@ -19,8 +19,11 @@ def mapping_of(
     :param constants: Mapping of a field to its value for all rows.
     :raises AssistantInputError: A field does not exist or is in both mappings, or a constant is not a non-empty string.
     """
-    columns, constants, fields = columns or {}, constants or {}, payload.model_fields
-    if unknown := sorted({*columns, *constants} - set(fields)):
+    columns = columns or {}
+    constants = constants or {}
+    fields = payload.model_fields
+    given = {*columns, *constants}
+    if unknown := sorted(given - set(fields)):
         raise AssistantInputError(
             f"columns or constants contain unknown fields: {', '.join(unknown)}",
             todo=f"A {payload.__name__} has {', '.join(fields)}.",
@@ -32,9 +35,15 @@ def mapping_of(
             todo="Remove one of them.",
             field="columns",
         )
-    if bad := sorted(field for field, value in constants.items() if not isinstance(value, str) or not value.strip()):
-        raise AssistantInputError(f"constants: {', '.join(bad)} must be a non-empty string", field="constants")
-    return {field: columns.get(field, field) for field in fields if field not in constants}
+    invalid = []
+    for field, value in constants.items():
+        if not isinstance(value, str) or not value.strip():
+            invalid.append(field)
+    if invalid:
+        listed = ", ".join(sorted(invalid))
+        raise AssistantInputError(f"constants: {listed} must be a non-empty string", field="constants")
+    varying_fields = [field for field in fields if field not in constants]
+    return {field: columns.get(field, field) for field in varying_fields}
 
 
 def wanted_columns(payload: type[Payload], columns: Mapping[str, str], key_columns: Sequence[str]) -> ColumnSelection:
@@ -43,9 +52,11 @@ def wanted_columns(payload: type[Payload], columns: Mapping[str, str], key_colum
 
     :param columns: Column of each field, see :func:`mapping_of`.
     """
-    # A column that the user named is required even if its field is optional.
-    required = [
-        column for field, column in columns.items() if column != field or payload.model_fields[field].is_required()
-    ]
+    required: list[str] = []
+    for field, column in columns.items():
+        # A column that the user named is required even if its field is optional.
+        is_named_by_user = column != field
+        if is_named_by_user or payload.model_fields[field].is_required():
+            required.append(column)
     optional = [column for column in columns.values() if column not in required]
     return ColumnSelection(text=tuple(required), any=tuple(key_columns), optional=tuple(optional))

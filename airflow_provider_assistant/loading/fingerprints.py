@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputError
@@ -72,12 +72,15 @@ def groups_of(
 
     :return: The groups; and why a row has none, by its position from 0.
     """
-    # The rows of a page follow each other.
-    group = functools.lru_cache(lambda values: document_group(whole_label(names, values)))
+    # A cache, because the rows of a page usually follow each other and have the same group.
+    group_of = functools.lru_cache(lambda values: document_group(whole_label(names, values)))
     texts, problems = key_texts(columns, names, "group column")
     groups: list[DocumentGroup | None] = []
     for position, values in enumerate(zip(*texts, strict=True)):
-        groups.append(None if position in problems else group(values))
+        if position in problems:
+            groups.append(None)
+        else:
+            groups.append(group_of(values))
     return groups, problems
 
 
@@ -97,7 +100,7 @@ def without_blanks(column: list[Any]) -> list[Any]:
     CSV has no other way to omit a value.
     """
     with contextlib.suppress(TypeError):
-        # Most columns are strings without blanks.
+        # Most columns have no blank text. str.strip raises a TypeError for other types.
         if all(map(str.strip, column)):
             return column
     return [None if isinstance(value, str) and not value.strip() else value for value in column]
@@ -126,10 +129,17 @@ def hashes_of(columns: Sequence[Sequence[Any]], count: int, prefix: str = "") ->
     if not columns:
         return [hash_of(prefix)] * count
     try:
-        texts = zip(*(part for column in columns for part in (map(_length, column), column)), strict=True)
-        formatted = map((prefix.replace("%", "%%") + "%d:%s" * len(columns)).__mod__, texts)
-        return [hashlib.blake2b(text.encode(), digest_size=16).hexdigest() for text in formatted]
+        # Each value is preceded by its length, as in encoded().
+        lengths_and_columns: list[Iterable[Any]] = []
+        for column in columns:
+            lengths_and_columns.append(map(_length, column))
+            lengths_and_columns.append(column)
+        rows = zip(*lengths_and_columns, strict=True)
+        row_format = prefix.replace("%", "%%") + "%d:%s" * len(columns)
+        row_texts = map(row_format.__mod__, rows)
+        return [hashlib.blake2b(text.encode(), digest_size=16).hexdigest() for text in row_texts]
     except (TypeError, UnicodeEncodeError):
+        # A value is not a string (see _length), or has a lone surrogate: hash row by row.
         return [hash_of(prefix + encoded(row)) for row in zip(*columns, strict=True)]
 
 
@@ -142,9 +152,10 @@ def encoded(values: Sequence[Any]) -> str:
     try:
         return "".join([f"{_length(value)}:{value}" for value in values])
     except TypeError:
+        # A value is not a string. The names of the types make 7 differ from "7", and None from "".
         texts = ["" if value is None else str(value) for value in values]
-        kinds = ",".join(type(value).__name__ for value in values)
-        return "".join(f"{len(text)}:{text}" for text in (*texts, kinds))
+        type_names = ",".join(type(value).__name__ for value in values)
+        return "".join(f"{len(text)}:{text}" for text in (*texts, type_names))
 
 
 def hash_of(text: str) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, cast
 
 from airflow_provider_assistant.loading.columns import BATCH
 from airflow_provider_assistant.texts import shortened
@@ -24,17 +25,30 @@ class Untemplated:
 
     def serialize(self) -> str:
         """Return a short description for Airflow's rendered fields: type, number of rows and columns."""
-        source, kind = self.value, type(self.value).__name__
-        if is_dataframe(source):
-            names = source.column_names if hasattr(type(source), "column_names") else source.columns
-        elif isinstance(source, list | tuple):
-            # Ignore elements that are not mappings; the load refuses them later.
-            names = dict.fromkeys(name for row in source[:BATCH] if isinstance(row, Mapping) for name in row)
-        else:
-            return f"{getattr(source, '__qualname__', kind)}()" if callable(source) else kind
-        count = f"{len(source):,} row{'' if len(source) == 1 else 's'}"
-        listed = ", ".join(map(str, names))
-        return f"{kind}, {count}: {shortened(listed, NAMES_LENGTH)}"
+        source = self.value
+        type_name = type(source).__name__
+        if not is_dataframe(source) and not isinstance(source, list | tuple):
+            if callable(source):
+                function_name = getattr(source, "__qualname__", type_name)
+                return f"{function_name}()"
+            return type_name
+        column_names = ", ".join(map(str, _column_names(source)))
+        row_count = f"{len(source):,} row"
+        if len(source) != 1:
+            row_count += "s"
+        return f"{type_name}, {row_count}: {shortened(column_names, NAMES_LENGTH)}"
+
+
+def _column_names(source: Any) -> Iterable[Any]:
+    """Return the columns of a dataframe, or of the first rows of a list."""
+    if isinstance(source, list | tuple):
+        # Ignore elements that are not mappings; the load refuses them later.
+        rows = [row for row in source[:BATCH] if isinstance(row, Mapping)]
+        return dict.fromkeys(itertools.chain.from_iterable(rows))
+    # In a table of pyarrow, ``columns`` holds the values.
+    if hasattr(type(source), "column_names"):
+        return cast("Iterable[Any]", source.column_names)
+    return cast("Iterable[Any]", source.columns)
 
 
 def without_templating(source: Any) -> Any:
@@ -47,11 +61,14 @@ def without_templating(source: Any) -> Any:
     :param source: Any source that :func:`open_source` takes.
     :return: The wrapped source; paths, URLs and templates unchanged.
     """
-    is_several = isinstance(source, list | tuple) and any(map(_is_content, source))
-    return Untemplated(source) if is_several or _is_content(source) or callable(source) else source
+    has_contents = isinstance(source, list | tuple) and any(map(_is_content, source))
+    if has_contents or _is_content(source) or callable(source):
+        return Untemplated(source)
+    return source
 
 
 def _is_content(source: Any) -> bool:
+    """Return whether a source holds rows itself; paths and templates only name where rows are."""
     is_rows = isinstance(source, list | tuple) and any(isinstance(row, Mapping) for row in source)
     return is_rows or hasattr(type(source), "__arrow_c_stream__") or isinstance(source, Iterator)
 
