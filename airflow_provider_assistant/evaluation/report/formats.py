@@ -12,7 +12,7 @@ MINUS = "\N{MINUS SIGN}"
 _CONTROLS = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n"} | {0x7F: 0x2421}
 _DIRECTIONS = {code: f"[U+{code:04X}]" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
 _LEGIBLE: dict[int, int | str] = {**_CONTROLS, **_DIRECTIONS}
-_UNSEEN = re.compile("[\x80-\x9f\ud800-\udfff\ufffe\uffff]")
+_UNENCODABLE = re.compile("[\x80-\x9f\ud800-\udfff\ufffe\uffff]")
 
 
 def legible(text: str) -> str:
@@ -21,7 +21,8 @@ def legible(text: str) -> str:
 
     :param text: Any text. Lone surrogates and unassigned control characters become the replacement character.
     """
-    return _UNSEEN.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n").translate(_LEGIBLE))
+    text = text.replace("\r\n", "\n").translate(_LEGIBLE)
+    return _UNENCODABLE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def count(value: int) -> str:
@@ -31,7 +32,9 @@ def count(value: int) -> str:
 
 def counted(value: int, noun: str) -> str:
     """Format a count with its noun, in the plural unless the count is 1."""
-    return f"{value:,} {noun}" if value == 1 else f"{value:,} {noun}s"
+    if value == 1:
+        return f"1 {noun}"
+    return f"{value:,} {noun}s"
 
 
 def score(value: float | None) -> str:
@@ -39,7 +42,9 @@ def score(value: float | None) -> str:
     if value is None:
         return NONE
     text = f"{value:.3f}".replace("-", MINUS)
-    return "0.999" if text == "1.000" and value < 1 else text
+    if text == "1.000" and value < 1:
+        text = "0.999"
+    return text
 
 
 def percent(value: float | None) -> str:
@@ -70,16 +75,21 @@ def signed(value: float | None, digits: int = 3) -> str:
     """Format a difference with its sign."""
     if value is None:
         return NONE
-    text = f"{value:+.{digits}f}".replace("-", MINUS)
-    return text.lstrip(f"+{MINUS}") if float(f"{value:.{digits}f}") == 0 else text
+    text = f"{value:+.{digits}f}"
+    # A difference that is rounded to zero has no sign.
+    if float(text) == 0:
+        return text.lstrip("+-")
+    return text.replace("-", MINUS)
 
 
 def exact(value: float | None) -> str:
     """Format the value of a rule, with more digits close to a round number, which may be the threshold."""
     if value is None:
         return NONE
-    nearly_round = value != round(value, 4) == round(value, 2)
-    return f"{value:.{8 if nearly_round else 4}f}".replace("-", MINUS)
+    four_digits = round(value, 4)
+    is_nearly_round = value != four_digits and four_digits == round(value, 2)
+    digits = 8 if is_nearly_round else 4
+    return f"{value:.{digits}f}".replace("-", MINUS)
 
 
 def moment(value: str | None) -> str:
@@ -90,11 +100,17 @@ def moment(value: str | None) -> str:
         time = datetime.fromisoformat(value)
     except ValueError:
         return value
-    time = time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+    # A time without a zone is in UTC.
+    if time.tzinfo is None:
+        time = time.replace(tzinfo=UTC)
+    time = time.astimezone(UTC)
     return f"{time:%Y-%m-%d %H:%M} UTC"
 
 
 def day(value: str | None) -> str:
     """Format the UTC day of a time for an axis (``MM-DD``). Empty without a time."""
     text = moment(value)
-    return text[5:10] if text.endswith(" UTC") else ""
+    # A text that is not a time has no day.
+    if not text.endswith(" UTC"):
+        return ""
+    return text[len("YYYY-") : len("YYYY-MM-DD")]

@@ -31,7 +31,7 @@ FORMATS: dict[str, Callable[..., str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Line:
+class _Trend:
     """The trend of a figure: its current value and its chart."""
 
     title: str
@@ -51,12 +51,15 @@ def render(evaluation: Evaluation, trend: Sequence[Summary] = ()) -> str:
     summary = evaluation.summary
     runs = sections.runs(summary, trend)
     measure = _measure(summary)
+    scorers = []
+    for name, scorer in summary.scorers.items():
+        scorers.append((name, scorer, _histogram(scorer)))
     return _template().render(
         generator=GENERATOR,
         summary=summary,
-        scorers=[(name, scorer, _picture(scorer)) for name, scorer in summary.scorers.items()],
+        scorers=scorers,
         runs=runs,
-        lines=_lines(summary, runs, measure),
+        lines=_trends(summary, runs, measure),
         measure=measure,
         timing=getattr(summary, measure),
         timing_name=TIMES[measure],
@@ -93,7 +96,9 @@ def _template() -> Template:
 
 def _legible(value: Any) -> Any:
     # Markup is a subclass of str and contains only text that was made legible before.
-    return formats.legible(value) if type(value) is str else value
+    if type(value) is str:
+        return formats.legible(value)
+    return value
 
 
 def _markup(svg: str) -> Any:
@@ -103,8 +108,11 @@ def _markup(svg: str) -> Any:
     return Markup(svg)  # noqa: S704
 
 
-def _picture(scorer: ScorerSummary) -> Any:
-    return _markup(charts.histogram(scorer.histogram)) if any(scorer.histogram) else None
+def _histogram(scorer: ScorerSummary) -> Any:
+    """Return the chart of a scorer; None if it has no scores from 0 to 1."""
+    if not any(scorer.histogram):
+        return None
+    return _markup(charts.histogram(scorer.histogram))
 
 
 def _pairwise(summary: Summary) -> tuple[PairCounts, Any] | None:
@@ -120,46 +128,54 @@ def _pairwise(summary: Summary) -> tuple[PairCounts, Any] | None:
 
 def _measure(summary: Summary) -> str:
     """Return the duration to show: latency, or ``noticed_after`` if no reply has timestamps."""
-    return "noticed_after" if summary.noticed_after.count and not summary.latency.count else "latency"
+    if summary.noticed_after.count and not summary.latency.count:
+        return "noticed_after"
+    return "latency"
 
 
 def _durations(evaluation: Evaluation, measure: str) -> Any:
-    values = []
+    """Return the chart of the durations of the answered questions; None if there are none."""
+    seconds = []
     for case in evaluation.cases:
-        value = case.seconds if measure == "latency" else case.noticed_after
-        if case.answer is not None and value is not None:
-            values.append(value)
+        duration = case.seconds if measure == "latency" else case.noticed_after
+        if case.answer is not None and duration is not None:
+            seconds.append(duration)
     timing = getattr(evaluation.summary, measure)
-    marks = [(name, getattr(timing, name)) for name in ("p50", "p95", "p99")]
-    if not values or timing.p50 is None:
+    if not seconds or timing.p50 is None:
         return None
-    return _markup(charts.durations(values, marks))
+    marks = [("p50", timing.p50), ("p95", timing.p95), ("p99", timing.p99)]
+    return _markup(charts.durations(seconds, marks))
 
 
-def _lines(summary: Summary, runs: Sequence[Summary], measure: str) -> list[_Line]:
+def _trends(summary: Summary, runs: Sequence[Summary], measure: str) -> list[_Trend]:
     """Return the trend of every figure that at least two runs have."""
-    percent = formats.percent
+    coverages = [run.questions.coverage for run in runs]
+    pass_rates = [run.pass_rate for run in runs]
     durations = [getattr(run, measure).p95 for run in runs]
-    lines = [
-        _line("Coverage", [run.questions.coverage for run in runs], runs, percent),
-        _line("Pass rate", [run.pass_rate for run in runs], runs, percent),
-        _line(f"{TIMES[measure]} p95", durations, runs, formats.seconds, math.inf),
+    trends = [
+        _trend("Coverage", coverages, runs, formats.percent),
+        _trend("Pass rate", pass_rates, runs, formats.percent),
+        _trend(f"{TIMES[measure]} p95", durations, runs, formats.seconds, most=math.inf),
     ]
     for name, scorer in summary.scorers.items():
+        # Only scores from 0 to 1 have a histogram.
         if scorer.histogram:
-            lines.append(_line(name, [run.means.get(name) for run in runs], runs, formats.score))
-    return [line for line in lines if line is not None]
+            means = [run.means.get(name) for run in runs]
+            trends.append(_trend(name, means, runs, formats.score))
+    return [trend for trend in trends if trend is not None]
 
 
-def _line(
+def _trend(
     title: str,
     values: Sequence[float | None],
     runs: Sequence[Summary],
-    write: Callable[[float | None], str],
+    format_value: Callable[[float | None], str],
     most: float = 1,
-) -> _Line | None:
-    known = [value for value in values if value is not None]
-    if len(known) < 2:
+) -> _Trend | None:
+    """Return the trend of a figure, with one value per run; None if fewer than two runs have it."""
+    runs_with_value = sum(value is not None for value in values)
+    if runs_with_value < 2:
         return None
     dates = [formats.day(run.asked_at) for run in runs]
-    return _Line(title, write(values[-1]), _markup(charts.line(values, dates, write, most)))
+    chart = charts.line(values, dates, format_value, most)
+    return _Trend(title=title, value=format_value(values[-1]), picture=_markup(chart))

@@ -77,15 +77,20 @@ def worst(evaluation: Evaluation) -> Some[Answered]:
 
     The mean includes only scores from 0 to 1 for which higher is better. Questions with a mean of 1 are not listed.
     """
-    scored = _scores(evaluation.scores)
-    ranked: list[tuple[float, Case]] = []
+    scores_by_case = _scores_by_case(evaluation.scores)
+    mean_by_case: dict[Identity, float] = {}
+    imperfect: list[Case] = []
     for case in evaluation.cases:
-        mean = _mean_share(evaluation.summary, scored[case.identity])
-        if case.answer is not None and mean is not None and mean < 1:
-            ranked.append((mean, case))
-    ranked.sort(key=lambda one: one[0])
-    rows = [_answered(case, mean, scored[case.identity]) for mean, case in ranked[:MAX_WORST]]
-    return Some(rows, len(ranked) - len(rows))
+        if case.answer is None:
+            continue
+        mean = _mean_share(evaluation.summary, scores_by_case[case.identity])
+        if mean is not None and mean < 1:
+            mean_by_case[case.identity] = mean
+            imperfect.append(case)
+    imperfect.sort(key=lambda case: mean_by_case[case.identity])
+    shown = imperfect[:MAX_WORST]
+    rows = [_answered(case, mean_by_case[case.identity], scores_by_case[case.identity]) for case in shown]
+    return Some(rows, more=len(imperfect) - len(rows))
 
 
 def repeated(evaluation: Evaluation) -> Some[Repeated]:
@@ -93,53 +98,69 @@ def repeated(evaluation: Evaluation) -> Some[Repeated]:
     summary = evaluation.summary
     if summary.repetitions is None:
         return Some([], 0)
-    scored = _scores(evaluation.scores)
-    questions: dict[str, list[Case]] = {}
+    scores_by_case = _scores_by_case(evaluation.scores)
+    repetitions_by_key: dict[str, list[Case]] = {}
     for case in evaluation.cases:
         if case.answer is not None:
-            questions.setdefault(case.key, []).append(case)
-    found = []
-    for repetitions in questions.values():
+            repetitions_by_key.setdefault(case.key, []).append(case)
+    rows: list[Repeated] = []
+    for repetitions in repetitions_by_key.values():
         answers = [case.answer or "" for case in repetitions]
         if not disagree(answers):
             continue
-        means = [_mean_share(summary, scored[case.identity]) for case in repetitions]
-        known = [mean for mean in means if mean is not None]
-        spread = max(known) - min(known) if known else 0.0
-        found.append(Repeated(repetitions[0], Counter(answers).most_common(), spread))
-    found.sort(key=lambda one: -one.spread)
-    return _some(found, MAX_REPEATED)
+        means = []
+        for case in repetitions:
+            mean = _mean_share(summary, scores_by_case[case.identity])
+            if mean is not None:
+                means.append(mean)
+        spread = 0.0
+        if means:
+            spread = max(means) - min(means)
+        counts = Counter(answers).most_common()
+        rows.append(Repeated(case=repetitions[0], answers=counts, spread=spread))
+    rows.sort(key=lambda row: row.spread, reverse=True)
+    return _first_rows(rows, MAX_REPEATED)
 
 
 def _mean_share(summary: Summary, scores: Mapping[str, float | None]) -> float | None:
     """Return the mean of the scores from 0 to 1 for which higher is better."""
-    known = []
+    shares = []
     for name, scorer in summary.scorers.items():
         score = scores.get(name)
+        # Only scores from 0 to 1 have a histogram.
         if scorer.histogram and scorer.higher_is_better and score is not None:
-            known.append(score)
-    return sum(known) / len(known) if known else None
+            shares.append(score)
+    if not shares:
+        return None
+    return sum(shares) / len(shares)
 
 
 def _answered(case: Case, mean: float, scores: Mapping[str, float | None]) -> Answered:
-    answer = case.answer or ""
+    answer_text = case.answer or ""
+    expected = None
     if case.expected is None:
-        return Answered(case, mean, scores, None, word_diff.plain(answer))
-    expected, given = word_diff.compare(case.expected, answer)
-    return Answered(case, mean, scores, expected, given)
+        answer = word_diff.plain(answer_text)
+    else:
+        expected, answer = word_diff.compare(case.expected, answer_text)
+    return Answered(case=case, mean=mean, scores=scores, expected=expected, answer=answer)
 
 
-def _scores(scores: pa.Table) -> Mapping[Identity, Mapping[str, float | None]]:
-    found: defaultdict[Identity, dict[str, float | None]] = defaultdict(dict)
-    columns = [scores[name].to_pylist() for name in ("key", "repetition", "scorer", "score")]
-    for key, repetition, scorer, value in zip(*columns, strict=True):
-        found[key, repetition][scorer] = value
-    return found
+def _scores_by_case(table: pa.Table) -> Mapping[Identity, Mapping[str, float | None]]:
+    """Return the scores by key and repetition of the question, and by scorer; empty for an unknown question."""
+    scores: defaultdict[Identity, dict[str, float | None]] = defaultdict(dict)
+    keys = table["key"].to_pylist()
+    repetitions = table["repetition"].to_pylist()
+    scorers = table["scorer"].to_pylist()
+    values = table["score"].to_pylist()
+    for key, repetition, scorer, score in zip(keys, repetitions, scorers, values, strict=True):
+        scores[key, repetition][scorer] = score
+    return scores
 
 
 def unanswered(evaluation: Evaluation) -> Some[Case]:
     """Return the questions without an answer."""
-    return _some([case for case in evaluation.cases if case.answer is None], MAX_UNANSWERED)
+    cases = [case for case in evaluation.cases if case.answer is None]
+    return _first_rows(cases, MAX_UNANSWERED)
 
 
 def scoring_errors(evaluation: Evaluation) -> Some[dict[str, str]]:
@@ -149,7 +170,7 @@ def scoring_errors(evaluation: Evaluation) -> Some[dict[str, str]]:
     scores = evaluation.scores
     failed = scores.filter(pc.equal(scores["outcome"], "error"))
     rows = failed.slice(0, MAX_ERRORS).select(["key", "scorer", "error"]).to_pylist()
-    return Some(rows, failed.num_rows - len(rows))
+    return Some(rows, more=failed.num_rows - len(rows))
 
 
 def runs(summary: Summary, trend: Sequence[Summary]) -> list[Summary]:
@@ -158,17 +179,19 @@ def runs(summary: Summary, trend: Sequence[Summary]) -> list[Summary]:
 
     ``trend`` has earlier evaluations in any order, and may include the current one.
     """
-    earlier = [one for one in trend if (one.run, one.asked_at) != (summary.run, summary.asked_at)]
-    earlier.sort(key=lambda one: one.asked_at or "")
+    current = (summary.run, summary.asked_at)
+    earlier = [run for run in trend if (run.run, run.asked_at) != current]
+    earlier.sort(key=lambda run: run.asked_at or "")
     return [*earlier, summary][-MAX_RUNS:]
 
 
 def tags(summary: Summary) -> Some[str]:
     """Return the tags. If there are more than ``MAX_TAGS``, return those with the most questions."""
-    common = sorted(summary.tags, key=lambda name: -summary.tags[name].questions)[:MAX_TAGS]
-    names = sorted(common)
-    return Some(names, len(summary.tags) - len(names))
+    by_questions = sorted(summary.tags, key=lambda tag: -summary.tags[tag].questions)
+    shown = sorted(by_questions[:MAX_TAGS])
+    return Some(shown, more=len(summary.tags) - len(shown))
 
 
-def _some(rows: Sequence[Row], limit: int) -> Some[Row]:
-    return Some(rows[:limit], max(0, len(rows) - limit))
+def _first_rows(rows: Sequence[Row], limit: int) -> Some[Row]:
+    shown = rows[:limit]
+    return Some(shown, more=len(rows) - len(shown))

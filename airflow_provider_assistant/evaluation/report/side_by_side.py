@@ -40,45 +40,56 @@ def pairs(evaluation: Evaluation) -> Some[AnswerPair]:
     A change is that of the scores from 0 to 1, and of the better answer. Of a repeated question, two different answers
     are shown, of the same repetition if possible.
     """
-    changes = _changes(evaluation.summary)
-    now = _answered(evaluation.cases)
-    before = _answered(evaluation.baseline_cases)
-    ranked = [key for key in changes if key in now and key in before]
-    ranked.sort(key=lambda key: (-_size(changes[key].values()), key))
-    shown = [_pair(now[key], before[key], changes[key]) for key in ranked[:MAX_PAIRS]]
-    return Some(shown, len(ranked) - len(shown))
+    changes_by_key = _changes_by_key(evaluation.summary)
+    cases_now = _answered_cases_by_key(evaluation.cases)
+    cases_before = _answered_cases_by_key(evaluation.baseline_cases)
+    keys = [key for key in changes_by_key if key in cases_now and key in cases_before]
+    # The greatest change first; equal changes by key.
+    keys.sort()
+    keys.sort(key=lambda key: _total_change(changes_by_key[key].values()), reverse=True)
+    shown = keys[:MAX_PAIRS]
+    rows = [_pair(cases_now[key], cases_before[key], changes_by_key[key]) for key in shown]
+    return Some(rows, more=len(keys) - len(rows))
 
 
-def _changes(summary: Summary) -> dict[str, dict[str, Change]]:
-    """Return the changed scores by key and scorer."""
-    changes: dict[str, dict[str, Change]] = {}
-    compared = summary.comparison.scorers if summary.comparison else {}
-    for name, difference in compared.items():
+def _changes_by_key(summary: Summary) -> dict[str, dict[str, Change]]:
+    """Return the changed scores by the key of the question, and by scorer."""
+    changes_by_key: dict[str, dict[str, Change]] = {}
+    if summary.comparison is None:
+        return changes_by_key
+    for name, difference in summary.comparison.scorers.items():
         scorer = summary.scorers.get(name)
-        if name == PAIRWISE or (scorer and scorer.histogram):
-            for change in (*difference.worst, *difference.best):
-                changes.setdefault(change.key, {})[name] = change
-    return changes
+        # Only scores from 0 to 1 have a histogram.
+        has_histogram = scorer is not None and bool(scorer.histogram)
+        if name != PAIRWISE and not has_histogram:
+            continue
+        for change in (*difference.worst, *difference.best):
+            changes_by_key.setdefault(change.key, {})[name] = change
+    return changes_by_key
 
 
-def _size(changes: Iterable[Change]) -> float:
+def _total_change(changes: Iterable[Change]) -> float:
     return sum(abs(change.after - change.before) for change in changes)
 
 
-def _pair(now: Sequence[Case], before: Sequence[Case], changes: Mapping[str, Change]) -> AnswerPair:
-    answers = list(product(now, before))
-    # Different answers first, and among these, the same repetition.
-    answers.sort(key=lambda pair: pair[0].repetition != pair[1].repetition)
-    answers.sort(key=lambda pair: pair[0].answer == pair[1].answer)
-    new, old = answers[0]
-    was, now_is = word_diff.compare(old.answer or "", new.answer or "")
-    return AnswerPair(new, changes, was, now_is)
+def _pair(cases_now: Sequence[Case], cases_before: Sequence[Case], changes: Mapping[str, Change]) -> AnswerPair:
+    """Return the pair to show of the repetitions of one question."""
+    candidates = list(product(cases_now, cases_before))
+    new, old = min(candidates, key=_preference)
+    before, after = word_diff.compare(old.answer or "", new.answer or "")
+    return AnswerPair(case=new, changes=changes, before=before, after=after)
 
 
-def _answered(cases: Iterable[Case]) -> dict[str, list[Case]]:
-    """Return the questions with an answer, by key."""
-    found: dict[str, list[Case]] = {}
+def _preference(candidate: tuple[Case, Case]) -> tuple[bool, bool]:
+    """Return the sort key of a pair: different answers first, then those of the same repetition."""
+    new, old = candidate
+    return new.answer == old.answer, new.repetition != old.repetition
+
+
+def _answered_cases_by_key(cases: Iterable[Case]) -> dict[str, list[Case]]:
+    """Return the repetitions with an answer, by the key of the question."""
+    cases_by_key: dict[str, list[Case]] = {}
     for case in cases:
         if case.answer is not None:
-            found.setdefault(case.key, []).append(case)
-    return found
+            cases_by_key.setdefault(case.key, []).append(case)
+    return cases_by_key

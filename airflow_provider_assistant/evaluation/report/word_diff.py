@@ -44,14 +44,18 @@ def compare(expected: str, answer: str) -> tuple[Side, Side]:
 
     Text beyond ``MAX_CHARACTERS`` or ``MAX_TOKENS`` is cut off.
     """
-    left, left_out = _tokens(expected)
-    right, right_out = _tokens(answer)
-    left_keys, right_keys = _keys(left), _keys(right)
-    is_long = _pairs(left_keys, right_keys) > MAX_PAIRS
-    blocks = SequenceMatcher(None, left_keys, right_keys, autojunk=is_long).get_matching_blocks()
-    expected_pieces = _pieces(left, [(block.a, block.size) for block in blocks])
-    answer_pieces = _pieces(right, [(block.b, block.size) for block in blocks])
-    return Side(expected_pieces, left_out), Side(answer_pieces, right_out)
+    expected_tokens, expected_left_out = _tokens(expected)
+    answer_tokens, answer_left_out = _tokens(answer)
+    expected_words = _comparable(expected_tokens)
+    answer_words = _comparable(answer_tokens)
+    # With autojunk, difflib ignores the most frequent tokens, which makes a long comparison fast.
+    is_expensive = _number_of_pairs(expected_words, answer_words) > MAX_PAIRS
+    matcher = SequenceMatcher(None, expected_words, answer_words, autojunk=is_expensive)
+    blocks = matcher.get_matching_blocks()
+    # A block is a run of equal tokens, which begins at "a" in the first text and at "b" in the second.
+    expected_pieces = _pieces(expected_tokens, [(block.a, block.size) for block in blocks])
+    answer_pieces = _pieces(answer_tokens, [(block.b, block.size) for block in blocks])
+    return Side(expected_pieces, expected_left_out), Side(answer_pieces, answer_left_out)
 
 
 def plain(text: str) -> Side:
@@ -63,27 +67,32 @@ def plain(text: str) -> Side:
 def split(text: str) -> list[str]:
     """Split a text into words, marks and, in scripts without spaces, characters. Spaces belong to the token before."""
     tokens: list[str] = []
+    previous = ""
     for character in text:
-        if tokens and not _begins(tokens[-1][-1], character):
-            tokens[-1] += character
-        else:
+        if not tokens or _begins_token(previous, character):
             tokens.append(character)
+        else:
+            tokens[-1] += character
+        previous = character
     return tokens
 
 
-def _begins(before: str, character: str) -> bool:
+def _begins_token(previous: str, character: str) -> bool:
+    # Category M: an accent belongs to the letter before.
     if character.isspace() or unicodedata.category(character)[0] == "M":
         return False
-    return not (_in_word(before) and _in_word(character))
+    return not (_is_in_word(previous) and _is_in_word(character))
 
 
-def _in_word(character: str) -> bool:
+def _is_in_word(character: str) -> bool:
+    # Letters, numbers and accents.
     category = unicodedata.category(character)[0]
     return category in "LNM" and not UNSPACED.match(character)
 
 
 def _tokens(text: str) -> tuple[list[str], int]:
     """Return the tokens that are compared, and the number of characters after them."""
+    # A legible text may be longer: a direction mark becomes a code point of eight characters.
     shown = legible(text[:MAX_CHARACTERS])[:MAX_CHARACTERS]
     tokens = split(shown)
     if len(tokens) <= MAX_TOKENS:
@@ -92,24 +101,33 @@ def _tokens(text: str) -> tuple[list[str], int]:
     return kept, len(text) - len("".join(kept))
 
 
-def _keys(tokens: list[str]) -> list[str]:
+def _comparable(tokens: list[str]) -> list[str]:
     return [token.strip().casefold() for token in tokens]
 
 
-def _pairs(left: list[str], right: list[str]) -> int:
+def _number_of_pairs(expected_words: list[str], answer_words: list[str]) -> int:
     """Return the number of position pairs with equal tokens, which determines the cost of the comparison."""
-    numbers = Counter(right)
-    return sum(numbers[token] for token in left)
+    counts = Counter(answer_words)
+    return sum(counts[word] for word in expected_words)
 
 
-def _pieces(tokens: list[str], same: list[tuple[int, int]]) -> tuple[Piece, ...]:
+def _pieces(tokens: list[str], equal_runs: list[tuple[int, int]]) -> tuple[Piece, ...]:
+    """
+    Return a text as pieces.
+
+    :param equal_runs: Start and length of each run of tokens that the other text has, too. The last
+        one is empty and starts at the end of the text.
+    """
     pieces: list[Piece] = []
-    place = 0
-    for start, size in same:
-        changed = "".join(tokens[place:start])
+    end_of_last_run = 0
+    for start, size in equal_runs:
+        changed = "".join(tokens[end_of_last_run:start])
         words = changed.rstrip()
+        # Do not mark the space after the last changed word.
+        spaces = changed[len(words) :]
+        end = start + size
         pieces.append(Piece(words, differs=True))
-        pieces.append(Piece(changed[len(words) :], differs=False))
-        pieces.append(Piece("".join(tokens[start : start + size]), differs=False))
-        place = start + size
+        pieces.append(Piece(spaces, differs=False))
+        pieces.append(Piece("".join(tokens[start:end]), differs=False))
+        end_of_last_run = end
     return tuple(piece for piece in pieces if piece.text)
