@@ -25,8 +25,9 @@ class UploadBody(io.RawIOBase):
             f'--{boundary}\r\nContent-Disposition: form-data; name="file"; filename="{filename.translate(ESCAPED)}"'
             f"\r\nContent-Type: {content_type}\r\n\r\n"
         )
-        before, after = head.encode(), f"\r\n--{boundary}--\r\n".encode()
-        size = _size(content)
+        before = head.encode()
+        after = f"\r\n--{boundary}--\r\n".encode()
+        size = _rewound_size(content)
         self.headers = {"Content-Type": f"multipart/form-data; boundary={boundary}"}
         """Headers of the request: ``Content-Type``, and ``Content-Length`` if the file is seekable."""
         if size is not None:
@@ -46,14 +47,15 @@ class UploadBody(io.RawIOBase):
         """
         view = memoryview(buffer).cast("B")
         while self._parts:
-            if piece := self._parts[0].read(len(view)):
+            piece = self._parts[0].read(len(view))
+            if piece:
                 view[: len(piece)] = piece
                 return len(piece)
             self._parts.pop(0)
         return 0
 
 
-def _size(content: BinaryIO) -> int | None:
+def _rewound_size(content: BinaryIO) -> int | None:
     """Rewind a seekable file and return its size in bytes; return None for any other."""
     if not content.seekable():
         return None

@@ -139,11 +139,17 @@ def checked(model: type[P], fields: Mapping[str, Any], *, names: Mapping[str, st
     try:
         return model.model_validate(fields)
     except ValidationError as invalid:
-        known = names or {}
-        problems = [(".".join(map(str, error["loc"])), _problem(error)) for error in invalid.errors()]
-        listed = "; ".join(f"{known.get(field, field)} {problem}" for field, problem in problems)
-        prefix = "" if names else f"{model.__name__}: "
-        raise AssistantInputError(f"{prefix}{listed}", field=problems[0][0]) from None
+        display_names = names or {}
+        invalid_fields = []
+        problems = []
+        for error in invalid.errors():
+            field = ".".join(map(str, error["loc"]))
+            invalid_fields.append(field)
+            problems.append(f"{display_names.get(field, field)} {_problem(error)}")
+        message = "; ".join(problems)
+        if not names:
+            message = f"{model.__name__}: {message}"
+        raise AssistantInputError(message, field=invalid_fields[0]) from None
 
 
 def _problem(error: Any) -> str:
@@ -152,7 +158,10 @@ def _problem(error: Any) -> str:
         case "missing":
             return "is missing"
         case "string_type":
-            return "is empty" if error["input"] is None else f"must be text, not {_kind(error['input'])}"
+            value = error["input"]
+            if value is None:
+                return "is empty"
+            return f"must be text, not {_type_in_words(value)}"
         case "extra_forbidden":
             return "is not a field of this document"
         case "value_error":
@@ -161,10 +170,12 @@ def _problem(error: Any) -> str:
             return str(error["msg"])
 
 
-def _kind(value: Any) -> str:
+def _type_in_words(value: Any) -> str:
     """Return the JSON type of a value in plain words."""
     if isinstance(value, bool):
         return "true or false"
     if isinstance(value, Number):
         return "a number"
-    return {"list": "a list", "dict": "an object", "bytes": "bytes"}.get(type(value).__name__, type(value).__name__)
+    type_name = type(value).__name__
+    words_by_type = {"list": "a list", "dict": "an object"}
+    return words_by_type.get(type_name, type_name)

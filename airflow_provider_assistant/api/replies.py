@@ -179,8 +179,9 @@ class ChatRequest(ApiReply):
     @property
     def service_seconds(self) -> float | None:
         """Seconds from creation to end by the service's clock; None unless the reply has both times."""
-        for part in _objects(self.raw):
-            began, ended = (_moment(part, names) for names in (BEGIN_FIELDS, END_FIELDS))
+        for json_object in _objects(self.raw):
+            began = _first_time(json_object, BEGIN_FIELDS)
+            ended = _first_time(json_object, END_FIELDS)
             if began is not None and ended is not None and ended >= began:
                 return ended - began
         return None
@@ -226,13 +227,15 @@ def error_text(raw: Any) -> str | None:
     :param raw: The decoded body.
     :return: The text of its ``error`` field, or else of another field that commonly holds one; None if it has none.
     """
-    parts = _objects(raw)
-    for part in parts:
-        error = part.get("error")
-        text = _first_text(_objects(error), ERROR_FIELDS) if isinstance(error, Mapping) else _text(error)
+    objects = _objects(raw)
+    for json_object in objects:
+        error = json_object.get("error")
+        text = _text(error)
+        if isinstance(error, Mapping):
+            text = _first_text(_objects(error), ERROR_FIELDS)
         if text:
             return text
-    return _first_text(parts, ERROR_FIELDS)
+    return _first_text(objects, ERROR_FIELDS)
 
 
 def xcom_value(value: Any) -> Any:
@@ -245,9 +248,13 @@ def xcom_value(value: Any) -> Any:
     :param value: The JSON value.
     """
     if isinstance(value, dict):
-        return {f"_{name}" if name in RESERVED_NAMES else name: xcom_value(one) for name, one in value.items()}
+        items = {}
+        for name, item in value.items():
+            xcom_name = f"_{name}" if name in RESERVED_NAMES else name
+            items[xcom_name] = xcom_value(item)
+        return items
     if isinstance(value, list):
-        return [xcom_value(one) for one in value]
+        return [xcom_value(item) for item in value]
     if isinstance(value, int) and not -(2**63) <= value < 2**64:
         return str(value)
     return value
@@ -265,15 +272,16 @@ def find_request_id(raw: Any) -> str | None:
 
 def _objects(raw: Any) -> list[Mapping[str, Any]]:
     """Return the JSON object itself, then the objects nested in it, level by level."""
-    found: list[Mapping[str, Any]] = []
+    objects: list[Mapping[str, Any]] = []
     # Decoded JSON objects are dicts. To check for any Mapping would take five times as long, for every value.
     level = [raw] if isinstance(raw, dict) else []
     for _ in range(LEVELS):
         if not level:
             break
-        found += level
-        level = [value for part in level for value in part.values() if isinstance(value, dict)]
-    return found
+        objects += level
+        # A comprehension, because the loads and the polls do this for every reply.
+        level = [value for parent in level for value in parent.values() if isinstance(value, dict)]
+    return objects
 
 
 def _text(value: Any) -> str | None:
@@ -285,42 +293,52 @@ def _text(value: Any) -> str | None:
     return None
 
 
-def _fields(parts: Sequence[Mapping[str, Any]], names: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
+def _fields(
+    objects: Sequence[Mapping[str, Any]],
+    names: tuple[str, ...],
+) -> Iterator[tuple[str, Any]]:
     """Yield names and values of fields, ordered by name as given, and then by level."""
     for name in names:
-        for part in parts:
-            if name in part:
-                yield name, part[name]
+        for json_object in objects:
+            if name in json_object:
+                yield name, json_object[name]
 
 
-def _first_text(parts: Sequence[Mapping[str, Any]], names: tuple[str, ...]) -> str | None:
+def _first_text(objects: Sequence[Mapping[str, Any]], names: tuple[str, ...]) -> str | None:
     # Loops, because every row of a load needs its id, and nested generators take twice as long.
     for name in names:
-        for part in parts:
-            if name in part and (text := _text(part[name])):
-                return text
+        for json_object in objects:
+            if name in json_object:
+                text = _text(json_object[name])
+                if text:
+                    return text
     return None
 
 
-def _document_id(parts: Sequence[Mapping[str, Any]]) -> str | None:
+def _document_id(objects: Sequence[Mapping[str, Any]]) -> str | None:
     """Return the first ``document_id``, or else the id of the first ``document`` object, or else of any object."""
-    document = None
-    for part in parts:
-        if isinstance(document := part.get("document"), dict):
+    document_id = _first_text(objects, ("document_id",))
+    if document_id:
+        return document_id
+    for json_object in objects:
+        document = json_object.get("document")
+        if isinstance(document, dict):
+            document_id = _first_text(_objects(document), ("id", "uuid"))
             break
-    return (
-        _first_text(parts, ("document_id",))
-        or _first_text(_objects(document), ("id", "uuid"))
-        or _first_text(parts, ("id", "uuid"))
-    )
+    return document_id or _first_text(objects, ("id", "uuid"))
 
 
-def _moment(part: Mapping[str, Any], names: tuple[str, ...]) -> float | None:
+def _first_time(json_object: Mapping[str, Any], names: tuple[str, ...]) -> float | None:
     """Return the first of these fields that holds an ISO 8601 time, in seconds since the epoch."""
-    for value in filter(None, map(part.get, names)):
+    for name in names:
+        value = json_object.get(name)
+        if not value:
+            continue
         with contextlib.suppress(ValueError, TypeError, OverflowError):
             moment = datetime.fromisoformat(value)
-            return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+            if moment.tzinfo is None:
+                moment = moment.replace(tzinfo=UTC)
+            return moment.timestamp()
     return None
 
 
@@ -330,18 +348,38 @@ def _is_acknowledgement(word: str) -> bool:
 
 def _status(raw: Any, request_id: str) -> str:
     """Return the status in the object with this request id, or else with any request id, or else in any object."""
-    parts = _objects(raw)
-    ids = [_text(part.get("request_id")) for part in parts]
-    nearest = sorted(range(len(parts)), key=lambda at: (ids[at] != request_id, ids[at] is None))
-    words = [text for at in nearest for name in STATUS_FIELDS if (text := _text(parts[at].get(name)))]
-    # Some envelopes repeat the HTTP status: skip numbers.
-    statuses = [word for word in words if not (_is_acknowledgement(word) or word.isdecimal())]
-    return next(iter(statuses or words), "")
+    objects = sorted(_objects(raw), key=lambda json_object: _id_rank(json_object, request_id))
+    first_word = ""
+    for json_object in objects:
+        for name in STATUS_FIELDS:
+            word = _text(json_object.get(name))
+            if not word:
+                continue
+            # Some envelopes repeat the HTTP status: skip numbers.
+            if not _is_acknowledgement(word) and not word.isdecimal():
+                return word
+            first_word = first_word or word
+    # No object has a better status than an acknowledgement or a number.
+    return first_word
+
+
+def _id_rank(json_object: Mapping[str, Any], request_id: str) -> int:
+    """Return 0 for an object with this request id, 1 with another request id, and 2 without any."""
+    object_id = _text(json_object.get("request_id"))
+    if object_id is None:
+        return 2
+    return 0 if object_id == request_id else 1
 
 
 def _answer_text(raw: Any) -> str | None:
     if isinstance(raw, str):
         return raw
-    found = [(name, text) for name, text in _fields(_objects(raw), ANSWER_FIELDS) if isinstance(text, str) and text]
-    texts = [text for name, text in found if name not in SHARED_FIELDS or not _is_acknowledgement(text)]
-    return next(iter(texts or [text for _, text in found]), None)
+    first_acknowledgement = None
+    for name, text in _fields(_objects(raw), ANSWER_FIELDS):
+        if not isinstance(text, str) or not text:
+            continue
+        if name not in SHARED_FIELDS or not _is_acknowledgement(text):
+            return text
+        first_acknowledgement = first_acknowledgement or text
+    # The reply has no other text, so this is the answer: "ok" may answer a question.
+    return first_acknowledgement

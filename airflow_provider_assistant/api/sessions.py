@@ -21,9 +21,11 @@ def session_id(scope: Literal["visitor", "customer", "thread", "channel"], *iden
     :return: ``<scope>-`` and 32 hexadecimal digits.
     :raises AssistantInputError: No identity is given, or one is empty.
     """
-    if not identity or not all(isinstance(part, str) and part.strip() for part in identity):
+    is_complete = all(isinstance(part, str) and part.strip() for part in identity)
+    if not identity or not is_complete:
         raise AssistantInputError(f"a {scope} session needs a non-empty identity", field="identity")
     # Include lengths, so that ("ab", "c") and ("a", "bc") have different hashes.
-    message = "".join(f"{len(part)}:{part}" for part in (scope, *identity))
+    parts = [scope, *identity]
+    message = "".join(f"{len(part)}:{part}" for part in parts)
     digest = hmac.new(secret.encode(), message.encode(), hashlib.sha256).hexdigest()
     return f"{scope}-{digest[:32]}"

@@ -27,15 +27,16 @@ def request_headers(settings: ClientSettings) -> dict[str, str]:
     :param settings: Settings of the client.
     :return: Value by header name.
     """
-    key = {"X-API-Key": settings.api_key}
-    if settings.bearer:
-        key = {"Authorization": f"Bearer {settings.api_key}"} if settings.api_key else {}
-    return {
-        **key,
+    headers = {
         "User-Agent": f"airflow-provider-assistant/{__version__}",
         "Accept": "application/json",
         "Accept-Encoding": ENCODINGS,
     }
+    if not settings.bearer:
+        headers["X-API-Key"] = settings.api_key
+    elif settings.api_key:
+        headers["Authorization"] = f"Bearer {settings.api_key}"
+    return headers
 
 
 def connect_timeout(settings: ClientSettings) -> float:
@@ -70,7 +71,9 @@ def body_arguments(call: Call[Any], file: BinaryIO | None, stream_argument: str)
     if call.upload and file:
         body = UploadBody(file, call.upload.filename, call.upload.content_type)
         return {stream_argument: body, "headers": body.headers}
-    return {} if call.json is None else {"json": call.json}
+    if call.json is None:
+        return {}
+    return {"json": call.json}
 
 
 def failure(settings: ClientSettings, error: Exception, *, sent: bool, timed_out: bool) -> TransportFailure:
@@ -86,11 +89,13 @@ def failure(settings: ClientSettings, error: Exception, *, sent: bool, timed_out
     reason = str(error) or f"no complete answer within {settings.timeout:g} s"
     proxy = proxy_for(settings.base_url)
     host = _host_and_port(settings.base_url)
+    if proxy:
+        host = f"{host} through the proxy {_host_and_port(proxy)}"
     return TransportFailure(
-        "timeout" if timed_out and sent else "connection",
-        f"{type(error).__name__}: {reason}",
-        sent,
-        f"{host} through the proxy {_host_and_port(proxy)}" if proxy else host,
+        kind="timeout" if timed_out and sent else "connection",
+        detail=f"{type(error).__name__}: {reason}",
+        sent=sent,
+        host=host,
     )
 
 
@@ -108,5 +113,9 @@ def proxy_for(url: str) -> str | None:
 def _host_and_port(url: str) -> str:
     """Return host and port of a URL, without the credentials that it may contain."""
     parts = urlsplit(url if "://" in url else f"http://{url}")
-    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
-    return f"{host}:{parts.port or (443 if parts.scheme == 'https' else 80)}"
+    host = parts.hostname
+    if host and ":" in host:
+        # An IPv6 address.
+        host = f"[{host}]"
+    default_port = 443 if parts.scheme == "https" else 80
+    return f"{host}:{parts.port or default_port}"

@@ -70,13 +70,14 @@ class Redactor:
             return replace(outcome, detail=self.text(outcome.detail))
         outcome = _in_utf8(outcome)
         # No spelling is shorter than the key itself. Most acknowledgements and headers are shorter.
-        longest = max(len(outcome.body), max(map(len, outcome.headers.values()), default=0))
-        if not self._is_active or longest < len(self._key):
+        longest_header = max(map(len, outcome.headers.values()), default=0)
+        longest_text = max(len(outcome.body), longest_header)
+        if not self._is_active or longest_text < len(self._key):
             return outcome
         headers = {name: self.text(value) for name, value in outcome.headers.items()}
         # Latin-1 has one character for each byte, and the key and its escapes are ASCII.
         body = self.text(outcome.body.decode("latin-1")).encode("latin-1")
-        return Response(outcome.status, headers, body, outcome.defect)
+        return Response(outcome.status, headers, body, defect=outcome.defect)
 
     def text(self, text: str) -> str:
         """
@@ -88,25 +89,30 @@ class Redactor:
             return text
         text = text.replace(self._key, REDACTED)
         if self._is_hidden_in(text):
-            text = self._spellings.sub(REDACTED, text)
-        # A key that is escaped in an unusual way cannot be cut out. This is JSON as well.
-        return f'"{REDACTED}"' if self._is_hidden_in(text) else text
+            text = self._escaped_key.sub(REDACTED, text)
+            if self._is_hidden_in(text):
+                # A key that is escaped in an unusual way cannot be cut out. This is JSON as well.
+                return f'"{REDACTED}"'
+        return text
 
     def _is_hidden_in(self, text: str) -> bool:
         """Return whether a text without the key has it once it is unescaped."""
         if not any(mark in text for mark in "\\&%"):
             return False
+        # The search ignores backslashes in the text, so it ignores them in the key.
+        key = self._key.replace("\\", "")
         for _ in range(ESCAPED_TIMES):
-            escaped = text
-            text, found = self._escapes.subn(self._unescaped, text.replace("\\", ""), MOST_ESCAPES)
-            if self._key.replace("\\", "") in text or found == MOST_ESCAPES:
+            escaped = text.replace("\\", "")
+            unescaped, count = self._escapes.subn(self._unescaped, escaped, MOST_ESCAPES)
+            if key in unescaped or count == MOST_ESCAPES:
                 return True
-            if text == escaped:
+            if unescaped == text:
                 return False
+            text = unescaped
         return False
 
     @cached_property
-    def _names(self) -> dict[str, str]:
+    def _char_by_entity(self) -> dict[str, str]:
         """The characters of the key and of escapes that have names in HTML, by name."""
         return {name: char for name, char in html5.items() if char in f"{self._key}%&#;\\"}
 
@@ -114,30 +120,40 @@ class Redactor:
     def _escapes(self) -> re.Pattern[str]:
         """Match the escapes of characters that a key may have, in a text without backslashes."""
         code = "([2-7][0-9a-fA-F])"
-        names = "|".join(sorted(self._names, key=len, reverse=True))
-        # Blanks are the most frequent escapes of ordinary texts.
-        return re.compile(rf"u00{code}|%(?!20){code}|&(?:#[xX]0*{code};?|#0*([0-9]{{2,3}});?|({names}))")
+        # The longest names come first, because some names begin with a shorter one.
+        entities = "|".join(sorted(self._char_by_entity, key=len, reverse=True))
+        in_json = f"u00{code}"
+        # Except blanks, the most frequent escapes of ordinary texts.
+        in_url = f"%(?!20){code}"
+        in_html = f"&(?:#[xX]0*{code};?|#0*([0-9]{{2,3}});?|({entities}))"
+        return re.compile(f"{in_json}|{in_url}|{in_html}")
 
     def _unescaped(self, escape: re.Match[str]) -> str:
-        *in_hexadecimal, in_decimal, name = escape.groups()
-        if name:
-            return self._names[name]
-        if in_decimal:
-            return chr(int(in_decimal))
-        return chr(int("".join(filter(None, in_hexadecimal)), 16))
+        """Return the character of a match of the pattern ``_escapes``."""
+        json_code, url_code, html_code, html_decimal, entity = escape.groups()
+        if entity:
+            return self._char_by_entity[entity]
+        if html_decimal:
+            return chr(int(html_decimal))
+        return chr(int(json_code or url_code or html_code, 16))
 
     @cached_property
-    def _spellings(self) -> re.Pattern[str]:
+    def _escaped_key(self) -> re.Pattern[str]:
         """Match the key, with each character as it is or escaped once."""
-        forms = []
+        char_patterns = []
         for char in self._key:
-            plain, code = re.escape(char), f"(?i:{ord(char):02x})"
-            plain = rf"\\*{plain}" if char in _AFTER_BACKSLASH else plain
-            names = "".join(f"|{name}" for name, text in self._names.items() if text == char)
-            entity = rf"&(?:amp;)*(?:#0*{ord(char)};?|#[xX]0*{code};?{names})"
+            code = f"(?i:{ord(char):02x})"
+            plain = re.escape(char)
+            if char in _AFTER_BACKSLASH:
+                plain = rf"\\*{plain}"
+            own_entities = [name for name, text in self._char_by_entity.items() if text == char]
+            entities = "".join(f"|{name}" for name in own_entities)
             # The marks of escapes may be escaped again, as in JSON within JSON.
-            forms.append(rf"(?:{plain}|\\{{1,16}}u00{code}|%(?:25)*{code}|{entity})")
-        return re.compile("".join(forms))
+            in_json = rf"\\{{1,16}}u00{code}"
+            in_url = f"%(?:25)*{code}"
+            in_html = f"&(?:amp;)*(?:#0*{ord(char)};?|#[xX]0*{code};?{entities})"
+            char_patterns.append(f"(?:{plain}|{in_json}|{in_url}|{in_html})")
+        return re.compile("".join(char_patterns))
 
 
 def _in_utf8(response: Response) -> Response:
@@ -150,7 +166,10 @@ def _in_utf8(response: Response) -> Response:
             # Probably UTF-16, but of which order? Without NUL, an echoed key is found in it.
             return replace(response, body=body.replace(b"\0", b""), defect="is not JSON in a known encoding")
         encoding = declared.group(1)
-    is_only_mark = body == mark != b""
-    if is_only_mark or (not mark and encoding == "utf-8"):
+    is_in_utf8 = not mark and encoding == "utf-8"
+    # Without its mark, such a body would be empty, which the API allows. A mark is not JSON.
+    is_only_mark = bool(mark) and body == mark
+    if is_in_utf8 or is_only_mark:
         return response
-    return replace(response, body=body[len(mark) :].decode(encoding, "replace").encode())
+    text = body[len(mark) :].decode(encoding, "replace")
+    return replace(response, body=text.encode())

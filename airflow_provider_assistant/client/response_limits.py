@@ -27,8 +27,9 @@ class BoundedBody:
     def __init__(self, limit: int, encoding: str = "") -> None:
         self._limit = limit
         self._encoding = encoding.strip().lower()
-        self._kept = bytearray()
-        self._unzip = zlib.decompressobj(GZIP_OR_ZLIB) if self._encoding in {"gzip", "x-gzip", "deflate"} else None
+        self._body = bytearray()
+        is_compressed = self._encoding in {"gzip", "x-gzip", "deflate"}
+        self._decompressor = zlib.decompressobj(GZIP_OR_ZLIB) if is_compressed else None
         self._is_empty = True
         self.defect: str | None = None
         """Why the body cannot be used, as the predicate of a sentence; None if it can."""
@@ -42,22 +43,26 @@ class BoundedBody:
             compressed data: what follows would be read without a limit, and is never used.
         """
         self._is_empty = self._is_empty and not piece
-        if self._unzip and self._unzip.eof:
+        if self._decompressor and self._decompressor.eof:
+            # The compressed data has ended, so only an empty piece may follow.
             return not piece
-        if not self._unzip and self._encoding not in {"", "identity"}:
+        if not self._decompressor and self._encoding not in {"", "identity"}:
             self.defect = f"is encoded as {self._encoding[:40]!r}, which was not requested"
             return False
         # One byte more than the limit distinguishes a body that is too large from one that just fits.
-        room = self._limit - len(self._kept) + 1
+        room = self._limit - len(self._body) + 1
         try:
-            self._kept += self._unzip.decompress(piece, room) if self._unzip else piece[:room]
+            if self._decompressor:
+                self._body += self._decompressor.decompress(piece, room)
+            else:
+                self._body += piece[:room]
         except zlib.error:
             self.defect = f"cannot be decompressed ({self._encoding})"
-        if len(self._kept) > self._limit:
-            del self._kept[self._limit :]
+        if len(self._body) > self._limit:
+            del self._body[self._limit :]
             self.defect = f"is larger than max_response_bytes of the Airflow connection allows ({self._limit} bytes)"
-        is_over = self._unzip is not None and bool(self._unzip.unused_data)
-        return self.defect is None and not is_over
+        has_more_data = self._decompressor is not None and bool(self._decompressor.unused_data)
+        return self.defect is None and not has_more_data
 
     def end(self) -> bytes:
         """
@@ -65,9 +70,10 @@ class BoundedBody:
 
         :return: The body; only its beginning if :attr:`defect` is set.
         """
-        if self._unzip and not self._unzip.eof and not self._is_empty and not self.defect:
+        is_truncated = self._decompressor is not None and not self._decompressor.eof
+        if is_truncated and not self._is_empty and not self.defect:
             self.defect = f"ends in the middle of its compressed data ({self._encoding})"
-        return bytes(self._kept)
+        return bytes(self._body)
 
     def response(self, status: int, headers: Mapping[str, str]) -> Response:
         """
@@ -77,8 +83,10 @@ class BoundedBody:
         :param headers: Headers as received.
         :return: The response, with header names in lower case.
         """
+        # First, because it may set the defect.
         body = self.end()
-        return Response(status, {name.lower(): value for name, value in headers.items()}, body, self.defect)
+        lower_case_headers = {name.lower(): value for name, value in headers.items()}
+        return Response(status, lower_case_headers, body, defect=self.defect)
 
 
 class ResponseDeadlineExceeded(TimeoutError):
@@ -109,10 +117,12 @@ class ResponseDeadline:
         :param event: Name of the event.
         :param info: Values of the event.
         """
-        extra = getattr(info.get("return_value"), "get_extra_info", None)
-        if extra:
-            self._socket = extra("socket")
+        # Only the events that open a connection return an object with this method.
+        get_extra_info = getattr(info.get("return_value"), "get_extra_info", None)
+        if get_extra_info:
+            self._socket = get_extra_info("socket")
         elif event.endswith("send_request_body.complete"):
+            # The timer passes itself on, so that _end can ignore the timer of an earlier request.
             timer = threading.Timer(self._seconds, lambda: self._end(timer))
             timer.daemon = True
             self._timer = timer
@@ -137,5 +147,7 @@ class ResponseDeadline:
             if self._timer:
                 self._timer.cancel()
             self._timer = None
-        if self._is_over and (kind is None or issubclass(kind, Exception)):
+        # An exception such as KeyboardInterrupt is more important than the deadline.
+        is_replaceable = kind is None or issubclass(kind, Exception)
+        if self._is_over and is_replaceable:
             raise ResponseDeadlineExceeded(f"no complete answer within {self._seconds:g} s")
