@@ -32,7 +32,7 @@ PARSERS: dict[str, Callable[..., dict[str, str | None]]] = {
     PAGE: parse_page,
 }
 # A line break and a tab are text, other control characters are not.
-_KEPT = "\n\t"
+_KEPT_CONTROLS = "\n\t"
 
 
 def answer(kind: str, content: bytes, **details: str) -> dict[str, str | None]:
@@ -44,25 +44,31 @@ def answer(kind: str, content: bytes, **details: str) -> dict[str, str | None]:
     :return: What its parser returns, or ``problem``: why it cannot be read.
     """
     try:
-        found = PARSERS[kind](content, **details)
+        parsed = PARSERS[kind](content, **details)
     except UnreadableFileError as error:
         return {"problem": str(error)}
     except (MemoryError, RecursionError) as error:
         return {"problem": f"is too large or nested too deeply ({type(error).__name__})"}
     except Exception as error:  # noqa: BLE001 (the libraries raise anything for a damaged file)
         # Not the text of the error: it may quote the file.
-        expected = kind if kind == PAGE else f"{kind} file"
+        expected = kind
+        if kind != PAGE:  # a suffix, such as ".pdf"
+            expected = f"{kind} file"
         return {"problem": f"is damaged or not a {expected} ({type(error).__name__})"}
-    if len(found["text"] or "") > MOST_CHARACTERS:
+    if len(parsed["text"] or "") > MOST_CHARACTERS:
         return {"problem": f"has more than {MOST_CHARACTERS:,} characters of text"}
-    return {name: value and _plain(value) for name, value in found.items()}
+    # Empty values stay as they are.
+    return {name: value and _plain_text(value) for name, value in parsed.items()}
 
 
-def _plain(text: str) -> str:
-    text = text.replace("\r\n", "\n").replace("\r", "\n").encode("utf-8", "replace").decode()
+def _plain_text(text: str) -> str:
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    # UTF-8 has no lone surrogates, so they become question marks.
+    text = text.encode("utf-8", "replace").decode()
     if text.isprintable():
         return text
-    return "".join(char for char in text if char in _KEPT or unicodedata.category(char) != "Cc")
+    kept = (char for char in text if char in _KEPT_CONTROLS or unicodedata.category(char) != "Cc")
+    return "".join(kept)
 
 
 def main(descriptor: int, seconds: float, memory: int) -> None:
@@ -83,17 +89,23 @@ def main(descriptor: int, seconds: float, memory: int) -> None:
     connection = Connection(descriptor)
     while True:
         try:
-            details, content = json.loads(connection.recv_bytes()), connection.recv_bytes()
+            # Two messages for each file: kind and details, then the content.
+            details = json.loads(connection.recv_bytes())
+            content = connection.recv_bytes()
         except EOFError:
             return
         _limit(resource.RLIMIT_CPU, math.ceil(time.process_time() + seconds))
-        connection.send_bytes(json.dumps(answer(content=content, **details)).encode())
+        reply = answer(content=content, **details)
+        connection.send_bytes(json.dumps(reply).encode())
 
 
 def _limit(kind: int, value: int) -> None:
-    _, highest = resource.getrlimit(kind)
+    _, hard_limit = resource.getrlimit(kind)
+    soft_limit = value
+    if hard_limit != resource.RLIM_INFINITY:
+        soft_limit = min(value, hard_limit)
     with contextlib.suppress(ValueError, OSError):  # macOS does not limit the address space
-        resource.setrlimit(kind, (value if highest == resource.RLIM_INFINITY else min(value, highest), highest))
+        resource.setrlimit(kind, (soft_limit, hard_limit))
 
 
 if __name__ == "__main__":

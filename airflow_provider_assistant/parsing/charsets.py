@@ -11,9 +11,13 @@ from __future__ import annotations
 import codecs
 import re
 
-_MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16le", codecs.BOM_UTF16_BE: "utf-16be"}
+_CHARSET_BY_MARK = {
+    codecs.BOM_UTF8: "utf-8",
+    codecs.BOM_UTF16_LE: "utf-16le",
+    codecs.BOM_UTF16_BE: "utf-16be",
+}
 # Python's codec, where that of the same name knows fewer characters.
-_CODECS = {
+_CODEC_BY_CHARSET = {
     "big5": "big5hkscs",
     "euc-kr": "cp949",
     "gbk": "gb18030",
@@ -26,10 +30,13 @@ _CODECS = {
 }
 # The standard has these names only to refuse what is written in them, or for bytes that are not text.
 _NOT_TEXT = frozenset({"hz-gb-2312", "replacement", "x-user-defined"})
-_NAMED = re.compile(r"charset\s*=\s*[\"']?\s*([\w.:-]{1,40})", re.IGNORECASE)
-_META = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([\w.:-]{1,40})", re.IGNORECASE)
+_HEADER_CHARSET = re.compile(r"charset\s*=\s*[\"']?\s*([\w.:-]{1,40})", re.IGNORECASE)
+_META_CHARSET = re.compile(
+    rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([\w.:-]{1,40})",
+    re.IGNORECASE,
+)
 # Browsers look for the charset in the first 1,024 bytes, and pages exceed them.
-_HEAD = 2048
+_SEARCHED_BYTES = 2048
 
 
 def named_charset(content: bytes, content_type: str = "") -> str | None:
@@ -38,17 +45,17 @@ def named_charset(content: bytes, content_type: str = "") -> str | None:
 
     :param content_type: Value of the header ``Content-Type``, which comes before what the page itself says.
     """
-    for mark, charset in _MARKS.items():
+    for mark, charset in _CHARSET_BY_MARK.items():
         if content.startswith(mark):
             return charset
-    named = _NAMED.search(content_type)
-    if named:
-        return named[1]
-    found = _META.search(content, 0, _HEAD)
-    if not found:
+    in_header = _HEADER_CHARSET.search(content_type)
+    if in_header:
+        return in_header[1]
+    in_page = _META_CHARSET.search(content, 0, _SEARCHED_BYTES)
+    if not in_page:
         return None
-    name = found[1].decode("ascii")
-    # A page in UTF-16 could not have been read so far.
+    name = in_page[1].decode("ascii")
+    # The tag was found as ASCII, so the page cannot be in UTF-16, whatever the tag says.
     if name.lower().startswith("utf-16"):
         return "utf-8"
     return name
@@ -68,19 +75,21 @@ def decode(content: bytes, name: str, *, errors: str = "strict") -> str:
     charset = webencodings.lookup(name)
     if charset is None or charset.name in _NOT_TEXT:
         raise LookupError(f"unknown charset {name!r}")
-    codec = _CODECS.get(charset.name, charset.name)
+    codec = _CODEC_BY_CHARSET.get(charset.name, charset.name)
     text = content.decode(codec, f"web-{errors}")
     return text.removeprefix("\ufeff")
 
 
-def _missing(error: UnicodeError) -> tuple[str, int] | None:
-    """Return a character of the standard that Python's codec does not know, and where the text goes on."""
+def _missing_character(error: UnicodeError) -> tuple[str, int] | None:
+    """Return a character that Python's codec does not know, and the position after it."""
     if not isinstance(error, UnicodeDecodeError):
         return None
     invalid = error.object[error.start : error.start + 2]
     if error.encoding in {"euc_jp", "iso2022_jp_ext"}:
         character = _from_cp932(invalid)
-        return (character, error.start + 2) if character else None
+        if not character:
+            return None
+        return character, error.start + 2
     if error.encoding == "gb18030" and invalid.startswith(b"\x80"):
         return "€", error.start + 1
     if error.encoding == "charmap" and b"\x80" <= invalid[:1] < b"\xa0":  # as of windows-1252
@@ -109,11 +118,11 @@ def _from_cp932(pair: bytes) -> str:
 
 
 def _strict(error: UnicodeError) -> tuple[str | bytes, int]:
-    return _missing(error) or codecs.strict_errors(error)
+    return _missing_character(error) or codecs.strict_errors(error)
 
 
 def _replace(error: UnicodeError) -> tuple[str | bytes, int]:
-    return _missing(error) or codecs.replace_errors(error)
+    return _missing_character(error) or codecs.replace_errors(error)
 
 
 codecs.register_error("web-strict", _strict)

@@ -67,19 +67,24 @@ class ChildParser:
                 raise ModuleNotFoundError(f"No module named {library!r}", name=library)
         if self._files >= FILES_PER_PROCESS:
             self.close()
-        connection = self._connection or self._started()
+        connection = self._connection or self._start_process()
         self._files += 1
         try:
             connection.send_bytes(json.dumps({"kind": kind, **details}).encode())
             connection.send_bytes(content)
-            # An answer that begins within the time is short, and arrives at once.
-            is_answered = connection.poll(BUSY * self._seconds)
-            reply = json.loads(connection.recv_bytes()) if is_answered else {"problem": self._slow}
+            if connection.poll(BUSY * self._seconds):
+                # A reply that begins within the time is short, and arrives at once.
+                reply = json.loads(connection.recv_bytes())
+            else:
+                reply = {"problem": self._slow_problem}
         except (EOFError, OSError):
             process = self._process
             self.close()
-            is_slow = process is not None and process.returncode == -signal.SIGXCPU
-            reply = {"problem": self._slow if is_slow else "ends the process that parses it"}
+            # The system ends a process with this signal after its processor time.
+            if process is not None and process.returncode == -signal.SIGXCPU:
+                reply = {"problem": self._slow_problem}
+            else:
+                reply = {"problem": "ends the process that parses it"}
         if "problem" in reply:
             self.close()
             raise UnreadableFileError(reply["problem"])
@@ -96,21 +101,26 @@ class ChildParser:
         self._files = 0
 
     @property
-    def _slow(self) -> str:
+    def _slow_problem(self) -> str:
         return f"takes longer than {self._seconds:g} seconds to parse"
 
-    def _started(self) -> Connection:
-        connection, other = Pipe()
-        arguments = [str(other.fileno()), str(self._seconds), str(self._memory)]
+    def _start_process(self) -> Connection:
+        connection, child_connection = Pipe()
+        descriptor = child_connection.fileno()
+        arguments = [str(descriptor), str(self._seconds), str(self._memory)]
         # Nothing else of the environment: connections of Airflow are in it.
-        kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
-        with other:
+        environment = {"PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))}
+        for name in ("PATH", "LD_LIBRARY_PATH"):
+            if name in os.environ:
+                environment[name] = os.environ[name]
+        # The child has its own copy of the descriptor, so this one is closed.
+        with child_connection:
             self._process = subprocess.Popen(  # noqa: S603 (the arguments are numbers)
                 [sys.executable, "-P", "-m", __package__, *arguments],
-                env={**kept, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))},
+                env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                pass_fds=[other.fileno()],
+                pass_fds=[descriptor],
             )
         self._connection = connection
         return connection

@@ -11,11 +11,32 @@ from airflow_provider_assistant.parsing.limits import UnreadableFileError
 if TYPE_CHECKING:
     from bs4 import BeautifulSoup, Tag
 
-# What is not text of the page, what repeats on every page, and the marks with which Sphinx and MkDocs link headings.
-_NEVER = ("script", "style", "noscript", "template", "svg", "iframe", "object", "form", "nav", "a.headerlink")
-_AROUND = ("header", "footer", "aside")
-_IS_CONTENT = re.compile(r"\s*(?:data|javascript):", re.IGNORECASE)
-_DATES = ("article:modified_time", "dcterms.modified", "last-modified", "article:published_time", "date")
+# What is not text of the page, what repeats on every page, and the marks with which Sphinx and
+# MkDocs link headings.
+_ALWAYS_REMOVED = (
+    "script",
+    "style",
+    "noscript",
+    "template",
+    "svg",
+    "iframe",
+    "object",
+    "form",
+    "nav",
+    "a.headerlink",
+)
+# Removed only if the page does not mark its main part: an article may have a header of its own.
+_REMOVED_FROM_BODY = ("header", "footer", "aside")
+# An address that holds the content itself, and does not lead to a file.
+_INLINE_CONTENT = re.compile(r"\s*(?:data|javascript):", re.IGNORECASE)
+# Names of the meta tags with the date, best first.
+_DATE_NAMES = (
+    "article:modified_time",
+    "dcterms.modified",
+    "last-modified",
+    "article:published_time",
+    "date",
+)
 
 
 def parse_html(content: bytes) -> dict[str, str | None]:
@@ -30,15 +51,28 @@ def parse_html(content: bytes) -> dict[str, str | None]:
     soup = BeautifulSoup(_decoded(content), "lxml")
     main = _main(soup)
     _clean(main)
-    names = {_text(tag.get("property") or tag.get("name")).lower(): _text(tag.get("content")) for tag in soup("meta")}
-    canonical = soup.find("link", rel="canonical")
+    content_by_name = _meta_contents(soup)
+    url = None
+    canonical_link = soup.find("link", rel="canonical")
+    if canonical_link:
+        url = _single_line(canonical_link.get("href"))
+    dates = [content_by_name[name] for name in _DATE_NAMES if content_by_name.get(name)]
     return {
         "title": _title(soup, main),
         "text": to_markdown(main),
-        "url": _text(canonical.get("href")) if canonical else None,
-        "category": names.get("category") or names.get("article:section"),
-        "date": next((names[name] for name in _DATES if names.get(name)), None),
+        "url": url,
+        "category": content_by_name.get("category") or content_by_name.get("article:section"),
+        "date": dates[0] if dates else None,
     }
+
+
+def _meta_contents(soup: BeautifulSoup) -> dict[str, str]:
+    """Return the content of each meta tag, by its property or name in lower case."""
+    content_by_name = {}
+    for tag in soup.find_all("meta"):
+        name = _single_line(tag.get("property") or tag.get("name")).lower()
+        content_by_name[name] = _single_line(tag.get("content"))
+    return content_by_name
 
 
 def to_markdown(html: Any) -> str:
@@ -55,49 +89,62 @@ def to_markdown(html: Any) -> str:
         escape_asterisks=False,
         escape_underscores=False,
     )
-    return re.sub(r"\n{3,}", "\n\n", str(converter.convert_soup(html))).strip()
+    markdown = str(converter.convert_soup(html))
+    # One empty line between blocks is enough.
+    return re.sub(r"\n{3,}", "\n\n", markdown).strip()
 
 
 def _decoded(content: bytes) -> str:
-    declared = named_charset(content)
-    by = "declared" if declared else "assumed, because it declares no encoding"
-    name = declared or "utf-8"
+    name = named_charset(content)
+    if name:
+        origin = "declared"
+    else:
+        name = "utf-8"
+        origin = "assumed, because it declares no encoding"
     try:
         return decode(content, name)
     except LookupError:
         raise UnreadableFileError(f"declares the unknown encoding {name!r}") from None
     except UnicodeDecodeError as error:
-        raise UnreadableFileError(f"is not {name} ({by}) at byte {error.start}") from None
+        raise UnreadableFileError(f"is not {name} ({origin}) at byte {error.start}") from None
 
 
 def _main(soup: BeautifulSoup) -> Tag:
-    articles = soup.find_all("article", limit=2)
-    main = soup.find("main") or soup.find(role="main") or (articles[0] if len(articles) == 1 else None)
+    main = soup.find("main") or soup.find(role="main")
     if main is not None:
         return main
+    articles = soup.find_all("article", limit=2)
+    if len(articles) == 1:
+        return articles[0]
     body = soup.body or soup
-    for tag in body.select(",".join(_AROUND)):
+    for tag in body.select(",".join(_REMOVED_FROM_BODY)):
         tag.decompose()
     return body
 
 
 def _clean(main: Tag) -> None:
-    for tag in main.select(",".join(_NEVER)):
+    for tag in main.select(",".join(_ALWAYS_REMOVED)):
         tag.decompose()
     # The content of a data: address is not text, and a script is not an address.
-    for image in main.find_all("img", src=_IS_CONTENT):
-        image.replace_with(_text(image.get("alt")))
-    for link in main.find_all("a", href=_IS_CONTENT):
+    for image in main.find_all("img", src=_INLINE_CONTENT):
+        image.replace_with(_single_line(image.get("alt")))
+    for link in main.find_all("a", href=_INLINE_CONTENT):
         link.unwrap()
 
 
 def _title(soup: BeautifulSoup, main: Tag) -> str | None:
     """Return the first heading if the title contains it: many titles also name the website."""
-    title = _text(soup.title.get_text()) if soup.title else ""
-    first = main.find("h1")
-    named = _text(first.get_text()) if first else ""
-    return named if named and named in title else title or named or None
+    title = ""
+    if soup.title:
+        title = _single_line(soup.title.get_text())
+    heading = ""
+    first_heading = main.find("h1")
+    if first_heading:
+        heading = _single_line(first_heading.get_text())
+    if heading and heading in title:
+        return heading
+    return title or heading or None
 
 
-def _text(value: Any) -> str:
+def _single_line(value: Any) -> str:
     return " ".join(str(value or "").split())

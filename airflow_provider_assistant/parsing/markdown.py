@@ -6,12 +6,14 @@ import re
 from collections.abc import Iterable, Sequence
 
 # At the start of a line, these begin a heading or a block of code.
-_MARKUP = re.compile(r"^( {0,3})(#{1,6}(?=[ \t]|$)|`{3}|~{3})", re.MULTILINE)
+# The first group is the indentation, the second one the mark.
+_BLOCK_MARK = re.compile(r"^( {0,3})(#{1,6}(?=[ \t]|$)|`{3}|~{3})", re.MULTILINE)
 
 
 def escaped(text: str) -> str:
     """Return plain text as Markdown in which no line begins a heading or a block of code."""
-    return _MARKUP.sub(r"\1\\\2", text)
+    # A backslash between the indentation and the mark.
+    return _BLOCK_MARK.sub(r"\1\\\2", text)
 
 
 def heading(text: str, level: int) -> str:
@@ -21,7 +23,9 @@ def heading(text: str, level: int) -> str:
     :param text: May be empty.
     :param level: More than 6 is 6.
     """
-    return f"{'#' * min(max(level, 1), 6)} {' '.join(text.split())}".rstrip()
+    marks = "#" * min(max(level, 1), 6)
+    words = " ".join(text.split())
+    return f"{marks} {words}".rstrip()
 
 
 def table(rows: Iterable[Sequence[str]]) -> str:
@@ -30,14 +34,20 @@ def table(rows: Iterable[Sequence[str]]) -> str:
 
     :param rows: Empty rows, and empty cells at the end of a row, are left out.
     """
-    lines = [cells for row in rows if (cells := _cells(row))]
-    if not lines:
+    filled_rows = []
+    for row in rows:
+        cells = _cells_without_empty_end(row)
+        if cells:
+            filled_rows.append(cells)
+    if not filled_rows:
         return ""
-    rule = ["---"] * max(len(lines[0]), 1)
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in (lines[0], rule, *lines[1:]))
+    header, *body = filled_rows
+    rule = ["---"] * len(header)
+    lines = ["| " + " | ".join(cells) + " |" for cells in [header, rule, *body]]
+    return "\n".join(lines)
 
 
-def _cells(row: Sequence[str]) -> list[str]:
+def _cells_without_empty_end(row: Sequence[str]) -> list[str]:
     cells = [" ".join(cell.split()).replace("|", "\\|") for cell in row]
     while cells and not cells[-1]:
         cells.pop()

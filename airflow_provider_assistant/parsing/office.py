@@ -27,23 +27,39 @@ def parse_pptx(content: bytes) -> dict[str, str | None]:
     presentation = pptx.Presentation(checked_archive(content))
     text = Text()
     for slide in presentation.slides:
-        if slide._element.get("show") != "0":  # noqa: SLF001 (python-pptx has no other access to it)
-            title = slide.shapes.title
-            text.add(heading(title.text_frame.text if title is not None else "", 2))
-            for shape in _shapes(slide.shapes):
-                if title is not None and shape.shape_id == title.shape_id:
-                    continue
-                if shape.has_text_frame:
-                    text.add(escaped(shape.text_frame.text.replace("\v", "\n")))
-                elif getattr(shape, "has_table", False):
-                    text.add(table([cell.text for cell in row.cells] for row in shape.table.rows))
+        # python-pptx has no other access to it.
+        is_hidden = slide._element.get("show") == "0"  # noqa: SLF001
+        if not is_hidden:
+            _add_slide(slide, text)
     return {"title": presentation.core_properties.title, "text": str(text)}
 
 
-def _shapes(shapes: Iterable[Any]) -> Iterator[Any]:
+def _add_slide(slide: Any, text: Text) -> None:
+    title_shape = slide.shapes.title
+    title = ""
+    if title_shape is not None:
+        title = title_shape.text_frame.text
+    text.add(heading(title, 2))
+    for shape in _ungrouped_shapes(slide.shapes):
+        if title_shape is not None and shape.shape_id == title_shape.shape_id:
+            continue
+        if shape.has_text_frame:
+            # python-pptx returns a line break within a paragraph as a vertical tab.
+            text.add(escaped(shape.text_frame.text.replace("\v", "\n")))
+        elif getattr(shape, "has_table", False):
+            text.add(table(_table_rows(shape.table)))
+
+
+def _table_rows(shape_table: Any) -> Iterator[list[str]]:
+    for row in shape_table.rows:
+        yield [cell.text for cell in row.cells]
+
+
+def _ungrouped_shapes(shapes: Iterable[Any]) -> Iterator[Any]:
     for shape in shapes:
-        if hasattr(shape, "shapes"):  # a group
-            yield from _shapes(shape.shapes)
+        is_group = hasattr(shape, "shapes")
+        if is_group:
+            yield from _ungrouped_shapes(shape.shapes)
         else:
             yield shape
 
@@ -63,14 +79,22 @@ def parse_xlsx(content: bytes) -> dict[str, str | None]:
             # A file may declare a sheet of a million rows, which would be filled up with empty ones.
             sheet.reset_dimensions()
             text.add(heading(sheet.title, 2))
-            text.add(table([_cell(value) for value in row] for row in sheet.iter_rows(values_only=True)))
+            text.add(table(_sheet_rows(sheet)))
     return {"title": workbook.properties.title, "text": str(text)}
 
 
-def _cell(value: Any) -> str:
+def _sheet_rows(sheet: Any) -> Iterator[list[str]]:
+    for values in sheet.iter_rows(values_only=True):
+        yield [_cell_text(value) for value in values]
+
+
+def _cell_text(value: Any) -> str:
+    if value is None:
+        return ""
     if isinstance(value, date | datetime):
+        # openpyxl reads a date as a datetime at midnight.
         return str(value).removesuffix(_MIDNIGHT)
-    return "" if value is None else str(value)
+    return str(value)
 
 
 def checked_archive(content: bytes, change: Callable[[str, bytes], bytes] | None = None) -> io.BytesIO:
@@ -87,19 +111,25 @@ def checked_archive(content: bytes, change: Callable[[str, bytes], bytes] | None
     """
     packed = io.BytesIO()
     try:
-        with zipfile.ZipFile(io.BytesIO(content)) as source, zipfile.ZipFile(packed, "w") as target:
-            members = source.infolist()
+        with (
+            zipfile.ZipFile(io.BytesIO(content)) as original,
+            zipfile.ZipFile(packed, "w") as copy,
+        ):
+            members = original.infolist()
             if len(members) > MOST_MEMBERS:
                 raise UnreadableFileError(f"is an archive of more than {MOST_MEMBERS:,} members")
             if sum(member.file_size for member in members) > LARGEST_ARCHIVE:
                 raise UnreadableFileError(f"is an archive of more than {LARGEST_ARCHIVE:,} bytes")
             for member in members:
-                with source.open(member) as file:
-                    # With a size, no more than it is unpacked.
+                with original.open(member) as file:
+                    # read() with a size unpacks no more than these bytes.
                     data = file.read(member.file_size)
-                if member.filename.endswith((".xml", ".rels")) and any(mark in data for mark in _DOCTYPES):
+                is_xml = member.filename.endswith((".xml", ".rels"))
+                if is_xml and any(doctype in data for doctype in _DOCTYPES):
                     raise UnreadableFileError("has a document type definition, which the format forbids")
-                target.writestr(member.filename, change(member.filename, data) if change else data)
+                if change is not None:
+                    data = change(member.filename, data)
+                copy.writestr(member.filename, data)
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError) as error:
         raise UnreadableFileError(f"is damaged or encrypted ({type(error).__name__})") from None
     packed.seek(0)

@@ -33,9 +33,19 @@ def parse_page(content: bytes, *, url: str, content_type: str) -> dict[str, str 
         return {"text": None}
     # Only dates that the page declares: those that trafilatura finds in its text may change every day.
     metadata = extract_metadata(tree, default_url=url, extensive=False)
-    text = _markdown(tree, url, is_precise=True) or _markdown(_tree(html, url), url, is_precise=False)
-    category = next(iter(metadata.categories or ()), None)
-    return {"title": metadata.title, "text": text or None, "category": category, "date": metadata.date}
+    text = _markdown(tree, url, is_precise=True)
+    if not text:
+        # trafilatura may have changed the tree, so the second attempt needs another one.
+        text = _markdown(_tree(html, url), url, is_precise=False)
+    category = None
+    if metadata.categories:
+        category = metadata.categories[0]
+    return {
+        "title": metadata.title,
+        "text": text or None,
+        "category": category,
+        "date": metadata.date,
+    }
 
 
 def decoded(html: bytes, content_type: str) -> str:
@@ -45,6 +55,7 @@ def decoded(html: bytes, content_type: str) -> str:
     UTF-8 is tried before the charset that the page names: text in another charset is hardly ever valid UTF-8, but pages
     in UTF-8 often name another charset.
     """
+    # The header's name comes first.
     names = [name for name in (named_charset(b"", content_type), named_charset(html)) if name]
     with contextlib.suppress(UnicodeDecodeError):
         text = decode(html, "utf-8")

@@ -26,25 +26,31 @@ def parse_pdf(content: bytes) -> dict[str, str | None]:
         raise UnreadableFileError("is encrypted")
     if len(reader.pages) > MOST_PAGES:
         raise UnreadableFileError(f"has more than {MOST_PAGES:,} pages")
-    bookmarks = _bookmarks(reader)
+    headings_by_page = _bookmark_headings(reader)
     text = Text()
-    for number, page in enumerate(reader.pages):
-        for block in bookmarks.get(number, ()):
-            text.add(block)
+    for page_number, page in enumerate(reader.pages):
+        for page_heading in headings_by_page.get(page_number, ()):
+            text.add(page_heading)
         text.add(escaped(page.extract_text()))
     return {"title": _title(reader), "text": str(text)}
 
 
 def _title(reader: Any) -> str | None:
-    title = str((reader.metadata and reader.metadata.title) or "")
+    title = ""
+    if reader.metadata and reader.metadata.title:
+        title = str(reader.metadata.title)
     # Word's export writes the name of its own file here.
-    return None if title.startswith("Microsoft ") else title
+    if title.startswith("Microsoft "):
+        return None
+    return title
 
 
-def _bookmarks(reader: Any) -> dict[int, list[str]]:
+def _bookmark_headings(reader: Any) -> dict[int, list[str]]:
     """Return the bookmarks of each page as headings. A file with invalid bookmarks is still read, without them."""
-    found: dict[int, list[str]] = defaultdict(list)
+    headings_by_page: dict[int, list[str]] = defaultdict(list)
     try:
+        # The outline is a list of bookmarks. A bookmark may be followed by the list of those below it.
+        # The last iterator is that of the innermost list, so their number is the level.
         open_lists = [iter(reader.outline)]
         for _ in range(MOST_BOOKMARKS):
             item = next(open_lists[-1], None)
@@ -54,8 +60,11 @@ def _bookmarks(reader: Any) -> dict[int, list[str]]:
                     break
             elif isinstance(item, list):
                 open_lists.append(iter(item))
-            elif (number := reader.get_destination_page_number(item)) is not None:
-                found[number].append(heading(str(item.title), len(open_lists)))
+            else:
+                page_number = reader.get_destination_page_number(item)
+                if page_number is not None:
+                    level = len(open_lists)
+                    headings_by_page[page_number].append(heading(str(item.title), level))
     except Exception:  # noqa: BLE001 (pypdf raises many types for invalid bookmarks)
         return {}
-    return found
+    return headings_by_page
