@@ -63,53 +63,66 @@ class Leaves:
         self.texts: list[str] = []
         self.types: list[str] = []
         self._keys = list_keys or {}
-        # Replies mostly have the same fields, so the paths of an object's members are computed once.
-        self._known: dict[tuple[str, str, tuple[str, ...]], list[_Place]] = {}
+        # Replies mostly have the same fields, so the paths of an object's members are computed once:
+        # by path and shape of the object, and the names of its members.
+        self._paths_by_object: dict[tuple[str, str, tuple[str, ...]], list[_Paths]] = {}
 
     def add(self, raw: Any) -> int:
         """Add the leaves of a value, and return their number."""
         before = len(self.metrics)
         add_metric, add_value = self.metrics.append, self.values.append
         add_text, add_type = self.texts.append, self.types.append
-        # Iterate with a stack: JSON may be nested deeper than Python's recursion limit.
-        stack: list[Iterator[tuple[_Place, Any]]] = [iter([(("", "", "$"), raw)])]
-        while stack:
-            for place, value in stack[-1]:
+        # Iterate with a stack of iterators over the members of the objects and lists that are open:
+        # JSON may be nested deeper than Python's recursion limit.
+        root: tuple[_Paths, Any] = (("", "", "$"), raw)
+        open_values: list[Iterator[tuple[_Paths, Any]]] = [iter([root])]
+        while open_values:
+            for (path, shape, metric), value in open_values[-1]:
+                # Most leaves are numbers with a fraction: add them without a Metric, which is slower.
                 if type(value) is Digits:
-                    add_metric(place[2])
+                    add_metric(metric)
                     add_value(float(value))
                     add_text(value)
                     add_type("number")
                 elif isinstance(value, dict | list) and value:
-                    stack.append(self._members(place[0], place[1], value))
+                    # Continue with the members; the iterator of this level keeps its position.
+                    open_values.append(self._members(path, shape, value))
                     break
                 else:
-                    metric, number, text, name = _leaf(place[2], value)
+                    _, number, text, json_type = _leaf(metric, value)
                     add_metric(metric)
                     add_value(number)
                     add_text(text)
-                    add_type(name)
+                    add_type(json_type)
             else:
-                stack.pop()
+                # This level has no more members.
+                open_values.pop()
         return len(self.metrics) - before
 
-    def _members(self, path: str, shape: str, value: dict[Any, Any] | list[Any]) -> Iterator[tuple[_Place, Any]]:
+    def _members(self, path: str, shape: str, value: dict[Any, Any] | list[Any]) -> Iterator[tuple[_Paths, Any]]:
+        """Return the members of an object or the items of a list, each after its paths."""
         if isinstance(value, dict):
             names = tuple(map(str, value))
-            places = self._known.get((path, shape, names))
-            if places is None:
-                places = [_place(_below(path, name), _below(shape, name)) for name in names]
-                self._known[path, shape, names] = places
-            return zip(places, value.values(), strict=True)
-        key, inner = self._keys.get(shape), _below(shape, "*")
-        return ((_place(_below(path, _name(item, key, at)), inner), item) for at, item in enumerate(value))
+            member_paths = self._paths_by_object.get((path, shape, names))
+            if member_paths is None:
+                member_paths = [_paths(_below(path, name), _below(shape, name)) for name in names]
+                self._paths_by_object[path, shape, names] = member_paths
+            return zip(member_paths, value.values(), strict=True)
+        return self._items(path, shape, value)
+
+    def _items(self, path: str, shape: str, items: list[Any]) -> Iterator[tuple[_Paths, Any]]:
+        key = self._keys.get(shape)
+        item_shape = _below(shape, "*")
+        for position, item in enumerate(items):
+            item_path = _below(path, _name(item, key, position))
+            yield _paths(item_path, item_shape), item
 
 
-# The path of a value, the path of its kind, in which "*" is any item of a list, and its metric.
-_Place: TypeAlias = tuple[str, str, str]
+# The path of a value; its shape, which is the path with "*" for any item of a list; and its metric.
+_Paths: TypeAlias = tuple[str, str, str]
 
 
-def _place(path: str, shape: str) -> _Place:
+def _paths(path: str, shape: str) -> _Paths:
     return path, shape, storable(path) or "$"
 
 
@@ -128,7 +141,9 @@ def flatten(raw: Any, list_keys: Mapping[str, str] | None = None) -> Iterator[Me
 
 def as_text(raw: Any) -> str:
     """Return a JSON value as text: a string unchanged, everything else as JSON."""
-    return storable(raw) if isinstance(raw, str) else json.dumps(raw)
+    if isinstance(raw, str):
+        return storable(raw)
+    return json.dumps(raw)
 
 
 def _below(path: str, name: str) -> str:
@@ -136,20 +151,29 @@ def _below(path: str, name: str) -> str:
 
 
 def _name(item: Any, key: str | None, position: int) -> str:
-    found = item.get(key) if key is not None and isinstance(item, Mapping) else None
-    return str(position) if found is None or isinstance(found, Mapping | list) else as_text(found)
+    """Return the name of an item of a list: the value of its field ``key``, or else its position."""
+    if key is None or not isinstance(item, Mapping):
+        return str(position)
+    name = item.get(key)
+    if name is None or isinstance(name, Mapping | list):
+        return str(position)
+    return as_text(name)
 
 
 def _leaf(path: str, raw: Any) -> Metric:
     if isinstance(raw, str):
         return Metric(path, None, storable(raw), "string")
+    # To Python, a bool is an int.
     if isinstance(raw, (int, float)) and not isinstance(raw, bool):
         return Metric(path, _double(raw), _digits(raw), "number")
     return Metric(path, None, json.dumps(raw), _KINDS[type(raw)])
 
 
 def _digits(number: float) -> str:
-    return repr(number) if isinstance(number, int) or math.isfinite(number) else json.dumps(number)
+    if isinstance(number, int) or math.isfinite(number):
+        return repr(number)
+    # JSON's own word, such as Infinity.
+    return json.dumps(number)
 
 
 def _double(number: float) -> float:

@@ -50,7 +50,9 @@ class Loaded:
 def columns(dataset: str) -> dict[str, str]:
     """Return the columns of a dataset's table: SQL type by column name."""
     types = {column.name: TYPES[str(column.type)] for column in DATASETS[dataset].schema()}
-    return types | {"date": TYPES["date32[day]"]}
+    # The files have no column for the day of the partition.
+    types["date"] = TYPES["date32[day]"]
+    return types
 
 
 def load(
@@ -94,21 +96,22 @@ def _table(store: WarehouseTransaction, schema: str, dataset: str) -> _Table:
     store.run(f"CREATE TABLE IF NOT EXISTS {name} ({quoted('date')} DATE NOT NULL)")
     if store.date_index:
         store.run(f"CREATE INDEX IF NOT EXISTS {quoted(f'{dataset}_date')} ON {name} ({quoted('date')})")
-    columns = store.run(
+    rows = store.run(
         "SELECT column_name FROM information_schema.columns WHERE table_catalog = current_database() "  # noqa: S608
         f"AND table_schema = {literal(schema)} AND table_name = {literal(dataset)}"
     )
-    table = _Table(name, {column for (column,) in columns})
+    table = _Table(name=name, columns={column for (column,) in rows})
     _add_columns(store, table, DATASETS[dataset].schema())
     return table
 
 
-def _add_columns(store: WarehouseTransaction, table: _Table, wanted: pa.Schema) -> None:
-    for column in wanted:
+def _add_columns(store: WarehouseTransaction, table: _Table, schema: pa.Schema) -> None:
+    """Add the columns of a schema that the table lacks."""
+    for column in schema:
         if column.name in table.columns:
             continue
-        kind = TYPES.get(str(column.type))
-        if kind is None:
+        sql_type = TYPES.get(str(column.type))
+        if sql_type is None:
             raise AssistantWarehouseError(
                 f"column {column.name!r} for {table.name} has type {column.type}, which the tables of the warehouse "
                 "do not support",
@@ -116,7 +119,7 @@ def _add_columns(store: WarehouseTransaction, table: _Table, wanted: pa.Schema) 
                 todo="The file may come from a newer version: upgrade airflow-provider-assistant on this worker.",
             )
         # Existing rows have no value for a new column, so it is nullable even if the Parquet schema is not.
-        store.run(f"ALTER TABLE {table.name} ADD COLUMN {quoted(column.name)} {kind}")
+        store.run(f"ALTER TABLE {table.name} ADD COLUMN {quoted(column.name)} {sql_type}")
         table.columns.add(column.name)
 
 
@@ -124,8 +127,11 @@ def _replace_day(store: WarehouseTransaction, table: _Table, day: date, rows: pa
     """Replace the rows of one day, and return how many were deleted."""
     import pyarrow as pa
 
-    ((replaced,),) = store.run(f"DELETE FROM {table.name} WHERE {quoted('date')} = {literal(day.isoformat())}")  # noqa: S608
+    is_of_day = f"{quoted('date')} = {literal(day.isoformat())}"
+    # The result of a DELETE is one row with the number of deleted rows.
+    [(deleted,)] = store.run(f"DELETE FROM {table.name} WHERE {is_of_day}")  # noqa: S608
     if rows is not None and rows.num_rows:
         _add_columns(store, table, rows.schema)
-        store.insert(table.name, rows.append_column("date", pa.repeat(day, rows.num_rows)))
-    return int(replaced)
+        dates = pa.repeat(day, rows.num_rows)
+        store.insert(table.name, rows.append_column("date", dates))
+    return int(deleted)

@@ -34,19 +34,28 @@ def read_day(root: str, dataset: str, day: date, schema: pa.Schema) -> pa.Table 
     folder = ObjectStoragePath(root) / dataset / f"date={day.isoformat()}"
     if not folder.is_dir():
         return None
-    known = pa.schema([field.with_nullable(True) for field in schema])
-    found = [pa.Table.from_pylist([], schema=known)]
-    # Skip names that begin with a dot or an underscore, like other dataset readers.
-    files = [path for path in folder.iterdir() if path.suffix == ".parquet" and path.name[0] not in "._"]
-    for path in sorted(files, key=str):
+    # The empty table puts the known columns first, and adds those that the files lack.
+    tables = [_nullable(schema.empty_table())]
+    for path in sorted(folder.iterdir(), key=str):
+        # Skip names that begin with a dot or an underscore, like other dataset readers.
+        if path.suffix != ".parquet" or path.name.startswith((".", "_")):
+            continue
         with path.open("rb") as file:
-            table = pq.ParquetFile(file).read().replace_schema_metadata()
-        found.append(table.cast(pa.schema([field.with_nullable(True) for field in table.schema])))
+            table = pq.ParquetFile(file).read()
+        tables.append(_nullable(table.replace_schema_metadata()))
     try:
-        return pa.concat_tables(found, promote_options="default")
+        return pa.concat_tables(tables, promote_options="default")
     except pa.ArrowException as error:
         raise AssistantWarehouseError(
             f"the files of {folder} have columns of conflicting types: {error}",
             safe=NOTHING_CHANGED,
             todo="Export that day again with this version of the package.",
         ) from error
+
+
+def _nullable(table: pa.Table) -> pa.Table:
+    """Return a table with nullable columns: tables whose columns differ in this cannot be joined."""
+    import pyarrow as pa
+
+    fields = [field.with_nullable(True) for field in table.schema]
+    return table.cast(pa.schema(fields))

@@ -85,7 +85,9 @@ class PostgresTransaction:
         """Run a statement and return its rows."""
         # Without this option, a percent sign in the name of a metric would be read as a parameter.
         result = self._connection.exec_driver_sql(sql, execution_options={"no_parameters": True})
-        return [tuple(row) for row in result] if result.returns_rows else [(result.rowcount,)]
+        if not result.returns_rows:
+            return [(result.rowcount,)]
+        return [tuple(row) for row in result]
 
     def insert(self, table: str, rows: pa.Table) -> None:
         """Insert rows by the names of their columns."""
@@ -94,12 +96,15 @@ class PostgresTransaction:
 
         # COPY is many times as fast as INSERT. Arrow quotes every text, which distinguishes an empty one from null.
         quote = self._connection.dialect.identifier_preparer.quote_identifier
-        statement = f"COPY {table} ({', '.join(map(quote, rows.column_names))}) FROM STDIN (FORMAT csv)"
-        with contextlib.closing(self._connection.connection.cursor()) as cursor:
+        columns = ", ".join(quote(name) for name in rows.column_names)
+        statement = f"COPY {table} ({columns}) FROM STDIN (FORMAT csv)"
+        options = csv.WriteOptions(include_header=False, quoting_style="needed")
+        driver_connection = self._connection.connection
+        with contextlib.closing(driver_connection.cursor()) as cursor:
             for batch in rows.to_batches(max_chunksize=ROWS_PER_COPY):
-                sink = pa.BufferOutputStream()
-                csv.write_csv(batch, sink, csv.WriteOptions(include_header=False, quoting_style="needed"))
-                _copy(cursor, statement, sink.getvalue())
+                csv_buffer = pa.BufferOutputStream()
+                csv.write_csv(batch, csv_buffer, options)
+                _copy(cursor, statement, csv_buffer.getvalue())
 
 
 def _copy(cursor: Any, statement: str, content: pa.Buffer) -> None:
@@ -146,19 +151,24 @@ def duckdb_transaction(
             connection = duckdb.connect(path)
             break
         except duckdb.Error as error:
-            locked = "lock on file" in str(error)
-            if locked and clock() < deadline:
+            is_locked = "lock on file" in str(error)
+            if is_locked and clock() < deadline:
                 sleep(POLL)
                 continue
-            reason = f"another process has had it open for {lock_timeout:g} s" if locked else "it cannot be opened"
+            reason = "it cannot be opened"
+            if is_locked:
+                reason = f"another process has had it open for {lock_timeout:g} s"
             raise AssistantWarehouseError(f"{path}: {reason}: {error}", safe=NOTHING_CHANGED) from error
+    # Closing the connection rolls back a transaction that was not committed.
     with contextlib.closing(connection):
         try:
             connection.begin()
             yield DuckDBTransaction(connection, Path(path))
             connection.commit()
         except duckdb.Error as error:
-            raise AssistantWarehouseError(f"{path}: {error}", safe=AssistantWarehouseError.default_safe) from error
+            # default_safe says that the transaction was rolled back.
+            safe = AssistantWarehouseError.default_safe
+            raise AssistantWarehouseError(f"{path}: {error}", safe=safe) from error
 
 
 @contextlib.contextmanager
@@ -187,8 +197,13 @@ def postgres_transaction(engine: sa.Engine, *, lock_timeout: float = LOCK_TIMEOU
             yield store
     except (sa.exc.SQLAlchemyError, engine.dialect.loaded_dbapi.Error) as error:
         # Keep the first line only: the others, and SQLAlchemy's own text, may contain data of rows.
-        lines = str(getattr(error, "orig", error)).strip().splitlines() or [type(error).__name__]
-        where = engine.url.render_as_string(hide_password=True)
-        raise AssistantWarehouseError(f"{where}: {lines[0]}", safe=AssistantWarehouseError.default_safe) from None
+        # SQLAlchemy keeps the error of the driver in "orig".
+        driver_error = getattr(error, "orig", error)
+        lines = str(driver_error).strip().splitlines()
+        reason = lines[0] if lines else type(error).__name__
+        url = engine.url.render_as_string(hide_password=True)
+        # default_safe says that the transaction was rolled back.
+        safe = AssistantWarehouseError.default_safe
+        raise AssistantWarehouseError(f"{url}: {reason}", safe=safe) from None
     finally:
         engine.dispose()

@@ -28,9 +28,14 @@ DATED = r"^(.+)\.([12][0-9]{3})-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])\.(.+)$"
 def create_views(store: WarehouseTransaction, schema: str) -> None:
     """Create or replace the views."""
     for view in VIEWS:
-        text = files(__package__).joinpath("views", f"{view}.sql").read_text("utf-8")
-        metrics = _metrics(store, schema) if view == "statistics_daily" else ""
-        store.run(Template(text).substitute(schema=quoted(schema), metrics=metrics, dated=literal(DATED)))
+        sql_file = files(__package__).joinpath("views", f"{view}.sql")
+        template = Template(sql_file.read_text("utf-8"))
+        metrics = ""
+        if view == "statistics_daily":
+            metrics = _metric_columns(store, schema)
+        # A placeholder that a template does not have is ignored.
+        statement = template.substitute(schema=quoted(schema), metrics=metrics, dated=literal(DATED))
+        store.run(statement)
 
 
 def quoted(name: str) -> str:
@@ -43,27 +48,32 @@ def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _metrics(store: WarehouseTransaction, schema: str) -> str:
+def _metric_columns(store: WarehouseTransaction, schema: str) -> str:
     """Return the SQL of the metric columns of ``statistics_daily``: one per metric that was ever a number."""
-    found = store.run(
+    rows = store.run(
         # Metrics with a date would add columns every day; statistics_history has them as rows instead.
         f"SELECT metric, min(date) FROM {quoted(schema)}.statistics "  # noqa: S608
         f"WHERE type = 'number' AND NOT metric ~ {literal(DATED)} GROUP BY metric"
     )
-    named = columns_of(metric for metric, _ in sorted(found, key=lambda row: (row[1], row[0])))
+    first_date_by_metric = dict(rows)
+    # Older metrics first, so that a new metric does not take the column name of an older one.
+    metrics = sorted(first_date_by_metric, key=lambda metric: (first_date_by_metric[metric], metric))
+    metric_by_column = columns_of(metrics)
     # Keep the order of existing columns: PostgreSQL only allows new columns at the end when it replaces a view.
-    existing = store.run(
+    view_columns = store.run(
         "SELECT column_name FROM information_schema.columns WHERE table_catalog = current_database() "  # noqa: S608
         f"AND table_schema = {literal(schema)} AND table_name = 'statistics_daily' ORDER BY ordinal_position"
     )
-    wanted = [column for (column,) in existing if column not in KEYS]
-    wanted += [column for column in named if column not in wanted]
-    left_out = wanted[MAX_METRICS:]
+    columns = [column for (column,) in view_columns if column not in KEYS]
+    columns += [column for column in metric_by_column if column not in columns]
+    left_out = columns[MAX_METRICS:]
     if left_out:
         log.warning(
             "statistics_daily is limited to %d metrics and leaves out: %s", MAX_METRICS, escaped(", ".join(left_out))
         )
-    return "".join(f",\n    {_column(name, named)}" for name in wanted[:MAX_METRICS])
+    expressions = [_column_sql(column, metric_by_column) for column in columns[:MAX_METRICS]]
+    # Each comes after a column of the template, so each begins with a comma.
+    return "".join(f",\n    {expression}" for expression in expressions)
 
 
 def columns_of(metrics: Iterable[str]) -> dict[str, str]:
@@ -75,19 +85,27 @@ def columns_of(metrics: Iterable[str]) -> dict[str, str]:
     :param metrics: Metrics in a stable order: the first metric with a name gets it.
     :return: Metric by column name.
     """
-    taken = {key.casefold() for key in KEYS}
-    named: dict[str, str] = {}
+    taken_names = {key.casefold() for key in KEYS}
+    metric_by_column: dict[str, str] = {}
     for metric in metrics:
         name = metric
-        if len(name.encode()) > NAME_BYTES or name.casefold() in taken:
-            digest = hashlib.blake2b(metric.encode(), digest_size=4).hexdigest()
-            name = metric.encode()[: NAME_BYTES - len(digest) - 1].decode(errors="ignore") + f"_{digest}"
-        taken.add(name.casefold())
-        named[name] = metric
-    return named
+        if len(name.encode()) > NAME_BYTES or name.casefold() in taken_names:
+            name = _name_with_hash(metric)
+        taken_names.add(name.casefold())
+        metric_by_column[name] = metric
+    return metric_by_column
 
 
-def _column(name: str, named: Mapping[str, str]) -> str:
-    if name not in named:
-        return f"CAST(NULL AS FLOAT8) AS {quoted(name)}"
-    return f"max(value) FILTER (WHERE metric = {literal(named[name])}) AS {quoted(name)}"
+def _name_with_hash(metric: str) -> str:
+    suffix = "_" + hashlib.blake2b(metric.encode(), digest_size=4).hexdigest()
+    beginning = metric.encode()[: NAME_BYTES - len(suffix)]
+    # The cut may have split a character of several bytes; its rest is dropped.
+    return beginning.decode(errors="ignore") + suffix
+
+
+def _column_sql(column: str, metric_by_column: Mapping[str, str]) -> str:
+    if column not in metric_by_column:
+        # The view has the column, but its metric is not in the table any more.
+        return f"CAST(NULL AS FLOAT8) AS {quoted(column)}"
+    metric = metric_by_column[column]
+    return f"max(value) FILTER (WHERE metric = {literal(metric)}) AS {quoted(column)}"
