@@ -22,8 +22,11 @@ def findings(out: Console, args: argparse.Namespace) -> int:
         rows = [row for row in rows if row["kind"] in args.finding]
     out.result(rows)
     if rows:
-        listed = [(*(row[name] for name in COLUMNS[:-1]), " ".join(row["document_ids"]), row["group"]) for row in rows]
-        out.table(("finding", "row", "key", "reason", "documents", "group"), listed)
+        cells = []
+        for row in rows:
+            document_ids = " ".join(row["document_ids"])
+            cells.append((row["kind"], row["row"], row["key"], row["reason"], document_ids, row["group"]))
+        out.table(("finding", "row", "key", "reason", "documents", "group"), cells)
     else:
         out.line("No findings.", GOOD)
     return OK
@@ -40,11 +43,14 @@ def read_findings(path: str) -> list[dict[str, Any]]:
 
     try:
         with usable_path(path).open("rb") as file:
-            names = [name for name in pq.read_schema(file).names if name in {*COLUMNS, "group"}]
+            shown_columns = {*COLUMNS, "group"}
+            columns = [name for name in pq.read_schema(file).names if name in shown_columns]
+            # Reading the schema has moved the position in the file.
             file.seek(0)
-            rows: list[dict[str, Any]] = pq.read_table(file, columns=names).to_pylist()
+            rows: list[dict[str, Any]] = pq.read_table(file, columns=columns).to_pylist()
     except (OSError, ValueError) as error:
         raise AssistantInputError(f"{path} is not a findings file or cannot be read: {error}", field="file") from error
     if rows and not rows[0].keys() >= set(COLUMNS):
         raise AssistantInputError(f"{path} is not a findings file: it needs the columns {COLUMNS}", field="file")
+    # A file without groups has no such column.
     return [{"group": None, **row} for row in rows]

@@ -38,19 +38,26 @@ def check(out: Console, args: argparse.Namespace) -> int:
     """Write what a person should look at. Exit code 1 if there is anything."""
     golden = _golden_set(args.file, args)
     gate = read_gate(args.gate, has_baseline=True)
-    found = check_golden_set(
+    document_questions: list[str] = []
+    if args.documents:
+        document_questions = _questions(args.documents, args)
+    findings = check_golden_set(
         golden,
         key_columns=key_columns_of(golden, args),
         tags=[rule.tag for rule in gate.criteria.rules if rule.tag],
-        documents=_questions(args.documents, args) if args.documents else (),
+        documents=document_questions,
     )
-    out.result([asdict(finding) for finding in found])
-    if found:
-        out.table(("finding", "rows", "keys", "reason"), [_finding_cells(one) for one in found[:SHOWN]])
-    if len(found) > SHOWN:
-        out.line(f"… and {len(found) - SHOWN} more")
-    out.line(f"questions: {golden.num_rows}, findings: {len(found)}", BAD if found else GOOD)
-    return WRONG if found else OK
+    out.result([asdict(finding) for finding in findings])
+    summary = f"questions: {golden.num_rows}, findings: {len(findings)}"
+    if not findings:
+        out.line(summary, GOOD)
+        return OK
+    cells = [_finding_cells(finding) for finding in findings[:SHOWN]]
+    out.table(("finding", "rows", "keys", "reason"), cells)
+    if len(findings) > SHOWN:
+        out.line(f"… and {len(findings) - SHOWN} more")
+    out.line(summary, BAD)
+    return WRONG
 
 
 @command
@@ -60,18 +67,21 @@ def sample(out: Console, args: argparse.Namespace) -> int:
     if args.by not in golden.column_names and args.by != TAGS:
         raise AssistantInputError(f"{args.file}: there is no column {args.by}", field="--by")
     rows = golden.to_pylist()
+    # The stratum of each row: the first of several values of the column.
     strata = [_cell(row.get(args.by)).partition(SEPARATOR)[0] for row in rows]
     try:
-        drawn = stratified_sample(strata, args.size, seed=args.seed)
+        drawn_indexes = stratified_sample(strata, args.size, seed=args.seed)
     except ValueError as error:
         raise AssistantInputError(f"--size: {error}", field="--size") from None
-    _write_csv(args.to, golden.column_names, (rows[row] for row in drawn))
-    counts = Counter(strata)
-    shares = Counter(strata[row] for row in drawn)
-    out.result({"path": args.to, "rows": len(drawn), "by": dict(shares)})
-    cells = [(name, counts[name], shares[name]) for name in sorted(counts)]
+    drawn_rows = [rows[index] for index in drawn_indexes]
+    _write_csv(args.to, golden.column_names, drawn_rows)
+    rows_by_stratum = Counter(strata)
+    drawn_by_stratum = Counter(strata[index] for index in drawn_indexes)
+    out.result({"path": args.to, "rows": len(drawn_rows), "by": dict(drawn_by_stratum)})
+    names = sorted(rows_by_stratum)
+    cells = [(name, rows_by_stratum[name], drawn_by_stratum[name]) for name in names]
     out.table((args.by, "questions", "drawn"), cells)
-    out.line(f"{args.to}: {len(drawn)} of {len(rows)} questions", GOOD)
+    out.line(f"{args.to}: {len(drawn_rows)} of {len(rows)} questions", GOOD)
     return OK
 
 
@@ -86,16 +96,22 @@ def propose(out: Console, args: argparse.Namespace) -> int:
             todo="Give another file, and this one as --golden.",
             field="to",
         )
-    known = [message for file in args.golden or () for message in _messages(file, args)]
+    golden_questions: list[str] = []
+    for file in args.golden or ():
+        golden_questions += _messages(file, args)
     ratings = [Rating(**row) for row in _rows_of(args.feedback, args, Rating._fields)]
     answers = _answers(args, {rating.request for rating in ratings})
-    found = propose_cases(ratings, answers, known, words=args.rating or [BAD_RATING], limit=args.limit)
-    if found.rows:
-        _write_csv(args.to, COLUMNS, found.rows)
-    path = args.to if found.rows else None
-    out.result({"path": path, "ratings": found.ratings, "proposed": len(found.rows), **found.skipped})
-    out.table(("skipped", "ratings"), [(reason.replace("_", " "), count) for reason, count in found.skipped.items()])
-    out.line(f"{args.to if path else 'no file'}: {len(found.rows)} cases from {found.ratings} ratings", GOOD)
+    bad_ratings = args.rating or [BAD_RATING]
+    proposals = propose_cases(ratings, answers, golden_questions, words=bad_ratings, limit=args.limit)
+    path = None
+    if proposals.rows:
+        path = args.to
+        _write_csv(path, COLUMNS, proposals.rows)
+    count = len(proposals.rows)
+    out.result({"path": path, "ratings": proposals.ratings, "proposed": count, **proposals.skipped})
+    skipped = [(reason.replace("_", " "), ratings) for reason, ratings in proposals.skipped.items()]
+    out.table(("skipped", "ratings"), skipped)
+    out.line(f"{path or 'no file'}: {count} cases from {proposals.ratings} ratings", GOOD)
     return OK
 
 
@@ -107,9 +123,10 @@ def _questions(file: str, args: argparse.Namespace) -> list[str]:
     return [str(text) for text in rows["question"].to_pylist() if text]
 
 
-def _finding_cells(found: GoldenSetFinding) -> tuple[str, str, str, str]:
-    rows = ", ".join(map(str, found.rows))
-    return found.finding, rows, ", ".join(found.keys), found.reason
+def _finding_cells(finding: GoldenSetFinding) -> tuple[str, str, str, str]:
+    rows = ", ".join(map(str, finding.rows))
+    keys = ", ".join(finding.keys)
+    return finding.finding, rows, keys, finding.reason
 
 
 def _golden_set(file: str, args: argparse.Namespace) -> pa.Table:
@@ -118,12 +135,13 @@ def _golden_set(file: str, args: argparse.Namespace) -> pa.Table:
     column = pairs("--column", args.column).get("message")
     if not column or column not in golden.column_names:
         return golden
-    names = list(golden.column_names)
-    names[names.index(column)] = "message"
-    return golden.rename_columns(names)
+    column_names = list(golden.column_names)
+    column_names[column_names.index(column)] = "message"
+    return golden.rename_columns(column_names)
 
 
 def _messages(file: str, args: argparse.Namespace) -> list[str]:
+    """Return the questions of a golden set."""
     golden = _golden_set(file, args)
     if "message" not in golden.column_names:
         raise AssistantInputError(
@@ -134,17 +152,19 @@ def _messages(file: str, args: argparse.Namespace) -> list[str]:
     return [str(text) for text in golden["message"].to_pylist() if text]
 
 
-def _answers(args: argparse.Namespace, wanted: Collection[tuple[str, str]]) -> dict[tuple[str, str], Answered]:
-    """Return the wanted answers by session and chat request."""
-    found = {}
-    for row in _rows_of(args.answers, args, ("session_id", "request_id", "message", "answer", "turn")):
+def _answers(args: argparse.Namespace, rated_requests: Collection[tuple[str, str]]) -> dict[tuple[str, str], Answered]:
+    """Return the answers to rated chat requests, by session and chat request."""
+    answers = {}
+    columns = ("session_id", "request_id", "message", "answer", "turn")
+    for row in _rows_of(args.answers, args, columns):
         request = row["session_id"], row["request_id"]
-        if request in wanted and row["message"] and row["answer"] is not None:
-            found[request] = Answered(row["message"], row["answer"], _turn(row["turn"]))
-    return found
+        if request in rated_requests and row["message"] and row["answer"] is not None:
+            answers[request] = Answered(row["message"], row["answer"], _turn(row["turn"]))
+    return answers
 
 
 def _turn(value: Any) -> int:
+    """Return the turn of an answer: 1 if the cell is empty."""
     if is_missing(value) or value == "":
         return 1
     try:
@@ -158,18 +178,21 @@ def _rows_of(file: str, args: argparse.Namespace, columns: tuple[str, ...]) -> I
     with open_source(file, ColumnSelection((), any=columns), csv_options=csv_options(args)) as source:
         for batch in source.batches():
             if batch.problems:
-                position, problem = next(iter(batch.problems.items()))
-                raise AssistantInputError(f"{batch.place(position)} {problem}", field="file")
-            cells = [batch.columns[name] for name in columns]
-            for values in zip(*cells, strict=True):
-                yield dict(zip(columns, values, strict=True))
+                first_position = next(iter(batch.problems))
+                problem = batch.problems[first_position]
+                raise AssistantInputError(f"{batch.place(first_position)} {problem}", field="file")
+            cells_by_column = [batch.columns[name] for name in columns]
+            for row_cells in zip(*cells_by_column, strict=True):
+                yield dict(zip(columns, row_cells, strict=True))
 
 
 def _write_csv(file: str, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
     with Path(file).open("w", encoding="utf-8", newline="") as opened:
         writer = csv.DictWriter(opened, columns, lineterminator="\n")
         writer.writeheader()
-        writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
+        for row in rows:
+            cells = {name: _cell(value) for name, value in row.items()}
+            writer.writerow(cells)
 
 
 def _cell(value: Any) -> str:
@@ -178,4 +201,6 @@ def _cell(value: Any) -> str:
         return ""
     if isinstance(value, bool):
         return str(value).lower()
-    return SEPARATOR.join(map(str, value)) if isinstance(value, list) else str(value)
+    if isinstance(value, list):
+        return SEPARATOR.join(map(str, value))
+    return str(value)

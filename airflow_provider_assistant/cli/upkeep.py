@@ -20,6 +20,8 @@ from airflow_provider_assistant.storage.paths import StoragePath
 LONGEST = 36_500
 # Largest --limit: the integers of every database.
 MOST = 2**31 - 1
+# Columns of a load in JSON output: its start and end, its outcome, and all others.
+_LOAD_COLUMNS = ("started_at", "ended_at", "outcome", *COLUMNS[2:])
 
 
 @command
@@ -30,19 +32,29 @@ def forget(out: Console, args: argparse.Namespace) -> int:
 
 def forgotten(out: Console, args: argparse.Namespace) -> int:
     """Record that documents were deleted, and return the exit code."""
-    deleted = upkeep.deleted_documents(read_findings(args.findings)) if args.findings else upkeep.DeletedDocuments()
-    deleted = upkeep.DeletedDocuments([*args.entry, *deleted.names], deleted.labels)
+    names = list(args.entry)
+    labels: list[str] = []
+    if args.findings:
+        listed = upkeep.deleted_documents(read_findings(args.findings))
+        names += listed.names
+        labels += listed.labels
+    deleted = upkeep.DeletedDocuments(names, labels)
     if not (deleted.names or deleted.labels):
         raise AssistantInputError("no document selected", todo="Give ids or keys, or --findings.", field="entry")
-    is_dry = getattr(args, "dry_run", False)
+    # ``resolve`` has no --dry-run.
+    is_dry_run = getattr(args, "dry_run", False)
     with open_ledger(args) as ledger:
-        done = upkeep.forget(ledger, deleted, args.site, dry_run=is_dry)
-    out.result({**done.as_dict(), "dry_run": is_dry})
-    text = f"{done.documents} documents and {done.superseded} superseded documents"
-    out.line(f"Would forget {text}." if is_dry else f"Forgotten: {text}.", GOOD)
-    if done.unknown:
-        out.line(f"Not in the ledger: {', '.join(done.unknown)}", WARNING)
-    return WRONG if done.unknown else OK
+        report = upkeep.forget(ledger, deleted, args.site, dry_run=is_dry_run)
+    out.result({**report.as_dict(), "dry_run": is_dry_run})
+    counts = f"{report.documents} documents and {report.superseded} superseded documents"
+    if is_dry_run:
+        out.line(f"Would forget {counts}.", GOOD)
+    else:
+        out.line(f"Forgotten: {counts}.", GOOD)
+    if report.unknown:
+        out.line(f"Not in the ledger: {', '.join(report.unknown)}", WARNING)
+        return WRONG
+    return OK
 
 
 @command
@@ -52,15 +64,20 @@ def loads(out: Console, args: argparse.Namespace) -> int:
         raise AssistantInputError(f"--limit must be 1 to {MOST}, not {args.limit}", field="limit")
     with open_ledger(args) as ledger:
         rows = ledger.read(page_of_loads, Selection(args.site), Page(args.limit)).rows
-    found = []
+    listed_loads = []
     for row in rows:
-        load = {name: getattr(row, name) for name in ("started_at", "ended_at", "outcome", *COLUMNS[2:])}
-        found.append({**load, "outcome": row.outcome or "unfinished"})
-    out.result(found)
-    counted = ("rows", "created", "unchanged", "rejected", "ambiguous", "failed", "stale", "seconds")
-    titles = ("started", "outcome", "site", "source", *counted)
-    facts = [(f"{one['started_at']:%Y-%m-%d %H:%M:%S}", one["outcome"], one["site_id"], one["source"]) for one in found]
-    out.table(titles, [(*fact, *(one[name] for name in counted)) for fact, one in zip(facts, found, strict=True)])
+        load = {name: getattr(row, name) for name in _LOAD_COLUMNS}
+        if not load["outcome"]:
+            load["outcome"] = "unfinished"
+        listed_loads.append(load)
+    out.result(listed_loads)
+    number_columns = ("rows", "created", "unchanged", "rejected", "ambiguous", "failed", "stale", "seconds")
+    cells = []
+    for load in listed_loads:
+        started = f"{load['started_at']:%Y-%m-%d %H:%M:%S}"
+        numbers = [load[name] for name in number_columns]
+        cells.append([started, load["outcome"], load["site_id"], load["source"], *numbers])
+    out.table(("started", "outcome", "site", "source", *number_columns), cells)
     return OK
 
 
@@ -80,13 +97,15 @@ def prune(out: Console, args: argparse.Namespace) -> int:
             file.unlink(missing_ok=True)
     counts["findings_files"] = len(files)
     out.result({**counts, "before": before.isoformat(timespec="seconds"), "dry_run": args.dry_run})
-    does = "Would delete" if args.dry_run else "Deleted"
-    listed = ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in counts.items())
-    out.line(f"{does} entries and files from before {before:%Y-%m-%d %H:%M} UTC: {listed}.", GOOD)
+    verb = "Would delete" if args.dry_run else "Deleted"
+    readable_counts = [f"{count} {kind.replace('_', ' ')}" for kind, count in counts.items()]
+    listed = ", ".join(readable_counts)
+    out.line(f"{verb} entries and files from before {before:%Y-%m-%d %H:%M} UTC: {listed}.", GOOD)
     return OK
 
 
 def _old_findings(before: datetime) -> Iterator[StoragePath]:
+    """Yield the files in the default folder of findings that are older than a time."""
     files: Iterable[StoragePath] = findings_folder().rglob("*.parquet")
     for file in sorted(files, key=str):
         if file.stat().st_mtime < before.timestamp():

@@ -37,13 +37,19 @@ def static_file(name: str, if_none_match: Annotated[str | None, Header()] = None
     :param if_none_match: ETag of the browser's copy.
     """
     match = re.fullmatch(r"[a-z0-9_-]+\.([a-z]+)", name)
-    if not match or match[1] not in CONTENT_TYPES or not (file := STATIC / name).is_file():
+    content_type = None
+    if match:
+        extension = match[1]
+        content_type = CONTENT_TYPES.get(extension)
+    if content_type is None or not (STATIC / name).is_file():
         raise HTTPException(404, "There is no such file.")
-    content = file.read_bytes()
-    headers = {"ETag": f'"{hashlib.sha256(content).hexdigest()[:32]}"', "Cache-Control": "private, no-cache"}
-    if if_none_match == headers["ETag"]:
+    content = (STATIC / name).read_bytes()
+    digest = hashlib.sha256(content).hexdigest()
+    etag = f'"{digest[:32]}"'
+    headers = {"ETag": etag, "Cache-Control": "private, no-cache"}
+    if if_none_match == etag:
         return Response(status_code=304, headers=headers)
-    return Response(content, media_type=CONTENT_TYPES[match[1]], headers=headers)
+    return Response(content, media_type=content_type, headers=headers)
 
 
 class SecurityHeaders:
@@ -55,14 +61,18 @@ class SecurityHeaders:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Handle a request."""
 
-        async def sent(message: Any) -> None:
+        async def send_with_headers(message: Any) -> None:
             if message["type"] == "http.response.start":
-                given = {name.lower() for name, _ in message["headers"]}
-                added = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
-                message["headers"] = [*message["headers"], *(item for item in added if item[0] not in given)]
+                headers = list(message["headers"])
+                existing_names = {name.lower() for name, _value in headers}
+                for header, value in HEADERS.items():
+                    name = header.lower().encode()
+                    if name not in existing_names:
+                        headers.append((name, value.encode()))
+                message["headers"] = headers
             await send(message)
 
-        await self._app(scope, receive, sent)
+        await self._app(scope, receive, send_with_headers)
 
 
 app = FastAPI(title="Assistant", docs_url=None, redoc_url=None, openapi_url=None)

@@ -30,8 +30,9 @@ MOST_BYTES, MOST_FILES = 20_000_000, 200
 # Number of evaluations among which the last one of each name is searched.
 GATES = 40
 MOST_GATES = 20
-# Facts of a file that change if it is replaced, by the names of several storages.
-_MODIFIED = ("mtime", "LastModified", "ETag", "updated", "last_modified")
+# Attributes of a file that change if it is replaced, by the names of several storages.
+_VERSION_ATTRIBUTES = ("mtime", "LastModified", "ETag", "updated")
+_PARTITION_NAME = re.compile(r"date=(\d{4}-\d\d-\d\d)")
 NO_LAKE = (
     "This API server does not know where the datasets are. Set [assistant] lake_path to the folder that the exports "
     "write to (output_path) and evaluations to (lake_path)."
@@ -73,23 +74,51 @@ def files_of(dataset: str, partitions: int) -> list[LakeFile]:
     url = lake_folder()
     if url is None:
         raise UnavailableError("no_lake", NO_LAKE)
-    found: list[LakeFile] = []
+    files: list[LakeFile] = []
     with _storage_errors(url):
         folder = ObjectStoragePath(url) / dataset
         # Object storage libraries cache listings for the life of the process.
         folder.fs.invalidate_cache()
-        days = [match for entry in _listed(folder) if (match := re.fullmatch(r"date=(\d{4}-\d\d-\d\d)", entry[0]))]
-        for match in sorted(days, key=lambda match: match[1], reverse=True)[:partitions]:
-            for name, path, facts in sorted(_listed(folder / match[0]), reverse=True):
-                if name.endswith(".parquet") and not name.startswith((".", "_")):
-                    size = int(facts.get("size") or 0)
-                    moment = (
-                        facts.get("mtime") or facts.get("LastModified") or facts.get("ETag") or facts.get("updated")
-                    )
-                    found.append(LakeFile(date.fromisoformat(match[1]), path, url, size, f"{size}-{moment}"))
-            if len(found) >= MOST_FILES:
+        names = [entry.name for entry in _entries(folder) if _PARTITION_NAME.fullmatch(entry.name)]
+        # The names of partitions sort like their days.
+        for name in sorted(names, reverse=True)[:partitions]:
+            files += _files_of_partition(folder, name, url)
+            if len(files) >= MOST_FILES:
                 break
-    return found[:MOST_FILES]
+    return files[:MOST_FILES]
+
+
+def _files_of_partition(folder: ObjectStoragePath, partition_name: str, url: str) -> list[LakeFile]:
+    """
+    Return the Parquet files of a partition, last name first.
+
+    :param folder: Folder of the dataset.
+    :param url: Folder of all datasets.
+    """
+    files = []
+    for entry in sorted(_entries(folder / partition_name), key=lambda entry: entry.name, reverse=True):
+        # Readers of datasets ignore these: they are not data.
+        is_hidden = entry.name.startswith((".", "_"))
+        if is_hidden or not entry.name.endswith(".parquet"):
+            continue
+        size = int(entry.attributes.get("size") or 0)
+        file = LakeFile(
+            day=date.fromisoformat(partition_name.removeprefix("date=")),
+            path=entry.path,
+            url=url,
+            size=size,
+            version=f"{size}-{_modified(entry.attributes)}",
+        )
+        files.append(file)
+    return files
+
+
+def _modified(attributes: dict[str, Any]) -> Any:
+    """Return the first attribute that changes if the file is replaced, or None."""
+    for name in _VERSION_ATTRIBUTES:
+        if attributes.get(name):
+            return attributes[name]
+    return None
 
 
 def tables_of(files: Sequence[LakeFile], columns: Sequence[str], rights: Rights) -> Iterator[tuple[LakeFile, pa.Table]]:
@@ -115,14 +144,20 @@ def _table(file: LakeFile, columns: tuple[str, ...]) -> tuple[str | None, pa.Tab
     with ObjectStoragePath(file.url).fs.open(file.path, "rb") as opened:
         parquet = pq.ParquetFile(opened)
         metadata = parquet.schema_arrow.metadata or {}
-        dag_id = metadata.get(b"assistant.dag_id")
-        return dag_id.decode() if dag_id else None, parquet.read(list(columns), use_threads=False)
+        encoded_dag_id = metadata.get(b"assistant.dag_id")
+        table = parquet.read(list(columns), use_threads=False)
+    if not encoded_dag_id:
+        return None, table
+    return encoded_dag_id.decode(), table
 
 
-_EVALUATION = (
-    *("name", "tag", "dag_id", "run_id", "task_id", "map_index", "logical_date", "asked_at", "verdict", "questions"),
-    *("answered", "coverage", "pass_rate", "scorer", "mean", "difference_low", "difference_high"),
-)
+# Columns of the dataset that have the same value in all rows of an evaluation.
+_EVALUATION_FIELDS = ("name", "tag", "verdict", "questions", "answered", "coverage", "pass_rate")
+_TASK_COLUMNS = ("dag_id", "run_id", "task_id", "map_index")
+_TIME_COLUMNS = ("asked_at", "logical_date")
+# Columns with one value per scorer.
+_SCORER_COLUMNS = ("scorer", "mean", "difference_low", "difference_high")
+_COLUMNS = (*_EVALUATION_FIELDS, *_TASK_COLUMNS, *_TIME_COLUMNS, *_SCORER_COLUMNS)
 
 
 def evaluations(rights: Rights, limit: int, name: str | None = None) -> list[Evaluation]:
@@ -134,14 +169,17 @@ def evaluations(rights: Rights, limit: int, name: str | None = None) -> list[Eva
     """
     found: list[Evaluation] = []
     # A file has the evaluations of one run of one task: usually one.
-    for file, table in tables_of(files_of("evaluations", MOST_FILES), _EVALUATION, rights):
-        runs: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for file, table in tables_of(files_of("evaluations", MOST_FILES), _COLUMNS, rights):
+        # The rows of each evaluation: one per scorer.
+        rows_by_evaluation: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
         for row in table.to_pylist():
-            runs.setdefault((row["name"], row["map_index"]), []).append(row)
-        found += [_evaluation(file.day, rows, rights) for rows in runs.values() if name in {None, rows[0]["name"]}]
+            rows_by_evaluation.setdefault((row["name"], row["map_index"]), []).append(row)
+        for (evaluation_name, _map_index), rows in rows_by_evaluation.items():
+            if name is None or evaluation_name == name:
+                found.append(_evaluation(file.day, rows, rights))
         if len(found) >= limit:
             break
-    return sorted(found[:limit], key=lambda one: one.at)
+    return sorted(found[:limit], key=lambda evaluation: evaluation.at)
 
 
 def gates(rights: Rights) -> tuple[list[Gate], Problem | None]:
@@ -150,50 +188,98 @@ def gates(rights: Rights) -> tuple[list[Gate], Problem | None]:
         found = evaluations(rights, GATES)
     except UnavailableError as error:
         return [], error.problem
-    by_name: dict[str, list[Evaluation]] = {}
-    for one in found:
-        by_name.setdefault(one.name, []).append(one)
-    latest = [
-        Gate(
-            **{name: getattr(runs[-1], name) for name in ("name", "verdict", "at", "pass_rate", "report", "task")},
-            before=runs[-2].pass_rate if len(runs) > 1 else None,
-            worse=runs[-1].worse,
-        )
-        for runs in by_name.values()
-    ]
-    return sorted(latest, key=lambda gate: (gate.verdict != "failed", gate.name))[:MOST_GATES], None
+    evaluations_by_name: dict[str, list[Evaluation]] = {}
+    for evaluation in found:
+        evaluations_by_name.setdefault(evaluation.name, []).append(evaluation)
+    latest_gates = [_gate(history) for history in evaluations_by_name.values()]
+    latest_gates.sort(key=lambda gate: (gate.verdict != "failed", gate.name))
+    return latest_gates[:MOST_GATES], None
+
+
+def _gate(history: Sequence[Evaluation]) -> Gate:
+    """
+    Return the verdict of the last evaluation of a name.
+
+    :param history: Its evaluations, earliest first.
+    """
+    latest = history[-1]
+    pass_rate_before = None
+    if len(history) > 1:
+        pass_rate_before = history[-2].pass_rate
+    return Gate(
+        name=latest.name,
+        verdict=latest.verdict,
+        at=latest.at,
+        pass_rate=latest.pass_rate,
+        before=pass_rate_before,
+        worse=latest.worse,
+        report=latest.report,
+        task=latest.task,
+    )
 
 
 def _evaluation(day: date, rows: Sequence[dict[str, Any]], rights: Rights) -> Evaluation:
-    head = rows[0]
-    map_index = -1 if head["map_index"] is None else head["map_index"]
-    task = {"dag_id": head["dag_id"], "run_id": head["run_id"], "task_id": head["task_id"], "map_index": map_index}
-    report = "/".join(quote(str(part), safe="") for part in task.values())
-    is_known = head["dag_id"] in rights.dags
+    """
+    Return an evaluation.
+
+    :param day: Day of the partition, for evaluations without a time of their own.
+    :param rows: Its rows: one per scorer.
+    """
+    first_row = rows[0]
+    task = {name: first_row[name] for name in _TASK_COLUMNS}
+    if task["map_index"] is None:
+        task["map_index"] = -1
+    report: str | None = None
+    path: str | None = None
+    # Airflow has no page for a DAG that it no longer knows.
+    if task["dag_id"] in rights.dags:
+        quoted_key = "/".join(quote(str(part), safe="") for part in task.values())
+        report = f"{PAGES}/reports/{quoted_key}"
+        path = task_path(**task)
+    midnight = datetime.combine(day, time(), UTC)
     return Evaluation(
-        **{name: head[name] for name in ("name", "tag", "verdict", "questions", "answered", "coverage", "pass_rate")},
-        at=head["asked_at"] or head["logical_date"] or datetime.combine(day, time(), UTC),
+        **{name: first_row[name] for name in _EVALUATION_FIELDS},
+        at=first_row["asked_at"] or first_row["logical_date"] or midnight,
         means={row["scorer"]: row["mean"] for row in rows},
         worse=[row["scorer"] for row in rows if _is_worse(row)],
-        report=f"{PAGES}/reports/{report}" if is_known else None,
-        task=Task(**task, path=task_path(**task) if is_known else None),
+        report=report,
+        task=Task(**task, path=path),
     )
 
 
 def _is_worse(row: dict[str, Any]) -> bool:
+    """Return whether the whole interval of a scorer's difference is on the bad side of zero."""
     scorer = SCORERS.get(row["scorer"])
     if scorer and not scorer.higher_is_better:
         return row["difference_low"] is not None and row["difference_low"] > 0
     return row["difference_high"] is not None and row["difference_high"] < 0
 
 
-def _listed(folder: ObjectStoragePath) -> list[tuple[str, str, dict[str, Any]]]:
-    """Return name, path and facts of what is in a folder; nothing if it does not exist."""
+@dataclass(frozen=True, slots=True)
+class _FolderEntry:
+    """
+    A file or folder in a folder.
+
+    :param attributes: As the storage lists them: their names differ between storages.
+    """
+
+    name: str
+    path: str
+    attributes: dict[str, Any]
+
+
+def _entries(folder: ObjectStoragePath) -> list[_FolderEntry]:
+    """Return what is in a folder; nothing if it does not exist."""
     try:
-        entries = folder.fs.ls(folder.path, detail=True)
+        listing = folder.fs.ls(folder.path, detail=True)
     except FileNotFoundError:
         return []
-    return [(entry["name"].rstrip("/").rpartition("/")[2], entry["name"], entry) for entry in entries]
+    entries = []
+    for attributes in listing:
+        path = attributes["name"]
+        name = path.rstrip("/").rpartition("/")[2]
+        entries.append(_FolderEntry(name=name, path=path, attributes=attributes))
+    return entries
 
 
 @contextlib.contextmanager

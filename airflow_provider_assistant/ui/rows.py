@@ -32,13 +32,14 @@ from airflow_provider_assistant.ui.models import (
 
 # Outcomes of tries, those that need attention first.
 _WORST: tuple[LoadOutcome, ...] = ("failed", "unfinished", "running", "deferred", "succeeded")
-_SETTLED: dict[str, SettleOutcome] = {"created": "created", "failed": "not_created"}
+# Outcomes in the ledger, and the word for each in a settle request.
+_SETTLE_OUTCOMES: dict[str, SettleOutcome] = {"created": "created", "failed": "not_created"}
 # Columns that identify a task instance.
-_INSTANCE = ("dag_id", "run_id", "task_id", "map_index")
+_TASK_COLUMNS = ("dag_id", "run_id", "task_id", "map_index")
 # Maximum number of failed task instances among which the last one of each source is searched.
 MOST_FAILURES = 500
 # The clocks of Airflow and of the ledger may differ.
-_SKEW = timedelta(seconds=5)
+_CLOCK_DIFFERENCE = timedelta(seconds=5)
 
 
 def loads_of(rows: Sequence[Any], rights: Rights) -> list[Load]:
@@ -47,51 +48,60 @@ def loads_of(rows: Sequence[Any], rights: Rights) -> list[Load]:
 
     :param rows: Rows of the ledger's table of loads.
     """
-    running = _running([row for row in rows if row.outcome is None and row.dag_id in rights.dags])
-    return [
-        Load(
-            **{name: getattr(row, name) for name in ("load_id", "started_at", "ended_at", "site_id", "endpoint")},
-            outcome=row.outcome or ("running" if row.load_id in running else "unfinished"),
+    rows_without_end = [row for row in rows if row.outcome is None and row.dag_id in rights.dags]
+    running_ids = _running_ids(rows_without_end)
+    loads = []
+    for row in rows:
+        outcome = row.outcome
+        if not outcome:
+            outcome = "running" if row.load_id in running_ids else "unfinished"
+        load = Load(
+            load_id=row.load_id,
+            started_at=row.started_at,
+            ended_at=row.ended_at,
+            outcome=outcome,
+            site_id=row.site_id,
+            endpoint=row.endpoint,
             source=row.source,
             counts=Counts(**{name: getattr(row, name) for name in COUNTS}),
             seconds=row.seconds,
             error=row.error,
             task=rights.task(row),
         )
-        for row in rows
-    ]
+        loads.append(load)
+    return loads
 
 
-def _running(rows: Sequence[Any]) -> set[str]:
+def _running_ids(rows: Sequence[Any]) -> set[str]:
     """Return the ids of those tries without an end whose task instance is running."""
     if not rows:
         return set()
     with create_session() as session:
-        query = select(*_columns(*_INSTANCE, "start_date"))
-        query = query.where(TaskInstance.state == "running", _is_one_of(rows))
-        starts = {_instance(task): task.start_date for task in session.execute(query)}
-    running = set()
+        query = select(*_airflow_columns(*_TASK_COLUMNS, "start_date"))
+        query = query.where(TaskInstance.state == "running", _task_condition(rows))
+        start_by_task = {_task_key(task): task.start_date for task in session.execute(query)}
+    running_ids = set()
     for row in rows:
-        start = starts.get(_instance(row))
+        start = start_by_task.get(_task_key(row))
         # A killed try of the same task instance started before the one that runs now.
-        if start and row.started_at >= start - _SKEW:
-            running.add(row.load_id)
-    return running
+        if start and row.started_at >= start - _CLOCK_DIFFERENCE:
+            running_ids.add(row.load_id)
+    return running_ids
 
 
-def _instance(row: Any) -> tuple[Any, ...]:
+def _task_key(row: Any) -> tuple[Any, ...]:
     """Return what identifies the task instance of a row, of the ledger's or of Airflow's."""
-    return tuple(getattr(row, name) for name in _INSTANCE)
+    return tuple(getattr(row, name) for name in _TASK_COLUMNS)
 
 
-def _columns(*names: str) -> list[Any]:
+def _airflow_columns(*names: str) -> list[Any]:
     return [getattr(TaskInstance, name) for name in names]
 
 
-def _is_one_of(rows: Sequence[Any]) -> ColumnElement[bool]:
-    """Return the condition for the task instances of these rows."""
-    instances = {_instance(row) for row in rows}
-    return tuple_(*_columns(*_INSTANCE)).in_(instances)
+def _task_condition(rows: Sequence[Any]) -> ColumnElement[bool]:
+    """Return the condition that selects the task instances of rows of the ledger."""
+    task_keys = {_task_key(row) for row in rows}
+    return tuple_(*_airflow_columns(*_TASK_COLUMNS)).in_(task_keys)
 
 
 def source_states(loads: Iterable[Load], urls: dict[str, str], now: datetime) -> list[SourceState]:
@@ -101,56 +111,86 @@ def source_states(loads: Iterable[Load], urls: dict[str, str], now: datetime) ->
     :param loads: The latest tries of each source and mapped task, latest start first.
     :param urls: URL of the site by id of the try: sites of two services may have the same id.
     """
-    tries: dict[tuple[str, str], list[Load]] = {}
+    tries_by_source: dict[tuple[str, str], list[Load]] = {}
     for load in loads:
-        tries.setdefault((urls[load.load_id], load.source), []).append(load)
-    states = [SourceState(load=_worst(found), due=_is_due(found, now)) for found in tries.values()]
-    return sorted(states, key=lambda state: (_WORST.index(state.load.outcome), not state.due, state.load.source))
+        source = (urls[load.load_id], load.source)
+        tries_by_source.setdefault(source, []).append(load)
+    states = [SourceState(load=_worst(tries), due=_is_due(tries, now)) for tries in tries_by_source.values()]
+    return sorted(states, key=_attention_order)
+
+
+def _attention_order(state: SourceState) -> tuple[int, bool, str]:
+    """Return the sort key of a state: the worst outcome comes first, then overdue sources."""
+    return _WORST.index(state.load.outcome), not state.due, state.load.source
 
 
 def add_failures(states: Sequence[SourceState], rights: Rights) -> None:
-    """Set ``failed_since`` of the states."""
+    """Set ``failed_since`` of the states: the last failure after the load that they show."""
     tasks = {(state.load.task.dag_id, state.load.task.task_id) for state in states}
-    known = [(dag_id, task_id) for dag_id, task_id in tasks if dag_id in rights.dags]
-    if not known:
+    task_conditions = []
+    for dag_id, task_id in tasks:
+        if dag_id in rights.dags:
+            is_task = and_(TaskInstance.dag_id == dag_id, TaskInstance.task_id == task_id)
+            task_conditions.append(is_task)
+    if not task_conditions:
         return
-    same = or_(*(and_(TaskInstance.dag_id == dag_id, TaskInstance.task_id == task_id) for dag_id, task_id in known))
-    first = min(state.load.started_at for state in states)
+    earliest_start = min(state.load.started_at for state in states)
     query = (
-        select(*_columns(*_INSTANCE, "end_date"))
-        .where(same, TaskInstance.state.in_(("failed", "upstream_failed")), TaskInstance.end_date > first)
+        select(*_airflow_columns(*_TASK_COLUMNS, "end_date"))
+        .where(
+            or_(*task_conditions),
+            TaskInstance.state.in_(("failed", "upstream_failed")),
+            TaskInstance.end_date > earliest_start,
+        )
         .order_by(TaskInstance.end_date.desc())
         .limit(MOST_FAILURES)
     )
     with create_session() as session:
-        failures = session.execute(query).all()
+        latest_failures = session.execute(query).all()
     for state in states:
-        mine = state.load.task
-        for row in failures:
-            is_same = (row.dag_id, row.task_id) == (mine.dag_id, mine.task_id) and row.run_id != mine.run_id
-            if is_same and row.end_date > state.load.started_at:
-                found = dict(zip(_INSTANCE, _instance(row), strict=True))
-                state.failed_since = Task(**found, path=task_path(**found))
+        for failure in latest_failures:
+            if _has_failed_since(state.load, failure):
+                key = {name: getattr(failure, name) for name in _TASK_COLUMNS}
+                state.failed_since = Task(**key, path=task_path(**key))
                 break
+
+
+def _has_failed_since(load: Load, failure: Any) -> bool:
+    """Return whether a failed task instance is a later run of the task of a load."""
+    task = load.task
+    is_same_task = (failure.dag_id, failure.task_id) == (task.dag_id, task.task_id)
+    is_other_run: bool = failure.run_id != task.run_id
+    return is_same_task and is_other_run and failure.end_date > load.started_at
 
 
 def _worst(tries: Sequence[Load]) -> Load:
     """Return the worst of the latest tries of the mapped tasks of the latest run."""
-    run = tries[0].task.run_id
-    latest: dict[tuple[Any, ...], Load] = {}
+    latest_run_id = tries[0].task.run_id
+    latest_tries: dict[tuple[Any, ...], Load] = {}
     for load in tries:
-        if load.task.run_id == run:
-            latest.setdefault((load.task.task_id, load.task.map_index, load.task.region), load)
-    return min(latest.values(), key=lambda load: _WORST.index(load.outcome))
+        task = load.task
+        if task.run_id == latest_run_id:
+            # Earlier tries of the same mapped task follow its latest one: they do not count.
+            latest_tries.setdefault((task.task_id, task.map_index, task.region), load)
+    return min(latest_tries.values(), key=lambda load: _WORST.index(load.outcome))
 
 
 def _is_due(tries: Sequence[Load], now: datetime) -> bool:
-    starts: dict[str | None, datetime] = {}
+    """
+    Return whether the next run is late: the last one is twice as long ago as the longest gap between runs.
+
+    :param tries: Latest start first.
+    """
+    start_by_run: dict[str | None, datetime] = {}
     for load in tries:
-        # The earliest start of each run: a retry starts later.
-        starts[load.task.run_id] = load.started_at
-    gaps = [later - earlier for later, earlier in pairwise(starts.values())]
-    return len(gaps) > 1 and now - next(iter(starts.values())) > 2 * max(gaps)
+        # The earliest start of each run is kept, because it comes last: a retry starts later.
+        start_by_run[load.task.run_id] = load.started_at
+    starts = list(start_by_run.values())
+    gaps = [later - earlier for later, earlier in pairwise(starts)]
+    # One gap says nothing about the schedule.
+    if len(gaps) < 2:
+        return False
+    return now - starts[0] > 2 * max(gaps)
 
 
 def entry_row(entry: AmbiguousEntry, rights: Rights, now: datetime) -> Entry:
@@ -158,13 +198,18 @@ def entry_row(entry: AmbiguousEntry, rights: Rights, now: datetime) -> Entry:
     may_settle = not entry.may_be_under_way and rights.may_settle(entry.run.dag_id)
     return Entry(
         id=entry_id(entry),
-        **{name: getattr(entry, name) for name in ("kind", "site_id", "source", "label", "outcome", "attempts")},
+        kind=entry.kind,
+        site_id=entry.site_id,
+        source=entry.source,
+        label=entry.label,
+        outcome=entry.outcome,
+        attempts=entry.attempts,
         error=entry.error,
         claimed_at=entry.claimed_at,
         age_seconds=_age(entry.claimed_at, now),
         may_be_under_way=entry.may_be_under_way,
         may_settle=may_settle,
-        outcomes=[_SETTLED[outcome] for outcome in allowed_outcomes(entry)],
+        outcomes=[_SETTLE_OUTCOMES[outcome] for outcome in allowed_outcomes(entry)],
         task=rights.task(entry.run),
     )
 
@@ -177,7 +222,9 @@ def superseded_row(row: Any, rights: Rights) -> Superseded:
     """
     return Superseded(
         id=superseded_id(row),
-        **{name: getattr(row, name) for name in ("site_id", "source", "label")},
+        site_id=row.site_id,
+        source=row.source,
+        label=row.label,
         document_ids=json.loads(row.superseded),
         may_settle=rights.may_settle(row.dag_id),
         task=rights.task(row),

@@ -16,7 +16,7 @@ from airflow_provider_assistant.chat_batch.answers import STATUSES
 from airflow_provider_assistant.evaluation.excerpts import Figures
 from airflow_provider_assistant.ledger import RunRef
 from airflow_provider_assistant.ledger.load_queries import tries_of
-from airflow_provider_assistant.ledger.selection import MOST
+from airflow_provider_assistant.ledger.selection import MOST, Page
 from airflow_provider_assistant.operators.links import PAGES, browser_url
 from airflow_provider_assistant.operators.runs import findings_file
 from airflow_provider_assistant.ui import findings as files
@@ -32,13 +32,19 @@ from airflow_provider_assistant.ui.trend_models import Evaluation
 router = APIRouter(prefix="/api/tasks", dependencies=[Depends(may_see_task)])
 
 KINDS: dict[str, TaskKind] = {
-    **dict.fromkeys(("AssistantLoadQAOperator", "_LoadQADecoratedOperator"), "load"),
-    **dict.fromkeys(("AssistantLoadTextOperator", "AssistantUploadFilesOperator"), "load"),
-    **dict.fromkeys(("AssistantChatBatchOperator", "_ChatBatchDecoratedOperator"), "chat_batch"),
+    "AssistantLoadQAOperator": "load",
+    "_LoadQADecoratedOperator": "load",
+    "AssistantLoadTextOperator": "load",
+    "AssistantUploadFilesOperator": "load",
+    "AssistantChatBatchOperator": "chat_batch",
+    "_ChatBatchDecoratedOperator": "chat_batch",
     "AssistantEvaluateOperator": "evaluation",
-    **dict.fromkeys(("AssistantStatisticsToParquetOperator", "AssistantLimitsToParquetOperator"), "export"),
-    **dict.fromkeys(("AssistantFeedbackToParquetOperator", "AssistantRequestsToParquetOperator"), "export"),
-    **dict.fromkeys(("AssistantLoadsToParquetOperator", "AssistantParquetToWarehouseOperator"), "export"),
+    "AssistantStatisticsToParquetOperator": "export",
+    "AssistantLimitsToParquetOperator": "export",
+    "AssistantFeedbackToParquetOperator": "export",
+    "AssistantRequestsToParquetOperator": "export",
+    "AssistantLoadsToParquetOperator": "export",
+    "AssistantParquetToWarehouseOperator": "export",
 }
 # Items of a result that only tasks of a kind return: users may derive operators of their own.
 _RESULTS: dict[TaskKind, set[str]] = {
@@ -61,48 +67,86 @@ def task(key: TaskKeyDep, rights: RightsDep) -> TaskReply:
     problem: Problem | None = None
     if kind == "load" and not facts.is_mapped:
         tries, problem = _tries(key, ledger, rights)
-    known = ledger.id in {ref.id for ref in known_ledgers()}
-    where = Task(
-        **{name: getattr(key, name) for name in ("dag_id", "run_id", "task_id", "map_index")},
-        region=str(key.region) if key.region else None,
-        path=key.path,
-    )
-    evaluation = _evaluation(key, facts, result, where) if kind == "evaluation" and result else None
+    batch = None
+    if kind == "chat_batch" and not facts.is_mapped:
+        batch = _batch(facts, result)
+    task_model = _task_model(key)
+    evaluation = None
+    if kind == "evaluation" and result:
+        evaluation = _evaluation(key, facts, result, task_model)
+    links = []
+    if evaluation and evaluation.report:
+        links.append(TaskLink(name="Evaluation report", href=evaluation.report))
+    # Entries can be settled only in a ledger that the page can select.
+    is_known_ledger = ledger.id in {known.id for known in known_ledgers()}
     return TaskReply(
         kind=kind,
         operator=facts.operator,
         state=facts.state,
         is_mapped_summary=facts.is_mapped,
-        task=where,
+        task=task_model,
         ledger=ledger.id,
         tries=tries,
         problem=problem,
-        batch=_batch(facts, result) if kind == "chat_batch" and not facts.is_mapped else None,
+        batch=batch,
         evaluation=evaluation,
         written=_written(result),
-        links=[TaskLink(name="Evaluation report", href=evaluation.report)] if evaluation and evaluation.report else [],
+        links=links,
         has_findings=kind in {"load", "chat_batch"} or "findings" in result,
-        may_settle=known and rights.may_settle(key.dag_id),
+        may_settle=is_known_ledger and rights.may_settle(key.dag_id),
+    )
+
+
+def _task_model(key: TaskKey) -> Task:
+    region = None
+    if key.region:
+        region = str(key.region)
+    return Task(
+        dag_id=key.dag_id,
+        run_id=key.run_id,
+        task_id=key.task_id,
+        map_index=key.map_index,
+        region=region,
+        path=key.path,
     )
 
 
 @router.get(f"{TASK_PATH}/findings")
 def findings(key: TaskKeyDep, page: PageDep, kind: KindQuery = None) -> Findings:
     """Return a page of the findings of a task instance."""
-    position: dict[str, Any] = {"total": 0, "is_capped": False, "limit": page.limit, "offset": page.offset}
-    empty: dict[str, Any] = {**position, "kinds": [], "rows": []}
     path = findings_path(key)
     if path is None:
-        return Findings(**empty, problem=None, path=None)
+        return _no_findings(page, path=None, problem=None)
     try:
-        with _opened(path) as file:
+        with _open_findings(path) as file:
             kinds = files.kinds_of(file)
             rows = files.page_of_findings(file, kind, page.limit, page.offset)
     except files.UnreadableError as error:
-        return Findings(**empty, problem=error.problem, path=path)
-    total = sum(one.count for one in kinds if kind in {None, one.kind})
-    capped = {"total": min(total, MOST), "is_capped": total > MOST}
-    return Findings(**{**position, **capped}, problem=None, path=path, kinds=kinds, rows=rows)
+        return _no_findings(page, path=path, problem=error.problem)
+    total = sum(counted.count for counted in kinds if kind is None or counted.kind == kind)
+    return Findings(
+        total=min(total, MOST),
+        is_capped=total > MOST,
+        limit=page.limit,
+        offset=page.offset,
+        problem=None,
+        path=path,
+        kinds=kinds,
+        rows=rows,
+    )
+
+
+def _no_findings(page: Page, *, path: str | None, problem: Problem | None) -> Findings:
+    return Findings(
+        total=0,
+        is_capped=False,
+        limit=page.limit,
+        offset=page.offset,
+        problem=problem,
+        path=path,
+        kinds=[],
+        rows=[],
+    )
 
 
 @router.get(f"{TASK_PATH}/findings.csv")
@@ -128,22 +172,30 @@ def findings_path(key: TaskKey) -> str | None:
     """
     result = result_of(key)
     if "findings" in result:
-        return result["findings"] if isinstance(result["findings"], str) else None
+        path = result["findings"]
+        if isinstance(path, str):
+            return path
+        return None
     facts = facts_of(key)
     if facts.operator is None or facts.is_mapped:
         return None
-    given = (facts.rendered or {}).get("findings_path")
-    if isinstance(given, str) and given:
-        return given
+    configured_path = (facts.rendered or {}).get("findings_path")
+    if isinstance(configured_path, str) and configured_path:
+        return configured_path
     # The region of an iteration of a loop has another form in the name of the file.
-    file = findings_file(RunRef(key.dag_id, key.run_id, key.task_id, key.map_index))
-    with contextlib.suppress(Exception):  # the storage may be unreachable
-        return str(file) if file.is_file() else None
-    return str(file)
+    default_file = findings_file(RunRef(key.dag_id, key.run_id, key.task_id, key.map_index))
+    try:
+        exists = default_file.is_file()
+    except Exception:  # noqa: BLE001 (storages raise any exception)
+        # The storage may be unreachable. Opening the file explains this to the user.
+        exists = True
+    if not exists:
+        return None
+    return str(default_file)
 
 
 @contextlib.contextmanager
-def _opened(path: str) -> Iterator[Any]:
+def _open_findings(path: str) -> Iterator[Any]:
     file = files.open_findings(path)
     try:
         yield file
@@ -152,86 +204,117 @@ def _opened(path: str) -> Iterator[Any]:
 
 
 def _kind(facts: TaskFacts, result: Mapping[str, Any]) -> TaskKind:
+    """Return the kind of a task: by the name of its operator, otherwise by the items of its result."""
     if facts.operator is None:
         return "unknown"
-    other: TaskKind = "other"
-    inferred = next((kind for kind, names in _RESULTS.items() if names <= result.keys()), other)
-    return KINDS.get(facts.operator, inferred)
+    if facts.operator in KINDS:
+        return KINDS[facts.operator]
+    for kind, names in _RESULTS.items():
+        if names <= result.keys():
+            return kind
+    return "other"
 
 
 def _ledger(rendered: Mapping[str, Any]) -> LedgerRef:
     """Return the ledger that the task uses: its own, that of its connection, or the default one."""
-    own = rendered.get("ledger_conn_id")
-    connection = rendered.get("assistant_conn_id")
-    if not own and isinstance(connection, str):
+    ledger_id = rendered.get("ledger_conn_id")
+    assistant_conn_id = rendered.get("assistant_conn_id")
+    if not ledger_id and isinstance(assistant_conn_id, str):
         with contextlib.suppress(Exception):  # this API server may not have the connection
-            own = BaseHook.get_connection(connection).extra_dejson.get("ledger_conn_id")
-    if isinstance(own, str) and own.strip():
-        return LedgerRef(id=own.strip(), name=own.strip())
+            connection = BaseHook.get_connection(assistant_conn_id)
+            ledger_id = connection.extra_dejson.get("ledger_conn_id")
+    if isinstance(ledger_id, str) and ledger_id.strip():
+        return LedgerRef(id=ledger_id.strip(), name=ledger_id.strip())
     return known_ledgers()[0]
 
 
 def _tries(key: TaskKey, ledger: LedgerRef, rights: Rights) -> tuple[list[Load], Problem | None]:
-    run = {"dag_id": key.dag_id, "run_id": key.run_id, "task_id": key.task_id, "map_index": key.map_index}
+    """Return the tries of a load, and why they cannot be read."""
+    run = {
+        "dag_id": key.dag_id,
+        "run_id": key.run_id,
+        "task_id": key.task_id,
+        "map_index": key.map_index,
+    }
     rows, problem = read(ledger, lambda opened: tries_of(opened.connection, run))
-    mine = [row for row in rows or [] if key.region is None or str(key.region) in (row.region or "")]
-    return loads_of(mine, rights), problem
+    if rows is None:
+        rows = []
+    if key.region is not None:
+        region = str(key.region)
+        # The region in the ledger is the index of the iteration and this id.
+        rows = [row for row in rows if row.region and region in row.region]
+    return loads_of(rows, rights), problem
 
 
 def _batch(facts: TaskFacts, result: Mapping[str, Any]) -> ChatBatch | None:
+    """Return the result of a chat batch, or None if neither the result nor the file has all counts."""
     path = result.get("output_path") or (facts.rendered or {}).get("output_path")
+    if not isinstance(path, str):
+        path = None
     problem: Problem | None = None
     bins: list[Bin] = []
-    counted: dict[str, int] = {}
-    if isinstance(path, str) and path:
+    counts_in_file: dict[str, int] = {}
+    if path:
         try:
-            bins, counted = files.answers_of(path)
+            bins, counts_in_file = files.answers_of(path)
         except files.UnreadableError as error:
             problem = error.problem
-    counts = {name: result.get(name, counted.get(name)) for name in ("rows", *STATUSES)}
+    counts = {name: result.get(name, counts_in_file.get(name)) for name in ("rows", *STATUSES)}
     if any(not isinstance(count, int) for count in counts.values()):
         return None
-    more = ("rejected", "submitted", "reused", "possibly_duplicated")
     return ChatBatch(
         **counts,
-        **{name: result.get(name) for name in more},
-        **{f"p{percent}": result.get(f"seconds_p{percent}") for percent in (50, 95, 99)},
+        rejected=result.get("rejected"),
+        submitted=result.get("submitted"),
+        reused=result.get("reused"),
+        possibly_duplicated=result.get("possibly_duplicated"),
+        p50=result.get("seconds_p50"),
+        p95=result.get("seconds_p95"),
+        p99=result.get("seconds_p99"),
         histogram=bins,
-        output_path=path if isinstance(path, str) else None,
+        output_path=path,
         problem=problem,
     )
 
 
-def _evaluation(key: TaskKey, facts: TaskFacts, result: Mapping[str, Any], where: Task) -> Evaluation | None:
+def _evaluation(key: TaskKey, facts: TaskFacts, result: Mapping[str, Any], task_model: Task) -> Evaluation | None:
+    """Return the evaluation that a result describes, or None if it describes none."""
     if not _RESULTS["evaluation"] <= result.keys() or facts.ended_at is None:
         return None
-    parts = "/".join(quote(str(part), safe="") for part in (key.dag_id, key.run_id, key.task_id, key.map_index))
-    region = f"?region={key.region}" if key.region else ""
+    report = None
+    if result["report_path"]:
+        task_parts = (key.dag_id, key.run_id, key.task_id, key.map_index)
+        quoted_key = "/".join(quote(str(part), safe="") for part in task_parts)
+        report = f"{PAGES}/reports/{quoted_key}"
+        if key.region:
+            report = f"{report}?region={key.region}"
+    failed_rules = result.get("failed_rules") or []
     return Evaluation(
         **{figure.name: result.get(figure.name) for figure in fields(Figures)},
         tag=None,
         at=facts.ended_at,
         worse=[],
-        failed_rules=[f"{one['rule']}: {one['reason']}" for one in result.get("failed_rules") or []],
-        report=f"{PAGES}/reports/{parts}{region}" if result["report_path"] else None,
-        task=where,
+        failed_rules=[f"{rule['rule']}: {rule['reason']}" for rule in failed_rules],
+        report=report,
+        task=task_model,
     )
 
 
 def _written(result: Mapping[str, Any]) -> list[Written]:
     """Return the files that the result names, and the datasets of a warehouse."""
-    found: dict[str, Written] = {}
+    written_by_path: dict[str, Written] = {}
     for name in _PATHS:
-        values = result.get(name)
+        paths = result.get(name)
+        if not isinstance(paths, list):
+            paths = [paths]
+        rows = None
         # With several paths, the rows are those of all of them.
-        is_whole = name in {"path", "output_path"} and "paths" not in result
-        rows = result.get("rows") if is_whole else None
-        for path in values if isinstance(values, list) else [values]:
-            if isinstance(path, str) and path and path not in found:
-                url = browser_url(path)
-                is_page = url.startswith("http")
-                found[path] = Written(name=_name_of(path), path=path, rows=rows, url=url if is_page else None)
-    written = list(found.values())
+        if name in {"path", "output_path"} and "paths" not in result:
+            rows = result.get("rows")
+        for path in paths:
+            if isinstance(path, str) and path and path not in written_by_path:
+                written_by_path[path] = _written_file(path, rows)
+    written = list(written_by_path.values())
     datasets = result.get("datasets")
     if isinstance(datasets, dict):
         for name, rows in datasets.items():
@@ -239,7 +322,16 @@ def _written(result: Mapping[str, Any]) -> list[Written]:
     return written
 
 
+def _written_file(path: str, rows: int | None) -> Written:
+    url: str | None = browser_url(path)
+    # Browsers open no other URLs from a page.
+    if url and not url.startswith("http"):
+        url = None
+    return Written(name=_name_of(path), path=path, rows=rows, url=url)
+
+
 def _name_of(path: str) -> str:
     """Return the name of the dataset of a path with a partition, otherwise the name of the file."""
-    folder, partition, _ = path.partition("/date=")
-    return (folder if partition else path).rstrip("/").rpartition("/")[2]
+    # Without a partition, ``dataset_path`` is the whole path.
+    dataset_path, _separator, _day = path.partition("/date=")
+    return dataset_path.rstrip("/").rpartition("/")[2]

@@ -44,10 +44,11 @@ def last_evaluations(
 ) -> Evaluations:
     """Return the last evaluations."""
     try:
-        found = evaluations(rights, limit, name)
+        rows = evaluations(rights, limit, name)
     except UnavailableError as error:
         return Evaluations(problem=error.problem, names=[], rows=[])
-    return Evaluations(problem=None, names=sorted({one.name for one in found}), rows=found)
+    names = {evaluation.name for evaluation in rows}
+    return Evaluations(problem=None, names=sorted(names), rows=rows)
 
 
 @router.get("/statistics")
@@ -55,8 +56,10 @@ def statistics(rights: RightsDep, site: SiteQuery = None, metric: MetricQuery = 
     """Return trends of statistics and feedback."""
     try:
         metrics = _metrics(rights, site)
-        drawn = [name for name in metric or () if name in metrics] or metrics[:DEFAULT_METRICS]
-        series = _series(rights, site, drawn)
+        drawn_metrics = [name for name in metric or () if name in metrics]
+        if not drawn_metrics:
+            drawn_metrics = metrics[:DEFAULT_METRICS]
+        series = _series(rights, site, drawn_metrics)
         feedback = _feedback(rights, site)
     except UnavailableError as error:
         return Statistics(problem=error.problem, metrics=[], series=[], feedback=[])
@@ -68,54 +71,74 @@ def limits(rights: RightsDep) -> Limits:
     """Return the latest limits of each tenant."""
     columns = ("tenant_id", "captured_at", "metric", "value", "text")
     # The rows of the latest capture of each tenant, by metric.
-    latest: dict[str | None, dict[str, dict[str, Any]]] = {}
-    captured: dict[str | None, datetime] = {}
+    latest_rows: dict[str | None, dict[str, dict[str, Any]]] = {}
+    captured_at_by_tenant: dict[str | None, datetime] = {}
     try:
         for row in _rows(rights, "limits", LIMIT_DAYS, columns):
-            tenant, moment = row["tenant_id"], row["captured_at"]
-            if tenant not in captured or moment > captured[tenant]:
-                captured[tenant] = moment
-                latest[tenant] = {}
-            if moment == captured[tenant]:
-                latest[tenant].setdefault(row["metric"], row)
+            tenant, captured_at = row["tenant_id"], row["captured_at"]
+            if tenant not in captured_at_by_tenant or captured_at > captured_at_by_tenant[tenant]:
+                captured_at_by_tenant[tenant] = captured_at
+                latest_rows[tenant] = {}
+            if captured_at == captured_at_by_tenant[tenant]:
+                latest_rows[tenant].setdefault(row["metric"], row)
     except UnavailableError as error:
         return Limits(problem=error.problem, rows=[])
-    found = []
-    for rows in latest.values():
-        for metric in rows:
-            limit = _limit(rows, metric)
+    tenant_limits = []
+    for row_by_metric in latest_rows.values():
+        for metric in row_by_metric:
+            limit = _limit(row_by_metric, metric)
             if limit:
-                found.append(limit)
-    found.sort(key=lambda limit: (limit.share is None, -(limit.share or 0), limit.name))
-    return Limits(problem=None, rows=found[:MOST_LIMITS])
+                tenant_limits.append(limit)
+    tenant_limits.sort(key=_fullest_first)
+    return Limits(problem=None, rows=tenant_limits[:MOST_LIMITS])
 
 
-def _limit(rows: Mapping[str, dict[str, Any]], metric: str) -> Limit | None:
-    """Return the limit of a metric such as ``limits.documents.limit`` or ``documents_limit``, or None."""
-    row = rows[metric]
+def _fullest_first(limit: Limit) -> tuple[bool, float, str]:
+    """Return the sort key of a limit: the largest share comes first, and unknown shares last."""
+    if limit.share is None:
+        return True, 0.0, limit.name
+    return False, -limit.share, limit.name
+
+
+def _limit(row_by_metric: Mapping[str, dict[str, Any]], metric: str) -> Limit | None:
+    """
+    Return the limit that a metric holds, or None if it holds none.
+
+    :param metric: Such as ``limits.documents.limit`` or ``documents_limit``: their last part is the field.
+    """
+    row = row_by_metric[metric]
+    value = row["value"]
+    if value is None:
+        return None
     for separator in (".", "_"):
-        name, found, word = metric.rpartition(separator)
-        if found and word in LIMIT_FIELDS and row["value"] is not None:
-            used = _first(rows, name + separator, USED_FIELDS).get("value")
-            resets_at = _first(rows, name + separator, ("resets_at", "reset_at")).get("text")
-            has_share = used is not None and row["value"] > 0
-            return Limit(
-                tenant_id=row["tenant_id"],
-                name=name,
-                used=used,
-                limit=row["value"],
-                share=used / row["value"] if has_share else None,
-                resets_at=None if resets_at == "null" else resets_at,
-                captured_at=row["captured_at"],
-            )
+        name, found_separator, field = metric.rpartition(separator)
+        if not found_separator or field not in LIMIT_FIELDS:
+            continue
+        prefix = name + separator
+        used = _first(row_by_metric, prefix, USED_FIELDS).get("value")
+        share = None
+        if used is not None and value > 0:
+            share = used / value
+        resets_at = _first(row_by_metric, prefix, ("resets_at", "reset_at")).get("text")
+        if resets_at == "null":
+            resets_at = None
+        return Limit(
+            tenant_id=row["tenant_id"],
+            name=name,
+            used=used,
+            limit=value,
+            share=share,
+            resets_at=resets_at,
+            captured_at=row["captured_at"],
+        )
     return None
 
 
-def _first(rows: Mapping[str, dict[str, Any]], prefix: str, words: Sequence[str]) -> dict[str, Any]:
+def _first(row_by_metric: Mapping[str, dict[str, Any]], prefix: str, fields: Sequence[str]) -> dict[str, Any]:
     """Return the row of the first metric that exists; empty if there is none."""
-    for word in words:
-        if prefix + word in rows:
-            return rows[prefix + word]
+    for field in fields:
+        if prefix + field in row_by_metric:
+            return row_by_metric[prefix + field]
     return {}
 
 
@@ -125,46 +148,57 @@ def _metrics(rights: Rights, site: str | None) -> list[str]:
 
     A metric with a date in its name, such as ``daily.2026-11-14.chats``, is of that day only and has no trend.
     """
-    found: dict[str, None] = {}
+    # A dict, because a set does not keep the order.
+    metrics: dict[str, None] = {}
     for row in _rows(rights, "statistics", 1, ("site_id", "metric", "value")):
-        if row["value"] is not None and site in {None, row["site_id"]} and not DATE.search(row["metric"]):
-            found[row["metric"]] = None
-    return list(found)[:MOST_METRICS]
+        is_on_site = site is None or row["site_id"] == site
+        if is_on_site and row["value"] is not None and not DATE.search(row["metric"]):
+            metrics[row["metric"]] = None
+    return list(metrics)[:MOST_METRICS]
 
 
-def _series(rights: Rights, site: str | None, drawn: Sequence[str]) -> list[Series]:
+def _series(rights: Rights, site: str | None, metrics: Sequence[str]) -> list[Series]:
+    """Return the values of metrics over time: a series per metric and site."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    latest: dict[tuple[str, str], dict[date, dict[str, Any]]] = {}
+    # The row of the latest capture of each day, by metric and site.
+    row_by_day_of: dict[tuple[str, str], dict[date, dict[str, Any]]] = {}
     columns = ("captured_at", "site_id", "metric", "value")
     for file, table in tables_of(files_of("statistics", DAYS), columns, rights):
-        is_drawn = pc.is_in(table["metric"], value_set=pa.array(drawn, pa.string()))
-        for row in table.filter(is_drawn).to_pylist():
-            if row["value"] is None or site not in {None, row["site_id"]}:
+        has_metric = pc.is_in(table["metric"], value_set=pa.array(metrics, pa.string()))
+        for row in table.filter(has_metric).to_pylist():
+            is_on_site = site is None or row["site_id"] == site
+            if row["value"] is None or not is_on_site:
                 continue
-            days = latest.setdefault((row["metric"], row["site_id"]), {})
-            if file.day not in days or days[file.day]["captured_at"] < row["captured_at"]:
-                days[file.day] = row
-    sites = sorted({site_id for _, site_id in latest})[:MOST_SITES]
+            row_by_day = row_by_day_of.setdefault((row["metric"], row["site_id"]), {})
+            earlier = row_by_day.get(file.day)
+            if earlier is None or earlier["captured_at"] < row["captured_at"]:
+                row_by_day[file.day] = row
+    site_ids = sorted({site_id for _metric, site_id in row_by_day_of})
     series = []
-    for name in drawn:
-        for site_id in sites:
-            days = latest.get((name, site_id), {})
-            points = [Point(day=day, value=row["value"]) for day, row in sorted(days.items())]
+    for metric in metrics:
+        for site_id in site_ids[:MOST_SITES]:
+            row_by_day = row_by_day_of.get((metric, site_id), {})
+            points = [Point(day=day, value=row_by_day[day]["value"]) for day in sorted(row_by_day)]
             if points:
-                series.append(Series(name=name, site_id=site_id, points=points))
+                series.append(Series(name=metric, site_id=site_id, points=points))
     return series
 
 
 def _feedback(rights: Rights, site: str | None) -> list[FeedbackDay]:
-    days: dict[date, Counter[str]] = {}
+    """Return the number of answers by rating, for each day."""
+    counts_by_day: dict[date, Counter[str]] = {}
     for file, table in tables_of(files_of("feedback", DAYS), ("site_id", "rating"), rights):
-        rows = zip(table["site_id"].to_pylist(), table["rating"].to_pylist(), strict=True)
-        days.setdefault(file.day, Counter()).update(rating for one, rating in rows if site in {None, one})
-    return [FeedbackDay(day=day, ratings=dict(days[day])) for day in sorted(days)]
+        counts = counts_by_day.setdefault(file.day, Counter())
+        site_ids, ratings = table["site_id"].to_pylist(), table["rating"].to_pylist()
+        for site_id, rating in zip(site_ids, ratings, strict=True):
+            if site is None or site_id == site:
+                counts[rating] += 1
+    return [FeedbackDay(day=day, ratings=dict(counts_by_day[day])) for day in sorted(counts_by_day)]
 
 
 def _rows(rights: Rights, dataset: str, partitions: int, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
-    for _, table in tables_of(files_of(dataset, partitions), columns, rights):
+    """Yield the rows of the latest partitions of a dataset."""
+    for _file, table in tables_of(files_of(dataset, partitions), columns, rights):
         yield from table.to_pylist()
