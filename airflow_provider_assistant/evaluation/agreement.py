@@ -23,9 +23,12 @@ def agreement(pairs: Iterable[tuple[bool, bool]]) -> Agreement:
     :param pairs: For each answer, whether it passes by the label of a person, and by the judge.
     """
     counts = Counter(pairs)
-    both_pass, only_human = counts[True, True], counts[True, False]
-    only_judge, both_fail = counts[False, True], counts[False, False]
-    kappa, low, high = _kappa([both_pass, only_human, only_judge, both_fail])
+    # The first of a pair is the verdict of the person, the second that of the judge.
+    both_pass = counts[True, True]
+    only_human = counts[True, False]
+    only_judge = counts[False, True]
+    both_fail = counts[False, False]
+    kappa, low, high = _kappa_interval([both_pass, only_human, only_judge, both_fail])
     return Agreement(
         labels=counts.total(),
         both_pass=both_pass,
@@ -35,45 +38,55 @@ def agreement(pairs: Iterable[tuple[bool, bool]]) -> Agreement:
         kappa=kappa,
         low=low,
         high=high,
-        true_pass_rate=_share(both_pass, only_human),
-        true_fail_rate=_share(both_fail, only_judge),
+        true_pass_rate=_share(both_pass, both_pass + only_human),
+        true_fail_rate=_share(both_fail, both_fail + only_judge),
     )
 
 
-def _kappa(cells: list[int]) -> tuple[float | None, float | None, float | None]:
-    """Return Cohen's kappa with the ends of its interval; None if there is only one verdict."""
+def _kappa_interval(counts: list[int]) -> tuple[float | None, float | None, float | None]:
+    """
+    Return Cohen's kappa with the ends of its interval; None if there is only one verdict.
+
+    :param counts: ``both_pass``, ``only_human``, ``only_judge`` and ``both_fail``.
+    """
     import numpy as np
 
-    kappa = _kappas(np.array([cells], dtype=float))
-    if not kappa.size:
+    kappas = _kappas(np.array([counts], dtype=float))
+    if not kappas.size:
         return None, None, None
-    # The four counts determine a resample of the pairs, so draw the counts: the multinomial distribution.
-    random = np.random.default_rng(cells)
-    total = sum(cells)
-    drawn = random.multinomial(total, np.array(cells) / total, size=RESAMPLES).astype(float)
+    # The four counts determine a resample of the pairs, so draw the counts: the multinomial
+    # distribution. The counts are also the seed, so the same counts give the same interval.
+    generator = np.random.default_rng(counts)
+    total = sum(counts)
+    shares = np.array(counts) / total
+    resampled_counts = generator.multinomial(total, shares, size=RESAMPLES).astype(float)
     tail = (1 - CONFIDENCE) / 2
-    low, high = np.quantile(_kappas(drawn), [tail, 1 - tail])
-    return float(kappa[0]), float(low), float(high)
+    low, high = np.quantile(_kappas(resampled_counts), [tail, 1 - tail])
+    return float(kappas[0]), float(low), float(high)
 
 
-def _kappas(cells: NDArray[np.float64]) -> NDArray[np.float64]:
+def _kappas(counts: NDArray[np.float64]) -> NDArray[np.float64]:
     """
     Return the kappa of each row: the agreement beyond chance, as a share of the largest possible one.
 
     Rows for which it is not defined are left out.
+
+    :param counts: The four counts of :func:`_kappa_interval` in each row.
     """
     import numpy as np
 
-    both_pass, only_human, only_judge, both_fail = cells.T
-    total = cells.sum(axis=1)
+    both_pass, only_human, only_judge, both_fail = counts.T
+    total = counts.sum(axis=1)
     # All terms are multiplied by the square of the total, which keeps them exact.
     agreed = (both_pass + both_fail) * total
-    chance = (both_pass + only_human) * (both_pass + only_judge)
-    chance += (both_fail + only_judge) * (both_fail + only_human)
-    is_defined = chance < total**2
-    beyond = (agreed - chance)[is_defined] / (total**2 - chance)[is_defined]
-    return np.asarray(beyond, dtype=float)
+    agreed_by_chance = (both_pass + only_human) * (both_pass + only_judge)
+    agreed_by_chance += (both_fail + only_judge) * (both_fail + only_human)
+    possible = total**2
+    is_defined = agreed_by_chance < possible
+    beyond_chance = (agreed - agreed_by_chance)[is_defined]
+    possible_beyond_chance = (possible - agreed_by_chance)[is_defined]
+    return np.asarray(beyond_chance / possible_beyond_chance, dtype=float)
 
 
-def _share(part: int, rest: int) -> float | None:
-    return part / (part + rest) if part + rest else None
+def _share(part: int, total: int) -> float | None:
+    return part / total if total else None

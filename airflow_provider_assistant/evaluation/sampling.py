@@ -18,30 +18,36 @@ def stratified_sample(strata: Sequence[Hashable], size: int, *, seed: int = 0) -
     :return: Indices of the rows, from 0, in ascending order.
     :raises ValueError: ``size`` is smaller than the number of strata.
     """
-    strata_rows: defaultdict[Hashable, list[int]] = defaultdict(list)
+    rows_by_stratum: defaultdict[Hashable, list[int]] = defaultdict(list)
     for row, stratum in enumerate(strata):
-        strata_rows[stratum].append(row)
-    groups = list(strata_rows.values())
+        rows_by_stratum[stratum].append(row)
+    groups = list(rows_by_stratum.values())
     if size < len(groups):
         raise ValueError(f"{size} rows cannot represent {len(groups)} groups; draw at least one of each")
-    chosen = random.Random(seed)  # noqa: S311 (a sample, no secret)
-    shares = _shares([len(rows) for rows in groups], min(size, len(strata)))
-    drawn: list[int] = []
-    for rows, share in zip(groups, shares, strict=True):
-        drawn += chosen.sample(rows, share)
-    return sorted(drawn)
+    generator = random.Random(seed)  # noqa: S311 (a sample, no secret)
+    group_sizes = [len(rows) for rows in groups]
+    sample_sizes = _sample_sizes(group_sizes, min(size, len(strata)))
+    sample: list[int] = []
+    for rows, sample_size in zip(groups, sample_sizes, strict=True):
+        sample += generator.sample(rows, sample_size)
+    return sorted(sample)
 
 
-def _shares(counts: Sequence[int], size: int) -> list[int]:
-    """Return how many rows each stratum gets: one, and the rest by the largest remainders."""
-    exact = [size * count / sum(counts) for count in counts]
-    shares = [max(1, int(share)) for share in exact]
-    numbers = range(len(counts))
-    while sum(shares) < size:
-        growing = [number for number in numbers if shares[number] < counts[number]]
-        shares[max(growing, key=lambda number: exact[number] - shares[number])] += 1
-    # Strata that got one row instead of none may have taken too many.
-    while sum(shares) > size:
-        shrinking = [number for number in numbers if shares[number] > 1]
-        shares[max(shrinking, key=lambda number: shares[number] - exact[number])] -= 1
-    return shares
+def _sample_sizes(group_sizes: Sequence[int], total: int) -> list[int]:
+    """Return how many rows to draw of each group: one, and the rest by the largest remainders."""
+    rows = sum(group_sizes)
+    exact = [total * group_size / rows for group_size in group_sizes]
+    sample_sizes = [max(1, int(share)) for share in exact]
+    groups = range(len(group_sizes))
+
+    def lacking(group: int) -> float:
+        return exact[group] - sample_sizes[group]
+
+    while sum(sample_sizes) < total:
+        growing = [group for group in groups if sample_sizes[group] < group_sizes[group]]
+        sample_sizes[max(growing, key=lacking)] += 1
+    # Groups that got one row instead of none may have taken too many.
+    while sum(sample_sizes) > total:
+        shrinking = [group for group in groups if sample_sizes[group] > 1]
+        sample_sizes[min(shrinking, key=lacking)] -= 1
+    return sample_sizes

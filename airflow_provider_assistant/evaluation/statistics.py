@@ -81,50 +81,62 @@ def interval(values: Sequence[float], weights: Sequence[float]) -> Interval:
 
     mean = weighted_mean(values, weights)
     if mean is None or len(values) == 1:
-        return Interval(mean, None, None)
-    value = np.asarray(values, dtype=float)
-    weight = np.asarray(weights, dtype=float)
-    if np.ptp(value) == 0:
+        return Interval(mean, low=None, high=None)
+    value_array = np.asarray(values, dtype=float)
+    weight_array = np.asarray(weights, dtype=float)
+    if np.ptp(value_array) == 0:
         # All values are equal, so all resamples would be too.
-        return Interval(mean, mean, mean)
-    effective_size = float(weight.sum() ** 2 / (weight**2).sum())
+        return Interval(mean, low=mean, high=mean)
+    # Kish's effective sample size: with unequal weights, the values say less than their number.
+    effective_size = float(weight_array.sum() ** 2 / (weight_array**2).sum())
     tail = _tail(max(effective_size, 2.0))
-    low, high = np.quantile(_resampled_means(value, weight), [tail, 1 - tail])
-    return Interval(mean, float(low), float(high))
+    means = _resampled_means(value_array, weight_array)
+    low, high = np.quantile(means, [tail, 1 - tail])
+    return Interval(mean, low=float(low), high=float(high))
 
 
-def _resampled_means(value: NDArray[np.float64], weight: NDArray[np.float64]) -> NDArray[np.float64]:
+def _resampled_means(
+    values: NDArray[np.float64],
+    weights: NDArray[np.float64],
+) -> NDArray[np.float64]:
     import numpy as np
 
-    seed = hashlib.sha256(value.tobytes() + weight.tobytes()).digest()
-    random = np.random.default_rng(np.frombuffer(seed, dtype=np.uint32))
-    size = len(value)
-    is_weighted = bool(np.ptp(weight))
-    weighted = value * weight
-    mean = weighted.sum() / weight.sum()
+    # The values are the seed, so the same values give the same resamples.
+    seed = hashlib.sha256(values.tobytes() + weights.tobytes()).digest()
+    generator = np.random.default_rng(np.frombuffer(seed, dtype=np.uint32))
+    size = len(values)
+    has_weights = bool(np.ptp(weights))
+    weighted_values = values * weights
+    overall_mean = weighted_values.sum() / weights.sum()
     means = np.empty(RESAMPLES)
     step = max(1, CHUNK // size)
     for start in range(0, RESAMPLES, step):
         count = min(step, RESAMPLES - start)
-        drawn = random.integers(0, size, size=(count, size))
-        if not is_weighted:
-            means[start : start + count] = value.take(drawn).mean(axis=1)
+        positions = generator.integers(0, size, size=(count, size))
+        if not has_weights:
+            means[start : start + count] = values.take(positions).mean(axis=1)
             continue
-        totals = weight.take(drawn).sum(axis=1)
-        sums = weighted.take(drawn).sum(axis=1)
+        totals = weights.take(positions).sum(axis=1)
+        sums = weighted_values.take(positions).sum(axis=1)
         # A resample with a total weight of 0 has no mean: use the mean of all values.
         is_empty = totals <= 0
         totals[is_empty] = 1
-        sums[is_empty] = mean
+        sums[is_empty] = overall_mean
         means[start : start + count] = sums / totals
     return means
 
 
 def _tail(size: float) -> float:
-    """Return the share of resamples to cut off at each end."""
+    """
+    Return the share of resamples to cut off at each end.
+
+    :param size: Effective number of values.
+    """
     normal = NormalDist()
     freedom = size - 1
     z = normal.inv_cdf((1 + CONFIDENCE) / 2)
     # Student's quantile by the Cornish-Fisher expansion; the error is below 1 % from six values on.
-    student = z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
+    first_term = (z**3 + z) / (4 * freedom)
+    second_term = (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
+    student = z + first_term + second_term
     return normal.cdf(-student * (size / freedom) ** 0.5)
