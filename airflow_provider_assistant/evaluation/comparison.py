@@ -82,33 +82,37 @@ def compare(
             f"baseline {baseline.get('path')!r} is not a table of scores: it has no column {', '.join(missing)}",
             field="baseline",
         )
-    now, before = _hashes(scores), _hashes(baseline_scores)
-    same = {key for key, content_hash in now.items() if before.get(key) == content_hash}
-    known = set(baseline_scores["scorer"].unique().to_pylist())
-    changed = [name for name in changed_judges if name in known]
-    pairs = {}
+    hashes = _hash_by_key(scores)
+    baseline_hashes = _hash_by_key(baseline_scores)
+    common_keys = hashes.keys() & baseline_hashes.keys()
+    same_keys = {key for key in common_keys if hashes[key] == baseline_hashes[key]}
+    baseline_scorers = set(baseline_scores["scorer"].unique().to_pylist())
+    changed = [name for name in changed_judges if name in baseline_scorers]
+    pairs_by_scorer = {}
     for name in higher_is_better:
-        if name in known and name not in changed:
-            pairs[name] = _pairs(of_scorer(scores, name), of_scorer(baseline_scores, name), same)
+        if name in baseline_scorers and name not in changed:
+            rows = of_scorer(scores, name)
+            baseline_rows = of_scorer(baseline_scores, name)
+            pairs_by_scorer[name] = _pairs(rows, baseline_rows, same_keys)
     differences = {}
-    tags: dict[str, dict[str, Difference]] = {}
-    for name, found in pairs.items():
-        differences[name] = _difference(found, higher_is_better[name], NAMED)
-    for tag in sorted(_tags(pairs.values())):
-        tags[tag] = {}
-        for name, found in pairs.items():
-            tagged = [pair for pair in found if tag in pair.tags]
-            tags[tag][name] = _difference(tagged, higher_is_better[name], 0)
+    for name, pairs in pairs_by_scorer.items():
+        differences[name] = _difference(pairs, higher_is_better[name], listed=NAMED)
+    differences_by_tag: dict[str, dict[str, Difference]] = {}
+    for tag in sorted(_all_tags(pairs_by_scorer.values())):
+        differences_by_tag[tag] = {}
+        for name, pairs in pairs_by_scorer.items():
+            tagged = [pair for pair in pairs if tag in pair.tags]
+            differences_by_tag[tag][name] = _difference(tagged, higher_is_better[name], listed=0)
     return Comparison(
         baseline=dict(baseline),
         confidence=CONFIDENCE,
-        same=len(same),
-        changed=len(now.keys() & before.keys()) - len(same),
-        added=len(now.keys() - before.keys()),
-        removed=len(before.keys() - now.keys()),
+        same=len(same_keys),
+        changed=len(common_keys) - len(same_keys),
+        added=len(hashes.keys() - common_keys),
+        removed=len(baseline_hashes.keys() - common_keys),
         coverage_before=_coverage(baseline_scores),
         scorers=differences,
-        tags=tags,
+        tags=differences_by_tag,
         changed_judges=changed,
     )
 
@@ -117,73 +121,123 @@ def of_scorer(scores: pa.Table, scorer: str) -> list[Scored]:
     """Return the rows of one scorer."""
     import pyarrow.compute as pc
 
-    rows = scores.filter(pc.equal(scores["scorer"], scorer))
-    columns = [rows[name].to_pylist() for name in ("key", "score", "outcome", "weight")]
-    tags = [tuple(found or ()) for found in rows["tags"].to_pylist()]
-    return list(map(Scored, *columns, tags, rows["repetition"].to_pylist()))
+    table = scores.filter(pc.equal(scores["scorer"], scorer))
+    # Lists of columns take less time than a dict per row.
+    columns = [table[name].to_pylist() for name in Scored._fields]
+    rows = []
+    for key, score, outcome, weight, tags, repetition in zip(*columns, strict=True):
+        row = Scored(
+            key=key,
+            score=score,
+            outcome=outcome,
+            weight=weight,
+            tags=tuple(tags or ()),
+            repetition=repetition,
+        )
+        rows.append(row)
+    return rows
 
 
 def by_question(rows: Sequence[Scored]) -> Sequence[Scored]:
     """Return one row per question: the score is the mean of its repetitions that have a score."""
     if all(row.repetition == 1 for row in rows):
         return rows
-    questions: dict[str, list[Scored]] = {}
+    rows_by_key: dict[str, list[Scored]] = {}
     for row in rows:
-        questions.setdefault(row.key, []).append(row)
-    return [_mean_row(repetitions) for repetitions in questions.values()]
+        rows_by_key.setdefault(row.key, []).append(row)
+    return [_mean_row(repetitions) for repetitions in rows_by_key.values()]
 
 
-def _mean_row(rows: Sequence[Scored]) -> Scored:
-    scores = [row.score for row in rows if row.score is not None]
+def _mean_row(repetitions: Sequence[Scored]) -> Scored:
+    scores = [row.score for row in repetitions if row.score is not None]
     if not scores:
-        return rows[0]
-    first = next(row for row in rows if row.score is not None)
-    return first._replace(score=sum(scores) / len(scores))
+        return repetitions[0]
+    # A row with a score, because the mean gets the outcome of this row.
+    scored_row = next(row for row in repetitions if row.score is not None)
+    return scored_row._replace(score=sum(scores) / len(scores))
 
 
-def _hashes(scores: pa.Table) -> dict[str, str]:
-    return dict(zip(scores["key"].to_pylist(), scores["case"].to_pylist(), strict=True))
+def _hash_by_key(scores: pa.Table) -> dict[str, str]:
+    keys = scores["key"].to_pylist()
+    content_hashes = scores["case"].to_pylist()
+    return dict(zip(keys, content_hashes, strict=True))
 
 
 def _coverage(scores: pa.Table) -> float:
-    columns = [scores[name].to_pylist() for name in ("key", "repetition", "status")]
-    # The table has a row per scorer.
-    statuses = {(key, repetition): status for key, repetition, status in zip(*columns, strict=True)}
-    answered = list(statuses.values()).count("complete")
-    return answered / len(statuses) if statuses else 0.0
+    keys = scores["key"].to_pylist()
+    repetitions = scores["repetition"].to_pylist()
+    statuses = scores["status"].to_pylist()
+    # The table has a row per scorer, so each answer occurs several times.
+    status_by_answer = {}
+    for key, repetition, status in zip(keys, repetitions, statuses, strict=True):
+        status_by_answer[key, repetition] = status
+    if not status_by_answer:
+        return 0.0
+    answered = list(status_by_answer.values()).count("complete")
+    return answered / len(status_by_answer)
 
 
-def _pairs(now: Sequence[Scored], before: Sequence[Scored], same: set[str]) -> list[_Pair]:
-    """Return the questions that both have scored, sorted by key to make the result independent of the row order."""
-    earlier = {row.key: row.score for row in by_question(before)}
+def _pairs(
+    rows: Sequence[Scored],
+    baseline_rows: Sequence[Scored],
+    same_keys: set[str],
+) -> list[_Pair]:
+    """
+    Return the questions that both evaluations have scored.
+
+    They are sorted by key to make the result independent of the row order.
+    """
+    baseline_scores = {row.key: row.score for row in by_question(baseline_rows)}
     pairs = []
-    for row in by_question(now):
-        old = earlier.get(row.key)
-        if row.key in same and row.score is not None and old is not None:
-            pairs.append(_Pair(row.key, old, row.score, row.weight, row.tags))
+    for row in by_question(rows):
+        if row.key not in same_keys:
+            continue
+        before = baseline_scores.get(row.key)
+        if before is None or row.score is None:
+            continue
+        pair = _Pair(
+            key=row.key,
+            before=before,
+            after=row.score,
+            weight=row.weight,
+            tags=row.tags,
+        )
+        pairs.append(pair)
     return sorted(pairs, key=lambda pair: pair.key)
 
 
-def _tags(pairs: Iterable[Sequence[_Pair]]) -> set[str]:
-    return {tag for found in pairs for pair in found for tag in pair.tags}
+def _all_tags(pairs_of_scorers: Iterable[Sequence[_Pair]]) -> set[str]:
+    tags: set[str] = set()
+    for pairs in pairs_of_scorers:
+        for pair in pairs:
+            tags.update(pair.tags)
+    return tags
 
 
-def _difference(pairs: Sequence[_Pair], higher_is_better: bool, named: int) -> Difference:
-    found = interval([pair.difference for pair in pairs], [pair.weight for pair in pairs])
+def _difference(pairs: Sequence[_Pair], higher_is_better: bool, *, listed: int) -> Difference:
+    """
+    Return the figures of the differences.
+
+    :param listed: Maximum number of losses, and of gains, that are listed.
+    """
+    differences = [pair.difference for pair in pairs]
+    mean = interval(differences, [pair.weight for pair in pairs])
+    # A gain is an improvement, whichever direction is better.
     sign = 1 if higher_is_better else -1
-    ranked = sorted(pairs, key=lambda pair: (sign * pair.difference, pair.key))
-    worse = [pair for pair in ranked if sign * pair.difference < -NO_CHANGE]
-    better = [pair for pair in reversed(ranked) if sign * pair.difference > NO_CHANGE]
+    by_gain = sorted(pairs, key=lambda pair: (sign * pair.difference, pair.key))
+    worse = [pair for pair in by_gain if sign * pair.difference < -NO_CHANGE]
+    # Reversed, because the largest gain is listed first.
+    better = [pair for pair in reversed(by_gain) if sign * pair.difference > NO_CHANGE]
     return Difference(
         paired=len(pairs),
-        mean=found.mean,
-        low=found.low,
-        high=found.high,
+        mean=mean.mean,
+        low=mean.low,
+        high=mean.high,
         worse=len(worse),
         better=len(better),
         unchanged=len(pairs) - len(worse) - len(better),
-        worst=[_change(pair) for pair in worse[:named]],
-        best=[_change(pair) for pair in better[:named]],
+        worst=[_change(pair) for pair in worse[:listed]],
+        best=[_change(pair) for pair in better[:listed]],
     )
 
 

@@ -25,25 +25,26 @@ def repetitions_of(
     """Return the figures of the repetitions, or None if every question was asked once."""
     if all(case.repetition == 1 for case in cases):
         return None
-    answers: dict[str, list[str]] = defaultdict(list)
+    answers_by_key: dict[str, list[str]] = defaultdict(list)
     for case in cases:
         if case.answer is not None:
-            answers[case.key].append(case.answer)
-    verdicts: dict[str, list[bool]] = defaultdict(list)
-    for (key, _), verdict in passed.items():
+            answers_by_key[case.key].append(case.answer)
+    verdicts_by_key: dict[str, list[bool]] = defaultdict(list)
+    for (key, _repetition), verdict in passed.items():
         if verdict is not None:
-            verdicts[key].append(verdict)
-    repeated = [texts for texts in answers.values() if len(texts) > 1]
-    judged = [found for found in verdicts.values() if len(found) > 1]
+            verdicts_by_key[key].append(verdict)
+    # One answer cannot differ from another, nor one verdict.
+    repeated_answers = [answers for answers in answers_by_key.values() if len(answers) > 1]
+    repeated_verdicts = [verdicts for verdicts in verdicts_by_key.values() if len(verdicts) > 1]
     scorers = {}
     for name, rows in by_scorer.items():
         scorers[name] = _scorer(rows, higher_is_better=higher_is_better[name])
     return Repetitions(
         most=max(case.repetition for case in cases),
         questions=len({case.key for case in cases}),
-        repeated=len(repeated),
-        disagreement=_share([disagree(texts) for texts in repeated]),
-        unstable=_share([len(set(found)) > 1 for found in judged]),
+        repeated=len(repeated_answers),
+        disagreement=_share_of_true([disagree(answers) for answers in repeated_answers]),
+        unstable=_share_of_true([len(set(verdicts)) > 1 for verdicts in repeated_verdicts]),
         scorers=scorers,
     )
 
@@ -54,28 +55,30 @@ def disagree(answers: Iterable[str]) -> bool:
 
 
 def _scorer(rows: Sequence[Scored], *, higher_is_better: bool) -> RepeatedScorer:
+    scores_by_key: dict[str, list[float]] = defaultdict(list)
+    for row in rows:
+        if row.score is not None:
+            scores_by_key[row.key].append(row.score)
+    worst_of = min if higher_is_better else max
     means: list[float] = []
-    weights: dict[str, float] = {}
+    worst_scores: list[float] = []
+    weights: list[float] = []
     for row in by_question(rows):
         if row.score is not None:
             means.append(row.score)
-            weights[row.key] = row.weight
-    scores: dict[str, list[float]] = defaultdict(list)
-    for row in rows:
-        if row.score is not None:
-            scores[row.key].append(row.score)
-    worst_of = min if higher_is_better else max
-    worst = [worst_of(scores[key]) for key in weights]
-    repeated = [found for found in scores.values() if len(found) > 1]
-    mean = interval(means, list(weights.values()))
+            worst_scores.append(worst_of(scores_by_key[row.key]))
+            weights.append(row.weight)
+    repeated_scores = [scores for scores in scores_by_key.values() if len(scores) > 1]
+    are_varying = [max(scores) - min(scores) > NO_CHANGE for scores in repeated_scores]
+    mean = interval(means, weights)
     return RepeatedScorer(
         mean=mean.mean,
         low=mean.low,
         high=mean.high,
-        worst=weighted_mean(worst, list(weights.values())),
-        varying=_share([max(found) - min(found) > NO_CHANGE for found in repeated]),
+        worst=weighted_mean(worst_scores, weights),
+        varying=_share_of_true(are_varying),
     )
 
 
-def _share(found: Sequence[bool]) -> float | None:
-    return sum(found) / len(found) if found else None
+def _share_of_true(values: Sequence[bool]) -> float | None:
+    return sum(values) / len(values) if values else None
