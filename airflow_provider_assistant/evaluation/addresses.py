@@ -22,9 +22,10 @@ def address(url: str) -> str:
 
     :param url: The address, with or without scheme.
     """
-    rest = _SCHEME.sub("", url.strip(), count=1).partition("#")[0]
-    before, _, query = rest.partition("?")
-    host, _, path = before.partition("/")
+    without_scheme = _SCHEME.sub("", url.strip(), count=1)
+    without_fragment, _, _ = without_scheme.partition("#")
+    host_and_path, _, query = without_fragment.partition("?")
+    host, _, path = host_and_path.partition("/")
     page = f"{host.lower()}/{unquote(path)}".rstrip("/")
     return f"{page}?{query}" if query else page
 
@@ -36,13 +37,13 @@ def addresses_in(text: str) -> set[str]:
     Everything that looks like an address counts: plain text, Markdown and HTML, with or without scheme. Punctuation at
     its end does not belong to it, nor does a closing parenthesis that is not opened in it.
     """
-    found = set()
+    addresses = set()
     for word in _OUTSIDE.split(text):
         if 3 < len(word) <= _LONGEST:
-            trimmed = _trimmed(word)
+            trimmed = _without_punctuation(word)
             if "." in trimmed or "://" in trimmed:
-                found.add(address(trimmed))
-    return found
+                addresses.add(address(trimmed))
+    return addresses
 
 
 def is_address(text: str) -> bool:
@@ -51,16 +52,19 @@ def is_address(text: str) -> bool:
     return is_word and ("." in text or "://" in text)
 
 
-def _trimmed(word: str) -> str:
+def _without_punctuation(word: str) -> str:
+    """Return a word without the text before its scheme and the punctuation around it."""
     scheme = re.search(r"https?://", word, re.IGNORECASE)
     # "see:https://…", and languages without spaces
     word = word[scheme.start() :] if scheme else word.lstrip(_OPENING)
+    # At the end of "example.com/a_(b))", only one parenthesis belongs to the address.
     unopened = word.count(")") - word.count("(")
     while word:
         if word[-1] in _CLOSING:
             word = word.rstrip(_CLOSING)
         elif word[-1] == ")" and unopened > 0:
-            word, unopened = word[:-1], unopened - 1
+            word = word[:-1]
+            unopened -= 1
         else:
             break
     return word

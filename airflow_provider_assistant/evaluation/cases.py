@@ -21,11 +21,12 @@ NOT_ASKED = "not_asked"
 EXPECTATIONS = ("expected", "must_include", "must_not_include", "expected_url", "expect_no_answer", "weight", "tags")
 # Separates the phrases of one cell, because CSV has no lists.
 SEPARATOR = "|"
-_WORDS = {
+_TRUTH_BY_WORD = {
     **dict.fromkeys(("true", "t", "yes", "y", "1"), True),
     **dict.fromkeys(("false", "f", "no", "n", "0"), False),
 }
-_NAMED = 5
+# Number of values that a message lists.
+_LISTED = 5
 # Beyond this, floats are approximations, and a Decimal may have millions of digits.
 LARGE = 2**63
 
@@ -56,29 +57,40 @@ def read_cases(
 
     # A reader of files leaves free memory of about the size of the table. Without this, Python cannot use it.
     pa.default_memory_pool().release_unused()
-    names = key_names(key_columns)
+    key_column_names = key_names(key_columns)
     if "answer" not in answers.column_names:
         raise AssistantInputError(f"answers have no column 'answer', only {_listed(answers.column_names)}")
-    answered = _keyed(answers, names, "answers")
-    expected: dict[str, dict[str, Any]] = {}
+    answer_rows = _rows_by_identity(answers, key_column_names, "answers")
+    expectation_rows: dict[str, dict[str, Any]] = {}
     if expectations is not None:
-        rows = _keyed(expectations, names, "expectations")
-        expected = {key: row for (key, _), row in rows.items()}
-        _check_pair(answered, expected, expectations.column_names)
+        rows = _rows_by_identity(expectations, key_column_names, "expectations")
+        for (key, _repetition), row in rows.items():
+            expectation_rows[key] = row
+        _check_pair(answer_rows, expectation_rows, expectations.column_names)
     cases = []
-    for (key, repetition), row in answered.items():
-        cases.append(_case(key, _joined(row, expected.get(key)), repetition))
-    asked = {key for key, _ in answered}
+    for (key, repetition), answer_row in answer_rows.items():
+        row_of_both = _joined(answer_row, expectation_rows.get(key))
+        cases.append(_case(key, row_of_both, repetition))
+    asked_keys = {key for key, _repetition in answer_rows}
+    no_answer = {"answer": None, "status": NOT_ASKED, "error": "it is not among the answers"}
     not_asked = []
-    for key, row in expected.items():
-        if key not in asked:
-            unanswered = {"answer": None, "status": NOT_ASKED, "error": "it is not among the answers"}
-            not_asked.append(_case(key, {**row, **unanswered}))
+    for key, expectation_row in expectation_rows.items():
+        if key not in asked_keys:
+            not_asked.append(_case(key, {**expectation_row, **no_answer}))
     return with_transcripts(cases) + not_asked
 
 
-def _keyed(table: pa.Table, names: Sequence[str], what: str) -> dict[Identity, dict[str, Any]]:
-    """Return the rows by key, in its readable form, and repetition; expectations have no repetitions."""
+def _rows_by_identity(
+    table: pa.Table,
+    names: Sequence[str],
+    what: str,
+) -> dict[Identity, dict[str, Any]]:
+    """
+    Return the rows by key, in its readable form, and repetition.
+
+    :param names: Columns of the key.
+    :param what: ``answers``, or ``expectations``, which have no repetitions.
+    """
     missing = [name for name in names if name not in table.column_names]
     if missing:
         raise AssistantInputError(
@@ -89,31 +101,40 @@ def _keyed(table: pa.Table, names: Sequence[str], what: str) -> dict[Identity, d
     if not names:
         raise AssistantInputError("key_columns must name at least one column", field="key_columns")
     rows = table.to_pylist()
-    columns = [key_column(row[name] for row in rows)[0] for name in names]
-    empty: list[int] = []
-    twice: dict[str, None] = {}
-    found: dict[Identity, dict[str, Any]] = {}
-    for number, (row, *texts) in enumerate(zip(rows, *columns, strict=True), start=1):
-        if None in texts:
-            empty.append(number)
+    columns = []
+    for name in names:
+        key_texts, _ = key_column(row[name] for row in rows)
+        columns.append(key_texts)
+    rows_without_key: list[int] = []
+    # A dict keeps the order of the rows.
+    duplicate_keys: dict[str, None] = {}
+    rows_by_identity: dict[Identity, dict[str, Any]] = {}
+    for position, row in enumerate(rows):
+        key_parts = [key_texts[position] for key_texts in columns]
+        if None in key_parts:
+            rows_without_key.append(position + 1)
             continue
-        key = key_label(names, texts)
-        identity = key, _repetition(key, row) if what == "answers" else 1
-        if identity in found:
-            twice[key] = None
-        found[identity] = row
-    if empty:
+        key = key_label(names, key_parts)
+        repetition = 1
+        if what == "answers":
+            repetition = _repetition(key, row)
+        if (key, repetition) in rows_by_identity:
+            duplicate_keys[key] = None
+        rows_by_identity[key, repetition] = row
+    if rows_without_key:
         raise AssistantInputError(
-            f"{what}: {_listed(names)} is empty in {counted(len(empty), 'row')}, such as number {_listed(empty)}",
+            f"{what}: {_listed(names)} is empty in {counted(len(rows_without_key), 'row')}, "
+            f"such as number {_listed(rows_without_key)}",
             field="key_columns",
         )
-    if twice:
+    if duplicate_keys:
+        duplicates = counted(len(duplicate_keys), "duplicate key")
         raise AssistantInputError(
-            f"{what}: {counted(len(twice), 'duplicate key')}, such as {_listed(twice)}",
+            f"{what}: {duplicates}, such as {_listed(duplicate_keys)}",
             todo="Give key_columns the columns that identify a question.",
             field="key_columns",
         )
-    return found
+    return rows_by_identity
 
 
 def _repetition(key: str, row: Mapping[str, Any]) -> int:
@@ -127,67 +148,94 @@ def _repetition(key: str, row: Mapping[str, Any]) -> int:
 
 
 def _check_pair(
-    answered: Mapping[Identity, Mapping[str, Any]],
-    expected: Mapping[str, Mapping[str, Any]],
+    answer_rows: Mapping[Identity, Mapping[str, Any]],
+    expectation_rows: Mapping[str, Mapping[str, Any]],
     columns: Sequence[str],
 ) -> None:
+    """
+    Check that the expectations belong to the answers.
+
+    :param columns: Columns of the expectations.
+    """
     if not set(columns) & set(EXPECTATIONS):
         raise AssistantInputError(
             f"expectations have none of the columns {_listed(EXPECTATIONS)}, only {_listed(columns)}",
             field="expectations",
         )
-    asked = {key: row for (key, _), row in answered.items()}
-    if asked and expected and not asked.keys() & expected.keys():
+    # Of several repetitions, the last one stays.
+    answer_rows_by_key = {}
+    for (key, _repetition), row in answer_rows.items():
+        answer_rows_by_key[key] = row
+    common_keys = answer_rows_by_key.keys() & expectation_rows.keys()
+    if answer_rows and expectation_rows and not common_keys:
         raise AssistantInputError(
-            f"answers and expectations have no key in common: {_listed(asked)} in the answers, {_listed(expected)} in "
-            "the expectations",
+            f"answers and expectations have no key in common: "
+            f"{_listed(answer_rows_by_key)} in the answers, "
+            f"{_listed(expectation_rows)} in the expectations",
             todo="Give key_columns the columns that identify a question.",
             field="key_columns",
         )
-    other = [key for key, row in expected.items() if key in asked and _differ(row, asked[key])]
-    if other:
+    differing = []
+    for key, row in expectation_rows.items():
+        if key in common_keys and _have_different_messages(row, answer_rows_by_key[key]):
+            differing.append(key)
+    if differing:
+        questions = counted(len(differing), "question")
         raise AssistantInputError(
-            f"{counted(len(other), 'question')} with a different text in the expectations, such as "
-            f"{_listed(other)}: their answers cannot be scored against these expectations",
+            f"{questions} with a different text in the expectations, such as {_listed(differing)}: "
+            "their answers cannot be scored against these expectations",
             todo="Ask them again.",
             field="expectations",
         )
 
 
-def _differ(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    mine, yours = _text(one.get("message")), _text(other.get("message"))
-    return mine is not None and yours is not None and mine.split() != yours.split()
+def _have_different_messages(
+    expectation_row: Mapping[str, Any],
+    answer_row: Mapping[str, Any],
+) -> bool:
+    expected_message = _text(expectation_row.get("message"))
+    asked_message = _text(answer_row.get("message"))
+    if expected_message is None or asked_message is None:
+        return False
+    # Differences in white space do not matter.
+    return expected_message.split() != asked_message.split()
 
 
-def _joined(answered: Mapping[str, Any], expected: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    if expected is None:
-        return answered
-    expectations = {name: expected[name] for name in EXPECTATIONS if name in expected}
-    return {**expected, **answered, **expectations}
+def _joined(
+    answer_row: Mapping[str, Any],
+    expectation_row: Mapping[str, Any] | None,
+) -> Mapping[str, Any]:
+    """Return the columns of both rows: the expectations of one, everything else of the other."""
+    if expectation_row is None:
+        return answer_row
+    expectations = {name: expectation_row[name] for name in EXPECTATIONS if name in expectation_row}
+    return {**expectation_row, **answer_row, **expectations}
 
 
 def _case(key: str, row: Mapping[str, Any], repetition: int = 1) -> Case:
-    answer = row["answer"]
     status = _text(row.get("status"))
     if status is None:
-        status = "complete" if _text(answer) else "failed"
+        status = "complete" if _text(row["answer"]) else "failed"
+    answer = None
+    if status == "complete":
+        # A complete request without text counts as an empty answer.
+        answer = "" if row["answer"] is None else str(row["answer"])
     return Case(
         key=key,
         message=_text(row.get("message")) or key,
-        # A complete request without text counts as an empty answer.
-        answer=("" if answer is None else str(answer)) if status == "complete" else None,
+        answer=answer,
         status=status,
         error=_text(row.get("error")),
         seconds=_number(key, "seconds", row.get("seconds")),
         session_id=_text(row.get("session_id")),
         request_id=_text(row.get("request_id")),
         expected=_text(row.get("expected")),
-        must_include=_several(key, "must_include", row.get("must_include")),
-        must_not_include=_several(key, "must_not_include", row.get("must_not_include")),
+        must_include=_phrases(key, "must_include", row.get("must_include")),
+        must_not_include=_phrases(key, "must_not_include", row.get("must_not_include")),
         expected_url=_addresses(key, row.get("expected_url")),
         expect_no_answer=truth(key, "expect_no_answer", row.get("expect_no_answer")),
         weight=_weight(key, row.get("weight")),
-        tags=_several(key, "tags", row.get("tags")),
+        tags=_phrases(key, "tags", row.get("tags")),
         row=row,
         noticed_after=_number(key, "noticed_after", row.get("noticed_after")),
         repetition=repetition,
@@ -201,21 +249,26 @@ def _text(value: Any) -> str | None:
         return value if value.strip() else None
     if is_missing(value):
         return None
-    # pandas turns an integer column with missing values into floats.
-    is_whole = isinstance(value, float | Decimal) and -LARGE < value < LARGE and value == int(value)
-    text = storable(str(int(value) if is_whole else value))
+    if isinstance(value, float | Decimal) and -LARGE < value < LARGE and value == int(value):
+        # pandas turns an integer column with missing values into floats.
+        value = int(value)
+    text = storable(str(value))
     return text if text.strip() else None
 
 
-def _several(key: str, column: str, value: Any) -> tuple[str, ...]:
+def _phrases(key: str, column: str, value: Any) -> tuple[str, ...]:
+    """Return the phrases or tags of a cell, without duplicates: a list, or text like ``a|b``."""
+    parts = value
     if not isinstance(value, list):
         text = (_text(value) or "").strip()
         if text.startswith("[") and text.endswith("]"):
             # Taken as one phrase, it would never be found, and must_not_include would always pass.
-            raise _unreadable(key, column, value, f"a list, or text with {SEPARATOR} between the phrases")
-        value = text.split(SEPARATOR)
+            instead = f"a list, or text with {SEPARATOR} between the phrases"
+            raise _unreadable(key, column, value, instead)
+        parts = text.split(SEPARATOR)
+    # A dict keeps the order.
     phrases: dict[str, None] = {}
-    for part in value:
+    for part in parts:
         phrase = _text(part)
         if phrase is not None:
             phrases[phrase.strip()] = None
@@ -223,10 +276,12 @@ def _several(key: str, column: str, value: Any) -> tuple[str, ...]:
 
 
 def _addresses(key: str, value: Any) -> tuple[str, ...]:
-    urls = _several(key, "expected_url", value)
-    if not all(map(is_address, urls)):
-        # It would never be found.
-        raise _unreadable(key, "expected_url", value, f"an address, or several with {SEPARATOR} between them")
+    urls = _phrases(key, "expected_url", value)
+    for url in urls:
+        if not is_address(url):
+            # It would never be found.
+            instead = f"an address, or several with {SEPARATOR} between them"
+            raise _unreadable(key, "expected_url", value, instead)
     return urls
 
 
@@ -241,7 +296,7 @@ def truth(key: str, column: str, value: Any) -> bool | None:
     if text is None:
         return None
     try:
-        return _WORDS[text.strip().lower()]
+        return _TRUTH_BY_WORD[text.strip().lower()]
     except KeyError:
         raise _unreadable(key, column, value, "true, false or empty") from None
 
@@ -274,4 +329,5 @@ def _unreadable(key: str, column: str, value: Any, instead: str) -> AssistantInp
 
 def _listed(values: Iterable[Any]) -> str:
     texts = [repr(value) for value in values]
-    return ", ".join(texts[:_NAMED]) + (", …" if len(texts) > _NAMED else "")
+    listed = ", ".join(texts[:_LISTED])
+    return f"{listed}, …" if len(texts) > _LISTED else listed

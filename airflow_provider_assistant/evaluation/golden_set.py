@@ -24,7 +24,9 @@ Kind: TypeAlias = Literal[
 NEAR = 95
 # Questions that are compared with all later ones at once; limits the memory of the comparison.
 CHUNK = 500
-_ROW, _EXPECTED = "\0row", ("expected", "must_include", "must_not_include", "expected_url", "expect_no_answer")
+# Name of an added column, which no table of a user has.
+_ROW_NUMBER = "\0row"
+_EXPECTATIONS = ("expected", "must_include", "must_not_include", "expected_url", "expect_no_answer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +59,13 @@ def check_golden_set(
         ``leaked``, a question that is also a document word by word: the assistant can only look it up.
     :raises AssistantInputError: A column is missing, or a cell of the expectations is invalid.
     """
-    names = tuple(key_columns) or ("message",)
-    if missing := [name for name in ("message", *names) if name not in golden.column_names]:
-        raise AssistantInputError(f"the golden set has no column {', '.join(dict.fromkeys(missing))}", field="file")
-    keys = _keys(golden, names)
+    key_names = tuple(key_columns) or ("message",)
+    # A dict, because "message" may also be a column of the key.
+    required = dict.fromkeys(("message", *key_names))
+    missing = ", ".join(name for name in required if name not in golden.column_names)
+    if missing:
+        raise AssistantInputError(f"the golden set has no column {missing}", field="file")
+    keys = _keys(golden, key_names)
     cases = _cases(golden)
     texts = [normalise(case.message) for case in cases]
     return [
@@ -68,58 +73,68 @@ def check_golden_set(
         *_duplicates(keys, texts),
         *_near_duplicates(keys, texts),
         *_without_expectation(keys, cases),
-        *_unused_tags(cases, tags),
+        *_tags_without_questions(cases, tags),
         *_leaked(keys, texts, documents),
     ]
 
 
-def _keys(golden: pa.Table, names: Sequence[str]) -> list[str | None]:
-    columns = [key_column(golden[name].to_pylist())[0] for name in names]
-    return [_key(names, values) for values in zip(*columns, strict=True)]
-
-
-def _key(names: Sequence[str], values: Sequence[str | None]) -> str | None:
-    return None if None in values else key_label(names, values)
+def _keys(golden: pa.Table, key_names: Sequence[str]) -> list[str | None]:
+    """Return the key of each row, or None if a part of it is empty."""
+    columns = []
+    for name in key_names:
+        key_texts, _ = key_column(golden[name].to_pylist())
+        columns.append(key_texts)
+    keys: list[str | None] = []
+    for parts in zip(*columns, strict=True):
+        if None in parts:
+            keys.append(None)
+        else:
+            keys.append(key_label(key_names, parts))
+    return keys
 
 
 def _cases(golden: pa.Table) -> list[Case]:
     import pyarrow as pa
 
     # The number of the row is the key here, because duplicate keys are a finding and not an error.
-    numbered = golden.append_column(_ROW, pa.array(range(1, golden.num_rows + 1)))
+    row_numbers = pa.array(range(1, golden.num_rows + 1))
+    numbered = golden.append_column(_ROW_NUMBER, row_numbers)
     if "answer" not in golden.column_names:
         numbered = numbered.append_column("answer", pa.nulls(golden.num_rows, pa.string()))
-    return read_cases(numbered, key_columns=_ROW)
+    return read_cases(numbered, key_columns=_ROW_NUMBER)
 
 
 def _finding(kind: Kind, keys: Sequence[str | None], positions: Sequence[int], reason: str) -> GoldenSetFinding:
-    named = tuple(keys[position] or "" for position in positions)
-    rows = tuple(position + 1 for position in positions)
-    return GoldenSetFinding(kind, named, rows, reason)
+    return GoldenSetFinding(
+        finding=kind,
+        keys=tuple(keys[position] or "" for position in positions),
+        rows=tuple(position + 1 for position in positions),
+        reason=reason,
+    )
 
 
-def _grouped(texts: Sequence[str | None]) -> Iterator[list[int]]:
+def _repeated(texts: Sequence[str | None]) -> Iterator[list[int]]:
     """Yield the positions of each text that occurs several times."""
-    positions: defaultdict[str, list[int]] = defaultdict(list)
+    positions_by_text: defaultdict[str, list[int]] = defaultdict(list)
     for position, text in enumerate(texts):
         if text:
-            positions[text].append(position)
-    for found in positions.values():
-        if len(found) > 1:
-            yield found
+            positions_by_text[text].append(position)
+    for positions in positions_by_text.values():
+        if len(positions) > 1:
+            yield positions
 
 
 def _key_findings(keys: Sequence[str | None]) -> Iterator[GoldenSetFinding]:
     for position, key in enumerate(keys):
         if key is None:
             yield _finding("no_key", keys, [position], "the key is empty")
-    for found in _grouped(keys):
-        yield _finding("duplicate_key", keys, found, f"{len(found)} rows have this key")
+    for positions in _repeated(keys):
+        yield _finding("duplicate_key", keys, positions, f"{len(positions)} rows have this key")
 
 
 def _duplicates(keys: Sequence[str | None], texts: Sequence[str]) -> Iterator[GoldenSetFinding]:
-    for found in _grouped(texts):
-        yield _finding("duplicate", keys, found, f"{len(found)} rows ask the same question")
+    for positions in _repeated(texts):
+        yield _finding("duplicate", keys, positions, f"{len(positions)} rows ask the same question")
 
 
 def _near_duplicates(keys: Sequence[str | None], texts: Sequence[str]) -> Iterator[GoldenSetFinding]:
@@ -128,38 +143,52 @@ def _near_duplicates(keys: Sequence[str | None], texts: Sequence[str]) -> Iterat
     process = require_extra("rapidfuzz.process")
     ratio = require_extra("rapidfuzz.fuzz").ratio
     for start in range(0, len(texts), CHUNK):
-        rows, later = texts[start : start + CHUNK], texts[start:]
-        similar = process.cdist(
-            rows,
-            later,
+        chunk = texts[start : start + CHUNK]
+        later_texts = texts[start:]
+        # A matrix with a row per text of the chunk. Below the cutoff, a similarity is 0.
+        similarities = process.cdist(
+            chunk,
+            later_texts,
             scorer=ratio,
             score_cutoff=NEAR,
             dtype=np.float32,
             workers=-1,
         )
-        for row, other in np.argwhere(similar):
-            if row < other and rows[row] != later[other]:
-                positions = [start + int(row), start + int(other)]
-                reason = f"the questions are {similar[row, other]:.0f} % similar"
+        for row, column in np.argwhere(similarities):
+            # Visit each pair of the chunk once, and compare no text with itself.
+            if row >= column:
+                continue
+            # Equal texts are already a finding of the kind "duplicate".
+            if chunk[row] != later_texts[column]:
+                positions = [start + int(row), start + int(column)]
+                reason = f"the questions are {similarities[row, column]:.0f} % similar"
                 yield _finding("near_duplicate", keys, positions, reason)
 
 
 def _without_expectation(keys: Sequence[str | None], cases: Sequence[Case]) -> Iterator[GoldenSetFinding]:
     for position, case in enumerate(cases):
-        if not any(getattr(case, name) not in {None, ()} for name in _EXPECTED):
-            yield _finding("no_expectation", keys, [position], f"none of {', '.join(_EXPECTED)} is given")
+        given = [name for name in _EXPECTATIONS if getattr(case, name) not in {None, ()}]
+        if not given:
+            reason = f"none of {', '.join(_EXPECTATIONS)} is given"
+            yield _finding("no_expectation", keys, [position], reason)
 
 
-def _unused_tags(cases: Sequence[Case], tags: Iterable[str]) -> Iterator[GoldenSetFinding]:
+def _tags_without_questions(
+    cases: Sequence[Case],
+    tags: Iterable[str],
+) -> Iterator[GoldenSetFinding]:
     used = {tag for case in cases for tag in case.tags}
     for tag in dict.fromkeys(tags):
         if tag not in used:
             reason = f"a rule of the gate names the tag {tag!r}, and no question has it"
-            yield GoldenSetFinding("tag_without_questions", (), (), reason)
+            yield GoldenSetFinding("tag_without_questions", keys=(), rows=(), reason=reason)
 
 
 def _leaked(keys: Sequence[str | None], texts: Sequence[str], documents: Iterable[str]) -> Iterator[GoldenSetFinding]:
-    loaded = {normalise(text) for text in documents} - {""}
+    loaded_texts = {normalise(document) for document in documents}
+    # An empty question is not a copy of an empty document.
+    loaded_texts.discard("")
+    reason = "a loaded document has this question word by word"
     for position, text in enumerate(texts):
-        if text in loaded:
-            yield _finding("leaked", keys, [position], "a loaded document has this question word by word")
+        if text in loaded_texts:
+            yield _finding("leaked", keys, [position], reason)

@@ -27,33 +27,37 @@ def junit_xml(evaluation: Evaluation) -> str:
     """
     summary = evaluation.summary
     rules = summary.gate.rules
-    verdicts = Counter(rule.verdict for rule in rules)
+    rules_by_verdict = Counter(rule.verdict for rule in rules)
     counts = {
         "tests": str(len(rules)),
-        "failures": str(verdicts["failed"]),
+        "failures": str(rules_by_verdict["failed"]),
         "errors": "0",
-        "skipped": str(verdicts["not_judged"]),
+        "skipped": str(rules_by_verdict["not_judged"]),
     }
     root = ElementTree.Element("testsuites", counts)
     suite = ElementTree.SubElement(root, "testsuite", {"name": legible(summary.name), **counts})
     if summary.asked_at:
         suite.set("timestamp", summary.asked_at)
     for rule in rules:
-        name = {"name": legible(rule.rule), "classname": legible(summary.name)}
-        test = ElementTree.SubElement(suite, "testcase", name)
-        if rule.verdict != "passed":
-            kind = "failure" if rule.verdict == "failed" else "skipped"
-            ElementTree.SubElement(test, kind, {"message": legible(rule.reason)})
-    output = "\n".join(_lines(summary, evaluation.cases))
+        names = {"name": legible(rule.rule), "classname": legible(summary.name)}
+        test_case = ElementTree.SubElement(suite, "testcase", names)
+        message = {"message": legible(rule.reason)}
+        if rule.verdict == "failed":
+            ElementTree.SubElement(test_case, "failure", message)
+        elif rule.verdict == "not_judged":
+            ElementTree.SubElement(test_case, "skipped", message)
+    output = "\n".join(_output_lines(summary, evaluation.cases))
     ElementTree.SubElement(suite, "system-out").text = legible(output)
     ElementTree.indent(root)
-    return f'<?xml version="1.0" encoding="utf-8"?>\n{ElementTree.tostring(root, encoding="unicode")}\n'
+    xml = ElementTree.tostring(root, encoding="unicode")
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{xml}\n'
 
 
-def _lines(summary: Summary, cases: Sequence[Case]) -> list[str]:
-    questions, passes = summary.questions, summary.passes
+def _output_lines(summary: Summary, cases: Sequence[Case]) -> list[str]:
+    questions = summary.questions
     lines = [f"coverage {questions.coverage:.4g}: {questions.answered} of {questions.total} questions have an answer"]
     lines += [f"{name} {mean:.4g}" for name, mean in summary.means.items() if mean is not None]
+    passes = summary.passes
     if passes:
         lines.append(
             f"{passes.passed} passed, {passes.failed} failed, {passes.not_judged} not judged: {passes.condition}"

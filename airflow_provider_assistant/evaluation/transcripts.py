@@ -17,24 +17,28 @@ def with_transcripts(cases: Sequence[Case]) -> list[Case]:
 
     :param cases: The questions; those with a ``turn`` and the same session are a conversation.
     """
-    conversations: defaultdict[str | None, list[Case]] = defaultdict(list)
-    for case in sorted(filter(_is_turn, cases), key=lambda case: case.row["turn"]):
-        conversations[case.session_id].append(case)
-    found = []
+    all_turns = [case for case in cases if _is_turn(case)]
+    all_turns.sort(key=lambda case: case.row["turn"])
+    turns_by_session: defaultdict[str | None, list[Case]] = defaultdict(list)
+    for case in all_turns:
+        turns_by_session[case.session_id].append(case)
+    completed = []
     for case in cases:
-        turns = conversations[case.session_id] if _is_turn(case) else [case]
-        earlier = turns[: turns.index(case)]
-        found.append(_with(case, earlier))
-    return found
+        earlier_turns: list[Case] = []
+        if _is_turn(case):
+            turns = turns_by_session[case.session_id]
+            earlier_turns = turns[: turns.index(case)]
+        completed.append(_with_transcript(case, earlier_turns))
+    return completed
 
 
 def _is_turn(case: Case) -> bool:
     return case.session_id is not None and isinstance(case.row.get("turn"), int | float)
 
 
-def _with(case: Case, earlier: Sequence[Case]) -> Case:
-    if not earlier:
+def _with_transcript(case: Case, earlier_turns: Sequence[Case]) -> Case:
+    if not earlier_turns:
         return case
-    transcript = tuple((turn.message, turn.answer) for turn in earlier)
-    told = [{"message": message, "answer": answer} for message, answer in transcript]
-    return replace(case, transcript=transcript, row={**case.row, "transcript": told})
+    transcript = tuple((turn.message, turn.answer) for turn in earlier_turns)
+    turn_rows = [{"message": turn.message, "answer": turn.answer} for turn in earlier_turns]
+    return replace(case, transcript=transcript, row={**case.row, "transcript": turn_rows})
