@@ -85,15 +85,22 @@ def joined(questions: pa.Table, answers: Mapping[str, FinishedRequest]) -> pa.Ta
     """
     import pyarrow as pa
 
-    names = (QUESTION_ID, "request_id", "submitted_at", "error")
-    rows = [
-        _answered(answer) if (answer := answers.get(question_id)) else _unanswered(*submission)
-        for question_id, *submission in zip(*(questions[name].to_pylist() for name in names), strict=True)
-    ]
-    passthrough = [name for name in questions.column_names if name not in QUESTION]
+    answer_rows = []
+    submission_columns = [QUESTION_ID, "request_id", "submitted_at", "error"]
+    for question in questions.select(submission_columns).to_pylist():
+        answer = answers.get(question[QUESTION_ID])
+        if answer:
+            row = _answered(answer)
+        else:
+            row = _unanswered(question["request_id"], question["submitted_at"], question["error"])
+        answer_rows.append(row)
     columns = {name: questions[name] for name in questions.column_names}
-    columns |= {name: _typed(name, [row.get(name) for row in rows]) for name in ANSWER}
-    return pa.table({name: columns[name] for name in (*COLUMNS, *passthrough)}, metadata=questions.schema.metadata)
+    # These replace the columns of the same name that the questions have.
+    for name in ANSWER:
+        columns[name] = _typed(name, [row.get(name) for row in answer_rows])
+    passthrough = [name for name in questions.column_names if name not in QUESTION]
+    output = {name: columns[name] for name in (*COLUMNS, *passthrough)}
+    return pa.table(output, metadata=questions.schema.metadata)
 
 
 def _answered(answer: FinishedRequest) -> dict[str, Any]:
@@ -144,21 +151,24 @@ def published(
             return []
         if (parquet.schema_arrow.metadata or {}).get(SCOPE) != scope.encode():
             return []
-        complete = [row for row in parquet.read(list(COLUMNS)).to_pylist() if row["status"] == "complete"]
-    answers = {tuple(row[name] for name in IDENTIFYING): row for row in complete}
-    found = []
-    for question_id, values in rows:
-        if values in answers:
-            found.append(_published(question_id, answers[values]))
-    return found
+        output_rows = parquet.read(list(COLUMNS)).to_pylist()
+    row_by_question = {}
+    for row in output_rows:
+        if row["status"] == "complete":
+            row_by_question[tuple(row[name] for name in IDENTIFYING)] = row
+    answers = []
+    for question_id, identifying_values in rows:
+        if identifying_values in row_by_question:
+            answers.append(_published(question_id, row_by_question[identifying_values]))
+    return answers
 
 
 def _published(question_id: str, row: Mapping[str, Any]) -> FinishedRequest:
     seconds = (row["completed_at"] - row["submitted_at"]).total_seconds()
     return FinishedRequest(
-        question_id,
-        row["request_id"],
-        "complete",
+        question_id=question_id,
+        request_id=row["request_id"],
+        status="complete",
         text=row["answer"],
         error=None,
         raw=row["raw"],
@@ -182,12 +192,12 @@ def counts(table: pa.Table) -> dict[str, Any]:
 
     statuses = Counter(table["status"].to_pylist())
     complete = table.filter(pc.equal(table["status"], "complete"))
-    found: dict[str, Any] = {"rows": table.num_rows}
-    found |= {status: statuses[status] for status in STATUSES}
+    summary: dict[str, Any] = {"rows": table.num_rows}
+    summary |= {status: statuses[status] for status in STATUSES}
     for name in ("seconds", "noticed_after"):
-        found |= _percentiles(name, complete[name].drop_null().to_pylist())
-    found |= facts_of(table)[0]
-    return found
+        summary |= _percentiles(name, complete[name].drop_null().to_pylist())
+    submission_facts, _ = facts_of(table)
+    return summary | submission_facts
 
 
 def has_own_sessions(table: pa.Table) -> bool:
@@ -196,11 +206,12 @@ def has_own_sessions(table: pa.Table) -> bool:
 
 
 def _percentiles(name: str, seconds: list[float]) -> dict[str, float | None]:
-    found: dict[str, float | None] = {f"{name}_p{percent}": None for percent in _PERCENTS}
+    """Return the percentiles of a column, such as ``seconds_p50``; each is None without values."""
+    value_by_name: dict[str, float | None] = {f"{name}_p{percent}": None for percent in _PERCENTS}
     if seconds:
         for percent, value in zip(_PERCENTS, percentiles(seconds, _PERCENTS), strict=True):
-            found[f"{name}_p{percent}"] = round(value, 3)
-    return found
+            value_by_name[f"{name}_p{percent}"] = round(value, 3)
+    return value_by_name
 
 
 def _moment(seconds: float) -> datetime:
@@ -217,7 +228,7 @@ def _typed(name: str, values: Sequence[Any]) -> pa.Array:
         return pa.array(values, pa.float64())
     if name in {"attempts", "polls", "repetition", "turn"}:
         return pa.array(values, pa.int32())
-    return pa.array([text and storable(text) for text in values], pa.string())
+    return pa.array([None if text is None else storable(text) for text in values], pa.string())
 
 
 def _column(values: Sequence[Any]) -> pa.Array:
@@ -228,6 +239,7 @@ def _column(values: Sequence[Any]) -> pa.Array:
     try:
         column = pa.array(values)
         if pa.types.is_nested(column.type):
+            # Parquet cannot store all nested types. Writing one to memory is the way to find out.
             pq.write_table(pa.table({"": column}), pa.BufferOutputStream())
     except (pa.ArrowException, ValueError, TypeError, OverflowError):
         return pa.array([None if value is None else storable(str(value)) for value in values], pa.string())

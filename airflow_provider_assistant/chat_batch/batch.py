@@ -97,27 +97,32 @@ class ChatBatch:
         if turn == 1:
             self.state.check()
         self._correct_ledger(questions, self._saved_answers(questions))
-        earlier = self._earlier_turns() if turn > 1 else EarlierTurns()
-        asked = questions
+        earlier = EarlierTurns()
+        if turn > 1:
+            earlier = self._earlier_turns()
+        questions_of_turn = questions
+        # Reasons why questions are not submitted, by question id.
         reasons = dict(earlier.reasons)
         if questions.turns:
             sessions = questions.field("session_id")
             following = next_turn(turn, questions.turns, questions.question_ids, sessions, earlier.statuses)
-            asked = questions.at(following.positions)
+            questions_of_turn = questions.at(following.positions)
             reasons |= following.blocked
         with FindingsFile(findings_of(self._output), always=False) as file:
-            findings = QuestionFindings(file, asked)
+            findings = QuestionFindings(file, questions_of_turn)
             if turn > 1:
                 findings.keep_earlier()
-            sent = run_coroutine(self._submit(asked, findings))
+            sent = run_coroutine(self._submit(questions_of_turn, findings))
         if not file.count:
             file.path.unlink(missing_ok=True)  # the file of an earlier run
         # What this attempt has just submitted is replaced by what the ledger and earlier turns know.
-        submissions = sent.submissions | earlier.submissions | self._recorded_submissions(questions.question_ids)
+        recorded_submissions = self._recorded_submissions(questions.question_ids)
+        submissions = sent.submissions | earlier.submissions | recorded_submissions
         if sent.error:
             if not submissions:
                 raise sent.error
-            reasons = dict.fromkeys(asked.question_ids, f"not submitted: {sent.error}") | reasons
+            for question_id in questions_of_turn.question_ids:
+                reasons.setdefault(question_id, f"not submitted: {sent.error}")
         facts = {
             "submitted": sent.counts.created + earlier.facts.get("submitted", 0),
             "possibly_duplicated": sent.counts.possibly_duplicated + earlier.facts.get("possibly_duplicated", 0),
@@ -128,18 +133,26 @@ class ChatBatch:
 
     def submitted_turn(self) -> int:
         """Return the turn that was submitted last, from the batch state."""
-        return answers.facts_of(self.state.read_questions())[1]
+        _, turn = answers.facts_of(self.state.read_questions())
+        return turn
 
     def _earlier_turns(self) -> EarlierTurns:
-        questions, statuses = self.state.read_questions(), self.table()["status"].to_pylist()
-        earlier = EarlierTurns(facts=answers.facts_of(questions)[0])
+        questions = self.state.read_questions()
+        facts, _ = answers.facts_of(questions)
+        earlier = EarlierTurns(facts=facts)
+        # The table has the questions in the same order.
+        statuses = self.table()["status"].to_pylist()
         columns = [answers.QUESTION_ID, "request_id", "submitted_at", "attempts", "error"]
         for row, status in zip(questions.select(columns).to_pylist(), statuses, strict=True):
             question_id = row[answers.QUESTION_ID]
             earlier.statuses[question_id] = status
             if row["submitted_at"]:
                 submitted_at = row["submitted_at"].timestamp()
-                earlier.submissions[question_id] = Submission(row["request_id"], submitted_at, row["attempts"])
+                earlier.submissions[question_id] = Submission(
+                    request_id=row["request_id"],
+                    submitted_at=submitted_at,
+                    attempts=row["attempts"],
+                )
             elif row["error"]:
                 earlier.reasons[question_id] = row["error"]
         return earlier
@@ -147,12 +160,14 @@ class ChatBatch:
     def _saved_answers(self, questions: Questions) -> list[FinishedRequest]:
         """Return the answers of earlier attempts, and add those of the last output to the batch state."""
         saved = self.state.read_answers()
-        has_answer = {answer.question_id for answer in saved}
-        messages, sessions = _texts(questions.field("message")), _texts(questions.field("session_id"))
-        identifying = zip(questions.display_keys, messages, sessions, strict=True)
-        rows = zip(questions.question_ids, identifying, strict=True)
+        saved_ids = {answer.question_id for answer in saved}
+        messages = _texts(questions.field("message"))
+        sessions = _texts(questions.field("session_id"))
+        # The values of the columns answers.IDENTIFYING, one tuple per question.
+        identifying_values = zip(questions.display_keys, messages, sessions, strict=True)
+        rows = zip(questions.question_ids, identifying_values, strict=True)
         published = answers.published(self._output, self._scope, rows)
-        added = [answer for answer in published if answer.question_id not in has_answer]
+        added = [answer for answer in published if answer.question_id not in saved_ids]
         if added:
             self.state.write_answers(added)
         return saved + added
@@ -170,38 +185,46 @@ class ChatBatch:
         self._record_ends(ends)
         if self._mode == "sync":
             # A killed attempt may have saved an answer and not yet its outcome, or the other way round.
-            answered = {answer.question_id: answer for answer in saved}
-            late = []
+            answer_by_id = {answer.question_id: answer for answer in saved}
+            answered = []
             for key, question_id in zip(questions.keys, questions.question_ids, strict=True):
-                if question_id in answered:
-                    late.append(_accepted(key, answered[question_id]))
-            self._ledger.record_late(late)
-            unanswered = set(questions.question_ids) - set(answered)
-            lost = [one.key for one in self._ledger.accepted() if one.question_id in unanswered]
-            self._ledger.withdraw(lost, "its answer was lost with the attempt that asked")
+                if question_id in answer_by_id:
+                    answered.append(_accepted(key, answer_by_id[question_id]))
+            self._ledger.record_late(answered)
+            unanswered_ids = set(questions.question_ids) - answer_by_id.keys()
+            accepted = self._ledger.accepted()
+            lost_keys = [entry.key for entry in accepted if entry.question_id in unanswered_ids]
+            self._ledger.withdraw(lost_keys, "its answer was lost with the attempt that asked")
 
     def _record_ends(self, ends: Mapping[str, RequestEnd]) -> None:
         """Record how requests ended, so that a later attempt asks those without an answer again."""
-        if not (self._ledger and ends) or self._mode == "sync":
+        if not self._ledger or not ends or self._mode == "sync":
             return
-        # Files have the ids as Parquet can store them.
-        exact = {storable(one.request_id): one.request_id for one in self._ledger.accepted() if one.request_id}
-        found = {}
+        # Files have the ids as Parquet can store them, the ledger as the service sent them.
+        ledger_id_by_file_id = {}
+        for accepted in self._ledger.accepted():
+            if accepted.request_id:
+                ledger_id_by_file_id[storable(accepted.request_id)] = accepted.request_id
+        end_by_ledger_id = {}
         for request_id, end in ends.items():
-            if storable(request_id) in exact:
-                found[exact[storable(request_id)]] = end
-        self._ledger.record_ends(found)
+            file_id = storable(request_id)
+            if file_id in ledger_id_by_file_id:
+                end_by_ledger_id[ledger_id_by_file_id[file_id]] = end
+        self._ledger.record_ends(end_by_ledger_id)
 
     def _recorded_submissions(self, question_ids: Iterable[str]) -> dict[str, Submission]:
         """Return the submissions of this and earlier attempts from the ledger, by question."""
         if not self._ledger:
             return {}
-        wanted = set(question_ids)
+        current_ids = set(question_ids)
         submissions = {}
-        for one in self._ledger.accepted():
-            if one.question_id in wanted:
-                at = one.recorded_at.timestamp()
-                submissions[one.question_id] = Submission(one.request_id, at, one.attempts)
+        for accepted in self._ledger.accepted():
+            if accepted.question_id in current_ids:
+                submissions[accepted.question_id] = Submission(
+                    request_id=accepted.request_id,
+                    submitted_at=accepted.recorded_at.timestamp(),
+                    attempts=accepted.attempts,
+                )
         return submissions
 
     async def _submit(self, questions: Questions, findings: QuestionFindings) -> _Sent:
@@ -214,7 +237,9 @@ class ChatBatch:
             def on_created(row: PreparedRow, reply: ApiReply) -> None:
                 question_id = row.fingerprint.content_hash
                 now = round(client.now(), 6)
-                submissions[question_id] = Submission(reply.created_id, now, reply.call_info.attempts)
+                submissions[question_id] = Submission(
+                    request_id=reply.created_id, submitted_at=now, attempts=reply.call_info.attempts
+                )
                 if isinstance(reply, ChatAnswer):
                     self._record(writer, _answer_of(question_id, reply, now))
 
@@ -241,8 +266,9 @@ class ChatBatch:
         return _Sent(load.counts, submissions)
 
     def _call(self, message: ChatMessage) -> Call[Any]:
-        make = endpoints.chat if self._mode == "sync" else endpoints.submit_chat
-        return make(self._site_id, message)
+        if self._mode == "sync":
+            return endpoints.chat(self._site_id, message)
+        return endpoints.submit_chat(self._site_id, message)
 
     def _save_questions(
         self,
@@ -253,7 +279,19 @@ class ChatBatch:
         turn: int,
     ) -> None:
         """Write all questions to the batch state, with their submissions or the reasons why they have none."""
-        found = [submissions.get(question_id) for question_id in questions.question_ids]
+        request_ids: list[str | None] = []
+        submission_times: list[datetime | None] = []
+        attempts: list[int] = []
+        for question_id in questions.question_ids:
+            submission = submissions.get(question_id)
+            if submission is None:
+                request_ids.append(None)
+                submission_times.append(None)
+                attempts.append(0)
+            else:
+                request_ids.append(submission.request_id)
+                submission_times.append(datetime.fromtimestamp(submission.submitted_at, UTC))
+                attempts.append(submission.attempts)
         reasons = [reasons_by_id.get(question_id) for question_id in questions.question_ids]
         columns: dict[str, Sequence[Any]] = {
             answers.QUESTION_ID: questions.question_ids,
@@ -262,13 +300,14 @@ class ChatBatch:
             "turn": questions.turns or [None] * len(questions),
             "message": _texts(questions.field("message")),
             "error": reasons,
-            "request_id": [one and one.request_id for one in found],
+            "request_id": request_ids,
             "session_id": _texts(questions.field("session_id")),
-            "submitted_at": [one and datetime.fromtimestamp(one.submitted_at, UTC) for one in found],
-            "attempts": [one.attempts if one else 0 for one in found],
+            "submitted_at": submission_times,
+            "attempts": attempts,
         }
         # Equal rows are submitted once and share the request.
-        reused = sum(one is not None for one in found) - facts["submitted"]
+        with_submission = len(submission_times) - submission_times.count(None)
+        reused = with_submission - facts["submitted"]
         rejected = sum(reason is not None and reason.startswith("rejected") for reason in reasons)
         table = answers.questions_table(
             columns,
@@ -281,11 +320,18 @@ class ChatBatch:
 
     def _save_pending(self, submissions: dict[str, Submission]) -> None:
         """Write the list of requests to wait for; in sync mode, each answer came with its request."""
-        self.state.write_pending(
-            PendingRequest(question_id, one.request_id, one.submitted_at)
-            for question_id, one in submissions.items()
-            if one.request_id and self._mode == "async"
-        )
+        pending = []
+        if self._mode == "async":
+            for question_id, submission in submissions.items():
+                if submission.request_id:
+                    pending.append(
+                        PendingRequest(
+                            question_id=question_id,
+                            request_id=submission.request_id,
+                            submitted_at=submission.submitted_at,
+                        )
+                    )
+        self.state.write_pending(pending)
 
     # -- waiting -----------------------------------------------------------------------------------
 
@@ -298,7 +344,8 @@ class ChatBatch:
             once.
         :raises AssistantAPIError: The service answered a poll with 401 or 403.
         """
-        if pending := self.state.read_open():
+        pending = self.state.read_open()
+        if pending:
             self._runner.run(self._collect(pending, interval, deadline))
 
     async def _collect(self, pending: list[PendingRequest], interval: float, deadline: float) -> None:
@@ -324,7 +371,9 @@ class ChatBatch:
         :return: How many sessions were closed, and how many could not be.
         """
         sessions = ended_sessions(table)
-        return self._runner.run(close_sessions(self._settings, self._site_id, sessions)) if sessions else (0, 0)
+        if not sessions:
+            return 0, 0
+        return self._runner.run(close_sessions(self._settings, self._site_id, sessions))
 
     # -- the end -----------------------------------------------------------------------------------
 
@@ -335,12 +384,15 @@ class ChatBatch:
         :return: The columns are those of :data:`.answers.COLUMNS` and the source's other columns.
         """
         questions = self.state.read_questions()
-        found = sorted(self.state.read_answers(), key=lambda answer: answer.ended_at)
+        saved = self.state.read_answers()
         if self._mode == "async":
             # A question whose request failed or was lost may have been submitted again since.
-            current = set(questions["request_id"].to_pylist())
-            found = [answer for answer in found if storable(answer.request_id or "") in current]
-        return answers.joined(questions, {answer.question_id: answer for answer in found})
+            current_ids = set(questions["request_id"].to_pylist())
+            saved = [answer for answer in saved if storable(answer.request_id or "") in current_ids]
+        # If a question has several answers, the last one replaces the others.
+        saved.sort(key=lambda answer: answer.ended_at)
+        answer_by_id = {answer.question_id: answer for answer in saved}
+        return answers.joined(questions, answer_by_id)
 
     def publish(self, table: pa.Table) -> None:
         """
@@ -351,8 +403,9 @@ class ChatBatch:
         answers.publish(table, self._output, self._scope)
         ends: dict[str, RequestEnd] = {}
         for row in table.select(["request_id", "status", "completed_at", "session_id"]).to_pylist():
-            if row["request_id"]:
-                ends[row["request_id"]] = RequestEnd(row["status"], row["completed_at"], row["session_id"])
+            request_id = row["request_id"]
+            if request_id:
+                ends[request_id] = RequestEnd(row["status"], row["completed_at"], row["session_id"])
         try:
             self._record_ends(ends)
         except AssistantLedgerError as error:
@@ -387,16 +440,22 @@ def _texts(values: list[Any]) -> list[str | None]:
 def _accepted(key: str, answer: FinishedRequest) -> AcceptedQuestion:
     """Return the ledger entry of a question in sync mode whose answer is saved."""
     ended_at = datetime.fromtimestamp(answer.ended_at, UTC)
-    return AcceptedQuestion(key, answer.question_id, answer.request_id, ended_at, attempts=1)
+    return AcceptedQuestion(
+        key=key,
+        question_id=answer.question_id,
+        request_id=answer.request_id,
+        recorded_at=ended_at,
+        attempts=1,
+    )
 
 
 def _answer_of(question_id: str, reply: ChatAnswer, now: float) -> FinishedRequest:
     """Return the answer of a question in sync mode."""
     seconds = round(reply.call_info.seconds, 6)
     return FinishedRequest(
-        question_id,
-        reply.request_id,
-        "complete",
+        question_id=question_id,
+        request_id=reply.request_id,
+        status="complete",
         text=reply.text,
         error=None,
         raw=reply.raw_json,

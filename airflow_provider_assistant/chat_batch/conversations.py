@@ -24,6 +24,17 @@ class Conversations(NamedTuple):
     turns: list[int]
 
 
+class _Question(NamedTuple):
+    """
+    A question of a conversation; the lower number is asked first.
+
+    :param position: Its position in the source.
+    """
+
+    number: float
+    position: int
+
+
 class NextTurn(NamedTuple):
     """
     The questions of one turn.
@@ -58,29 +69,40 @@ def read_conversations(
     :raises AssistantInputError: A question has no conversation or no number, or a number is given twice.
     """
     texts, _ = key_column(names)
-    conversations: dict[tuple[str | None, int], list[tuple[float, int]]] = {}
-    for position, (text, repetition) in enumerate(zip(texts, repetitions, strict=True)):
+    conversations: dict[tuple[str | None, int], list[_Question]] = {}
+    for position, (name, repetition) in enumerate(zip(texts, repetitions, strict=True)):
         if position in problems:
-            conversations[None, position] = [(0.0, position)]
+            # No other conversation has the name None, so the position makes this one unique.
+            conversations[None, position] = [_Question(0.0, position)]
             continue
         number = _number(numbers[position])
-        if text is None or number is None:
-            missing = f"of conversation {text!r} has a turn that is no number" if text else "has no conversation"
-            raise AssistantInputError(f"question {position + 1} {missing}", safe=NOTHING_SENT, field="turn")
-        conversations.setdefault((text, repetition), []).append((number, position))
-    session_ids, turns = [""] * len(texts), [0] * len(texts)
-    for (text, repetition), rows in conversations.items():
-        rows.sort()
-        if len({number for number, _ in rows}) < len(rows):
+        if name is None or number is None:
+            problem = "has no conversation"
+            if name:
+                problem = f"of conversation {name!r} has a turn that is no number"
             raise AssistantInputError(
-                f"conversation {text!r} has two questions with the same turn",
+                f"question {position + 1} {problem}",
                 safe=NOTHING_SENT,
                 field="turn",
             )
-        said = hash_of(encoded([str(messages[position]) for _, position in rows]))
-        session = session_id("thread", scope, str(text), str(repetition), said)
-        for turn, (_, position) in enumerate(rows, start=1):
-            session_ids[position], turns[position] = session, turn
+        conversations.setdefault((name, repetition), []).append(_Question(number, position))
+    session_ids = [""] * len(texts)
+    turns = [0] * len(texts)
+    for (name, repetition), questions in conversations.items():
+        questions.sort()
+        distinct_numbers = {question.number for question in questions}
+        if len(distinct_numbers) < len(questions):
+            raise AssistantInputError(
+                f"conversation {name!r} has two questions with the same turn",
+                safe=NOTHING_SENT,
+                field="turn",
+            )
+        texts_of_turns = [str(messages[question.position]) for question in questions]
+        messages_hash = hash_of(encoded(texts_of_turns))
+        session = session_id("thread", scope, str(name), str(repetition), messages_hash)
+        for turn, question in enumerate(questions, start=1):
+            session_ids[question.position] = session
+            turns[question.position] = turn
     return Conversations(session_ids, turns)
 
 
@@ -100,21 +122,23 @@ def next_turn(
     :param session_ids: Session of each question.
     :param statuses: Status by ``question_id``, after the turn before.
     """
-    before = {
-        session: statuses.get(question_id, "not_submitted")
-        for session, number, question_id in zip(session_ids, turns, question_ids, strict=True)
-        if number == turn - 1
-    }
-    found = NextTurn([], {})
+    earlier_status_by_session = {}
+    for position, number in enumerate(turns):
+        if number == turn - 1:
+            status = statuses.get(question_ids[position], "not_submitted")
+            earlier_status_by_session[session_ids[position]] = status
+    following = NextTurn(positions=[], blocked={})
     for position, number in enumerate(turns):
         if number != turn:
             continue
-        status = before.get(session_ids[position], "complete")
+        # The first turn has no turn before it.
+        status = earlier_status_by_session.get(session_ids[position], "complete")
         if status == "complete":
-            found.positions.append(position)
+            following.positions.append(position)
         else:
-            found.blocked[question_ids[position]] = f"not sent: turn {turn - 1} of its session has no answer ({status})"
-    return found
+            reason = f"not sent: turn {turn - 1} of its session has no answer ({status})"
+            following.blocked[question_ids[position]] = reason
+    return following
 
 
 def _number(value: Any) -> float | None:
@@ -122,4 +146,5 @@ def _number(value: Any) -> float | None:
         number = float(value)
     except (TypeError, ValueError):
         return None
+    # A number that is not finite has no order.
     return number if math.isfinite(number) else None

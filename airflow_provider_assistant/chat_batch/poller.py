@@ -80,12 +80,15 @@ class Poller:
             task = asyncio.create_task(self._poll(schedule, poll))
             self._in_flight.add(task)
             task.add_done_callback(self._on_done)
-        now, next_due = self._now(), schedule.next_due
+        now = self._now()
+        next_due = schedule.next_due
         if next_due is not None and len(self._in_flight) < self.max_concurrency:
             await self._wait_for_poll(next_due - now)
             return
-        last_response = max(now, self.deadline) + min(self.client.settings.timeout, flow.LAST_POLL)
-        if not await self._wait_for_poll(last_response - now):
+        response_timeout = min(self.client.settings.timeout, flow.LAST_POLL)
+        last_response = max(now, self.deadline) + response_timeout
+        is_done = await self._wait_for_poll(last_response - now)
+        if not is_done:
             # No poll is done a whole response timeout after the deadline, so a Retry-After holds them back.
             schedule.give_up()
             for task in self._in_flight:
@@ -102,25 +105,32 @@ class Poller:
     def _on_done(self, task: asyncio.Task[None]) -> None:
         self._in_flight.discard(task)
         self._poll_done.set()
-        if not task.cancelled() and (error := task.exception()):
-            self._fatal_error = self._fatal_error or error
+        if task.cancelled():
+            return
+        error = task.exception()
+        # run() raises the first error.
+        if error and not self._fatal_error:
+            self._fatal_error = error
 
     async def _poll(self, schedule: PollSchedule, poll: DuePoll) -> None:
-        request_id, since = poll.request.request_id, poll.request.submitted_at
-        call = endpoints.get_chat_request(self.site_id, request_id, self.client.settings.words)
+        request = poll.request
+        words = self.client.settings.words
+        call = endpoints.get_chat_request(self.site_id, request.request_id, words)
+        steps = flow.poll(call, since=request.submitted_at, now=self._now, due=poll.due)
         try:
-            reply = await self.client.arun(flow.poll(call, since=since, now=self._now, due=poll.due))
+            reply_or_error = await self.client.arun(steps)
         except AssistantAPIError as error:
-            reply = error
-        if isinstance(reply, AssistantError):
-            finished = schedule.on_error(poll, reply, now=self._now())
+            reply_or_error = error
+        if isinstance(reply_or_error, AssistantError):
+            finished = schedule.on_error(poll, reply_or_error, now=self._now())
             if not finished and schedule.failed_polls == 1:
-                log.warning(flow.POLLING_GOES_ON, reply)
+                log.warning(flow.POLLING_GOES_ON, reply_or_error)
         else:
-            finished = schedule.on_state(poll, reply, now=self._now())
-            if not finished and reply.status not in self._logged_statuses:
-                self._logged_statuses.add(reply.status)
-                log.info("Status %r is taken for still going.", reply.status)
+            finished = schedule.on_state(poll, reply_or_error, now=self._now())
+            status = reply_or_error.status
+            if not finished and status not in self._logged_statuses:
+                self._logged_statuses.add(status)
+                log.info("Status %r is taken for still going.", status)
         if finished:
             self.on_finished(finished)
 

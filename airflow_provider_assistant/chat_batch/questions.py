@@ -76,7 +76,10 @@ class Questions:
 
     def field(self, name: str) -> list[Any]:
         """Return the values of a field, such as ``message``, one per question."""
-        return self.fields.get(name) or [self.constants.get(name)] * len(self)
+        values = self.fields.get(name)
+        if values:
+            return values
+        return [self.constants.get(name)] * len(self)
 
     @property
     def last_turn(self) -> int:
@@ -86,20 +89,27 @@ class Questions:
     def at(self, positions: Sequence[int]) -> Questions:
         """Return the questions at some positions."""
 
-        def some(values: list[Any]) -> list[Any]:
+        def selected(values: list[Any]) -> list[Any]:
             return [values[position] for position in positions]
 
+        turns = None
+        if self.turns is not None:
+            turns = selected(self.turns)
+        problems = {}
+        for new_position, position in enumerate(positions):
+            if position in self.problems:
+                problems[new_position] = self.problems[position]
         return replace(
             self,
-            question_ids=some(self.question_ids),
-            keys=some(self.keys),
-            display_keys=some(self.display_keys),
-            repetitions=some(self.repetitions),
-            row_numbers=some(self.row_numbers),
-            turns=self.turns and some(self.turns),
-            fields={name: some(values) for name, values in self.fields.items()},
+            question_ids=selected(self.question_ids),
+            keys=selected(self.keys),
+            display_keys=selected(self.display_keys),
+            repetitions=selected(self.repetitions),
+            row_numbers=selected(self.row_numbers),
+            turns=turns,
+            fields={name: selected(values) for name, values in self.fields.items()},
             passthrough_columns={},
-            problems={at: self.problems[old] for at, old in enumerate(positions) if old in self.problems},
+            problems=problems,
         )
 
 
@@ -123,12 +133,19 @@ class QuestionRows:
                 yield self._prepared(position)
 
     def _prepared(self, position: int) -> PreparedRow:
-        questions, number = self._questions, position + 1
+        questions = self._questions
         fields = {name: values[position] for name, values in questions.fields.items()}
-        label = questions.display_keys[position] if questions.has_key_columns else content_label(fields)
-        fingerprint = RowFingerprint(questions.keys[position], questions.question_ids[position])
-        row = PreparedRow(number, fingerprint, label, place=f"row {questions.row_numbers[position]}")
-        if problem := questions.problems.get(position):
+        readable_key = questions.display_keys[position]
+        if not questions.has_key_columns:
+            readable_key = content_label(fields)
+        row = PreparedRow(
+            number=position + 1,
+            fingerprint=RowFingerprint(questions.keys[position], questions.question_ids[position]),
+            readable_key=readable_key,
+            place=f"row {questions.row_numbers[position]}",
+        )
+        problem = questions.problems.get(position)
+        if problem:
             return replace(row, problem=problem)
         try:
             message = checked(ChatMessage, {**questions.constants, **fields}, names=questions.names)
@@ -173,19 +190,16 @@ def read_questions(
         or ``key_columns``, or a value of it is invalid.
     """
     names, constants = _mapping(columns, constants, session)
-    required = [names["message"]]
-    if session not in NO_COLUMN:
-        required.append(names["session_id"])
-    required += [column for field, column in (columns or {}).items() if field in OPTIONAL]
-    # The turns of a dataframe are numbers.
-    numbered = key_columns if turn is None else [*key_columns, turn]
-    wanted = ColumnSelection(tuple(dict.fromkeys(required)), tuple(dict.fromkeys(numbered)), rest=True)
-    with open_source(source, wanted, allowed_root, csv_options=csv_options, allow_empty=allow_empty) as opened:
-        rows = read_columns(opened)
+    selection = _column_selection(columns or {}, names, session, key_columns, turn)
+    with open_source(
+        source, selection, allowed_root, csv_options=csv_options, allow_empty=allow_empty
+    ) as opened_source:
+        rows = read_columns(opened_source)
     check_count(rows.count, allow_empty)
-    for name in (*required, *numbered):
+    for name in (*selection.text, *selection.any):
         # A source without rows may have no columns.
         rows.columns.setdefault(name, [])
+    # An optional field whose column the source does not have is not sent.
     names = {field: column for field, column in names.items() if column in rows.columns}
     has_session = "session_id" in names or "session_id" in constants
     own_sessions = turn is not None or session in {"per_row", "shared"} or not has_session
@@ -194,39 +208,49 @@ def read_questions(
         names.pop("session_id", None)
 
     rows = rows.repeated(repeat)
-    repetitions = [number % repeat + 1 for number in range(rows.count)]
+    # The repetitions of a row follow each other.
+    repetitions = [position % repeat + 1 for position in range(rows.count)]
+    row_numbers = [position // repeat + 1 for position in range(rows.count)]
     fields = _fields(rows.columns, names)
     turns = None
     if turn is not None:
-        conversations, numbers = rows.columns[str(session)], rows.columns[turn]
-        fields["session_id"], turns = read_conversations(
-            conversations, numbers, fields["message"], repetitions, scope=scope, problems=rows.problems
+        conversations = read_conversations(
+            rows.columns[str(session)],
+            rows.columns[turn],
+            fields["message"],
+            repetitions,
+            scope=scope,
+            problems=rows.problems,
         )
-    texts, bad_keys = key_texts(rows.columns, key_columns)
-    problems = bad_keys | rows.problems
-    keys = hashes_of(texts, rows.count) if texts else _content_hashes(fields, constants, rows.count)
+        fields["session_id"] = conversations.session_ids
+        turns = conversations.turns
+    texts, key_problems = key_texts(rows.columns, key_columns)
+    # If a row has both, the problem of the row is reported.
+    problems = key_problems | rows.problems
+    row_keys = _row_keys(texts, fields, constants, rows.count)
     for position in problems:
-        keys[position] = bad_row_key(position + 1)
-    keys = [_key_of_repetition(key, number) for key, number in zip(keys, repetitions, strict=True)]
+        row_keys[position] = bad_row_key(position + 1)
+    keys = list(map(_key_of_repetition, row_keys, repetitions))
     if session == "shared":
         constants["session_id"] = session_id("thread", scope)
     elif own_sessions and turns is None:
         fields["session_id"] = [session_id("thread", scope, key) for key in keys]
     question_ids = _content_hashes(fields, constants, rows.count, keys)
     for position in problems:
+        # A row that cannot be read has no content, so its key identifies it.
         question_ids[position] = keys[position]
     return Questions(
         question_ids=question_ids,
         keys=keys,
         display_keys=_key_labels(key_columns, texts, fields["message"]),
         repetitions=repetitions,
-        row_numbers=[number // repeat + 1 for number in range(rows.count)],
+        row_numbers=row_numbers,
         turns=turns,
         has_key_columns=bool(key_columns),
         fields=fields,
         names={field: f"column {column!r}" for field, column in names.items()},
         constants=constants,
-        passthrough_columns=_passthrough_columns(rows.columns, {**names, "turn": turn or ""}, key_columns),
+        passthrough_columns=_passthrough_columns(rows.columns, names, key_columns, turn),
         own_sessions=own_sessions,
         problems=problems,
     )
@@ -242,11 +266,37 @@ def _mapping(
             "constants: message must be a column, because a constant would ask the same question in every row",
             field="constants",
         )
-    fixed = dict(constants or {})
+    value_by_field = dict(constants or {})
     if session not in NO_COLUMN:
         names["session_id"] = str(session)
-        fixed.pop("session_id", None)
-    return names, fixed
+        value_by_field.pop("session_id", None)
+    return names, value_by_field
+
+
+def _column_selection(
+    columns: Mapping[str, str],
+    names: Mapping[str, str],
+    session: str | None,
+    key_columns: Sequence[str],
+    turn: str | None,
+) -> ColumnSelection:
+    """Return the columns that the source must have; all others are read as well."""
+    text_columns = [names["message"]]
+    if session not in NO_COLUMN:
+        text_columns.append(names["session_id"])
+    for field, column in columns.items():
+        if field in OPTIONAL:
+            text_columns.append(column)
+    # The keys and turns of a dataframe may be numbers.
+    other_columns = list(key_columns)
+    if turn is not None:
+        other_columns.append(turn)
+    # dict.fromkeys removes duplicates and keeps the order.
+    return ColumnSelection(
+        text=tuple(dict.fromkeys(text_columns)),
+        any=tuple(dict.fromkeys(other_columns)),
+        rest=True,
+    )
 
 
 def _fields(columns: Mapping[str, list[Any]], names: Mapping[str, str]) -> dict[str, list[Any]]:
@@ -257,9 +307,11 @@ def _fields(columns: Mapping[str, list[Any]], names: Mapping[str, str]) -> dict[
     return fields
 
 
-def _key_of_repetition(key: str, number: int) -> str:
+def _key_of_repetition(key: str, repetition: int) -> str:
     # The first repetition keeps the key of the question: a retry with a larger ``repeat`` keeps its answer.
-    return key if number == 1 else hash_of(encoded([key, str(number)]))
+    if repetition == 1:
+        return key
+    return hash_of(encoded([key, str(repetition)]))
 
 
 def _check_sessions(
@@ -280,15 +332,31 @@ def _check_sessions(
         )
 
 
+def _row_keys(
+    texts: Sequence[Sequence[str | None]],
+    fields: Mapping[str, list[Any]],
+    constants: Mapping[str, str],
+    count: int,
+) -> list[str]:
+    """Return a hash of the key columns of each row, or else of its whole content."""
+    if texts:
+        return hashes_of(texts, count)
+    return _content_hashes(fields, constants, count)
+
+
 def _content_hashes(
     fields: Mapping[str, list[Any]], constants: Mapping[str, str], count: int, keys: list[str] | None = None
 ) -> list[str]:
     """Return a hash of everything that is sent for each question, and of its key if given."""
-    same = [text for constant in sorted(constants.items()) for text in constant]
+    # The names and the constants are the same for all questions, so they are encoded once.
+    common_texts: list[str] = []
+    for field, value in sorted(constants.items()):
+        common_texts += [field, value]
+    common_texts += fields
     columns = list(fields.values())
     if keys is not None:
         columns.insert(0, keys)
-    return hashes_of(columns, count, encoded([*same, *fields]))
+    return hashes_of(columns, count, encoded(common_texts))
 
 
 def _key_labels(
@@ -296,29 +364,41 @@ def _key_labels(
 ) -> list[str]:
     """Return the readable key of each question: its key columns, or else its message."""
     if texts:
+        # There is one list of texts per key column; zip gives the texts of each question.
         return [key_label(key_columns, values) for values in zip(*texts, strict=True)]
-    shown = [None if message is None else str(message) for message in messages]
-    return [key_label(("message",), [message]) for message in shown]
+    labels = []
+    for message in messages:
+        text = None if message is None else str(message)
+        labels.append(key_label(("message",), [text]))
+    return labels
 
 
 def _passthrough_columns(
-    read: dict[str, list[Any]], names: Mapping[str, str], key_columns: Sequence[str]
+    read: dict[str, list[Any]],
+    names: Mapping[str, str],
+    key_columns: Sequence[str],
+    turn: str | None,
 ) -> dict[str, list[Any]]:
     """Return the columns other than message, session id, turn and key, after a check of their names."""
-    used = {names["message"], names.get("session_id")} | ({"turn"} & {names["turn"]})
+    # The output has these under its own names.
+    replaced = {names["message"], names.get("session_id")}
+    if turn == "turn":
+        replaced.add("turn")
     if tuple(key_columns) == ("key",):
-        used.add("key")
-    columns = {name: values for name, values in read.items() if name not in used}
-    if odd := [name for name in columns if not isinstance(name, str)]:
+        replaced.add("key")
+    columns = {name: values for name, values in read.items() if name not in replaced}
+    names_not_text = [name for name in columns if not isinstance(name, str)]
+    if names_not_text:
         raise AssistantInputError(
-            f"source has columns whose names are not text: {odd}",
+            f"source has columns whose names are not text: {names_not_text}",
             safe=NOTHING_SENT,
             todo="Rename them.",
             field="source",
         )
-    if taken := sorted(set(columns) & set(COLUMNS)):
+    output_names = sorted(set(columns) & set(COLUMNS))
+    if output_names:
         raise AssistantInputError(
-            f"source has a column {', '.join(taken)}, which is also a column of the output",
+            f"source has a column {', '.join(output_names)}, which is also a column of the output",
             safe=NOTHING_SENT,
             todo="Rename it.",
             field="source",

@@ -50,10 +50,10 @@ class PollSchedule:
         self._interval = interval
         # If the deadline has passed already, poll each chat request once.
         latest = max(now, deadline)
-        self._due = [
-            DuePoll(min(max(now, self._next(one, 0.0)), latest), 1, position, one)
-            for position, one in enumerate(pending)
-        ]
+        self._due = []
+        for position, request in enumerate(pending):
+            due = min(max(now, self._next(request, now=0.0)), latest)
+            self._due.append(DuePoll(due=due, number=1, position=position, request=request))
         heapq.heapify(self._due)
         self.open = len(self._due)
 
@@ -87,7 +87,10 @@ class PollSchedule:
         if errors.is_refused(error):
             raise error
         self.failed_polls += 1
-        self._plan_next(poll, now, getattr(error, "retry_after", None) or 0.0)
+        retry_after: float | None = getattr(error, "retry_after", None)
+        if retry_after is None:
+            retry_after = 0.0
+        self._plan_next(poll, now, retry_after)
         return None
 
     def give_up(self) -> None:
@@ -96,41 +99,54 @@ class PollSchedule:
 
     def _plan_next(self, poll: DuePoll, now: float, retry_after: float = 0.0) -> None:
         if now < self.deadline:
-            due = min(max(self._next(poll.request, now), now + retry_after), self.deadline)
+            earliest = now + retry_after
+            due = min(max(self._next(poll.request, now), earliest), self.deadline)
             heapq.heappush(self._due, poll._replace(due=due, number=poll.number + 1))
 
     def _next(self, request: PendingRequest, now: float) -> float:
         """Return when to send the first or the next poll of a chat request."""
         age = max(0.0, now - request.submitted_at)
-        return max(now, request.submitted_at) + min(max(age, FIRST * self._interval), self._interval)
+        # After a wait as long as its age, the age has doubled.
+        wait = min(max(age, FIRST * self._interval), self._interval)
+        return max(now, request.submitted_at) + wait
 
     def _finish(
         self, poll: DuePoll, status: State, error: str | None, now: float, reply: ChatRequest | None = None
     ) -> FinishedRequest:
         self.open -= 1
         self.finished[status] += 1
-        question_id, request_id, submitted_at = poll.request
+        request = poll.request
         # Round to microseconds, like the output file, so that an answer that is read back from it is equal.
-        noticed = round(max(0.0, now - submitted_at), 6)
-        # Prefer the service's own times, which do not depend on the polls, but cap them at the time of the wait.
-        took = reply.service_seconds if reply else None
-        latency = None if took is None else min(round(took, 6), noticed)
-        seconds = noticed if latency is None else latency
+        noticed_after = round(max(0.0, now - request.submitted_at), 6)
+        text = raw = latency = None
+        seconds = noticed_after
+        if reply:
+            text, raw = reply.text, reply.raw_json
+            if reply.service_seconds is not None:
+                # Prefer the service's own times, which do not depend on the polls, but cap them
+                # at the time of the wait.
+                latency = min(round(reply.service_seconds, 6), noticed_after)
+                seconds = latency
         return FinishedRequest(
-            question_id,
-            request_id,
-            status,
-            text=reply.text if reply else None,
+            question_id=request.question_id,
+            request_id=request.request_id,
+            status=status,
+            text=text,
             error=error,
-            raw=reply.raw_json if reply else None,
-            ended_at=round(submitted_at + seconds, 6),
+            raw=raw,
+            ended_at=round(request.submitted_at + seconds, 6),
             seconds=seconds,
             polls=poll.number,
             latency=latency,
-            noticed_after=noticed,
+            noticed_after=noticed_after,
         )
 
     def __str__(self) -> str:
-        ended = ", ".join(f"{count} {status}" for status, count in sorted(self.finished.items())) or "none"
-        failed = f", {self.failed_polls} of them failed" if self.failed_polls else ""
+        ended = "none"
+        if self.finished:
+            counts = sorted(self.finished.items())
+            ended = ", ".join(f"{count} {status}" for status, count in counts)
+        failed = ""
+        if self.failed_polls:
+            failed = f", {self.failed_polls} of them failed"
         return f"{self.open} requests are open, ended are {ended}, after {self.polls} polls{failed}."

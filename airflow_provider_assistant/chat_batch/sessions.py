@@ -29,11 +29,20 @@ def ended_sessions(table: pa.Table) -> list[str]:
 
     A retry waits for pending questions. It also continues conversations that ended early, so these stay open.
     """
-    is_conversation = table["turn"].null_count < table.num_rows
-    unfinished = {"timed_out", "failed", "lost", "not_submitted"} if is_conversation else {"timed_out"}
-    rows = set(zip(table["session_id"].to_pylist(), table["status"].to_pylist(), strict=True))
-    ended = {session for session, status in rows if session and status in {"complete", "failed"}}
-    return sorted(ended - {session for session, status in rows if status in unfinished})
+    unfinished_statuses = {"timed_out"}
+    has_conversations = table["turn"].null_count < table.num_rows
+    if has_conversations:
+        unfinished_statuses |= {"failed", "lost", "not_submitted"}
+    ended: set[str] = set()
+    unfinished: set[str] = set()
+    # A session has several questions, so it may be in both sets.
+    for row in table.select(["session_id", "status"]).to_pylist():
+        session, status = row["session_id"], row["status"]
+        if session and status in {"complete", "failed"}:
+            ended.add(session)
+        if session and status in unfinished_statuses:
+            unfinished.add(session)
+    return sorted(ended - unfinished)
 
 
 async def close_sessions(settings: ClientSettings, site_id: str, sessions: Sequence[str]) -> tuple[int, int]:

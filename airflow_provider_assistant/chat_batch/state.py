@@ -103,7 +103,7 @@ class BatchState:
 
     def write_pending(self, pending: Iterable[PendingRequest]) -> None:
         """Write the list of chat requests to wait for."""
-        self._write(self._pending, (json.dumps(one._asdict()) for one in pending))
+        self._write(self._pending, (json.dumps(request._asdict()) for request in pending))
 
     def read_open(self) -> list[PendingRequest]:
         """
@@ -115,7 +115,7 @@ class BatchState:
             with self._pending.open("rb") as file:
                 pending = [PendingRequest(**json.loads(line)) for line in file]
             # Keep only the ids of the answers, to save memory in the triggerer.
-            ended = {answer["request_id"] for answer in self._answers()}
+            ended_ids = {answer["request_id"] for answer in self._answers()}
         except (OSError, ValueError, ImportError) as error:  # ValueError, ImportError: no package for this storage
             raise AssistantError(
                 f"the list of open requests at {self._pending} cannot be read here: {error}",
@@ -123,7 +123,7 @@ class BatchState:
                 todo="Worker and triggerer both have to reach output_path: give an object storage URL or a "
                 "shared folder, or deferrable=False.",
             ) from error
-        return [one for one in pending if one.request_id not in ended]
+        return [request for request in pending if request.request_id not in ended_ids]
 
     def write_answers(self, answers: Sequence[FinishedRequest]) -> None:
         """Add answers to the batch state, in one new file."""
@@ -148,7 +148,9 @@ class BatchState:
         """Remove the folder; log a warning if that fails."""
         try:
             if self.folder.is_dir():
-                for name in [path.name for path in self.folder.iterdir()]:
+                # List all files first: removing some of them must not change the listing.
+                names = [path.name for path in self.folder.iterdir()]
+                for name in names:
                     (self.folder / name).unlink(missing_ok=True)
                 with contextlib.suppress(OSError):  # object storage has no folders to remove
                     self.folder.rmdir()

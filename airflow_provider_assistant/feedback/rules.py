@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from airflow_provider_assistant.evaluation.case import Case
 from airflow_provider_assistant.evaluation.rules import Condition, parse_condition
@@ -49,6 +49,13 @@ class Ratings:
         return len(self.ratings) + self.not_rated + self.not_answered
 
 
+class _EvaluatedAnswer(NamedTuple):
+    """The status and the duration of an answer, as in the table of scores."""
+
+    status: str
+    seconds: float | None
+
+
 def rate(cases: Sequence[Case], scores: pa.Table, rules: Mapping[str, str]) -> Ratings:
     """
     Choose for each answer the rating of the first rule that holds for its scores.
@@ -66,55 +73,77 @@ def rate(cases: Sequence[Case], scores: pa.Table, rules: Mapping[str, str]) -> R
             field="scores",
         )
     conditions = _conditions(rules, sorted(set(scores["scorer"].to_pylist())))
-    found: dict[str, dict[str, float | None]] = {}
-    asked: dict[str, tuple[str, float | None]] = {}
-    for row in scores.select(["key", "scorer", "score", "outcome", "status", "seconds"]).to_pylist():
-        asked[row["key"]] = (row["status"], row["seconds"])
+    scores_by_key: dict[str, dict[str, float | None]] = {}
+    evaluated_by_key: dict[str, _EvaluatedAnswer] = {}
+    columns = ["key", "scorer", "score", "outcome", "status", "seconds"]
+    for row in scores.select(columns).to_pylist():
+        key = row["key"]
+        evaluated_by_key[key] = _EvaluatedAnswer(row["status"], row["seconds"])
         # Conditions ignore scorers that are not applicable to a question.
         if row["outcome"] != "not_applicable":
-            found.setdefault(row["key"], {})[row["scorer"]] = row["score"]
-    _check_same(cases, asked)
-    rated = Ratings(not_answered=len(asked.keys() - {case.key for case in cases}))
+            scores_by_key.setdefault(key, {})[row["scorer"]] = row["score"]
+    _check_same_answers(cases, evaluated_by_key)
+    ratings = Ratings()
+    # A question of the scores without a case has no answer: _check_same_answers() has checked that.
+    keys_of_cases = {case.key for case in cases}
+    ratings.not_answered = len(evaluated_by_key.keys() - keys_of_cases)
     for case in cases:
-        word = _word(conditions, found.get(case.key, {}))
+        rating = _first_rating(conditions, scores_by_key.get(case.key, {}))
         if case.answer is None:
-            rated.not_answered += 1
-        elif word and case.session_id and case.request_id:
-            rated.ratings.append(Rating(case.key, case.session_id, case.request_id, word))
+            ratings.not_answered += 1
+        elif rating and case.session_id and case.request_id:
+            ratings.ratings.append(Rating(case.key, case.session_id, case.request_id, word=rating))
         else:
-            rated.not_rated += 1
-    return rated
+            ratings.not_rated += 1
+    return ratings
 
 
 def _conditions(rules: Mapping[str, str], scorers: Sequence[str]) -> dict[str, Condition]:
     # A template may have rendered to another type.
-    given: Any = rules
-    if not isinstance(given, Mapping) or not given:
+    rendered: Any = rules
+    if not isinstance(rendered, Mapping) or not rendered:
         raise AssistantInputError(
-            f"rules must map each rating to a condition, such as {{'good': 'token_f1 >= 0.8'}}, not {given!r}",
+            f"rules must map each rating to a condition, such as {{'good': 'token_f1 >= 0.8'}}, not {rendered!r}",
             field="rules",
         )
-    if bad := [word for word in given if not isinstance(word, str) or not word.strip()]:
-        raise AssistantInputError(f"rules: a rating must be a non-empty word, not {bad[0]!r}", field="rules")
+    for rating in rendered:
+        if not isinstance(rating, str) or not rating.strip():
+            raise AssistantInputError(
+                f"rules: a rating must be a non-empty word, not {rating!r}",
+                field="rules",
+            )
     conditions = {}
-    for word, text in rules.items():
+    for rating, text in rules.items():
         try:
-            conditions[word] = parse_condition(text, scorers)
+            conditions[rating] = parse_condition(text, scorers)
         except AssistantInputError as error:
             raise AssistantInputError(
-                f"rules[{word!r}]: {error.happened}", safe=NOTHING_SENT, todo=error.todo, field="rules"
+                f"rules[{rating!r}]: {error.happened}",
+                safe=NOTHING_SENT,
+                todo=error.todo,
+                field="rules",
             ) from None
     return conditions
 
 
-def _check_same(cases: Sequence[Case], asked: Mapping[str, tuple[str, float | None]]) -> None:
+def _check_same_answers(
+    cases: Sequence[Case],
+    evaluated_by_key: Mapping[str, _EvaluatedAnswer],
+) -> None:
     """Raise if the scores belong to other answers, which differ in ``status`` or ``seconds``."""
-    other = [case.key for case in cases if asked.get(case.key, ()) not in {(), (case.status, case.seconds)}]
-    known = {case.key for case in cases}
-    other += [key for key, (_, seconds) in asked.items() if key not in known and seconds is not None]
-    differing = other
-    if not other and not known & asked.keys():
-        differing = list(asked)
+    differing = []
+    for case in cases:
+        evaluated = evaluated_by_key.get(case.key)
+        if evaluated is not None and evaluated != (case.status, case.seconds):
+            differing.append(case.key)
+    keys_of_cases = {case.key for case in cases}
+    for key, evaluated in evaluated_by_key.items():
+        # Only an answer has seconds, so this question was answered and is missing from the cases.
+        if key not in keys_of_cases and evaluated.seconds is not None:
+            differing.append(key)
+    if not differing and not keys_of_cases & evaluated_by_key.keys():
+        # No key is in both, so the scores cannot belong to these answers.
+        differing = list(evaluated_by_key)
     if differing:
         raise AssistantInputError(
             f"scores belong to other answers: {counted(len(differing), 'question')} with another answer, such as "
@@ -125,5 +154,12 @@ def _check_same(cases: Sequence[Case], asked: Mapping[str, tuple[str, float | No
         )
 
 
-def _word(conditions: Mapping[str, Condition], scores: Mapping[str, float | None]) -> str | None:
-    return next((word for word, condition in conditions.items() if condition.holds(scores)), None)
+def _first_rating(
+    conditions: Mapping[str, Condition],
+    scores: Mapping[str, float | None],
+) -> str | None:
+    """Return the first rating whose condition holds for the scores; None if there is none."""
+    for rating, condition in conditions.items():
+        if condition.holds(scores):
+            return rating
+    return None

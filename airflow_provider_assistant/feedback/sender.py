@@ -115,7 +115,9 @@ class FeedbackSender:
         finally:
             # Ratings that a stopped run did not attempt count as failed.
             self.counts.failed = len(wanted) - self.counts.sent - self.counts.already_sent
-        if error := self._breaker.error:
+        error = self._breaker.error
+        if error:
+            # A fatal error, such as a missing permission, concerns every rating.
             if self._breaker.is_fatal(error):
                 raise error
             raise AssistantIncompleteError(
@@ -179,8 +181,11 @@ class FeedbackSender:
         return await asyncio.get_running_loop().run_in_executor(thread, work, *arguments)
 
     def _record_failure(self, rating: Rating, error: AssistantError) -> None:
-        self._refused += errors.is_refused(error)
-        kind: Kind = "ambiguous" if outcome_of(error) == "ambiguous" else "failed"
+        if errors.is_refused(error):
+            self._refused += 1
+        kind: Kind = "failed"
+        if outcome_of(error) == "ambiguous":
+            kind = "ambiguous"
         self._add_finding(kind, rating, str(error))
         if self._findings.count <= LOGGED:
             log.warning("The answer to %r could not be rated: %s", rating.key, error)
