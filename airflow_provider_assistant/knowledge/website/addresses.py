@@ -14,10 +14,11 @@ from airflow_provider_assistant.exceptions import AssistantInputError
 
 # The protocol of sitemaps allows no more characters.
 LONGEST_URL = 2048
+HIGHEST_PORT = 65535
 # A name, or an IP address without brackets.
 HOST = re.compile(rb"[\w.:-]+")
 _Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
-# Its addresses contain an IPv4 address, to which a gateway of the network connects.
+# Their last 32 bits are an IPv4 address, to which a gateway of the network connects.
 NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 
@@ -33,12 +34,21 @@ def web_address(text: str, base: httpx.URL | None = None) -> httpx.URL | None:
     if len(text) > LONGEST_URL:
         return None
     try:
-        url = (base.join(text.strip()) if base else httpx.URL(text.strip())).copy_with(fragment=None)
+        url = httpx.URL(text.strip())
+        if base is not None:
+            url = base.join(url)
+        url = url.copy_with(fragment=None)
         url = url.copy_with(raw_path=url.raw_path)  # writes a missing path as a slash
     except (httpx.InvalidURL, ValueError):
         return None
-    is_valid = url.scheme in {"http", "https"} and HOST.fullmatch(url.raw_host) and (url.port or 0) < 65536
-    return url if is_valid and not url.userinfo and len(str(url)) <= LONGEST_URL else None
+    if url.scheme not in {"http", "https"} or not HOST.fullmatch(url.raw_host):
+        return None
+    if url.port is not None and url.port > HIGHEST_PORT:
+        return None
+    # Encoded characters may make the address longer than its text.
+    if url.userinfo or len(str(url)) > LONGEST_URL:
+        return None
+    return url
 
 
 def host_of(url: httpx.URL) -> str:
@@ -60,27 +70,29 @@ def refuse_private_networks(event: str, info: Mapping[str, Any]) -> None:
     :raises AssistantInputError: The IP address is not public.
     """
     if event == "connection.connect_tcp.started":
-        for found in _resolved(info["host"], info["port"]):
-            _check(found, info["host"])
+        for address in _resolved(info["host"], info["port"]):
+            _refuse_if_private(address, info["host"])
     elif event == "connection.connect_tcp.complete":
         stream = info["return_value"]
         try:
-            _check(stream.get_extra_info("server_addr")[0], "the host")
+            address, *_ = stream.get_extra_info("server_addr")
+            _refuse_if_private(address, "the host")
         except BaseException:
-            stream.close()
+            stream.close()  # the caller has not received it yet, so it cannot close it
             raise
 
 
 def _resolved(host: str, port: int) -> Iterator[str]:
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         return  # the connection fails with a better message
-    for *_, address in found:
-        yield str(address[0])
+    for *_, socket_address in infos:
+        ip_address = socket_address[0]
+        yield str(ip_address)
 
 
-def _check(address: str, host: str) -> None:
+def _refuse_if_private(address: str, host: str) -> None:
     if not is_public(address):
         raise AssistantInputError(
             f"{host} has the address {address}, which is not a public one",
@@ -98,15 +110,25 @@ def is_public(address: str) -> bool:
         that contain such an IPv4 address.
     """
     try:
-        found = ipaddress.ip_address(address)
+        parsed = ipaddress.ip_address(address)
     except ValueError:
         return False
-    return all(one.is_global and not one.is_multicast for one in (found, *_embedded(found)))
+    addresses = [parsed, *_embedded_ipv4(parsed)]
+    return all(address.is_global and not address.is_multicast for address in addresses)
 
 
-def _embedded(address: _Address) -> Iterator[_Address]:
+def _embedded_ipv4(address: _Address) -> Iterator[_Address]:
     """Return the IPv4 addresses in an IPv6 address."""
-    if isinstance(address, ipaddress.IPv6Address):
-        yield from filter(None, (address.ipv4_mapped, address.sixtofour, *(address.teredo or ())))
-        if address in NAT64:
-            yield ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    if not isinstance(address, ipaddress.IPv6Address):
+        return
+    if address.ipv4_mapped is not None:
+        yield address.ipv4_mapped
+    if address.sixtofour is not None:
+        yield address.sixtofour
+    if address.teredo is not None:
+        server, client = address.teredo
+        yield server
+        yield client
+    if address in NAT64:
+        last_32_bits = int(address) & 0xFFFFFFFF
+        yield ipaddress.IPv4Address(last_32_bits)

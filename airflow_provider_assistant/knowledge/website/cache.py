@@ -26,10 +26,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+# Header of a conditional request, by the column with its value.
 VALIDATORS = {"etag": "If-None-Match", "last_modified": "If-Modified-Since"}
 COLUMNS = ("url", *VALIDATORS, *PageText._fields)
-# Pages of a row group, which is read as a whole.
-GROUP = 64
+# Pages of a row group of the file, which is read as a whole.
+GROUP_SIZE = 64
 
 
 class PageCache:
@@ -43,47 +44,53 @@ class PageCache:
 
     def __init__(self, path: str | Path | ObjectStoragePath | None) -> None:
         self._path = None if path is None else ObjectStoragePath(str(path))
-        self._open = contextlib.ExitStack()
-        self._earlier: pq.ParquetFile | None = None
-        # Row group of a page, and the headers of a conditional request. The texts stay in the file.
-        self._groups: dict[str, int] = {}
-        self._headers: dict[str, dict[str, str]] = {}
-        self._read: tuple[int, dict[str, dict[str, Any]]] = (-1, {})
-        self._new: list[dict[str, Any]] = []
+        self._open_files = contextlib.ExitStack()
+        self._earlier_file: pq.ParquetFile | None = None
+        # The row group of each page, and the headers of a conditional request for it.
+        # The texts stay in the file.
+        self._group_by_url: dict[str, int] = {}
+        self._headers_by_url: dict[str, dict[str, str]] = {}
+        # Only the group that was read last is kept in memory.
+        self._read_group = -1
+        self._row_by_url: dict[str, dict[str, Any]] = {}
+        self._new_rows: list[dict[str, Any]] = []
 
     def __enter__(self) -> Self:
         import pyarrow.parquet as pq
 
         if self._path is not None:
-            self._read_earlier(self._path)
-            self._file = self._open.enter_context(_temporary())
-            self._writer = self._open.enter_context(pq.ParquetWriter(self._file, _schema(), compression="zstd"))
+            self._read_earlier_file(self._path)
+            self._new_file = self._open_files.enter_context(_temporary_file())
+            writer = pq.ParquetWriter(self._new_file, _schema(), compression="zstd")
+            self._writer = self._open_files.enter_context(writer)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._open.__exit__(kind, error, trace)
+        self._open_files.__exit__(kind, error, trace)
 
-    def _read_earlier(self, path: ObjectStoragePath) -> None:
+    def _read_earlier_file(self, path: ObjectStoragePath) -> None:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
         # Pages are read over hours, so the file is copied first.
-        copy = self._open.enter_context(_temporary())
+        copy = self._open_files.enter_context(_temporary_file())
         try:
             with path.open("rb") as file:
                 shutil.copyfileobj(file, copy)
-            earlier = pq.ParquetFile(copy)
-            for group in range(earlier.num_row_groups):
-                for row in earlier.read_row_group(group, ["url", *VALIDATORS]).to_pylist():
-                    self._groups[row["url"]] = group
-                    self._headers[row["url"]] = {name: row[key] for key, name in VALIDATORS.items() if row[key]}
-            self._earlier = earlier
+            earlier_file = pq.ParquetFile(copy)
+            for group in range(earlier_file.num_row_groups):
+                table = earlier_file.read_row_group(group, ["url", *VALIDATORS])
+                for row in table.to_pylist():
+                    self._group_by_url[row["url"]] = group
+                    self._headers_by_url[row["url"]] = _conditional_headers(row)
+            self._earlier_file = earlier_file
         except FileNotFoundError:
             return
         except (pa.ArrowException, KeyError, ValueError) as error:
-            self._groups, self._headers = {}, {}
+            self._group_by_url.clear()
+            self._headers_by_url.clear()
             log.warning("%s is not a cache of pages, so all pages are read again: %s", path, error)
 
     def validators(self, url: str) -> Mapping[str, str]:
@@ -92,7 +99,7 @@ class PageCache:
 
         :return: Value by header name; empty if the page is not known.
         """
-        return self._headers.get(url, {})
+        return self._headers_by_url.get(url, {})
 
     def text(self, url: str) -> PageText:
         """
@@ -104,11 +111,12 @@ class PageCache:
         return PageText(**{name: row[name] for name in PageText._fields})
 
     def _row(self, url: str) -> dict[str, Any]:
-        group = self._groups[url]
-        if group != self._read[0] and self._earlier is not None:
-            rows = self._earlier.read_row_group(group, list(COLUMNS)).to_pylist()
-            self._read = (group, {row["url"]: row for row in rows})
-        return self._read[1][url]
+        group = self._group_by_url[url]
+        if group != self._read_group and self._earlier_file is not None:
+            rows = self._earlier_file.read_row_group(group, list(COLUMNS)).to_pylist()
+            self._row_by_url = {row["url"]: row for row in rows}
+            self._read_group = group
+        return self._row_by_url[url]
 
     def add(self, url: str, headers: Mapping[str, str], text: PageText) -> None:
         """
@@ -118,14 +126,13 @@ class PageCache:
         """
         if self._path is None:
             return
-        known = self._headers.get(url, {})
-        row = {
-            "etag": headers.get("etag") or known.get(VALIDATORS["etag"]),
-            "last_modified": headers.get("last-modified") or known.get(VALIDATORS["last_modified"]),
-        }
-        if any(row.values()):
-            self._new.append({"url": url, **row, **text._asdict()})
-        if len(self._new) == GROUP:
+        earlier = self._headers_by_url.get(url, {})
+        etag = headers.get("etag") or earlier.get(VALIDATORS["etag"])
+        last_modified = headers.get("last-modified") or earlier.get(VALIDATORS["last_modified"])
+        if etag or last_modified:
+            row = {"url": url, "etag": etag, "last_modified": last_modified, **text._asdict()}
+            self._new_rows.append(row)
+        if len(self._new_rows) == GROUP_SIZE:
             self._flush()
 
     def save(self) -> None:
@@ -133,18 +140,28 @@ class PageCache:
         if self._path is not None:
             self._flush()
             self._writer.close()
-            self._file.seek(0)
-            lake.replace_bytes(self._file.read(), self._path)
+            self._new_file.seek(0)
+            lake.replace_bytes(self._new_file.read(), self._path)
 
     def _flush(self) -> None:
         import pyarrow as pa
 
-        if self._new:
-            self._writer.write_table(pa.Table.from_pylist(self._new, schema=_schema()))
-            self._new.clear()
+        if self._new_rows:
+            table = pa.Table.from_pylist(self._new_rows, schema=_schema())
+            self._writer.write_table(table)
+            self._new_rows.clear()
 
 
-def _temporary() -> IO[bytes]:
+def _conditional_headers(row: Mapping[str, str | None]) -> dict[str, str]:
+    headers = {}
+    for column, header in VALIDATORS.items():
+        value = row[column]
+        if value:
+            headers[header] = value
+    return headers
+
+
+def _temporary_file() -> IO[bytes]:
     return tempfile.TemporaryFile(prefix="assistant-website-")
 
 

@@ -83,19 +83,34 @@ def website_documents(
             f"{requests_per_second}, {max_pages} and {timeout}",
             field="requests_per_second",
         )
-    given = [source] if isinstance(source, str) else list(itertools.islice(source, max_pages + 1))
-    addresses = [_given(address) for address in given]
+    if isinstance(source, str):
+        is_list = False
+        given = [source]
+    else:
+        is_list = True
+        # One more than allowed shows that there are too many, even if the source never ends.
+        given = list(itertools.islice(source, max_pages + 1))
+    addresses = [_checked_address(address) for address in given]
+    allowed_hosts = {host_of(address) for address in addresses}
+    for host in hosts:
+        allowed_hosts.add(host_of(_checked_address(f"https://{host}")))
     fetcher = Fetcher(
-        {*map(host_of, addresses), *(host_of(_given(f"https://{host}")) for host in hosts)},
+        allowed_hosts,
         requests_per_second=requests_per_second,
         timeout=timeout,
         private_networks=private_networks,
     )
-    crawl = _Crawl(fetcher, extractor, PageCache(cache), include or (lambda _: True), max_pages)
-    return crawl.rows(addresses, is_list=not isinstance(source, str))
+    crawl = _Crawl(
+        fetcher=fetcher,
+        extractor=extractor,
+        cache=PageCache(cache),
+        include=include,
+        max_pages=max_pages,
+    )
+    return crawl.rows(addresses, is_list=is_list)
 
 
-def _given(address: str) -> httpx.URL:
+def _checked_address(address: str) -> httpx.URL:
     url = web_address(address)
     if url is None:
         raise AssistantInputError(
@@ -114,7 +129,7 @@ class _Crawl:
         fetcher: Fetcher,
         extractor: Extractor,
         cache: PageCache,
-        include: Callable[[str], bool],
+        include: Callable[[str], bool] | None,
         max_pages: int,
     ) -> None:
         self._fetcher = fetcher
@@ -122,41 +137,56 @@ class _Crawl:
         self._cache = cache
         self._include = include
         self._max_pages = max_pages
-        self._skipped: Counter[str] = Counter()
-        self._unchanged = 0
+        self._count_by_reason: Counter[str] = Counter()
+        self._unmodified_pages = 0
 
     def rows(self, addresses: list[httpx.URL], *, is_list: bool) -> Iterator[DocumentRow]:
         count = 0
         with self._fetcher, self._extractor, self._cache:
-            listed: Iterable[tuple[httpx.URL, str | None]]
-            listed = ((url, None) for url in addresses) if is_list else self._listed(addresses[0])
-            pages = self._pages(listed)
-            self._check_time(pages)
-            for row in self._documents(pages):
+            listed: Iterable[tuple[httpx.URL, str | None]] = [(url, None) for url in addresses]
+            if not is_list:
+                listed = self._listed(addresses[0])
+            date_by_page = self._pages(listed)
+            self._check_time(date_by_page)
+            for row in self._documents(date_by_page):
                 count += 1
                 yield row
-            summary = ", ".join(f"{number} {reason}" for reason, number in sorted(self._skipped.items())) or "none"
+            skipped = self._skipped_summary()
             if not count:
                 raise AssistantInputError(
-                    f"{addresses[0]} leads to no page that can be read, of {len(pages)} addresses. Skipped: {summary}",
+                    f"{addresses[0]} leads to no page that can be read, "
+                    f"of {len(date_by_page)} addresses. Skipped: {skipped}",
                     field="source",
                 )
             self._cache.save()
-        log.info("%d pages of %s, %d not modified. Skipped: %s", count, addresses[0], self._unchanged, summary)
+        log.info(
+            "%d pages of %s, %d not modified. Skipped: %s",
+            count,
+            addresses[0],
+            self._unmodified_pages,
+            skipped,
+        )
 
     def _skip(self, address: str, reason: str) -> None:
-        self._skipped[reason] += 1
-        if self._skipped[reason] <= EXAMPLES:
+        self._count_by_reason[reason] += 1
+        if self._count_by_reason[reason] <= EXAMPLES:
             log.info("skipped %s: it %s", address, reason)
+
+    def _skipped_summary(self) -> str:
+        if not self._count_by_reason:
+            return "none"
+        counts = sorted(self._count_by_reason.items())
+        return ", ".join(f"{count} {reason}" for reason, count in counts)
 
     def _listed(self, url: httpx.URL) -> Iterator[tuple[httpx.URL, str | None]]:
         """Return the pages in a sitemap or a feed, and in the sitemaps that an index lists."""
-        waiting, seen = [(url, 0)], {url}
+        waiting = [(url, 0)]  # sitemaps to read, and how many indexes lead to them
+        seen = {url}
         while waiting:
             sitemap, depth = waiting.pop(0)
-            final, is_index, entries = self._listing(sitemap)
+            sitemap_url, is_index, entries = self._listing(sitemap)
             for entry in entries:
-                address = web_address(entry.url, final)
+                address = web_address(entry.url, sitemap_url)
                 if address is None:
                     self._skip(entry.url[:200], "has an invalid address")
                 elif not is_index:
@@ -164,7 +194,11 @@ class _Crawl:
                 elif address not in seen:
                     seen.add(address)
                     waiting.append((address, depth + 1))
-            if len(seen) > MOST_SITEMAPS or (waiting and waiting[-1][1] > DEEPEST_INDEX):
+            is_too_deep = False
+            if waiting:
+                _, deepest = waiting[-1]  # the last one was found last
+                is_too_deep = deepest > DEEPEST_INDEX
+            if len(seen) > MOST_SITEMAPS or is_too_deep:
                 raise AssistantInputError(
                     f"{url} leads to more than {MOST_SITEMAPS:,} sitemaps or {DEEPEST_INDEX} levels of them",
                     todo="Pass the address of one of them.",
@@ -172,6 +206,7 @@ class _Crawl:
                 )
 
     def _listing(self, url: httpx.URL) -> tuple[httpx.URL, bool, list[Listed]]:
+        """Return the address after redirects, whether it is an index, and what it lists."""
         try:
             file = self._fetcher.fetch(url, LARGEST_SITEMAP)
             is_index, entries = listing_of(_decompressed(file), MOST_ENTRIES)
@@ -189,7 +224,7 @@ class _Crawl:
         for url, date in listed:
             if host_of(url) not in self._fetcher.hosts:
                 self._skip(str(url), "is on another host")
-            elif not self._include(str(url)):
+            elif self._include is not None and not self._include(str(url)):
                 self._skip(str(url), "is not included")
             else:
                 pages.setdefault(url, date)
@@ -204,7 +239,8 @@ class _Crawl:
 
     def _check_time(self, pages: Mapping[httpx.URL, str | None]) -> None:
         """Read robots.txt of all hosts, and refuse a task that would run for hours and then fail."""
-        for url in {f"{url.scheme}://{host_of(url)}": url for url in pages}.values():
+        page_by_origin = {f"{url.scheme}://{host_of(url)}": url for url in pages}
+        for url in page_by_origin.values():
             self._fetcher.robots(url)
         self._fetcher.check_time(len(pages))
 
@@ -233,14 +269,15 @@ class _Crawl:
         if page.url in seen:
             raise Skipped("leads to the same page as another address")
         seen.add(page.url)
-        if page.content is None:
-            self._unchanged += 1
+        text: PageText | None
+        if page.content is None:  # it has not been modified
+            self._unmodified_pages += 1
             text = self._cache.text(address)
         else:
-            found = self._extractor.text(page.content, page.headers.get("content-type", ""), address)
-            if found is None:
-                raise Skipped("has no main text")
-            text = found
+            content_type = page.headers.get("content-type", "")
+            text = self._extractor.text(page.content, content_type, address)
+        if text is None:
+            raise Skipped("has no main text")
         self._cache.add(address, page.headers, text)
         return text
 

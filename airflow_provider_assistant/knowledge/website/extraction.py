@@ -63,12 +63,17 @@ class Extractor:
         :raises AssistantTimeoutError: It takes too long or too much memory, or trafilatura fails.
         """
         try:
-            found = self._parser.parse(PAGE, html, url=url, content_type=content_type)
+            parsed = self._parser.parse(PAGE, html, url=url, content_type=content_type)
         except UnreadableFileError as error:
             raise AssistantTimeoutError(
                 f"the main text of {url} cannot be extracted: the page {error}",
                 todo="Leave the page out with include=….",
             ) from None
-        if "text" not in found:
+        if "text" not in parsed:
             return None
-        return PageText(found.get("title"), found["text"], found.get("category"), found.get("date"))
+        return PageText(
+            title=parsed.get("title"),
+            content=parsed["text"],
+            category=parsed.get("category"),
+            date=parsed.get("date"),
+        )

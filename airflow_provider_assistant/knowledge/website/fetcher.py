@@ -40,7 +40,10 @@ REDIRECTS = 5
 LEAVE_OUT = "Leave the page out, or have it repaired."
 # RFC 9309 demands half a megabyte at least.
 LARGEST_ROBOTS = 1_000_000
-REDIRECTED, GONE, NOT_MODIFIED = frozenset({301, 302, 303, 307, 308}), frozenset({404, 410}), 304
+# Statuses of responses.
+REDIRECTED = frozenset({301, 302, 303, 307, 308})
+GONE = frozenset({404, 410})
+NOT_MODIFIED = 304
 _Validators = Callable[[str], Mapping[str, str]]
 
 
@@ -91,9 +94,9 @@ class Fetcher:
         self._file_seconds = file_seconds
         self._clock = clock
         self._sleep = sleep
-        self._end = clock() + timeout
-        self._next_request = clock()
-        self._robots: dict[str, Robots] = {}
+        self._end_time = clock() + timeout
+        self._next_request_time = clock()
+        self._robots_by_origin: dict[str, Robots] = {}
         self._http = httpx.Client(
             headers={"User-Agent": f"{NAME}/{__version__}", "Accept-Encoding": ENCODINGS},
             timeout=httpx.Timeout(file_seconds, connect=min(file_seconds, CONNECT_SECONDS)),
@@ -156,7 +159,7 @@ class Fetcher:
         :raises AssistantInputError: The pauses between them take too long.
         """
         seconds = requests * self.interval
-        if self._clock() + seconds > self._end:
+        if self._clock() + seconds > self._end_time:
             raise AssistantInputError(
                 f"{requests:,} pages with {self.interval:g} s between requests take {seconds:,.0f} s, and "
                 f"timeout={self._timeout:g}. robots.txt may ask for such pauses",
@@ -172,11 +175,12 @@ class Fetcher:
         :raises AssistantError: The file cannot be read, as for :meth:`fetch`; then nothing is allowed.
         """
         origin = f"{url.scheme}://{host_of(url)}"
-        if origin not in self._robots:
+        if origin not in self._robots_by_origin:
             robots = Robots(self._robots_text(origin))
+            # The slowest host decides for all.
             self.interval = max(self.interval, robots.crawl_delay)
-            self._robots[origin] = robots
-        return self._robots[origin]
+            self._robots_by_origin[origin] = robots
+        return self._robots_by_origin[origin]
 
     def _robots_text(self, origin: str) -> str:
         url = httpx.URL(f"{origin}/robots.txt")
@@ -187,7 +191,13 @@ class Fetcher:
                     todo="If that is the same website, pass it in hosts.",
                     field="hosts",
                 )
-            fetched, status = self._request(url, LARGEST_ROBOTS, None, {}, is_robots=True)
+            fetched, status = self._request(
+                url,
+                limit=LARGEST_ROBOTS,
+                types=None,
+                headers={},
+                is_robots=True,
+            )
             if 400 <= status < 500:
                 return ""
             if status not in REDIRECTED:
@@ -213,10 +223,12 @@ class Fetcher:
             try:
                 return self._send(url, limit, types, headers, is_robots=is_robots)
             except AssistantInputError:
-                raise
+                raise  # another attempt would fail for the same reason
             except AssistantError as error:
-                asked = getattr(error, "retry_after", None)
-                pause = FIRST_BACKOFF_SECONDS * 2 ** (attempt - 1) if asked is None else asked
+                pause = FIRST_BACKOFF_SECONDS * 2 ** (attempt - 1)
+                retry_after = getattr(error, "retry_after", None)
+                if retry_after is not None:
+                    pause = retry_after
                 if attempt == ATTEMPTS or pause > LONGEST_PAUSE_SECONDS:
                     raise
                 log.warning("%s Trying again in %.0f s.", error, pause)
@@ -232,9 +244,11 @@ class Fetcher:
         *,
         is_robots: bool,
     ) -> tuple[Fetched, int]:
-        self._wait(max(0.0, self._next_request - self._clock()))
-        self._next_request = self._clock() + self.interval
-        seconds = max(0.001, min(self._file_seconds, self._end - self._clock()))
+        self._wait(max(0.0, self._next_request_time - self._clock()))
+        self._next_request_time = self._clock() + self.interval
+        remaining = self._end_time - self._clock()
+        # A deadline must be positive.
+        seconds = max(0.001, min(self._file_seconds, remaining))
         deadline = ResponseDeadline(seconds)
 
         def trace(event: str, info: Mapping[str, Any]) -> None:
@@ -245,23 +259,28 @@ class Fetcher:
         try:
             with (
                 deadline,
-                self._http.stream("GET", url, headers=dict(headers), extensions={"trace": trace}) as answer,
+                self._http.stream(
+                    "GET",
+                    url,
+                    headers=dict(headers),
+                    extensions={"trace": trace},
+                ) as response,
             ):
-                status = answer.status_code
-                _check_status(url, answer, is_conditional=bool(headers), is_robots=is_robots)
+                status = response.status_code
+                _check_status(url, response, is_conditional=bool(headers), is_robots=is_robots)
                 content = None
                 if status == 200:
-                    _check_type(answer.headers.get("content-type", ""), types)
-                    content = _body(url, answer, limit, is_robots=is_robots)
+                    _check_type(response.headers.get("content-type", ""), types)
+                    content = _body(url, response, limit, is_robots=is_robots)
         except (httpx.TimeoutException, ResponseDeadlineExceeded) as error:
             raise AssistantTimeoutError(f"{url} is not complete within {seconds:g} s") from error
         except httpx.TransportError as error:
             raise AssistantConnectionError(f"{url} cannot be read: {type(error).__name__}: {error}") from error
-        return Fetched(url, answer.headers, content), status
+        return Fetched(url=url, headers=response.headers, content=content), status
 
     def _wait(self, seconds: float) -> None:
         """Wait, unless the time would be over then."""
-        if self._clock() + seconds >= self._end:
+        if self._clock() + seconds >= self._end_time:
             raise AssistantTimeoutError(
                 f"the website could not be read within timeout={self._timeout:g} s",
                 todo="Raise timeout, or read fewer pages per task.",
@@ -273,7 +292,9 @@ class Fetcher:
 def _target(redirect: Fetched) -> httpx.URL:
     """Return where a redirect leads to."""
     location = redirect.headers.get("location", "")
-    url = web_address(location, redirect.url) if location else None
+    url = None
+    if location:
+        url = web_address(location, redirect.url)
     if url is None:
         raise AssistantInputError(
             f"{redirect.url} redirects to {location[:200]!r}, which is not an address",
@@ -283,15 +304,25 @@ def _target(redirect: Fetched) -> httpx.URL:
     return url
 
 
-def _check_status(url: httpx.URL, answer: httpx.Response, *, is_conditional: bool, is_robots: bool) -> None:
-    status = answer.status_code
-    retry_after = parse_retry_after(answer.headers.get("retry-after"), time.time())
+def _check_status(
+    url: httpx.URL,
+    response: httpx.Response,
+    *,
+    is_conditional: bool,
+    is_robots: bool,
+) -> None:
+    status = response.status_code
+    retry_after = parse_retry_after(response.headers.get("retry-after"), time.time())
     if status == 429:
         raise AssistantRateLimitError(f"{url} answers 429", status=status, retry_after=retry_after)
     if status >= 500:
         raise AssistantServerError(f"{url} answers {status}", status=status, retry_after=retry_after)
-    is_expected = status in {200, *GONE, *REDIRECTED} or (status == NOT_MODIFIED and is_conditional)
-    if not is_expected and not (is_robots and 400 <= status < 500):
+    is_expected = status in {200, *GONE, *REDIRECTED}
+    if is_conditional and status == NOT_MODIFIED:
+        is_expected = True
+    if is_robots and 400 <= status < 500:  # there is no such file
+        is_expected = True
+    if not is_expected:
         raise AssistantInputError(
             f"{url} answers {status}",
             safe="Its documents would look stale if the page was left out, so nothing was written.",
@@ -301,20 +332,23 @@ def _check_status(url: httpx.URL, answer: httpx.Response, *, is_conditional: boo
 
 
 def _check_type(header: str, types: Collection[str] | None) -> None:
-    found = header.partition(";")[0].strip().lower()
-    if types is not None and found and found not in types:
-        raise Skipped(f"is {found[:60]}")
+    media_type, _, _ = header.partition(";")  # without parameters such as the charset
+    media_type = media_type.strip().lower()
+    # A file without a type is read.
+    if types is not None and media_type and media_type not in types:
+        raise Skipped(f"is {media_type[:60]}")
 
 
-def _body(url: httpx.URL, answer: httpx.Response, limit: int, *, is_robots: bool) -> bytes:
-    encoding = answer.headers.get("content-encoding", "")
+def _body(url: httpx.URL, response: httpx.Response, limit: int, *, is_robots: bool) -> bytes:
+    encoding = response.headers.get("content-encoding", "")
     body = BoundedBody(limit, encoding)
-    for piece in answer.iter_raw():
+    for piece in response.iter_raw():
         if not body.feed(piece):
             break
     content = body.end()
-    # A robots.txt that is too large is read as far as that.
-    if body.defect and len(content) == limit and not is_robots:
+    is_too_large = body.defect is not None and len(content) == limit
+    # Of a robots.txt that is too large, the rules up to the limit count.
+    if is_too_large and not is_robots:
         raise AssistantInputError(
             f"{url} is larger than {limit:,} bytes",
             todo="Leave it out with include=…, or split it.",

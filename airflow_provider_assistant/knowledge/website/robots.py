@@ -6,7 +6,8 @@ import re
 
 # The name to which rules in robots.txt may refer.
 NAME = "airflow-provider-assistant"
-_AGENT = re.compile(r"(\s*user[-\s]*agent\s*:?\s*)([^\s#]+).*", re.IGNORECASE)
+# A line that says for whom the next rules are. Groups: all before the name, and the name.
+_USER_AGENT_LINE = re.compile(r"(\s*user[-\s]*agent\s*:?\s*)([^\s#]+).*", re.IGNORECASE)
 
 
 class Robots:
@@ -19,8 +20,9 @@ class Robots:
     def __init__(self, text: str = "") -> None:
         from protego import Protego
 
-        lines = (_AGENT.sub(_with_our_name, line) for line in text.removeprefix("\ufeff").splitlines())
-        self._rules = Protego.parse("\n".join(lines))
+        lines = text.removeprefix("\ufeff").splitlines()
+        simplified_lines = [_USER_AGENT_LINE.sub(_with_our_name, line) for line in lines]
+        self._rules = Protego.parse("\n".join(simplified_lines))
         self.crawl_delay = self._rules.crawl_delay(NAME) or 0.0
         """Seconds between requests; 0 if the file does not say."""
 
@@ -40,5 +42,8 @@ def _with_our_name(line: re.Match[str]) -> str:
     Protego takes the start of our name for our name, but not our name with a version. It keeps a copy of each rule for
     each name, so a file of a megabyte with many names would need gigabytes.
     """
-    name = line[2].lower().partition("/")[0]
-    return line[1] + (name if name in {NAME, "*"} else "other")
+    beginning, name_and_version = line.groups()
+    name, _, _ = name_and_version.lower().partition("/")
+    if name not in {NAME, "*"}:
+        name = "other"
+    return beginning + name

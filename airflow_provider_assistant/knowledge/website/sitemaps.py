@@ -12,15 +12,16 @@ ATOM = "http://www.w3.org/2005/Atom"
 SEPARATOR = " "
 # A feed of pages has a handful of levels. Longer texts are not addresses or dates.
 DEEPEST, LONGEST_TEXT = 100, 10_000
-# Parent and name of the elements whose text is an address, by root. Names are without namespaces.
-KINDS = {
+# By root element: the element of an entry, and the one in it with the address. Names are without
+# namespaces.
+ENTRY_AND_LINK = {
     "urlset": ("url", "loc"),
     "sitemapindex": ("sitemap", "loc"),
     "rss": ("item", "link"),
     "RDF": ("item", "link"),
     "feed": ("entry", "link"),
 }
-DATES = ("lastmod", "updated", "pubDate", "date")
+DATE_ELEMENTS = ("lastmod", "updated", "pubDate", "date")
 
 
 class Listed(NamedTuple):
@@ -68,7 +69,7 @@ def listing_of(xml: bytes, limit: int) -> Listing:
         raise NotListing(f"is not well-formed XML: {error}") from None
     except (LookupError, UnicodeError) as error:
         raise NotListing(f"has an unknown encoding: {error}") from None
-    return Listing(reader.root == "sitemapindex", reader.entries)
+    return Listing(is_index=reader.root == "sitemapindex", entries=reader.entries)
 
 
 class _Reader:
@@ -84,56 +85,64 @@ class _Reader:
         self.root = ""
         self.entries: list[Listed] = []
         self._limit = limit
+        # The elements that have begun and not ended, outermost first.
         self._path: list[str] = []
+        # Of the current entry.
         self._url: str | None = None
         self._date: str | None = None
+        # Of the text of the current element.
         self._pieces: list[str] = []
 
     def _entity(self, *_: Any) -> None:
         raise NotListing("declares entities, which sitemaps and feeds do not need")
 
-    def _start(self, full: str, attributes: dict[str, str]) -> None:
-        namespace, _, name = full.rpartition(SEPARATOR)
+    def _start(self, full_name: str, attributes: dict[str, str]) -> None:
+        namespace, _, name = full_name.rpartition(SEPARATOR)
         if not self._path:
-            if name not in KINDS:
+            if name not in ENTRY_AND_LINK:
                 raise NotListing(f"has the root element {name[:40]!r}, so it is neither a sitemap nor a feed")
             self.root = name
         elif namespace == ATOM and self.root != "feed":
-            name = "atom:" + name  # RSS has links of both
+            name = "atom:" + name  # an RSS feed may also have Atom's links, which are not pages
         self._path.append(name)
         if len(self._path) > DEEPEST:
             raise NotListing(f"has more than {DEEPEST} levels")
         self._pieces.clear()
-        parent, link = KINDS[self.root]
-        if name == parent:
+        entry, link = ENTRY_AND_LINK[self.root]
+        if name == entry:
             self._url = self._date = None
         elif self.root == "feed" and self._is_in_entry() and name == link:
+            # Atom has the address in an attribute, and links that do not lead to the page.
             is_page = attributes.get("rel", "alternate") == "alternate"
-            self._url = self._url or (attributes.get("href") if is_page else None)
+            if is_page and not self._url:
+                self._url = attributes.get("href")
 
     def _text(self, text: str) -> None:
         if sum(map(len, self._pieces)) < LONGEST_TEXT:
             self._pieces.append(text[:LONGEST_TEXT])
 
     def _end(self, _: str) -> None:
-        name, text = self._path[-1], "".join(self._pieces).strip()
+        name = self._path[-1]
+        text = "".join(self._pieces).strip()
         self._pieces.clear()
-        parent, link = KINDS[self.root]
+        entry, link = ENTRY_AND_LINK[self.root]
         if self._is_in_entry():
+            # The first address and the first valid date of an entry count.
             if name == link and self.root != "feed":
                 self._url = self._url or text
-            elif name in DATES:
+            elif name in DATE_ELEMENTS:
                 self._date = self._date or iso_date(text)
-        elif name == parent and self._url:
+        elif name == entry and self._url:
             if len(self.entries) == self._limit:
                 raise NotListing(f"lists more than {self._limit:,} addresses")
-            self.entries.append(Listed(self._url, self._date))
+            self.entries.append(Listed(url=self._url, date=self._date))
             self._url = None
         self._path.pop()
 
     def _is_in_entry(self) -> bool:
         """Return whether the innermost element is a child of an entry, and not, for example, of a picture in it."""
-        return self._path[-2:-1] == [KINDS[self.root][0]]
+        entry, _ = ENTRY_AND_LINK[self.root]
+        return len(self._path) > 1 and self._path[-2] == entry
 
 
 def iso_date(text: str) -> str | None:
@@ -143,8 +152,11 @@ def iso_date(text: str) -> str | None:
     :param text: The date, as in sitemaps (ISO) or in RSS (as in mail).
     """
     with contextlib.suppress(ValueError):
-        found = datetime.fromisoformat(text)
-        return text if len(text) == len("2026-11-22") else found.isoformat()
+        moment = datetime.fromisoformat(text)
+        has_time = len(text) != len("2026-11-22")
+        if has_time:
+            return moment.isoformat()
+        return text
     with contextlib.suppress(ValueError, TypeError, OverflowError, IndexError):
         return parsedate_to_datetime(text).isoformat()
     return None
