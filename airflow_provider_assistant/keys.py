@@ -22,7 +22,8 @@ from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.texts import storable
 
 _WHOLE = re.compile(r"(-?(?:0|[1-9][0-9]*))\.0+")
-_WORDS = {"True": "true", "False": "false", "-0": "0"}
+# Texts that are written in another way than :func:`key_text` writes their value.
+_USUAL_SPELLINGS = {"True": "true", "False": "false", "-0": "0"}
 # From this value on, a float cannot represent every integer.
 _INEXACT = 2**53
 _MAX_DIGITS = 1000
@@ -59,7 +60,9 @@ def key_text(value: Any) -> str | None:
         return None
     if isinstance(value, str):
         return _of_text(str.__str__(value))
-    return _of_other(_plain(value) if kind.__module__ == "numpy" else value)
+    if kind.__module__ == "numpy":
+        value = _from_numpy(value)
+    return _of_other(value)
 
 
 def is_missing(value: Any) -> bool:
@@ -80,11 +83,13 @@ def key_column(values: Iterable[Any]) -> tuple[list[str | None], dict[int, str]]
     """
     values = list(values)
     with contextlib.suppress(TypeError):
-        # Most keys are strings that need no conversion.
+        # Most keys are strings that need no conversion. str.strip raises a TypeError for other types.
         stripped = list(map(str.strip, values))
-        is_plain = all(stripped) and _WORDS.keys().isdisjoint(stripped)
+        is_plain = all(stripped) and _USUAL_SPELLINGS.keys().isdisjoint(stripped)
+        # A text such as "7.0" may be a whole number.
         if is_plain and not any(text[-1] == "0" and "." in text for text in stripped):
-            return [*stripped], {}
+            no_problems: dict[int, str] = {}
+            return [*stripped], no_problems
     texts: list[str | None] = []
     problems: dict[int, str] = {}
     for position, value in enumerate(values):
@@ -116,16 +121,20 @@ def whole_label(names: Sequence[str], texts: Sequence[str | None]) -> str:
     :param texts: Values of the columns, see :func:`key_text`.
     """
     values = ["" if text is None else text for text in texts]
-    label = values[0] if len(names) == 1 else ", ".join(map("=".join, zip(names, values, strict=True)))
-    return storable(label)
+    if len(names) == 1:
+        return storable(values[0])
+    pairs = [f"{name}={value}" for name, value in zip(names, values, strict=True)]
+    return storable(", ".join(pairs))
 
 
 def short_label(label: str) -> str:
     """Cut a label to ``LABEL_LENGTH`` characters; a cut one ends in a digest of the whole."""
     if len(label) <= LABEL_LENGTH:
         return label
+    # A byte is two hexadecimal digits.
     digest = hashlib.blake2b(label.encode(), digest_size=_DIGEST_LENGTH // 2).hexdigest()
-    return f"{label[: LABEL_LENGTH - _DIGEST_LENGTH - 1]}…{digest}"
+    beginning = label[: LABEL_LENGTH - _DIGEST_LENGTH - len("…")]
+    return f"{beginning}…{digest}"
 
 
 def key_names(given: Any, parameter: str = "key_columns") -> list[str]:
@@ -139,18 +148,22 @@ def key_names(given: Any, parameter: str = "key_columns") -> list[str]:
     :raises AssistantInputError: An element is not a non-empty string.
     """
     if isinstance(given, str):
-        given = _listed(given.strip())
+        given = _parsed_names(given.strip())
     if given is None:
         return []
-    names = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
-    if bad := [name for name in names if not isinstance(name, str) or not name]:
-        raise AssistantInputError(
-            f"{parameter} must be the name of a column or a list of names, not {bad[0]!r}", field=parameter
-        )
+    is_several = isinstance(given, Iterable) and not isinstance(given, str)
+    names = list(given) if is_several else [given]
+    for name in names:
+        if not isinstance(name, str) or not name:
+            raise AssistantInputError(
+                f"{parameter} must be the name of a column or a list of names, not {name!r}",
+                field=parameter,
+            )
     return list(dict.fromkeys(names))
 
 
-def _listed(text: str) -> Any:
+def _parsed_names(text: str) -> Any:
+    """Return the list that a text in brackets writes, None for no text, and any other text as it is."""
     if not text:
         return None
     if text.startswith("[") and text.endswith("]"):
@@ -163,15 +176,21 @@ def _listed(text: str) -> Any:
 
 def _of_text(value: str) -> str | None:
     text = value.strip()
-    if text.endswith("0") and (whole := _WHOLE.fullmatch(text)):
-        text = whole[1]
-    return _WORDS.get(text, text) or None
+    # A fast check before the regular expression.
+    if text.endswith("0"):
+        whole_number = _WHOLE.fullmatch(text)
+        if whole_number:
+            text = whole_number[1]
+    # "True" becomes "true", most other texts stay, and an empty text is a missing value.
+    return _USUAL_SPELLINGS.get(text, text) or None
 
 
-def _plain(value: Any) -> Any:
+def _from_numpy(value: Any) -> Any:
     """Convert a NumPy scalar to the corresponding Python type."""
-    if type(value).__name__ in {"datetime64", "timedelta64"}:
-        value = value.astype(f"{type(value).__name__}[us]")
+    type_name = type(value).__name__
+    if type_name in {"datetime64", "timedelta64"}:
+        # Of nanoseconds, item() would return an int.
+        value = value.astype(f"{type_name}[us]")
     return value.item()
 
 
@@ -192,7 +211,10 @@ def _of_other(value: Any) -> str | None:
 
 def _of_moment(value: Any) -> str:
     if isinstance(value, datetime):
-        return str(value.astimezone(UTC)) if value.tzinfo else str(value).removesuffix(" 00:00:00")
+        if value.tzinfo:
+            return str(value.astimezone(UTC))
+        # At midnight, the date alone.
+        return str(value).removesuffix(" 00:00:00")
     if isinstance(value, date | time | timedelta | UUID):
         return str(value)
     raise ValueError(
@@ -203,15 +225,20 @@ def _of_moment(value: Any) -> str:
 def _of_float(value: float) -> str:
     if abs(value) >= _INEXACT:
         raise ValueError("is a float too large to be exact; read the column as text or as Int64")
-    return str(int(value)) if value.is_integer() else _of_decimal(Decimal(repr(value)))
+    if value.is_integer():
+        return str(int(value))
+    # repr() has the shortest digits that give this float; Decimal(0.1) would have 55.
+    return _of_decimal(Decimal(repr(value)))
 
 
 def _of_decimal(value: Decimal) -> str:
     if not value.is_finite() or abs(value.adjusted()) > _MAX_DIGITS:
         raise ValueError("is not a finite number of at most 1,000 digits")
     text = f"{value:f}"
-    text = text.rstrip("0").removesuffix(".") if "." in text else text
-    return _WORDS.get(text, text)
+    if "." in text:
+        text = text.rstrip("0").removesuffix(".")
+    # "-0" becomes "0".
+    return _USUAL_SPELLINGS.get(text, text)
 
 
 def _of_bytes(value: bytes) -> str | None:

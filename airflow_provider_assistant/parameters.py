@@ -82,28 +82,36 @@ def path(value: Any) -> str:
 
 def names(value: Any) -> Any:
     """Accept text, or a sequence of texts, which may be empty."""
-    return text_list(value) if _is_list(value) else text(value)
+    if _is_list(value):
+        return text_list(value)
+    return text(value)
 
 
 def text_list(value: Any) -> list[str]:
     """Accept a sequence of texts, which may be empty."""
     if not _is_list(value):
         raise ValueError(f"must be a list of texts, not {_short(value)}")
-    return [_at(f"item {number}", item, text) for number, item in enumerate(value, start=1)]
+    return [_checked_text(f"item {number}", item) for number, item in enumerate(value, start=1)]
 
 
 def text_map(value: Any) -> dict[str, str]:
     """Accept a mapping from names to texts."""
     if not isinstance(value, Mapping):
         raise ValueError(f"must be a mapping of texts, not {_short(value)}")  # noqa: TRY004
-    return {str(name): _at(repr(name), item, text) for name, item in value.items()}
+    return {str(name): _checked_text(repr(name), item) for name, item in value.items()}
 
 
 def csv_options(value: Any) -> dict[str, str]:
     """Accept a mapping from names to texts, also white space, such as a tab between columns."""
     if not isinstance(value, Mapping):
         raise ValueError(f"must be a mapping of texts, not {_short(value)}")  # noqa: TRY004
-    return {str(name): item if isinstance(item, str) else _at(repr(name), item, text) for name, item in value.items()}
+    options: dict[str, str] = {}
+    for name, option in value.items():
+        if isinstance(option, str):
+            options[str(name)] = option
+        else:
+            options[str(name)] = _checked_text(repr(name), option)
+    return options
 
 
 def anything(value: Any) -> Any:
@@ -147,13 +155,15 @@ def tolerance(limit: float, total: int) -> float:
     :param limit: A count, or a fraction of ``total`` if it is below 1.
     :return: The limit as a count, which may have a fraction.
     """
+    if limit >= 1:
+        return limit
     # Rounded because 0.29 * 100 is less than 29 in binary floating point.
-    return round(limit * total, 6) if limit < 1 else limit
+    return round(limit * total, 6)
 
 
 def seconds(value: Any) -> float:
     """Accept a duration of 0 or more: a number of seconds, or a timedelta."""
-    duration = value.total_seconds() if isinstance(value, timedelta) else value
+    duration = _in_seconds(value)
     if not _is_number(duration) or duration < 0:
         raise ValueError(f"must be a number of seconds or a timedelta, not {_short(value)}")
     return float(duration)
@@ -161,7 +171,7 @@ def seconds(value: Any) -> float:
 
 def interval(value: Any) -> float:
     """Accept a duration of more than 0: a number of seconds, or a timedelta."""
-    duration = value.total_seconds() if isinstance(value, timedelta) else value
+    duration = _in_seconds(value)
     if not _is_number(duration) or duration <= 0:
         raise ValueError(f"must be more than 0 seconds, as a number or a timedelta, not {_short(value)}")
     return float(duration)
@@ -169,21 +179,30 @@ def interval(value: Any) -> float:
 
 def choice(*choices: str) -> Check:
     """Return a check that accepts some texts, at least two."""
-    *first, last = map(repr, choices)
+    *first_choices, last_choice = map(repr, choices)
+    listed_choices = f"{', '.join(first_choices)} or {last_choice}"
 
     def check(value: Any) -> Any:
         if not isinstance(value, str) or value not in choices:
-            raise ValueError(f"must be {', '.join(first)} or {last}, not {_short(value)}")
+            raise ValueError(f"must be {listed_choices}, not {_short(value)}")
         return value
 
     return check
 
 
-def _at(place: str, value: Any, check: Check) -> Any:
+def _checked_text(item_name: str, value: Any) -> str:
+    """Return an item of a list or mapping as text; an error names the item."""
     try:
-        return check(value)
+        return text(value)
     except ValueError as error:
-        raise ValueError(f"has an invalid value: {place} {error}") from None
+        raise ValueError(f"has an invalid value: {item_name} {error}") from None
+
+
+def _in_seconds(value: Any) -> Any:
+    """Return a timedelta in seconds, and any other value as it is."""
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    return value
 
 
 def _is_list(value: Any) -> bool:
@@ -191,10 +210,11 @@ def _is_list(value: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
+    """Return whether a value is a finite number; a bool is an int of Python, but not a number here."""
     if isinstance(value, float):
         return math.isfinite(value)
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _short(value: Any) -> str:
-    return f"{value!r:.100}"
+    return repr(value)[:100]

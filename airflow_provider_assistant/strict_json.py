@@ -87,7 +87,7 @@ def read(content: bytes) -> Document:
     if _SURROGATES.search(text):
         # Some services encode both halves of a character as if they were characters.
         text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    text = _limited(text)
+    _check_limits(text)
     if not _has_only_pairs(text) or r"\u0000" in text:
         text = _ESCAPES.sub(_storable_escape, text)
     try:
@@ -95,7 +95,7 @@ def read(content: bytes) -> Document:
     except json.JSONDecodeError:
         raise
     except ValueError:
-        # An unusual number.
+        # _STRICT refuses an unusual number: replace it and read the text again.
         text = _TOKENS.sub(_storable_token, text)
         return Document(text, _LENIENT.decode(text))
 
@@ -110,7 +110,8 @@ def loads(content: bytes | str) -> Any:
     :raises LimitError: The text is nested too deeply or has too many values.
     :raises ValueError: The text is not JSON, not in a known encoding, or has lone surrogates.
     """
-    text = _limited(content if isinstance(content, str) else decoded(content))
+    text = content if isinstance(content, str) else decoded(content)
+    _check_limits(text)
     if not _has_only_pairs(text):
         raise ValueError(r"a lone surrogate, such as \ud800, is half of a character")
     return _LENIENT.decode(text)
@@ -142,8 +143,10 @@ def encoding_of(start: bytes) -> tuple[bytes, str]:
     return b"", "utf-8"
 
 
-def _limited(text: str) -> str:
-    """Return the text if it is neither nested too deeply nor too large."""
+def _check_limits(text: str) -> None:
+    """Refuse a text that is nested too deeply or too large."""
+    # The counts include characters inside of strings, so they are never too low. They are fast, and most texts need
+    # no exact count.
     containers = text.count("[") + text.count("{")
     if containers > MAX_CONTAINERS and _TOO_MANY_CONTAINERS.match(text):
         raise LimitError(f"made of more than {MAX_CONTAINERS:,} objects and arrays")
@@ -153,18 +156,21 @@ def _limited(text: str) -> str:
         # Python's parser calls itself for each level. Near the recursion limit, the garbage collector may interrupt
         # it, and the finalizers of other objects then fail. So the depth is counted before the text is parsed.
         raise LimitError(f"nested more than {MAX_DEPTH} levels deep")
-    return text
 
 
 def _is_too_deep(text: str) -> bool:
-    brackets = _STRINGS.sub("", text).encode().translate(_ONE_KIND, _NO_BRACKETS)
-    left = brackets
+    text_without_strings = _STRINGS.sub("", text)
+    # Only the brackets remain, and each brace as a bracket.
+    brackets = text_without_strings.encode().translate(_ONE_KIND, _NO_BRACKETS)
+    remaining = brackets
     # Each round removes the innermost level; most texts have only a few.
     for _ in range(MAX_DEPTH):
-        left = left.replace(b"[]", b"")
-    # Something is left of a text that is too deep, and of one whose brackets do not match.
-    levels = accumulate(1 if bracket == ord("[") else -1 for bracket in brackets)
-    return bool(left) and max(levels) > MAX_DEPTH
+        remaining = remaining.replace(b"[]", b"")
+    if not remaining:
+        return False
+    # Something remains of a text that is too deep, and of one whose brackets do not match.
+    steps = (1 if bracket == ord("[") else -1 for bracket in brackets)
+    return max(accumulate(steps)) > MAX_DEPTH
 
 
 def _has_only_pairs(text: str) -> bool:
@@ -172,28 +178,38 @@ def _has_only_pairs(text: str) -> bool:
     return not _ANY_SURROGATE.search(text) or bool(_ONLY_PAIRS.fullmatch(text))
 
 
-def _storable_escape(escape: re.Match[str]) -> str:
-    found = escape.group()
-    is_kept = len(found) != len(_REPLACED)
-    return found if is_kept else _REPLACED
+def _storable_escape(match: re.Match[str]) -> str:
+    r"""Replace a lone surrogate or NUL, such as \ud800; keep a pair, which is longer, and \n, which is shorter."""
+    escape = match.group()
+    if len(escape) == len(_REPLACED):
+        return _REPLACED
+    return escape
 
 
-def _storable_token(token: re.Match[str]) -> str:
-    found, exponent = token.group(), token.group(1)
-    if found.startswith('"'):
-        return found
-    if found[-1].isalpha() or len(found) > MAX_DIGITS:
+def _storable_token(match: re.Match[str]) -> str:
+    """Replace NaN, infinities and numbers that are too long by null; keep strings and other numbers."""
+    token = match.group()
+    exponent = match.group(1)
+    if token.startswith('"'):
+        return token
+    is_word = token[-1].isalpha()
+    if is_word or len(token) > MAX_DIGITS:
         return "null"
-    return found if exponent is None or abs(int(exponent)) <= MAX_EXPONENT else "null"
+    if exponent is not None and abs(int(exponent)) > MAX_EXPONENT:
+        return "null"
+    return token
 
 
-def _finite(digits: str) -> float | None:
+def _finite_or_none(digits: str) -> float | None:
     value = float(digits)
-    return value if -_LARGEST <= value <= _LARGEST else None
+    if -_LARGEST <= value <= _LARGEST:
+        return value
+    return None
 
 
-def _ordinary(digits: str) -> float:
+def _usual_float(digits: str) -> float:
     value = float(digits)
+    # The first condition holds for nearly all numbers, and this function runs once per number.
     if value and -_LARGEST <= value <= _LARGEST and len(digits) <= MAX_DIGITS:
         return value
     # Zero may be what is left of 1e-99999, which PostgreSQL refuses.
@@ -202,10 +218,11 @@ def _ordinary(digits: str) -> float:
     return value
 
 
-def _unusual(name: str) -> Any:
+def _refuse_constant(name: str) -> Any:
+    """Refuse NaN, Infinity and -Infinity."""
     raise ValueError(f"an unusual number: {name}")
 
 
 # json.loads would make a new decoder for each text.
-_STRICT = json.JSONDecoder(parse_float=_ordinary, parse_constant=_unusual)
-_LENIENT = json.JSONDecoder(parse_float=_finite, parse_constant=lambda _: None)
+_STRICT = json.JSONDecoder(parse_float=_usual_float, parse_constant=_refuse_constant)
+_LENIENT = json.JSONDecoder(parse_float=_finite_or_none, parse_constant=lambda _: None)

@@ -18,11 +18,17 @@ def escaped(text: str, kept: str = "") -> str:
     """
     if text.isprintable():
         return text
-    chars = [_escape(char) if char not in kept and _is_control(char) else char for char in text]
+    chars: list[str] = []
+    for char in text:
+        if char not in kept and _is_control(char):
+            chars.append(_escape(char))
+        else:
+            chars.append(char)
     return "".join(chars)
 
 
 def _is_control(char: str) -> bool:
+    # Control characters, lone surrogates, and the separators of lines and paragraphs.
     return char in BIDI or unicodedata.category(char) in {"Cc", "Cs", "Zl", "Zp"}
 
 

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, fields
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 
@@ -61,8 +61,12 @@ class CsvOptions:
             raise AssistantInputError(
                 f"csv_options must be a mapping with some of {', '.join(names)}, not {given!r}", field="csv_options"
             )
-        options = cls(**{name: value for name, value in (given or {}).items() if value is not None})
-        return cls("\t" if options.delimiter == "\\t" else options.delimiter, options.encoding, options.quote).checked()
+        given = given or {}
+        # The command line passes None for an option that is not given.
+        values = {name: value for name, value in given.items() if value is not None}
+        if values.get("delimiter") == "\\t":
+            values["delimiter"] = "\t"
+        return cls(**values).checked()
 
     def checked(self) -> Self:
         """Validate the options and return them."""
@@ -93,20 +97,22 @@ def read_file(
     :raises AssistantInputError: The file cannot be read or lacks a required column.
     """
     suffixes = [suffix for suffix in path.suffixes if suffix not in COMPRESSED]
-    kind = SUFFIXES.get(suffixes[-1] if suffixes else "")
-    if kind is None:
+    file_format = None
+    if suffixes:
+        file_format = SUFFIXES.get(suffixes[-1])
+    if file_format is None:
         raise AssistantInputError(
             f"{str(path)!r} does not have the suffix of a Parquet, CSV or JSON lines file ({', '.join(SUFFIXES)})",
             field="source",
         )
     with ExitStack() as stack:
         try:
-            if kind == "parquet":
-                yield from _parquet(stack, path, row_groups, wanted)
-            elif kind == "csv":
-                yield from _csv(stack, path, options, wanted)
+            if file_format == "parquet":
+                yield from _read_parquet(stack, path, row_groups, wanted)
+            elif file_format == "csv":
+                yield from _read_csv(stack, path, options, wanted)
             else:
-                yield from _json_lines(stack, path, wanted)
+                yield from _read_json_lines(stack, path, wanted)
         except (OSError, ValueError, EOFError, zlib.error, lzma.LZMAError) as error:
             # pyarrow's errors are ValueErrors and OSErrors; the others come from decompression.
             raise _unreadable(path, error) from error
@@ -116,47 +122,55 @@ def _unreadable(path: StoragePath, why: object) -> AssistantInputError:
     return AssistantInputError(f"{str(path)!r} cannot be read: {why}", field="source")
 
 
-def _parquet(
+def _read_parquet(
     stack: ExitStack, path: StoragePath, row_groups: list[int] | None, wanted: ColumnSelection
 ) -> Iterator[Batch]:
     import pyarrow.parquet as pq
 
-    opened = stack.enter_context(path.open("rb"))
+    opened_file = stack.enter_context(path.open("rb"))
     # The buffer makes pyarrow read a large row group page by page instead of at once.
-    file = stack.enter_context(
-        pq.ParquetFile(opened, buffer_size=1 << 20, pre_buffer=False, page_checksum_verification=True)
+    parquet_file = stack.enter_context(
+        pq.ParquetFile(opened_file, buffer_size=1 << 20, pre_buffer=False, page_checksum_verification=True)
     )
-    wanted.check(file.schema_arrow.names, repr(str(path)))
-    columns = list(wanted.among(file.schema_arrow.names))
-    batches = file.iter_batches(BATCH, row_groups=row_groups, columns=columns, use_threads=False)
+    present_columns = parquet_file.schema_arrow.names
+    wanted.check(present_columns, repr(str(path)))
+    columns = list(wanted.among(present_columns))
+    batches = parquet_file.iter_batches(BATCH, row_groups=row_groups, columns=columns, use_threads=False)
     yield from batches_of_arrow(batches, wanted)
 
 
-def _csv(stack: ExitStack, path: StoragePath, options: CsvOptions, wanted: ColumnSelection) -> Iterator[Batch]:
-    is_utf8 = codecs.lookup(options.encoding).name == "utf-8"
-    opened = stack.enter_context(_uncompressed(path))
-    text = stack.enter_context(
-        io.TextIOWrapper(
-            opened, encoding="utf-8-sig" if is_utf8 else options.encoding, errors="surrogateescape", newline=""
-        )
+def _read_csv(stack: ExitStack, path: StoragePath, options: CsvOptions, wanted: ColumnSelection) -> Iterator[Batch]:
+    encoding = options.encoding
+    if codecs.lookup(encoding).name == "utf-8":
+        # Skips the byte order mark that Excel writes.
+        encoding = "utf-8-sig"
+    binary_file = stack.enter_context(_uncompressed(path))
+    text_file = stack.enter_context(
+        io.TextIOWrapper(binary_file, encoding=encoding, errors="surrogateescape", newline="")
     )
     csv.field_size_limit(max(csv.field_size_limit(), CELL_LIMIT))
-    reader = csv.reader(text, delimiter=options.delimiter, quotechar=options.quote, strict=True)
+    reader = csv.reader(text_file, delimiter=options.delimiter, quotechar=options.quote, strict=True)
     rows = _csv_rows(path, reader)
-    _, header, problem = next(rows, (0, [], ""))
+    no_row: _CsvRow = (0, [], "")
+    _line, header, problem = next(rows, no_row)
     if problem or not header or _is_undecoded("".join(header)):
         raise _unreadable(path, f"its first line is not a list of column names in {options.encoding}; {_ADVICE}")
     wanted.check(header, repr(str(path)))
-    positions = {name: header.index(name) for name in wanted.among(header)}
-    while some := list(itertools.islice(rows, BATCH)):
-        yield _csv_batch(path, some, len(header), positions, wanted, options)
+    index_by_column = {name: header.index(name) for name in wanted.among(header)}
+    while batch_rows := list(itertools.islice(rows, BATCH)):
+        yield _csv_batch(path, batch_rows, len(header), index_by_column, wanted, options)
 
 
 _ADVICE = "if the file has another format, set csv_options (--delimiter, --encoding, --quote)"
 
 
-def _csv_rows(path: StoragePath, reader: Any) -> Iterator[tuple[int, list[str], str]]:
-    """Yield line number, cells and problem of every row; skip empty lines."""
+# Number of the row's first line in the file, from 1; its cells; and why it cannot be read, empty if it can. A plain
+# tuple, because there is one per row of a load.
+_CsvRow: TypeAlias = "tuple[int, list[str], str]"
+
+
+def _csv_rows(path: StoragePath, reader: Any) -> Iterator[_CsvRow]:
+    """Yield every row; skip empty lines."""
     while True:
         line = reader.line_num + 1
         try:
@@ -176,26 +190,35 @@ def _csv_rows(path: StoragePath, reader: Any) -> Iterator[tuple[int, list[str], 
 
 def _csv_batch(
     path: StoragePath,
-    rows: Sequence[tuple[int, list[str], str]],
+    rows: Sequence[_CsvRow],
     width: int,
-    positions: Mapping[str, int],
+    index_by_column: Mapping[str, int],
     wanted: ColumnSelection,
     options: CsvOptions,
 ) -> Batch:
+    empty_row = [""] * width
     problems: dict[int, str] = {}
-    whole: list[list[str]] = []
-    for number, (_, cells, problem) in enumerate(rows):
-        if problem or len(cells) != width:
-            problems[number] = problem or f"has {len(cells)} cells, but the first line has {width}; {_ADVICE}"
-        whole.append([""] * width if number in problems else cells)
+    lines: list[int] = []
+    cells_by_row: list[list[str]] = []
+    for position, (line, cells, problem) in enumerate(rows):
+        lines.append(line)
+        if problem:
+            problems[position] = problem
+            cells_by_row.append(empty_row)
+        elif len(cells) != width:
+            problems[position] = f"has {len(cells)} cells, but the first line has {width}; {_ADVICE}"
+            cells_by_row.append(empty_row)
+        else:
+            cells_by_row.append(cells)
     # Keep every column as text: a category "007" must not become 7.
-    transposed = list(zip(*whole, strict=True))
-    columns = {name: list(transposed[position]) for name, position in positions.items()}
+    cells_by_column = list(zip(*cells_by_row, strict=True))
+    columns = {name: list(cells_by_column[index]) for name, index in index_by_column.items()}
     for name, values in columns.items():
+        # One check of the whole column is faster than one of each value.
         if _is_undecoded("".join(values)):
-            bad = [number for number, value in enumerate(values) if _is_undecoded(value)]
-            problems |= dict.fromkeys(bad, f"column {name!r} is not text in {options.encoding}; {_ADVICE}")
-    lines = [line for line, _, _ in rows]
+            undecoded_rows = [position for position, value in enumerate(values) if _is_undecoded(value)]
+            problem = f"column {name!r} is not text in {options.encoding}; {_ADVICE}"
+            problems |= dict.fromkeys(undecoded_rows, problem)
     return Batch(wanted.complete(columns, len(rows)), problems=problems, file=str(path), lines=lines)
 
 
@@ -210,27 +233,32 @@ def _is_undecoded(text: str) -> bool:
     return False
 
 
-def _json_lines(stack: ExitStack, path: StoragePath, wanted: ColumnSelection) -> Iterator[Batch]:
-    opened = stack.enter_context(_uncompressed(path))
-    lines = ((number, line) for number, line in enumerate(_text_lines(stack, opened), start=1) if line.strip())
-    present: dict[str, None] = {}
-    while some := list(itertools.islice(lines, BATCH)):
-        rows, problems = _parsed([line for _, line in some])
-        if len(problems) == len(rows) and not present:
-            raise _unreadable(path, f"line {some[0][0]} {problems[0]}")
-        names = dict.fromkeys(name for row in rows for name in row)
-        present |= names
-        columns = columns_of_rows(rows, names, wanted)
-        yield Batch(columns, problems=problems, file=str(path), lines=[number for number, _ in some])
-    if present:
+def _read_json_lines(stack: ExitStack, path: StoragePath, wanted: ColumnSelection) -> Iterator[Batch]:
+    binary_file = stack.enter_context(_uncompressed(path))
+    numbered_lines = enumerate(_text_lines(stack, binary_file), start=1)
+    filled_lines = ((number, line) for number, line in numbered_lines if line.strip())
+    # The names of all fields so far, in their order.
+    present_names: dict[str, None] = {}
+    while batch_lines := list(itertools.islice(filled_lines, BATCH)):
+        line_numbers = [number for number, _ in batch_lines]
+        rows, problems = _parsed([line for _, line in batch_lines])
+        is_all_bad = len(problems) == len(rows)
+        if is_all_bad and not present_names:
+            raise _unreadable(path, f"line {line_numbers[0]} {problems[0]}")
+        batch_names = dict.fromkeys(itertools.chain.from_iterable(rows))
+        present_names |= batch_names
+        columns = columns_of_rows(rows, batch_names, wanted)
+        yield Batch(columns, problems=problems, file=str(path), lines=line_numbers)
+    if present_names:
         # Check at the end: a field may be missing in the first lines and present in later ones.
-        wanted.check(present, repr(str(path)))
+        wanted.check(present_names, repr(str(path)))
 
 
-def _text_lines(stack: ExitStack, opened: Any) -> Iterator[bytes | str]:
+def _text_lines(stack: ExitStack, binary_file: Any) -> Iterator[bytes | str]:
     """Return the lines of a file in UTF-8, or in the encoding that its byte order mark says."""
-    buffered = stack.enter_context(io.BufferedReader(opened))
+    buffered = stack.enter_context(io.BufferedReader(binary_file))
     mark, encoding = strict_json.encoding_of(buffered.peek(4))
+    # Skip the mark, which peek() has not consumed.
     buffered.read(len(mark))
     if encoding == "utf-8":
         return iter(buffered)
@@ -238,24 +266,28 @@ def _text_lines(stack: ExitStack, opened: Any) -> Iterator[bytes | str]:
 
 
 def _parsed(lines: Sequence[bytes | str]) -> tuple[list[Mapping[str, Any]], dict[int, str]]:
+    """Return the row of each line, empty if the line is bad, and the problems by position from 0."""
     rows: list[Mapping[str, Any]] = []
     problems: dict[int, str] = {}
     for position, line in enumerate(lines):
-        row: Any = None
+        row: dict[str, Any] = {}
         try:
-            row = strict_json.loads(line)
+            value = strict_json.loads(line)
         except strict_json.LimitError as error:
             problems[position] = f"is JSON {error}"
         except ValueError as error:
             problems[position] = f"is not JSON: {error}"
         else:
-            if not isinstance(row, dict):
+            if isinstance(value, dict):
+                row = value
+            else:
                 problems[position] = "must be a JSON object"
-        rows.append(row if isinstance(row, dict) else {})
+        rows.append(row)
     return rows, problems
 
 
 def _uncompressed(path: StoragePath) -> Any:
+    """Open a file that may be compressed; its suffix says how."""
     import fsspec
 
     if isinstance(path, ObjectStoragePath):

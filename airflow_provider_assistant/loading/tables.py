@@ -26,27 +26,34 @@ class SourceColumns:
 
     def repeated(self, times: int) -> SourceColumns:
         """Return each row several times, one after the other."""
-        found = SourceColumns(count=self.count * times)
+        repeated = SourceColumns(count=self.count * times)
         for name, values in self.columns.items():
-            found.columns[name] = [value for value in values for _ in range(times)]
+            repeated.columns[name] = [value for value in values for _ in range(times)]
         for position, problem in self.problems.items():
-            first = position * times
-            found.problems |= dict.fromkeys(range(first, first + times), problem)
-        return found
+            first_position = position * times
+            positions = range(first_position, first_position + times)
+            repeated.problems |= dict.fromkeys(positions, problem)
+        return repeated
 
 
 def read_columns(source: Source) -> SourceColumns:
     """Read all rows of a source. Where a batch lacks a column of another, its values are None."""
-    found = SourceColumns()
+    result = SourceColumns()
     for batch in source.batches():
+        rows_before = result.count
         for name, values in batch.columns.items():
-            found.columns.setdefault(name, [None] * found.count).extend(values)
+            if name not in result.columns:
+                # No earlier batch has this column.
+                result.columns[name] = [None] * rows_before
+            result.columns[name].extend(values)
         for position, problem in batch.problems.items():
-            found.problems[found.count + position] = f"{batch.place(position)}: {problem}"
-        found.count += len(batch)
-        for values in found.columns.values():
-            values.extend([None] * (found.count - len(values)))
-    return found
+            result.problems[rows_before + position] = f"{batch.place(position)}: {problem}"
+        result.count += len(batch)
+        for values in result.columns.values():
+            # This batch may lack a column of an earlier one.
+            missing_values = result.count - len(values)
+            values.extend([None] * missing_values)
+    return result
 
 
 def table_of(source: Source) -> pa.Table:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -42,13 +42,14 @@ def usable_path(path: Any) -> StoragePath:
 
     :raises AssistantInputError: The value is neither a path nor a URL, or no installed package reads such URLs.
     """
-    found = storage_path(path)
-    if isinstance(found, ObjectStoragePath):
+    parsed_path = storage_path(path)
+    if isinstance(parsed_path, ObjectStoragePath):
         try:
-            _ = found.fs
+            # The property imports the package that reads such URLs.
+            _ = parsed_path.fs
         except (ValueError, ImportError) as error:
             raise _unusable(path, error) from error
-    return found
+    return parsed_path
 
 
 def writable_file(path: Any, name: str) -> StoragePath:
@@ -57,12 +58,12 @@ def writable_file(path: Any, name: str) -> StoragePath:
 
     :param name: Name of the parameter, for the message.
     """
-    found = usable_path(path)
-    if found.is_dir():
+    file = usable_path(path)
+    if file.is_dir():
         raise AssistantInputError(
             f"{name} {str(path)!r} is a folder; it must be the path of a file", safe=NOTHING_SENT, field=name
         )
-    return found
+    return file
 
 
 def _url(url: str) -> ObjectStoragePath:
@@ -90,31 +91,43 @@ def storage_files(
         that folder, so that it does not change when the folder moves.
     :raises AssistantInputError: A file does not exist, there are no files, or a file is outside ``allowed_root``.
     """
-    found: list[tuple[str, StoragePath]] = []
-    for path in map(usable_path, source if isinstance(source, list | tuple) else [source]):
-        if path.is_dir():
-            found += _below(path, path.rglob("*"))
-        elif (split := _split_glob(str(path)))[1]:
-            folder = storage_path(split[0])
-            found += _below(folder, folder.glob(split[1]))
-        elif path.is_file():
-            found.append((str(path), path))
-        else:
-            raise AssistantInputError(f"file {str(path)!r} does not exist", field="source")
-    if not found and not allow_empty:
+    files: list[tuple[str, StoragePath]] = []
+    for path in map(usable_path, _as_list(source)):
+        files += _files_of(path)
+    if not files and not allow_empty:
         raise AssistantInputError(
             f"there are no files in {source!r}",
             safe=NOTHING_SENT,
             todo="If it may be empty, set allow_empty=True.",
             field="source",
         )
-    for _, path in found:
+    for _name, path in files:
         check_inside(path, allowed_root)
     # A file that is listed twice counts once, under its first name.
-    once: dict[str, tuple[str, StoragePath]] = {}
-    for name, path in found:
-        once.setdefault(str(path), (name, path))
-    return list(once.values())
+    file_by_path: dict[str, tuple[str, StoragePath]] = {}
+    for name, path in files:
+        file_by_path.setdefault(str(path), (name, path))
+    return list(file_by_path.values())
+
+
+def _as_list(source: Any) -> Sequence[Any]:
+    """Return a source that is not a list as a list of one."""
+    if isinstance(source, list | tuple):
+        return source
+    return [source]
+
+
+def _files_of(path: StoragePath) -> list[tuple[str, StoragePath]]:
+    """Return name and path of the files of a folder, of a glob, or of a single file."""
+    if path.is_dir():
+        return _files_below(path, path.rglob("*"))
+    folder_name, pattern = _split_glob(str(path))
+    if pattern:
+        folder = storage_path(folder_name)
+        return _files_below(folder, folder.glob(pattern))
+    if path.is_file():
+        return [(str(path), path)]
+    raise AssistantInputError(f"file {str(path)!r} does not exist", field="source")
 
 
 def files_in(source: Any) -> list[LineageDataset]:
@@ -124,34 +137,48 @@ def files_in(source: Any) -> list[LineageDataset]:
     :return: One entry per path, URL or folder; a glob is represented by its folder. Empty for rows and dataframes.
     """
     if isinstance(source, Mapping) and "row_groups" in source:
+        # A shard of a Parquet file.
         source = source["path"]
-    paths = source if isinstance(source, list | tuple) else [source]
-    named = (str(path) for path in paths if isinstance(path, str | Path | ObjectStoragePath))
-    return [LineageDataset(uri) for uri in dict.fromkeys(_split_glob(path)[0] for path in named)]
+    # A dict, to keep the order and drop repetitions.
+    locations: dict[str, None] = {}
+    for path in _as_list(source):
+        if isinstance(path, str | Path | ObjectStoragePath):
+            folder_or_file, _pattern = _split_glob(str(path))
+            locations[folder_or_file] = None
+    return [LineageDataset(location) for location in locations]
 
 
 def _split_glob(path: str) -> tuple[str, str]:
     """Split a glob into folder and pattern; the pattern is empty if the path is not a glob."""
     parts = path.split("/")
-    first = next((number for number, part in enumerate(parts) if "*" in part or "?" in part), None)
-    if first is None:
-        return path, ""
-    return "/".join(parts[:first]) or ("/" if path.startswith("/") else "."), "/".join(parts[first:])
+    for number, part in enumerate(parts):
+        if "*" in part or "?" in part:
+            folder = "/".join(parts[:number])
+            pattern = "/".join(parts[number:])
+            if not folder:
+                folder = "/" if path.startswith("/") else "."
+            return folder, pattern
+    return path, ""
 
 
-def _below(root: StoragePath, entries: Iterable[StoragePath]) -> list[tuple[str, StoragePath]]:
+def _files_below(root: StoragePath, entries: Iterable[StoragePath]) -> list[tuple[str, StoragePath]]:
     """Return name and path of the files among the entries, sorted by name, without hidden files."""
-    named = ((_name_below(root, entry), entry) for entry in entries if entry.is_file())
-    return sorted(
-        ((name, entry) for name, entry in named if not any(part.startswith((".", "_")) for part in name.split("/"))),
-        key=lambda found: found[0],
-    )
+    files: list[tuple[str, StoragePath]] = []
+    for entry in entries:
+        if entry.is_file():
+            name = _name_below(root, entry)
+            # A file in a hidden folder is hidden, too.
+            is_hidden = any(part.startswith((".", "_")) for part in name.split("/"))
+            if not is_hidden:
+                files.append((name, entry))
+    return sorted(files, key=lambda file: file[0])
 
 
 def _name_below(root: StoragePath, entry: StoragePath) -> str:
     # Check for ObjectStoragePath first: on Airflow 3.1 it is also a Path, and its relative_to returns the whole URL.
     if isinstance(root, ObjectStoragePath):
-        return str(entry)[len(str(root)) :].lstrip("/")
+        root_url = str(root)
+        return str(entry)[len(root_url) :].lstrip("/")
     return str(entry.relative_to(root))
 
 
@@ -165,24 +192,29 @@ def check_inside(path: StoragePath, allowed_root: str | StoragePath | None) -> N
     if allowed_root is None:
         return
     folder = storage_path(allowed_root)
-    local_path, local_root = _local(path), _local(folder)
+    local_path = _local(path)
+    local_root = _local(folder)
     if local_root is not None and not local_root.is_dir():
         raise AssistantInputError(
             f"allowed_root {str(allowed_root)!r} is not a folder",
             safe=NOTHING_SENT,
             field="allowed_root",
         )
+    link_note = ""
     if local_path is not None and local_root is not None:
         # resolve() follows symbolic links and removes '..'.
         target = local_path.resolve()
         is_inside = target.is_relative_to(local_root.resolve())
-        leads = f" leads to {str(target)!r}, which" if target != local_path.absolute() else ""
+        if target != local_path.absolute():
+            link_note = f" leads to {str(target)!r}, which"
+    elif local_path is None and local_root is None:
+        is_inside = _is_within(path, folder)
     else:
-        is_inside = local_path is None and local_root is None and _is_within(path, folder)
-        leads = ""
+        # One is local, the other in object storage.
+        is_inside = False
     if not is_inside:
         raise AssistantInputError(
-            f"file {str(path)!r}{leads} is not below allowed_root {str(allowed_root)!r}",
+            f"file {str(path)!r}{link_note} is not below allowed_root {str(allowed_root)!r}",
             safe="It was not sent.",
             todo="Move the file, remove the link, or set allowed_root to a folder that contains the file.",
             field="allowed_root",
@@ -193,17 +225,22 @@ def _local(path: StoragePath) -> Path | None:
     """Return a path in the local file system, or None for object storage."""
     # Check for ObjectStoragePath first: on Airflow 3.1 it is also a Path.
     if isinstance(path, ObjectStoragePath):
-        return Path(path.path) if path.protocol in {"", "file", "local"} else None
+        if path.protocol in {"", "file", "local"}:
+            return Path(path.path)
+        return None
     return path
 
 
 def _is_within(path: StoragePath, root: StoragePath) -> bool:
     # Object storage does not resolve '..', but some file systems behind it do.
-    names, wanted = _segments(path), _segments(root)
-    return ".." not in names and names[: len(wanted)] == wanted
+    path_segments = _segments(path)
+    root_segments = _segments(root)
+    starts_with_root = path_segments[: len(root_segments)] == root_segments
+    return starts_with_root and ".." not in path_segments
 
 
 def _segments(path: StoragePath) -> list[str]:
-    kind = path.protocol if isinstance(path, ObjectStoragePath) else ""
-    location = path.path if isinstance(path, ObjectStoragePath) else str(path)
-    return [kind, *location.strip("/").split("/")]
+    """Return the protocol, such as ``s3``, and the names of the path."""
+    if isinstance(path, ObjectStoragePath):
+        return [path.protocol, *path.path.strip("/").split("/")]
+    return ["", *str(path).strip("/").split("/")]

@@ -42,9 +42,11 @@ def as_upload(file: FileSource, filename: str | None = None, content_type: str |
 
 def _check_readable(path: StoragePath) -> None:
     try:
-        is_file, size = path.is_file(), path.stat().st_size
+        is_file = path.is_file()
+        size = path.stat().st_size
     except FileNotFoundError:
-        is_file, size = False, 0
+        is_file = False
+        size = 0
     except OSError as error:
         raise AssistantInputError(f"file {str(path)!r} cannot be read: {error}", field="file") from error
     if not is_file:
@@ -65,20 +67,26 @@ def _opened(path: StoragePath) -> Iterator[BinaryIO]:
 
 
 def _from_open_file(file: BinaryIO, filename: str | None, content_type: str | None) -> Upload:
+    # A read of no bytes tells text from bytes and does not move the position.
     if isinstance(file.read(0), str):
         raise AssistantInputError("an open file must be opened in binary mode ('rb')", field="file")
-    name = filename or PurePath(str(getattr(file, "name", ""))).name
+    name = filename
+    if not name:
+        # An open file has the path in ``name``, or the number of its descriptor.
+        file_path = PurePath(str(getattr(file, "name", "")))
+        name = file_path.name
     if not name:
         raise AssistantInputError("an open file without a name needs filename=…", field="filename")
     _sendable(name)
-    rewindable = file.seekable()
+    is_rewindable = file.seekable()
 
     def reopened() -> AbstractContextManager[BinaryIO]:
-        if rewindable:
+        if is_rewindable:
             file.seek(0)
+        # The caller closes the file, so leaving the context must not.
         return contextlib.nullcontext(file)
 
-    return Upload(reopened, name, _type(name, content_type), rewindable)
+    return Upload(reopened, name, _type(name, content_type), rewindable=is_rewindable)
 
 
 def _sendable(name: str) -> str:
