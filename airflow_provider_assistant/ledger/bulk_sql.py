@@ -31,11 +31,15 @@ class Bulk:
         self._table = table
         dialect = connection.dialect
         self._mark = "?" if dialect.paramstyle == "qmark" else "%s"
-        self._name = dialect.identifier_preparer.format_table(table)
-        self._processed = table.c.claimed_at.type.dialect_impl(dialect).bind_processor(dialect)
-        # These statements bypass the types of the columns, so the ids are converted here.
-        self._ids = {column.key for column in table.columns if isinstance(column.type, RequestId)}
-        self._quoted = {column.key: dialect.identifier_preparer.quote(column.name) for column in table.columns}
+        preparer = dialect.identifier_preparer
+        self._table_name = preparer.format_table(table)
+        # These statements bypass the types of the columns, so times and ids are converted here.
+        time_type = table.c.claimed_at.type.dialect_impl(dialect)
+        # None if the driver takes times as they are.
+        self._convert_time = time_type.bind_processor(dialect)
+        id_columns = [column for column in table.columns if isinstance(column.type, RequestId)]
+        self._id_columns = {column.key for column in id_columns}
+        self._quoted = {column.key: preparer.quote(column.name) for column in table.columns}
 
     def select(self, columns: Collection[str], scope: str, keys: Sequence[str]) -> Iterator[Sequence[Any]]:
         """
@@ -43,27 +47,41 @@ class Bulk:
 
         :param columns: Columns to read; their values must be plain text or numbers.
         """
-        listed, name, mark = self._listed(columns), self._name, self._mark
-        start = f"SELECT {listed} FROM {name} WHERE {self._quoted['scope']} = {mark}"  # noqa: S608 (no foreign text)
-        for first in range(0, len(keys), PARAMETERS - 1):
-            some = keys[first : first + PARAMETERS - 1]
-            statement = f"{start} AND {self._quoted['key']} IN ({', '.join(repeat(mark, len(some)))})"
-            # Read from the driver's cursor: creating SQLAlchemy's row objects would take as long as the query.
-            with contextlib.closing(self._connection.exec_driver_sql(statement, (scope, *some))) as result:
+        mark = self._mark
+        # The text of the statements is that of the schema; all values are parameters.
+        selected = f"SELECT {self._listed(columns)} FROM {self._table_name}"  # noqa: S608
+        rows_of_scope = f"{selected} WHERE {self._quoted['scope']} = {mark}"
+        id_positions = []
+        for position, column in enumerate(columns):
+            if column in self._id_columns:
+                id_positions.append(position)
+        # One parameter of each statement is the scope.
+        keys_per_statement = PARAMETERS - 1
+        for start in range(0, len(keys), keys_per_statement):
+            statement_keys = keys[start : start + keys_per_statement]
+            marks = ", ".join(repeat(mark, len(statement_keys)))
+            statement = f"{rows_of_scope} AND {self._quoted['key']} IN ({marks})"
+            parameters = (scope, *statement_keys)
+            result = self._connection.exec_driver_sql(statement, parameters)
+            with contextlib.closing(result):
+                # Creating SQLAlchemy's row objects would take as long as the query.
                 rows = result.cursor.fetchall()
-            if self._ids.isdisjoint(columns):
+            if not id_positions:
                 yield from rows
-            else:
-                are_ids = [column in self._ids for column in columns]
-                for row in rows:
-                    yield [
-                        decoded_id(one) if is_id and one is not None else one
-                        for is_id, one in zip(are_ids, row, strict=True)
-                    ]
+                continue
+            for row in rows:
+                values = list(row)
+                for position in id_positions:
+                    stored_id = values[position]
+                    if stored_id is not None:
+                        values[position] = decoded_id(stored_id)
+                yield values
 
     def moment(self, at: datetime | None) -> Any:
         """Convert a time, which is timezone-aware, to the form in which this table stores it."""
-        return self._processed(at) if self._processed else at
+        if self._convert_time is None:
+            return at
+        return self._convert_time(at)
 
     def _listed(self, columns: Collection[str]) -> str:
         return ", ".join(self._quoted[column] for column in columns)

@@ -62,27 +62,29 @@ class ChatLedger(ScopeLedger):
         A question is ignored unless its key has a claim without an outcome, made before the
         question was accepted by a task that is no longer alive.
         """
-        entries = self.entries([one.key for one in accepted])
-        found = []
-        for one in accepted:
-            entry = entries.get(one.key)
+        entries = self.entries([question.key for question in accepted])
+        parameters = []
+        for question in accepted:
+            entry = entries.get(question.key)
+            # A living task has leased its claims; it records the outcome itself.
             if entry and entry.outcome == "claimed" and entry.state != "leased":
-                found.append(
+                parameters.append(
                     {
-                        "k": one.key,
+                        "entry_key": question.key,
                         "token": entry.claim,
-                        "question": one.question_id,
-                        "request": one.request_id,
-                        "at": one.recorded_at,
-                        "count": one.attempts,
+                        "question": question.question_id,
+                        "request": question.request_id,
+                        "at": question.recorded_at,
+                        "count": question.attempts,
                     }
                 )
-        if not found:
+        if not parameters:
             return
-        c, bind = chat_requests.c, sa.bindparam
+        c = chat_requests.c
+        bind = sa.bindparam
         change = (
             sa.update(chat_requests)
-            .where(c.scope == self._scope, c.key == bind("k"), c.claim == bind("token"))
+            .where(c.scope == self._scope, c.key == bind("entry_key"), c.claim == bind("token"))
             .where(c.outcome == "claimed", c.claimed_at <= bind("at"))
             .values(
                 outcome="created",
@@ -92,7 +94,11 @@ class ChatLedger(ScopeLedger):
                 recorded_at=bind("at"),
             )
         )
-        transaction(self._connection, lambda connection: connection.execute(change, found), writes=True)
+
+        def write(connection: sa.Connection) -> None:
+            connection.execute(change, parameters)
+
+        transaction(self._connection, write, writes=True)
 
     def record_ends(self, ends: Mapping[str, RequestEnd]) -> None:
         """Record how chat requests ended, see :func:`record_ends`."""
@@ -100,9 +106,13 @@ class ChatLedger(ScopeLedger):
 
     def withdraw(self, keys: Collection[str], reason: str) -> None:
         """Mark questions as ambiguous whose answers were lost: the next try asks them again."""
-        more = chat_requests.c.ambiguous + 1
-        values = {"outcome": "ambiguous", "content_hash": None, "ambiguous": more, "error": reason}
-        self._change(keys, sa.update(chat_requests).values(values))
+        change = sa.update(chat_requests).values(
+            outcome="ambiguous",
+            content_hash=None,
+            ambiguous=chat_requests.c.ambiguous + 1,
+            error=reason,
+        )
+        self._change(keys, change)
 
 
 def record_ends(bind: Bind, site_url: str, ends: Mapping[str, RequestEnd]) -> None:
@@ -116,43 +126,59 @@ def record_ends(bind: Bind, site_url: str, ends: Mapping[str, RequestEnd]) -> No
     :param ends: End by request id.
     """
     c = chat_requests.c
-    is_same = (c.site_url == site_url, c.request_id == sa.bindparam("r"))
+    is_request = (c.site_url == site_url, c.request_id == sa.bindparam("ended_id"))
     at = sa.bindparam("at", type_=c.completed_at.type)
     session_id = sa.bindparam("session", type_=c.session_id.type)
-    answered = sa.update(chat_requests).values(
+    set_end = sa.update(chat_requests).values(
         state=sa.bindparam("end"),
         completed_at=sa.func.coalesce(c.completed_at, at),
         session_id=sa.func.coalesce(c.session_id, session_id),
     )
-    again = answered.values(outcome="failed", content_hash=None, error="its request failed or was lost")
-    first = c.completed_at.is_(None)
-    changes: list[tuple[sa.Update, list[dict[str, Any]]]] = [
-        (answered.where(*is_same, first), _parameters(ends, ("complete", "timed_out"))),
-        (again.where(*is_same, first), _parameters(ends, ("failed",))),
-        (again.where(*is_same), _parameters(ends, ("lost",))),
-    ]
+    # The next try submits a request again whose outcome is "failed".
+    set_failed = set_end.values(
+        outcome="failed",
+        content_hash=None,
+        error="its request failed or was lost",
+    )
+    has_no_end = c.completed_at.is_(None)
+    update_of_finished = set_end.where(*is_request, has_no_end)
+    update_of_failed = set_failed.where(*is_request, has_no_end)
+    update_of_lost = set_failed.where(*is_request)
 
     def write(connection: sa.Connection) -> None:
-        for change, parameters in changes:
-            if parameters:
-                connection.execute(change, parameters)
+        if finished := _end_parameters(ends, ("complete", "timed_out")):
+            connection.execute(update_of_finished, finished)
+        if failed := _end_parameters(ends, ("failed",)):
+            connection.execute(update_of_failed, failed)
+        if lost := _end_parameters(ends, ("lost",)):
+            connection.execute(update_of_lost, lost)
 
     transaction(bind, write, writes=True)
 
 
-def _parameters(ends: Mapping[str, RequestEnd], states: Collection[str]) -> list[dict[str, Any]]:
-    found = []
+def _end_parameters(
+    ends: Mapping[str, RequestEnd],
+    states: Collection[str],
+) -> list[dict[str, Any]]:
+    """Return the parameters that record the ends with these states, one mapping per request."""
+    parameters = []
     # Tasks that change the same entries lock them in the same order, which avoids deadlocks.
     for request_id, end in sorted(ends.items()):
         if end.state in states:
-            at, session = end.completed_at, end.session_id
-            found.append({"r": request_id, "end": end.state, "at": at, "session": session})
-    return found
+            parameters.append(
+                {
+                    "ended_id": request_id,
+                    "end": end.state,
+                    "at": end.completed_at,
+                    "session": end.session_id,
+                }
+            )
+    return parameters
 
 
 def find_request(engine: sa.Engine, site_url: str, request_id: str) -> sa.Row[Any] | None:
     """Return the entry of an async chat request, or None if this ledger did not record it."""
     c = chat_requests.c
-    is_same = (c.site_url == site_url, c.request_id == request_id)
-    query = sa.select(chat_requests).where(*is_same).limit(1)
+    is_request = (c.site_url == site_url, c.request_id == request_id)
+    query = sa.select(chat_requests).where(*is_request).limit(1)
     return transaction(engine, lambda connection: connection.execute(query).one_or_none())

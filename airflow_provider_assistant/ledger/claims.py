@@ -89,7 +89,9 @@ def outcome_of(error: AssistantError) -> Outcome:
     """
     if isinstance(error, AssistantAmbiguousError | AssistantResponseError):
         return "ambiguous"
-    return "rejected" if isinstance(error, AssistantBadRequestError) else "failed"
+    if isinstance(error, AssistantBadRequestError):
+        return "rejected"
+    return "failed"
 
 
 class ScopeLedger(EntryReader):
@@ -116,8 +118,8 @@ class ScopeLedger(EntryReader):
     ) -> None:
         super().__init__(engine, table, scope=scope, source=source, run=run, now=now, leases=leases, details=details)
         self._lease = Lease(engine, self._token, run, leases)
-        # Values that all claims of this try have.
-        shared = {
+        # Columns whose values are the same in all claims of this try.
+        shared_values = {
             "scope": self._scope,
             **asdict(scope),
             "site_id": site_id,
@@ -125,11 +127,13 @@ class ScopeLedger(EntryReader):
             "claim": self._token,
             **run.columns(),
         }
-        self._shared = _storable(shared.values())
-        self._details = tuple(details)
-        self._group = group_sql(self._connection, table, (*shared, "claimed_at"), self._details)
+        self._shared_values = _storable(shared_values.values())
+        self._detail_columns = tuple(details)
+        shared_columns = (*shared_values, "claimed_at")
+        self._group_sql = group_sql(self._connection, table, shared_columns, self._detail_columns)
+        # Converts an id that the service returned to the form in which the table stores it.
         self._stored_id = encoded_id if table is chat_requests else storable
-        self._claim_again = claim_again_statement(table, self._details)
+        self._claim_again = claim_again_statement(table, self._detail_columns)
         # Outcomes that could not be written yet.
         self._unwritten: list[ClaimOutcome] = []
 
@@ -154,21 +158,30 @@ class ScopeLedger(EntryReader):
             return set()
         if claims:
             self._lease.begin()
-        new = {claim.key: claim for claim in claims if claim.entry is None}
-        if new and any(one.claim.key in new for one in outcomes):
+        new_claims = {claim.key: claim for claim in claims if claim.entry is None}
+        if new_claims and any(outcome.claim.key in new_claims for outcome in outcomes):
             # The source has changed since the preflight and repeats a key, which one statement cannot write twice.
             self.commit_and_claim(outcomes, (), on_taken_over=on_taken_over)
             outcomes = ()
-        again = [claim for claim in claims if claim.entry is not None]
+        repeated_claims = [claim for claim in claims if claim.entry is not None]
 
         def write(_: sa.Connection) -> tuple[list[ClaimOutcome], set[str]]:
-            return self._write_group(outcomes, new, again)
+            return self._write_group(outcomes, new_claims, repeated_claims)
 
-        is_one = not again and self._group.is_one_statement(len(outcomes), len(new))
-        taken_over, won = transaction(self._connection, write, writes=True, autocommit=is_one)
+        # A single statement commits itself. Repeated claims need another one.
+        is_one_statement = not repeated_claims and self._group_sql.is_one_statement(
+            outcomes=len(outcomes),
+            claims=len(new_claims),
+        )
+        taken_over, claimed_keys = transaction(
+            self._connection,
+            write,
+            writes=True,
+            autocommit=is_one_statement,
+        )
         for outcome in taken_over:
             on_taken_over(outcome)
-        return won
+        return claimed_keys
 
     def release(self) -> None:
         """End the lease of this task. Claims without an outcome become ambiguous; later claims begin a new lease."""
@@ -193,7 +206,8 @@ class ScopeLedger(EntryReader):
 
     def close(self) -> None:
         """Write the outcomes that could not be written before, end the lease, and return the connection."""
-        unwritten, self._unwritten = self._unwritten, []
+        unwritten = self._unwritten
+        self._unwritten = []
         try:
             self.commit_and_claim(unwritten, ())
         except AssistantLedgerError:
@@ -207,8 +221,11 @@ class ScopeLedger(EntryReader):
     def adopt(self, is_seen: Callable[[str], bool]) -> int:
         """Assign this source the keys of others that it contains, and return their number."""
         c = self._table.c
-        foreign = sa.select(c.key).where(c.scope == self._scope, c.source != self.source)
-        keys = [key for (key,) in stream(self._connection, foreign) if is_seen(key)]
+        keys_of_others = sa.select(c.key).where(c.scope == self._scope, c.source != self.source)
+        keys = []
+        for (key,) in stream(self._connection, keys_of_others):
+            if is_seen(key):
+                keys.append(key)
         self._change(keys, sa.update(self._table).values(source=self.source))
         return len(keys)
 
@@ -219,65 +236,107 @@ class ScopeLedger(EntryReader):
         :param groups: Group by key of the document. Keys of other sources, and keys without an entry, are ignored.
         """
         c = self._table.c
-        is_own = (c.scope == self._scope, c.key == sa.bindparam("k"), c.source == self.source)
+        has_key = c.key == sa.bindparam("entry_key")
         change = (
-            sa.update(self._table).where(*is_own).values(group_key=sa.bindparam("g"), group_label=sa.bindparam("l"))
+            sa.update(self._table)
+            .where(c.scope == self._scope, has_key, c.source == self.source)
+            .values(group_key=sa.bindparam("new_key"), group_label=sa.bindparam("new_label"))
         )
+        parameters = []
         # Tasks that change the same keys lock them in the same order, which avoids deadlocks.
-        rows = [{"k": key, "g": group.key, "l": group.label} for key, group in sorted(groups.items())]
-        if rows:
-            transaction(self._connection, lambda connection: connection.execute(change, rows), writes=True)
+        for key, group in sorted(groups.items()):
+            parameters.append({"entry_key": key, "new_key": group.key, "new_label": group.label})
+        if not parameters:
+            return
+
+        def write(connection: sa.Connection) -> None:
+            connection.execute(change, parameters)
+
+        transaction(self._connection, write, writes=True)
 
     def _change(self, keys: Collection[str], change: sa.Update) -> None:
         """Apply one update to the entries of these keys in one transaction."""
-        c, ordered = self._table.c, sorted(keys)
+        c = self._table.c
+        # Tasks that change the same keys lock them in the same order, which avoids deadlocks.
+        ordered_keys = sorted(keys)
+        # Up to five parameters are not keys: the scope, and the values of the change.
+        keys_per_statement = PARAMETERS - 5
 
         def write(connection: sa.Connection) -> None:
-            for start in range(0, len(ordered), PARAMETERS - 5):
-                some = ordered[start : start + PARAMETERS - 5]
-                connection.execute(change.where(c.scope == self._scope, c.key.in_(some)))
+            for start in range(0, len(ordered_keys), keys_per_statement):
+                statement_keys = ordered_keys[start : start + keys_per_statement]
+                connection.execute(change.where(c.scope == self._scope, c.key.in_(statement_keys)))
 
         transaction(self._connection, write, writes=True)
 
     def _write_group(
-        self, outcomes: Collection[ClaimOutcome], new: Mapping[str, Claim], again: Collection[Claim]
+        self,
+        outcomes: Collection[ClaimOutcome],
+        new_claims: Mapping[str, Claim],
+        repeated_claims: Collection[Claim],
     ) -> tuple[list[ClaimOutcome], set[str]]:
-        """Return the outcomes whose keys another run has taken over, and the keys that were claimed."""
-        now = self._now()
-        moment = self._bulk.moment(now)
-        rows = [self._row(outcome) for outcome in outcomes]
-        fresh = [self._claim_row(claim) for claim in new.values()]
-        is_complete = self._group.write((*self._shared, moment), moment, rows, fresh) == len(rows) + len(fresh)
-        if again:
-            self._connection.execute(self._claim_again, self._values_again(again, now))
-        elif is_complete:
-            return [], set(new)
-        won = self._held([*new, *(claim.key for claim in again)], self._table.c.outcome == "claimed")
-        if is_complete:
-            return [], won
-        recorded = self._held([one.claim.key for one in outcomes])
-        return [one for one in outcomes if one.claim.key not in recorded], won
+        """
+        Record outcomes and claim keys.
 
-    def _row(self, outcome: ClaimOutcome) -> list[Any]:
-        recorded = _recorded(outcome)
+        :param new_claims: Claims of keys without an entry, by key.
+        :param repeated_claims: Claims of keys that have an entry.
+        :return: The outcomes whose keys another run has taken over, and the keys that were claimed.
+        """
+        now = self._now()
+        stored_now = self._bulk.moment(now)
+        outcome_rows = [self._outcome_row(outcome) for outcome in outcomes]
+        claim_rows = [self._claim_row(claim) for claim in new_claims.values()]
+        # The last shared column is claimed_at.
+        shared_values = (*self._shared_values, stored_now)
+        written = self._group_sql.write(shared_values, stored_now, outcome_rows, claim_rows)
+        is_complete = written == len(outcome_rows) + len(claim_rows)
+        if is_complete and not repeated_claims:
+            return [], set(new_claims)
+        if repeated_claims:
+            parameters = self._parameters_again(repeated_claims, now)
+            self._connection.execute(self._claim_again, parameters)
+        keys = [*new_claims, *(claim.key for claim in repeated_claims)]
+        claimed_keys = self._own_keys(keys, self._table.c.outcome == "claimed")
+        if is_complete:
+            return [], claimed_keys
+        recorded_keys = self._own_keys([outcome.claim.key for outcome in outcomes])
+        taken_over = [outcome for outcome in outcomes if outcome.claim.key not in recorded_keys]
+        return taken_over, claimed_keys
+
+    def _outcome_row(self, outcome: ClaimOutcome) -> list[Any]:
+        """Return the values of an outcome, in the order of :attr:`.GroupSql.columns`."""
+        changed = _changed_entry(outcome)
+        error = outcome.error
+        if error is not None:
+            error = storable(error)
         row = self._claim_row(outcome.claim)
-        row += [outcome.attempts, outcome.ambiguous, recorded.outcome]
-        row += [recorded.content_hash, recorded.superseded, outcome.http_status]
-        row += [outcome.error and storable(outcome.error), recorded.sent_hash]
+        row += [outcome.attempts, outcome.ambiguous, changed.outcome]
+        row += [changed.content_hash, changed.superseded, outcome.http_status]
+        row += [error, changed.sent_hash]
+        # A table without this column is that of the ratings.
         if self._created_id:
-            row.append(recorded.created_id and self._stored_id(recorded.created_id))
+            created_id = changed.created_id
+            if created_id is not None:
+                created_id = self._stored_id(created_id)
+            row.append(created_id)
         return row
 
     def _claim_row(self, claim: Claim) -> list[Any]:
         return [claim.key, storable(claim.label), *self._details_of(claim)]
 
     def _details_of(self, claim: Claim) -> Sequence[Any]:
-        if not self._details:
+        """Return the values of the further columns of a claim."""
+        if not self._detail_columns:
             return ()
-        return _storable(claim.group or claim.details or (None,) * len(self._details))
+        if claim.group is not None:
+            return _storable(claim.group)
+        if claim.details:
+            return _storable(claim.details)
+        return (None,) * len(self._detail_columns)
 
-    def _values_again(self, claims: Collection[Claim], now: datetime) -> list[dict[str, Any]]:
-        values = {
+    def _parameters_again(self, claims: Collection[Claim], now: datetime) -> list[dict[str, Any]]:
+        """Return the parameters of :func:`claim_again_statement`, one mapping per claim."""
+        new_values = {
             "outcome": "claimed",
             "claim": self._token,
             # The preflight has checked that this source may own the key.
@@ -285,25 +344,32 @@ class ScopeLedger(EntryReader):
             **self._run.columns(),
             "claimed_at": now,
         }
-        found = []
+        parameters = []
         # Tasks that claim the same keys lock them in the same order, which avoids deadlocks.
         for claim in sorted(claims, key=lambda claim: claim.key):
             if claim.entry is None:
                 continue
-            same = {"s": self._scope, "k": claim.key, "c": claim.entry.claim, "o": claim.entry.outcome}
-            details = dict(zip(self._details, self._details_of(claim), strict=True))
-            found.append({**same, **values, **details})
-        return found
+            existing_entry = {
+                "entry_scope": self._scope,
+                "entry_key": claim.key,
+                "entry_claim": claim.entry.claim,
+                "entry_outcome": claim.entry.outcome,
+            }
+            details = dict(zip(self._detail_columns, self._details_of(claim), strict=True))
+            parameters.append({**existing_entry, **new_values, **details})
+        return parameters
 
-    def _held(self, keys: Collection[str], *conditions: sa.ColumnElement[bool]) -> set[str]:
+    def _own_keys(self, keys: Collection[str], *conditions: sa.ColumnElement[bool]) -> set[str]:
         """Return those of the keys whose latest claim belongs to this task, and that meet the conditions."""
+        if not keys:
+            return set()
         c = self._table.c
-        mine = sa.select(c.key).where(c.scope == self._scope, c.key.in_(keys), c.claim == self._token, *conditions)
-        return set(self._connection.scalars(mine)) if keys else set()
+        is_own = (c.scope == self._scope, c.key.in_(keys), c.claim == self._token)
+        return set(self._connection.scalars(sa.select(c.key).where(*is_own, *conditions)))
 
 
-class _Recorded(NamedTuple):
-    """What an outcome makes of its entry."""
+class _ChangedEntry(NamedTuple):
+    """Values of an entry after an outcome was recorded."""
 
     outcome: Outcome
     content_hash: str | None
@@ -312,32 +378,59 @@ class _Recorded(NamedTuple):
     sent_hash: str | None
 
 
-def _recorded(new: ClaimOutcome) -> _Recorded:
+def _changed_entry(new: ClaimOutcome) -> _ChangedEntry:
     """
-    Return what an outcome makes of its entry.
+    Return the entry of a claim as its outcome changes it.
 
     If the document was not created, the entry keeps the previous document. ``sent_hash`` is None if an earlier attempt
     made the entry ambiguous, because that attempt may have sent other content.
     """
     before = new.claim.entry
     if new.outcome == "created":
-        return _Recorded("created", new.content_hash, new.created_id, _superseded(before), None)
-    sent_hash = new.content_hash if new.outcome == "ambiguous" else None
+        return _ChangedEntry(
+            outcome="created",
+            content_hash=new.content_hash,
+            created_id=new.created_id,
+            superseded=_superseded_after_creation(before),
+            sent_hash=None,
+        )
+    sent_hash = None
+    if new.outcome == "ambiguous":
+        sent_hash = new.content_hash
     if before is None:
-        return _Recorded(new.outcome, None, None, None, sent_hash)
+        return _ChangedEntry(
+            outcome=new.outcome,
+            content_hash=None,
+            created_id=None,
+            superseded=None,
+            sent_hash=sent_hash,
+        )
     outcome: Outcome = new.outcome
     if outcome in NOT_CREATED and before.state == "ambiguous":
+        # An earlier attempt may have created the document although this one did not.
         outcome = "ambiguous"
     elif outcome in NOT_CREATED and before.content_hash is not None:
+        # The previous document is still on the site.
         outcome = "created"
-    return _Recorded(outcome, before.content_hash, before.created_id, before.superseded, sent_hash)
+    return _ChangedEntry(
+        outcome=outcome,
+        content_hash=before.content_hash,
+        created_id=before.created_id,
+        superseded=before.superseded,
+        sent_hash=sent_hash,
+    )
 
 
-def _superseded(before: LedgerEntry | None) -> str | None:
-    """Return the ids of the superseded documents of a key after a new document was created."""
-    if before is None or before.content_hash is None or before.created_id is None:
-        return before and before.superseded
-    return json.dumps([*json.loads(before.superseded or "[]"), before.created_id])
+def _superseded_after_creation(before: LedgerEntry | None) -> str | None:
+    """Return a key's superseded ids, as JSON, after a new document was created."""
+    if before is None:
+        return None
+    if before.content_hash is None or before.created_id is None:
+        # The site had no earlier document, or its id is not known.
+        return before.superseded
+    superseded_ids = json.loads(before.superseded or "[]")
+    superseded_ids.append(before.created_id)
+    return json.dumps(superseded_ids)
 
 
 def _storable(values: Iterable[Any]) -> tuple[Any, ...]:

@@ -21,7 +21,8 @@ from airflow_provider_assistant.texts import storable
 # Groups per query.
 GROUPS = 500
 EntryState: TypeAlias = Literal["created", "none", "ambiguous", "leased"]
-_STATES: dict[str, EntryState] = {
+# State of an entry, before the leases of claims are read.
+_STATE_BY_OUTCOME: dict[str, EntryState] = {
     "created": "created",
     "rejected": "none",
     "failed": "none",
@@ -127,12 +128,12 @@ class EntryReader:
         self._table = table
         self._scope = storable(str(scope))
         self._site_url = storable(scope.site_url)
-        # Columns of an entry, in the order of the fields of LedgerEntry.
-        self._columns = ["outcome", "claim", "source", "content_hash", "superseded"]
+        # Columns of an entry, in the order of the fields of LedgerEntry after the state.
+        self._entry_columns = ["outcome", "claim", "source", "content_hash", "superseded"]
         # Column of the id that the service returned; it returns none for ratings.
         self._created_id = CREATED_ID.get(table.name, "")
         if self._created_id:
-            self._columns.append(self._created_id)
+            self._entry_columns.append(self._created_id)
         self._run = run
         self._now = now
         self._leases = leases
@@ -150,10 +151,13 @@ class EntryReader:
         :return: Values of :class:`EntryContent` by key, without the last one if the rows have no groups; keys without
             an entry are left out.
         """
-        columns = EntryContent._fields if self.has_groups else EntryContent._fields[:-1]
+        columns: Sequence[str] = EntryContent._fields
+        if not self.has_groups:
+            columns = columns[:-1]
 
         def contents(_: sa.Connection) -> dict[str, tuple[Any, ...]]:
             rows = self._bulk.select(columns, self._scope, keys)
+            # The key is the first column.
             return {row[0]: tuple(row) for row in rows}
 
         return transaction(self._connection, contents)
@@ -166,25 +170,30 @@ class EntryReader:
 
     def _select(self, keys: Sequence[str]) -> dict[str, LedgerEntry]:
         entries = {}
-        for key, *facts in self._bulk.select(("key", *self._columns), self._scope, keys):
-            entries[key] = _entry(facts)
-        claimed = [key for key, entry in entries.items() if entry.outcome == "claimed"]
-        for start in range(0, len(claimed), PARAMETERS - 2):
-            entries |= self._select_claimed(claimed[start : start + PARAMETERS - 2])
+        for key, *values in self._bulk.select(("key", *self._entry_columns), self._scope, keys):
+            entries[key] = _entry_of(values)
+        claimed_keys = [key for key, entry in entries.items() if entry.outcome == "claimed"]
+        # Two parameters of each query are not keys.
+        keys_per_query = PARAMETERS - 2
+        for start in range(0, len(claimed_keys), keys_per_query):
+            entries.update(self._select_claimed(claimed_keys[start : start + keys_per_query]))
         return entries
 
     def _select_claimed(self, keys: Sequence[str]) -> dict[str, LedgerEntry]:
         """Return the entries of claimed keys, read again together with their leases."""
         c = self._table.c
         run_columns = self._run.columns()
-        columns = [c[name] for name in ("key", *self._columns, *run_columns)]
-        claimed = sa.select(*columns).where(c.scope == self._scope, c.key.in_(keys))
+        columns = [c[name] for name in ("key", *self._entry_columns, *run_columns)]
+        entries_query = sa.select(*columns).where(c.scope == self._scope, c.key.in_(keys))
+        query = self._leases.with_lease(entries_query, self._table)
         entries = {}
-        for row in self._connection.execute(self._leases.with_lease(claimed, self._table)).mappings():
-            entry = _entry([row[name] for name in self._columns])
+        for row in self._connection.execute(query).mappings():
+            entry = _entry_of([row[name] for name in self._entry_columns])
             owner = RunRef(**{name: row[name] for name in run_columns})
             is_alive = is_living(row["heartbeat_at"], row["lease_seconds"], row["database_now"])
+            # Claims of earlier tries of this task instance are not leased: those tries have ended.
             is_leased = entry.claim == self._token or (owner != self._run and is_alive)
+            # The outcome may have been recorded since the first query.
             if is_leased and entry.outcome == "claimed":
                 entry = entry._replace(state="leased")
             entries[row["key"]] = entry
@@ -193,10 +202,11 @@ class EntryReader:
     def stale(self, is_seen: Callable[[str], bool]) -> Iterator[StaleDocument]:
         """Yield the stale documents: those that this source loaded and no longer contains."""
         c = self._table.c
-        query = sa.select(c.key, c.label, c[self._created_id], *self._group_label).where(*self._own)
-        for key, *facts in stream(self._connection, query):
+        columns = (c.key, c.label, c[self._created_id], self._group_label)
+        query = sa.select(*columns).where(*self._own_documents)
+        for key, label, created_id, group in stream(self._connection, query):
             if not is_seen(key):
-                yield StaleDocument(*facts)
+                yield StaleDocument(label=label, created_id=created_id, group=group)
 
     def stale_in_groups(
         self,
@@ -216,43 +226,59 @@ class EntryReader:
         """
         c = self._table.c
         for start in range(0, len(groups), GROUPS):
-            some = (*self._own, c.group_key.in_(list(groups[start : start + GROUPS])))
-            shared = self._shared_groups(some, is_seen) if self._run.map_index >= 0 else {}
-            for group, other in shared.values():
-                on_shared(group, other)
-            query = sa.select(c.group_key, c.key, c.label, c[self._created_id], c.group_label).where(*some)
-            for group_key, key, *facts in stream(self._connection, query):
-                if group_key not in shared and not is_seen(key):
-                    yield StaleDocument(*facts)
+            group_keys = list(groups[start : start + GROUPS])
+            conditions = (*self._own_documents, c.group_key.in_(group_keys))
+            shared_groups: dict[int, tuple[DocumentGroup, int]] = {}
+            # Only mapped tasks, which have an index, share the other ids of the task instance.
+            if self._run.map_index >= 0:
+                shared_groups = self._shared_groups(conditions, is_seen)
+            for group, other_map_index in shared_groups.values():
+                on_shared(group, other_map_index)
+            columns = (c.group_key, c.key, c.label, c[self._created_id], c.group_label)
+            query = sa.select(*columns).where(*conditions)
+            for group_key, key, label, created_id, group_label in stream(self._connection, query):
+                if group_key not in shared_groups and not is_seen(key):
+                    yield StaleDocument(label=label, created_id=created_id, group=group_label)
 
     def _shared_groups(
         self, conditions: Sequence[sa.ColumnElement[bool]], is_seen: Callable[[str], bool]
     ) -> dict[int, tuple[DocumentGroup, int]]:
-        """Return the groups of which another mapped task of this run has loaded rows, each with its map index."""
+        """
+        Return the groups of which another mapped task of this run has loaded rows.
+
+        :return: By the key of the group, the group and the map index of the other task.
+        """
         c = self._table.c
-        run = self._run.columns()
-        is_other = [c.map_index != run.pop("map_index")]
-        is_other += [c[name].is_not_distinct_from(value) for name, value in run.items()]
-        query = sa.select(c.key, c.group_key, c.group_label, c.map_index).where(*conditions, *is_other)
-        shared = {}
-        for key, group_key, label, map_index in stream(self._connection, query):
+        run_values = self._run.columns()
+        own_map_index = run_values.pop("map_index")
+        other_task_conditions = [c.map_index != own_map_index]
+        for name, value in run_values.items():
+            other_task_conditions.append(c[name].is_not_distinct_from(value))
+        columns = (c.key, c.group_key, c.group_label, c.map_index)
+        query = sa.select(*columns).where(*conditions, *other_task_conditions)
+        shared_groups = {}
+        for key, group_key, group_label, map_index in stream(self._connection, query):
             if not is_seen(key):
-                shared[group_key] = (DocumentGroup(group_key, label), map_index)
-        return shared
+                shared_groups[group_key] = (DocumentGroup(group_key, group_label), map_index)
+        return shared_groups
 
     @property
-    def _group_label(self) -> tuple[sa.ColumnElement[Any], ...]:
-        """The column of the name of the group, if the rows have groups."""
-        return (self._table.c.group_label,) if self.has_groups else ()
+    def _group_label(self) -> sa.ColumnElement[Any]:
+        """The column of the name of the group; NULL if the rows have no groups."""
+        if self.has_groups:
+            return self._table.c.group_label
+        return sa.null()
 
     def size(self) -> int:
         """Return the number of this source's documents on the site, according to the ledger."""
-        query = sa.select(sa.func.count()).select_from(self._table).where(*self._own)
-        ((count,),) = stream(self._connection, query)
-        return int(count)
+        query = sa.select(sa.func.count()).select_from(self._table).where(*self._own_documents)
+        # The query has one row, with one column.
+        (row,) = stream(self._connection, query)
+        return int(row[0])
 
     @property
-    def _own(self) -> tuple[sa.ColumnElement[bool], ...]:
+    def _own_documents(self) -> tuple[sa.ColumnElement[bool], ...]:
+        """The conditions of the documents of this source that are on the site."""
         c = self._table.c
         return c.scope == self._scope, c.source == self.source, c.content_hash.is_not(None)
 
@@ -263,16 +289,27 @@ class EntryReader:
         A killed try leaves no findings file, so the next try lists these documents.
         """
         c = self._table.c
-        is_mine = [c[name].is_not_distinct_from(value) for name, value in self._run.columns().items()]
-        query = sa.select(c.label, c[self._created_id], c.ambiguous, c.superseded, *self._group_label).where(
+        run_conditions = []
+        for name, value in self._run.columns().items():
+            run_conditions.append(c[name].is_not_distinct_from(value))
+        columns = (c.label, c[self._created_id], c.ambiguous, c.superseded, self._group_label)
+        query = sa.select(*columns).where(
             c.scope == self._scope,
-            *is_mine,
+            *run_conditions,
+            # The token of this try; earlier tries had other ones.
             c.claim != self._token,
             c.outcome == "created",
             (c.ambiguous > 0) | c.superseded.is_not(None),
         )
-        for label, created_id, ambiguous, superseded, *group in stream(self._connection, query):
-            yield PossibleDuplicate(label, created_id, ambiguous, json.loads(superseded or "[]"), *group)
+        for label, created_id, ambiguous, superseded, group in stream(self._connection, query):
+            superseded_ids = json.loads(superseded or "[]")
+            yield PossibleDuplicate(
+                label=label,
+                created_id=created_id,
+                ambiguous=ambiguous,
+                superseded=superseded_ids,
+                group=group,
+            )
 
     def close(self) -> None:
         """Return the database connection to its pool."""
@@ -285,6 +322,11 @@ class EntryReader:
         self.close()
 
 
-def _entry(facts: Sequence[Any]) -> LedgerEntry:
-    """Return an entry from its columns, the first of which is the outcome."""
-    return LedgerEntry(_STATES[facts[0]], *facts)
+def _entry_of(values: Sequence[Any]) -> LedgerEntry:
+    """
+    Return an entry.
+
+    :param values: Values of the fields of the entry after the state; the first one is the outcome.
+    """
+    outcome = values[0]
+    return LedgerEntry(_STATE_BY_OUTCOME[outcome], *values)

@@ -27,7 +27,7 @@ Values: TypeAlias = Sequence[Any]
 
 
 # Columns of the end of a chat request, see RequestEnd.
-_END = ("state", "completed_at", "session_id")
+_REQUEST_END_COLUMNS = ("state", "completed_at", "session_id")
 
 
 def group_sql(
@@ -38,8 +38,9 @@ def group_sql(
 
     :param shared: Columns that have the same value in all rows of a group. The token of the claim is one of them.
     """
-    kind: type[GroupSql] = SqliteGroupSql if connection.dialect.name == "sqlite" else PostgresGroupSql
-    return kind(connection, table, shared, details)
+    if connection.dialect.name == "sqlite":
+        return SqliteGroupSql(connection, table, shared, details)
+    return PostgresGroupSql(connection, table, shared, details)
 
 
 def claim_again_statement(table: sa.Table, details: Sequence[str] = ()) -> sa.Update:
@@ -49,24 +50,26 @@ def claim_again_statement(table: sa.Table, details: Sequence[str] = ()) -> sa.Up
     An outcome changes without its claim if a task whose lease has expired was only stopped, and continues.
 
     An earlier claim without an outcome counts as an ambiguous attempt.
+
+    The parameters ``entry_...`` identify the entry and its earlier claim. The other parameters
+    have the names of the columns that they set.
     """
     c = table.c
-    bound = ("outcome", "claim", "source", *RUN_COLUMNS, "claimed_at", *details)
+    set_columns = ("outcome", "claim", "source", *RUN_COLUMNS, "claimed_at", *details)
+    new_values: dict[str, Any] = {column: sa.bindparam(column) for column in set_columns}
     # Clear the end of the earlier request.
-    cleared = [column for column in _END if column in c and column not in details]
+    for column in _REQUEST_END_COLUMNS:
+        if column in c and column not in details:
+            new_values[column] = None
     return (
         sa.update(table)
         .where(
-            c.scope == sa.bindparam("s"),
-            c.key == sa.bindparam("k"),
-            c.claim == sa.bindparam("c"),
-            c.outcome == sa.bindparam("o"),
+            c.scope == sa.bindparam("entry_scope"),
+            c.key == sa.bindparam("entry_key"),
+            c.claim == sa.bindparam("entry_claim"),
+            c.outcome == sa.bindparam("entry_outcome"),
         )
-        .values(
-            ambiguous=c.ambiguous + sa.case((c.outcome == "claimed", 1), else_=0),
-            **{column: sa.bindparam(column) for column in bound},
-            **dict.fromkeys(cleared),
-        )
+        .values(ambiguous=c.ambiguous + sa.case((c.outcome == "claimed", 1), else_=0), **new_values)
     )
 
 
@@ -87,19 +90,21 @@ class GroupSql(ABC):
     ) -> None:
         self._connection = connection
         self._table = table
-        self._shared = tuple(shared)
+        self._shared_columns = tuple(shared)
         preparer = connection.dialect.identifier_preparer
-        self._name = preparer.format_table(table)
+        self._table_name = preparer.format_table(table)
         self._quoted = {column.key: preparer.quote(column.name) for column in table.columns}
-        facts = ["outcome", "content_hash", "superseded", "http_status", "error", "sent_hash"]
+        # Columns that an outcome replaces in the entry of its claim.
+        replaced = ["outcome", "content_hash", "superseded", "http_status", "error", "sent_hash"]
         if table.name in CREATED_ID:
-            facts.append(CREATED_ID[table.name])
+            replaced.append(CREATED_ID[table.name])
         # Columns of a claim, in the order of its values.
-        self._claimed = ("key", "label", *details)
-        self.columns = (*self._claimed, *COUNTS, *facts)
+        self._claim_columns = ("key", "label", *details)
+        self.columns = (*self._claim_columns, *COUNTS, *replaced)
         """Columns of an outcome, in the order of its values."""
-        self._changed = (*facts, "recorded_at")
-        self._into = f"INTO {self._name} ({self._listed((*self._shared, *self.columns, 'recorded_at'))})"
+        self._replaced_columns = (*replaced, "recorded_at")
+        inserted_columns = (*self._shared_columns, *self.columns, "recorded_at")
+        self._into_clause = f"INTO {self._table_name} ({self._listed(inserted_columns)})"
 
     @abstractmethod
     def is_one_statement(self, outcomes: int, claims: int) -> bool:
@@ -124,11 +129,15 @@ class GroupSql(ABC):
     @functools.cached_property
     def _on_conflict(self) -> str:
         """The clause for keys that have an entry."""
-        changes = [f"{self._quoted[column]} = excluded.{self._quoted[column]}" for column in self._changed]
-        changes += [f"{column} = {self._name}.{column} + excluded.{column}" for column in COUNTS]
+        changes = []
+        # "excluded" is SQL's name of the new row, which is not inserted.
+        for column in self._replaced_columns:
+            quoted = self._quoted[column]
+            changes.append(f"{quoted} = excluded.{quoted}")
+        changes += [f"{column} = {self._table_name}.{column} + excluded.{column}" for column in COUNTS]
         return (
             f"ON CONFLICT (scope, {self._quoted['key']}) DO UPDATE SET {', '.join(changes)} "
-            f"WHERE {self._name}.claim = excluded.claim AND excluded.outcome <> 'claimed'"
+            f"WHERE {self._table_name}.claim = excluded.claim AND excluded.outcome <> 'claimed'"
         )
 
     def _execute(self, statement: str, values: Values) -> int:
@@ -145,59 +154,74 @@ class SqliteGroupSql(GroupSql):
 
     def is_one_statement(self, outcomes: int, claims: int) -> bool:
         """Return whether the values of the group fit into one statement."""
-        return len(self.columns) * outcomes + len(self._claimed) * claims <= self._room
+        outcome_parameters = len(self.columns) * outcomes
+        claim_parameters = len(self._claim_columns) * claims
+        return outcome_parameters + claim_parameters <= self._row_parameters
 
     @property
-    def _room(self) -> int:
-        return PARAMETERS - 2 * len(self._shared) - 1
+    def _row_parameters(self) -> int:
+        """Maximum number of parameters of all rows in one statement."""
+        # The outcomes and the claims each repeat the shared values; the outcomes add recorded_at.
+        return PARAMETERS - 2 * len(self._shared_columns) - 1
 
     def write(self, shared: Values, recorded_at: Any, outcomes: Sequence[Values], claims: Sequence[Values]) -> int:
         """Record outcomes and insert claims, in as many statements as the number of parameters requires."""
         written = 0
         while outcomes or claims:
-            some = outcomes[: self._room // len(self.columns)]
-            new = claims[: (self._room - len(self.columns) * len(some)) // len(self._claimed)]
-            values: list[Any] = []
-            if some:
-                values += chain(shared, [recorded_at], *some)
-            if new:
-                values += chain(shared, *new)
-            written += self._execute(self._statement(len(some), len(new)), values)
-            outcomes, claims = outcomes[len(some) :], claims[len(new) :]
+            # As many outcomes as one statement can hold, then claims for the remaining parameters.
+            outcome_rows = outcomes[: self._row_parameters // len(self.columns)]
+            claim_parameters = self._row_parameters - len(self.columns) * len(outcome_rows)
+            claim_rows = claims[: claim_parameters // len(self._claim_columns)]
+            parameters: list[Any] = []
+            if outcome_rows:
+                parameters += chain(shared, [recorded_at], *outcome_rows)
+            if claim_rows:
+                parameters += chain(shared, *claim_rows)
+            statement = self._statement(len(outcome_rows), len(claim_rows))
+            written += self._execute(statement, parameters)
+            outcomes = outcomes[len(outcome_rows) :]
+            claims = claims[len(claim_rows) :]
         return written
 
     def _statement(self, outcomes: int, claims: int) -> str:
-        shared = _marks(len(self._shared))
-        rows = []
-        if outcomes:
-            columns = ", ".join(f"column{number}" for number in range(1, len(self.columns) + 1))
-            values = _values(len(self.columns), outcomes)
-            rows.append(f"SELECT {shared}, {columns}, ? FROM ({values}) WHERE true")  # noqa: S608 (no foreign text)
-        if claims:
-            width = len(self._claimed)
-            given = [f"column{number}" for number in range(1, width + 1)]
-            columns = ", ".join([*given, "0, 0, 'claimed'", *repeat("NULL", len(self._changed) - 1)])
-            rows.append(f"SELECT {shared}, {columns} FROM ({_values(width, claims)}) WHERE true")  # noqa: S608
+        shared_marks = _marks(len(self._shared_columns))
         # Without WHERE, SQLite would take ON CONFLICT for a condition of a join.
-        return f"INSERT {self._into} {' UNION ALL '.join(rows)} {self._on_conflict}"
+        selects = []
+        if outcomes:
+            width = len(self.columns)
+            columns = ", ".join(_value_columns(width))
+            values = _values(width, outcomes)
+            # The single mark is recorded_at: its parameter follows those of the shared values.
+            select = f"SELECT {shared_marks}, {columns}, ?"
+            selects.append(f"{select} FROM ({values}) WHERE true")
+        if claims:
+            width = len(self._claim_columns)
+            # A claim has no attempts, the outcome "claimed", and no values of the other columns.
+            nulls = repeat("NULL", len(self._replaced_columns) - 1)
+            columns = ", ".join([*_value_columns(width), "0, 0, 'claimed'", *nulls])
+            values = _values(width, claims)
+            select = f"SELECT {shared_marks}, {columns}"
+            selects.append(f"{select} FROM ({values}) WHERE true")
+        return f"INSERT {self._into_clause} {' UNION ALL '.join(selects)} {self._on_conflict}"
 
 
 class PostgresGroupSql(GroupSql):
     """Pass all rows as one JSON text: the server parses it faster than a list of many hundred values."""
 
     @functools.cached_property
-    def _once(self) -> tuple[str, ...]:
-        return (*self._shared, "recorded_at")
+    def _columns_of_group(self) -> tuple[str, ...]:
+        """Columns whose values are passed once per group."""
+        return (*self._shared_columns, "recorded_at")
 
     @functools.cached_property
     def _statement(self) -> str:
-        selected = [f"shared.{self._quoted[column]}" for column in self._shared]
+        selected = [f"shared.{self._quoted[column]}" for column in self._shared_columns]
         selected += [f"entry.{self._quoted[column]}" for column in self.columns]
         selected.append("CASE WHEN entry.outcome <> 'claimed' THEN shared.recorded_at END")
-        shared = f"json_to_record(%s) AS shared({self._typed(self._once)})"
+        shared = f"json_to_record(%s) AS shared({self._typed(self._columns_of_group)})"
         entries = f"json_to_recordset(%s) AS entry({self._typed(self.columns)})"
         select = f"SELECT {', '.join(selected)} FROM {shared}, {entries}"  # noqa: S608 (no foreign text)
-        return f"INSERT {self._into} {select} {self._on_conflict}"
+        return f"INSERT {self._into_clause} {select} {self._on_conflict}"
 
     def is_one_statement(self, outcomes: int, claims: int) -> bool:  # noqa: ARG002
         """Return True: JSON has no limit on the number of its values."""
@@ -205,22 +229,39 @@ class PostgresGroupSql(GroupSql):
 
     def write(self, shared: Values, recorded_at: Any, outcomes: Sequence[Values], claims: Sequence[Values]) -> int:
         """Record outcomes and insert claims in one statement."""
-        rows = [dict(zip(self.columns, row, strict=True)) for row in outcomes]
-        fixed = {"attempts": 0, "ambiguous": 0, "outcome": "claimed"}
-        rows += [{**dict(zip(self._claimed, claim, strict=True)), **fixed} for claim in claims]
+        rows = [dict(zip(self.columns, values, strict=True)) for values in outcomes]
+        for values in claims:
+            row = dict(zip(self._claim_columns, values, strict=True))
+            row["attempts"] = 0
+            row["ambiguous"] = 0
+            row["outcome"] = "claimed"
+            rows.append(row)
         # Tasks that write the same keys lock them in the same order, which avoids deadlocks.
         rows.sort(key=itemgetter("key"))
-        once = dict(zip(self._once, (*shared, recorded_at), strict=True))
-        return self._execute(self._statement, (json.dumps(once, default=str), json.dumps(rows)))
+        values_of_group = dict(zip(self._columns_of_group, (*shared, recorded_at), strict=True))
+        # default=str: recorded_at is a datetime.
+        parameters = (json.dumps(values_of_group, default=str), json.dumps(rows))
+        return self._execute(self._statement, parameters)
 
     def _typed(self, columns: Sequence[str]) -> str:
+        """Return the columns with their SQL types, as PostgreSQL needs them to read JSON."""
         dialect = self._connection.dialect
-        return ", ".join(f"{self._quoted[name]} {self._table.c[name].type.compile(dialect)}" for name in columns)
+        definitions = []
+        for column in columns:
+            sql_type = self._table.c[column].type.compile(dialect)
+            definitions.append(f"{self._quoted[column]} {sql_type}")
+        return ", ".join(definitions)
+
+
+def _value_columns(count: int) -> list[str]:
+    """Return the names that SQLite gives to the columns of a VALUES clause."""
+    return [f"column{number}" for number in range(1, count + 1)]
 
 
 @functools.lru_cache
 def _values(columns: int, rows: int) -> str:
-    return f"VALUES {', '.join(repeat(f'({_marks(columns)})', rows))}"
+    row = f"({_marks(columns)})"
+    return f"VALUES {', '.join(repeat(row, rows))}"
 
 
 def _marks(count: int) -> str:

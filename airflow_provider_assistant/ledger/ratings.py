@@ -33,9 +33,10 @@ class RatingLedger(ScopeLedger):
         ``ambiguous``, because sending it twice does no harm.
         """
         entries = super().entries(keys)
-        replaced = self._replaced([key for key, entry in entries.items() if entry.state == "created"])
+        created_keys = [key for key, entry in entries.items() if entry.state == "created"]
+        replaced_keys = self._replaced(created_keys)
         for key, entry in entries.items():
-            if key in replaced:
+            if key in replaced_keys:
                 entries[key] = entry._replace(state="none", content_hash=None)
             elif entry.state == "leased":
                 entries[key] = entry._replace(state="ambiguous")
@@ -44,7 +45,7 @@ class RatingLedger(ScopeLedger):
     def _replaced(self, keys: Sequence[str]) -> set[str]:
         """Return the keys of the ratings whose request has, or may have, a later rating."""
         c, other = ratings.c, ratings.alias()
-        later = sa.exists().where(
+        later_rating = sa.exists().where(
             other.c.scope == c.scope,
             other.c.session_id == c.session_id,
             other.c.request_id == c.request_id,
@@ -52,22 +53,26 @@ class RatingLedger(ScopeLedger):
             other.c.outcome.not_in(NOT_CREATED),
             _time_of(other) >= _time_of(ratings),
         )
-        query = sa.select(c.key).where(c.scope == self._scope, later.correlate(ratings))
+        query = sa.select(c.key).where(c.scope == self._scope, later_rating.correlate(ratings))
+        # Four parameters of each query are not keys.
+        keys_per_query = PARAMETERS - 4
 
-        def replaced(connection: sa.Connection) -> set[str]:
-            found: set[str] = set()
-            for start in range(0, len(keys), PARAMETERS - 4):
-                some = c.key.in_(keys[start : start + PARAMETERS - 4])
-                found.update(connection.scalars(query.where(some)))
-            return found
+        def read_replaced(connection: sa.Connection) -> set[str]:
+            replaced_keys: set[str] = set()
+            for start in range(0, len(keys), keys_per_query):
+                has_key = c.key.in_(keys[start : start + keys_per_query])
+                replaced_keys.update(connection.scalars(query.where(has_key)))
+            return replaced_keys
 
-        return transaction(self._connection, replaced)
+        return transaction(self._connection, read_replaced)
 
 
 def rating_claim(session_id: str, request_id: str, rating: str, entry: LedgerEntry | None) -> Claim:
     """Return the claim of a rating."""
+    key = rating_key(session_id, request_id, rating)
+    # In the order of RATING_COLUMNS.
     details = (session_id, encoded_id(request_id), rating)
-    return Claim(rating_key(session_id, request_id, rating), session_id, entry, details=details)
+    return Claim(key=key, label=session_id, entry=entry, details=details)
 
 
 def _time_of(table: sa.FromClause) -> sa.ColumnElement[object]:
