@@ -63,8 +63,8 @@ class Leaves:
         self.texts: list[str] = []
         self.types: list[str] = []
         self._keys = list_keys or {}
-        # Replies mostly have the same fields, so the paths of an object's members are computed once:
-        # by path and shape of the object, and the names of its members.
+        # By path and shape of an object, and the names of its members. Replies mostly have the same
+        # fields, so the paths of the members are computed once.
         self._paths_by_object: dict[tuple[str, str, tuple[str, ...]], list[_Paths]] = {}
 
     def add(self, raw: Any) -> int:
@@ -78,7 +78,7 @@ class Leaves:
         open_values: list[Iterator[tuple[_Paths, Any]]] = [iter([root])]
         while open_values:
             for (path, shape, metric), value in open_values[-1]:
-                # Most leaves are numbers with a fraction: add them without a Metric, which is slower.
+                # Faster than _leaf(), because it creates no Metric.
                 if type(value) is Digits:
                     add_metric(metric)
                     add_value(float(value))
@@ -99,7 +99,12 @@ class Leaves:
                 open_values.pop()
         return len(self.metrics) - before
 
-    def _members(self, path: str, shape: str, value: dict[Any, Any] | list[Any]) -> Iterator[tuple[_Paths, Any]]:
+    def _members(
+        self,
+        path: str,
+        shape: str,
+        value: dict[Any, Any] | list[Any],
+    ) -> Iterator[tuple[_Paths, Any]]:
         """Return the members of an object or the items of a list, each after its paths."""
         if isinstance(value, dict):
             names = tuple(map(str, value))
@@ -151,7 +156,7 @@ def _below(path: str, name: str) -> str:
 
 
 def _name(item: Any, key: str | None, position: int) -> str:
-    """Return the name of an item of a list: the value of its field ``key``, or else its position."""
+    """Return the name of an item of a list: its field ``key``, or else its position."""
     if key is None or not isinstance(item, Mapping):
         return str(position)
     name = item.get(key)

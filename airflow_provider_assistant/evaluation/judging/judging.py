@@ -77,13 +77,20 @@ class Judging:
         self._options = options
         self._save = save
         self._hashes = [request.content_hash(model) for request in assignment.requests]
-        # The requests with their content hashes, which are equal for equal requests.
-        self._asked = list(zip(self._hashes, assignment.requests, strict=True))
+        # Each request after its content hash. Equal requests have the same hash.
+        self._hashed_requests = list(zip(self._hashes, assignment.requests, strict=True))
         self._pairs: dict[Identity, Pair] = {pair.identity: pair for pair in assignment.pairs}
-        needed = set(self._hashes)
-        self._known = {content_hash: verdict for content_hash, verdict in known.items() if content_hash in needed}
+        # The verdicts and the errors so far, by content hash.
+        self._known: dict[str, Verdict] = {}
         self._errors: dict[str, AssistantError] = {}
-        self._tokens = sum(verdict.input_tokens + verdict.output_tokens for verdict in self._known.values())
+        # Number of tokens that the known verdicts cost.
+        self._tokens = 0
+        needed_hashes = set(self._hashes)
+        for content_hash, verdict in known.items():
+            if content_hash in needed_hashes:
+                self._known[content_hash] = verdict
+                self._tokens += verdict.input_tokens + verdict.output_tokens
+        # Number of verdicts in the file.
         self._saved = len(self._known)
         self._saving = asyncio.Lock()
         # All requests have the same key and model, so a 403 or a 404 concerns all of them.
@@ -131,14 +138,16 @@ class Judging:
             return replace(scorer, score=self._preference)
         if not scorer.name.startswith(JUDGE):
             return scorer
-        requests: dict[Identity, str] = {}
-        for content_hash, request in self._asked:
+        hash_by_case: dict[Identity, str] = {}
+        for content_hash, request in self._hashed_requests:
             if request.rubric.scorer == scorer.name and not request.is_label:
-                requests[request.key, request.repetition] = content_hash
+                hash_by_case[request.key, request.repetition] = content_hash
 
         def score(case: Case) -> float | None:
-            content_hash = requests.get(case.identity)
-            return None if content_hash is None else self._verdict(content_hash).score
+            content_hash = hash_by_case.get(case.identity)
+            if content_hash is None:
+                return None
+            return self._verdict(content_hash).score
 
         return replace(scorer, score=score)
 
@@ -149,10 +158,13 @@ class Judging:
     def reasons(self) -> dict[tuple[str, int, str], str]:
         """Return the reasons of the judges by key of the question, number of its repetition, and scorer."""
         reasons = {}
-        for content_hash, request in self._asked:
-            if content_hash in self._known and not request.is_label and request.second is None:
-                reason = self._known[content_hash].reason
-                reasons[request.key, request.repetition, request.rubric.scorer] = reason
+        for content_hash, request in self._hashed_requests:
+            # The two requests of a pair have one reason together, see below.
+            is_of_pair = request.second is not None
+            if request.is_label or is_of_pair or content_hash not in self._known:
+                continue
+            verdict = self._known[content_hash]
+            reasons[request.key, request.repetition, request.rubric.scorer] = verdict.reason
         for pair in self._pairs.values():
             reason = pair.reason(self._known_verdicts(pair))
             if reason:
@@ -177,23 +189,24 @@ class Judging:
         return [self._known.get(request.content_hash(self._model)) for request in pair.requests]
 
     def _summary(self, rubric: Rubric) -> JudgeSummary:
-        # By content hash: equal requests are sent once.
-        verdicts: dict[str, Verdict] = {}
-        for content_hash, request in self._asked:
+        # By content hash: equal requests are sent once, so their tokens count once.
+        verdict_by_hash: dict[str, Verdict] = {}
+        for content_hash, request in self._hashed_requests:
             if request.rubric == rubric and content_hash in self._known:
-                verdicts[content_hash] = self._known[content_hash]
-        input_tokens = sum(verdict.input_tokens for verdict in verdicts.values())
-        output_tokens = sum(verdict.output_tokens for verdict in verdicts.values())
+                verdict_by_hash[content_hash] = self._known[content_hash]
+        input_tokens = sum(verdict.input_tokens for verdict in verdict_by_hash.values())
+        output_tokens = sum(verdict.output_tokens for verdict in verdict_by_hash.values())
         labels = [label for label in self._assignment.labels if label.request.rubric == rubric]
-        compared = []
+        # Whether the answer passes: by the label, and by the judge.
+        passes_of_both: list[tuple[bool, bool]] = []
         for label in labels:
-            verdict = verdicts.get(label.request.content_hash(self._model))
-            if verdict:
-                compared.append((label.passes, verdict.verdict == "pass"))
+            verdict = verdict_by_hash.get(label.request.content_hash(self._model))
+            if verdict is not None:
+                passes_of_both.append((label.passes, verdict.verdict == "pass"))
         counts = None
         if rubric.is_pairwise:
-            pairs = self._assignment.pairs
-            counts = pair_counts([(pair, self._known_verdicts(pair)) for pair in pairs])
+            judged_pairs = [(pair, self._known_verdicts(pair)) for pair in self._assignment.pairs]
+            counts = pair_counts(judged_pairs)
         return JudgeSummary(
             model=self._model,
             rubric=rubric.text,
@@ -201,14 +214,17 @@ class Judging:
             input_tokens=input_tokens,
             output_tokens=output_tokens,
             cost=self._options.cost(input_tokens, output_tokens),
-            agreement=agreement(compared) if labels else None,
+            agreement=agreement(passes_of_both) if labels else None,
             pairs=counts,
         )
 
     async def _run(self, open_client: Callable[[], RateLimitedClient]) -> None:
         # Equal requests have the same hash and are sent only once.
-        unique = dict(self._asked)
-        waiting = [_Waiting(*item) for item in unique.items() if item[0] not in self._known]
+        request_by_hash = dict(self._hashed_requests)
+        waiting = []
+        for content_hash, request in request_by_hash.items():
+            if content_hash not in self._known:
+                waiting.append(_Waiting(content_hash, request))
         log.info("Asking for %d verdicts; %d are known.", len(waiting), len(self._known))
         if not waiting:
             return
@@ -219,9 +235,11 @@ class Judging:
                 await client.prepare()
 
                 async def ask(waiting: _Waiting) -> None:
-                    self._check_limit(len(unique))
+                    self._check_limit(len(request_by_hash))
                     call = waiting.request.call(self._model)
-                    verdict = await client.arun(flow.perform(call, client.settings.retry, now=client.now, rng=jitter))
+                    retry = client.settings.retry
+                    requests = flow.perform(call, retry, now=client.now, rng=jitter)
+                    verdict = await client.arun(requests)
                     self._known[waiting.content_hash] = verdict
                     self._tokens += verdict.input_tokens + verdict.output_tokens
                     await self._save_sometimes()
@@ -238,6 +256,7 @@ class Judging:
         limit = self._options.max_judge_tokens
         if limit is None:
             return
+        # Every verdict costs tokens, so a total of 0 means that the host does not report them.
         if self._known and not self._tokens:
             raise AssistantJudgeLimitError(
                 "judge: the host of the model does not report the number of tokens, so max_judge_tokens cannot hold",
@@ -256,8 +275,10 @@ class Judging:
             log.warning("No verdict: %s", error)
 
     async def _save_sometimes(self) -> None:
-        step = max(SAVE_EVERY, int(SAVE_SHARE * self._saved))
-        if len(self._known) - self._saved < step or self._saving.locked():
+        """Save the verdicts if there are enough new ones, and they are not being saved already."""
+        unsaved = len(self._known) - self._saved
+        enough = max(SAVE_EVERY, int(SAVE_SHARE * self._saved))
+        if unsaved < enough or self._saving.locked():
             return
         async with self._saving:
             self._saved = len(self._known)

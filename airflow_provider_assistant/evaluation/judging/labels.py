@@ -60,22 +60,26 @@ def assign(
     :raises AssistantInputError: A label is not true, false or empty, or it is not clear which rubric it is about.
     """
     requests: list[JudgeRequest] = []
+    # By key of the question, rubric, and text of the answer.
     labels: dict[tuple[str, Rubric, str], Label] = {}
     pairs: list[Pair] = []
-    single = [rubric for rubric in rubrics if not rubric.is_pairwise]
+    single_rubrics = [rubric for rubric in rubrics if not rubric.is_pairwise]
+    is_only = len(single_rubrics) == 1
     for case in cases:
-        for rubric in single:
-            request = None if case.answer is None else JudgeRequest.of(case, rubric, case.answer)
-            if request:
+        for rubric in single_rubrics:
+            request = _request_of_answer(case, rubric)
+            if request is not None:
                 requests.append(request)
-            passes = _label(case, rubric, is_only=len(single) == 1)
-            if passes is None:
+            label = _label(case, rubric, request, is_only=is_only)
+            if label is None:
                 continue
-            labelled = _labelled(case, rubric, request)
-            if labelled and (labelled.key, rubric, labelled.answer) not in labels:
-                if labelled.is_label:
-                    requests.append(labelled)
-                labels[labelled.key, rubric, labelled.answer] = Label(labelled, passes)
+            identity = (label.request.key, rubric, label.request.answer)
+            if identity in labels:
+                continue
+            labels[identity] = label
+            # The request of any other label is that of this evaluation's answer: it is in the list.
+            if label.request.is_label:
+                requests.append(label.request)
     for rubric in rubrics:
         if rubric.is_pairwise:
             pairs += pairs_of(cases, others, rubric)
@@ -97,7 +101,35 @@ def check_labels(labels: Sequence[Label], rules: Sequence[Rule]) -> None:
             )
 
 
-def _labelled(case: Case, rubric: Rubric, request: JudgeRequest | None) -> JudgeRequest | None:
+def _request_of_answer(case: Case, rubric: Rubric) -> JudgeRequest | None:
+    """Return the request for the answer of this evaluation, if there is one."""
+    if case.answer is None:
+        return None
+    return JudgeRequest.of(case, rubric, case.answer)
+
+
+def _label(
+    case: Case,
+    rubric: Rubric,
+    request: JudgeRequest | None,
+    *,
+    is_only: bool,
+) -> Label | None:
+    """Return the label of a question; None if it has none, or no answer to judge."""
+    passes = _passes_by_label(case, rubric, is_only=is_only)
+    if passes is None:
+        return None
+    labelled = _request_of_label(case, rubric, request)
+    if labelled is None:
+        return None
+    return Label(request=labelled, passes=passes)
+
+
+def _request_of_label(
+    case: Case,
+    rubric: Rubric,
+    request: JudgeRequest | None,
+) -> JudgeRequest | None:
     """Return the request for the labelled answer: that of the evaluation if the answers are equal."""
     answer = case.row.get(HUMAN_ANSWER)
     if is_missing(answer) or answer == case.answer:
@@ -105,15 +137,20 @@ def _labelled(case: Case, rubric: Rubric, request: JudgeRequest | None) -> Judge
     return JudgeRequest.of(case, rubric, str(answer), is_label=True)
 
 
-def _label(case: Case, rubric: Rubric, *, is_only: bool) -> bool | None:
+def _passes_by_label(case: Case, rubric: Rubric, *, is_only: bool) -> bool | None:
+    """
+    Return whether the labelled answer passes, or None without a label.
+
+    :param is_only: Whether there is only one rubric, so that the column ``human`` must be about it.
+    """
     row: Mapping[str, Any] = case.row
-    own = f"{HUMAN}.{rubric.name}"
-    if own in row:
-        return truth(case.key, own, row[own])
+    column_of_rubric = f"{HUMAN}.{rubric.name}"
+    if column_of_rubric in row:
+        return truth(case.key, column_of_rubric, row[column_of_rubric])
     if is_only or is_missing(row.get(HUMAN)):
         return truth(case.key, HUMAN, row.get(HUMAN))
     raise AssistantInputError(
         f"question {case.key!r}: with several judges, the column {HUMAN} could be about any of them",
-        todo=f"Name it {own!r}.",
+        todo=f"Name it {column_of_rubric!r}.",
         field=HUMAN,
     )

@@ -23,13 +23,18 @@ if TYPE_CHECKING:
 Result: TypeAlias = Literal["win", "loss", "tie", "order_changed", "identical", "error"]
 # The score of a pair. A pair with an error has none.
 SCORES: Mapping[Result, float] = {"win": 1.0, "loss": -1.0, "tie": 0.0, "order_changed": 0.0, "identical": 0.0}
-# Results of a pair by the verdicts with the new answer first, and with the new answer second.
-_AGREEING: Mapping[tuple[str, str], Result] = {
+# Results of a pair by its two verdicts: with the new answer first, and with the new answer second.
+# Any other two verdicts contradict each other.
+_RESULT_BY_VERDICTS: Mapping[tuple[str, str], Result] = {
     ("first", "second"): "win",
     ("second", "first"): "loss",
     ("tie", "tie"): "tie",
 }
-_WORDS = {"first": "the first is better", "second": "the second is better", "tie": "neither is better"}
+_TEXT_BY_VERDICT = {
+    "first": "the first is better",
+    "second": "the second is better",
+    "tie": "neither is better",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,50 +58,59 @@ class Pair:
         """Return which answer is better."""
         if not self.requests:
             return "identical"
-        words = [verdict.verdict for verdict in verdicts if verdict]
-        if len(words) < len(self.requests):
+        known_verdicts = [verdict.verdict for verdict in verdicts if verdict is not None]
+        if len(known_verdicts) < len(self.requests):
             return "error"
-        return _AGREEING.get((words[0], words[1]), "order_changed")
+        new_first, new_second = known_verdicts
+        return _RESULT_BY_VERDICTS.get((new_first, new_second), "order_changed")
 
     def reason(self, verdicts: Sequence[Verdict | None]) -> str:
         """Return the verdicts and their reasons as one text."""
-        places = ("This answer first", "This answer second")
+        orders = ("This answer first", "This answer second")
         reasons = []
-        for place, verdict in zip(places, verdicts, strict=False):
-            if verdict:
-                reasons.append(f"{place}: {_WORDS[verdict.verdict]}. {verdict.reason}")
+        # There are no verdicts on identical answers.
+        for order, verdict in zip(orders, verdicts, strict=False):
+            if verdict is not None:
+                better = _TEXT_BY_VERDICT[verdict.verdict]
+                reasons.append(f"{order}: {better}. {verdict.reason}")
         return " ".join(reasons)
 
 
 def pairs_of(cases: Sequence[Case], others: Sequence[Case], rubric: Rubric) -> list[Pair]:
     """Return the answers that can be compared: both exist, for the same repetition of an unchanged question."""
-    before = {(other.key, other.repetition): other for other in others}
+    baseline_cases = {(other.key, other.repetition): other for other in others}
     pairs = []
     for case in cases:
-        other = before.get((case.key, case.repetition))
-        if other is None or case.answer is None or other.answer is None or case.digest != other.digest:
+        other = baseline_cases.get((case.key, case.repetition))
+        if other is None or case.digest != other.digest:
             continue
+        if case.answer is None or other.answer is None:
+            continue
+        # Identical answers need no judge.
         requests: tuple[JudgeRequest, ...] = ()
         if case.answer != other.answer:
             requests = (
                 _request(case, rubric, case.answer, other.answer),
                 _request(case, rubric, other.answer, case.answer),
             )
-        pairs.append(Pair(case.key, case.repetition, requests))
+        pairs.append(Pair(key=case.key, repetition=case.repetition, requests=requests))
     return pairs
 
 
 def pair_counts(judged: Sequence[tuple[Pair, Sequence[Verdict | None]]]) -> PairCounts:
     """Return how often each answer was better, and how often the verdict depended on the order."""
     results: Counter[Result] = Counter()
-    words: Counter[str] = Counter()
+    verdict_counts: Counter[str] = Counter()
     for pair, verdicts in judged:
         result = pair.result(verdicts)
         results[result] += 1
         # Only whole pairs: each answer must have been in both places for a fair share of 0.5.
         if result != "error":
-            words.update(verdict.verdict for verdict in verdicts if verdict)
-    decided = words["first"] + words["second"]
+            verdict_counts.update(verdict.verdict for verdict in verdicts if verdict is not None)
+    decided = verdict_counts["first"] + verdict_counts["second"]
+    first_preferred = None
+    if decided:
+        first_preferred = verdict_counts["first"] / decided
     return PairCounts(
         pairs=len(judged),
         wins=results["win"],
@@ -105,12 +119,19 @@ def pair_counts(judged: Sequence[tuple[Pair, Sequence[Verdict | None]]]) -> Pair
         order_changed=results["order_changed"],
         identical=results["identical"],
         errors=results["error"],
-        first_preferred=words["first"] / decided if decided else None,
+        first_preferred=first_preferred,
     )
 
 
 def _request(case: Case, rubric: Rubric, first: str, second: str) -> JudgeRequest:
     # Without passages: those of two sites may differ, and the judge sees one list.
     return JudgeRequest(
-        case.key, rubric, case.message, first, case.expected, (), repetition=case.repetition, second=second
+        key=case.key,
+        rubric=rubric,
+        question=case.message,
+        answer=first,
+        expected=case.expected,
+        passages=(),
+        repetition=case.repetition,
+        second=second,
     )

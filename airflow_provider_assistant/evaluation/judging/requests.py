@@ -104,17 +104,35 @@ class JudgeRequest:
         :raises AssistantInputError: The column ``passages`` does not hold texts.
         """
         # A built-in rubric gets only the texts that it is about; a rubric of the user gets all of them.
-        is_own = rubric.reference is None
-        expected = case.expected if is_own or rubric.reference == "expected" else None
-        passages = _passages(case) if is_own or rubric.reference == "passages" else ()
-        if (rubric.reference == "expected" and expected is None) or (rubric.reference == "passages" and not passages):
+        is_of_user = rubric.reference is None
+        needs_expected = rubric.reference == "expected"
+        needs_passages = rubric.reference == "passages"
+        expected = None
+        if is_of_user or needs_expected:
+            expected = case.expected
+        passages: tuple[str, ...] = ()
+        if is_of_user or needs_passages:
+            passages = _passages(case)
+        if needs_expected and expected is None:
             return None
-        return cls(case.key, rubric, case.message, answer, expected, passages, is_label, case.repetition)
+        if needs_passages and not passages:
+            return None
+        return cls(
+            key=case.key,
+            rubric=rubric,
+            question=case.message,
+            answer=answer,
+            expected=expected,
+            passages=passages,
+            is_label=is_label,
+            repetition=case.repetition,
+        )
 
     def content_hash(self, model: str) -> str:
         """Return the hash of everything that the verdict depends on."""
         rubric = self.rubric
-        parts: tuple[Any, ...] = (
+        # Do not change this list: a retry finds the saved verdicts by their hashes.
+        parts: list[Any] = [
             self.question,
             self.answer,
             self.expected,
@@ -122,10 +140,12 @@ class JudgeRequest:
             rubric.name,
             rubric.text,
             model,
-        )
+        ]
         if self.second is not None:
-            parts = (*parts, self.second)
-        return hashlib.blake2b(json.dumps((*parts, PROMPT_VERSION)).encode(), digest_size=16).hexdigest()
+            parts.append(self.second)
+        parts.append(PROMPT_VERSION)
+        content = json.dumps(parts).encode()
+        return hashlib.blake2b(content, digest_size=16).hexdigest()
 
     def call(self, model: str) -> Call[Verdict]:
         """Return the API call: ``POST …/chat/completions`` with temperature 0."""
@@ -142,7 +162,15 @@ class JudgeRequest:
         }
         subject = f"{self.rubric.scorer} of question {self.key!r}"
         parse = parse_preference if is_pair else parse_verdict
-        return Call(ENDPOINT, "POST", "/chat/completions", subject, parse, json=body, stateless=True)
+        return Call(
+            endpoint=ENDPOINT,
+            method="POST",
+            path="/chat/completions",
+            subject=subject,
+            parse=parse,
+            json=body,
+            stateless=True,
+        )
 
     def _payload(self) -> dict[str, Any]:
         if self.second is None:
@@ -162,8 +190,8 @@ def parse_verdict(body: Any, _: CallInfo) -> Verdict:
 
     :raises AssistantResponseError: The body is not a chat completion, or its text is not a verdict.
     """
-    found, usage = _reply(body, _AnswerReply)
-    return _verdict(found.score, found.verdict, found.reason, usage)
+    reply, usage = _reply(body, _AnswerReply)
+    return _verdict(reply.score, reply.verdict, reply.reason, usage)
 
 
 def parse_preference(body: Any, _: CallInfo) -> Verdict:
@@ -172,8 +200,8 @@ def parse_preference(body: Any, _: CallInfo) -> Verdict:
 
     :raises AssistantResponseError: The body is not a chat completion, or its text does not name the better answer.
     """
-    found, usage = _reply(body, _PairReply)
-    return _verdict(PREFERENCES[found.better], found.better, found.reason, usage)
+    reply, usage = _reply(body, _PairReply)
+    return _verdict(PREFERENCES[reply.better], reply.better, reply.reason, usage)
 
 
 def _reply(body: Any, kind: type[_Reply]) -> tuple[_Reply, _Usage]:
@@ -181,17 +209,20 @@ def _reply(body: Any, kind: type[_Reply]) -> tuple[_Reply, _Usage]:
     try:
         completion = _Completion.model_validate(body)
     except ValidationError as error:
-        raise AssistantResponseError(f"a body that is not a chat completion: {_first(error)}") from None
+        reason = _first_reason(error)
+        raise AssistantResponseError(f"a body that is not a chat completion: {reason}") from None
     message = completion.choices[0].message
     if message.refusal:
         raise AssistantResponseError(f"the model refused to judge: {message.refusal[:REASON_LENGTH]!r}")
     try:
-        found = kind.model_validate(strict_json.loads(_json_in(message.content or "")))
+        json_text = _json_in(message.content or "")
+        reply = kind.model_validate(strict_json.loads(json_text))
     except ValidationError as error:
-        raise AssistantResponseError(f"the reply of the model is not a verdict: {_first(error)}") from None
+        reason = _first_reason(error)
+        raise AssistantResponseError(f"the reply of the model is not a verdict: {reason}") from None
     except ValueError as error:
         raise AssistantResponseError(f"the reply of the model is not a verdict: {error}") from None
-    return found, completion.usage or _Usage()
+    return reply, completion.usage or _Usage()
 
 
 def _verdict(score: float, verdict: Any, reason: str, usage: _Usage) -> Verdict:
@@ -206,20 +237,31 @@ def _verdict(score: float, verdict: Any, reason: str, usage: _Usage) -> Verdict:
 
 def _json_in(text: str) -> str:
     """Return the JSON object in a text: hosts that ignore the schema often wrap it into a Markdown block."""
-    start, end = text.find("{"), text.rfind("}")
-    return text[start : end + 1] if start >= 0 else text
+    start = text.find("{")
+    if start < 0:
+        return text
+    # The last brace: a reason may contain others.
+    end = text.rfind("}")
+    return text[start : end + 1]
 
 
-def _first(error: ValidationError) -> str:
+def _first_reason(error: ValidationError) -> str:
     # Without the input: it may hold a user's data.
-    first = error.errors(include_input=False, include_url=False)[0]
-    place = ".".join(map(str, first["loc"]))
-    return f"{place}: {first['msg']}" if place else first["msg"]
+    details = error.errors(include_input=False, include_url=False)[0]
+    message: str = details["msg"]
+    field = ".".join(str(name) for name in details["loc"])
+    if not field:
+        return message
+    return f"{field}: {message}"
 
 
 def _passages(case: Case) -> tuple[str, ...]:
     given = case.row.get("passages")
-    texts = [] if is_missing(given) else [given] if isinstance(given, str) else given
+    if is_missing(given):
+        return ()
+    texts = given
+    if isinstance(given, str):
+        texts = [given]
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise AssistantInputError(
             f"question {case.key!r}: passages must be a text or a list of texts, not {type(given).__name__}",

@@ -102,10 +102,13 @@ class JudgeOptions:
         """
         if given is not None and not isinstance(given, Mapping):
             raise _refused(f"it must be a mapping, not {given!r}")
-        known = [found.name for found in fields(cls)]
-        if unknown := [name for name in given or () if name not in known]:
-            raise _refused(f"there is no option {unknown[0]!r}, only {', '.join(known)}")
-        options = cls(**(given or {}))
+        if given is None:
+            given = {}
+        option_names = [option.name for option in fields(cls)]
+        for name in given:
+            if name not in option_names:
+                raise _refused(f"there is no option {name!r}, only {', '.join(option_names)}")
+        options = cls(**given)
         options._check()
         return options
 
@@ -116,8 +119,11 @@ class JudgeOptions:
         :raises AssistantInputError: A rubric has no text, or a text belongs to no scorer.
         """
         names = [name.removeprefix(JUDGE) for name in scorers if name.startswith(JUDGE)]
-        if unused := [name for name in self.rubrics if name not in names]:
-            raise _refused(f"rubrics has a text for {unused[0]!r}; add {JUDGE + unused[0]!r} to scorers, or remove it")
+        for name in self.rubrics:
+            if name not in names:
+                scorer = f"{JUDGE}{name}"
+                reason = f"rubrics has a text for {name!r}; add {scorer!r} to scorers, or remove it"
+                raise _refused(reason)
         return [self._rubric(name) for name in names]
 
     def cost(self, input_tokens: int, output_tokens: int) -> float | None:
@@ -127,38 +133,51 @@ class JudgeOptions:
         return (input_tokens * self.price["input"] + output_tokens * self.price["output"]) / 1_000_000
 
     def _rubric(self, name: str) -> Rubric:
-        built_in, text = BUILT_IN.get(name), self.rubrics.get(name)
+        built_in = BUILT_IN.get(name)
+        text = self.rubrics.get(name)
         if text is not None:
-            return Rubric(name, text, built_in.reference if built_in else None)
+            reference = None
+            if built_in is not None:
+                reference = built_in.reference
+            return Rubric(name=name, text=text, reference=reference)
         if built_in is None:
-            own = "the text of your policy" if name == POLICY else "a text that says when an answer passes"
+            scorer = f"{JUDGE}{name}"
+            needed = "a text that says when an answer passes"
+            if name == POLICY:
+                needed = "the text of your policy"
             raise AssistantInputError(
-                f"scorers: {JUDGE + name!r} needs {own}: judge={{'rubrics': {{{name!r}: '…'}}}}",
+                f"scorers: {scorer!r} needs {needed}: judge={{'rubrics': {{{name!r}: '…'}}}}",
                 todo=f"The built-in rubrics are {', '.join(BUILT_IN)}.",
                 field="scorers",
             )
         return built_in
 
     def _check(self) -> None:
-        texts = self.rubrics
-        if not isinstance(texts, Mapping) or not all(isinstance(text, str) and text.strip() for text in texts.values()):
+        if not isinstance(self.rubrics, Mapping):
             raise _refused("rubrics must map names to texts")
-        if bad := [name for name in texts if not re.fullmatch(r"[A-Za-z_]\w*", name)]:
-            raise _refused(f"rubrics: {bad[0]!r} must consist of letters, digits and _")
+        for text in self.rubrics.values():
+            if not isinstance(text, str) or not text.strip():
+                raise _refused("rubrics must map names to texts")
+        for name in self.rubrics:
+            if not re.fullmatch(r"[A-Za-z_]\w*", name):
+                raise _refused(f"rubrics: {name!r} must consist of letters, digits and _")
         if not _is_count(self.max_concurrency):
             raise _refused(f"max_concurrency must be a whole number above 0, not {self.max_concurrency!r}")
         if self.max_judge_tokens is not None and not _is_count(self.max_judge_tokens):
             raise _refused(f"max_judge_tokens must be a whole number above 0, not {self.max_judge_tokens!r}")
-        price = self.price
-        is_price = (
-            isinstance(price, Mapping) and set(price) == {"input", "output"} and all(map(_is_amount, price.values()))
-        )
-        if price is not None and not is_price:
-            raise _refused(f"price must be a mapping with the numbers 'input' and 'output', not {price!r}")
+        if self.price is not None and not _is_price(self.price):
+            expected = "a mapping with the numbers 'input' and 'output'"
+            raise _refused(f"price must be {expected}, not {self.price!r}")
 
 
 def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def _is_price(value: object) -> bool:
+    if not isinstance(value, Mapping) or set(value) != {"input", "output"}:
+        return False
+    return all(_is_amount(amount) for amount in value.values())
 
 
 def _is_amount(value: object) -> bool:

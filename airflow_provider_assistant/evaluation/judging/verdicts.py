@@ -42,9 +42,14 @@ def verdicts_table(requests: Sequence[JudgeRequest], hashes: Sequence[str], know
 
     rows = []
     for request, content_hash in zip(requests, hashes, strict=True):
-        if content_hash in known:
-            about = {"key": request.key, "scorer": request.rubric.scorer, "is_label": request.is_label}
-            rows.append({**about, "hash": content_hash, **known[content_hash].model_dump()})
+        if content_hash not in known:
+            continue
+        row = known[content_hash].model_dump()
+        row["key"] = request.key
+        row["scorer"] = request.rubric.scorer
+        row["is_label"] = request.is_label
+        row["hash"] = content_hash
+        rows.append(row)
     return pa.Table.from_pylist(rows, verdicts_schema())
 
 
@@ -55,7 +60,9 @@ def known_verdicts(table: pa.Table) -> dict[str, Verdict]:
     :param table: The table that :func:`verdicts_table` returned.
     :raises AssistantInputError: A column is missing.
     """
-    if missing := [name for name in verdicts_schema().names if name not in table.column_names]:
-        raise AssistantInputError(f"the file of verdicts has no column {', '.join(missing)}", todo="Delete it.")
+    missing = [name for name in verdicts_schema().names if name not in table.column_names]
+    if missing:
+        names = ", ".join(missing)
+        raise AssistantInputError(f"the file of verdicts has no column {names}", todo="Delete it.")
     # Verdict ignores the columns about the answer.
     return {row["hash"]: Verdict.model_validate(row) for row in table.to_pylist()}

@@ -54,7 +54,7 @@ def read_day(root: str, dataset: str, day: date, schema: pa.Schema) -> pa.Table 
 
 
 def _nullable(table: pa.Table) -> pa.Table:
-    """Return a table with nullable columns: tables whose columns differ in this cannot be joined."""
+    """Return a table with nullable columns: tables that differ in this cannot be joined."""
     import pyarrow as pa
 
     fields = [field.with_nullable(True) for field in table.schema]

@@ -34,7 +34,11 @@ def create_views(store: WarehouseTransaction, schema: str) -> None:
         if view == "statistics_daily":
             metrics = _metric_columns(store, schema)
         # A placeholder that a template does not have is ignored.
-        statement = template.substitute(schema=quoted(schema), metrics=metrics, dated=literal(DATED))
+        statement = template.substitute(
+            schema=quoted(schema),
+            metrics=metrics,
+            dated=literal(DATED),
+        )
         store.run(statement)
 
 
@@ -55,10 +59,9 @@ def _metric_columns(store: WarehouseTransaction, schema: str) -> str:
         f"SELECT metric, min(date) FROM {quoted(schema)}.statistics "  # noqa: S608
         f"WHERE type = 'number' AND NOT metric ~ {literal(DATED)} GROUP BY metric"
     )
-    first_date_by_metric = dict(rows)
     # Older metrics first, so that a new metric does not take the column name of an older one.
-    metrics = sorted(first_date_by_metric, key=lambda metric: (first_date_by_metric[metric], metric))
-    metric_by_column = columns_of(metrics)
+    dates_and_metrics = sorted((first_date, metric) for metric, first_date in rows)
+    metric_by_column = columns_of(metric for _, metric in dates_and_metrics)
     # Keep the order of existing columns: PostgreSQL only allows new columns at the end when it replaces a view.
     view_columns = store.run(
         "SELECT column_name FROM information_schema.columns WHERE table_catalog = current_database() "  # noqa: S608
