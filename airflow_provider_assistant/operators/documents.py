@@ -51,8 +51,8 @@ class AssistantLoadRowsOperator(AssistantSourceOperator, AssistantLoadOperator):
     parameter_checks: ClassVar[Checks] = {"group_columns": parameters.names}
     payload: ClassVar[type[Payload]]
     # The open source of the current try and its columns; whether they are rows from before a pause.
-    _source: Source | None = None
-    _wanted: ColumnSelection | None = None
+    _open_source: Source | None = None
+    _column_selection: ColumnSelection | None = None
     _is_kept = False
 
     def __init__(self, *, group_columns: str | Sequence[str] = (), **kwargs: Any) -> None:
@@ -84,23 +84,26 @@ class AssistantLoadRowsOperator(AssistantSourceOperator, AssistantLoadOperator):
         """
         from airflow_provider_assistant.loading.kept_rows import KeptRows
 
-        kept = KeptRows(rows) if rows else None
-        if kept and kept.exist():
-            self.source, self._is_kept = kept, True
+        kept_rows = KeptRows(rows) if rows else None
+        if kept_rows and kept_rows.exist():
+            self.source = kept_rows
+            self._is_kept = True
         result = super().execute_complete(context, event, until, rendered)
-        if kept:
-            kept.remove()
+        if kept_rows:
+            # The load is complete, so no later try needs them.
+            kept_rows.remove()
         return result
 
     def _keep_rows(self, run: RunRef) -> dict[str, Any]:
-        if not self.is_function or self._source is None or self._wanted is None:
+        if not self.is_function or self._open_source is None or self._column_selection is None:
             return {}
         from airflow_provider_assistant.loading.kept_rows import KeptRows
 
-        kept = KeptRows(kept_rows_file(run))
+        kept_rows = KeptRows(kept_rows_file(run))
         # After a second pause, the source is this file.
-        is_kept = self._is_kept or kept.write(self._source, self._wanted)
-        return {"rows": str(kept.path)} if is_kept else {}
+        if self._is_kept or kept_rows.write(self._open_source, self._column_selection):
+            return {"rows": str(kept_rows.path)}
+        return {}
 
     @abstractmethod
     def _call(self, site_id: str, document: Any) -> Call[CreatedDocument]:
@@ -110,25 +113,32 @@ class AssistantLoadRowsOperator(AssistantSourceOperator, AssistantLoadOperator):
     def _rows(self, site_id: str) -> Iterator[Rows]:
         columns = mapping_of(self.payload, self.columns, self.constants)
         # Not in the constructor: templates and outputs of other tasks have no value before the task runs.
-        keys, groups = key_names(self.key_columns), key_names(self.group_columns, "group_columns")
-        wanted = wanted_columns(self.payload, columns, [*keys, *groups])
-        options: dict[str, Any] = {"csv_options": self.csv_options, "allow_empty": self.allow_empty}
-        with open_source(self.source, wanted, self.allowed_root, **options) as source:
-            self._source, self._wanted = source, wanted
+        key_columns = key_names(self.key_columns)
+        group_columns = key_names(self.group_columns, "group_columns")
+        selection = wanted_columns(self.payload, columns, [*key_columns, *group_columns])
+        with open_source(
+            self.source,
+            selection,
+            self.allowed_root,
+            csv_options=self.csv_options,
+            allow_empty=self.allow_empty,
+        ) as source:
+            self._open_source = source
+            self._column_selection = selection
             yield DataframeRows(
                 source,
                 payload=self.payload,
                 columns=columns,
                 constants=self.constants or {},
-                key_columns=keys,
-                group_columns=groups,
+                key_columns=key_columns,
+                group_columns=group_columns,
                 call=lambda document: self._call(site_id, document),
                 allow_empty=self.allow_empty,
             )
 
-    def _is_whole(self, context: Context) -> bool:
+    def _has_whole_source(self, context: Context) -> bool:
         is_shard = isinstance(self.source, Mapping) and "row_groups" in self.source
-        return super()._is_whole(context) and not is_shard
+        return super()._has_whole_source(context) and not is_shard
 
 
 class AssistantLoadQAOperator(AssistantLoadRowsOperator):

@@ -67,7 +67,7 @@ class JudgeTask:
     def __init__(self, given: Mapping[str, Any] | None, scorers: Sequence[str]) -> None:
         self._options = JudgeOptions.parse(given)
         self._rubrics = self._options.rubrics_of(scorers)
-        self._running: Judging | None = None
+        self._judging: Judging | None = None
         self.kept: ObjectStoragePath | None = None
         """The file of verdicts; None before any request is sent."""
 
@@ -92,7 +92,9 @@ class JudgeTask:
             Nothing was sent.
         :raises AssistantError: See :meth:`.Judging.run`.
         """
-        rubrics = [rubric for rubric in self._rubrics if others is not None or not rubric.is_pairwise]
+        rubrics = self._rubrics
+        if others is None:
+            rubrics = [rubric for rubric in rubrics if not rubric.is_pairwise]
         if not rubrics:
             return Judged(scorers)
         from airflow_provider_assistant.client.rate_limited import RateLimitedClient
@@ -104,14 +106,28 @@ class JudgeTask:
         assignment = assign(cases, rubrics, others or ())
         check_labels(assignment.labels, rules)
         settings, model = judge_connection(options.conn_id, options.model, options.max_concurrency)
-        judging = self._running = Judging(
-            assignment, model, options, known=_known(file), save=lambda table: lake.replace(table, file)
+        judging = Judging(
+            assignment,
+            model,
+            options,
+            known=_saved_verdicts(file),
+            save=lambda table: lake.replace(table, file),
         )
+        self._judging = judging
         self.kept = file
         judging.run(lambda: RateLimitedClient(settings))
-        asked = {rubric.scorer for rubric in rubrics}
-        bound = [judging.bound(scorer) if scorer.name in asked else scorer for scorer in scorers]
-        return Judged(bound, judging.summaries(rubrics), judging.reasons())
+        judge_names = {rubric.scorer for rubric in rubrics}
+        bound_scorers = []
+        for scorer in scorers:
+            if scorer.name in judge_names:
+                bound_scorers.append(judging.bound(scorer))
+            else:
+                bound_scorers.append(scorer)
+        return Judged(
+            scorers=bound_scorers,
+            summaries=judging.summaries(rubrics),
+            reasons=judging.reasons(),
+        )
 
     def baseline(self, other: OtherAnswers, judged: Judged, file: ObjectStoragePath) -> Baseline:
         """
@@ -124,15 +140,25 @@ class JudgeTask:
         """
         from airflow_provider_assistant.evaluation.evaluate import baseline_of
 
-        scorers = [_even(scorer) if scorer.name == PAIRWISE else scorer for scorer in judged.scorers]
-        own = self.judged(other.cases, scorers, (), file)
-        found = baseline_of(other.cases, own.scorers, name=other.name, path=other.path)
-        return found._replace(judges={**judged.summaries, **own.summaries})
+        scorers: list[Scorer] = []
+        for scorer in judged.scorers:
+            if scorer.name == PAIRWISE:
+                scorers.append(_zero_scorer(scorer))
+            else:
+                scorers.append(scorer)
+        judged_baseline = self.judged(other.cases, scorers, rules=(), file=file)
+        baseline = baseline_of(
+            other.cases,
+            judged_baseline.scorers,
+            name=other.name,
+            path=other.path,
+        )
+        return baseline._replace(judges={**judged.summaries, **judged_baseline.summaries})
 
     def cancel(self) -> None:
         """Stop asking. The verdicts so far are saved. A signal handler may call this."""
-        if self._running:
-            self._running.cancel()
+        if self._judging:
+            self._judging.cancel()
 
 
 def evaluate(
@@ -168,8 +194,10 @@ def evaluate(
     from airflow_provider_assistant.evaluation.evaluate import Evaluation, summarise
     from airflow_provider_assistant.evaluation.scoring import score_cases
 
-    others = other.cases if other else None
-    judged = judges.judged(cases, scorers, criteria.rules, directory.verdicts, others)
+    other_cases = None
+    if other:
+        other_cases = other.cases
+    judged = judges.judged(cases, scorers, criteria.rules, directory.verdicts, other_cases)
     if other:
         baseline = judges.baseline(other, judged, directory.baseline_verdicts)
     scores = score_cases(cases, judged.scorers)
@@ -186,7 +214,17 @@ def evaluate(
         baseline=baseline,
         judges=judged.summaries,
     )
-    return Evaluation(summary, cases, scores, criteria.pass_if, judged.reasons, baseline.cases if baseline else ())
+    baseline_cases: Sequence[Case] = ()
+    if baseline:
+        baseline_cases = baseline.cases
+    return Evaluation(
+        summary=summary,
+        cases=cases,
+        scores=scores,
+        pass_if=criteria.pass_if,
+        reasons=judged.reasons,
+        baseline_cases=baseline_cases,
+    )
 
 
 def write(evaluation: Evaluation, directory: RunDirectory, page: str) -> None:
@@ -205,24 +243,30 @@ def write(evaluation: Evaluation, directory: RunDirectory, page: str) -> None:
     lake.replace_bytes(evaluation.summary.as_json(), directory.summary)
 
 
-def _even(comparing: Scorer) -> Scorer:
-    """Return the scorer of the baseline's side of each pair: its answer is 0 better than itself."""
+def _zero_scorer(pairwise: Scorer) -> Scorer:
+    """
+    Return the scorer of the baseline's answers for a scorer that compares with the baseline.
+
+    It scores the same questions with 0, because an answer is not better than itself.
+    """
 
     def score(case: Case) -> float | None:
-        return None if comparing.score(case) is None else 0.0
+        if pairwise.score(case) is None:
+            return None
+        return 0.0
 
-    return replace(comparing, score=score)
+    return replace(pairwise, score=score)
 
 
-def _known(file: ObjectStoragePath) -> dict[str, Verdict]:
+def _saved_verdicts(file: ObjectStoragePath) -> dict[str, Verdict]:
     """Return the verdicts that an earlier attempt of the task saved."""
     import pyarrow.parquet as pq
 
     from airflow_provider_assistant.evaluation.judging.verdicts import known_verdicts
 
     try:
-        with file.open("rb") as opened:
-            return known_verdicts(pq.ParquetFile(opened).read())
+        with file.open("rb") as parquet_file:
+            return known_verdicts(pq.ParquetFile(parquet_file).read())
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:

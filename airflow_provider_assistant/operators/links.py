@@ -25,8 +25,9 @@ def base_path() -> str:
     """Return the path of Airflow's base URL without a final slash: empty, or a prefix such as ``/airflow``."""
     from airflow.providers.common.compat.sdk import conf
 
+    base_url = conf.get("api", "base_url", fallback="") or ""
     # Without the host, which may have several names.
-    return urlsplit(conf.get("api", "base_url", fallback="") or "").path.rstrip("/")
+    return urlsplit(base_url).path.rstrip("/")
 
 
 def task_path(
@@ -41,9 +42,13 @@ def task_path(
     :param map_index: Index of a mapped task, or -1.
     :param region: Region of an iteration of a loop (Airflow 3.4), whose path is that of the DAG run. Default: None.
     """
-    run = f"/dags/{quote(dag_id, safe='')}/runs/{quote(run_id or '', safe='')}"
-    mapped = "" if map_index is None or map_index < 0 else f"/mapped/{map_index}"
-    return run if region else f"{run}/tasks/{quote(task_id or '', safe='')}{mapped}"
+    run_path = f"/dags/{quote(dag_id, safe='')}/runs/{quote(run_id or '', safe='')}"
+    if region:
+        return run_path
+    path = f"{run_path}/tasks/{quote(task_id or '', safe='')}"
+    if map_index is None or map_index < 0:
+        return path
+    return f"{path}/mapped/{map_index}"
 
 
 class AssistantReportLink(BaseOperatorLink):
@@ -61,14 +66,21 @@ class AssistantReportLink(BaseOperatorLink):
         """
         if getattr(operator, "report", None) is None:
             return ""
-        map_index = -1 if ti_key.map_index is None else ti_key.map_index
+        index = ti_key.map_index
+        if index is None:
+            index = -1
         # Airflow 3.4: all iterations of a loop have map index -1 and differ in the index in their region.
+        # The region of a task outside of loops is the UUID zero.
         region = getattr(ti_key, "region_id", None)
-        is_regional = region is not None and region.int != 0
-        index = ti_key.region_index if is_regional else map_index
-        names = (ti_key.dag_id, ti_key.run_id, ti_key.task_id, str(index))
-        page = f"{base_path()}{PAGES}/reports/" + "/".join(quote(name, safe="") for name in names)
-        return f"{page}?region={region}" if is_regional else page
+        is_iteration = region is not None and region.int != 0
+        if is_iteration:
+            index = ti_key.region_index
+        ids = (ti_key.dag_id, ti_key.run_id, ti_key.task_id, str(index))
+        path = "/".join(quote(id_, safe="") for id_ in ids)
+        url = f"{base_path()}{PAGES}/reports/{path}"
+        if is_iteration:
+            url += f"?region={region}"
+        return url
 
 
 class AssistantFindingsLink(BaseOperatorLink):
@@ -103,8 +115,10 @@ class AssistantDataLink(BaseOperatorLink):
         :param ti_key: Key of the task instance.
         :return: A URL, or an empty string if the task wrote nothing.
         """
-        written = getattr(operator, "lineage_outputs", ())
-        return browser_url(written[-1].uri) if written else ""
+        outputs = getattr(operator, "lineage_outputs", ())
+        if not outputs:
+            return ""
+        return browser_url(outputs[-1].uri)
 
 
 class AssistantRequestLink(BaseOperatorLink):
@@ -121,7 +135,9 @@ class AssistantRequestLink(BaseOperatorLink):
         :return: A URL, or an empty string if the task submitted nothing.
         """
         request_id = getattr(operator, "request_id", None)
-        return f"{operator.hook.site_url()}/chat/requests/{quote(request_id, safe='')}" if request_id else ""
+        if not request_id:
+            return ""
+        return f"{operator.hook.site_url()}/chat/requests/{quote(request_id, safe='')}"
 
 
 def browser_url(uri: str) -> str:
@@ -135,4 +151,6 @@ def browser_url(uri: str) -> str:
         return Path(path.path).absolute().as_uri()
     namespace, key = dataset_name(uri)
     scheme, _, bucket = namespace.partition("://")
-    return CONSOLES[scheme].format(bucket=bucket, key=quote(key)) if scheme in CONSOLES else str(path)
+    if scheme not in CONSOLES:
+        return str(path)
+    return CONSOLES[scheme].format(bucket=bucket, key=quote(key))

@@ -24,8 +24,11 @@ def load_failure(counts: LoadCounts, options: LoadOptions, listed: str = "") -> 
     """
     ambiguous = counts.ambiguous if options.on_ambiguous == "retry" else 0
     if counts.failed or ambiguous:
-        problems = [f"{counts.failed} rows failed"] * bool(counts.failed)
-        problems += [f"{ambiguous} rows are ambiguous"] * bool(ambiguous)
+        problems = []
+        if counts.failed:
+            problems.append(f"{counts.failed} rows failed")
+        if ambiguous:
+            problems.append(f"{ambiguous} rows are ambiguous")
         return AssistantIncompleteError(
             f"{' and '.join(problems)} ({counts})",
             todo=f"A retry sends those and no others.{listed}",

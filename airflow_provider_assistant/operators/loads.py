@@ -116,10 +116,10 @@ class AssistantLoadOperator(AssistantOperator):
     group_columns: str | Sequence[str] = ()
     # Seconds. Longest pause that a load waits for on the worker when the service asks it to back off.
     max_backoff: ClassVar[float] = DEFAULTS.max_backoff
-    _running: Load | None = None
+    _running_load: Load | None = None
     # State of the current try.
     _record = LoadRecord()
-    _listed: FindingsFile | None = None
+    _findings_file: FindingsFile | None = None
 
     def __init__(
         self,
@@ -174,18 +174,24 @@ class AssistantLoadOperator(AssistantOperator):
         """Options of the engine."""
         settings = self.hook.client_settings(self.max_concurrency)
         options = {name: getattr(self, name) for name in OPTIONS}
-        return LoadOptions(settings.max_concurrency, self.max_backoff, **options)
+        return LoadOptions(
+            max_concurrency=settings.max_concurrency,
+            max_backoff=self.max_backoff,
+            **options,
+        )
 
     @property
     def listed_findings(self) -> str | None:
         """Path of the findings of this try, or None if there are none."""
-        return self._listed.listed if self._listed else None
+        if self._findings_file is None:
+            return None
+        return self._findings_file.listed
 
     @abstractmethod
     def _rows(self, site_id: str) -> contextlib.AbstractContextManager[Rows]:
         """Open the rows of the source."""
 
-    def _is_whole(self, context: Context) -> bool:
+    def _has_whole_source(self, context: Context) -> bool:
         """Return whether this task reads its whole source and can find stale documents. A mapped task cannot."""
         return self.on_missing == "stale" and RunRef.of(context).map_index < 0
 
@@ -235,11 +241,16 @@ class AssistantLoadOperator(AssistantOperator):
     def failure_context(self, context: Context) -> FailureContext:
         """Return the source and the counts of this try, for the log lines of a failure."""
         doing = f"load of {self._source_name(context)!r} to {self.hook.location()}"
-        return FailureContext(doing, load_progress(self._record.counts), self.listed_findings)
+        return FailureContext(
+            doing=doing,
+            safe=load_progress(self._record.counts),
+            findings=self.listed_findings,
+        )
 
     def _execute(self, context: Context, until: float) -> dict[str, Any]:
-        self._record, self._listed = LoadRecord(), None
-        with self._recorded(context) as (ledger, self._record):
+        self._record = LoadRecord()
+        self._findings_file = None
+        with self._recorded_load(context) as (ledger, self._record):
             counts, findings = self._load(context, ledger, self._record, until)
             result = {
                 **counts.as_dict(),
@@ -247,10 +258,14 @@ class AssistantLoadOperator(AssistantOperator):
                 "source": self._source_name(context),
                 "findings": findings.listed,
             }
-            columns = dict.fromkeys(self.payload.model_fields if self.payload else (), "string")
-            self.lineage_outputs = (LineageDataset(self.asset_uri("documents"), columns, counts.created),)
-            listed = f" Findings: {findings.listed}." if findings.listed else ""
-            failure = load_failure(counts, self.load_options, listed)
+            columns: dict[str, str] = {}
+            if self.payload:
+                columns = dict.fromkeys(self.payload.model_fields, "string")
+            documents = LineageDataset(self.asset_uri("documents"), columns, rows=counts.created)
+            self.lineage_outputs = (documents,)
+            findings_sentence = f" Findings: {findings.listed}." if findings.listed else ""
+            # Raised inside the block, so that the ledger records the load as failed.
+            failure = load_failure(counts, self.load_options, findings_sentence)
             if failure:
                 raise failure
         warn_of_findings(findings.listed, findings.count)
@@ -267,17 +282,18 @@ class AssistantLoadOperator(AssistantOperator):
         if self.outlets:
             return super().emit_asset_events(context, result)
         # When the DAG is parsed, nobody knows the site of the connection. An alias may name its asset at run time.
-        self.outlets = [alias := AssetAlias(DOCUMENTS)]
+        alias = AssetAlias(DOCUMENTS)
+        self.outlets = [alias]
         context["outlet_events"][alias].add(Asset(uri=self.asset_uri("documents")), extra=result)
         return result
 
     def on_kill(self) -> None:
         """Stop sending, wait a few seconds for the replies to requests in flight, and record their outcome."""
-        if self._running:
-            self._running.cancel()
+        if self._running_load:
+            self._running_load.cancel()
 
     @contextlib.contextmanager
-    def _recorded(self, context: Context) -> Iterator[tuple[Ledger | None, LoadRecord]]:
+    def _recorded_load(self, context: Context) -> Iterator[tuple[Ledger | None, LoadRecord]]:
         """Open the ledger, unless ``ledger`` is False, and record the load in it."""
         with open_ledger(self) as ledger:
             if ledger is None:
@@ -296,7 +312,8 @@ class AssistantLoadOperator(AssistantOperator):
     def _load(
         self, context: Context, ledger: Ledger | None, record: LoadRecord, until: float
     ) -> tuple[LoadCounts, FindingsFile]:
-        site_id, run = self.hook.resolve_site_id(), RunRef.of(context)
+        site_id = self.hook.resolve_site_id()
+        run = RunRef.of(context)
         with contextlib.ExitStack() as stack:
             rows = stack.enter_context(self._rows(site_id))
             documents = None
@@ -309,9 +326,12 @@ class AssistantLoadOperator(AssistantOperator):
                     has_groups=bool(key_names(self.group_columns, "group_columns")),
                 )
                 stack.enter_context(documents)
-            findings = self._listed = stack.enter_context(self._findings(run))
+            findings = stack.enter_context(self._open_findings(run))
+            self._findings_file = findings
+            has_whole_source = self._has_whole_source(context)
             try:
-                counts = run_coroutine(self._run(rows, documents, findings, record, self._is_whole(context)))
+                work = self._run(rows, documents, findings, record, has_whole_source=has_whole_source)
+                counts = run_coroutine(work)
             except (AssistantRateLimitError, AssistantAmbiguousError) as error:
                 # While the source is open: the rows may have to be kept.
                 self._defer_after(error, run, until)
@@ -324,20 +344,22 @@ class AssistantLoadOperator(AssistantOperator):
         documents: ScopeLedger | None,
         findings: FindingsFile,
         record: LoadRecord,
-        is_whole: bool,
+        *,
+        has_whole_source: bool,
     ) -> LoadCounts:
         from airflow_provider_assistant.loading.engine import Load
         from airflow_provider_assistant.loading.limits import limits_reader
         from airflow_provider_assistant.loading.load_client import LoadClient
 
-        settings, options = self.hook.settings.client, self.load_options
-        if options.on_missing == "stale" and not is_whole:
+        settings = self.hook.settings.client
+        options = self.load_options
+        if options.on_missing == "stale" and not has_whole_source:
             # A task that reads a part of the source still sees whole groups.
             options = replace(options, on_missing="group")
         # One span for all rows: no tool can display a trace with millions of spans.
         with tracing.span("load", site_id=self.hook.resolve_site_id(), kind=self.kind) as span:
             async with LoadClient(settings, options) as client:
-                self._running = load = Load(
+                load = Load(
                     client,
                     rows,
                     options,
@@ -345,16 +367,20 @@ class AssistantLoadOperator(AssistantOperator):
                     findings=findings,
                     read_limits=limits_reader(settings, self.hook.known_tenant_id(), self.on_limit),
                 )
+                self._running_load = load
                 try:
                     return await load.run()
                 finally:
-                    self._running = None
+                    self._running_load = None
                     record.counts = load.counts.as_dict()
                     self.log.info("Site %r, %s.", self.hook.resolve_site_id(), load.counts)
                     metrics.rows(self.kind, load.counts.outcomes)
-                    span.set_attributes({f"assistant.rows.{end}": count for end, count in load.counts.outcomes.items()})
+                    row_counts = {}
+                    for outcome, count in load.counts.outcomes.items():
+                        row_counts[f"assistant.rows.{outcome}"] = count
+                    span.set_attributes(row_counts)
 
-    def _findings(self, run: RunRef) -> FindingsFile:
+    def _open_findings(self, run: RunRef) -> FindingsFile:
         if self.findings_path is None:
             # Written only if there are findings.
             return FindingsFile(findings_file(run), always=False)
@@ -375,10 +401,11 @@ class AssistantLoadOperator(AssistantOperator):
     def _defer_after(self, error: AssistantRateLimitError | AssistantAmbiguousError, run: RunRef, until: float) -> None:
         """Defer the task if the service asks for a pause that ends before the timeout. Otherwise return."""
         is_refusal = isinstance(error, AssistantRateLimitError) or isinstance(error.__cause__, AssistantRateLimitError)
-        asked = error.retry_after or 0.0
-        if not self.deferrable or not (is_refusal or asked > self.max_backoff):
+        retry_after = error.retry_after or 0.0
+        may_defer = is_refusal or retry_after > self.max_backoff
+        if not self.deferrable or not may_defer:
             return
-        pause = max(asked, SHORTEST_DEFERRAL)
+        pause = max(retry_after, SHORTEST_DEFERRAL)
         if self.hook.client.now() + pause > until:
             self.log.error(
                 "Not deferred: the pause of %.0f s would end after the timeout of %.0f s.", pause, self.timeout
@@ -388,6 +415,10 @@ class AssistantLoadOperator(AssistantOperator):
 
         moment = datetime.now(UTC) + timedelta(seconds=pause)
         self.log.info("Deferring until %s, because the service asks to back off.", moment)
-        rendered = {name: text for name in self.template_fields if isinstance(text := getattr(self, name), str)}
+        rendered = {}
+        for name in self.template_fields:
+            value = getattr(self, name)
+            if isinstance(value, str):
+                rendered[name] = value
         kwargs = {"until": until, "rendered": rendered, **self._keep_rows(run)}
         self.defer(trigger=DateTimeTrigger(moment=moment), method_name="execute_complete", kwargs=kwargs)

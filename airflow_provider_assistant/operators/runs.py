@@ -36,8 +36,12 @@ def instance_suffix(run: RunRef) -> str:
     :param run: The task instance.
     :return: ``.`` and the map index, ``.loop`` and the region, both, or an empty string.
     """
-    mapped = "" if run.map_index < 0 else f".{run.map_index}"
-    return mapped if run.region is None else f"{mapped}.loop{run.region}"
+    suffix = ""
+    if run.map_index >= 0:
+        suffix = f".{run.map_index}"
+    if run.region is not None:
+        suffix += f".loop{run.region}"
+    return suffix
 
 
 def findings_file(run: RunRef) -> StoragePath:
@@ -67,5 +71,7 @@ def warn_of_findings(listed: str | None, count: int | None = None) -> None:
     :param listed: Path of the findings file, or None if there are no findings.
     :param count: Number of findings, or None if it is not known.
     """
-    if listed:
-        log.warning("%s need attention. They are listed in %s.", f"{count} findings" if count else "Findings", listed)
+    if not listed:
+        return
+    findings = f"{count} findings" if count else "Findings"
+    log.warning("%s need attention. They are listed in %s.", findings, listed)
