@@ -33,21 +33,22 @@ _SETTINGS = (
     "does not exist",
     "read-only",
 )
-_ADVICE = {
-    True: "A retry of the task continues where this attempt stopped.",
-    False: (
-        "A retry cannot correct this. Check ledger_conn_id, the permissions and the free space of the database, then "
-        "clear the task."
-    ),
-}
+_ADVICE_TRANSIENT = "A retry of the task continues where this attempt stopped."
+_ADVICE_PERMANENT = (
+    "A retry cannot correct this. Check ledger_conn_id, the permissions and the free space of the "
+    "database, then clear the task."
+)
 
 
 def name_of(bind: Bind) -> str:
     """Return a ledger's name for messages: connection id, SQLite file or URL without password."""
-    if name := bind.get_execution_options().get(NAME):
+    name = bind.get_execution_options().get(NAME)
+    if name:
         return str(name)
     url = bind.engine.url
-    return str(url.database) if url.get_backend_name() == "sqlite" else url.render_as_string(hide_password=True)
+    if url.get_backend_name() == "sqlite":
+        return str(url.database)
+    return url.render_as_string(hide_password=True)
 
 
 def is_transient(error: BaseException) -> bool:
@@ -62,6 +63,7 @@ def is_transient(error: BaseException) -> bool:
         return False
     code = getattr(error.orig, "sqlite_errorcode", None)
     if code is not None:
+        # The last eight bits of SQLite's extended result code are the primary one.
         return (code & 0xFF) in _SQLITE_TRANSIENT
     text = str(error.orig).lower()
     return not any(setting in text for setting in _SETTINGS)
@@ -72,10 +74,20 @@ def attempts_on(dialect: str) -> tenacity.Retrying:
     """Return the retry policy of a transaction."""
     retry = tenacity.retry_if_exception(is_transient)
     if dialect == "sqlite":
-        stop = tenacity.stop_after_attempt(SQLITE_ATTEMPTS) | tenacity.stop_after_delay(SQLITE_SECONDS)
-        return tenacity.Retrying(retry=retry, stop=stop, wait=tenacity.wait_random(0.05, 0.5), reraise=True)
-    wait = tenacity.wait_exponential(0.2, max=5.0)
-    return tenacity.Retrying(retry=retry, stop=tenacity.stop_after_attempt(ATTEMPTS), wait=wait, reraise=True)
+        after_attempts = tenacity.stop_after_attempt(SQLITE_ATTEMPTS)
+        after_seconds = tenacity.stop_after_delay(SQLITE_SECONDS)
+        return tenacity.Retrying(
+            retry=retry,
+            stop=after_attempts | after_seconds,
+            wait=tenacity.wait_random(0.05, 0.5),
+            reraise=True,
+        )
+    return tenacity.Retrying(
+        retry=retry,
+        stop=tenacity.stop_after_attempt(ATTEMPTS),
+        wait=tenacity.wait_exponential(0.2, max=5.0),
+        reraise=True,
+    )
 
 
 @contextlib.contextmanager
@@ -91,11 +103,15 @@ def ledger_errors(bind: Bind, what: str, safe: str | None = None) -> Iterator[No
     try:
         yield
     except sa.exc.SQLAlchemyError as error:
-        transient = is_transient(error)
-        kind = AssistantLedgerError if transient else AssistantLedgerPermanentError
-        cause = " ".join(str(getattr(error, "orig", None) or error or type(error).__name__).split())
-        happened = f"the ledger {what}: {cause} ({name_of(bind)})"
-        raise kind(happened, safe=safe, todo=_ADVICE[transient]) from error
+        # The driver's error, without the statement that SQLAlchemy adds.
+        driver_error = getattr(error, "orig", None)
+        cause = str(driver_error or error)
+        # A message is one line.
+        cause = " ".join(cause.split())
+        message = f"the ledger {what}: {cause} ({name_of(bind)})"
+        if is_transient(error):
+            raise AssistantLedgerError(message, safe=safe, todo=_ADVICE_TRANSIENT) from error
+        raise AssistantLedgerPermanentError(message, safe=safe, todo=_ADVICE_PERMANENT) from error
 
 
 def connected(engine: sa.Engine) -> sa.Connection:

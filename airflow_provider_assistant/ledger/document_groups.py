@@ -31,4 +31,5 @@ def document_group(name: str) -> DocumentGroup:
         :func:`~airflow_provider_assistant.keys.whole_label`.
     """
     digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
-    return DocumentGroup(int.from_bytes(digest, "big", signed=True), short_label(name))
+    key = int.from_bytes(digest, "big", signed=True)
+    return DocumentGroup(key=key, label=short_label(name))

@@ -27,8 +27,9 @@ def distribution() -> str | None:
             return f"this task runs in a separate container ({variable} is set)"
     setting = conf.get("core", "executor", fallback="LocalExecutor")
     for path in _class_paths(setting):
-        if found := _distribution_by(path):
-            return f"[core] executor is {setting!r}, and {found}"
+        reason = _distribution_by(path)
+        if reason is not None:
+            return f"[core] executor is {setting!r}, and {reason}"
     return None
 
 
@@ -41,11 +42,16 @@ def _class_paths(setting: str) -> Iterator[str]:
     :return: Names of Airflow's own executors, and paths of other classes.
     """
     has_teams = conf.getboolean("core", "multi_team", fallback=False)
-    for part in setting.split(";"):
-        team, _, executors = part.rpartition("=")
+    for team_setting in setting.split(";"):
+        # Without "=", rpartition returns an empty team.
+        team, _, executors = team_setting.rpartition("=")
         if team.strip() and not has_teams:
             continue
-        yield from filter(None, (one.rpartition(":")[2].strip() for one in executors.split(",")))
+        for executor in executors.split(","):
+            _, _, path = executor.rpartition(":")
+            path = path.strip()
+            if path:
+                yield path
 
 
 def _distribution_by(path: str) -> str | None:
@@ -54,9 +60,14 @@ def _distribution_by(path: str) -> str | None:
     distributed = f"{name} runs tasks on more than one machine"
     # Airflow and its providers are judged by name: importing an executor of theirs costs a second or more.
     if not module or module.startswith("airflow."):
-        return None if name in LOCAL else distributed
+        if name in LOCAL:
+            return None
+        return distributed
     try:
         executor = getattr(importlib.import_module(module), name)
     except Exception as error:  # noqa: BLE001 (the module of another package may fail in any way)
         return f"{path} counts as distributed, because it cannot be imported here ({type(error).__name__})"
-    return None if getattr(executor, "is_local", False) else distributed
+    # Airflow defines this attribute of executors.
+    if getattr(executor, "is_local", False):
+        return None
+    return distributed

@@ -134,7 +134,8 @@ class GroupSql(ABC):
         for column in self._replaced_columns:
             quoted = self._quoted[column]
             changes.append(f"{quoted} = excluded.{quoted}")
-        changes += [f"{column} = {self._table_name}.{column} + excluded.{column}" for column in COUNTS]
+        name = self._table_name
+        changes += [f"{column} = {name}.{column} + excluded.{column}" for column in COUNTS]
         return (
             f"ON CONFLICT (scope, {self._quoted['key']}) DO UPDATE SET {', '.join(changes)} "
             f"WHERE {self._table_name}.claim = excluded.claim AND excluded.outcome <> 'claimed'"

@@ -87,7 +87,9 @@ class LeaseSettings:
 
     def moment(self) -> sa.ColumnElement[datetime]:
         """Return the SQL expression of the current time."""
-        return DatabaseNow() if self.now is None else sa.literal(self.now(), UtcDateTime())
+        if self.now is None:
+            return DatabaseNow()
+        return sa.literal(self.now(), UtcDateTime())
 
     def with_lease(self, query: sa.Select[Any], table: sa.Table) -> sa.Select[Any]:
         """
@@ -98,9 +100,12 @@ class LeaseSettings:
         :param table: ``documents`` or ``questions``.
         :return: The query; its last columns are ``heartbeat_at``, ``lease_seconds`` and ``database_now``.
         """
-        joined = query.select_from(table.outerjoin(leases, leases.c.token == table.c.claim))
-        return joined.add_columns(
-            leases.c.heartbeat_at, leases.c.seconds.label("lease_seconds"), self.moment().label("database_now")
+        # An outer join: a task that has ended has no lease any more.
+        claims_with_lease = table.outerjoin(leases, leases.c.token == table.c.claim)
+        return query.select_from(claims_with_lease).add_columns(
+            leases.c.heartbeat_at,
+            leases.c.seconds.label("lease_seconds"),
+            self.moment().label("database_now"),
         )
 
 
@@ -115,7 +120,9 @@ def is_living(heartbeat_at: datetime | None, seconds: float | None, now: datetim
     :param seconds: Duration of the lease, as its owner configured it, in seconds.
     :param now: Current time of the same clock.
     """
-    return heartbeat_at is not None and seconds is not None and abs(now - heartbeat_at) < timedelta(seconds=seconds)
+    if heartbeat_at is None or seconds is None:
+        return False
+    return abs(now - heartbeat_at) < timedelta(seconds=seconds)
 
 
 class Lease:
@@ -130,9 +137,11 @@ class Lease:
     def __init__(self, engine: sa.Engine, token: str, run: RunRef, settings: LeaseSettings) -> None:
         self._engine = engine
         self._settings = settings
-        self._values = {"token": token, "seconds": settings.seconds, **run.columns()}
-        self._is_mine = leases.c.token == token
-        self._stop: Callable[[], None] | None = None
+        # The row of the lease, without its heartbeat.
+        self._lease_values = {"token": token, "seconds": settings.seconds, **run.columns()}
+        self._is_own = leases.c.token == token
+        # Stops the heartbeats; None while the lease is not kept.
+        self._stop_heartbeats: Callable[[], None] | None = None
         # A heartbeat that is being written must not restore a lease that is released meanwhile.
         self._lock = threading.Lock()
 
@@ -142,9 +151,10 @@ class Lease:
 
         :raises AssistantLedgerError: The database cannot be written; nothing may be claimed.
         """
-        if self._stop is None:
+        if self._stop_heartbeats is None:
             transaction(self._engine, self._begin, writes=True)
-            self._stop = self._settings.every(self._settings.seconds / BEATS, self._beat)
+            interval = self._settings.seconds / BEATS
+            self._stop_heartbeats = self._settings.every(interval, self._beat)
 
     def release(self) -> None:
         """
@@ -152,36 +162,45 @@ class Lease:
 
         If the database cannot be written, the lease expires.
         """
-        stop, self._stop = self._stop, None
-        if stop is None:
+        stop_heartbeats = self._stop_heartbeats
+        # A heartbeat that has begun but has not got the lock yet sees this, and writes nothing.
+        self._stop_heartbeats = None
+        if stop_heartbeats is None:
             return
-        stop()
+        stop_heartbeats()
         with self._lock:
             try:
                 with self._engine.begin() as connection:
-                    connection.execute(sa.delete(leases).where(self._is_mine))
+                    connection.execute(sa.delete(leases).where(self._is_own))
             except sa.exc.SQLAlchemyError as error:
                 log.info("The lease of this task expires in %g s: %s", self._settings.seconds, error)
 
     def _begin(self, connection: sa.Connection) -> None:
+        """Delete the leases that killed tasks have left, and write this one."""
         c = leases.c
-        found = connection.execute(sa.select(c.token, c.heartbeat_at, c.seconds, self._settings.moment())).all()
-        if expired := [token for token, *facts in found if not is_living(*facts)]:
-            # Killed tasks left them. A task that was only stopped for a while writes its lease again.
-            connection.execute(sa.delete(leases).where(c.token.in_(expired)))
-        self._write(connection)
+        query = sa.select(c.token, c.heartbeat_at, c.seconds, self._settings.moment())
+        expired_tokens = []
+        for token, heartbeat_at, seconds, now in connection.execute(query).all():
+            if not is_living(heartbeat_at, seconds, now):
+                expired_tokens.append(token)
+        if expired_tokens:
+            # A task that was only stopped for a while writes its lease again.
+            connection.execute(sa.delete(leases).where(c.token.in_(expired_tokens)))
+        self._write_heartbeat(connection)
 
-    def _write(self, connection: sa.Connection) -> None:
-        heartbeat = {"heartbeat_at": self._settings.moment()}
-        if not connection.execute(sa.update(leases).where(self._is_mine).values(heartbeat)).rowcount:
-            connection.execute(sa.insert(leases).values({**self._values, **heartbeat}))
+    def _write_heartbeat(self, connection: sa.Connection) -> None:
+        now = self._settings.moment()
+        update = sa.update(leases).where(self._is_own).values(heartbeat_at=now)
+        if connection.execute(update).rowcount == 0:
+            # The lease is new, or another task has deleted it because it had expired.
+            connection.execute(sa.insert(leases).values(**self._lease_values, heartbeat_at=now))
 
     def _beat(self) -> None:
         with self._lock:
-            if self._stop is None:
+            if self._stop_heartbeats is None:
                 return
             try:
-                transaction(self._engine, self._write, writes=True)
+                transaction(self._engine, self._write_heartbeat, writes=True)
             except Exception as error:  # noqa: BLE001 (the next heartbeat may succeed)
                 log.warning(
                     "The heartbeat of this task cannot be written. If this lasts for %g s, other runs may take over "
@@ -201,6 +220,7 @@ def configured() -> LeaseSettings:
     try:
         seconds = float(text)
     except ValueError:
+        # Outside the limits, so that the check below reports the text.
         seconds = 0.0
     if not SHORTEST <= seconds <= LONGEST:
         raise AssistantLedgerPermanentError(

@@ -50,40 +50,48 @@ def recorded(
     :param now: Returns a timezone-aware time.
     :raises AssistantLedgerError: The start cannot be written.
     """
-    load_id, record = uuid.uuid4().hex, LoadRecord()
-    start = {
+    load_id = uuid.uuid4().hex
+    record = LoadRecord()
+    start_row = {
         "load_id": load_id,
         **names,
         **run.columns(),
         "started_at": now(),
     }
-    transaction(engine, lambda connection: _insert(connection, start), writes=True)
-    outcome, why = "succeeded", None
+    transaction(engine, lambda connection: _insert(connection, start_row), writes=True)
+    outcome = "succeeded"
+    error_text = None
     try:
         yield record
         if record.error:
-            outcome, why = "failed", _reason(record.error)
+            outcome = "failed"
+            error_text = _error_text(record.error)
     except TaskDeferred:
+        # Airflow defers a task by this exception. The load goes on in another try.
         outcome = "deferred"
         raise
     except BaseException as error:
-        outcome, why = "failed", _reason(error)
+        outcome = "failed"
+        error_text = _error_text(error)
         raise
     finally:
+        # A load that failed early has no counts; their columns are then NULL.
         counts = {name: record.counts.get(name) for name in (*COUNTS, "seconds")}
-        end = sa.update(loads).where(loads.c.load_id == load_id)
+        update = sa.update(loads).where(loads.c.load_id == load_id)
         try:
-            ended = end.values(ended_at=now(), outcome=outcome, error=why, **counts)
-            transaction(engine, lambda connection: connection.execute(ended), writes=True)
+            update = update.values(ended_at=now(), outcome=outcome, error=error_text, **counts)
+            transaction(engine, lambda connection: connection.execute(update), writes=True)
         except AssistantLedgerError as error:
             log.warning("The end of this load is not recorded; its counts are only in this log: %s", error)
 
 
-def _insert(connection: sa.Connection, start: Mapping[str, Any]) -> None:
+def _insert(connection: sa.Connection, start_row: Mapping[str, Any]) -> None:
     # The row exists if a commit succeeded but its acknowledgement was lost, so that the transaction is repeated.
     with contextlib.suppress(sa.exc.IntegrityError):
-        connection.execute(sa.insert(loads).values(start))
+        connection.execute(sa.insert(loads).values(start_row))
 
 
-def _reason(error: BaseException) -> str:
-    return shortened(storable(str(error) or type(error).__name__), ERROR_LENGTH)
+def _error_text(error: BaseException) -> str:
+    # Some errors have no message.
+    text = str(error) or type(error).__name__
+    return shortened(storable(text), ERROR_LENGTH)

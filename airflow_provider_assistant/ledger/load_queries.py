@@ -53,9 +53,11 @@ def loads_between(
         ``unfinished`` for a load without an end.
     """
     c = loads.c
+    columns = [c[name] for name in COLUMNS]
+    site_conditions = Selection(site_url=site_url).of(loads)
     query = (
-        sa.select(*(c[name] for name in COLUMNS), OUTCOME)
-        .where(c.started_at >= start, c.started_at < end, *Selection(site_url=site_url).of(loads))
+        sa.select(*columns, OUTCOME)
+        .where(c.started_at >= start, c.started_at < end, *site_conditions)
         .order_by(c.started_at, c.load_id)
     )
     return dictionaries(connection, query)
@@ -69,11 +71,11 @@ def sites(connection: sa.Connection, now: datetime, selection: Selection) -> lis
     :return: One mapping per source with ``site_id``, ``site_url`` and ``source``.
     """
     c = loads.c
-    names = (c.site_id, c.site_url, c.source)
+    columns = (c.site_id, c.site_url, c.source)
     query = (
-        sa.select(*names)
+        sa.select(*columns)
         .where(c.started_at >= now - SITES_AGE, *selection.of(loads))
-        .group_by(*names)
+        .group_by(*columns)
         .order_by(sa.func.max(c.started_at).desc())
         .limit(MOST_SOURCES)
     )
@@ -88,9 +90,15 @@ def tries_of(connection: sa.Connection, run: Mapping[str, Any], limit: int = 50)
     :param limit: Maximum number of tries; the latest ones.
     """
     c = loads.c
-    mine = [c[name].is_not_distinct_from(value) for name, value in run.items()]
-    query = sa.select(loads).where(*mine).order_by(c.started_at.desc(), c.load_id).limit(limit)
-    return list(connection.execute(query).all())[::-1]
+    run_conditions = []
+    for name, value in run.items():
+        run_conditions.append(c[name].is_not_distinct_from(value))
+    latest_first = (c.started_at.desc(), c.load_id)
+    query = sa.select(loads).where(*run_conditions).order_by(*latest_first).limit(limit)
+    tries = list(connection.execute(query).all())
+    # The limit keeps the latest tries, so the query has the opposite order of the result.
+    tries.reverse()
+    return tries
 
 
 def latest_tries(connection: sa.Connection, now: datetime, selection: Selection) -> list[sa.Row[Any]]:
@@ -102,10 +110,13 @@ def latest_tries(connection: sa.Connection, now: datetime, selection: Selection)
     """
     c = loads.c
     latest_first = (c.started_at.desc(), c.load_id)
-    rank = sa.func.row_number().over(partition_by=(c.site_url, c.source, c.map_index), order_by=latest_first)
+    task_columns = (c.site_url, c.source, c.map_index)
+    # 1 for the latest try of a source and mapped task, 2 for the try before it.
+    rank = sa.func.row_number().over(partition_by=task_columns, order_by=latest_first)
     is_recent = c.started_at >= now - SOURCES_AGE
-    is_try = c.outcome.is_distinct_from("deferred")
-    ranked = sa.select(c.load_id, rank.label("rank")).where(is_recent, is_try, *selection.of(loads)).subquery()
+    was_not_deferred = c.outcome.is_distinct_from("deferred")
+    conditions = (is_recent, was_not_deferred, *selection.of(loads))
+    ranked = sa.select(c.load_id, rank.label("rank")).where(*conditions).subquery()
     query = (
         sa.select(loads)
         .join(ranked, ranked.c.load_id == c.load_id)
@@ -124,11 +135,13 @@ def sums_of_day(connection: sa.Connection, now: datetime, selection: Selection) 
     :return: ``loads``; ``failed``, those that failed; ``created``, ``requests`` and ``throttled``.
     """
     c = loads.c
-    has_failed = sa.case((c.outcome == "failed", 1), else_=0)
+    one_if_failed = sa.case((c.outcome == "failed", 1), else_=0)
     query = sa.select(
         sa.func.count().label("loads"),
-        _sum(has_failed).label("failed"),
-        *(_sum(c[name]).label(name) for name in ("created", "requests", "throttled")),
+        _sum(one_if_failed).label("failed"),
+        _sum(c.created).label("created"),
+        _sum(c.requests).label("requests"),
+        _sum(c.throttled).label("throttled"),
     ).where(c.started_at >= now - timedelta(days=1), *selection.of(loads))
     sums = connection.execute(query).mappings().one()
     return {name: int(value) for name, value in sums.items()}
@@ -155,17 +168,32 @@ def documents_by_day(connection: sa.Connection, first: date, selection: Selectio
     :return: Number of documents before the first day; and the days with loads, earliest first.
     """
     c = loads.c
-    created, changed = _sum(c.created), _sum(c.changed)
+    created_sum = _sum(c.created)
+    changed_sum = _sum(c.changed)
     start = datetime(first.year, first.month, first.day, tzinfo=UTC)
-    before = sa.select(created - changed).where(c.started_at < start, *selection.of(loads))
-    total = int(connection.scalar(before) or 0)
-    day = sa.func.date(c.started_at, type_=sa.String())
-    query = sa.select(day, created, changed).where(c.started_at >= start, *selection.of(loads))
+    # A changed document replaces an earlier one, so it does not add to their number.
+    number_query = sa.select(created_sum - changed_sum)
+    number_before = number_query.where(c.started_at < start, *selection.of(loads))
+    total = int(connection.scalar(number_before) or 0)
+    # The databases return a day as text or as a date.
+    day_column = sa.func.date(c.started_at, type_=sa.String())
+    query = (
+        sa.select(day_column, created_sum, changed_sum)
+        .where(c.started_at >= start, *selection.of(loads))
+        .group_by(day_column)
+        .order_by(day_column)
+    )
     days = []
-    for text, new, again in connection.execute(query.group_by(day).order_by(day)):
-        days.append(DocumentsOfDay(date.fromisoformat(str(text)), int(new), int(again)))
+    for day, created, changed in connection.execute(query):
+        documents_of_day = DocumentsOfDay(
+            day=date.fromisoformat(str(day)),
+            created=int(created),
+            changed=int(changed),
+        )
+        days.append(documents_of_day)
     return total, days
 
 
 def _sum(column: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
+    """Return the sum of a column; 0 without rows, for which SQL's sum is NULL."""
     return sa.func.coalesce(sa.func.sum(column), 0)

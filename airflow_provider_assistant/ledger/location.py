@@ -52,8 +52,9 @@ def location_of(*settings: tuple[str | None, str]) -> LedgerLocation:
     configured = conf.get("assistant", "ledger_conn_id", fallback="")
     for conn_id, origin in (*settings, (configured, CONFIGURED)):
         # A template may render to white space.
-        if conn_id := (conn_id or "").strip():
-            return LedgerLocation(conn_id, origin)
+        stripped_id = (conn_id or "").strip()
+        if stripped_id:
+            return LedgerLocation(conn_id=stripped_id, origin=origin)
     return LedgerLocation()
 
 
@@ -77,8 +78,9 @@ def engine_at(location: LedgerLocation) -> sa.Engine:
     """
     if not location.conn_id:
         check_location(location)
-        _log_once(_default_file())
-        return sqlite_engine(_default_file())
+        file = _default_file()
+        _log_once(file)
+        return sqlite_engine(file)
     engine = _engine_of(location)
     if engine.dialect.name == "sqlite":
         _check_file(f"the file {engine.url.database} (connection {location.conn_id!r}, from {location.origin})")
@@ -95,6 +97,7 @@ def sqlite_engine(path: Path) -> sa.Engine:
 
     @sa.event.listens_for(engine, "connect")
     def _configure(connection: Any, _: Any) -> None:
+        # With a write-ahead log, readers do not wait for a writer.
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=NORMAL")
 
@@ -128,7 +131,10 @@ def _check_file(name: str) -> None:
     # Imported here: most tasks have a ledger on a server, and DAG files never need it.
     from airflow_provider_assistant.ledger.executors import distribution
 
-    if conf.getboolean("assistant", "ledger_file_is_shared", fallback=False) or not (reason := distribution()):
+    if conf.getboolean("assistant", "ledger_file_is_shared", fallback=False):
+        return
+    reason = distribution()
+    if reason is None:
         return
     log.error("Give all workers one ledger. %s", SET_UP)
     raise AssistantLedgerPermanentError(

@@ -35,22 +35,24 @@ def migrate(engine: sa.Engine, migrations: Sequence[Migration] = MIGRATIONS) -> 
     """
     newest = 1 + len(migrations)
     with engine.begin() as connection:
-        found = version_of(connection)
-        if found is not None and found >= newest:
-            return found, found
-        if found is None:
+        version_before = version_of(connection)
+        if version_before is not None and version_before >= newest:
+            return version_before, version_before
+        if version_before is None:
             # A process that was killed may have left some of the tables.
             metadata.create_all(connection)
         else:
-            for migration in migrations[found - 1 :]:
+            # The first migration, which has the index 0, upgrades version 1.
+            for migration in migrations[version_before - 1 :]:
                 migration(connection)
         connection.execute(sa.insert(schema_versions).values(version=newest))
-    return found, newest
+    return version_before, newest
 
 
 def version_of(connection: sa.Connection) -> int | None:
     """Return the schema version of a ledger, or None if its tables have not been created."""
     if not sa.inspect(connection).has_table(schema_versions.name):
         return None
-    found: int | None = connection.scalar(sa.select(sa.func.max(schema_versions.c.version)))
-    return found
+    # Each migration has added a row.
+    version: int | None = connection.scalar(sa.select(sa.func.max(schema_versions.c.version)))
+    return version

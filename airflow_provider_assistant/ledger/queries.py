@@ -41,7 +41,7 @@ from airflow_provider_assistant.ledger.selection import (
 # Age of the chat requests that are listed as open.
 REQUESTS_AGE = timedelta(days=7)
 # Columns of the task instance in the exported datasets.
-_RUN = ("dag_id", "run_id", "task_id", "map_index")
+_TASK_COLUMNS = ("dag_id", "run_id", "task_id", "map_index")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +78,15 @@ class AmbiguousEntry:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the entry as plain JSON types."""
-        names = ("key", "kind", "site_id", "label", "source", "outcome", "attempts", "error")
         return {
-            **{name: getattr(self, name) for name in names},
+            "key": self.key,
+            "kind": self.kind,
+            "site_id": self.site_id,
+            "label": self.label,
+            "source": self.source,
+            "outcome": self.outcome,
+            "attempts": self.attempts,
+            "error": self.error,
             "claimed_at": self.claimed_at.isoformat(timespec="seconds"),
             "may_be_under_way": self.may_be_under_way,
             "run": str(self.run),
@@ -88,18 +94,33 @@ class AmbiguousEntry:
 
 
 def _entry_of(kind: str, row: Any) -> AmbiguousEntry:
+    """Return the entry of a row of :func:`_unresolved_query`."""
     is_alive = is_living(row.heartbeat_at, row.lease_seconds, row.database_now)
-    names = ("scope", "key", "site_id", "label", "source", "outcome", "attempts", "error", "claimed_at", "sent_hash")
+    # Only the table of documents has this column.
+    endpoint = None
+    if kind == "document":
+        endpoint = row.endpoint
+    run = RunRef(**{name: getattr(row, name) for name in RUN_COLUMNS})
     return AmbiguousEntry(
         kind=kind,
-        endpoint=row.endpoint if kind == "document" else None,
-        run=RunRef(**{name: getattr(row, name) for name in RUN_COLUMNS}),
+        scope=row.scope,
+        endpoint=endpoint,
+        key=row.key,
+        site_id=row.site_id,
+        label=row.label,
+        source=row.source,
+        outcome=row.outcome,
+        attempts=row.attempts,
+        error=row.error,
+        run=run,
+        claimed_at=row.claimed_at,
         may_be_under_way=row.outcome == "claimed" and is_alive,
-        **{name: getattr(row, name) for name in names},
+        sent_hash=row.sent_hash,
     )
 
 
-def _unresolved(kind: str, leases: LeaseSettings, selection: Selection) -> sa.Select[Any]:
+def _unresolved_query(kind: str, leases: LeaseSettings, selection: Selection) -> sa.Select[Any]:
+    """Return the query of the unresolved entries of a kind, with the leases of their claims."""
     table = TABLES[kind]
     query = sa.select(table).where(is_unresolved(table), *selection.of(table))
     return leases.with_lease(query, table)
@@ -115,37 +136,55 @@ def counts(connection: sa.Connection, selection: Selection) -> list[dict[str, An
     :return: One mapping per kind, site and outcome, with ``kind``, ``site_id``, ``outcome``, ``entries`` and
         ``latest``, the time of the latest claim or start in ISO format; None for superseded documents.
     """
-    found = []
+    count_rows = []
     for kind, table in TABLES.items():
-        found += _counted(connection, kind, table, table.c.outcome, table.c.claimed_at, selection)
-    superseded = Counter[str]()
+        c = table.c
+        count_rows += _count_rows(connection, kind, table, c.outcome, c.claimed_at, selection)
+    superseded_by_site = Counter[str]()
     for row in page_of_superseded(connection, selection, ALL).rows:
-        superseded[row.site_id] += len(json.loads(row.superseded))
-    for site_id, entries in sorted(superseded.items()):
-        found.append(_count("document", site_id, "superseded", entries, None))
-    return found + _counted(connection, "load", loads, OUTCOME, loads.c.started_at, selection)
+        superseded_by_site[row.site_id] += len(json.loads(row.superseded))
+    for site_id, entries in sorted(superseded_by_site.items()):
+        count_rows.append(
+            {
+                "kind": "document",
+                "site_id": site_id,
+                "outcome": "superseded",
+                "entries": entries,
+                "latest": None,
+            }
+        )
+    count_rows += _count_rows(connection, "load", loads, OUTCOME, loads.c.started_at, selection)
+    return count_rows
 
 
-def _counted(
+def _count_rows(
     connection: sa.Connection,
     kind: str,
     table: sa.Table,
-    outcome: sa.ColumnElement[str],
-    at: sa.ColumnElement[datetime],
+    outcome_column: sa.ColumnElement[str],
+    time_column: sa.ColumnElement[datetime],
     selection: Selection,
 ) -> list[dict[str, Any]]:
+    """Return the counts of one kind, by site and outcome."""
+    site_column = table.c.site_id
     query = (
-        sa.select(table.c.site_id, outcome, sa.func.count(), sa.func.max(at))
+        sa.select(site_column, outcome_column, sa.func.count(), sa.func.max(time_column))
         .where(*selection.of(table))
-        .group_by(table.c.site_id, outcome)
-        .order_by(table.c.site_id, outcome)
+        .group_by(site_column, outcome_column)
+        .order_by(site_column, outcome_column)
     )
-    return [_count(kind, *row) for row in connection.execute(query)]
-
-
-def _count(kind: str, site_id: str, outcome: str, entries: int, latest: datetime | None) -> dict[str, Any]:
-    at = latest.isoformat(timespec="seconds") if latest else None
-    return {"kind": kind, "site_id": site_id, "outcome": outcome, "entries": entries, "latest": at}
+    count_rows = []
+    for site_id, outcome, entries, latest in connection.execute(query):
+        count_rows.append(
+            {
+                "kind": kind,
+                "site_id": site_id,
+                "outcome": outcome,
+                "entries": entries,
+                "latest": latest.isoformat(timespec="seconds"),
+            }
+        )
+    return count_rows
 
 
 # -- ambiguous entries -----------------------------------------------------------------------------
@@ -157,14 +196,15 @@ def count_ambiguous(connection: sa.Connection, selection: Selection) -> tuple[in
 
     :return: Their number, and the time of the oldest claim.
     """
-    total, times = 0, []
+    total = 0
+    oldest_claims = []
     for table in TABLES.values():
         query = sa.select(table.c.claimed_at).where(is_unresolved(table), *selection.of(table))
         total += capped(connection, query)
-        oldest = connection.scalar(query.order_by(table.c.claimed_at).limit(1))
-        if oldest:
-            times.append(oldest)
-    return min(total, MOST), min(times, default=None)
+        oldest_claim = connection.scalar(query.order_by(table.c.claimed_at).limit(1))
+        if oldest_claim is not None:
+            oldest_claims.append(oldest_claim)
+    return min(total, MOST), min(oldest_claims, default=None)
 
 
 def page_of_ambiguous(connection: sa.Connection, leases: LeaseSettings, selection: Selection, page: Page) -> Rows:
@@ -173,18 +213,21 @@ def page_of_ambiguous(connection: sa.Connection, leases: LeaseSettings, selectio
 
     :return: Rows with an :class:`AmbiguousEntry` each.
     """
-    total, before = 0, page.offset
-    rows: list[AmbiguousEntry] = []
+    total = 0
+    # Entries to skip: the offset counts through the tables, one after another.
+    offset = page.offset
+    entries: list[AmbiguousEntry] = []
     for kind, table in TABLES.items():
-        query = _unresolved(kind, leases, selection)
-        found = capped(connection, query)
-        total += found
-        if before < found and len(rows) < page.limit:
-            ordered = query.order_by(table.c.claimed_at, table.c.scope, table.c.key)
-            limited = ordered.offset(before).limit(page.limit - len(rows))
-            rows += [_entry_of(kind, row) for row in connection.execute(limited)]
-        before = max(0, before - found)
-    return Rows(min(total, MOST), total > MOST, rows)
+        query = _unresolved_query(kind, leases, selection)
+        table_total = capped(connection, query)
+        total += table_total
+        missing = page.limit - len(entries)
+        if offset < table_total and missing > 0:
+            ordered_query = query.order_by(table.c.claimed_at, table.c.scope, table.c.key)
+            page_query = ordered_query.offset(offset).limit(missing)
+            entries += [_entry_of(kind, row) for row in connection.execute(page_query)]
+        offset = max(0, offset - table_total)
+    return Rows(total=min(total, MOST), is_capped=total > MOST, rows=entries)
 
 
 def find_unresolved(
@@ -192,9 +235,11 @@ def find_unresolved(
 ) -> AmbiguousEntry | None:
     """Return one entry that is ambiguous or has no outcome, or None."""
     c = TABLES[kind].c
-    query = _unresolved(kind, leases, Selection()).where(c.scope == scope, c.key == key)
+    query = _unresolved_query(kind, leases, Selection()).where(c.scope == scope, c.key == key)
     row = connection.execute(query).one_or_none()
-    return None if row is None else _entry_of(kind, row)
+    if row is None:
+        return None
+    return _entry_of(kind, row)
 
 
 def find_ambiguous(
@@ -205,18 +250,21 @@ def find_ambiguous(
 
     :raises AssistantInputError: No unresolved entry has this prefix, or several have.
     """
-    rows = page_of_ambiguous(connection, leases, selection, ALL).rows
-    found: list[AmbiguousEntry] = [entry for entry in rows if entry.key.startswith(prefix)]
-    if not found:
+    entries: list[AmbiguousEntry] = page_of_ambiguous(connection, leases, selection, ALL).rows
+    matches = [entry for entry in entries if entry.key.startswith(prefix)]
+    if not matches:
         raise AssistantInputError(f"no entry to resolve has a key that begins with {prefix!r}", field="entry")
-    if len(found) > 1:
-        listed = "; ".join(f"{kind_name(entry.kind)} {entry.key} on {entry.site_id}" for entry in found[:5])
+    if len(matches) > 1:
+        examples = []
+        for entry in matches[:5]:
+            kind = kind_name(entry.kind)
+            examples.append(f"{kind} {entry.key} on {entry.site_id}")
         raise AssistantInputError(
-            f"{len(found)} entries have keys that begin with {prefix!r}: {listed}",
+            f"{len(matches)} entries have keys that begin with {prefix!r}: {'; '.join(examples)}",
             todo="Give more of it, or the site.",
             field="entry",
         )
-    return found[0]
+    return matches[0]
 
 
 def kind_name(kind: str) -> str:
@@ -229,13 +277,14 @@ def kind_name(kind: str) -> str:
 
 def count_superseded(connection: sa.Connection, selection: Selection) -> int:
     """Count the keys with superseded documents, at most :data:`.MOST`."""
-    return min(MOST, capped(connection, _superseded(selection)))
+    return min(MOST, capped(connection, _superseded_query(selection)))
 
 
 def page_of_superseded(connection: sa.Connection, selection: Selection, page: Page) -> Rows:
     """Return the keys with superseded documents, the latest change first."""
     c = documents.c
-    return page_of(connection, _superseded(selection), (c.claimed_at.desc(), c.scope, c.key), page)
+    latest_first = (c.claimed_at.desc(), c.scope, c.key)
+    return page_of(connection, _superseded_query(selection), latest_first, page)
 
 
 def superseded_documents(connection: sa.Connection, selection: Selection) -> list[tuple[str, str, str, str]]:
@@ -245,15 +294,16 @@ def superseded_documents(connection: sa.Connection, selection: Selection) -> lis
     :return: Tuples of site id, source, key label and document id.
     """
     c = documents.c
-    ordered = _superseded(selection).order_by(c.site_id, c.source, c.label, c.key)
-    found = []
-    for row in connection.execute(ordered):
+    query = _superseded_query(selection).order_by(c.site_id, c.source, c.label, c.key)
+    superseded = []
+    for row in connection.execute(query):
+        site_id, source, label = row.site_id, row.source, row.label
         document_ids = json.loads(row.superseded)
-        found += [(row.site_id, row.source, row.label, document_id) for document_id in document_ids]
-    return found
+        superseded += [(site_id, source, label, document_id) for document_id in document_ids]
+    return superseded
 
 
-def _superseded(selection: Selection) -> sa.Select[Any]:
+def _superseded_query(selection: Selection) -> sa.Select[Any]:
     is_superseding = documents.c.superseded.is_not(None)
     return sa.select(documents).where(is_superseding, *selection.of(documents))
 
@@ -264,7 +314,7 @@ def count_open_requests(connection: sa.Connection, now: datetime, selection: Sel
 
     :param now: Timezone-aware.
     """
-    return min(MOST, capped(connection, _open(now, selection)))
+    return min(MOST, capped(connection, _open_requests_query(now, selection)))
 
 
 def page_of_open_requests(connection: sa.Connection, now: datetime, selection: Selection, page: Page) -> Rows:
@@ -274,10 +324,11 @@ def page_of_open_requests(connection: sa.Connection, now: datetime, selection: S
     :param now: Timezone-aware.
     """
     c = chat_requests.c
-    return page_of(connection, _open(now, selection), (c.claimed_at, c.key), page)
+    oldest_first = (c.claimed_at, c.key)
+    return page_of(connection, _open_requests_query(now, selection), oldest_first, page)
 
 
-def _open(now: datetime, selection: Selection) -> sa.Select[Any]:
+def _open_requests_query(now: datetime, selection: Selection) -> sa.Select[Any]:
     c = chat_requests.c
     is_recent = c.claimed_at >= now - REQUESTS_AGE
     conditions = (IS_OPEN, c.mode == "async", is_recent, *selection.of(chat_requests))
@@ -300,30 +351,35 @@ def feedback_between(
         None if this ledger does not contain the request or its end.
     """
     rating, chat = ratings.c, chat_requests.c
-    is_sent = (
+    sent_conditions = (
         rating.outcome == "created",
         rating.recorded_at >= start,
         rating.recorded_at < end,
         *Selection(site_url=site_url).of(ratings),
     )
     is_rated = (chat.site_url == rating.site_url) & (chat.request_id == rating.request_id)
-    answers = (
+    durations_query = (
         sa.select(rating.site_url, rating.request_id, chat.recorded_at, chat.completed_at)
         .select_from(ratings.join(chat_requests, is_rated))
-        .where(*is_sent)
+        .where(*sent_conditions)
     )
-    seconds = {}
-    for site, request_id, submitted_at, completed_at in connection.execute(answers):
-        seconds[site, request_id] = seconds_between(submitted_at, completed_at)
-    names = ("site_id", "session_id", "request_id", "rating", "attempts", *_RUN)
+    seconds_by_request = {}
+    rows_of_answers = connection.execute(durations_query)
+    for rated_site_url, request_id, submitted_at, completed_at in rows_of_answers:
+        seconds = seconds_between(submitted_at, completed_at)
+        seconds_by_request[rated_site_url, request_id] = seconds
+    names = ("site_id", "session_id", "request_id", "rating", "attempts", *_TASK_COLUMNS)
+    columns = [rating[name] for name in names]
     query = (
-        sa.select(rating.recorded_at.label("sent_at"), *(rating[name] for name in names), rating.site_url)
-        .where(*is_sent)
+        sa.select(rating.recorded_at.label("sent_at"), *columns, rating.site_url)
+        .where(*sent_conditions)
         .order_by(rating.recorded_at, rating.site_url, rating.key)
     )
     rows = dictionaries(connection, query)
     for row in rows:
-        row["answer_seconds"] = seconds.get((row.pop("site_url"), row["request_id"]))
+        # The URL only identifies the request; it is not exported.
+        rated_site_url = row.pop("site_url")
+        row["answer_seconds"] = seconds_by_request.get((rated_site_url, row["request_id"]))
     return rows
 
 
@@ -342,16 +398,20 @@ def requests_between(
     """
     c = chat_requests.c
     is_ambiguous = c.outcome.in_(UNRESOLVED)
+    # The service has not acknowledged an ambiguous submission, so that counts from its claim.
     submitted_at = sa.case((is_ambiguous, c.claimed_at), else_=c.recorded_at)
+    recorded_state = sa.func.coalesce(c.state, "open")
+    state = sa.case((is_ambiguous, "ambiguous"), else_=recorded_state)
+    # SQLAlchemy 1.4 reads the result with the type of the first value, so that must not be NULL.
+    request_id = sa.case((~is_ambiguous, c.request_id))
     # A request that was accepted and then failed or was lost has a state.
     was_made = c.outcome.not_in(NOT_CREATED) | c.state.is_not(None)
-    names = ("completed_at", "site_id", "session_id", "attempts", "ambiguous", *_RUN)
+    names = ("completed_at", "site_id", "session_id", "attempts", "ambiguous", *_TASK_COLUMNS)
     query = (
         sa.select(
             submitted_at.label("submitted_at"),
-            sa.case((is_ambiguous, "ambiguous"), else_=sa.func.coalesce(c.state, "open")).label("state"),
-            # SQLAlchemy 1.4 reads the result with the type of the first value, so that must not be NULL.
-            sa.case((~is_ambiguous, c.request_id)).label("request_id"),
+            state.label("state"),
+            request_id.label("request_id"),
             c.batch.is_not(None).label("is_batch"),
             *(c[name] for name in names),
         )

@@ -63,34 +63,49 @@ def resolve(
     """
     table = TABLES[entry.kind]
     c = table.c
-    is_same = ((c.scope == entry.scope), (c.key == entry.key))
-    is_unchanged = ((c.outcome == entry.outcome), (c.claimed_at == entry.claimed_at))
+    # The entry as it was when the caller read it.
+    unchanged_entry = (
+        c.scope == entry.scope,
+        c.key == entry.key,
+        c.outcome == entry.outcome,
+        c.claimed_at == entry.claimed_at,
+    )
 
     def record(connection: sa.Connection) -> None:
-        row = connection.execute(sa.select(table).where(*is_same, *is_unchanged)).one_or_none()
-        changed = row is None
-        if row is not None:
-            facts = _facts(entry, row, outcome, identifier, content_hash)
-            if dry_run:
-                return
-            change = sa.update(table).where(*is_same, *is_unchanged)
-            update = change.values(**{"outcome": outcome, "error": BY_HAND, "recorded_at": datetime.now(UTC), **facts})
-            changed = not connection.execute(update).rowcount
-        if changed:
-            raise AssistantInputError(
-                f"{kind_name(entry.kind)} {entry.key} has changed since it was read",
-                safe=NOTHING_CHANGED,
-                todo="List the entries again.",
-                field="entry",
-            )
+        row = connection.execute(sa.select(table).where(*unchanged_entry)).one_or_none()
+        if row is None:
+            raise _changed_meanwhile(entry)
+        # Some resolutions of a document set another outcome than the given one.
+        new_values = {"outcome": outcome, "error": BY_HAND, "recorded_at": datetime.now(UTC)}
+        new_values.update(_further_values(entry, row, outcome, identifier, content_hash))
+        if dry_run:
+            return
+        # A task may change the entry after it was read above.
+        change = sa.update(table).where(*unchanged_entry).values(**new_values)
+        if connection.execute(change).rowcount == 0:
+            raise _changed_meanwhile(entry)
 
     transaction(ledger.engine, record, writes=not dry_run)
 
 
-def _facts(
+def _changed_meanwhile(entry: AmbiguousEntry) -> AssistantInputError:
+    return AssistantInputError(
+        f"{kind_name(entry.kind)} {entry.key} has changed since it was read",
+        safe=NOTHING_CHANGED,
+        todo="List the entries again.",
+        field="entry",
+    )
+
+
+def _further_values(
     entry: AmbiguousEntry, row: Any, outcome: str, identifier: str | None, content_hash: str | None
 ) -> dict[str, Any]:
-    """Return the columns to change in addition to the outcome."""
+    """
+    Return the values of the columns to change in addition to the outcome.
+
+    For a document that was not created, they contain the outcome: ``created`` if an older document
+    remains.
+    """
     if entry.kind == "rating":
         return {}
     if entry.kind == "chat_request" and outcome == "failed":
@@ -107,7 +122,12 @@ def _facts(
         return {"request_id": identifier}
     if outcome == "failed":
         # As after a failed request, the entry keeps the older document.
-        return {"ambiguous": 0, "sent_hash": None, "outcome": "failed" if row.content_hash is None else "created"}
+        has_older_document = row.content_hash is not None
+        return {
+            "ambiguous": 0,
+            "sent_hash": None,
+            "outcome": "created" if has_older_document else "failed",
+        }
     content_hash = content_hash or row.sent_hash
     if content_hash is None:
         raise AssistantInputError(
@@ -115,7 +135,14 @@ def _facts(
             todo="Pass --file, with the --key, --column and --constant of the load.",
             field="file",
         )
-    facts = {"ambiguous": 0, "sent_hash": None, "content_hash": content_hash, "document_id": identifier}
+    values = {
+        "ambiguous": 0,
+        "sent_hash": None,
+        "content_hash": content_hash,
+        "document_id": identifier,
+    }
     if row.content_hash is not None and row.document_id is not None:
-        facts["superseded"] = json.dumps([*json.loads(row.superseded or "[]"), row.document_id])
-    return facts
+        superseded_ids = json.loads(row.superseded or "[]")
+        superseded_ids.append(row.document_id)
+        values["superseded"] = json.dumps(superseded_ids)
+    return values

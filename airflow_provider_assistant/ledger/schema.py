@@ -44,16 +44,26 @@ class RunRef:
         :param context: Context that Airflow passes to ``execute``.
         """
         ti = context["ti"]
-        map_index = ti.map_index if ti.map_index is not None else -1
-        return cls(ti.dag_id, ti.run_id, ti.task_id, map_index, region_of(context))
+        map_index = ti.map_index
+        if map_index is None:
+            map_index = -1
+        return cls(
+            dag_id=ti.dag_id,
+            run_id=ti.run_id,
+            task_id=ti.task_id,
+            map_index=map_index,
+            region=region_of(context),
+        )
 
     def columns(self) -> dict[str, Any]:
         """Return the values of the ledger's columns that identify the task instance."""
         return asdict(self)
 
     def __str__(self) -> str:
-        region = "" if self.region is None else f"/{self.region}"
-        return f"{self.dag_id}/{self.run_id}/{self.task_id}/{self.map_index}{region}"
+        text = f"{self.dag_id}/{self.run_id}/{self.task_id}/{self.map_index}"
+        if self.region is None:
+            return text
+        return f"{text}/{self.region}"
 
 
 # Columns of the task instance.
@@ -68,10 +78,12 @@ def region_of(context: Mapping[str, Any]) -> str | None:
     identifies them.
     """
     ti = context["ti"]
+    # Earlier versions of Airflow have no regions.
     index = getattr(ti, "region_index", None)
     if index is None or not context.get("loop"):
         return None
-    return f"{index}.{getattr(ti, 'region_id', None) or ''}".rstrip(".")
+    region_id = getattr(ti, "region_id", None) or ""
+    return f"{index}.{region_id}".rstrip(".")
 
 
 class UtcDateTime(sa.TypeDecorator[datetime]):
@@ -110,13 +122,18 @@ def encoded_id(request_id: str) -> str:
 
     Polls need the id exactly as the service returned it, so it cannot just be escaped as other texts are.
     """
-    is_plain = storable(request_id) == request_id and not request_id.startswith(_ENCODED)
-    return request_id if is_plain else f"{_ENCODED}{json.dumps(request_id)}"
+    is_storable = storable(request_id) == request_id
+    # A plain id that starts like an encoded one would be decoded.
+    if is_storable and not request_id.startswith(_ENCODED):
+        return request_id
+    return _ENCODED + json.dumps(request_id)
 
 
 def decoded_id(stored: str) -> str:
     """Return the request id that was stored."""
-    return str(json.loads(stored.removeprefix(_ENCODED))) if stored.startswith(_ENCODED) else stored
+    if not stored.startswith(_ENCODED):
+        return stored
+    return str(json.loads(stored.removeprefix(_ENCODED)))
 
 
 class RequestId(StorableText):

@@ -25,8 +25,9 @@ class DocumentScope:
     namespace: str | None = None
 
     def __str__(self) -> str:
-        namespace = "" if self.namespace is None else f"#{self.namespace}"
-        return f"{self.site_url}/{self.endpoint}{namespace}"
+        if self.namespace is None:
+            return f"{self.site_url}/{self.endpoint}"
+        return f"{self.site_url}/{self.endpoint}#{self.namespace}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +45,9 @@ class ChatScope:
     batch: str | None = None
 
     def __str__(self) -> str:
-        batch = "" if self.batch is None else f"={self.batch}"
-        return f"{self.site_url}/chat?{self.mode}{batch}"
+        if self.batch is None:
+            return f"{self.site_url}/chat?{self.mode}"
+        return f"{self.site_url}/chat?{self.mode}={self.batch}"
 
 
 @dataclass(frozen=True, slots=True)

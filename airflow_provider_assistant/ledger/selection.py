@@ -70,15 +70,16 @@ def page_of(
     page: Page,
 ) -> Rows:
     """Return a page of a query."""
-    found = capped(connection, query)
-    rows = connection.execute(query.order_by(*order).limit(page.limit).offset(page.offset)).all()
-    return Rows(min(found, MOST), found > MOST, list(rows))
+    total = capped(connection, query)
+    page_query = query.order_by(*order).limit(page.limit).offset(page.offset)
+    rows = list(connection.execute(page_query).all())
+    return Rows(total=min(total, MOST), is_capped=total > MOST, rows=rows)
 
 
 def capped(connection: sa.Connection, query: sa.Select[Any]) -> int:
     """Return the number of rows of a query, at most one more than :data:`MOST`."""
-    some = query.limit(MOST + 1).subquery()
-    return connection.scalar(sa.select(sa.func.count()).select_from(some)) or 0
+    first_rows = query.limit(MOST + 1).subquery()
+    return connection.scalar(sa.select(sa.func.count()).select_from(first_rows)) or 0
 
 
 def dictionaries(connection: sa.Connection, query: sa.Select[Any]) -> list[dict[str, Any]]:
@@ -88,4 +89,6 @@ def dictionaries(connection: sa.Connection, query: sa.Select[Any]) -> list[dict[
 
 def seconds_between(start: datetime | None, end: datetime | None) -> float | None:
     """Return the seconds between two times, or None if one of them is not known."""
-    return (end - start).total_seconds() if start and end else None
+    if start is None or end is None:
+        return None
+    return (end - start).total_seconds()

@@ -40,9 +40,12 @@ def claim_one(ledger: ScopeLedger, claim: Claim) -> Claim:
     :raises AssistantLedgerError: The claim cannot be recorded; nothing may be sent.
     """
     for _ in range(2):
-        if claim.key in ledger.commit_and_claim((), [claim]):
+        claimed_keys = ledger.commit_and_claim((), [claim])
+        if claim.key in claimed_keys:
             return claim
-        claim = claim._replace(entry=ledger.entries([claim.key]).get(claim.key))
+        # The entry has changed: read it again, and claim the key once more.
+        entries = ledger.entries([claim.key])
+        claim = claim._replace(entry=entries.get(claim.key))
     raise AssistantLedgerError(
         f"other tasks claim {claim.label} at the same time",
         safe=NOTHING_SENT,
@@ -53,16 +56,25 @@ def claim_one(ledger: ScopeLedger, claim: Claim) -> Claim:
 def outcome_of_reply(claim: Claim, reply: ApiReply) -> ClaimOutcome:
     """Return the outcome of a successful request; a single one's key identifies its content."""
     info = reply.call_info
-    return ClaimOutcome(claim, "created", claim.key, reply.created_id, info.status, info.attempts, info.ambiguous)
+    return ClaimOutcome(
+        claim=claim,
+        outcome="created",
+        content_hash=claim.key,
+        created_id=reply.created_id,
+        http_status=info.status,
+        attempts=info.attempts,
+        ambiguous=info.ambiguous,
+    )
 
 
 def outcome_of_error(claim: Claim, error: AssistantError) -> ClaimOutcome:
     """Return the outcome of a request that failed."""
     outcome = outcome_of(error)
     return ClaimOutcome(
-        claim,
-        outcome,
-        claim.key,
+        claim=claim,
+        outcome=outcome,
+        content_hash=claim.key,
+        # Not every error has an HTTP response.
         http_status=getattr(error, "status", None),
         ambiguous=int(outcome == "ambiguous"),
         error=str(error),

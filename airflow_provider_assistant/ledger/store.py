@@ -25,7 +25,7 @@ from airflow_provider_assistant.ledger.location import LedgerLocation, engine_at
 from airflow_provider_assistant.ledger.migrate import SCHEMA_VERSION, migrate
 from airflow_provider_assistant.ledger.ratings import RATING_COLUMNS, RatingLedger
 from airflow_provider_assistant.ledger.schema import TABLES, RunRef, chat_requests, documents, loads, ratings
-from airflow_provider_assistant.ledger.scopes import ChatScope, DocumentScope, RatingScope
+from airflow_provider_assistant.ledger.scopes import ChatScope, DocumentScope, RatingScope, Scope
 
 S = TypeVar("S", bound=ScopeLedger)
 T = TypeVar("T")
@@ -55,10 +55,12 @@ class Ledger:
     ) -> None:
         self.engine = engine
         self._now = now
-        self._opened: list[ScopeLedger] = []
+        # Closed together with this ledger.
+        self._scope_ledgers: list[ScopeLedger] = []
         self.leases = leases or configured()
         with ledger_errors(engine, "cannot be opened", NOTHING_SENT):
-            found, version = attempts_on(engine.dialect.name)(migrate, engine)
+            migrate_with_retries = attempts_on(engine.dialect.name)
+            version_before, version = migrate_with_retries(migrate, engine)
         if version > SCHEMA_VERSION:
             raise AssistantLedgerPermanentError(
                 f"the ledger ({name_of(engine)}) has schema version {version}, but this package supports up to "
@@ -66,7 +68,7 @@ class Ledger:
                 safe=NOTHING_SENT,
                 todo="Upgrade airflow-provider-assistant on this worker.",
             )
-        if found is None:
+        if version_before is None:
             log.warning(
                 "A new, empty ledger was created: %s. If this site was loaded before, the earlier ledger is lost or in "
                 "another place, and every document will be created again. Check ledger_conn_id and AIRFLOW_HOME.",
@@ -101,15 +103,22 @@ class Ledger:
         :return: Context manager that yields the ledger or None.
         :raises AssistantLedgerError: The ledger is required and cannot be opened.
         """
-        try:
-            opened = cls.open(location) if enabled else None
-        except AssistantLedgerError as error:
-            if required:
-                raise
-            log.warning("Going on without the ledger; this task does not depend on it: %s", error)
-            opened = None
-        with opened or contextlib.nullcontext():
-            yield opened
+        ledger = None
+        if enabled:
+            try:
+                ledger = cls.open(location)
+            except AssistantLedgerError as error:
+                if required:
+                    raise
+                log.warning(
+                    "Going on without the ledger; this task does not depend on it: %s",
+                    error,
+                )
+        if ledger is None:
+            yield None
+            return
+        with ledger:
+            yield ledger
 
     def documents(
         self,
@@ -132,8 +141,15 @@ class Ledger:
         :raises AssistantLedgerError: The database cannot be used.
         """
         details = GROUP_COLUMNS if has_groups else ()
-        names = {"site_id": site_id, "source": source, "run": run}
-        return self._open(ScopeLedger, documents, details, scope=scope, **names)
+        return self._open_scope(
+            ScopeLedger,
+            documents,
+            details,
+            scope=scope,
+            site_id=site_id,
+            source=source,
+            run=run,
+        )
 
     def chat_requests(self, *, scope: ChatScope, site_id: str, run: RunRef) -> ChatLedger:
         """
@@ -148,8 +164,15 @@ class Ledger:
         :raises AssistantLedgerError: The database cannot be used.
         """
         details = ("session_id",) if scope.batch is None else ()
-        names = {"site_id": site_id, "source": _task_of(run), "run": run}
-        return self._open(ChatLedger, chat_requests, details, scope=scope, **names)
+        return self._open_scope(
+            ChatLedger,
+            chat_requests,
+            details,
+            scope=scope,
+            site_id=site_id,
+            source=_task_of(run),
+            run=run,
+        )
 
     def ratings(self, *, site_url: str, site_id: str, run: RunRef) -> RatingLedger:
         """
@@ -161,13 +184,41 @@ class Ledger:
         :return: The ledger. It is closed with this one, if not before.
         :raises AssistantLedgerError: The database cannot be used.
         """
-        names = {"site_id": site_id, "source": _task_of(run), "run": run}
-        return self._open(RatingLedger, ratings, RATING_COLUMNS, scope=RatingScope(site_url), **names)
+        return self._open_scope(
+            RatingLedger,
+            ratings,
+            RATING_COLUMNS,
+            scope=RatingScope(site_url),
+            site_id=site_id,
+            source=_task_of(run),
+            run=run,
+        )
 
-    def _open(self, kind: type[S], table: sa.Table, details: Sequence[str], **names: Any) -> S:
-        opened = kind(self.engine, table, details=details, now=self._now, leases=self.leases, **names)
-        self._opened.append(opened)
-        return opened
+    def _open_scope(
+        self,
+        ledger_class: type[S],
+        table: sa.Table,
+        details: Sequence[str],
+        *,
+        scope: Scope,
+        site_id: str,
+        source: str,
+        run: RunRef,
+    ) -> S:
+        """Open the ledger of a scope, which :meth:`close` closes."""
+        scope_ledger = ledger_class(
+            self.engine,
+            table,
+            scope=scope,
+            site_id=site_id,
+            source=source,
+            run=run,
+            now=self._now,
+            leases=self.leases,
+            details=details,
+        )
+        self._scope_ledgers.append(scope_ledger)
+        return scope_ledger
 
     def load(
         self, *, site_url: str, endpoint: str, site_id: str, source: str, run: RunRef
@@ -209,17 +260,19 @@ class Ledger:
         :param moment: The time, timezone-aware.
         :raises AssistantLedgerError: The database cannot be read.
         """
-        began = [table.c.claimed_at < moment for table in TABLES.values()]
-        began.append(loads.c.started_at < moment)
-        queries = [sa.exists().where(one) for one in began]
-        return bool(transaction(self.engine, lambda connection: connection.scalar(sa.select(sa.or_(*queries)))))
+        is_before = [table.c.claimed_at < moment for table in TABLES.values()]
+        is_before.append(loads.c.started_at < moment)
+        exists_before = [sa.exists().where(condition) for condition in is_before]
+        query = sa.select(sa.or_(*exists_before))
+        return bool(transaction(self.engine, lambda connection: connection.scalar(query)))
 
     def close(self) -> None:
         """Write the outcomes that could not be written before, and close the database connections."""
         with contextlib.ExitStack() as stack:
             stack.callback(self.engine.dispose)
-            for opened in self._opened:
-                stack.callback(opened.close)
+            # The stack calls these first, and goes on with the others if one of them raises.
+            for scope_ledger in self._scope_ledgers:
+                stack.callback(scope_ledger.close)
 
     def __enter__(self) -> Self:
         return self

@@ -61,7 +61,9 @@ class ForgetReport:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the report as plain JSON types, one key per field but ``refused``."""
-        return {name: value for name, value in asdict(self).items() if name != "refused"}
+        values = asdict(self)
+        del values["refused"]
+        return values
 
 
 def forget(
@@ -82,75 +84,104 @@ def forget(
 
     def change(connection: sa.Connection) -> ForgetReport:
         report = ForgetReport()
-        entries = _Entries(connection, list(dict.fromkeys(deleted.names)), site_id)
-        for name in dict.fromkeys(deleted.names):
-            _forget(connection, report, name, entries.rows_of(name), ledger.leases, dry_run, may_change)
-        for label in dict.fromkeys(deleted.labels):
-            c = documents.c
-            where = (c.label == label) & c.content_hash.is_not(None) & c.document_id.is_(None)
-            _forget(connection, report, label, _rows(connection, where, site_id), ledger.leases, dry_run, may_change)
+        # A mapping keeps the order of its keys, unlike a set.
+        names = list(dict.fromkeys(deleted.names))
+        labels = list(dict.fromkeys(deleted.labels))
+        search = _NameSearch(connection, names, site_id)
+        for name in names:
+            rows = search.rows_of(name)
+            _forget(connection, report, name, rows, ledger.leases, dry_run, may_change)
+        c = documents.c
+        for label in labels:
+            has_label = (c.label == label) & c.content_hash.is_not(None) & c.document_id.is_(None)
+            rows = _rows(connection, has_label, site_id)
+            _forget(connection, report, label, rows, ledger.leases, dry_run, may_change)
         return report
 
     return transaction(ledger.engine, change, writes=True)
 
 
-class _Entries:
-    """The entries of names; a name is looked up as a document id, then as a superseded id, then as a key prefix."""
+class _NameSearch:
+    """
+    Find the entries of names.
+
+    A name is a document id, the id of a superseded document, or otherwise a key prefix.
+    """
 
     def __init__(self, connection: sa.Connection, names: Sequence[str], site_id: str | None) -> None:
         self._connection = connection
         self._site_id = site_id
-        self._by_id: defaultdict[str, list[sa.Row[Any]]] = defaultdict(list)
+        self._rows_by_id: defaultdict[str, list[sa.Row[Any]]] = defaultdict(list)
         c = documents.c
         for start in range(0, len(names), PARAMETERS):
-            for row in _rows(connection, c.document_id.in_(names[start : start + PARAMETERS]), site_id):
-                self._by_id[row.document_id].append(row)
-        wanted = set(names)
+            has_id = c.document_id.in_(names[start : start + PARAMETERS])
+            for row in _rows(connection, has_id, site_id):
+                self._rows_by_id[row.document_id].append(row)
+        # SQL cannot search the JSON lists of superseded ids, so all of them are read.
+        name_set = set(names)
         for row in _rows(connection, c.superseded.is_not(None), site_id):
-            for name in wanted.intersection(json.loads(row.superseded)):
-                self._by_id[name].append(row)
+            superseded_ids = json.loads(row.superseded)
+            for name in name_set.intersection(superseded_ids):
+                self._rows_by_id[name].append(row)
 
     def rows_of(self, name: str) -> Sequence[sa.Row[Any]]:
-        if found := self._by_id.get(name):
-            return found
+        """Return the entries of a name."""
+        rows_with_id = self._rows_by_id.get(name)
+        if rows_with_id:
+            return rows_with_id
         if not re.fullmatch(rf"[0-9a-f]{{{SHORTEST_KEY},}}", name):
             # It is not a prefix of a key. Looking for one would read the whole table.
             return []
-        return _rows(self._connection, documents.c.key.startswith(name, autoescape=True), self._site_id)
+        has_prefix = documents.c.key.startswith(name, autoescape=True)
+        return _rows(self._connection, has_prefix, self._site_id)
 
 
-def _rows(connection: sa.Connection, where: sa.ColumnElement[bool], site_id: str | None) -> Sequence[sa.Row[Any]]:
-    query = sa.select(documents).where(where)
-    return connection.execute(query if site_id is None else query.where(documents.c.site_id == site_id)).all()
+def _rows(
+    connection: sa.Connection,
+    condition: sa.ColumnElement[bool],
+    site_id: str | None,
+) -> Sequence[sa.Row[Any]]:
+    """Return the entries of documents that meet a condition, on one site or on all."""
+    query = sa.select(documents).where(condition)
+    if site_id is not None:
+        query = query.where(documents.c.site_id == site_id)
+    return connection.execute(query).all()
 
 
 def _forget(
     connection: sa.Connection,
     report: ForgetReport,
     name: str,
-    found: Sequence[sa.Row[Any]],
+    matches: Sequence[sa.Row[Any]],
     leases: LeaseSettings,
     dry_run: bool,
     may_change: MayChange,
 ) -> None:
-    if not found:
+    """
+    Forget the document of one name or label, and count it in the report.
+
+    :param matches: Entries of the name. The document is forgotten if there is exactly one.
+    """
+    if not matches:
         report.unknown.append(name)
         return
-    if len(found) > 1:
-        listed = "; ".join(f"{row.label} on {row.site_id} ({row.key})" for row in found[:5])
+    if len(matches) > 1:
+        examples = [f"{row.label} on {row.site_id} ({row.key})" for row in matches[:5]]
         raise AssistantInputError(
-            f"{name!r} matches {len(found)} documents: {listed}",
+            f"{name!r} matches {len(matches)} documents: {'; '.join(examples)}",
             safe=NOTHING_CHANGED,
             todo="Give the whole key or the site.",
             field="entry",
         )
-    if not may_change(found[0].dag_id):
+    match = matches[0]
+    if not may_change(match.dag_id):
         report.refused.append(name)
         return
     c = documents.c
-    same = (c.scope == found[0].scope) & (c.key == found[0].key)
+    is_match = (c.scope == match.scope) & (c.key == match.key)
     # Read the entry again: an earlier name may have changed it.
-    row = connection.execute(leases.with_lease(sa.select(documents).where(same), documents)).one_or_none()
+    query = leases.with_lease(sa.select(documents).where(is_match), documents)
+    row = connection.execute(query).one_or_none()
     if row is None:
         return
     if row.outcome == "claimed" and is_living(row.heartbeat_at, row.lease_seconds, row.database_now):
@@ -160,21 +191,32 @@ def _forget(
             todo="Wait until it has ended.",
             field="entry",
         )
-    older = json.loads(row.superseded or "[]")
-    is_older = name in older and name != row.document_id
-    report.superseded += is_older
-    report.documents += not is_older
+    superseded_ids = json.loads(row.superseded or "[]")
+    is_superseded = name in superseded_ids and name != row.document_id
+    if is_superseded:
+        report.superseded += 1
+    else:
+        report.documents += 1
     if dry_run:
         return
-    if is_older:
-        rest = [one for one in older if one != name]
-        connection.execute(sa.update(documents).where(same).values(superseded=json.dumps(rest) if rest else None))
-    elif older:
+    update = sa.update(documents).where(is_match)
+    if is_superseded:
+        remaining_ids = [document_id for document_id in superseded_ids if document_id != name]
+        # An entry without superseded documents has NULL, not an empty list.
+        superseded = json.dumps(remaining_ids) if remaining_ids else None
+        connection.execute(update.values(superseded=superseded))
+    elif superseded_ids:
         # Keep the entry: its superseded documents are still on the site.
-        reset = {"outcome": "failed", "content_hash": None, "document_id": None, "ambiguous": 0}
-        connection.execute(sa.update(documents).where(same).values(error="deleted by hand", **reset))
+        without_document = update.values(
+            outcome="failed",
+            content_hash=None,
+            document_id=None,
+            ambiguous=0,
+            error="deleted by hand",
+        )
+        connection.execute(without_document)
     else:
-        connection.execute(sa.delete(documents).where(same))
+        connection.execute(sa.delete(documents).where(is_match))
 
 
 def prune(ledger: Ledger, before: datetime, *, dry_run: bool = False) -> dict[str, int]:
@@ -187,32 +229,36 @@ def prune(ledger: Ledger, before: datetime, *, dry_run: bool = False) -> dict[st
     :param dry_run: Whether to count only, without deleting.
     :return: Number of entries that were, or would be, deleted, by kind.
     """
-    where = _old(before)
+    old_entries = _old_entries(before)
 
     def change(connection: sa.Connection) -> dict[str, int]:
-        counts = {}
-        for kind, (table, old) in where.items():
+        count_by_kind = {}
+        for kind, (table, is_old) in old_entries.items():
             if dry_run:
-                counts[kind] = connection.scalar(sa.select(sa.func.count()).select_from(table).where(old)) or 0
+                count_query = sa.select(sa.func.count()).select_from(table).where(is_old)
+                count_by_kind[kind] = connection.scalar(count_query) or 0
             else:
-                counts[kind] = connection.execute(sa.delete(table).where(old)).rowcount
-        return counts
+                count_by_kind[kind] = connection.execute(sa.delete(table).where(is_old)).rowcount
+        return count_by_kind
 
     return transaction(ledger.engine, change, writes=True)
 
 
-def _old(before: datetime) -> dict[str, tuple[sa.Table, sa.ColumnElement[bool]]]:
-    """Return each table with the condition of the rows that are not needed any more."""
+def _old_entries(before: datetime) -> dict[str, tuple[sa.Table, sa.ColumnElement[bool]]]:
+    """Return by kind the table, and the condition of the rows that are not needed any more."""
     document, chat, rating = documents.c, chat_requests.c, ratings.c
-    is_gone = document.content_hash.is_(None) & document.superseded.is_(None)
-    not_created = document.outcome.in_(NOT_CREATED)
+    is_old_load = loads.c.started_at < before
     # Only a retry of the DAG run that made it needs a chat request.
-    is_known = chat.outcome.not_in(UNRESOLVED)
+    is_old_chat_request = (chat.claimed_at < before) & chat.outcome.not_in(UNRESOLVED)
+    is_old_rating = (rating.claimed_at < before) & rating.outcome.in_(NOT_CREATED)
+    has_no_document = document.content_hash.is_(None) & document.superseded.is_(None)
+    was_not_created = document.outcome.in_(NOT_CREATED)
+    is_old_document = (document.claimed_at < before) & was_not_created & has_no_document
     return {
-        "loads": (loads, loads.c.started_at < before),
-        "chat_requests": (chat_requests, (chat.claimed_at < before) & is_known),
-        "ratings": (ratings, (rating.claimed_at < before) & rating.outcome.in_(NOT_CREATED)),
-        "documents": (documents, (document.claimed_at < before) & not_created & is_gone),
+        "loads": (loads, is_old_load),
+        "chat_requests": (chat_requests, is_old_chat_request),
+        "ratings": (ratings, is_old_rating),
+        "documents": (documents, is_old_document),
     }
 
 
@@ -226,9 +272,12 @@ def deleted_documents(
     """
     names: list[str] = []
     labels: list[str] = []
-    for row in findings:
-        if row["kind"] in kinds:
-            names += row["document_ids"]
-            if not row["document_ids"] and row["kind"] == "stale":
-                labels.append(row["key"])
-    return DeletedDocuments(names, labels)
+    for finding in findings:
+        if finding["kind"] not in kinds:
+            continue
+        document_ids = finding["document_ids"]
+        names += document_ids
+        if not document_ids and finding["kind"] == "stale":
+            # The key of a finding is the label of the ledger's entry.
+            labels.append(finding["key"])
+    return DeletedDocuments(names=names, labels=labels)
