@@ -81,8 +81,15 @@ def baseline_of(cases: Sequence[Case], scorers: Sequence[Scorer], *, name: str |
     :param cases: The other answers, with the same expectations.
     :param name: Name of the other answers, such as their site; or None.
     """
-    about = {"path": path, "name": name, "run_id": None, "tag": None, "asked_at": _asked_at(cases)}
-    return Baseline(score_cases(cases, scorers), about, cases=cases)
+    about = {
+        "path": path,
+        "name": name,
+        "run_id": None,
+        "tag": None,
+        "asked_at": _asked_at(cases),
+    }
+    scores = score_cases(cases, scorers)
+    return Baseline(scores, about, cases=cases)
 
 
 def summarise(
@@ -116,29 +123,39 @@ def summarise(
     :return: The summary, as written to ``summary.json``.
     :raises AssistantInputError: The baseline is not a table of scores.
     """
-    by_scorer = {scorer.name: of_scorer(scores, scorer.name) for scorer in scorers}
-    higher_is_better = {scorer.name: scorer.higher_is_better for scorer in scorers}
-    passed = _passed(by_scorer, pass_if) if pass_if else {}
-    answered = [case for case in cases if case.answer is not None]
-    summaries = {}
+    rows_by_scorer = {}
+    higher_is_better = {}
+    scorer_summaries = {}
     for scorer in scorers:
-        rows = by_scorer[scorer.name]
-        summaries[scorer.name] = _scorer(scorer, rows, judges.get(scorer.name))
+        rows = of_scorer(scores, scorer.name)
+        rows_by_scorer[scorer.name] = rows
+        higher_is_better[scorer.name] = scorer.higher_is_better
+        scorer_summaries[scorer.name] = _scorer_summary(scorer, rows, judges.get(scorer.name))
+    passed: Passed = {}
+    pass_rate = None
+    if pass_if:
+        passed = _passed(rows_by_scorer, pass_if)
+        pass_rate = _pass_rate(pass_if, cases, passed)
+    comparison = None
+    if baseline:
+        comparison = _comparison(scores, baseline, higher_is_better, judges)
+    answered = [case for case in cases if case.answer is not None]
     summary = Summary(
         name=name,
         run=dict(run or {}),
         asked_at=_asked_at(cases),
         tag=tag,
         questions=_questions(cases),
-        scorers=summaries,
-        passes=_passes(pass_if, cases, passed) if pass_if else None,
+        scorers=scorer_summaries,
+        passes=pass_rate,
         latency=_distribution(case.seconds for case in answered),
         noticed_after=_distribution(case.noticed_after for case in answered),
-        tags=_tags(cases, by_scorer, passed),
-        repetitions=repetitions_of(cases, by_scorer, higher_is_better, passed),
-        comparison=_comparison(scores, baseline, higher_is_better, judges) if baseline else None,
+        tags=_tag_summaries(cases, rows_by_scorer, passed),
+        repetitions=repetitions_of(cases, rows_by_scorer, higher_is_better, passed),
+        comparison=comparison,
         gate=Gate(verdict="none", on_fail=on_fail, rules=[]),
     )
+    # The rules check the figures above, so the gate replaces the empty one at the end.
     verdicts = check_rules(rules, summary, pass_if)
     gate = Gate(verdict=verdict_of(verdicts), on_fail=on_fail, rules=verdicts)
     return summary.model_copy(update={"gate": gate})
@@ -149,19 +166,23 @@ def _distribution(values: Iterable[float | None]) -> Distribution:
 
 
 def _questions(cases: Sequence[Case]) -> Questions:
-    unanswered = Counter(case.status for case in cases if case.answer is None)
-    answered = len(cases) - unanswered.total()
+    unanswered_by_status = Counter(case.status for case in cases if case.answer is None)
+    answered = len(cases) - unanswered_by_status.total()
     return Questions(
         total=len(cases),
         answered=answered,
-        unanswered=dict(sorted(unanswered.items())),
+        unanswered=dict(sorted(unanswered_by_status.items())),
         coverage=answered / len(cases) if cases else 0.0,
     )
 
 
-def _scorer(scorer: Scorer, rows: Sequence[Scored], judge: JudgeSummary | None) -> ScorerSummary:
+def _scorer_summary(
+    scorer: Scorer,
+    rows: Sequence[Scored],
+    judge: JudgeSummary | None,
+) -> ScorerSummary:
     outcomes = Counter(row.outcome for row in rows)
-    values = [row.score for row in rows if row.score is not None]
+    scores = [row.score for row in rows if row.score is not None]
     return ScorerSummary(
         kind=scorer.kind,
         higher_is_better=scorer.higher_is_better,
@@ -170,8 +191,8 @@ def _scorer(scorer: Scorer, rows: Sequence[Scored], judge: JudgeSummary | None) 
         not_applicable=outcomes["not_applicable"],
         errors=outcomes["error"],
         mean=_mean(rows),
-        spread=statistics.distribution(values),
-        histogram=statistics.histogram(values) if scorer.is_share else [],
+        spread=statistics.distribution(scores),
+        histogram=statistics.histogram(scores) if scorer.is_share else [],
         judge=judge,
     )
 
@@ -187,54 +208,57 @@ def _mean(rows: Sequence[Scored]) -> float | None:
     return statistics.weighted_mean(scores, weights)
 
 
-def _passed(by_scorer: Mapping[str, Sequence[Scored]], condition: Condition) -> Passed:
+def _passed(rows_by_scorer: Mapping[str, Sequence[Scored]], condition: Condition) -> Passed:
     """Return whether each answer fulfils the condition, or None if it cannot be judged."""
-    found: dict[Identity, dict[str, float | None]] = defaultdict(dict)
+    scores_by_answer: dict[Identity, dict[str, float | None]] = defaultdict(dict)
     for scorer in condition.names:
-        for row in by_scorer[scorer]:
-            scores = found[row.identity]
+        for row in rows_by_scorer[scorer]:
+            # Also an answer to which no scorer is applicable gets an entry.
+            scores = scores_by_answer[row.identity]
             if row.outcome != "not_applicable":
                 scores[scorer] = row.score
-    return {identity: condition.holds(scores) for identity, scores in found.items()}
+    return {answer: condition.holds(scores) for answer, scores in scores_by_answer.items()}
 
 
-def _passes(condition: Condition, cases: Sequence[Case], passed: Passed) -> PassRate:
+def _pass_rate(condition: Condition, cases: Sequence[Case], passed: Passed) -> PassRate:
     counts = Counter(passed[case.identity] for case in cases)
     return PassRate(
         condition=condition.text,
         passed=counts[True],
         failed=counts[False],
         not_judged=counts[None],
-        rate=_rate(counts),
+        rate=_share_of_passed(counts),
     )
 
 
-def _rate(counts: Counter[bool | None]) -> float | None:
+def _share_of_passed(counts: Counter[bool | None]) -> float | None:
     judged = counts[True] + counts[False]
     return counts[True] / judged if judged else None
 
 
-def _tags(
+def _tag_summaries(
     cases: Sequence[Case],
-    by_scorer: Mapping[str, Sequence[Scored]],
+    rows_by_scorer: Mapping[str, Sequence[Scored]],
     passed: Passed,
 ) -> dict[str, TagSummary]:
-    tagged: dict[str, list[Case]] = defaultdict(list)
+    cases_by_tag: dict[str, list[Case]] = defaultdict(list)
     for case in cases:
         for tag in case.tags:
-            tagged[tag].append(case)
-    rows: dict[tuple[str, str], list[Scored]] = defaultdict(list)
-    for scorer, scored in by_scorer.items():
-        for row in scored:
+            cases_by_tag[tag].append(case)
+    rows_by_tag_and_scorer: dict[tuple[str, str], list[Scored]] = defaultdict(list)
+    for scorer, rows in rows_by_scorer.items():
+        for row in rows:
             for tag in row.tags:
-                rows[tag, scorer].append(row)
+                rows_by_tag_and_scorer[tag, scorer].append(row)
     summaries = {}
-    for tag, found in sorted(tagged.items()):
+    for tag, tagged_cases in sorted(cases_by_tag.items()):
+        means = {scorer: _mean(rows_by_tag_and_scorer[tag, scorer]) for scorer in rows_by_scorer}
+        counts = Counter(passed.get(case.identity) for case in tagged_cases)
         summaries[tag] = TagSummary(
-            questions=len(found),
-            answered=sum(case.answer is not None for case in found),
-            means={scorer: _mean(rows[tag, scorer]) for scorer in by_scorer},
-            pass_rate=_rate(Counter(passed.get(case.identity) for case in found)),
+            questions=len(tagged_cases),
+            answered=sum(case.answer is not None for case in tagged_cases),
+            means=means,
+            pass_rate=_share_of_passed(counts),
         )
     return summaries
 
@@ -260,6 +284,9 @@ def _comparison(
 
 def _asked_at(cases: Sequence[Case]) -> str | None:
     """Return the time when the first question was submitted, or None if the answers do not contain it."""
-    moments = [case.row.get("submitted_at") for case in cases]
-    known = [moment for moment in moments if isinstance(moment, datetime) and moment.tzinfo]
-    return min(known).astimezone(UTC).isoformat() if known else None
+    submitted = [case.row.get("submitted_at") for case in cases]
+    # Times without a time zone cannot be compared with the others.
+    moments = [moment for moment in submitted if isinstance(moment, datetime) and moment.tzinfo]
+    if not moments:
+        return None
+    return min(moments).astimezone(UTC).isoformat()

@@ -58,23 +58,26 @@ def scorers_of(names: Sequence[str]) -> list[Scorer]:
     """
     if isinstance(names, str) or not names:
         raise AssistantInputError(f"scorers must be a list of at least one name, not {names!r}", field="scorers")
-    twice = [name for name, count in Counter(names).items() if count > 1]
-    if twice:
-        raise AssistantInputError(f"scorers name {', '.join(twice)} more than once", field="scorers")
-    scorers = [_scorer(name) for name in names]
+    duplicates = [name for name, count in Counter(names).items() if count > 1]
+    if duplicates:
+        raise AssistantInputError(
+            f"scorers name {', '.join(duplicates)} more than once",
+            field="scorers",
+        )
+    scorers = [_scorer_of(name) for name in names]
     for scorer in scorers:
         if scorer.library:
             require_extra(scorer.library)
     return scorers
 
 
-def _scorer(name: str) -> Scorer:
+def _scorer_of(name: str) -> Scorer:
     if name in SCORERS:
         return SCORERS[name]
     if name.startswith(JUDGE):
-        # Judging.bound() gives it its verdicts.
-        return Scorer(name, JUDGED, _unasked, is_share=name != PAIRWISE)
-    return _own(name)
+        # Judging.bound() replaces the function by one that looks up the verdict of the judge.
+        return Scorer(name, JUDGED, score=_raise_not_asked, is_share=name != PAIRWISE)
+    return _scorer_of_function(name)
 
 
 def exact_match(answer: str, expected: str) -> bool:
@@ -84,25 +87,38 @@ def exact_match(answer: str, expected: str) -> bool:
 
 def token_f1(answer: str, expected: str) -> float:
     """Return the harmonic mean of precision and recall of the words, in any order, as in SQuAD v1.1."""
-    given, right = tokens(answer), tokens(expected)
-    same = (Counter(given) & Counter(right)).total()
-    return 2 * same / (len(given) + len(right)) if same else 0.0
+    answer_words = tokens(answer)
+    expected_words = tokens(expected)
+    common_words = Counter(answer_words) & Counter(expected_words)
+    common = common_words.total()
+    if not common:
+        return 0.0
+    return 2 * common / (len(answer_words) + len(expected_words))
 
 
 def ratio(answer: str, expected: str) -> float:
     """Return the similarity of the normalised texts: 1 minus the share of characters to insert or delete."""
-    return float(require_extra("rapidfuzz.fuzz").ratio(normalise(answer), normalise(expected))) / 100
+    fuzz = require_extra("rapidfuzz.fuzz")
+    percent = float(fuzz.ratio(normalise(answer), normalise(expected)))
+    return percent / 100
 
 
 def token_set_ratio(answer: str, expected: str) -> float:
     """Return the ``token_set_ratio`` of rapidfuzz on normalised words: 1 if one text has all words of the other."""
-    given, right = " ".join(tokens(answer)), " ".join(tokens(expected))
-    return float(require_extra("rapidfuzz.fuzz").token_set_ratio(given, right)) / 100
+    fuzz = require_extra("rapidfuzz.fuzz")
+    answer_words = " ".join(tokens(answer))
+    expected_words = " ".join(tokens(expected))
+    percent = float(fuzz.token_set_ratio(answer_words, expected_words))
+    return percent / 100
 
 
 def _lexical(compare: Callable[[str, str], float | bool]) -> Callable[[Case], float | bool | None]:
+    """Return a function that compares the answer of a case with the expected answer."""
+
     def score(case: Case) -> float | bool | None:
-        return None if case.expected is None else compare(case.answer or "", case.expected)
+        if case.expected is None:
+            return None
+        return compare(case.answer or "", case.expected)
 
     return score
 
@@ -110,21 +126,24 @@ def _lexical(compare: Callable[[str, str], float | bool]) -> Callable[[Case], fl
 def _must_include(case: Case) -> float | None:
     if not case.must_include:
         return None
-    found = [includes(case.answer or "", phrase) for phrase in case.must_include]
-    return sum(found) / len(found)
+    answer = case.answer or ""
+    is_included = [includes(answer, phrase) for phrase in case.must_include]
+    return sum(is_included) / len(is_included)
 
 
 def _must_not_include(case: Case) -> bool | None:
     if not case.must_not_include:
         return None
-    return not any(includes(case.answer or "", phrase) for phrase in case.must_not_include)
+    answer = case.answer or ""
+    return not any(includes(answer, phrase) for phrase in case.must_not_include)
 
 
 def _cites(case: Case) -> float | None:
-    expected = {address(url) for url in case.expected_url}
-    if not expected:
+    expected_addresses = {address(url) for url in case.expected_url}
+    if not expected_addresses:
         return None
-    return len(expected & addresses_in(case.answer or "")) / len(expected)
+    cited_addresses = expected_addresses & addresses_in(case.answer or "")
+    return len(cited_addresses) / len(expected_addresses)
 
 
 def _refusal(case: Case) -> bool | None:
@@ -150,20 +169,20 @@ SCORERS = {
 }
 
 
-def _unasked(case: Case) -> float:
+def _raise_not_asked(case: Case) -> float:
     raise AssistantInputError(f"no judge was asked about question {case.key!r}")
 
 
-def _own(path: str) -> Scorer:
-    module, dot, name = path.rpartition(".")
-    if not dot:
+def _scorer_of_function(path: str) -> Scorer:
+    module, _, function_name = path.rpartition(".")
+    if "." not in path:
         raise AssistantInputError(
             f"there is no scorer {path!r}, only {', '.join(SCORERS)}",
             todo="Use a dotted path for your own function.",
             field="scorers",
         )
     try:
-        function = getattr(import_module(module), name)
+        function = getattr(import_module(module), function_name)
     except Exception as error:
         raise AssistantInputError(
             f"scorer {path!r} cannot be imported: {type(error).__name__}: {error}", field="scorers"
@@ -171,6 +190,7 @@ def _own(path: str) -> Scorer:
     if not callable(function) or inspect.iscoroutinefunction(function):
         raise AssistantInputError(f"scorer {path!r} must be a function, and not an async one", field="scorers")
     try:
+        # Check that the function takes four arguments, without calling it.
         inspect.signature(function).bind(None, None, None, None)
     except TypeError as error:
         raise AssistantInputError(
