@@ -58,6 +58,7 @@ def send_scores(evaluation: Evaluation) -> None:
     if mode != EXPLANATIONS:
         evaluation = replace(evaluation, reasons={})
     summary = evaluation.summary
+    # Each score and each error is an event.
     total = sum(scorer.scored + scorer.errors for scorer in summary.scorers.values())
     try:
         sent = send_events(EVENT, events_of(evaluation))
@@ -91,19 +92,24 @@ def events_of(evaluation: Evaluation) -> Iterator[dict[str, str | float]]:
     same task instance yields the same ids.
     """
     run = _run_attributes(evaluation.summary)
-    requests = {case.identity: case.request_id for case in evaluation.cases}
-    for row in _rows(evaluation.scores):
+    request_id_by_answer = {case.identity: case.request_id for case in evaluation.cases}
+    for row in _scores_and_errors(evaluation.scores):
+        error_type = None
+        if row["error"]:
+            # The error is "TypeError: text"; the text may quote the answer.
+            error_type = row["error"].partition(":")[0]
         attributes = {
             "gen_ai.evaluation.name": row["scorer"],
             "gen_ai.evaluation.score.value": row["score"],
             "gen_ai.evaluation.score.label": _label(evaluation.pass_if, row["scorer"], row["score"]),
-            "gen_ai.response.id": requests[row["key"], row["repetition"]],
-            "error.type": row["error"] and row["error"].partition(":")[0],
+            "gen_ai.response.id": request_id_by_answer[row["key"], row["repetition"]],
+            "error.type": error_type,
             "assistant.question.key": row["key"],
             "assistant.question.repetition": row["repetition"],
             "assistant.answer.seconds": row["seconds"],
         }
-        event = run | {name: value for name, value in attributes.items() if value is not None}
+        known_attributes = {name: value for name, value in attributes.items() if value is not None}
+        event = run | known_attributes
         event["assistant.event.id"] = _hash_of(event)
         reason = evaluation.reasons.get((row["key"], row["repetition"], row["scorer"]))
         if reason:
@@ -111,7 +117,7 @@ def events_of(evaluation: Evaluation) -> Iterator[dict[str, str | float]]:
         yield event
 
 
-def _rows(scores: pa.Table) -> Iterator[dict[str, Any]]:
+def _scores_and_errors(scores: pa.Table) -> Iterator[dict[str, Any]]:
     """Yield the scores and errors. In pieces: as Python objects, a table takes ten times the memory."""
     for start in range(0, scores.num_rows, _PIECE):
         for row in scores.slice(start, _PIECE).to_pylist():
@@ -125,7 +131,9 @@ def _run_attributes(summary: Summary) -> dict[str, str | float]:
         value = summary.run.get(name)
         if value:
             attributes[attribute] = value
-    attributes[RUN["map_index"]] = int(summary.run.get("map_index") or -1)
+    # As in Airflow, -1 is the index of a task that is not mapped.
+    map_index = summary.run.get("map_index")
+    attributes[RUN["map_index"]] = int(map_index) if map_index else -1
     return attributes
 
 

@@ -44,17 +44,18 @@ def check_rules(
 
     :param summary: The figures of the evaluation. Its gate is not read.
     """
-    refuted = set()
+    disagreeing_judges = set()
     for rule in rules:
         if rule.is_agreement and _check_agreement(rule, summary).verdict == "failed":
-            refuted.add(rule.name)
+            disagreeing_judges.add(rule.name)
     verdicts = []
     for rule in rules:
-        doubtful = [judge for judge in judges_of(rule, pass_if) if judge in refuted]
+        judges = [judge for judge in judges_of(rule, pass_if) if judge in disagreeing_judges]
         if rule.is_agreement:
             verdict = _check_agreement(rule, summary)
-        elif doubtful:
-            verdict = _not_judged(rule, f"the agreement of {doubtful[0]} with people is not sufficient")
+        elif judges:
+            reason = f"the agreement of {judges[0]} with people is not sufficient"
+            verdict = _not_judged(rule, reason)
         elif rule.is_drop:
             verdict = _check_drop(rule, summary)
         else:
@@ -67,19 +68,22 @@ def verdict_of(verdicts: Sequence[RuleVerdict]) -> Literal["passed", "failed", "
     """Return the verdict of the gate: ``failed`` if a rule failed, ``none`` without rules."""
     if not verdicts:
         return "none"
-    return "failed" if any(found.verdict == "failed" for found in verdicts) else "passed"
+    has_failed = any(verdict.verdict == "failed" for verdict in verdicts)
+    return "failed" if has_failed else "passed"
 
 
 def _check_value(rule: Rule, summary: Summary) -> RuleVerdict:
     if rule.tag is not None and rule.tag not in summary.tags:
         return _no_data(rule, f"no question has the tag {rule.tag!r}")
-    is_on_repetitions = rule.name == DISAGREEMENT or rule.of == WORST
-    if is_on_repetitions and summary.repetitions is None:
+    needs_repetitions = rule.name == DISAGREEMENT or rule.of == WORST
+    if needs_repetitions and summary.repetitions is None:
         return _no_data(rule, "every question was asked once; set repeat in the chat batch")
     value = _value(rule, summary)
     if value is not None:
-        note = _coverage_note(rule, summary) if rule.term.holds(value) else ""
-        return _compared(rule, value, f"{_subject(rule)} is {_shown(value, rule.term)}{note}")
+        reason = f"{_subject(rule)} is {_formatted(value, rule.term)}"
+        if rule.term.holds(value):
+            reason += _coverage_note(rule, summary)
+        return _compared(rule, value, reason)
     if rule.name == LATENCY and summary.noticed_after.count:
         return _not_judged(
             rule,
@@ -101,7 +105,7 @@ def _value(rule: Rule, summary: Summary) -> float | None:
         return summary.repetitions.disagreement
     if summary.repetitions and rule.of == WORST:
         return summary.repetitions.scorers[rule.name].worst
-    return _of_scorer(rule.name, rule.of, summary)
+    return _value_of_scorer(rule.name, rule.of, summary)
 
 
 def _value_of_tag(rule: Rule, tag: TagSummary) -> float | None:
@@ -112,7 +116,7 @@ def _value_of_tag(rule: Rule, tag: TagSummary) -> float | None:
     return tag.means.get(rule.name)
 
 
-def _of_scorer(name: str, quantile: str | None, summary: Summary) -> float | None:
+def _value_of_scorer(name: str, quantile: str | None, summary: Summary) -> float | None:
     if quantile is None:
         return summary.scorers[name].mean
     if name in summary.scorers:
@@ -122,23 +126,29 @@ def _of_scorer(name: str, quantile: str | None, summary: Summary) -> float | Non
     else:
         # Without the latency scorer, use the latency of all answers.
         spread = summary.latency
+    # The quantile is the name of a field, such as "p95".
     value: float | None = getattr(spread, quantile)
     return value
 
 
 def _check_agreement(rule: Rule, summary: Summary) -> RuleVerdict:
     judge = summary.scorers[rule.name].judge
-    found = judge.agreement if judge else None
-    count = found.labels if found else 0
-    if found is None or count < (rule.labels or 0):
-        return _no_data(rule, f"{count} labels were judged, and {rule.labels} are necessary")
-    if found.kappa is None or found.low is None or found.high is None:
-        return _no_data(rule, f"people and judge gave all {count} answers the same verdict, so kappa is not defined")
+    agreement = judge.agreement if judge else None
+    labels = agreement.labels if agreement else 0
+    # parse_rule() refuses a rule on agreement without a number of labels.
+    necessary_labels = rule.labels or 0
+    if agreement is None or labels < necessary_labels:
+        return _no_data(rule, f"{labels} labels were judged, and {rule.labels} are necessary")
+    if agreement.kappa is None or agreement.low is None or agreement.high is None:
+        return _no_data(
+            rule,
+            f"people and judge gave all {labels} answers the same verdict, so kappa is not defined",
+        )
     return _compared(
         rule,
-        found.kappa,
-        f"Cohen's kappa of {rule.name} and people is {_shown(found.kappa, rule.term)} "
-        f"(95 %: {found.low:.2f} to {found.high:.2f}) over {count} labels",
+        agreement.kappa,
+        f"Cohen's kappa of {rule.name} and people is {_formatted(agreement.kappa, rule.term)} "
+        f"(95 %: {agreement.low:.2f} to {agreement.high:.2f}) over {labels} labels",
     )
 
 
@@ -156,8 +166,8 @@ def _check_drop(rule: Rule, summary: Summary) -> RuleVerdict:
         if tagged is None or tagged.paired == 0:
             return _no_data(rule, f"no question with the tag {rule.tag!r} was scored here and in the baseline")
         difference = tagged
-    is_up = summary.scorers[rule.name].higher_is_better
-    return _check_difference(rule, difference, comparison, higher_is_better=is_up)
+    higher_is_better = summary.scorers[rule.name].higher_is_better
+    return _check_difference(rule, difference, comparison, higher_is_better=higher_is_better)
 
 
 def _check_difference(
@@ -179,7 +189,7 @@ def _check_difference(
         loss,
         f"{_subject(rule)} changed by {difference.mean:+.4f} ({100 * comparison.confidence:g} %: "
         f"{difference.low:+.4f} to {difference.high:+.4f}) over {difference.paired} questions; "
-        f"at worst it lost {_shown(loss, rule.term)}",
+        f"at worst it lost {_formatted(loss, rule.term)}",
     )
 
 
@@ -214,10 +224,11 @@ def _subject(rule: Rule) -> str:
     return subject
 
 
-def _shown(value: float, term: Term) -> str:
+def _formatted(value: float, term: Term) -> str:
     """Format a number with enough digits to distinguish it from the threshold."""
+    is_equal = abs(value - term.threshold) <= 1e-9
     for digits in range(4, 10):
-        shown = f"{value:.{digits}g}"
-        if float(shown) != term.threshold or abs(value - term.threshold) <= 1e-9:
+        text = f"{value:.{digits}g}"
+        if is_equal or float(text) != term.threshold:
             break
-    return shown
+    return text

@@ -86,9 +86,9 @@ class RunDirectory:
         ids = ("dag_id", "task_id", "run_id", "map_index", "region")
         owner = {name: summary.run.get(name) for name in ids}
         if owner != {name: run.get(name) for name in ids}:
-            named = ", ".join(f"{name} {value}" for name, value in owner.items())
+            owner_ids = ", ".join(f"{name} {value}" for name, value in owner.items())
             raise AssistantInputError(
-                f"{str(self.folder)!r} holds the evaluation of {named}",
+                f"{str(self.folder)!r} holds the evaluation of {owner_ids}",
                 todo="Give this one another name or output_path.",
                 field="name",
             )
@@ -115,15 +115,15 @@ class RunDirectory:
         """Yield the complete evaluations of runs before this one, latest first."""
         if not self.folder.parent.is_dir():
             return
-        stamp = _stamp(self.folder.name)
+        own_time = _time_of_run(self.folder.name)
         names = [entry.name for entry in self.folder.parent.iterdir()]
         for name in sorted(names, reverse=True):
-            if not _is_run(name) or _stamp(name) >= stamp:
+            if not _is_run(name) or _time_of_run(name) >= own_time:
                 continue
-            place = RunDirectory(self.folder.parent / name)
-            summary = place.read_summary()
+            directory = RunDirectory(self.folder.parent / name)
+            summary = directory.read_summary()
             if summary:
-                yield place, summary
+                yield directory, summary
 
     def trend(self) -> list[Summary]:
         """Return the summaries of the last runs before this one, earliest first."""
@@ -143,31 +143,33 @@ def find_baseline(place: RunDirectory, wanted: BaselineOf | None) -> Baseline | 
     if wanted is None:
         return None
     if isinstance(wanted, Mapping):
-        return _tagged(place, wanted["tag"])
+        return _baseline_with_tag(wanted["tag"], place)
     if wanted != PREVIOUS:
-        return _at(ObjectStoragePath(wanted), place)
-    for found, summary in place.earlier():
+        return _baseline_at(ObjectStoragePath(wanted), place)
+    for directory, summary in place.earlier():
         if summary.gate.verdict != "failed":
-            return _baseline(found.scores, summary)
+            return _baseline(directory.scores, summary)
     return None
 
 
-def _tagged(place: RunDirectory, tag: str) -> Baseline:
-    for found, summary in place.earlier():
+def _baseline_with_tag(tag: str, run_directory: RunDirectory) -> Baseline:
+    for directory, summary in run_directory.earlier():
         if summary.tag == tag:
-            return _baseline(found.scores, summary)
+            return _baseline(directory.scores, summary)
+    folder = str(run_directory.folder.parent)
     raise AssistantInputError(
-        f"baseline: no evaluation before this one in {str(place.folder.parent)!r} has the tag {tag!r}",
+        f"baseline: no evaluation before this one in {folder!r} has the tag {tag!r}",
         todo=f"Set it in one with tag={tag!r}.",
         field="baseline",
     )
 
 
-def _at(path: ObjectStoragePath, place: RunDirectory) -> Baseline:
+def _baseline_at(path: ObjectStoragePath, run_directory: RunDirectory) -> Baseline:
+    """Return the baseline at the path of an evaluation's folder, summary or scores."""
     if path.name == SUMMARY:
         path = path.parent
     if path.is_dir():
-        if str(path).rstrip("/") == str(place.folder):
+        if str(path).rstrip("/") == str(run_directory.folder):
             raise AssistantInputError("baseline is the output folder of this run itself", field="baseline")
         summary = RunDirectory(path).read_summary()
         if summary is None:
@@ -178,14 +180,17 @@ def _at(path: ObjectStoragePath, place: RunDirectory) -> Baseline:
         return _baseline(RunDirectory(path).scores, summary)
     if not path.is_file():
         raise AssistantInputError(f"baseline {str(path)!r} does not exist", field="baseline")
-    summary = RunDirectory(path.parent).read_summary() if path.name == SCORES else None
+    summary = None
+    # A file with another name is a copy, and a summary beside it may be of other scores.
+    if path.name == SCORES:
+        summary = RunDirectory(path.parent).read_summary()
     return _baseline(path, summary)
 
 
 def _baseline(scores: ObjectStoragePath, summary: Summary | None) -> Baseline:
     if summary is None:
-        unknown = dict.fromkeys(("name", "run_id", "tag", "asked_at"))
-        return Baseline(_read(scores), {"path": str(scores), **unknown})
+        about = {"path": str(scores), "name": None, "run_id": None, "tag": None, "asked_at": None}
+        return Baseline(_read_scores(scores), about)
     about = {
         "path": str(scores),
         "name": summary.name,
@@ -194,10 +199,10 @@ def _baseline(scores: ObjectStoragePath, summary: Summary | None) -> Baseline:
         "asked_at": summary.asked_at,
     }
     judges = {name: scorer.judge for name, scorer in summary.scorers.items() if scorer.judge}
-    return Baseline(_read(scores), about, judges)
+    return Baseline(_read_scores(scores), about, judges)
 
 
-def _read(scores: ObjectStoragePath) -> pa.Table:
+def _read_scores(scores: ObjectStoragePath) -> pa.Table:
     import pyarrow.parquet as pq
 
     try:
@@ -211,8 +216,9 @@ def _is_run(name: str) -> bool:
     return re.match(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{6}Z_", name) is not None
 
 
-def _stamp(name: str) -> str:
-    return name.partition("_")[0]
+def _time_of_run(name: str) -> str:
+    time, _, _ = name.partition("_")
+    return time
 
 
 def _safe(name: str) -> str:

@@ -64,10 +64,10 @@ def tokens(text: str) -> list[str]:
     words = normal.split()
     if not UNSPACED.search(normal):
         return words
-    pieces: list[str] = []
+    parts: list[str] = []
     for word in words:
-        pieces += _pieces(word)
-    return pieces
+        parts += _split_unspaced(word)
+    return parts
 
 
 def includes(text: str, phrase: str) -> bool:
@@ -79,15 +79,18 @@ def includes(text: str, phrase: str) -> bool:
     not in ``can't``, and ``5`` is not in ``3.5``. In scripts without spaces, which do not mark the end of a word, any
     match counts.
     """
-    where, what = _plain(text), _plain(phrase)
-    if not what:
+    plain_text = _plain(text)
+    plain_phrase = _plain(phrase)
+    if not plain_phrase:
+        # The phrase is only markup or space.
         return phrase in text
-    start = where.find(what)
+    start = plain_text.find(plain_phrase)
     while start >= 0:
-        end = start + len(what)
-        if not (_continues(where, start) or _continues(where, end)):
+        end = start + len(plain_phrase)
+        is_part_of_word = _continues(plain_text, start) or _continues(plain_text, end)
+        if not is_part_of_word:
             return True
-        start = where.find(what, start + 1)
+        start = plain_text.find(plain_phrase, start + 1)
     return False
 
 
@@ -103,17 +106,20 @@ def _without_punctuation(folded: str) -> str:
     text = folded.translate(_ASCII_PUNCTUATION)
     if text.isascii():
         return text
-    return "".join([char for char in _EM_DASHES.sub(" ", text) if not _is(char, "P")])
+    text = _EM_DASHES.sub(" ", text)
+    return "".join([char for char in text if not _is_in_category(char, "P")])
 
 
-def _pieces(word: str) -> list[str]:
-    pieces: list[str] = []
+def _split_unspaced(word: str) -> list[str]:
+    """Split a word before and after each character of a script without spaces."""
+    parts: list[str] = []
     for char in word:
-        if pieces and (_is(char, "M") or char in _JOINERS or not UNSPACED.search(pieces[-1][0] + char)):
-            pieces[-1] += char
+        is_mark = _is_in_category(char, "M") or char in _JOINERS
+        if parts and (is_mark or not UNSPACED.search(parts[-1][0] + char)):
+            parts[-1] += char
         else:
-            pieces.append(char)
-    return pieces
+            parts.append(char)
+    return parts
 
 
 @lru_cache(maxsize=512)
@@ -126,7 +132,8 @@ def _continues(text: str, position: int) -> bool:
     if position in {0, len(text)}:
         return False
     before, after = text[position - 1], text[position]
-    if _is(after, "M"):
+    if _is_in_category(after, "M"):
+        # A combining mark belongs to the character before it.
         return True
     if UNSPACED.match(before) or UNSPACED.match(after):
         return False
@@ -137,8 +144,9 @@ def _continues(text: str, position: int) -> bool:
 
 
 def _is_word(char: str) -> bool:
-    return char.isalnum() or _is(char, "M")
+    return char.isalnum() or _is_in_category(char, "M")
 
 
-def _is(char: str, kind: str) -> bool:
-    return unicodedata.category(char)[0] == kind
+def _is_in_category(char: str, category: str) -> bool:
+    """Return whether a character is in a category of Unicode: ``M`` mark, ``P`` punctuation."""
+    return unicodedata.category(char)[0] == category
