@@ -35,7 +35,8 @@ class Rights:
     readable: frozenset[str]
     may_change: Callable[[str], bool]
     may_change_all: Callable[[], bool]
-    _known: dict[str | None, bool] = field(default_factory=dict)
+    # Answers of ``may_settle``: each check asks the auth manager.
+    _answer_by_dag: dict[str | None, bool] = field(default_factory=dict)
 
     @property
     def selected(self) -> frozenset[str] | None:
@@ -44,7 +45,10 @@ class Rights:
 
         Only who may read every DAG sees entries of the command line and of DAGs that Airflow no longer knows.
         """
-        return None if self.dags and self.readable >= self.dags else self.readable
+        may_read_all = bool(self.dags) and self.readable >= self.dags
+        if may_read_all:
+            return None
+        return self.readable
 
     def may_settle(self, dag_id: str | None) -> bool:
         """
@@ -52,10 +56,12 @@ class Rights:
 
         :param dag_id: The DAG. Entries of DAGs that Airflow does not know need the right to change every DAG.
         """
-        name = dag_id if dag_id in self.dags else None
-        if name not in self._known:
-            self._known[name] = self.may_change_all() if name is None else self.may_change(name)
-        return self._known[name]
+        # None stands for all DAGs that Airflow does not know: they have the same answer.
+        known_dag_id = dag_id if dag_id in self.dags else None
+        if known_dag_id not in self._answer_by_dag:
+            answer = self.may_change_all() if known_dag_id is None else self.may_change(known_dag_id)
+            self._answer_by_dag[known_dag_id] = answer
+        return self._answer_by_dag[known_dag_id]
 
     def task(self, row: Any) -> Task:
         """
@@ -64,8 +70,12 @@ class Rights:
         :param row: Object with the attributes ``dag_id``, ``run_id``, ``task_id``, ``map_index`` and ``region``.
         """
         names = ("dag_id", "run_id", "task_id", "map_index", "region")
-        found = {name: getattr(row, name) for name in names}
-        return Task(**found, path=task_path(**found) if row.dag_id in self.dags else None)
+        task_key = {name: getattr(row, name) for name in names}
+        path = None
+        # Airflow has no page for a DAG that it no longer knows.
+        if row.dag_id in self.dags:
+            path = task_path(**task_key)
+        return Task(**task_key, path=path)
 
 
 def rights_of(request: Request, user: GetUserDep) -> Rights:
@@ -79,15 +89,15 @@ def rights_of(request: Request, user: GetUserDep) -> Rights:
             return False
         return True
 
+    def may_change_all() -> bool:
+        changeable = frozenset(manager.get_authorized_dag_ids(user=user, method="PUT"))
+        return bool(dags) and changeable >= dags
+
     with create_session() as session:
         dags = frozenset(session.scalars(select(DagModel.dag_id)))
     manager = get_auth_manager()
-    return Rights(
-        dags,
-        frozenset(manager.get_authorized_dag_ids(user=user, method="GET")),
-        may_change,
-        lambda: bool(dags) and frozenset(manager.get_authorized_dag_ids(user=user, method="PUT")) >= dags,
-    )
+    readable = frozenset(manager.get_authorized_dag_ids(user=user, method="GET"))
+    return Rights(dags=dags, readable=readable, may_change=may_change, may_change_all=may_change_all)
 
 
 RightsDep = Annotated[Rights, Depends(rights_of)]

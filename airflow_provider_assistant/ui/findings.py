@@ -54,20 +54,21 @@ def open_findings(path: str) -> pq.ParquetFile:
     """
     import pyarrow as pa
 
-    found = _opened(path, "findings")
-    columns = found.schema_arrow
-    if columns not in (findings_schema(), pa.schema(list(findings_schema())[:FORMER])):
-        found.close(force=True)
+    file = _open_parquet(path, "findings")
+    schema = findings_schema()
+    former_schema = pa.schema(list(schema)[:FORMER])
+    if file.schema_arrow not in (schema, former_schema):
+        file.close(force=True)
         raise UnreadableError(f"{path} is not a file of findings.")
-    return found
+    return file
 
 
 def kinds_of(file: pq.ParquetFile) -> list[FindingsKind]:
     """Return the number of findings by kind, in the order of their first appearance."""
     counts: Counter[str] = Counter()
     for batch in _batches(file, ["kind"]):
-        for item in batch.column(0).value_counts().to_pylist():
-            counts[item["values"]] += item["counts"]
+        for kind_count in batch.column(0).value_counts().to_pylist():
+            counts[kind_count["values"]] += kind_count["counts"]
     return [FindingsKind(kind=kind, count=count) for kind, count in counts.items()]
 
 
@@ -77,16 +78,20 @@ def page_of_findings(file: pq.ParquetFile, kind: str | None, limit: int, offset:
 
     :param kind: None for all.
     """
-    found: list[Finding] = []
-    for rows in _of_kind(file, kind):
-        if offset >= rows.num_rows:
-            offset -= rows.num_rows
+    findings: list[Finding] = []
+    # Rows that are still to be skipped.
+    remaining_offset = offset
+    for batch in _batches_of_kind(file, kind):
+        if remaining_offset >= batch.num_rows:
+            remaining_offset -= batch.num_rows
             continue
-        found += [Finding(**row) for row in rows.slice(offset, limit - len(found)).to_pylist()]
-        offset = 0
-        if len(found) >= limit:
+        missing = limit - len(findings)
+        rows = batch.slice(remaining_offset, missing).to_pylist()
+        findings += [Finding(**row) for row in rows]
+        remaining_offset = 0
+        if len(findings) >= limit:
             break
-    return found
+    return findings
 
 
 def csv_of(file: pq.ParquetFile, kind: str | None) -> Iterator[str]:
@@ -97,12 +102,13 @@ def csv_of(file: pq.ParquetFile, kind: str | None) -> Iterator[str]:
     """
     try:
         yield _csv([COLUMNS])
-        for rows in _of_kind(file, kind):
-            listed = (
-                ({**row, "document_ids": " ".join(row["document_ids"])}.get(name) for name in COLUMNS)
-                for row in rows.to_pylist()
-            )
-            yield _csv([_safe(value) for value in row] for row in listed)
+        for batch in _batches_of_kind(file, kind):
+            lines = []
+            for row in batch.to_pylist():
+                row["document_ids"] = " ".join(row["document_ids"])
+                # A file without groups has no such column: its cells are empty.
+                lines.append([_safe(row.get(name)) for name in COLUMNS])
+            yield _csv(lines)
     finally:
         file.close(force=True)
 
@@ -115,20 +121,23 @@ def answers_of(path: str) -> tuple[list[Bin], dict[str, int]]:
         is the sum.
     :raises UnreadableError: The file cannot be read, or is not the output of a chat batch.
     """
-    file = _opened(path, "answers")
-    seconds: list[float] = []
-    counts = Counter(dict.fromkeys(STATUSES, 0))
+    file = _open_parquet(path, "answers")
+    latencies: list[float] = []
+    # All statuses are in the result, also those that no row has.
+    count_by_status = Counter(dict.fromkeys(STATUSES, 0))
     try:
         if not {"status", "seconds"} <= set(file.schema_arrow.names):
             raise UnreadableError(f"{path} is not a file of answers.")
         for batch in _batches(file, ["status", "seconds"], MOST_ANSWERS):
-            for status, value in zip(batch["status"].to_pylist(), batch["seconds"].to_pylist(), strict=True):
-                counts[str(status)] += 1
-                if status == "complete" and isinstance(value, float):
-                    seconds.append(value)
+            statuses, seconds = batch["status"].to_pylist(), batch["seconds"].to_pylist()
+            for status, latency in zip(statuses, seconds, strict=True):
+                count_by_status[str(status)] += 1
+                if status == "complete" and isinstance(latency, float):
+                    latencies.append(latency)
     finally:
         file.close(force=True)
-    return histogram(seconds), {**counts, "rows": counts.total()}
+    counts = {**count_by_status, "rows": count_by_status.total()}
+    return histogram(latencies), counts
 
 
 def histogram(values: Sequence[float]) -> list[Bin]:
@@ -139,31 +148,57 @@ def histogram(values: Sequence[float]) -> list[Bin]:
     """
     if not values:
         return []
-    width = (max(values) or 1.0) / BINS
-    counts = Counter(min(BINS - 1, max(0, int(value / width))) for value in values)
-    return [Bin(low=number * width, high=(number + 1) * width, count=counts[number]) for number in range(BINS)]
+    # If all values are 0, any width greater than 0 does.
+    greatest = max(values) or 1.0
+    width = greatest / BINS
+    counts: Counter[int] = Counter()
+    for value in values:
+        number = int(value / width)
+        # The greatest value is in the last bin, which has no other bin after it.
+        number = min(BINS - 1, max(0, number))
+        counts[number] += 1
+    bins = []
+    for number in range(BINS):
+        low, high = number * width, (number + 1) * width
+        bins.append(Bin(low=low, high=high, count=counts[number]))
+    return bins
 
 
-def _of_kind(file: pq.ParquetFile, kind: str | None) -> Iterator[pa.RecordBatch]:
+def _batches_of_kind(file: pq.ParquetFile, kind: str | None) -> Iterator[pa.RecordBatch]:
     import pyarrow.compute as pc
 
     for batch in _batches(file, file.schema_arrow.names):
-        yield batch if kind is None else batch.filter(pc.equal(batch.column("kind"), kind))
+        if kind is None:
+            yield batch
+        else:
+            yield batch.filter(pc.equal(batch.column("kind"), kind))
 
 
-def _batches(file: pq.ParquetFile, columns: list[str], most: int = MOST_FINDINGS) -> Iterator[pa.RecordBatch]:
-    seen = 0
+def _batches(file: pq.ParquetFile, columns: list[str], max_rows: int = MOST_FINDINGS) -> Iterator[pa.RecordBatch]:
+    """
+    Yield columns of a file in parts.
+
+    :param max_rows: No part follows once this number of rows has been read.
+    :raises UnreadableError: The file is damaged.
+    """
+    rows_read = 0
     try:
         for batch in file.iter_batches(batch_size=10_000, columns=columns, use_threads=False):
             yield batch
-            seen += batch.num_rows
-            if seen >= most:
+            rows_read += batch.num_rows
+            if rows_read >= max_rows:
                 return
     except (OSError, ValueError) as error:
         raise UnreadableError(f"The file cannot be read ({type(error).__name__}): it is damaged.") from error
 
 
-def _opened(path: str, what: str) -> pq.ParquetFile:
+def _open_parquet(path: str, what: str) -> pq.ParquetFile:
+    """
+    Open a Parquet file.
+
+    :param what: Its content, for messages: ``findings`` or ``answers``.
+    :raises UnreadableError: The file cannot be read.
+    """
     import pyarrow.parquet as pq
 
     # Requests to web servers from the API server's network are not for DAG authors to choose.
@@ -183,7 +218,9 @@ def _opened(path: str, what: str) -> pq.ParquetFile:
 
 def _safe(value: Any) -> Any:
     """Return a value that a spreadsheet does not take for a formula."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
+    is_formula = isinstance(value, str) and value.startswith(FORMULA)
+    # Spreadsheets show a cell that begins with an apostrophe as text.
+    return f"'{value}" if is_formula else value
 
 
 def _csv(rows: Any) -> str:

@@ -39,6 +39,19 @@ from airflow_provider_assistant.ui.rows import (
 router = APIRouter(prefix="/api", dependencies=[Depends(may_see_pages)])
 
 MOST_SITES, MOST_SOURCES, MOST_STATES = 200, 50, 50
+# The numbers of a summary that the ledger has.
+_NUMBERS = (
+    "loads_day",
+    "failed_day",
+    "created_day",
+    "requests_day",
+    "throttled_day",
+    "ambiguous",
+    "ambiguous_since",
+    "superseded",
+    "stale",
+    "open_requests",
+)
 LedgerDep = Annotated[LedgerRef, Depends(select_ledger)]
 SiteQuery = Annotated[str | None, Query(max_length=500)]
 
@@ -63,16 +76,17 @@ SelectionDep = Annotated[Selection, Depends(selection_of)]
 def context(ledger: LedgerDep, rights: RightsDep) -> Context:
     """Return the ledgers and sites that a page can select."""
     selection = Selection(dag_ids=rights.selected)
-    found, problem = read(ledger, lambda opened: load_queries.sites(opened.connection, _now(), selection))
+    rows, problem = read(ledger, lambda opened: load_queries.sites(opened.connection, _now(), selection))
+    may_settle = any(rights.may_settle(dag_id) for dag_id in sorted(rights.readable))
     return Context(
         version=__version__,
         now=_now(),
         ledgers=known_ledgers(),
         ledger=ledger.id,
-        sites=_sites(found or []),
+        sites=_sites(rows or []),
         problem=problem,
         lake=lake_folder(),
-        may_settle=any(map(rights.may_settle, sorted(rights.readable))),
+        may_settle=may_settle,
     )
 
 
@@ -80,45 +94,62 @@ def context(ledger: LedgerDep, rights: RightsDep) -> Context:
 def summary(ledger: LedgerDep, selection: SelectionDep, rights: RightsDep) -> Summary:
     """Return the answers at the top of the page, and the numbers of the dashboard panel."""
     now = _now()
-    read_facts, problem = read(ledger, lambda opened: _facts(opened, now, selection, rights))
-    facts, sources = read_facts or ({}, [])
-    add_failures(sources[:MOST_STATES], rights)
-    names = ("loads_day", "failed_day", "created_day", "requests_day", "throttled_day", "ambiguous", "ambiguous_since")
-    found, lake_problem = gates(rights)
+    read_result, problem = read(ledger, lambda opened: _numbers_and_sources(opened, now, selection, rights))
+    # Without a ledger, every number is unknown.
+    numbers: dict[str, Any] = dict.fromkeys(_NUMBERS)
+    sources: list[SourceState] = []
+    if read_result is not None:
+        numbers, sources = read_result
+    shown_sources = sources[:MOST_STATES]
+    add_failures(shown_sources, rights)
+    latest_gates, lake_problem = gates(rights)
     return Summary(
         now=now,
         problem=problem,
-        sources=sources[:MOST_STATES],
-        **{name: facts.get(name) for name in (*names, "superseded", "stale", "open_requests")},
-        gates=found,
+        sources=shown_sources,
+        **numbers,
+        gates=latest_gates,
         lake_problem=lake_problem,
     )
 
 
-def _facts(
+def _numbers_and_sources(
     opened: OpenLedger, now: datetime, selection: Selection, rights: Rights
 ) -> tuple[dict[str, Any], list[SourceState]]:
+    """Return the numbers of a summary, with the keys ``_NUMBERS``, and the state of each source."""
     connection = opened.connection
     rows = load_queries.latest_tries(connection, now, selection)
-    sources = source_states(loads_of(rows, rights), {row.load_id: row.site_url for row in rows}, now)
+    url_by_load = {row.load_id: row.site_url for row in rows}
+    sources = source_states(loads_of(rows, rights), url_by_load, now)
     sums = load_queries.sums_of_day(connection, now, selection)
     ambiguous, since = queries.count_ambiguous(connection, selection)
-    day = now - timedelta(days=1)
-    killed = sum(state.load.outcome == "unfinished" and state.load.started_at >= day for state in sources)
-    stale = [state.load.counts.stale for state in sources if state.load.counts.stale is not None]
-    facts = {
+    day_ago = now - timedelta(days=1)
+    # The ledger does not count a killed load as failed: the load has written no outcome.
+    killed_loads = 0
+    stale_counts: list[int] = []
+    for state in sources:
+        load = state.load
+        if load.outcome == "unfinished" and load.started_at >= day_ago:
+            killed_loads += 1
+        # None if the load did not look for stale documents.
+        if load.counts.stale is not None:
+            stale_counts.append(load.counts.stale)
+    stale_documents: int | None = None
+    if stale_counts:
+        stale_documents = sum(stale_counts)
+    numbers = {
         "loads_day": sums["loads"],
-        "failed_day": sums["failed"] + killed,
+        "failed_day": sums["failed"] + killed_loads,
         "created_day": sums["created"],
         "requests_day": sums["requests"],
         "throttled_day": sums["throttled"],
         "ambiguous": ambiguous,
         "ambiguous_since": since,
         "superseded": queries.count_superseded(connection, selection),
-        "stale": sum(stale) if stale else None,
+        "stale": stale_documents,
         "open_requests": queries.count_open_requests(connection, now, selection),
     }
-    return facts, sources
+    return numbers, sources
 
 
 @router.get("/loads")
@@ -131,9 +162,10 @@ def loads(
     outcome: Literal["succeeded", "failed", "deferred", "unfinished"] | None = None,
 ) -> Loads:
     """Return tries of loads."""
-    some = replace(selection, source=source)
+    selection = replace(selection, source=source)
     found, problem = read(
-        ledger, lambda opened: load_queries.page_of_loads(opened.connection, some, page, outcome=outcome)
+        ledger,
+        lambda opened: load_queries.page_of_loads(opened.connection, selection, page, outcome=outcome),
     )
     rows = loads_of(found.rows, rights) if found else []
     return Loads(**_position(page, found), problem=problem, rows=rows)
@@ -142,13 +174,19 @@ def loads(
 @router.get("/documents")
 def documents(ledger: LedgerDep, selection: SelectionDep, days: Annotated[int, Query(ge=1, le=366)] = 90) -> Documents:
     """Return the documents over time."""
-    first = (_now() - timedelta(days=days - 1)).date()
-    found, problem = read(ledger, lambda opened: load_queries.documents_by_day(opened.connection, first, selection))
-    total, counted = found or (0, [])
+    # Today is one of the days.
+    first_day = (_now() - timedelta(days=days - 1)).date()
+    found, problem = read(ledger, lambda opened: load_queries.documents_by_day(opened.connection, first_day, selection))
+    if found is None:
+        return Documents(problem=problem, days=[])
+    total_before, counts_by_day = found
+    total = total_before
     rows = []
-    for one in counted:
-        total += one.created - one.changed
-        rows.append(DocumentsDay(day=one.day, created=one.created, changed=one.changed, documents=total))
+    for counts in counts_by_day:
+        # A changed document replaces another one: the total stays.
+        total += counts.created - counts.changed
+        row = DocumentsDay(day=counts.day, created=counts.created, changed=counts.changed, documents=total)
+        rows.append(row)
     return Documents(problem=problem, days=rows)
 
 
@@ -180,18 +218,29 @@ def requests(ledger: LedgerDep, selection: SelectionDep, rights: RightsDep, page
     return ChatRequests(**_position(page, found), problem=problem, rows=rows)
 
 
-def _sites(found: list[Any]) -> list[Site]:
-    sites: dict[tuple[str, str], Site] = {}
-    for row in found:
-        site_id, url = row["site_id"], row["site_url"]
-        site = sites.setdefault((site_id, url), Site(site_id=site_id, url=url, sources=[]))
-        if len(site.sources) < MOST_SOURCES and row["source"] not in site.sources:
-            site.sources.append(row["source"])
-    return list(sites.values())[:MOST_SITES]
+def _sites(rows: list[Any]) -> list[Site]:
+    """
+    Return the sites with their sources.
+
+    :param rows: One per site and source.
+    """
+    site_by_key: dict[tuple[str, str], Site] = {}
+    for row in rows:
+        # Sites of two services may have the same id.
+        key = (row["site_id"], row["site_url"])
+        if key not in site_by_key:
+            site_by_key[key] = Site(site_id=row["site_id"], url=row["site_url"], sources=[])
+        sources = site_by_key[key].sources
+        if len(sources) < MOST_SOURCES and row["source"] not in sources:
+            sources.append(row["source"])
+    return list(site_by_key.values())[:MOST_SITES]
 
 
-def _position(page: Page, found: Rows | None = None) -> dict[str, Any]:
-    total, is_capped = (found.total, found.is_capped) if found else (0, False)
+def _position(page: Page, found: Rows | None) -> dict[str, Any]:
+    """Return the fields of :class:`Paged`: the position of the page, and how many rows there are."""
+    total, is_capped = 0, False
+    if found:
+        total, is_capped = found.total, found.is_capped
     return {"total": total, "is_capped": is_capped, "limit": page.limit, "offset": page.offset}
 
 

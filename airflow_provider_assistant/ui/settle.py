@@ -101,6 +101,7 @@ class _Settling:
         if request.outcome != "deleted" and (request.document_ids or request.labels):
             raise HTTPException(422, "Documents of findings can only be settled as deleted.")
         try:
+            # A dict drops repeated ids and keeps their order.
             ids = [parse_id(text) for text in dict.fromkeys(request.ids)]
         except ValueError as error:
             raise HTTPException(422, "An id is not one of this page.") from error
@@ -110,27 +111,37 @@ class _Settling:
             else:
                 self._resolve(ids, request.outcome)
         except (UnavailableError, AssistantLedgerError) as error:
-            text = str(error)
-            return SettleReply(is_preview=self._is_preview, settled=0, refused=len(ids), text=text, items=self._items)
+            return SettleReply(
+                is_preview=self._is_preview,
+                settled=0,
+                refused=len(ids),
+                text=str(error),
+                items=self._items,
+            )
         return self._reply()
 
     def _resolve(self, ids: list[EntryId], outcome: SettleOutcome) -> None:
+        entry_by_id: dict[EntryId, AmbiguousEntry | None] = {}
         with reading(self.ledger) as opened:
-            found = [
-                (one, find_unresolved(opened.connection, opened.leases, one.kind, one.scope, one.key))
-                for one in ids
-                if one.kind != SUPERSEDED
-            ]
-        if len(found) < len(ids):
-            raise HTTPException(422, "Superseded documents can only be settled as deleted.")
-        self._check_rights([entry.run.dag_id for _, entry in found if entry])
+            for entry_id in ids:
+                if entry_id.kind == SUPERSEDED:
+                    raise HTTPException(422, "Superseded documents can only be settled as deleted.")
+                entry_by_id[entry_id] = find_unresolved(
+                    opened.connection, opened.leases, entry_id.kind, entry_id.scope, entry_id.key
+                )
+        self._check_rights([entry.run.dag_id for entry in entry_by_id.values() if entry])
         with engine_of(self.ledger) as engine, Ledger(engine) as ledger:
-            for one, entry in found:
-                self._resolve_one(ledger, one, entry, outcome)
+            for entry_id, entry in entry_by_id.items():
+                self._resolve_one(ledger, entry_id, entry, outcome)
 
-    def _resolve_one(self, ledger: Ledger, one: EntryId, entry: AmbiguousEntry | None, outcome: SettleOutcome) -> None:
-        if entry is None or entry.claimed_at != one.claimed_at:
-            self._add(entry.label if entry else one.key[:12], False, _GONE)
+    def _resolve_one(
+        self, ledger: Ledger, entry_id: EntryId, entry: AmbiguousEntry | None, outcome: SettleOutcome
+    ) -> None:
+        if entry is None:
+            self._add(entry_id.key[:12], False, _GONE)
+            return
+        if entry.claimed_at != entry_id.claimed_at:
+            self._add(entry.label, False, _GONE)
             return
         try:
             check_not_under_way(entry, "Wait until its task has ended.")
@@ -141,44 +152,52 @@ class _Settling:
             self._add(entry.label, True, _NEXT[entry.kind, outcome])
 
     def _delete(self, ids: list[EntryId]) -> None:
-        if any(one.kind != SUPERSEDED for one in ids):
+        if any(entry_id.kind != SUPERSEDED for entry_id in ids):
             raise HTTPException(422, "Ambiguous entries can be settled as created or not created.")
-        rows = self._superseded(ids)
-        self._check_rights([row.dag_id for row in rows.values() if row])
-        by_site: dict[str | None, list[_Deleted]] = {}
-        for one, row in rows.items():
+        row_by_id = self._superseded_rows(ids)
+        self._check_rights([row.dag_id for row in row_by_id.values() if row])
+        items_by_site: dict[str | None, list[_Deleted]] = {}
+        for entry_id, row in row_by_id.items():
             if row is None:
-                self._add(one.key[:12], False, _GONE)
+                self._add(entry_id.key[:12], False, _GONE)
             else:
-                item = _Deleted(row.label, json.loads(row.superseded))
-                by_site.setdefault(row.site_id, []).append(item)
-        listed = self._listed()
-        if listed:
-            by_site.setdefault(self._request.site_id, []).extend(listed)
+                item = _Deleted(shown=row.label, names=json.loads(row.superseded))
+                items_by_site.setdefault(row.site_id, []).append(item)
+        items_of_findings = self._items_of_findings()
+        if items_of_findings:
+            items_by_site.setdefault(self._request.site_id, []).extend(items_of_findings)
         with engine_of(self.ledger) as engine, Ledger(engine) as ledger:
-            for site_id, items in by_site.items():
+            for site_id, items in items_by_site.items():
                 # Without a right on every document, nothing is changed. Other errors are shown below.
                 with contextlib.suppress(AssistantInputError):
-                    if self._forget(ledger, site_id, items, dry_run=True).refused:
+                    report = self._forget(ledger, site_id, items, dry_run=True)
+                    if report.refused:
                         raise HTTPException(403, "Forbidden")
-            for site_id, items in by_site.items():
+            for site_id, items in items_by_site.items():
                 self._forget_on_site(ledger, site_id, items)
 
-    def _listed(self) -> list[_Deleted]:
+    def _items_of_findings(self) -> list[_Deleted]:
         """Return the documents and labels of the findings that the request names."""
-        documents = [_Deleted(name, [name]) for name in dict.fromkeys(self._request.document_ids)]
-        labels = [_Deleted(name, [name], is_label=True) for name in dict.fromkeys(self._request.labels)]
-        return [*documents, *labels]
+        document_ids = dict.fromkeys(self._request.document_ids)
+        labels = dict.fromkeys(self._request.labels)
+        items = [_Deleted(shown=document_id, names=[document_id]) for document_id in document_ids]
+        items += [_Deleted(shown=label, names=[label], is_label=True) for label in labels]
+        return items
 
-    def _superseded(self, ids: list[EntryId]) -> dict[EntryId, Any]:
+    def _superseded_rows(self, ids: list[EntryId]) -> dict[EntryId, Any]:
         """Return the row of each entry that still is as the page showed it, else None."""
-        c, found = documents.c, {}
+        columns = documents.c
+        row_by_id = {}
         with reading(self.ledger) as opened:
-            for one in ids:
-                same = (c.scope == one.scope, c.key == one.key, c.claimed_at == one.claimed_at)
-                query = sa.select(documents).where(*same, c.superseded.is_not(None))
-                found[one] = opened.connection.execute(query).one_or_none()
-        return found
+            for entry_id in ids:
+                query = sa.select(documents).where(
+                    columns.scope == entry_id.scope,
+                    columns.key == entry_id.key,
+                    columns.claimed_at == entry_id.claimed_at,
+                    columns.superseded.is_not(None),
+                )
+                row_by_id[entry_id] = opened.connection.execute(query).one_or_none()
+        return row_by_id
 
     def _forget_on_site(self, ledger: Ledger, site_id: str | None, items: list[_Deleted]) -> None:
         try:
@@ -187,9 +206,12 @@ class _Settling:
             for item in items:
                 self._add(item.shown, False, sentence(str(error)))
             return
+        unknown_names = set(report.unknown)
         for item in items:
-            is_known = not set(item.names) <= set(report.unknown)
-            self._add(item.shown, is_known, _DELETED if is_known else _UNKNOWN)
+            if unknown_names.issuperset(item.names):
+                self._add(item.shown, False, _UNKNOWN)
+            else:
+                self._add(item.shown, True, _DELETED)
 
     def _forget(self, ledger: Ledger, site_id: str | None, items: list[_Deleted], *, dry_run: bool) -> ForgetReport:
         def may_change(dag_id: str | None) -> bool:
@@ -199,9 +221,11 @@ class _Settling:
         names: list[str] = []
         labels: list[str] = []
         for item in items:
-            found = labels if item.is_label else names
-            found.extend(item.names)
-        deleted = DeletedDocuments(names, labels)
+            if item.is_label:
+                labels += item.names
+            else:
+                names += item.names
+        deleted = DeletedDocuments(names=names, labels=labels)
         return forget(ledger, deleted, site_id, dry_run=dry_run, may_change=may_change)
 
     def _check_rights(self, dags: list[str | None]) -> None:
@@ -210,9 +234,12 @@ class _Settling:
 
         :raises HTTPException: 403 if the user may not settle the entries of one of them, or of any DAG at all.
         """
-        named = [self._request.dag_id] if self._request.document_ids or self._request.labels else []
         self.dags.update(dags)
-        if not all(map(self._may_settle, {*dags, *named})):
+        checked_dags = set(dags)
+        # The ids of findings do not tell the DAG: the request names it.
+        if self._request.document_ids or self._request.labels:
+            checked_dags.add(self._request.dag_id)
+        if not all(self._may_settle(dag_id) for dag_id in checked_dags):
             raise HTTPException(403, "Forbidden")
 
     def _add(self, name: str, accepted: bool, text: str) -> None:
@@ -221,15 +248,26 @@ class _Settling:
     def _reply(self) -> SettleReply:
         settled = sum(item.accepted for item in self._items)
         refused = len(self._items) - settled
-        word = self._request.outcome.replace("_", " ")
-        does = "would be" if self._is_preview else "was" if settled == 1 else "were"
-        text = f"{settled} {'entry' if settled == 1 else 'entries'} {does} settled as {word}."
-        texts = {item.text for item in self._items if item.accepted}
-        if len(texts) == 1:
-            text = f"{text} {texts.pop()}"
+        noun, verb = "entries", "were"
+        if settled == 1:
+            noun, verb = "entry", "was"
+        if self._is_preview:
+            verb = "would be"
+        outcome = self._request.outcome.replace("_", " ")
+        text = f"{settled} {noun} {verb} settled as {outcome}."
+        consequences = {item.text for item in self._items if item.accepted}
+        if len(consequences) == 1:
+            # All entries have the same consequence: say it once.
+            text = f"{text} {consequences.pop()}"
         if refused:
             text = f"{text} {refused} cannot be settled."
-        return SettleReply(is_preview=self._is_preview, settled=settled, refused=refused, text=text, items=self._items)
+        return SettleReply(
+            is_preview=self._is_preview,
+            settled=settled,
+            refused=refused,
+            text=text,
+            items=self._items,
+        )
 
 
 def _refusal(entry: AmbiguousEntry, outcome: SettleOutcome, error: AssistantInputError) -> str:
@@ -248,7 +286,11 @@ def _refusal(entry: AmbiguousEntry, outcome: SettleOutcome, error: AssistantInpu
 
 
 def _log(user: str, ledger: LedgerRef, request: SettleRequest, reply: SettleReply, dags: set[str | None]) -> None:
-    """Write a line per DAG to Airflow's audit log."""
+    """
+    Write a line per DAG to Airflow's audit log.
+
+    :param dags: DAGs of the settled entries; if there is none, the line names the DAG of the request.
+    """
     names = [item.name for item in reply.items if item.accepted]
     facts = {
         "ledger": ledger.name,
@@ -256,7 +298,11 @@ def _log(user: str, ledger: LedgerRef, request: SettleRequest, reply: SettleRepl
         "entries": len(names),
         "names": names[:LOGGED],
     }
+    extra = json.dumps(facts)
+    dag_ids: list[str | None] = sorted(dags, key=str)
+    if not dag_ids:
+        dag_ids = [request.dag_id]
     with create_session() as session:
-        for dag_id in sorted(dags, key=str) or [request.dag_id]:
-            extra = json.dumps(facts)
-            session.add(Log(event=EVENT, owner=user, owner_display_name=user, extra=extra, dag_id=dag_id))
+        for dag_id in dag_ids:
+            line = Log(event=EVENT, owner=user, owner_display_name=user, extra=extra, dag_id=dag_id)
+            session.add(line)

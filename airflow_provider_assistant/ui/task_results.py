@@ -48,7 +48,7 @@ def task_key(
     dag_id: str, run_id: str, task_id: str, map_index: Annotated[int, Path(ge=-1)], region: UUID | None = None
 ) -> TaskKey:
     """Return the task instance that a request names."""
-    return TaskKey(dag_id, run_id, task_id, map_index, region)
+    return TaskKey(dag_id=dag_id, run_id=run_id, task_id=task_id, map_index=map_index, region=region)
 
 
 TaskKeyDep = Annotated[TaskKey, Depends(task_key)]
@@ -73,38 +73,58 @@ class TaskFacts:
 
 def facts_of(key: TaskKey) -> TaskFacts:
     """Return the facts about a task instance."""
-    same = {"dag_id": key.dag_id, "run_id": key.run_id, "task_id": key.task_id}
     with create_session() as session:
-        query = select(TaskInstance).filter_by(**same)
+        query = select(TaskInstance)
+        query = query.filter_by(dag_id=key.dag_id, run_id=key.run_id, task_id=key.task_id)
         if key.region and hasattr(TaskInstance, "region_id"):
             query = query.filter_by(region_id=key.region)
-        found = session.scalars(query.filter_by(map_index=key.map_index).limit(1)).first()
-        if found is None:
-            other = session.scalars(query.limit(1)).first()
-            return TaskFacts(other.operator, is_mapped=True) if other and key.map_index < 0 else TaskFacts()
+        instance = session.scalars(query.filter_by(map_index=key.map_index).limit(1)).first()
+        if instance is None:
+            # Without an index, the key of a mapped task names none of its task instances.
+            mapped_instance = session.scalars(query.limit(1)).first()
+            if mapped_instance and key.map_index < 0:
+                return TaskFacts(operator=mapped_instance.operator, is_mapped=True)
+            return TaskFacts()
         rendered = None
         # Airflow deletes the fields of old runs.
         with contextlib.suppress(Exception):
-            rendered = RenderedTaskInstanceFields.get_templated_fields(found, session=session)
-        return TaskFacts(found.operator, found.state, found.end_date, rendered if isinstance(rendered, dict) else None)
+            rendered = RenderedTaskInstanceFields.get_templated_fields(instance, session=session)
+        if not isinstance(rendered, dict):
+            rendered = None
+        return TaskFacts(
+            operator=instance.operator,
+            state=instance.state,
+            ended_at=instance.end_date,
+            rendered=rendered,
+        )
 
 
 def result_of(key: TaskKey) -> dict[str, Any]:
     """Return what a task instance pushed to XCom: its result, also with ``multiple_outputs``."""
     with create_session() as session:
         rows = session.scalars(_xcoms(key).limit(MOST_KEYS)).all()
-        pushed = {row.key: XComModel.deserialize_value(row) for row in rows}
-    result = pushed.pop("return_value", None)
-    return {**(result if isinstance(result, dict) else {}), **pushed}
+        value_by_key = {row.key: XComModel.deserialize_value(row) for row in rows}
+    result = value_by_key.pop("return_value", None)
+    if not isinstance(result, dict):
+        result = {}
+    # With ``multiple_outputs``, each item of the result has a key as well.
+    return {**result, **value_by_key}
 
 
 def _xcoms(key: TaskKey) -> Any:
     """Return a query for the XComs of one task instance."""
     if "region_id" not in signature(XComModel.get_many).parameters:
-        mine = {"dag_id": key.dag_id, "run_id": key.run_id, "task_id": key.task_id, "map_index": key.map_index}
-        return select(XComModel).filter_by(**mine)
+        return select(XComModel).filter_by(
+            dag_id=key.dag_id, run_id=key.run_id, task_id=key.task_id, map_index=key.map_index
+        )
     # Airflow 3.4 stores XComs in two tables and reads them by region.
-    exactly: dict[str, Any] = {} if key.region is None else {"region_id": key.region}
+    region_filter: dict[str, Any] = {}
+    if key.region is not None:
+        region_filter["region_id"] = key.region
     return XComModel.get_many(
-        run_id=key.run_id, dag_ids=key.dag_id, task_ids=key.task_id, map_indexes=key.map_index, **exactly
+        run_id=key.run_id,
+        dag_ids=key.dag_id,
+        task_ids=key.task_id,
+        map_indexes=key.map_index,
+        **region_filter,
     )
