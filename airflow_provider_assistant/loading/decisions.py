@@ -86,7 +86,11 @@ def _decide_changed(row: PreparedRow, entry: LedgerEntry, on_change: OnChange) -
     if on_change == "create":
         return SEND
     if on_change == "skip":
-        return Decision("skipped", "its content has changed since it was loaded", entry.created_id)
+        return Decision(
+            outcome="skipped",
+            reason="its content has changed since it was loaded",
+            document_id=entry.created_id,
+        )
     changed = f"row {row.number} ({row.readable_key}) has changed, and on_change is 'fail'"
     return Decision(error=AssistantInputError(changed, field="on_change"))
 
@@ -117,31 +121,48 @@ def classify(error: AssistantError, ambiguous: int, on_ambiguous: OnAmbiguous) -
         return Failure("rejected", str(error))
     if isinstance(error, AssistantBadRequestError):
         return Failure("rejected", error.detail or str(error))
-    reason, stops = str(error), None
+    reason = str(error)
+    stopping_error = None
     if isinstance(error, AssistantAmbiguousError | AssistantResponseError):
         # Not the advice, which is the same for all ambiguous rows.
         reason = error.happened
         ambiguous += 1
         if on_ambiguous == "fail":
-            stops = AssistantAmbiguousPermanentError(
+            stopping_error = AssistantAmbiguousPermanentError(
                 f"{error.happened}. on_ambiguous is 'fail', so it is not sent again", todo=RESOLVE_FIRST
             )
-    return Failure("ambiguous" if ambiguous else "failed", reason, ambiguous, stops)
+    return Failure(
+        outcome="ambiguous" if ambiguous else "failed",
+        reason=reason,
+        ambiguous=ambiguous,
+        error=stopping_error,
+    )
 
 
 def outcome_of_reply(claim: Claim, row: PreparedRow, reply: ApiReply) -> ClaimOutcome:
     """Return the ledger's outcome of a created row."""
     info = reply.call_info
-    content_hash = row.fingerprint.content_hash
-    return ClaimOutcome(claim, "created", content_hash, reply.created_id, info.status, info.attempts, info.ambiguous)
+    return ClaimOutcome(
+        claim=claim,
+        outcome="created",
+        content_hash=row.fingerprint.content_hash,
+        created_id=reply.created_id,
+        http_status=info.status,
+        attempts=info.attempts,
+        ambiguous=info.ambiguous,
+    )
 
 
 def outcome_of_failure(claim: Claim, row: PreparedRow, failure: Failure, error: AssistantError) -> ClaimOutcome:
     """Return the ledger's outcome of a row that was not created, or perhaps was."""
+    # In the ledger, a rejected row counts as failed.
+    outcome: Literal["ambiguous", "failed"] = "failed"
+    if failure.outcome == "ambiguous":
+        outcome = "ambiguous"
     return ClaimOutcome(
-        claim,
-        "ambiguous" if failure.outcome == "ambiguous" else "failed",
-        row.fingerprint.content_hash,
+        claim=claim,
+        outcome=outcome,
+        content_hash=row.fingerprint.content_hash,
         http_status=getattr(error, "status", None),
         ambiguous=failure.ambiguous,
         error=str(error),

@@ -46,7 +46,8 @@ class FileRows:
         self._upload = upload
         self._call = call
         self._allow_empty = allow_empty
-        self._read: dict[int, FingerprintedFile] = {}
+        # By the number of the file, from 1.
+        self._fingerprinted: dict[int, FingerprintedFile] = {}
 
     def fingerprints(self) -> Iterator[list[RowFingerprint]]:
         """
@@ -57,8 +58,9 @@ class FileRows:
         """
         check_count(len(self._files), self._allow_empty)
         for number, (name, path) in enumerate(self._files, start=1):
-            read = self._read[number] = fingerprint_file(name, path)
-            yield [read.fingerprint]
+            file = fingerprint_file(name, path)
+            self._fingerprinted[number] = file
+            yield [file.fingerprint]
 
     def prepared(self, is_wanted: Callable[[int], bool]) -> Iterator[PreparedRow]:
         """
@@ -71,31 +73,37 @@ class FileRows:
                 yield self._prepare(number, name, path)
 
     def _prepare(self, number: int, name: str, path: StoragePath) -> PreparedRow:
-        read = self._read[number]
-        row = PreparedRow(number, read.fingerprint, short_label(storable(name)), place=f"file {name!r}")
-        if read.problem:
-            return replace(row, problem=read.problem)
+        file = self._fingerprinted[number]
+        row = PreparedRow(
+            number=number,
+            fingerprint=file.fingerprint,
+            readable_key=short_label(storable(name)),
+            place=f"file {name!r}",
+        )
+        if file.problem:
+            return replace(row, problem=file.problem)
         try:
             upload = self._upload(path, self._sent_as[name])
         except AssistantInputError as error:
             return replace(row, problem=str(error))
-        unchanged = replace(upload, open=lambda: _opened(upload, path, read.size))
-        return replace(row, call=self._call(unchanged))
+        # The same upload, but it fails if the file has changed since the preflight.
+        checked_upload = replace(upload, open=lambda: _opened(upload, path, file.size))
+        return replace(row, call=self._call(checked_upload))
 
 
 @contextlib.contextmanager
 def _opened(upload: Upload, path: StoragePath, size: int) -> Iterator[BinaryIO]:
     """Open a file; raise an error if its size has changed since the preflight."""
     with upload.open() as file:
-        found = file.seek(0, os.SEEK_END) if file.seekable() else size
-        if found != size:
-            raise _changed(path, f"from {size} to {found} bytes")
         if file.seekable():
+            current_size = file.seek(0, os.SEEK_END)
+            if current_size != size:
+                raise _changed_error(path, f"from {size} to {current_size} bytes")
             file.seek(0)
-        yield cast("BinaryIO", _Checked(file, path, size))
+        yield cast("BinaryIO", _FixedSizeFile(file, path, size))
 
 
-class _Checked(io.RawIOBase):
+class _FixedSizeFile(io.RawIOBase):
     """
     A file that yields exactly as many bytes as it had at the preflight, or raises an error.
 
@@ -117,26 +125,28 @@ class _Checked(io.RawIOBase):
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
         """Move to a position; the end of the file is its size at the preflight."""
-        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}[whence]
+        start_by_whence = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}
+        start = start_by_whence[whence]
         self._position = self._file.seek(start + offset)
         return self._position
 
     def readinto(self, buffer: Any, /) -> int:
         """Fill a buffer with the next bytes and return their number; 0 at the end."""
         view = memoryview(buffer).cast("B")
-        wanted = min(len(view), self._size - self._position)
+        remaining_size = self._size - self._position
+        wanted_size = min(len(view), remaining_size)
         try:
-            piece = self._file.read(wanted)
+            piece = self._file.read(wanted_size)
         except OSError as error:
             raise AssistantInputError(f"file {str(self._path)!r} cannot be read: {error}", field="file") from error
-        if wanted > 0 and not piece:
-            raise _changed(self._path, f"from {self._size} to {self._position} bytes")
+        if wanted_size > 0 and not piece:
+            raise _changed_error(self._path, f"from {self._size} to {self._position} bytes")
         view[: len(piece)] = piece
         self._position += len(piece)
         return len(piece)
 
 
-def _changed(path: StoragePath, how: str) -> AssistantInputError:
+def _changed_error(path: StoragePath, how: str) -> AssistantInputError:
     return AssistantInputError(
         f"file {str(path)!r} has changed {how} since it was checked",
         todo="The next run sends it.",
@@ -173,19 +183,22 @@ def fingerprint_file(name: str, path: StoragePath) -> FingerprintedFile:
                 size += len(piece)
     except OSError as error:
         # A placeholder that equals no content hash.
-        unread = hash_of(encoded([name, None]))
-        return FingerprintedFile(RowFingerprint(key, unread), problem=f"file {str(path)!r} cannot be read: {error}")
+        placeholder = hash_of(encoded([name, None]))
+        problem = f"file {str(path)!r} cannot be read: {error}"
+        return FingerprintedFile(RowFingerprint(key, placeholder), problem=problem)
     return FingerprintedFile(RowFingerprint(key, content.hexdigest()), size)
 
 
 def _check_names(files: Sequence[tuple[str, StoragePath]]) -> None:
-    by_name: dict[str, list[str]] = defaultdict(list)
+    paths_by_name: dict[str, list[str]] = defaultdict(list)
     for name, path in files:
-        by_name[name].append(str(path))
-    if twice := [" and ".join(map(repr, paths)) for paths in by_name.values() if len(paths) > 1]:
+        paths_by_name[name].append(str(path))
+    conflicts = [paths for paths in paths_by_name.values() if len(paths) > 1]
+    if conflicts:
+        example = " and ".join(map(repr, conflicts[0]))
         raise AssistantInputError(
-            f"{len(twice)} file names are not unique, such as {twice[0]}: a file is identified by its path below the "
-            "given folder",
+            f"{len(conflicts)} file names are not unique, such as {example}: a file is "
+            "identified by its path below the given folder",
             safe=NOTHING_SENT,
             todo="Pass the common parent folder, or load the folders with two tasks.",
             field="files",
@@ -202,25 +215,35 @@ def shortest_names(names: Sequence[str]) -> dict[str, str]:
     :param names: Distinct paths.
     :return: Mapping of each path to its file name.
     """
-    shortest: dict[str, str] = {}
-    remaining, parts = list(names), 1
-    while remaining:
-        ends = {name: "-".join(name.strip("/").split("/")[-parts:]) for name in remaining}
-        count = Counter([*ends.values(), *shortest.values()])
-        longest = max(name.count("/") for name in remaining) < parts
-        # "a/b" and "a-b" still collide when all parts are used; a hash separates them.
-        found = {
-            name: end if count[end] == 1 else _with_hash(name, end)
-            for name, end in ends.items()
-            if count[end] == 1 or longest
-        }
-        shortest |= found
-        remaining = [name for name in remaining if name not in found]
+    file_name_by_path: dict[str, str] = {}
+    remaining_paths = list(names)
+    parts = 1
+    while remaining_paths:
+        # One more part of each path per round.
+        candidates = {path: _last_parts(path, parts) for path in remaining_paths}
+        uses = Counter([*candidates.values(), *file_name_by_path.values()])
+        has_all_parts = max(path.count("/") for path in remaining_paths) < parts
+        for path, file_name in candidates.items():
+            if uses[file_name] == 1:
+                file_name_by_path[path] = file_name
+            elif has_all_parts:
+                # "a/b" and "a-b" still collide when all parts are used; a hash separates them.
+                file_name_by_path[path] = _with_hash(path, file_name)
+        remaining_paths = [path for path in remaining_paths if path not in file_name_by_path]
         parts += 1
-    return shortest
+    return file_name_by_path
 
 
-def _with_hash(name: str, end: str) -> str:
-    stem, dot, suffix = end.rpartition(".")
-    suffix_hash = hash_of(name)[:8]
-    return f"{stem}-{suffix_hash}.{suffix}" if dot else f"{end}-{suffix_hash}"
+def _last_parts(path: str, count: int) -> str:
+    """Return the last parts of a path, such as ``b-c.pdf`` for two parts of ``a/b/c.pdf``."""
+    parts = path.strip("/").split("/")
+    return "-".join(parts[-count:])
+
+
+def _with_hash(path: str, file_name: str) -> str:
+    """Return the file name with a hash of the path before its suffix."""
+    path_hash = hash_of(path)[:8]
+    stem, dot, suffix = file_name.rpartition(".")
+    if dot:
+        return f"{stem}-{path_hash}.{suffix}"
+    return f"{file_name}-{path_hash}"

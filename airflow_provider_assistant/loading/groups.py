@@ -19,20 +19,25 @@ class SeenGroups:
 
     def __init__(self) -> None:
         self._keys = array("q")
-        self._incomplete: set[int] = set()
-        self._is_unknown = False
+        # Keys of the groups with a row that has no key.
+        self._incomplete_keys: set[int] = set()
+        # Whether a row has neither a key nor a group.
+        self._has_unknown_row = False
 
     def add(self, fingerprints: Sequence[RowFingerprint]) -> None:
         """Add the groups of a batch of rows."""
-        last = self._keys[-1] if self._keys else None
-        for _, _, group, has_key in fingerprints:
+        last_key = self._keys[-1] if self._keys else None
+        for _key, _content_hash, group, has_key in fingerprints:
             if group is None:
-                self._is_unknown |= not has_key
+                if not has_key:
+                    self._has_unknown_row = True
                 continue
-            if group.key != last:
-                self._keys.append(last := group.key)
+            if group.key != last_key:
+                # Neighbouring rows are usually of one group, which is kept once.
+                last_key = group.key
+                self._keys.append(last_key)
             if not has_key:
-                self._incomplete.add(group.key)
+                self._incomplete_keys.add(group.key)
 
     def complete(self) -> Sequence[int]:
         """
@@ -40,20 +45,25 @@ class SeenGroups:
 
         A row that has no key may be any row of its group, and a row without key and group any row at all.
         """
-        if self._is_unknown and self._keys:
+        if self._has_unknown_row and self._keys:
             log.warning("A row has no key and no group, so that it may be of any group: no stale rows are looked for.")
             return ()
-        if self._incomplete:
+        if self._incomplete_keys:
             log.warning(
-                "In %d groups, a row has no key: stale rows are not looked for in these groups.", len(self._incomplete)
+                "In %d groups, a row has no key: stale rows are not looked for in these groups.",
+                len(self._incomplete_keys),
             )
-        ordered = sorted_values(self._keys)
-        found = array("q")
-        for start in range(0, len(ordered), 1000):
-            # In the order of the source, a group may occur repeatedly.
-            some = sorted({*ordered[start : start + 1000]} - self._incomplete)
-            found.extend(some[1:] if found and some and some[0] == found[-1] else some)
-        return found
+        sorted_keys = sorted_values(self._keys)
+        complete_keys = array("q")
+        # In pieces, so that only 1,000 keys at a time are Python integers.
+        for start in range(0, len(sorted_keys), 1000):
+            # A set, because a group whose rows do not follow each other in the source occurs repeatedly.
+            piece = sorted({*sorted_keys[start : start + 1000]} - self._incomplete_keys)
+            if complete_keys and piece and piece[0] == complete_keys[-1]:
+                # The previous piece ended with the same group.
+                piece = piece[1:]
+            complete_keys.extend(piece)
+        return complete_keys
 
 
 def is_regrouped(row: RowFingerprint, entry: EntryContent, source: str) -> bool:
@@ -69,15 +79,12 @@ def regroup(batches: Iterable[Sequence[RowFingerprint]], ledger: ScopeLedger) ->
     """
     for rows in batches:
         contents = ledger.contents([row.key for row in rows])
-        ledger.set_groups(
-            {
-                row.key: row.group
-                for row in rows
-                if row.group
-                and (entry := contents.get(row.key))
-                and is_regrouped(row, EntryContent(*entry), ledger.source)
-            }
-        )
+        group_by_key: dict[str, DocumentGroup] = {}
+        for row in rows:
+            entry = contents.get(row.key)
+            if entry and row.group and is_regrouped(row, EntryContent(*entry), ledger.source):
+                group_by_key[row.key] = row.group
+        ledger.set_groups(group_by_key)
 
 
 class SharedGroups:
@@ -90,7 +97,8 @@ class SharedGroups:
     def add(self, group: DocumentGroup, map_index: int) -> None:
         """Add a group that another task, the one with this map index, has loaded."""
         self.count += 1
-        self._first = self._first or (group, map_index)
+        if self._first is None:
+            self._first = (group, map_index)
 
     def check(self) -> None:
         """Refuse groups that several mapped tasks have loaded."""
@@ -117,7 +125,12 @@ def sorted_values(values: array[int]) -> Sequence[int]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    kind = pa.uint64() if values.typecode == "Q" else pa.int64()
-    column = pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
-    ordered = memoryview(column.take(pc.array_sort_indices(column)).buffers()[1]).cast("B")[: 8 * len(values)]
-    return ordered.cast("Q") if values.typecode == "Q" else ordered.cast("q")
+    integer_type = pa.uint64() if values.typecode == "Q" else pa.int64()
+    column = pa.Array.from_buffers(integer_type, len(values), [None, pa.py_buffer(values)])
+    sorted_column = column.take(pc.array_sort_indices(column))
+    _validity_buffer, value_buffer = sorted_column.buffers()
+    # Arrow may allocate more bytes than the values need.
+    sorted_bytes = memoryview(value_buffer).cast("B")[: 8 * len(values)]
+    if values.typecode == "Q":
+        return sorted_bytes.cast("Q")
+    return sorted_bytes.cast("q")

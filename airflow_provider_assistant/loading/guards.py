@@ -33,7 +33,8 @@ def check_plan(plan: LoadPlan, ledger: ScopeLedger, options: LoadOptions, on_mis
     if on_missing != "stale":
         missing = 0
         if on_missing == "group":
-            missing = sum(1 for _ in ledger.stale_in_groups(plan.groups, plan.has))
+            for _stale_document in ledger.stale_in_groups(plan.groups, plan.has):
+                missing += 1
         if changed + missing >= LEAST_DOCUMENTS:
             # Counting the documents of a large source takes longer than a load of a few rows.
             check_extent(ledger.source, documents=ledger.size(), changed=changed, missing=missing)
@@ -42,8 +43,10 @@ def check_plan(plan: LoadPlan, ledger: ScopeLedger, options: LoadOptions, on_mis
     # A document is kept, changed or missing.
     missing = documents - plan.kept - plan.changed
     check_extent(ledger.source, documents=documents, changed=changed, missing=max(0, missing))
-    # A repeated row counts as a document twice.
-    return None if plan.count(RowAction.DUPLICATE) else missing
+    if plan.count(RowAction.DUPLICATE):
+        # A repeated row counts as a document twice, so the number is too low.
+        return None
+    return missing
 
 
 def check_owner(source: str, foreign: Mapping[str, int]) -> None:
@@ -54,13 +57,14 @@ def check_owner(source: str, foreign: Mapping[str, int]) -> None:
     """
     if not foreign:
         return
-    largest = sorted(foreign.items(), key=lambda one: (-one[1], one[0]))
-    owners = ", ".join(f"{count} of source {name!r}" for name, count in largest[:LISTED])
+    # The source with the most keys comes first; of equal ones, the first by name.
+    owner_names = sorted(foreign, key=lambda name: (-foreign[name], name))
+    owners = ", ".join(f"{foreign[name]} of source {name!r}" for name in owner_names[:LISTED])
+    key_count = counted(sum(foreign.values()), "key")
     raise AssistantInputError(
-        f"this load, of source {source!r}, has {counted(sum(foreign.values()), 'key')} of another source, with "
-        f"other content: {owners}",
+        f"this load, of source {source!r}, has {key_count} of another source, with other content: {owners}",
         safe=NOTHING_SENT,
-        todo=f"If this load was renamed, set source_name={largest[0][0]!r}; if these are different rows that "
+        todo=f"If this load was renamed, set source_name={owner_names[0]!r}; if these are different rows that "
         "share their keys, set a namespace; to take the keys over, set adopt=True for one run.",
         field="source_name",
     )
@@ -75,11 +79,11 @@ def check_extent(source: str, *, documents: int, changed: int, missing: int) -> 
     :param missing: Number of documents that are no longer in the source and would become stale.
     :raises AssistantInputError: ``changed`` and ``missing`` are more than half of the documents, and at least 50.
     """
-    touched = changed + missing
-    if touched < LEAST_DOCUMENTS or touched <= LARGEST_SHARE * documents:
+    affected = changed + missing
+    if affected < LEAST_DOCUMENTS or affected <= LARGEST_SHARE * documents:
         return
     raise AssistantInputError(
-        f"{touched} of {documents} documents of source {source!r} would be replaced ({changed}) or become stale "
+        f"{affected} of {documents} documents of source {source!r} would be replaced ({changed}) or become stale "
         f"({missing})",
         safe=NOTHING_SENT,
         todo="Check that the source is complete and that its key columns are those of "

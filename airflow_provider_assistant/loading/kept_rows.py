@@ -73,12 +73,18 @@ def _rows(batch: Batch, key_columns: set[str]) -> Iterator[dict[str, Any]]:
     if batch.problems:
         raise ValueError("some rows cannot be read")
     for values in zip(*batch.columns.values(), strict=True):
-        row = dict(zip(batch.columns, values, strict=True))
-        yield {name: _plain(value, is_key=name in key_columns) for name, value in row.items()}
+        row: dict[str, Any] = {}
+        for name, value in zip(batch.columns, values, strict=True):
+            row[name] = _json_value(value, is_key=name in key_columns)
+        yield row
 
 
-def _plain(value: Any, *, is_key: bool) -> Any:
-    """Return a value as JSON has it. A key has the text by which keys are compared; other odd values stay odd."""
+def _json_value(value: Any, *, is_key: bool) -> Any:
+    """Return a value that JSON can hold."""
     if value is None or isinstance(value, str | bool | int | float):
         return value
-    return key_text(value) if is_key else [str(value)]
+    if is_key:
+        # The text by which keys are compared.
+        return key_text(value)
+    # The load rejects a list where it needs text, as it would reject the original value.
+    return [str(value)]

@@ -55,8 +55,10 @@ class DocumentLimits:
     def __str__(self) -> str:
         if self.left is None:
             return "The limits do not say how many documents may still be created; limits_field names the field."
-        known = "" if self.limit is None or self.used is None else f" ({self.used} of {self.limit} are used)"
-        return f"The tenant may create {self.left} more documents{known}."
+        usage = ""
+        if self.limit is not None and self.used is not None:
+            usage = f" ({self.used} of {self.limit} are used)"
+        return f"The tenant may create {self.left} more documents{usage}."
 
 
 def document_limits(raw: Any, field: str | None = None) -> DocumentLimits:
@@ -72,55 +74,76 @@ def document_limits(raw: Any, field: str | None = None) -> DocumentLimits:
     :return: The limits; None where the reply says nothing that is understood.
     :raises AssistantInputError: The reply does not have the given field.
     """
-    leaves = {leaf.metric: leaf for leaf in flatten(raw)}
+    value_by_path = {value.metric: value for value in flatten(raw)}
     if field is None:
-        places = [place for place in DOCUMENTS if not _resets(leaves, place)]
-        known = [found for place in places if (found := _limits_at(leaves, place))]
-        return known[0] if known else DocumentLimits()
-    named = DocumentLimits(_count(leaves[field])) if field in leaves else _limits_at(leaves, field)
-    if named is None:
-        listed = shortened(", ".join(leaves), LOGGED)
+        return _default_limits(value_by_path)
+    limits: DocumentLimits | None
+    if field in value_by_path:
+        # The field is itself the number of documents that are left.
+        limits = DocumentLimits(left=_count(value_by_path[field]))
+    else:
+        limits = _limits_below(value_by_path, field)
+    if limits is None:
+        present_fields = shortened(", ".join(value_by_path), LOGGED)
         raise AssistantInputError(
-            f"limits_field: the tenant's limits have no {field!r} with a limit and a used amount. They have {listed}",
+            f"limits_field: the tenant's limits have no {field!r} with a limit and a used amount. "
+            f"They have {present_fields}",
             field="limits_field",
         )
-    return named
+    return limits
 
 
-def _limits_at(leaves: Mapping[str, Metric], place: str) -> DocumentLimits | None:
-    """Return the limits at a place of the reply; None if it has none."""
-    limit = _first(leaves, place, LIMIT_FIELDS)
-    used = _first(leaves, place, USED_FIELDS)
-    left = _first(leaves, place, LEFT_FIELDS)
-    if left is None and (limit is None or used is None):
+def _default_limits(value_by_path: Mapping[str, Metric]) -> DocumentLimits:
+    for path in DOCUMENTS:
+        if not _is_reset_regularly(value_by_path, path):
+            limits = _limits_below(value_by_path, path)
+            if limits is not None:
+                return limits
+    return DocumentLimits()
+
+
+def _limits_below(value_by_path: Mapping[str, Metric], path: str) -> DocumentLimits | None:
+    """Return the limits below a path of the reply; None if it has none."""
+    limit_value = _first_value(value_by_path, path, LIMIT_FIELDS)
+    used_value = _first_value(value_by_path, path, USED_FIELDS)
+    left_value = _first_value(value_by_path, path, LEFT_FIELDS)
+    if left_value is None and (limit_value is None or used_value is None):
         return None
-    most, taken, remaining = _count(limit), _count(used), _count(left)
-    if limit is not None and not most:
-        return DocumentLimits(used=taken)
-    if remaining is None and most is not None and taken is not None:
-        remaining = max(0, most - taken)
-    return DocumentLimits(remaining, most, taken)
+    limit = _count(limit_value)
+    used = _count(used_value)
+    left = _count(left_value)
+    if limit_value is not None and not limit:
+        # A limit that is null, 0, negative or text means "no limit".
+        return DocumentLimits(used=used)
+    if left is None and limit is not None and used is not None:
+        left = max(0, limit - used)
+    return DocumentLimits(left=left, limit=limit, used=used)
 
 
-def _resets(leaves: Mapping[str, Metric], place: str) -> bool:
-    reset = _first(leaves, place, RESET_FIELDS)
-    return reset is not None and reset.type != "null"
+def _is_reset_regularly(value_by_path: Mapping[str, Metric], path: str) -> bool:
+    reset_value = _first_value(value_by_path, path, RESET_FIELDS)
+    return reset_value is not None and reset_value.type != "null"
 
 
-def _first(leaves: Mapping[str, Metric], place: str, names: tuple[str, ...]) -> Metric | None:
-    """Return the first of these fields that a place has."""
+def _first_value(value_by_path: Mapping[str, Metric], path: str, names: tuple[str, ...]) -> Metric | None:
+    """Return the first of these fields below a path, such as ``documents.limit`` or ``documents_limit``."""
     for name in names:
         for separator in (".", "_"):
-            leaf = leaves.get(f"{place}{separator}{name}")
-            if leaf is not None:
-                return leaf
+            value = value_by_path.get(f"{path}{separator}{name}")
+            if value is not None:
+                return value
     return None
 
 
-def _count(leaf: Metric | None) -> int | None:
+def _count(value: Metric | None) -> int | None:
     """Return a whole number of documents; None if a field has none."""
-    text = "" if leaf is None or leaf.type not in {"number", "string"} else leaf.text.strip().removesuffix(".0")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
+    if value is None or value.type not in {"number", "string"}:
+        return None
+    text = value.text.strip().removesuffix(".0")
+    # A number of 19 or more digits may not fit into 64 bits.
+    if text.isascii() and text.isdigit() and len(text) < 19:
+        return int(text)
+    return None
 
 
 def limits_reader(settings: ClientSettings, tenant_id: str | None, on_limit: OnLimit) -> ReadLimits | None:
@@ -143,14 +166,14 @@ async def read_limits(settings: ClientSettings, tenant_id: str) -> Any:
 
     :return: The reply as received; None if the limits cannot be read.
     """
-    once = replace(settings, retry=replace(settings.retry, attempts=1))
+    without_retries = replace(settings.retry, attempts=1)
     try:
-        async with AssistantClient(once) as client:
+        async with AssistantClient(replace(settings, retry=without_retries)) as client:
             reply = await client.asend(get_limits(tenant_id))
     except AssistantError as error:
         log.warning("The load goes on without the limits of tenant %r, which cannot be read: %s", tenant_id, error)
         return None
-    listed = ", ".join(f"{leaf.metric} {leaf.text}" for leaf in flatten(reply.raw))
+    listed = ", ".join(f"{value.metric} {value.text}" for value in flatten(reply.raw))
     log.info("The limits of tenant %r: %s.", tenant_id, shortened(escaped(listed), LOGGED))
     return reply.raw
 
@@ -168,8 +191,11 @@ def known_limits(raw: Any, options: LoadOptions) -> DocumentLimits:
             raise
         log.warning("The load goes on without the tenant's limits. %s", error)
         return DocumentLimits()
-    is_without_effect = limits.left is None and options.on_limit != "show"
-    log.log(logging.WARNING if is_without_effect else logging.INFO, "%s", limits)
+    if limits.left is None and options.on_limit != "show":
+        # The user asked for a limit, and it has no effect.
+        log.warning("%s", limits)
+    else:
+        log.info("%s", limits)
     return limits
 
 

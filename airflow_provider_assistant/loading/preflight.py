@@ -7,9 +7,10 @@ request. It keeps nine bytes per row: eight of the key and one for the decision.
 
 from __future__ import annotations
 
+import itertools
 from array import array
 from bisect import bisect_left
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -117,48 +118,67 @@ def plan_load(
     foreign: Counter[str] = Counter()
     groups = SeenGroups()
     for fingerprints in rows.fingerprints():
-        first = len(actions)
-        actions.extend(bytes(len(fingerprints)))
-        contents = ledger.contents([row.key for row in fingerprints]) if ledger else {}
+        contents: Mapping[str, tuple[Any, ...]] = {}
+        if ledger:
+            contents = ledger.contents([row.key for row in fingerprints])
         if ledger and contents:
-            known = [contents.get(row.key) for row in fingerprints]
+            entries = [contents.get(row.key) for row in fingerprints]
             source = ledger.source
-            is_same = _are_same(known, fingerprints, source, has_groups)
-            relations["kept"] += sum(is_same)
-            # UNCHANGED is 1, as True is.
-            actions[first:] = bytes(is_same)
-            for position, entry in enumerate(known, first) if not all(is_same) else ():
-                if entry and not actions[position]:
-                    row, content = fingerprints[position - first], EntryContent(*entry)
-                    actions[position] = _action(row, content)
-                    _relate(row, content, source, relations, foreign)
+            is_same_by_row = _are_same(entries, fingerprints, source, has_groups)
+            relations["kept"] += sum(is_same_by_row)
+            # UNCHANGED is 1, as True is, and SEND is 0, as False is.
+            batch_actions = bytearray(is_same_by_row)
+            if not all(is_same_by_row):
+                for position, entry in enumerate(entries):
+                    if entry and not is_same_by_row[position]:
+                        row = fingerprints[position]
+                        content = EntryContent(*entry)
+                        batch_actions[position] = _action(row, content)
+                        _relate(row, content, source, relations, foreign)
+            actions += batch_actions
+        else:
+            # Bytes of zero, which is SEND.
+            actions += bytes(len(fingerprints))
         keys.extend([short_key(row.key) for row in fingerprints])
         if has_groups:
             groups.add(fingerprints)
         tick(len(actions))
-    ordered = sorted_values(keys)
-    if keys and (repeated := _repeated(ordered)):
-        _mark_duplicates(rows, repeated, actions)
+    sorted_keys = sorted_values(keys)
+    if keys:
+        repeated_keys = _repeated(sorted_keys)
+        if repeated_keys:
+            _mark_duplicates(rows, repeated_keys, actions)
     return LoadPlan(
-        actions, ordered, relations["changed"], relations["kept"], foreign, relations["regrouped"], groups.complete()
+        actions=actions,
+        keys=sorted_keys,
+        changed=relations["changed"],
+        kept=relations["kept"],
+        foreign=foreign,
+        regrouped=relations["regrouped"],
+        groups=groups.complete(),
     )
 
 
 def _are_same(
-    known: Sequence[tuple[Any, ...] | None],
+    entries: Sequence[tuple[Any, ...] | None],
     fingerprints: Sequence[RowFingerprint],
     source: str,
     has_groups: bool,
 ) -> list[bool]:
-    """Return whether the ledger has each row as it is, of this source. This is most rows of most loads."""
+    """
+    Return whether the ledger has each row as it is, of this source.
+
+    These are most rows of most loads. The fastest way is to compare plain tuples, in the order of
+    :class:`EntryContent`.
+    """
     if has_groups:
         return [
-            entry == (key, "created", content, source, group and group.key)
-            for entry, (key, content, group, _) in zip(known, fingerprints, strict=True)
+            entry == (key, "created", content_hash, source, group and group.key)
+            for entry, (key, content_hash, group, _has_key) in zip(entries, fingerprints, strict=True)
         ]
     return [
-        entry == (key, "created", content, source)
-        for entry, (key, content, _, _) in zip(known, fingerprints, strict=True)
+        entry == (key, "created", content_hash, source)
+        for entry, (key, content_hash, _group, _has_key) in zip(entries, fingerprints, strict=True)
     ]
 
 
@@ -168,12 +188,16 @@ def _relate(
     """Count whether a row keeps or changes the document of its key, its group, and whose key it is."""
     relations["regrouped"] += is_regrouped(row, entry, source)
     if entry.content_hash is None:
+        # The key has no document.
         return
     is_same = entry.content_hash == row.content_hash
-    if entry.source == source:
-        relations["kept" if is_same else "changed"] += 1
-    elif not is_same:
-        foreign[entry.source] += 1
+    if entry.source != source:
+        if not is_same:
+            foreign[entry.source] += 1
+    elif is_same:
+        relations["kept"] += 1
+    else:
+        relations["changed"] += 1
 
 
 def _action(row: RowFingerprint, entry: EntryContent) -> int:
@@ -187,34 +211,45 @@ def short_key(key: str) -> int:
     return int(key[:16], 16)
 
 
-def _repeated(ordered: Sequence[int]) -> set[int]:
+def _repeated(sorted_keys: Sequence[int]) -> set[int]:
+    """Return the keys that occur more than once."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    column = pa.Array.from_buffers(pa.uint64(), len(ordered), [None, pa.py_buffer(ordered)])
-    later = column.slice(1)
-    return set(later.filter(pc.equal(later, column.slice(0, len(later)))).to_pylist())
+    column = pa.Array.from_buffers(pa.uint64(), len(sorted_keys), [None, pa.py_buffer(sorted_keys)])
+    # The keys are sorted, so a repeated key equals the key before it.
+    all_but_first = column.slice(1)
+    all_but_last = column.slice(0, len(all_but_first))
+    is_repeated = pc.equal(all_but_first, all_but_last)
+    return set(all_but_first.filter(is_repeated).to_pylist())
 
 
-def _mark_duplicates(rows: Rows, repeated: set[int], actions: bytearray) -> None:
-    """Read the rows again and mark all but the first of each group with the same key and content as duplicates."""
-    first: dict[str, tuple[int, str]] = {}
-    conflicts: dict[str, list[int]] = defaultdict(list)
+def _mark_duplicates(rows: Rows, repeated_keys: set[int], actions: bytearray) -> None:
+    """
+    Read the rows again and mark all but the first of each group with the same key and content as duplicates.
+
+    :param repeated_keys: First eight bytes of the keys that occur more than once.
+    :raises AssistantInputError: Rows with the same key have different content.
+    """
+    # By key: number and content hash of its first row, and the numbers of the rows of a key with different contents.
+    first_rows: dict[str, tuple[int, str]] = {}
+    conflicts: dict[str, list[int]] = {}
     number = 0
     for fingerprints in rows.fingerprints():
         for row in fingerprints:
             number += 1
-            if short_key(row.key) not in repeated:
+            if short_key(row.key) not in repeated_keys:
                 continue
-            seen_at, content = first.setdefault(row.key, (number, row.content_hash))
-            if content != row.content_hash:
-                conflicts[row.key] += [number] if conflicts[row.key] else [seen_at, number]
-            elif seen_at != number:
+            first_number, first_content_hash = first_rows.setdefault(row.key, (number, row.content_hash))
+            if row.content_hash != first_content_hash:
+                conflicts.setdefault(row.key, [first_number]).append(number)
+            elif number != first_number:
                 actions[number - 1] = RowAction.DUPLICATE
     if conflicts:
-        listed = _listed(rows, [numbers[:LISTED] for numbers in list(conflicts.values())[:LISTED]])
+        first_conflicts = list(conflicts.values())[:LISTED]
+        examples = _listed(rows, [numbers[:LISTED] for numbers in first_conflicts])
         raise AssistantInputError(
-            f"the source has {counted(len(conflicts), 'key')} with rows of different content: {listed}",
+            f"the source has {counted(len(conflicts), 'key')} with rows of different content: {examples}",
             safe=NOTHING_SENT,
             todo="Choose unique key columns, or drop the outdated rows.",
             field="key_columns",
@@ -222,10 +257,19 @@ def _mark_duplicates(rows: Rows, repeated: set[int], actions: bytearray) -> None
 
 
 def _listed(rows: Rows, conflicts: Sequence[Sequence[int]]) -> str:
-    """Return the conflicting keys and the positions of their rows as text."""
-    wanted = {number for numbers in conflicts for number in numbers}
-    found = {row.number: row for row in rows.prepared(wanted.__contains__)}
-    groups = [[found[number] for number in numbers if number in found] for numbers in conflicts]
-    return "; ".join(
-        f"{group[0].readable_key!r} in {', '.join(row.place for row in group)}" for group in groups if group
-    )
+    """
+    Return the conflicting keys and the positions of their rows as text.
+
+    :param conflicts: Numbers of the rows of each key.
+    """
+    wanted_numbers = set(itertools.chain.from_iterable(conflicts))
+    row_by_number = {row.number: row for row in rows.prepared(wanted_numbers.__contains__)}
+    texts = []
+    for numbers in conflicts:
+        # A source that changes in between may lack a row.
+        conflicting_rows = [row_by_number[number] for number in numbers if number in row_by_number]
+        if conflicting_rows:
+            key = conflicting_rows[0].readable_key
+            places = ", ".join(row.place for row in conflicting_rows)
+            texts.append(f"{key!r} in {places}")
+    return "; ".join(texts)

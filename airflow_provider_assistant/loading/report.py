@@ -85,15 +85,20 @@ class LoadCounts:
         :return: One key per count, ``seconds`` and ``rows_per_second``.
         """
         rate = self.rows / self.seconds if self.seconds else 0.0
-        return {**asdict(self), "seconds": round(self.seconds, 3), "rows_per_second": round(rate, 1)}
+        counts = asdict(self)
+        counts["seconds"] = round(self.seconds, 3)
+        counts["rows_per_second"] = round(rate, 1)
+        return counts
 
     def __str__(self) -> str:
         return self.summary()
 
     def summary(self, items: str = "rows", created: str = "created") -> str:
         """Return the counts as text, such as ``3 rows: 2 created, 1 rejected``."""
-        parts = [f"{self.created} {created}"]
-        parts += [f"{count} {outcome}" for outcome, count in self.outcomes.items() if count and outcome != "created"]
+        outcome_texts = [f"{self.created} {created}"]
+        for outcome, count in self.outcomes.items():
+            if count and outcome != "created":
+                outcome_texts.append(f"{count} {outcome}")
         notes = []
         if self.changed:
             notes.append(f"{self.changed} of them changed")
@@ -101,8 +106,10 @@ class LoadCounts:
             notes.append(f"{self.possibly_duplicated} possibly duplicated")
         if self.stale:
             notes.append(f"{self.stale} stale")
-        text = f"{self.rows} {items}: {', '.join(parts)}"
-        return f"{text} ({', '.join(notes)})" if notes else text
+        text = f"{self.rows} {items}: {', '.join(outcome_texts)}"
+        if notes:
+            text += f" ({', '.join(notes)})"
+        return text
 
 
 class LoadReport:
@@ -122,11 +129,11 @@ class LoadReport:
         if reply.call_info.ambiguous or (entry and entry.state == "ambiguous"):
             self._counts.possibly_duplicated += 1
             reason = "an earlier attempt may have created it as well"
-            self._find("possibly_duplicated", row, reason, reply.created_id)
+            self._add_finding("possibly_duplicated", row, reason, reply.created_id)
         if entry and entry.content_hash not in {None, row.fingerprint.content_hash}:
             self._counts.changed += 1
             reason = "its content has changed; the older document remains on the site"
-            self._find("superseded", row, reason, entry.created_id)
+            self._add_finding("superseded", row, reason, entry.created_id)
 
     def not_created(
         self, outcome: NotCreated, row: PreparedRow, reason: str = "", document_id: str | None = None
@@ -137,24 +144,26 @@ class LoadReport:
         :param outcome: Every one but ``unchanged`` is a finding.
         :param document_id: Id of the document that is already on the site.
         """
-        setattr(self._counts, outcome, getattr(self._counts, outcome) + 1)
+        # LoadCounts has a field for each outcome.
+        count = getattr(self._counts, outcome)
+        setattr(self._counts, outcome, count + 1)
         if outcome == "unchanged":
             return
-        self._find(outcome, row, reason, document_id)
+        self._add_finding(outcome, row, reason, document_id)
         if outcome == "rejected" and self._counts.rejected <= LOGGED:
             log.warning("Row %d (%s) is rejected: %s", row.number, escaped(row.readable_key), escaped(reason))
 
     def duplicated_earlier(self, found: Iterable[PossibleDuplicate]) -> None:
         """List documents that earlier tries of this task created, whose findings files are lost."""
-        for key, document_id, ambiguous, superseded, group in found:
-            if ambiguous:
+        for key, document_id, ambiguous_requests, superseded_ids, group in found:
+            if ambiguous_requests:
                 self._counts.possibly_duplicated += 1
                 reason = "an earlier try of this task may have created it as well"
                 ids = _ids(document_id)
                 self._findings.add(Finding("possibly_duplicated", key, reason, document_ids=ids, group=group))
-            if superseded:
+            if superseded_ids:
                 reason = "its content has changed; the older documents remain on the site"
-                self._findings.add(Finding("superseded", key, reason, document_ids=superseded, group=group))
+                self._findings.add(Finding("superseded", key, reason, document_ids=superseded_ids, group=group))
 
     def stale(self, found: Iterable[StaleDocument]) -> None:
         """Count and list the documents whose rows are no longer in the source."""
@@ -169,7 +178,7 @@ class LoadReport:
         for outcome in created:
             key = outcome.claim.label
             log.error("Created, but not in the ledger: %s (%s)", escaped(key), escaped(str(outcome.created_id)))
-            self._find_claimed("ambiguous", outcome, "created, but the ledger could not record it")
+            self._add_finding_of_claim("ambiguous", outcome, "created, but the ledger could not record it")
 
     def taken_over(self, outcomes: Collection[ClaimOutcome]) -> None:
         """
@@ -183,20 +192,36 @@ class LoadReport:
             len(outcomes),
         )
         for outcome in outcomes:
-            claim = outcome.claim
-            is_listed = outcome.ambiguous or (claim.entry and claim.entry.state == "ambiguous")
+            # created() has listed these rows already.
+            earlier_entry = outcome.claim.entry
+            was_ambiguous = earlier_entry is not None and earlier_entry.state == "ambiguous"
+            is_listed = outcome.ambiguous or was_ambiguous
             if outcome.outcome == "created" and not is_listed:
                 self._counts.possibly_duplicated += 1
                 reason = "another run has taken this row over and may have created it as well"
-                self._find_claimed("possibly_duplicated", outcome, reason)
+                self._add_finding_of_claim("possibly_duplicated", outcome, reason)
 
-    def _find(self, kind: Kind, row: PreparedRow, reason: str, document_id: str | None = None) -> None:
-        ids, group = _ids(document_id), _label(row.fingerprint.group)
-        self._findings.add(Finding(kind, row.readable_key, reason, row.number, ids, group))
+    def _add_finding(self, kind: Kind, row: PreparedRow, reason: str, document_id: str | None = None) -> None:
+        finding = Finding(
+            kind=kind,
+            key=row.readable_key,
+            reason=reason,
+            row=row.number,
+            document_ids=_ids(document_id),
+            group=_label(row.fingerprint.group),
+        )
+        self._findings.add(finding)
 
-    def _find_claimed(self, kind: Kind, outcome: ClaimOutcome, reason: str) -> None:
-        ids, group = _ids(outcome.created_id), _label(outcome.claim.group)
-        self._findings.add(Finding(kind, outcome.claim.label, reason, document_ids=ids, group=group))
+    def _add_finding_of_claim(self, kind: Kind, outcome: ClaimOutcome, reason: str) -> None:
+        """Add a finding of a row of which only the claim is known, and not its number in the source."""
+        finding = Finding(
+            kind=kind,
+            key=outcome.claim.label,
+            reason=reason,
+            document_ids=_ids(outcome.created_id),
+            group=_label(outcome.claim.group),
+        )
+        self._findings.add(finding)
 
 
 async def report_progress(counts: LoadCounts, limiter: AdaptiveRateLimiter, started: float) -> NoReturn:
@@ -205,21 +230,25 @@ async def report_progress(counts: LoadCounts, limiter: AdaptiveRateLimiter, star
 
     :param started: On the monotonic clock, in seconds.
     """
-    before = counts.done
+    done_before = counts.done
     while True:
         await asyncio.sleep(PROGRESS)
-        rate = (counts.done - before) / PROGRESS
+        rate = (counts.done - done_before) / PROGRESS
+        remaining_time = "remaining time unknown"
+        if rate:
+            seconds_left = (counts.rows - counts.done) / rate
+            remaining_time = f"{seconds_left:.0f} s left"
         log.info(
             "%d of %d rows after %.0f s, %.0f rows/s, %s; at most %d in flight; %d answers were 429.",
             counts.done,
             counts.rows,
             time.monotonic() - started,
             rate,
-            f"{(counts.rows - counts.done) / rate:.0f} s left" if rate else "remaining time unknown",
+            remaining_time,
             int(limiter.limit),
             limiter.throttled,
         )
-        before = counts.done
+        done_before = counts.done
 
 
 def _label(group: DocumentGroup | None) -> str | None:

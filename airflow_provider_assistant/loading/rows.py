@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -96,8 +97,9 @@ class DataframeRows:
         self._allow_empty = allow_empty
         self._optional = {name for name, field in payload.model_fields.items() if not field.is_required()}
         self._names = {field: f"column {column!r}" for field, column in columns.items()}
-        common = [text for constant in sorted(constants.items()) for text in constant]
-        self._content_prefix = encoded([payload.__name__, *common])
+        # What the content hashes of all rows have in common: the fields that are the same for all rows.
+        fields_and_constants = itertools.chain.from_iterable(sorted(constants.items()))
+        self._content_prefix = encoded([payload.__name__, *fields_and_constants])
         self._count: int | None = None
 
     def fingerprints(self) -> Iterator[list[RowFingerprint]]:
@@ -122,12 +124,13 @@ class DataframeRows:
         count = 0
         for batch in self._source.batches():
             count += len(batch)
-            if not any(map(is_wanted, range(batch.start, batch.start + len(batch)))):
+            row_numbers = range(batch.start, batch.start + len(batch))
+            if not any(map(is_wanted, row_numbers)):
                 continue
-            read = self._read(batch)
-            for position in range(len(batch)):
-                if is_wanted(batch.start + position):
-                    yield self._prepare(batch, position, read)
+            read_batch = self._read(batch)
+            for position, row_number in enumerate(row_numbers):
+                if is_wanted(row_number):
+                    yield self._prepare(batch, position, read_batch)
         if self._count not in {None, count}:
             log.warning(
                 "The source had %d rows when it was checked and %d when it was sent: it changed in between. The next "
@@ -142,6 +145,7 @@ class DataframeRows:
             fields[field] = without_blanks(fields[field])
         contents = hashes_of(list(fields.values()), len(batch), self._content_prefix)
         keys, bad_keys = key_texts(batch.columns, self._key_columns)
+        # Without key columns, the whole content identifies a row.
         key_hashes = hashes_of(keys, len(batch)) if keys else contents
         bad_groups: dict[int, str] = {}
         if self._group_columns:
@@ -149,32 +153,45 @@ class DataframeRows:
             fingerprints = list(map(RowFingerprint, key_hashes, contents, groups))
         else:
             fingerprints = list(map(RowFingerprint, key_hashes, contents))
-        unknown = bad_keys | dict(batch.problems)
-        for position in unknown:
+        # Problems of the rows whose key is not known.
+        key_problems = bad_keys | dict(batch.problems)
+        for position in key_problems:
             key = bad_row_key(batch.start + position)
-            fingerprints[position] = RowFingerprint(key, key, fingerprints[position].group, has_key=False)
-        for position in bad_groups.keys() - unknown.keys():
+            group = fingerprints[position].group
+            fingerprints[position] = RowFingerprint(key, content_hash=key, group=group, has_key=False)
+        for position in bad_groups.keys() - key_problems.keys():
             # The row keeps its key, as the source contains it, but is never equal to the document of the key.
             row = fingerprints[position]
-            other = hash_of(encoded([None, row.content_hash]))
-            fingerprints[position] = row._replace(content_hash=other)
-        return _ReadBatch(fields, keys, fingerprints, bad_groups | unknown)
+            unequal_hash = hash_of(encoded([None, row.content_hash]))
+            fingerprints[position] = row._replace(content_hash=unequal_hash)
+        return _ReadBatch(fields=fields, keys=keys, fingerprints=fingerprints, problems=bad_groups | key_problems)
 
-    def _prepare(self, batch: Batch, position: int, read: _ReadBatch) -> PreparedRow:
-        fields = {field: values[position] for field, values in read.fields.items()}
+    def _prepare(self, batch: Batch, position: int, read_batch: _ReadBatch) -> PreparedRow:
+        fields = {field: values[position] for field, values in read_batch.fields.items()}
         place = batch.place(position)
-        call, problem = None, read.problems.get(position)
+        problem = read_batch.problems.get(position)
+        call = None
         if problem is None:
+            all_fields = {**self._constants, **fields}
             try:
-                call = self._call(checked(self._payload, {**self._constants, **fields}, names=self._names))
+                call = self._call(checked(self._payload, all_fields, names=self._names))
             except AssistantInputError as error:
                 problem = str(error)
         if problem and batch.file:
             problem = f"{place}: {problem}"
-        label = content_label(fields)
-        if read.keys:
-            label = key_label(self._key_columns, [column[position] for column in read.keys])
-        return PreparedRow(batch.start + position, read.fingerprints[position], label, call, problem, place)
+        if read_batch.keys:
+            key_values = [column[position] for column in read_batch.keys]
+            readable_key = key_label(self._key_columns, key_values)
+        else:
+            readable_key = content_label(fields)
+        return PreparedRow(
+            number=batch.start + position,
+            fingerprint=read_batch.fingerprints[position],
+            readable_key=readable_key,
+            call=call,
+            problem=problem,
+            place=place,
+        )
 
 
 class _ReadBatch(NamedTuple):
@@ -194,5 +211,5 @@ class _ReadBatch(NamedTuple):
 
 def content_label(fields: Mapping[str, Any]) -> str:
     """Return the readable key of a row that its whole content identifies."""
-    texts = {name: str(value) for name, value in fields.items() if value is not None}
-    return key_label(tuple(texts), tuple(texts.values()))
+    text_by_field = {name: str(value) for name, value in fields.items() if value is not None}
+    return key_label(tuple(text_by_field), tuple(text_by_field.values()))

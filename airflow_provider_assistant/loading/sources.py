@@ -88,11 +88,11 @@ def open_source(
     if files is not None:
         return Source(lambda: number(_batches_of_files(files, wanted, options, allowed_root)))
     if hasattr(source, "__arrow_c_stream__"):
-        return _kept(batches_of(source, wanted))
-    if isinstance(source, list | tuple) and all(is_dataframe(part) or _is_part(part) for part in source):
+        return _buffered_source(batches_of(source, wanted))
+    if isinstance(source, list | tuple) and all(is_dataframe(part) or _is_row_or_rows(part) for part in source):
         return Source(lambda: number(batches_of_parts(source, wanted)))
     if isinstance(source, Iterator):
-        return _kept(batches_of_parts(source, wanted))
+        return _buffered_source(batches_of_parts(source, wanted))
     raise AssistantInputError(
         "source must be a dataframe (pandas, polars, pyarrow, DuckDB, …), a list of mappings, a path of Parquet, CSV "
         f"or JSON lines, several of these, or a callable that returns one of these, not {type(source).__name__}",
@@ -109,14 +109,14 @@ def _in_memory(source: Any) -> Any:
     if not isinstance(source, Sequence) or isinstance(source, str | bytes | list | tuple):
         return source
     parts = iter(source)
-    first = next(parts, None)
-    if first is None or isinstance(first, Mapping | str | Path | ObjectStoragePath):
+    first_part = next(parts, None)
+    if first_part is None or isinstance(first_part, Mapping | str | Path | ObjectStoragePath):
         return list(source)
-    return itertools.chain([first], parts)
+    return itertools.chain([first_part], parts)
 
 
-def _is_part(source: Any) -> bool:
-    return isinstance(source, Mapping) or (isinstance(source, list | tuple) and is_rows(source))
+def _is_row_or_rows(part: Any) -> bool:
+    return isinstance(part, Mapping) or (isinstance(part, list | tuple) and is_rows(part))
 
 
 def row_group_shards(path: str, rows: int = 100_000) -> list[dict[str, Any]]:
@@ -131,17 +131,19 @@ def row_group_shards(path: str, rows: int = 100_000) -> list[dict[str, Any]]:
     import pyarrow.parquet as pq
 
     shards: list[dict[str, Any]] = []
-    for file, _ in _files_of(path) or ():
-        with file.open("rb") as opened:
-            metadata = pq.ParquetFile(opened).metadata
-        taken = 0
+    for file, _row_groups in _files_of(path) or ():
+        with file.open("rb") as opened_file:
+            metadata = pq.ParquetFile(opened_file).metadata
+        rows_in_shard = 0
         for group in range(metadata.num_row_groups):
-            if not taken:
+            if rows_in_shard == 0:
                 shards.append({"path": str(file), "row_groups": []})
-            shards[-1]["row_groups"].append(group)
-            taken += metadata.row_group(group).num_rows
-            if taken >= rows:
-                taken = 0
+            current_shard = shards[-1]
+            current_shard["row_groups"].append(group)
+            rows_in_shard += metadata.row_group(group).num_rows
+            if rows_in_shard >= rows:
+                # The shard is full: the next row group begins a new one.
+                rows_in_shard = 0
     return shards
 
 
@@ -153,11 +155,12 @@ def _files_of(
         path = storage_path(source["path"])
         check_inside(path, allowed_root)
         return [(path, list(source["row_groups"]))]
-    is_path = isinstance(source, str | Path | ObjectStoragePath)
-    is_paths = isinstance(source, list | tuple) and all(isinstance(p, str | Path | ObjectStoragePath) for p in source)
-    if not is_path and not (is_paths and source):
+    paths = source if isinstance(source, list | tuple) else [source]
+    is_path_list = all(isinstance(path, str | Path | ObjectStoragePath) for path in paths)
+    if not paths or not is_path_list:
         return None
-    return [(path, None) for _, path in storage_files(source, allowed_root, allow_empty=allow_empty)]
+    named_files = storage_files(source, allowed_root, allow_empty=allow_empty)
+    return [(path, None) for _name, path in named_files]
 
 
 def _batches_of_files(
@@ -172,7 +175,7 @@ def _batches_of_files(
         yield from read_file(path, wanted, options, row_groups)
 
 
-def _kept(batches: Iterator[Batch]) -> Source:
+def _buffered_source(batches: Iterator[Batch]) -> Source:
     """Buffer a source that can be read only once in a temporary file."""
     file: BinaryIO = tempfile.TemporaryFile(prefix="assistant-source-")  # noqa: SIM115
     try:
@@ -182,10 +185,11 @@ def _kept(batches: Iterator[Batch]) -> Source:
         file.close()
         raise
 
-    def buffered() -> Iterator[Batch]:
+    def buffered_batches() -> Iterator[Batch]:
         file.seek(0)
+        # pickle.load() raises an EOFError at the end of the file.
         with contextlib.suppress(EOFError):
             while True:
                 yield pickle.load(file)  # noqa: S301 (written above, to an unnamed file)
 
-    return Source(lambda: number(buffered()), file.close)
+    return Source(lambda: number(buffered_batches()), file.close)
