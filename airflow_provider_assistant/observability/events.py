@@ -38,18 +38,26 @@ def send_events(
     from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
 
     exporter = _Counted(OTLPLogExporter())
-    batches = BatchLogRecordProcessor(cast("Any", exporter), max_queue_size=2 * BATCH, max_export_batch_size=BATCH)
+    processor = BatchLogRecordProcessor(
+        cast("Any", exporter),
+        max_queue_size=2 * BATCH,
+        max_export_batch_size=BATCH,
+    )
     # Not the global provider: Airflow sets none, and this one ends with the events.
     provider = LoggerProvider(shutdown_on_exit=False)
-    provider.add_log_record_processor(batches)
+    provider.add_log_record_processor(processor)
     logger = provider.get_logger("airflow_provider_assistant", __version__)
-    remaining, now, end = iter(events), time.time_ns(), clock() + LONGEST
+    remaining = iter(events)
+    now = time.time_ns()
+    deadline = clock() + LONGEST
     try:
         while batch := list(islice(remaining, BATCH)):
             for attributes in batch:
-                logger.emit(LogRecord(timestamp=now, event_name=name, attributes=attributes))
+                record = LogRecord(timestamp=now, event_name=name, attributes=attributes)
+                logger.emit(record)
             provider.force_flush()
-            if exporter.accepted < exporter.attempted or clock() > end:
+            is_refused = exporter.accepted < exporter.attempted
+            if is_refused or clock() > deadline:
                 break
     finally:
         provider.shutdown()

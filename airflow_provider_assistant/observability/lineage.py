@@ -41,7 +41,7 @@ def table_at(uri: str, table: pa.Table, size: int | None = None) -> LineageDatas
     :param size: Number of bytes written, or None if unknown.
     """
     columns = {column.name: str(column.type) for column in table.schema}
-    return LineageDataset(uri, columns, table.num_rows, size)
+    return LineageDataset(uri=uri, columns=columns, rows=table.num_rows, bytes=size)
 
 
 def dataset_name(uri: str) -> tuple[str, str]:
@@ -56,10 +56,14 @@ def dataset_name(uri: str) -> tuple[str, str]:
     if parts.scheme == "file":
         return "file", parts.path
     if parts.scheme == "duckdb":
-        file, _, name = parts.path.rpartition("/")
-        return f"duckdb://{file}", name
-    scheme, host = SCHEMES.get(parts.scheme, parts.scheme), parts.netloc.rpartition("@")[2]
-    return f"{scheme}://{host}", parts.path.strip("/") or "/"
+        file, _, table = parts.path.rpartition("/")
+        return f"duckdb://{file}", table
+    scheme = parts.scheme
+    if scheme in SCHEMES:
+        scheme = SCHEMES[scheme]
+    _, _, host = parts.netloc.rpartition("@")
+    name = parts.path.strip("/") or "/"
+    return f"{scheme}://{host}", name
 
 
 def operator_lineage(inputs: Iterable[LineageDataset], outputs: Iterable[LineageDataset]) -> OperatorLineage[Any, Any]:
@@ -78,34 +82,48 @@ def operator_lineage(inputs: Iterable[LineageDataset], outputs: Iterable[Lineage
     )
     from airflow.providers.openlineage.extractors import OperatorLineage
 
-    def schema(data: LineageDataset) -> dict[str, Any]:
-        fields = [SchemaDatasetFacetFields(name=name, type=kind) for name, kind in data.columns.items()]
-        return {"schema": SchemaDatasetFacet(fields=fields)} if fields else {}
+    def schema_facet(dataset: LineageDataset) -> dict[str, Any]:
+        columns = dataset.columns.items()
+        fields = [SchemaDatasetFacetFields(name=name, type=kind) for name, kind in columns]
+        if not fields:
+            return {}
+        return {"schema": SchemaDatasetFacet(fields=fields)}
 
-    def statistics(data: LineageDataset) -> dict[str, Any]:
-        return {"outputStatistics": OutputStatisticsOutputDatasetFacet(rowCount=data.rows, size=data.bytes)}
-
-    def named(data: LineageDataset) -> dict[str, Any]:
-        namespace, name = dataset_name(data.uri)
-        return {"namespace": namespace, "name": name, "facets": schema(data)}
-
-    return OperatorLineage(
-        inputs=[InputDataset(**named(data)) for data in inputs],
-        outputs=[OutputDataset(**named(data), outputFacets=statistics(data)) for data in merged(outputs)],
-    )
+    input_datasets = []
+    for dataset in inputs:
+        namespace, name = dataset_name(dataset.uri)
+        facets = schema_facet(dataset)
+        input_datasets.append(InputDataset(namespace=namespace, name=name, facets=facets))
+    output_datasets = []
+    for dataset in merged(outputs):
+        namespace, name = dataset_name(dataset.uri)
+        statistics = OutputStatisticsOutputDatasetFacet(rowCount=dataset.rows, size=dataset.bytes)
+        output_dataset = OutputDataset(
+            namespace=namespace,
+            name=name,
+            facets=schema_facet(dataset),
+            outputFacets={"outputStatistics": statistics},
+        )
+        output_datasets.append(output_dataset)
+    return OperatorLineage(inputs=input_datasets, outputs=output_datasets)
 
 
 def merged(written: Iterable[LineageDataset]) -> list[LineageDataset]:
     """Return each dataset once, with the rows and bytes of its entries added up."""
-    found: dict[str, LineageDataset] = {}
-    for data in written:
-        if (before := found.get(data.uri)) is None:
-            found[data.uri] = data
-        else:
-            rows, size = _total(before.rows, data.rows), _total(before.bytes, data.bytes)
-            found[data.uri] = replace(data, rows=rows, bytes=size)
-    return list(found.values())
+    dataset_by_uri: dict[str, LineageDataset] = {}
+    for dataset in written:
+        earlier = dataset_by_uri.get(dataset.uri)
+        if earlier is None:
+            dataset_by_uri[dataset.uri] = dataset
+            continue
+        rows = _total(earlier.rows, dataset.rows)
+        size = _total(earlier.bytes, dataset.bytes)
+        dataset_by_uri[dataset.uri] = replace(dataset, rows=rows, bytes=size)
+    return list(dataset_by_uri.values())
 
 
-def _total(one: int | None, other: int | None) -> int | None:
-    return None if one is None or other is None else one + other
+def _total(number: int | None, other: int | None) -> int | None:
+    # A total with an unknown part is unknown.
+    if number is None or other is None:
+        return None
+    return number + other

@@ -43,6 +43,7 @@ class Requests:
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._lock = threading.Lock()
+        # The current second of each endpoint and status.
         self._seconds: dict[tuple[str, str], _Second] = {}
 
     def add(self, endpoint: str, status: str, seconds: float) -> None:
@@ -56,15 +57,17 @@ class Requests:
         now = self._now()
         with self._lock:
             second = self._seconds.get((endpoint, status))
-            if second is None or now - second.began >= 1.0:
-                held = second.held if second else 0
-                second = self._seconds[endpoint, status] = _Second(now)
-                _exchanges(endpoint, status, held)
+            if second is None:
+                second = self._seconds[endpoint, status] = _Second(began=now)
+            elif now - second.began >= 1.0:
+                # The second is over: send the requests that it held back.
+                _count_requests(endpoint, status, second.held_back)
+                second = self._seconds[endpoint, status] = _Second(began=now)
             if second.sent >= SENT_EACH_SECOND:
-                second.held += 1
+                second.held_back += 1
                 return
             second.sent += 1
-        _exchanges(endpoint, status, 1)
+        _count_requests(endpoint, status, 1)
         # Send a timedelta: a plain number means milliseconds to one backend and seconds to another.
         tags = {"endpoint": endpoint, "status": status}
         airflow_stats().timing(REQUEST_DURATION, timedelta(seconds=seconds), tags=tags)
@@ -73,15 +76,17 @@ class Requests:
         """Send the counts that are held back."""
         with self._lock:
             for (endpoint, status), second in self._seconds.items():
-                _exchanges(endpoint, status, second.held)
-                second.held = 0
+                _count_requests(endpoint, status, second.held_back)
+                second.held_back = 0
 
 
 @dataclass(slots=True)
 class _Second:
+    """Number of requests within a second that are sent, or held back until its end."""
+
     began: float
     sent: int = 0
-    held: int = 0
+    held_back: int = 0
 
 
 @cache
@@ -93,7 +98,7 @@ def airflow_stats() -> Any:
     return Stats
 
 
-def _exchanges(endpoint: str, status: str, count: int) -> None:
+def _count_requests(endpoint: str, status: str, count: int) -> None:
     if not count:
         return
     tags = {"endpoint": endpoint, "status": status}
@@ -173,18 +178,21 @@ def evaluation(
     tags = {"evaluation": _tag(name)}
     for scorer, mean in means.items():
         if mean is not None:
-            airflow_stats().gauge(EVALUATION_SCORE, mean, tags={**tags, "scorer": _tag(scorer)})
+            scorer_tags = {**tags, "scorer": _tag(scorer)}
+            airflow_stats().gauge(EVALUATION_SCORE, mean, tags=scorer_tags)
     airflow_stats().gauge(EVALUATION_COVERAGE, coverage, tags=tags)
     if pass_rate is not None:
         airflow_stats().gauge(EVALUATION_PASS_RATE, pass_rate, tags=tags)
     if verdict != "none":
-        airflow_stats().gauge(EVALUATION_PASSED, int(verdict == "passed"), tags=tags)
+        passed = 1 if verdict == "passed" else 0
+        airflow_stats().gauge(EVALUATION_PASSED, passed, tags=tags)
 
 
-def _count(name: str, tag: str, counts: Mapping[str, int], **tags: str) -> None:
-    for value, count in counts.items():
+def _count(metric: str, tag: str, count_by_value: Mapping[str, int], **other_tags: str) -> None:
+    """Increment a metric for every value of a tag."""
+    for value, count in count_by_value.items():
         if count:
-            airflow_stats().incr(name, count, tags={**tags, tag: value})
+            airflow_stats().incr(metric, count, tags={**other_tags, tag: value})
 
 
 def _tag(value: str) -> str:

@@ -28,8 +28,11 @@ def waited(seconds: float, reason: object) -> None:
     """Add a ``retry`` event to the current span."""
     from opentelemetry import trace
 
-    facts: dict[str, str | float] = {"assistant.seconds": seconds, "assistant.reason": str(reason)}
-    trace.get_current_span().add_event("retry", facts)
+    attributes: dict[str, str | float] = {
+        "assistant.seconds": seconds,
+        "assistant.reason": str(reason),
+    }
+    trace.get_current_span().add_event("retry", attributes)
 
 
 # Safe to cache: before tracing is set up, this is a proxy that looks up the real tracer on each use.

@@ -69,9 +69,12 @@ class ExportOperator(AssistantOperator):
 
     def failure_context(self, context: Context) -> FailureContext:
         """Return the target of the export and the files that it replaced, for the log lines of a failure."""
-        doing = f"export of {self.part_name(context)!r} to {self.output_path} from {self.hook.location()}"
+        part_name = self.part_name(context)
+        doing = f"export of {part_name!r} to {self.output_path} from {self.hook.location()}"
         files = [f"{dataset.uri} ({dataset.rows} rows)" for dataset in self.lineage_outputs]
-        written = f"{len(files)} file(s) of this run were written: {', '.join(files)}." if files else UNWRITTEN
+        written = UNWRITTEN
+        if files:
+            written = f"{len(files)} file(s) of this run were written: {', '.join(files)}."
         return FailureContext(doing, written)
 
     def _file_name(self) -> str:
@@ -93,14 +96,23 @@ class ExportOperator(AssistantOperator):
             written.
         """
         part_name = self.part_name(context)
-        known = lake.DATASETS[dataset]
-        if other := lake.counted_twice(table, self.output_path, known, day, part_name, self._file_name()):
+        other_file = lake.counted_twice(
+            table,
+            self.output_path,
+            lake.DATASETS[dataset],
+            day,
+            part=part_name,
+            task=self._file_name(),
+        )
+        if other_file is not None:
+            _, _, other_name = other_file.rpartition("/")
+            old_name = other_name.removesuffix(".parquet")
             raise AssistantInputError(
-                f"{other} already contains rows that this task would write for {day}, and readers would count them "
-                "twice",
+                f"{other_file} already contains rows that this task would write for {day}, and "
+                "readers would count them twice",
                 safe=f"Nothing was written to {dataset}.",
                 todo="If the DAG or the task was renamed, keep the old name: "
-                f"file_name={other.rpartition('/')[2].removesuffix('.parquet')!r}, or delete that file. If another "
+                f"file_name={old_name!r}, or delete that file. If another "
                 "task exports the same rows, give each task a separate output_path.",
                 field="file_name",
             )
@@ -180,10 +192,13 @@ class LedgerExportOperator(ExportOperator):
         check_rendered(self, context)
         last = day_of_run(self.date, context)
         written: list[lake.Published] = []
-        site_url = None if self.site_id is None else self.hook.site_url()
+        site_url = None
+        if self.site_id is not None:
+            site_url = self.hook.site_url()
         with Ledger.open(self.ledger_location) as ledger:
-            for back in reversed(range(self.days)):
-                day = last - datetime.timedelta(days=back)
+            # The earliest day first.
+            for days_before_last in reversed(range(self.days)):
+                day = last - datetime.timedelta(days=days_before_last)
                 start = datetime.datetime.combine(day, datetime.time(), datetime.UTC)
                 end = start + datetime.timedelta(days=1)
                 rows = ledger.read(self.rows_between, start, end, site_url)

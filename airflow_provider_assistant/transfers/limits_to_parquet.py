@@ -54,7 +54,8 @@ class AssistantLimitsToParquetOperator(ExportOperator):
         :raises AssistantError: Any other error, see :func:`airflow_provider_assistant.api.flow.perform`.
         """
         check_rendered(self, context)
-        tenant_id, day = self.hook.resolve_tenant_id(), day_of_run(self.date, context)
+        tenant_id = self.hook.resolve_tenant_id()
+        day = day_of_run(self.date, context)
         limits = self.hook.get_limits()
         capture = lake.Capture(
             datetime.now(UTC),
@@ -65,4 +66,11 @@ class AssistantLimitsToParquetOperator(ExportOperator):
         table = lake.metrics_table(lake.LIMITS, [capture], self.list_keys)
         file = self.publish(context, table, "limits", day)
         self.log.info("Wrote %d values of tenant %r to %s.", file.rows, tenant_id, file.path)
-        return self.emit_asset_events(context, {**file._asdict(), "tenant_id": tenant_id, "date": day.isoformat()})
+        result = {
+            "path": file.path,
+            "rows": file.rows,
+            "bytes": file.bytes,
+            "tenant_id": tenant_id,
+            "date": day.isoformat(),
+        }
+        return self.emit_asset_events(context, result)

@@ -102,13 +102,19 @@ class AssistantParquetToWarehouseOperator(AssistantBaseOperator):
         from airflow_provider_assistant.lake import warehouse
 
         last = day_of_run(self.date, context)
-        days = [last - timedelta(days=back) for back in reversed(range(self.days))]
+        first = last - timedelta(days=self.days - 1)
+        days = [first + timedelta(days=number) for number in range(self.days)]
         datasets = self._datasets()
         with self._transaction() as transaction:
             loaded = warehouse.load(transaction, self.output_path, datasets, days, schema=self.schema)
-            tables = {dataset: f"{transaction.uri}.{self.schema}.{dataset}" for dataset in datasets}
+            database_uri = transaction.uri
         self.lineage_outputs = tuple(
-            LineageDataset(table, warehouse.columns(dataset), loaded.rows[dataset]) for dataset, table in tables.items()
+            LineageDataset(
+                uri=f"{database_uri}.{self.schema}.{dataset}",
+                columns=warehouse.columns(dataset),
+                rows=loaded.rows[dataset],
+            )
+            for dataset in datasets
         )
         if loaded.missing:
             self.log.warning(
@@ -122,16 +128,22 @@ class AssistantParquetToWarehouseOperator(AssistantBaseOperator):
             "views": [f"{self.schema}.{view}" for view in warehouse.VIEWS],
             "date": last.isoformat(),
         }
+        rows_by_dataset = ", ".join(f"{dataset} {rows}" for dataset, rows in loaded.rows.items())
         self.log.info(
             "Loaded %d rows for the %d day(s) up to %s, replacing %d rows: %s.",
-            result["rows"], self.days, last, loaded.replaced,
-            ", ".join(f"{dataset} {rows}" for dataset, rows in loaded.rows.items()),
-        )  # fmt: skip
+            result["rows"],
+            self.days,
+            last,
+            loaded.replaced,
+            rows_by_dataset,
+        )
         return self.emit_asset_events(context, result)
 
     def failure_context(self, context: Context) -> FailureContext:  # noqa: ARG002
         """Return the warehouse and its state, for the log lines of a failure."""
-        target = f"connection {self.conn_id!r}" if self.conn_id else self.database
+        target = self.database
+        if self.conn_id:
+            target = f"connection {self.conn_id!r}"
         return FailureContext(
             f"load of {self.output_path} into the warehouse ({target})",
             "Nothing was changed: the load is one transaction, and it was rolled back.",
@@ -139,30 +151,39 @@ class AssistantParquetToWarehouseOperator(AssistantBaseOperator):
 
     def lineage_inputs(self) -> Sequence[LineageDataset]:
         """Return the datasets that were loaded."""
-        named = (data.uri.rpartition(".")[2] for data in self.lineage_outputs)
-        return [LineageDataset(str(ObjectStoragePath(self.output_path) / dataset)) for dataset in named]
+        root = ObjectStoragePath(self.output_path)
+        folders = []
+        for table in self.lineage_outputs:
+            # The URI of a table ends with its name, which is that of the dataset.
+            _, _, dataset = table.uri.rpartition(".")
+            folders.append(LineageDataset(str(root / dataset)))
+        return folders
 
     def _datasets(self) -> list[str]:
         """Return the datasets to load. Raise for a wrong path, which would empty these days in the warehouse."""
         from airflow_provider_assistant.lake import warehouse
 
-        known = tuple(lake.DATASETS)
+        all_datasets = tuple(lake.DATASETS)
         if self.datasets is None:
-            found = [dataset for dataset in known if warehouse.exported(self.output_path, dataset)]
-            if not found:
+            exported = [name for name in all_datasets if warehouse.exported(self.output_path, name)]
+            if not exported:
                 raise AssistantInputError(
-                    f"{self.output_path!r} has none of the datasets {', '.join(known)}",
+                    f"{self.output_path!r} has none of the datasets {', '.join(all_datasets)}",
                     safe=NOTHING_CHANGED,
                     todo="Give the output_path of the exports.",
                     field="output_path",
                 )
-            return found
-        if not self.datasets or not set(self.datasets) <= set(known):
+            return exported
+        if not self.datasets or not set(self.datasets) <= set(all_datasets):
+            names = ", ".join(all_datasets)
             raise AssistantInputError(
-                f"datasets must be a list of some of {', '.join(known)}, not {self.datasets!r:.100}", field="datasets"
+                f"datasets must be a list of some of {names}, not {self.datasets!r:.100}",
+                field="datasets",
             )
+        # Each dataset once, in the given order.
         selected = list(dict.fromkeys(self.datasets))
-        if missing := [dataset for dataset in selected if not warehouse.exported(self.output_path, dataset)]:
+        missing = [name for name in selected if not warehouse.exported(self.output_path, name)]
+        if missing:
             raise AssistantInputError(
                 f"{self.output_path!r} has no {', '.join(missing)}",
                 safe=NOTHING_CHANGED,
@@ -175,13 +196,15 @@ class AssistantParquetToWarehouseOperator(AssistantBaseOperator):
         from airflow_provider_assistant.lake import warehouse
 
         if self.conn_id is not None:
-            return warehouse.postgres_transaction(BaseHook.get_hook(self.conn_id).get_sqlalchemy_engine())
+            engine = BaseHook.get_hook(self.conn_id).get_sqlalchemy_engine()
+            return warehouse.postgres_transaction(engine)
         if self.database is None or "://" in self.database:
             raise AssistantInputError(
                 f"database must be the path of a file on this worker, not {self.database!r}", field="database"
             )
         # DuckDB names a database after its file.
-        if Path(self.database).name.partition(".")[0].casefold() == self.schema.casefold():
+        database_name, _, _ = Path(self.database).name.partition(".")
+        if database_name.casefold() == self.schema.casefold():
             raise AssistantInputError(
                 f"{self.database!r} and the schema {self.schema!r} have the same name, which makes names in queries "
                 "ambiguous",

@@ -108,12 +108,17 @@ class AssistantStatisticsToParquetOperator(ExportOperator):
         """
         check_rendered(self, context)
         day = day_of_run(self.date, context)
-        found = self._one_site() if self.site_ids is None else run_coroutine(self._many_sites(self.site_ids))
-        if found.errors and not found.replies:
-            self._fail(found, "Nothing was written, and the partition is unchanged.")
-        result = self._write(context, found, day)
-        if len(found.errors) > tolerance(self.max_failed_sites, result["sites"]):
-            self._fail(found, f"The other {len(found.replies)} are in {result['path']}.")
+        if self.site_ids is None:
+            site_replies = self._one_site()
+        else:
+            reading = self._many_sites(self.site_ids)
+            site_replies = run_coroutine(reading)
+        if site_replies.errors and not site_replies.replies:
+            self._fail(site_replies, "Nothing was written, and the partition is unchanged.")
+        result = self._write(context, site_replies, day)
+        if len(site_replies.errors) > tolerance(self.max_failed_sites, result["sites"]):
+            written = f"The other {len(site_replies.replies)} are in {result['path']}."
+            self._fail(site_replies, written)
         return self.emit_asset_events(context, result)
 
     def lineage_inputs(self) -> Sequence[LineageDataset]:
@@ -123,7 +128,9 @@ class AssistantStatisticsToParquetOperator(ExportOperator):
 
     def _one_site(self) -> SiteReplies:
         reply = self.hook.get_statistics()
-        return SiteReplies({self.hook.resolve_site_id(): (datetime.now(UTC), reply)})
+        captured_at = datetime.now(UTC)
+        site_id = self.hook.resolve_site_id()
+        return SiteReplies({site_id: (captured_at, reply)})
 
     async def _many_sites(self, site_ids: Sequence[str]) -> SiteReplies:
         calls = {site_id: endpoints.get_statistics(site_id) for site_id in dict.fromkeys(site_ids)}
@@ -132,45 +139,64 @@ class AssistantStatisticsToParquetOperator(ExportOperator):
         async with RateLimitedClient(self.hook.client_settings(self.max_concurrency)) as client:
             return await read_sites(client, calls)
 
-    def _write(self, context: Context, found: SiteReplies, day: Any) -> dict[str, Any]:
+    def _write(self, context: Context, site_replies: SiteReplies, day: Any) -> dict[str, Any]:
+        """Write both partitions, and return the result of the task."""
         tenant_id = self.hook.known_tenant_id()
         logical_date = context["dag_run"].logical_date
         captures = [
-            lake.Capture(moment, reply.raw_json, tenant_id=tenant_id, site_id=site_id, logical_date=logical_date)
-            for site_id, (moment, reply) in found.replies.items()
+            lake.Capture(
+                captured_at=captured_at,
+                raw=reply.raw_json,
+                tenant_id=tenant_id,
+                site_id=site_id,
+                logical_date=logical_date,
+            )
+            for site_id, (captured_at, reply) in site_replies.replies.items()
         ]
-        raw = self.publish(context, lake.replies_table(captures), "statistics_raw", day)
+        raw_file = self.publish(context, lake.replies_table(captures), "statistics_raw", day)
         table = lake.metrics_table(lake.STATISTICS, captures, self.list_keys)
         file = self.publish(context, table, "statistics", day)
         self.log.info("Wrote %d metrics of %d site(s) to %s.", file.rows, len(captures), file.path)
+        site_id_of_task = None
+        if self.site_ids is None:
+            site_id_of_task = self.hook.resolve_site_id()
         return {
             "rows": file.rows,
             "path": file.path,
-            "raw_path": raw.path,
-            "bytes": file.bytes + raw.bytes,
-            "sites": len(found.replies) + len(found.errors),
-            "failed": len(found.errors),
-            "failed_sites": _listed(found.errors),
-            "site_id": self.hook.resolve_site_id() if self.site_ids is None else None,
+            "raw_path": raw_file.path,
+            "bytes": file.bytes + raw_file.bytes,
+            "sites": len(site_replies.replies) + len(site_replies.errors),
+            "failed": len(site_replies.errors),
+            "failed_sites": _first_failed_sites(site_replies.errors),
+            "site_id": site_id_of_task,
             "date": day.isoformat(),
         }
 
-    def _fail(self, found: SiteReplies, written: str) -> None:
-        """Raise the error for sites that could not be read."""
-        errors, sites = found.errors, len(found.replies) + len(found.errors)
+    def _fail(self, site_replies: SiteReplies, written: str) -> None:
+        """
+        Raise the error for sites that could not be read.
+
+        :param written: What the task has written, as a sentence.
+        """
+        errors = site_replies.errors
+        sites = len(site_replies.replies) + len(errors)
         first = list(errors.items())[:FAILED_SITES_NAMED]
-        named = [f"{site_id!r} ({short_reason(error)})" for site_id, error in first]
-        more = f" and {len(errors) - len(named)} more" if len(errors) > len(named) else ""
+        reasons = [f"{site_id!r} ({short_reason(error)})" for site_id, error in first]
+        more = ""
+        if len(errors) > len(reasons):
+            more = f" and {len(errors) - len(reasons)} more"
         is_permanent = all(isinstance(error, AirflowFailException) for error in errors.values())
-        kind, retry = AssistantIncompleteExportError, "A retry"
+        error_class = AssistantIncompleteExportError
+        retry = "A retry"
         if is_permanent:
-            kind = AssistantIncompleteExportPermanentError
+            error_class = AssistantIncompleteExportPermanentError
             retry = (
                 "The service would refuse them again: correct site_ids or the API key, or raise "
                 "max_failed_sites. Running the task again"
             )
-        raise kind(
-            f"{len(errors)} of {sites} sites could not be read: {', '.join(named)}{more}, more than "
+        named_sites = ", ".join(reasons)
+        raise error_class(
+            f"{len(errors)} of {sites} sites could not be read: {named_sites}{more}, more than "
             f"max_failed_sites={self.max_failed_sites:g} allows",
             safe=written,
             todo=f"{retry} reads all {sites} sites again and replaces the day. The warnings in the log name all "
@@ -178,18 +204,16 @@ class AssistantStatisticsToParquetOperator(ExportOperator):
         )
 
 
-def _reason(error: AssistantError) -> str:
-    return shortened(storable(str(error)), REASON_LENGTH)
-
-
-def _listed(errors: Mapping[str, AssistantError]) -> list[dict[str, str]]:
+def _first_failed_sites(errors: Mapping[str, AssistantError]) -> list[dict[str, str]]:
     """Return the first failed sites with their errors, within ``FAILED_SITES_BYTES``."""
-    listed: list[dict[str, str]] = []
+    failed_sites: list[dict[str, str]] = []
     size = 0
     for site_id, error in errors.items():
-        entry = {"site_id": site_id, "error": _reason(error)}
-        size += len(json.dumps(entry)) + 2
+        reason = shortened(storable(str(error)), REASON_LENGTH)
+        failed_site = {"site_id": site_id, "error": reason}
+        # In the JSON of the list, a comma and a space follow each site.
+        size += len(json.dumps(failed_site)) + 2
         if size > FAILED_SITES_BYTES:
             break
-        listed.append(entry)
-    return listed
+        failed_sites.append(failed_site)
+    return failed_sites
