@@ -11,7 +11,8 @@ from pydantic import AfterValidator
 Kind = Literal["status", "html", "retry-after", "drop", "empty", "truncate", "delay", "hold"]
 
 _STORE_FIRST = "store-then-"
-_NUMBERED = {
+# Lowest and highest number of the actions that have one.
+_RANGE_BY_KIND = {
     "status": (200, 599),
     "html": (200, 599),
     "retry-after": (0, 86_400),
@@ -44,23 +45,23 @@ class Action:
         if kind not in get_args(Kind):
             raise ValueError(f"{text!r} is not an action; known are {', '.join(get_args(Kind))}")
         stores = text.startswith(_STORE_FIRST) or kind in _ALWAYS_STORE
-        if kind not in _NUMBERED:
+        if kind not in _RANGE_BY_KIND:
             if number:
                 raise ValueError(f"{kind} takes no number, as in {text!r}")
-            return cls(cast("Kind", kind), stores=stores)
-        low, high = _NUMBERED[kind]
+            return cls(kind=cast("Kind", kind), stores=stores)
+        low, high = _RANGE_BY_KIND[kind]
         try:
             value = float(number)
         except ValueError:
             raise ValueError(f"{kind} needs a number, as in {kind}:{high}") from None
         if not (math.isfinite(value) and low <= value <= high):
             raise ValueError(f"{kind} needs a number from {low} to {high}, not {number}")
-        return cls(cast("Kind", kind), value, stores)
+        return cls(kind=cast("Kind", kind), number=value, stores=stores)
 
 
-def _known(text: str) -> str:
+def _checked_action(text: str) -> str:
     Action.parse(text)
     return text
 
 
-ActionText = Annotated[str, AfterValidator(_known)]
+ActionText = Annotated[str, AfterValidator(_checked_action)]

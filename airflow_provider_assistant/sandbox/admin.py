@@ -1,5 +1,6 @@
 """The control plane for tests and development. It is not part of the API and accepts only local callers."""
 
+import contextlib
 import ipaddress
 from typing import Annotated, Any
 
@@ -13,12 +14,11 @@ from airflow_provider_assistant.sandbox.settings import Regex
 
 async def _local_only(request: Request) -> None:
     """Refuse callers from other machines, even if the service listens on all addresses."""
-    host = request.client.host if request.client else ""
-    try:
-        local = ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        local = False
-    if not local:
+    is_local = False
+    if request.client:
+        with contextlib.suppress(ValueError):  # the host is not an IP address
+            is_local = ipaddress.ip_address(request.client.host).is_loopback
+    if not is_local:
         raise ApiError(403, "The control plane answers on the loopback interface only.")
 
 
@@ -41,8 +41,9 @@ async def journal(
     limit: Annotated[int, Query(ge=1)] = 1000,
 ) -> dict[str, Any]:
     """List the last requests that meet the conditions."""
-    found = service.journal.entries(method=method, path=path, status=status, key=key)
-    return {"count": len(found), "requests": [entry.as_json() for entry in found[-limit:]]}
+    entries = service.journal.entries(method=method, path=path, status=status, key=key)
+    last_entries = entries[-limit:]
+    return {"count": len(entries), "requests": [entry.as_json() for entry in last_entries]}
 
 
 @router.delete("/journal", status_code=204)
@@ -78,9 +79,9 @@ async def read_faults(service: Embedded) -> dict[str, Any]:
 @router.post("/faults")
 async def change_faults(request: Request, service: Embedded) -> dict[str, Any]:
     """Change the given faults and keep the others."""
-    given = await read_object(request)
+    changes = await read_object(request)
     try:
-        service.faults.update(**given)
+        service.faults.update(**changes)
     except ValidationError as error:
         raise ApiError(400, explained(error)) from None
     except (TypeError, ValueError) as error:

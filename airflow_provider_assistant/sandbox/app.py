@@ -31,8 +31,9 @@ async def _refused(_: Request, error: Exception) -> Response:
         case HTTPException():
             return ApiError(error.status_code, str(error.detail)).response(error.headers)
         case RequestValidationError():
-            place = ".".join(str(part) for part in error.errors()[0]["loc"])
-            return ApiError(400, f"{place} is not valid.", field=place).response()
+            first_error = error.errors()[0]
+            parameter = ".".join(str(part) for part in first_error["loc"])
+            return ApiError(400, f"{parameter} is not valid.", field=parameter).response()
         case _:
             return ApiError(500, "The service failed.").response()
 
@@ -49,34 +50,37 @@ class _App(FastAPI):
     def openapi(self) -> dict[str, Any]:
         schema = super().openapi()
         schema["security"] = [{"ApiKey": []}]
-        parts = schema["components"]
-        key = {"type": "apiKey", "in": "header", "name": "X-API-Key"}
-        parts["securitySchemes"] = {"ApiKey": key}
+        components = schema["components"]
+        api_key = {"type": "apiKey", "in": "header", "name": "X-API-Key"}
+        components["securitySchemes"] = {"ApiKey": api_key}
         # The framework documents a status that the service turns into 400.
         for name in ("HTTPValidationError", "ValidationError"):
-            parts["schemas"].pop(name, None)
+            components["schemas"].pop(name, None)
         for path in schema["paths"].values():
             for operation in path.values():
                 operation["responses"].pop("422", None)
         return schema
 
 
-def _report(working: asyncio.Task[None]) -> None:
+def _log_failure(worker_task: asyncio.Task[None]) -> None:
     """Log the error that ended the worker, if any: without it, async requests make no progress."""
-    if not working.cancelled() and (error := working.exception()):
+    if worker_task.cancelled():
+        return
+    error = worker_task.exception()
+    if error is not None:
         _LOG.error("The worker of asynchronous requests ended.", exc_info=error)
 
 
 @contextlib.asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     service: Service = app.state.service
-    working = asyncio.create_task(service.worker.run())
-    working.add_done_callback(_report)
+    worker_task = asyncio.create_task(service.worker.run())
+    worker_task.add_done_callback(_log_failure)
     try:
         yield
     finally:
-        working.cancel()
-        await asyncio.wait([working])
+        worker_task.cancel()
+        await asyncio.wait([worker_task])
         service.database.close()
 
 

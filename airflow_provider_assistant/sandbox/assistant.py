@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _CANDIDATES = 8
 _SOURCES = 3
-_UNKNOWN = {
+_UNKNOWN_BY_LANGUAGE = {
     "en": "I don't know. None of the documents I was given says anything about that.",
     "de": "Das weiß ich nicht. Keines meiner Dokumente sagt etwas dazu.",
     "es": "No lo sé. Ninguno de mis documentos dice nada al respecto.",
@@ -27,6 +27,14 @@ _UNKNOWN = {
 
 
 _FAILURE = {"code": "answer_failed", "message": "The assistant could not answer this message."}
+
+
+@dataclass(frozen=True, slots=True)
+class _FoundDocument:
+    kind: str
+    content: str
+    score: float
+    source: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,41 +65,58 @@ class Assistant:
         if self._faults.fails(request["message"]):
             self._chats.fail(request["id"], _FAILURE, self._clock())
             return
-        site, session_id = request["site"], request["session_id"]
-        answer = self.reply(site, session_id, request["message"], request["language"])
+        answer = self.reply(
+            site=request["site"],
+            session_id=request["session_id"],
+            message=request["message"],
+            language=request["language"],
+        )
         text = self._faults.cut(answer.text)
         self._chats.complete(request["id"], text, answer.sources, self._clock())
 
     def reply(self, site: str, session_id: str, message: str, language: str) -> Answer:
         """Answer a message in its session."""
         words = search.terms(message)
-        found = self._search(site, words)
-        if not found and search.is_follow_up(message):
-            earlier = self._chats.topic(site, session_id)
-            words = tuple(dict.fromkeys((*earlier, *words)))[: search.MAX_TERMS]
-            found = self._search(site, words)
-        if not found:
-            return Answer(_UNKNOWN.get(language[:2].lower(), _UNKNOWN["en"]), [])
+        documents = self._search(site, words)
+        if not documents and search.is_follow_up(message):
+            topic = self._chats.topic(site, session_id)
+            without_repetitions = dict.fromkeys([*topic, *words])
+            words = tuple(without_repetitions)[: search.MAX_TERMS]
+            documents = self._search(site, words)
+        if not documents:
+            # The language may name a region, such as pt-BR.
+            short_language = language[:2].lower()
+            text = _UNKNOWN_BY_LANGUAGE.get(short_language, _UNKNOWN_BY_LANGUAGE["en"])
+            return Answer(text, [])
         self._chats.set_topic(site, session_id, words)
-        kind, content, _ = found[0]
-        text = content if kind == "qa" else search.passage(content, words)
-        return Answer(text, [source for _, _, source in found[:_SOURCES]])
+        best = documents[0]
+        text = best.content
+        if best.kind != "qa":
+            text = search.passage(best.content, words)
+        return Answer(text, [document.source for document in documents[:_SOURCES]])
 
-    def _search(self, site: str, words: tuple[str, ...]) -> list[tuple[str, str, dict[str, Any]]]:
-        """Return kind, content and source of the relevant documents, best first.
+    def _search(self, site: str, words: tuple[str, ...]) -> list[_FoundDocument]:
+        """Return the relevant documents, best first.
 
         A document's score is the share of the words that it contains, times its BM25 relative to the best document's.
         So rare words count more, and so do documents that cover the whole question.
         """
         if not words:
             return []
-        candidates = self._documents.find(site, words, _CANDIDATES)
+        rows = self._documents.find(site, words, _CANDIDATES)
         relevant = []
-        for row in candidates:
-            held = sum(self._documents.holds(row["n"], word) for word in words)
-            share = held / len(words)
-            if share >= self._faults.settings.min_relevance:
-                score = round(share * row["bm25"] / candidates[0]["bm25"], 4)
-                source = {"document_id": row["id"], "title": row["title"], "score": score}
-                relevant.append((row["kind"], row["content"], source))
-        return sorted(relevant, key=lambda found: -found[2]["score"])
+        for row in rows:
+            contained = sum(self._documents.holds(row["n"], word) for word in words)
+            share = contained / len(words)
+            if share < self._faults.settings.min_relevance:
+                continue
+            best_bm25 = rows[0]["bm25"]  # the rows are in this order
+            score = round(share * row["bm25"] / best_bm25, 4)
+            document = _FoundDocument(
+                kind=row["kind"],
+                content=row["content"],
+                score=score,
+                source={"document_id": row["id"], "title": row["title"], "score": score},
+            )
+            relevant.append(document)
+        return sorted(relevant, key=lambda document: document.score, reverse=True)

@@ -30,7 +30,8 @@ class Chats:
         rows = self._db.rows(
             "SELECT tenant, strftime('%Y-%m', created_at, 'unixepoch'), count(*) FROM requests GROUP BY 1, 2"
         )
-        self.sent = Counter({(tenant, of_month): count for tenant, of_month, count in rows})
+        count_by_tenant_and_month = {(tenant, sent_month): count for tenant, sent_month, count in rows}
+        self.sent = Counter(count_by_tenant_and_month)
 
     def add(
         self, key: Key, site: str, session_id: str, mode: str, message: str, language: str,
@@ -40,26 +41,29 @@ class Chats:
 
         :param mode: ``sync`` or ``async``.
         """
-        identifier, tenant = f"req_{secrets.token_hex(10)}", key.tenant.tenant_id
+        identifier = f"req_{secrets.token_hex(10)}"
+        tenant = key.tenant.tenant_id
         self._db.write(
             "INSERT INTO requests (id, tenant, site, session_id, mode, message, language, status,"
             " created_at) VALUES (?, ?, ?, ?, ?, ?, ?, 'queued', ?)",
             identifier, tenant, site, session_id, mode, message, language, now,
         )  # fmt: skip
         self.sent[tenant, month(now)] += 1
-        opened = self._db.write(
+        open_sessions = self._db.write(
             "UPDATE sessions SET messages = messages + 1"
             " WHERE site = ? AND session_id = ? AND closed_at IS NULL",
             site, session_id,
         ).rowcount  # fmt: skip
-        if not opened:
+        if not open_sessions:
             self._db.write("INSERT INTO sessions VALUES (NULL, ?, ?, ?, NULL, 1, '[]')", site, session_id, now)
         return identifier
 
     def request(self, site: str, identifier: str) -> sqlite3.Row | None:
         """Return a chat request of a site, or ``None``."""
-        found = self._db.rows("SELECT * FROM requests WHERE id = ? AND site = ?", identifier, site)
-        return found[0] if found else None
+        rows = self._db.rows("SELECT * FROM requests WHERE id = ? AND site = ?", identifier, site)
+        if not rows:
+            return None
+        return rows[0]
 
     def start(self, created_by: float, now: float, limit: int) -> None:
         """Move the oldest requests that were queued at ``created_by`` to processing."""
@@ -121,11 +125,13 @@ class Chats:
 
     def topic(self, site: str, session_id: str) -> tuple[str, ...]:
         """Return the content words of an open session's topic."""
-        found = self._db.rows(
+        rows = self._db.rows(
             "SELECT terms FROM sessions WHERE site = ? AND session_id = ? AND closed_at IS NULL",
             site, session_id,
         )  # fmt: skip
-        return tuple(json.loads(found[0][0])) if found else ()
+        if not rows:
+            return ()
+        return tuple(json.loads(rows[0]["terms"]))
 
     def set_topic(self, site: str, session_id: str, words: tuple[str, ...]) -> None:
         """Store the content words of an open session's topic."""
@@ -137,12 +143,12 @@ class Chats:
 
     def close_session(self, site: str, session_id: str, now: float) -> bool:
         """Close an open session, and return whether there was one."""
-        closed = self._db.write(
+        closed_sessions = self._db.write(
             "UPDATE sessions SET closed_at = ?"
             " WHERE site = ? AND session_id = ? AND closed_at IS NULL",
             now, site, session_id,
         ).rowcount  # fmt: skip
-        return closed > 0
+        return closed_sessions > 0
 
     def rate(self, site: str, request_id: str, session_id: str, rating: str, now: float) -> None:
         """Record a rating."""

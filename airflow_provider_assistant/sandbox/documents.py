@@ -24,13 +24,15 @@ class Documents:
 
     def __init__(self, database: Database) -> None:
         self._db = database
+        # Documents by tenant.
         self.held: Counter[str] = Counter()
         self.recount()
 
     def recount(self) -> None:
         """Recount the documents per tenant."""
-        rows = self._db.rows("SELECT tenant, count(*) FROM documents GROUP BY tenant")
-        self.held = Counter({row[0]: row[1] for row in rows})
+        rows = self._db.rows("SELECT tenant, count(*) AS total FROM documents GROUP BY tenant")
+        count_by_tenant = {row["tenant"]: row["total"] for row in rows}
+        self.held = Counter(count_by_tenant)
 
     def add(
         self,
@@ -53,14 +55,16 @@ class Documents:
         :param size: size of the content as sent, in bytes.
         :param now: current time, in seconds since the epoch.
         """
-        identifier, tenant = f"doc_{secrets.token_hex(10)}", key.tenant.tenant_id
+        identifier = f"doc_{secrets.token_hex(10)}"
+        tenant = key.tenant.tenant_id
         number = self._db.write(
             "INSERT INTO documents VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             identifier, tenant, site, kind, title, question, content, category, size, now,
         ).lastrowid  # fmt: skip
         self._db.write(
             "INSERT INTO words (rowid, title, question, content) VALUES (?, ?, ?, ?)",
-            number, *(search.indexable(text or "") for text in (title, question, content)),
+            number,
+            search.indexable(title), search.indexable(question or ""), search.indexable(content),
         )  # fmt: skip
         self.held[tenant] += 1
         return schemas.DocumentReply(
@@ -78,16 +82,24 @@ class Documents:
         """Return the number of documents, of all sites if ``site`` is None."""
         if site is None:
             return sum(self.held.values())
-        found = self._db.rows("SELECT count(*) FROM documents WHERE site = ?", site)
-        count: int = found[0][0]
+        row = self._db.rows("SELECT count(*) AS total FROM documents WHERE site = ?", site)[0]
+        count: int = row["total"]
         return count
 
     def listed(self, site: str | None = None, limit: int | None = None) -> list[dict[str, Any]]:
         """Return the documents in the order of their creation, of all sites if ``site`` is None."""
         columns = "id, tenant, site, kind, title, question, content, category, bytes, created_at"
-        where, values = ("WHERE site = ?", (site,)) if site else ("", ())
-        sql = f"SELECT {columns} FROM documents {where} ORDER BY n LIMIT ?"  # noqa: S608 (constants)
-        rows = self._db.rows(sql, *values, -1 if limit is None else limit)
+        condition = ""
+        values: list[str | int] = []
+        if site:
+            condition = "WHERE site = ?"
+            values.append(site)
+        if limit is None:
+            limit = -1  # SQLite then returns all rows
+        values.append(limit)
+        # Both are constants.
+        sql = f"SELECT {columns} FROM documents {condition} ORDER BY n LIMIT ?"  # noqa: S608
+        rows = self._db.rows(sql, *values)
         return [dict(row) for row in rows]
 
     def find(self, site: str, words: tuple[str, ...], limit: int) -> list[sqlite3.Row]:

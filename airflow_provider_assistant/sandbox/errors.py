@@ -52,10 +52,10 @@ class ApiError(Exception):
         error: dict[str, Any] = {"code": self.code, "message": self.message}
         if self.field is not None:
             error["field"] = self.field
-        sent = dict(headers or {})
+        all_headers = dict(headers or {})
         if self.retry_after is not None:
-            sent["Retry-After"] = str(self.retry_after)
-        return JSONResponse({"error": error}, self.status, sent)
+            all_headers["Retry-After"] = str(self.retry_after)
+        return JSONResponse({"error": error}, self.status, all_headers)
 
 
 def explained(error: ValidationError, names: Mapping[str, str] | None = None) -> str:
@@ -63,19 +63,24 @@ def explained(error: ValidationError, names: Mapping[str, str] | None = None) ->
 
     :param names: other names to use, by field.
     """
-    first = error.errors(include_url=False)[0]
-    place = ".".join((names or {}).get(str(part), str(part)) for part in first["loc"])
-    reason = first["msg"].removeprefix("Value error, ")
-    return f"{place}: {reason}" if place else reason
+    first_error = error.errors(include_url=False)[0]
+    parts = [str(part) for part in first_error["loc"]]
+    if names is not None:
+        parts = [names.get(part, part) for part in parts]
+    reason = first_error["msg"].removeprefix("Value error, ")
+    if not parts:
+        return reason
+    field = ".".join(parts)
+    return f"{field}: {reason}"
 
 
-_DEMANDS = {
+_DEMAND_BY_ERROR_TYPE = {
     "missing": "is required",
     "string_type": "must be a string",
     "string_too_short": "must not be empty",
     "string_too_long": "is too long",
 }
-_PATTERN_DEMANDS = {
+_PATTERN_DEMAND_BY_FIELD = {
     "email": "must be an e-mail address",
     "response_language": "must be a language code such as en or pt-BR",
 }
@@ -83,15 +88,17 @@ _PATTERN_DEMANDS = {
 
 def invalid_body(error: ValidationError) -> ApiError:
     """Convert the validation error of a body to a refusal that names the field."""
-    first = error.errors(include_url=False, include_input=False)[0]
-    if first["type"] == "json_invalid":
+    first_error = error.errors(include_url=False, include_input=False)[0]
+    if first_error["type"] == "json_invalid":
         return ApiError(400, "The body is not valid JSON.", code="malformed_json")
-    if not first["loc"]:
+    if not first_error["loc"]:
         return ApiError(400, "The body must be a JSON object.", code="malformed_json")
-    field = str(first["loc"][0])
-    if first["type"] == "string_pattern_mismatch":
-        demand = _PATTERN_DEMANDS.get(field, "must not be empty")
+    field = str(first_error["loc"][0])
+    if first_error["type"] == "string_pattern_mismatch":
+        demand = _PATTERN_DEMAND_BY_FIELD.get(field, "must not be empty")
     else:
-        demand = _DEMANDS.get(first["type"], "is not valid")
-    code = "missing_field" if first["type"] == "missing" else "invalid_field"
+        demand = _DEMAND_BY_ERROR_TYPE.get(first_error["type"], "is not valid")
+    code = "invalid_field"
+    if first_error["type"] == "missing":
+        code = "missing_field"
     return ApiError(400, f"{field} {demand}.", code=code, field=field)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 CHANGEABLE = frozenset(Settings.model_fields) - {"host", "port", "data", "history"}
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 _Status = Literal["queued", "processing", "complete", "failed"]
-_STATUS_WORDS = TypeAdapter(dict[_Status, str])
+_STATUS_WORDS_TYPE = TypeAdapter(dict[_Status, str])
 
 
 class Match(BaseModel, extra="forbid"):
@@ -121,12 +121,17 @@ class Faults:
             known = ", ".join(sorted(CHANGEABLE))
             raise ValueError(f"{unknown[0]!r} cannot be changed; {known} can")
         if "rate_limit" in changes:
+            # A burst belongs to the rate that it was given with.
             changes.setdefault("rate_burst", None)
-        settings = self.settings.changed(**changes)
-        read = self.rules if rules is None else [Rule.model_validate(rule) for rule in rules]
+        # All values are validated before the first one is changed.
+        new_settings = self.settings.changed(**changes)
+        new_rules = self.rules
+        if rules is not None:
+            new_rules = [Rule.model_validate(rule) for rule in rules]
         if async_status_words is not None:
-            self._status_words = _STATUS_WORDS.validate_python(async_status_words)
-        self.settings, self.rules = settings, read
+            self._status_words = _STATUS_WORDS_TYPE.validate_python(async_status_words)
+        self.settings = new_settings
+        self.rules = new_rules
         if "seed" in changes or "fault_rate" in changes:
             self._reseed()
         self.version += 1
@@ -151,8 +156,11 @@ class Faults:
 
     def cut(self, answer: str) -> str:
         """Shorten an answer to ``answer_limit`` characters, or by chance to its first sentence."""
-        if self.settings.short_answer_rate and self._random.random() < self.settings.short_answer_rate:
-            answer = _SENTENCE_END.split(answer, maxsplit=1)[0]
+        rate = self.settings.short_answer_rate
+        # Without a rate, no random number is used, so the same seed gives the same other faults.
+        if rate and self._random.random() < rate:
+            first_sentence, *_ = _SENTENCE_END.split(answer, maxsplit=1)
+            answer = first_sentence
         return answer[: self.settings.answer_limit]
 
     def shown(self, status: _Status) -> str:
@@ -164,7 +172,8 @@ class Faults:
         rules = []
         for rule in self.rules:
             fields = rule.model_dump()
-            rules.append({**fields.pop("match"), **fields})
+            match = fields.pop("match")
+            rules.append({**match, **fields})
         return {
             **self.settings.model_dump(include=set(CHANGEABLE)),
             "async_status_words": {word: self.shown(word) for word in get_args(_Status)},

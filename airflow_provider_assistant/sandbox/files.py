@@ -22,58 +22,73 @@ class _Text(HTMLParser):
     """Extract the visible text of an HTML page."""
 
     _HIDDEN = frozenset({"script", "style", "template", "head"})
+    _BLOCKS = frozenset({"p", "br", "li", "tr", "div", "h1", "h2", "h3"})
 
     def __init__(self) -> None:
         super().__init__()
         self.parts: list[str] = []
-        self._hidden = 0
+        self._open_hidden_tags = 0
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:  # noqa: ARG002
-        self._hidden += tag in self._HIDDEN
-        self.parts.append("\n" if tag in {"p", "br", "li", "tr", "div", "h1", "h2", "h3"} else " ")
+        if tag in self._HIDDEN:
+            self._open_hidden_tags += 1
+        separator = " "
+        if tag in self._BLOCKS:
+            separator = "\n"
+        self.parts.append(separator)
 
     def handle_endtag(self, tag: str) -> None:
-        self._hidden -= tag in self._HIDDEN and self._hidden > 0
+        # A page may close a tag that it has not opened.
+        if tag in self._HIDDEN and self._open_hidden_tags > 0:
+            self._open_hidden_tags -= 1
 
     def handle_data(self, data: str) -> None:
-        if not self._hidden:
+        if not self._open_hidden_tags:
             self.parts.append(data)
 
 
-def _html(text: str) -> str:
+def _text_of_html(text: str) -> str:
     page = _Text()
     page.feed(text)
     page.close()
-    lines = (" ".join(line.split()) for line in "".join(page.parts).splitlines())
-    return "\n".join(line for line in lines if line)
+    lines = "".join(page.parts).splitlines()
+    single_spaced = [" ".join(line.split()) for line in lines]
+    return "\n".join(line for line in single_spaced if line)
 
 
-def _csv(text: str) -> str:
+def _text_of_csv(text: str) -> str:
     rows = list(csv.reader(io.StringIO(text, newline="")))
     if not rows:
         return ""
     header, *body = rows
     if not body:
         return ", ".join(header)
-    return "\n".join("; ".join(f"{name}: {cell}" for name, cell in zip(header, row, strict=False)) for row in body)
+    lines = []
+    for row in body:
+        named_cells = [f"{name}: {cell}" for name, cell in zip(header, row, strict=False)]
+        lines.append("; ".join(named_cells))
+    return "\n".join(lines)
 
 
-def _leaves(value: Any, path: str = "") -> Iterator[str]:
+def _json_lines(value: Any, path: str = "") -> Iterator[str]:
     if isinstance(value, dict):
-        for name, inner in value.items():
-            yield from _leaves(inner, f"{path} {name}".strip())
+        for name, inner_value in value.items():
+            yield from _json_lines(inner_value, f"{path} {name}".strip())
     elif isinstance(value, list):
-        for inner in value:
-            yield from _leaves(inner, path)
+        for inner_value in value:
+            yield from _json_lines(inner_value, path)
+    elif path:
+        yield f"{path}: {value}"
     else:
-        yield f"{path}: {value}" if path else str(value)
+        yield str(value)
 
 
-def _json(text: str) -> str:
-    return "\n".join(_leaves(from_json(text)))
+def _text_of_json(text: str) -> str:
+    return "\n".join(_json_lines(from_json(text)))
 
 
-_READERS = {".html": _html, ".csv": _csv, ".json": _json}
+# The text of a file of another type is used as it is.
+_READER_BY_SUFFIX = {".html": _text_of_html, ".csv": _text_of_csv, ".json": _text_of_json}
 
 
 def read_file(filename: str, content: bytes) -> tuple[str, str]:
@@ -90,11 +105,16 @@ def read_file(filename: str, content: bytes) -> tuple[str, str]:
         )
     try:
         text = content.decode("utf-8-sig")
-        text = _READERS.get(suffix, str)(text)
+        if suffix in _READER_BY_SUFFIX:
+            read = _READER_BY_SUFFIX[suffix]
+            text = read(text)
         text.encode()  # a lone surrogate such as \ud800 in JSON cannot be encoded
     except (ValueError, AssertionError, csv.Error) as error:
-        what = "UTF-8 text" if isinstance(error, UnicodeError) else f"valid {suffix[1:].upper()}"
-        raise ApiError(400, f"The file is not {what}.", code="undecodable_file", field="file") from None
+        expected = f"valid {suffix[1:].upper()}"
+        if isinstance(error, UnicodeError):
+            expected = "UTF-8 text"
+        message = f"The file is not {expected}."
+        raise ApiError(400, message, code="undecodable_file", field="file") from None
     if not text.strip():
         raise ApiError(400, "The file holds no text.", code="empty_file", field="file")
     return name, text

@@ -13,9 +13,13 @@ if TYPE_CHECKING:
     from airflow_provider_assistant.sandbox.settings import Settings
 
 # Share of a full day's traffic, Monday to Sunday.
-_WEEK = (1.0, 0.97, 1.0, 0.95, 0.85, 0.4, 0.33)
-_CHATS = {"sync": 12, "async": 130}
-_ANSWERED, _FAILED, _RATED, _GOOD = 0.88, 0.01, 0.4, 0.8
+_SHARE_BY_WEEKDAY = (1.0, 0.97, 1.0, 0.95, 0.85, 0.4, 0.33)
+# Chats of a full day.
+_CHATS_BY_MODE = {"sync": 12, "async": 130}
+# Of the chats, the share that is answered, and the share that fails.
+_ANSWERED, _FAILED = 0.88, 0.01
+# The share of the async chats that is rated, and of the ratings, the share that is good.
+_RATED, _GOOD = 0.4, 0.8
 # Answers take longer on busy days: by at most this share.
 _LOAD = 0.12
 # Share of the documents that a full day adds.
@@ -32,25 +36,27 @@ def site_history(database: Database, site: str, settings: Settings, now: float) 
     :param now: current time, in seconds since the epoch.
     """
     today = _day(now)
-    first = _first_day(database, site) or today
-    days: dict[str, dict[str, Any]] = {}
-    documents = 0
-    for back in range(settings.history):
-        day = today - back * _DAY
-        if day >= first:
-            counted = _counted(database, site, day)
-            documents = counted["documents"]["total"]
-            days[day.isoformat()] = counted
+    first_stored = _first_day(database, site) or today
+    statistics_by_day: dict[str, dict[str, Any]] = {}
+    document_count = 0
+    # From today backwards: the documents of a generated day depend on those of the day after it.
+    for days_back in range(settings.history):
+        day = today - days_back * _DAY
+        if day >= first_stored:
+            statistics = _counted(database, site, day)
+            document_count = statistics["documents"]["total"]
         else:
-            dice = random.Random(f"{settings.seed} {site} {day}")  # noqa: S311 (statistics, not secrets)
+            dice = random.Random(f"{settings.seed} {site} {day}")  # noqa: S311 (not for secrets)
             # Subtract the documents that the later day added.
-            documents -= round(documents * _GROWTH * _WEEK[(day + _DAY).weekday()] * dice.random())
-            days[day.isoformat()] = {
+            later_share = _SHARE_BY_WEEKDAY[(day + _DAY).weekday()]
+            document_count -= round(document_count * _GROWTH * later_share * dice.random())
+            statistics = {
                 "generated": True,
-                "documents": {"total": documents},
+                "documents": {"total": document_count},
                 **_generated(dice, day, settings.processing_seconds),
             }
-    return dict(reversed(days.items()))
+        statistics_by_day[day.isoformat()] = statistics
+    return dict(reversed(statistics_by_day.items()))
 
 
 def _first_day(database: Database, site: str) -> date | None:
@@ -60,32 +66,40 @@ def _first_day(database: Database, site: str) -> date | None:
         site,
         site,
     )[0]
-    return None if row[0] is None else _day(row[0])
+    first_moment = row[0]
+    if first_moment is None:
+        return None
+    return _day(first_moment)
 
 
 def _counted(database: Database, site: str, day: date) -> dict[str, Any]:
     since = datetime.combine(day, time(), UTC).timestamp()
     until = since + _DAY.total_seconds()
-    documents = database.rows("SELECT count(*) FROM documents WHERE site = ? AND created_at < ?", site, until)
+    row = database.rows(
+        "SELECT count(*) AS total FROM documents WHERE site = ? AND created_at < ?",
+        site,
+        until,
+    )[0]
     return {
         "generated": False,
-        "documents": {"total": documents[0][0]},
-        "chats": {mode: count_chats(database, site, mode, since, until) for mode in _CHATS},
+        "documents": {"total": row["total"]},
+        "chats": {mode: count_chats(database, site, mode, since, until) for mode in _CHATS_BY_MODE},
         "feedback": count_feedback(database, site, since, until),
     }
 
 
 def _generated(dice: random.Random, day: date, processing_seconds: float) -> dict[str, Any]:
-    share = _WEEK[day.weekday()]
-    quality = _ANSWERED + dice.uniform(-0.03, 0.03)
+    traffic = _SHARE_BY_WEEKDAY[day.weekday()]
+    answered_share = _ANSWERED + dice.uniform(-0.03, 0.03)
     chats = {}
-    for mode, usual in _CHATS.items():
-        total = round(usual * share * dice.uniform(0.85, 1.15))
-        failed = sum(dice.random() < _FAILED for _ in range(total))
-        answered = sum(dice.random() < quality for _ in range(total - failed))
-        processing = processing_seconds * (1 + _LOAD * share) if mode == "async" else 0.0
-        # Latencies are distributed above the minimum.
-        durations = [processing + dice.lognormvariate(-3.5, 1) for _ in range(total)]
+    for mode, full_day in _CHATS_BY_MODE.items():
+        total = round(full_day * traffic * dice.uniform(0.85, 1.15))
+        failed = _count_successes(dice, _FAILED, total)
+        answered = _count_successes(dice, answered_share, total - failed)
+        shortest = 0.0
+        if mode == "async":
+            shortest = processing_seconds * (1 + _LOAD * traffic)
+        durations = [shortest + dice.lognormvariate(-3.5, 1) for _ in range(total)]
         chats[mode] = chat_statistics(
             {
                 "total": total,
@@ -96,10 +110,18 @@ def _generated(dice: random.Random, day: date, processing_seconds: float) -> dic
             },
             durations,
         )
-    ratings = round(_RATED * chats["async"]["total"] * dice.uniform(0.85, 1.15))
-    good = sum(dice.random() < _GOOD for _ in range(ratings))
-    by_rating = {"bad": ratings - good, "good": good}
-    return {"chats": chats, "feedback": {"total": ratings, "has_feedback": ratings > 0, "by_rating": by_rating}}
+    rated = round(_RATED * chats["async"]["total"] * dice.uniform(0.85, 1.15))
+    good = _count_successes(dice, _GOOD, rated)
+    feedback = {
+        "total": rated,
+        "has_feedback": rated > 0,
+        "by_rating": {"bad": rated - good, "good": good},
+    }
+    return {"chats": chats, "feedback": feedback}
+
+
+def _count_successes(dice: random.Random, probability: float, attempts: int) -> int:
+    return sum(dice.random() < probability for _ in range(attempts))
 
 
 def _day(moment: float) -> date:

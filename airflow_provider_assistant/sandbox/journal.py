@@ -49,7 +49,14 @@ class Journal:
     def add(self, at: float, method: str, path: str, key: str | None, body: bytes) -> Entry:
         """Add an entry and return it; the caller sets its status later."""
         digest = hashlib.blake2b(body, digest_size=16).hexdigest()
-        entry = Entry(at, method, path, key, len(body), digest)
+        entry = Entry(
+            at=at,
+            method=method,
+            path=path,
+            key=key,
+            bytes=len(body),
+            digest=digest,
+        )
         self._entries.append(entry)
         return entry
 

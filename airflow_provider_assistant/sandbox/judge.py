@@ -22,7 +22,7 @@ PASSES_FROM = 0.6
 WRONG_FACT = 0.3
 # A smaller lead of an answer is a tie.
 SAME_BELOW = 0.05
-_PLACES = ("first", "second")
+_COMPARED = ("first", "second")
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 _NEGATION = re.compile(r"\b(?:not|no|never|cannot|without|nicht|kein\w*|nie)\b|n[’']t\b", re.IGNORECASE)  # noqa: RUF001
 _RUDE = re.compile(r"\b(?:stupid|idiot\w*|dumb|shut up|nonsense|obviously|your (?:own )?fault)\b|!!", re.IGNORECASE)
@@ -38,12 +38,12 @@ async def complete_chat(request: Request, service: Embedded) -> dict[str, Any]:
     body = await read_object(request)
     if not isinstance(body.get("model"), str):
         raise ApiError(400, "model is required.", code="missing_field", field="model")
-    prompt, question = _messages(body)
+    prompt, question = _prompt_and_question(body)
     verdict = _verdict(question, service.settings.judge_position_bias)
-    wanted = {name: verdict[name] for name in _wanted(body, verdict)}
-    text = json.dumps(wanted, ensure_ascii=False)
-    sent = len(prompt) // _CHARACTERS_PER_TOKEN + 1
-    received = len(text) // _CHARACTERS_PER_TOKEN + 1
+    reply = {name: verdict[name] for name in _required_properties(body, verdict)}
+    text = json.dumps(reply, ensure_ascii=False)
+    prompt_tokens = len(prompt) // _CHARACTERS_PER_TOKEN + 1
+    completion_tokens = len(text) // _CHARACTERS_PER_TOKEN + 1
     message = {"role": "assistant", "content": text}
     return {
         "id": "chatcmpl-sandbox",
@@ -52,9 +52,9 @@ async def complete_chat(request: Request, service: Embedded) -> dict[str, Any]:
         "model": body["model"],
         "choices": [{"index": 0, "finish_reason": "stop", "message": message}],
         "usage": {
-            "prompt_tokens": sent,
-            "completion_tokens": received,
-            "total_tokens": sent + received,
+            "prompt_tokens": prompt_tokens,
+            "completion_tokens": completion_tokens,
+            "total_tokens": prompt_tokens + completion_tokens,
         },
     }
 
@@ -69,17 +69,27 @@ def judge(question: dict[str, Any]) -> tuple[float, str]:
     :param question: ``answer``, and optionally ``expected`` or ``passages``.
     """
     answer = str(question["answer"])
-    expected, passages = question.get("expected"), question.get("passages")
+    is_negated = bool(_NEGATION.search(answer))
+    expected = question.get("expected")
     if expected:
-        return _overlap(str(expected), answer, answer, is_negated=bool(_NEGATION.search(answer)))
+        return _overlap(
+            wanted=str(expected),
+            text=answer,
+            answer=answer,
+            is_text_negated=is_negated,
+        )
+    passages = question.get("passages")
     if passages:
-        # Passages say more than one answer, so a negation in them need not be about it.
-        is_negated = bool(_NEGATION.search(answer))
         text = " ".join(map(str, passages))
-        return _overlap(answer, text, answer, is_negated=is_negated and bool(_NEGATION.search(text)))
-    rude = _RUDE.findall(answer) or [word for word in answer.split() if len(word) > 4 and word.isupper()]
-    if rude:
-        return 0.0, f"The answer is not polite: it says {_quoted(str(rude[0]))}."
+        # Passages say more than one answer, so a negation in them need not be about it.
+        # They count as negated only if the answer is negated, too.
+        is_text_negated = is_negated and bool(_NEGATION.search(text))
+        return _overlap(wanted=answer, text=text, answer=answer, is_text_negated=is_text_negated)
+    rude_words = _RUDE.findall(answer)
+    if not rude_words:
+        rude_words = [word for word in answer.split() if len(word) > 4 and word.isupper()]
+    if rude_words:
+        return 0.0, f"The answer is not polite: it says {_quoted(str(rude_words[0]))}."
     return 1.0, f"The answer says {_quoted(answer)}, which is polite."
 
 
@@ -91,10 +101,16 @@ def compare(question: dict[str, Any], position_bias: float = 0.0) -> tuple[str, 
     :param question: ``first``, ``second``, and optionally ``expected``.
     :param position_bias: what the first answer gets on top of its score.
     """
-    scores, reasons = zip(*(judge({**question, "answer": question[place]}) for place in _PLACES), strict=True)
-    lead = scores[0] + position_bias - scores[1]
-    better = "tie" if abs(lead) < SAME_BELOW else "first" if lead > 0 else "second"
-    return better, f"First: {reasons[0]} Second: {reasons[1]}"
+    first_score, first_reason = judge({**question, "answer": question["first"]})
+    second_score, second_reason = judge({**question, "answer": question["second"]})
+    lead_of_first = first_score + position_bias - second_score
+    if abs(lead_of_first) < SAME_BELOW:
+        better = "tie"
+    elif lead_of_first > 0:
+        better = "first"
+    else:
+        better = "second"
+    return better, f"First: {first_reason} Second: {second_reason}"
 
 
 def _verdict(question: dict[str, Any], position_bias: float) -> dict[str, Any]:
@@ -103,51 +119,75 @@ def _verdict(question: dict[str, Any], position_bias: float) -> dict[str, Any]:
         better, reason = compare(question, position_bias)
         return {"reason": reason, "better": better}
     score, reason = judge(question)
-    return {"reason": reason, "score": score, "verdict": "pass" if score >= PASSES_FROM else "fail"}
+    verdict = "fail"
+    if score >= PASSES_FROM:
+        verdict = "pass"
+    return {"reason": reason, "score": score, "verdict": verdict}
 
 
-def _overlap(wanted: str, text: str, answer: str, *, is_negated: bool) -> tuple[float, str]:
-    """Return the share of the content words of one text that another one has, and the reason."""
+def _overlap(
+    *,
+    wanted: str,
+    text: str,
+    answer: str,
+    is_text_negated: bool,
+) -> tuple[float, str]:
+    """Return the share of the content words of ``wanted`` that ``text`` has, and the reason.
+
+    :param answer: which of the two is the answer; the reason quotes it.
+    """
     beginning = f"The answer says {_quoted(answer)}"
-    words = search.terms(wanted)
-    there = set(search.terms(text))
-    missing = [word for word in words if word not in there]
-    score = 1 - len(missing) / len(words) if words else 1.0
-    numbers = set(_NUMBER.findall(wanted)) - set(_NUMBER.findall(text))
-    if numbers:
-        return min(score, WRONG_FACT), f"{beginning}; {min(numbers)} is in only one of the two texts."
-    if bool(_NEGATION.search(wanted)) != is_negated:
+    wanted_words = search.terms(wanted)
+    text_words = set(search.terms(text))
+    missing_words = [word for word in wanted_words if word not in text_words]
+    score = 1.0
+    if wanted_words:
+        score = 1 - len(missing_words) / len(wanted_words)
+    missing_numbers = set(_NUMBER.findall(wanted)) - set(_NUMBER.findall(text))
+    if missing_numbers:
+        number = min(missing_numbers)
+        return min(score, WRONG_FACT), f"{beginning}; {number} is in only one of the two texts."
+    is_wanted_negated = bool(_NEGATION.search(wanted))
+    if is_wanted_negated != is_text_negated:
         return min(score, WRONG_FACT), f"{beginning}; only one of the two texts has a negation."
-    if missing:
-        return round(score, 4), f"{beginning}; these words are missing: {', '.join(missing[:5])}."
+    if missing_words:
+        listed = ", ".join(missing_words[:5])
+        return round(score, 4), f"{beginning}; these words are missing: {listed}."
     return 1.0, f"{beginning}; no word is missing."
 
 
 def _quoted(text: str) -> str:
-    words = " ".join(text.split())
-    return f'"{words[:80]}{"…" if len(words) > 80 else ""}"'
+    line = " ".join(text.split())
+    if len(line) > 80:
+        line = line[:80] + "…"
+    return f'"{line}"'
 
 
-def _messages(body: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+def _prompt_and_question(body: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Return the whole prompt, and the JSON object in the last user message."""
     try:
-        texts = [(message["role"], message["content"]) for message in body["messages"]]
-        last = [text for role, text in texts if role == "user"][-1]
-        question = from_json(last)
-        _ = [question[name] for name in (("answer",) if "answer" in question else _PLACES)]
+        messages = [(message["role"], message["content"]) for message in body["messages"]]
+        user_texts = [text for role, text in messages if role == "user"]
+        question = from_json(user_texts[-1])
+        answer_names: tuple[str, ...] = _COMPARED
+        if "answer" in question:
+            answer_names = ("answer",)
+        for name in answer_names:
+            question[name]  # raises an error if it is missing, or if this is not an object
     except (KeyError, IndexError, TypeError, ValueError):
         message = "This model only judges: the last user message must be a JSON object with an answer, or with two."
         raise ApiError(400, message, code="invalid_field", field="messages") from None
-    return "\n".join(str(text) for _, text in texts), question
+    prompt = "\n".join(str(text) for _, text in messages)
+    return prompt, question
 
 
-def _wanted(body: dict[str, Any], verdict: dict[str, Any]) -> list[str]:
+def _required_properties(body: dict[str, Any], verdict: dict[str, Any]) -> list[str]:
     """Return the properties that the JSON schema of the request requires, if the verdict has them."""
     try:
-        wanted = list(body["response_format"]["json_schema"]["schema"]["required"])
+        required = list(body["response_format"]["json_schema"]["schema"]["required"])
     except (KeyError, TypeError):
-        wanted = []
-    if not wanted or set(wanted) - set(verdict):
+        required = []
+    if not required or set(required) - set(verdict):
         message = f"This model needs a JSON schema in response_format, with {', '.join(verdict)}."
         raise ApiError(400, message, code="invalid_field", field="response_format")
-    return wanted
+    return required

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_provider_assistant.sandbox import schemas
@@ -20,11 +21,17 @@ if TYPE_CHECKING:
 _DOCUMENTS_RETRY_AFTER = 3600
 
 
+@dataclass(slots=True)
+class _Bucket:
+    tokens: float
+    updated_at: float
+
+
 class RateLimiter:
     """A token bucket for each key."""
 
     def __init__(self) -> None:
-        self._buckets: dict[str, tuple[float, float]] = {}
+        self._bucket_by_key: dict[str, _Bucket] = {}
 
     def wait(self, name: str, settings: Settings, now: float) -> float:
         """Take a token and return 0, or return the seconds until the next token."""
@@ -32,15 +39,18 @@ class RateLimiter:
         if rate is None:
             return 0.0
         capacity = float(settings.rate_burst or max(1, math.ceil(rate)))
-        tokens, at = self._buckets.get(name, (capacity, now))
-        tokens = min(capacity, tokens + max(0.0, now - at) * rate)
-        taken = tokens >= 1
-        self._buckets[name] = (tokens - taken, now)
-        return 0.0 if taken else (1 - tokens) / rate
+        bucket = self._bucket_by_key.setdefault(name, _Bucket(capacity, now))
+        added = max(0.0, now - bucket.updated_at) * rate
+        bucket.tokens = min(capacity, bucket.tokens + added)
+        bucket.updated_at = now
+        if bucket.tokens < 1:
+            return (1 - bucket.tokens) / rate
+        bucket.tokens -= 1
+        return 0.0
 
     def clear(self) -> None:
         """Fill all buckets."""
-        self._buckets.clear()
+        self._bucket_by_key.clear()
 
 
 class Quotas:
@@ -99,8 +109,12 @@ class Quotas:
 
     def _documents_quota(self, key: Key) -> int:
         quota = self._faults.settings.documents_quota
-        return key.plan.documents if quota is None else quota
+        if quota is None:
+            return key.plan.documents
+        return quota
 
     def _messages_quota(self, key: Key) -> int:
         quota = self._faults.settings.messages_quota
-        return key.plan.messages if quota is None else quota
+        if quota is None:
+            return key.plan.messages
+        return quota

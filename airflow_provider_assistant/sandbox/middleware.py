@@ -47,7 +47,8 @@ class _Reply:
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            self.status, self.headers = message["status"], list(message.get("headers", ()))
+            self.status = message["status"]
+            self.headers = list(message.get("headers", ()))
         else:
             self.body += message.get("body", b"")
 
@@ -79,12 +80,13 @@ class Gate:
 
     async def _serve(self, path: str, scope: Scope, receive: Receive, send: Send) -> None:
         service = self._service
-        resets = service.data_resets
-        body, oversized = await _read(receive)
+        resets_before = service.data_resets
+        body, oversized = await _read_body(receive)
         key = self._key(Headers(scope=scope))
-        entry = service.journal.add(service.clock(), scope["method"], path, key.name if key else None, body)
+        key_name = key.name if key else None
+        entry = service.journal.add(service.clock(), scope["method"], path, key_name, body)
 
-        async def watched(message: Message) -> None:
+        async def send_and_record(message: Message) -> None:
             if message["type"] == "http.response.start":
                 entry.status = message["status"]
             await send(message)
@@ -94,23 +96,27 @@ class Gate:
         try:
             admitted = self._admit(key, oversized=oversized)
         except ApiError as refusal:
-            await refusal.response()(scope, receive, watched)
+            await refusal.response()(scope, receive, send_and_record)
             return
         scope[KEY] = admitted
         version = service.faults.version  # read first: the faults may change at any time
         entry.fault = service.faults.choose(scope["method"], path, admitted.name, body)
-        again = _again(body, receive)
+        receive_again = _replaying(body, receive)
         action = Action.parse(entry.fault) if entry.fault else None
-        if action and action.kind in {"delay", "hold"}:
-            await (asyncio.sleep(action.number) if action.kind == "delay" else self._changed(version))
+        # A delayed or held request is served afterwards, as if it had no fault.
+        if action and action.kind == "delay":
+            await asyncio.sleep(action.number)
             action = None
-        if service.data_resets != resets:
+        elif action and action.kind == "hold":
+            await self._wait_for_change(version)
+            action = None
+        if service.data_resets != resets_before:
             # Otherwise it could create something in the new data.
-            await _drop(scope, again)
+            await _drop(scope, receive_again)
         elif action is None:
-            await self._app(scope, again, watched)
+            await self._app(scope, receive_again, send_and_record)
         else:
-            await self._misbehave(action, scope, again, watched)
+            await self._misbehave(action, scope, receive_again, send_and_record)
 
     def _key(self, headers: Headers) -> Key | None:
         if self._bearer:
@@ -154,13 +160,13 @@ class Gate:
                 refusal = ApiError(number, "This failure was asked for.", code="injected_fault")
                 await refusal.response()(scope, receive, send)
 
-    async def _changed(self, version: int) -> None:
+    async def _wait_for_change(self, version: int) -> None:
         """Wait until the faults are changed or reset, possibly by another thread."""
         while self._service.faults.version == version:  # noqa: ASYNC110 (an event would belong to one loop)
             await asyncio.sleep(HOLD_POLL)
 
 
-async def _read(receive: Receive) -> tuple[bytes, bool]:
+async def _read_body(receive: Receive) -> tuple[bytes, bool]:
     """Return the body, and whether it exceeds the maximum size."""
     body = bytearray()
     size = 0
@@ -168,13 +174,14 @@ async def _read(receive: Receive) -> tuple[bytes, bool]:
         message = await receive()
         chunk = message.get("body", b"")
         size += len(chunk)
+        # An oversized body is read to its end, so that the client gets the refusal, but not kept.
         if size <= MAX_BODY:
             body += chunk
         if not message.get("more_body", False):
             return bytes(body), size > MAX_BODY
 
 
-def _again(body: bytes, receive: Receive) -> Receive:
+def _replaying(body: bytes, receive: Receive) -> Receive:
     """Return a ``receive`` callable that repeats a body that was already read, then continues with later messages."""
     pending = [body]
 

@@ -48,10 +48,11 @@ async def _of_site(request: Request, service: Embedded, site_id: SiteId) -> Call
 SiteCaller = Annotated[Caller, Depends(_of_site)]
 
 
-def _demand_content_type(request: Request, kind: str) -> None:
-    sent = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if sent != kind:
-        raise ApiError(400, f"The Content-Type must be {kind}.", code="bad_content_type")
+def _demand_content_type(request: Request, media_type: str) -> None:
+    header = request.headers.get("content-type", "")
+    sent_type, _, _ = header.partition(";")  # without parameters such as the charset
+    if sent_type.strip().lower() != media_type:
+        raise ApiError(400, f"The Content-Type must be {media_type}.", code="bad_content_type")
 
 
 async def read_body(request: Request, model: type[Model]) -> Model:

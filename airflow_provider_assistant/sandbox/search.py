@@ -18,13 +18,17 @@ _STOP_WORDS = """
     why will with within without won would you your
 """
 STOP_WORDS = frozenset(_STOP_WORDS.split())
-_REFERENCES = frozenset(
+# Words that refer to something in the previous message.
+_REFERRING_WORDS = frozenset(
     "he her him it its one ones same she that their them there these they this those".split()  # noqa: SIM905
 )
-_FOLLOW_UP = re.compile(r"\s*(and|also|but|or|then|so|what about|how about|what if)\b", re.IGNORECASE)
+_FOLLOW_UP_START = re.compile(
+    r"\s*(and|also|but|or|then|so|what about|how about|what if)\b",
+    re.IGNORECASE,
+)
 _WORD = re.compile(r"\w+")
 # Scripts without spaces are indexed character by character; otherwise the tokenizer would see one long word.
-_UNSPACED = re.compile(r"([\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff])")
+_UNSPACED_CHARACTER = re.compile(r"([\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff])")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")  # noqa: RUF001 (East Asian)
 
 
@@ -32,22 +36,26 @@ def indexable(text: str) -> str:
     """Compose the characters of a text, and put spaces between those of scripts without spaces."""
     if text.isascii():
         return text
-    return _UNSPACED.sub(r" \1 ", unicodedata.normalize("NFC", text))
+    composed = unicodedata.normalize("NFC", text)
+    return _UNSPACED_CHARACTER.sub(r" \1 ", composed)
 
 
 def terms(text: str) -> tuple[str, ...]:
     """Return the content words of a question in order, without repetitions."""
     words = _WORD.findall(indexable(text).lower())
-    found = dict.fromkeys(word.strip("_") for word in words if word not in STOP_WORDS)
-    found.pop("", None)
-    return tuple(found)[:MAX_TERMS]
+    # A dict keeps the order and drops repetitions.
+    content_words = dict.fromkeys(word.strip("_") for word in words if word not in STOP_WORDS)
+    content_words.pop("", None)
+    return tuple(content_words)[:MAX_TERMS]
 
 
 def is_follow_up(message: str) -> bool:
     """Return whether a message such as ``and its default?`` continues the previous one."""
     words = _WORD.findall(message.lower())
-    refers = bool(_FOLLOW_UP.match(message)) or not _REFERENCES.isdisjoint(words)
-    return refers and len(terms(message)) <= 3
+    is_continuation = bool(_FOLLOW_UP_START.match(message))
+    has_reference = not _REFERRING_WORDS.isdisjoint(words)
+    # A message with many content words is a question of its own.
+    return (is_continuation or has_reference) and len(terms(message)) <= 3
 
 
 def query(words: tuple[str, ...]) -> str:
@@ -66,13 +74,26 @@ def passage(text: str, words: tuple[str, ...], limit: int = 500) -> str:
     sentences = [part.strip() for part in _SENTENCE_END.split(text) if part and part.strip()]
     if not sentences:
         return text.strip()[:limit]
-    # Inflections differ in their endings, so a match of the beginning counts.
-    stems = [word if len(word) < 5 else word[: max(4, len(word) - 2)] for word in words]
-    hits = [frozenset(s for s in stems if s in sentence.lower()) for sentence in sentences]
-    best = max(range(len(sentences)), key=lambda i: (len(hits[i]), -i))
+    stems = {_stem(word) for word in words}
+    hit_counts = [_count_hits(stems, sentence) for sentence in sentences]
+    # Of sentences with the same number of hits, index() returns the first one.
+    best = hit_counts.index(max(hit_counts))
     chosen = sentences[best][:limit]
+    # The next two sentences often explain the first one.
     for sentence in sentences[best + 1 : best + 3]:
         if len(chosen) + len(sentence) >= limit:
             break
         chosen = f"{chosen} {sentence}"
     return chosen
+
+
+def _stem(word: str) -> str:
+    """Return the beginning of a word: inflections differ in their endings."""
+    if len(word) < 5:
+        return word
+    return word[: max(4, len(word) - 2)]
+
+
+def _count_hits(stems: set[str], sentence: str) -> int:
+    lower_sentence = sentence.lower()
+    return sum(stem in lower_sentence for stem in stems)

@@ -35,6 +35,7 @@ class _DroppingProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
         super().connection_made(transport)
         app: Any = self.app  # type: ignore[has-type]
 
+        # Each connection has a protocol, so this application can close only its own connection.
         async def droppable(scope: Any, receive: Any, send: Any) -> None:
             scope["extensions"] = {DROP_EXTENSION: transport.abort}
             await app(scope, receive, send)
@@ -93,7 +94,9 @@ class SandboxServer:
     def root(self) -> str:
         """Return the URL without a path; the control plane is below it under ``/_sandbox``."""
         host: str = _REACHABLE.get(self.settings.host, self.settings.host)
-        return f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
+        if ":" in host:  # an IPv6 address
+            host = f"[{host}]"
+        return f"http://{host}:{self.port}"
 
     @property
     def url(self) -> str:
@@ -107,14 +110,14 @@ class SandboxServer:
         :param site_id: id of the site.
         :param extra: further fields of the connection's extra, such as ``tenant_id``.
         """
-        known = KEYS.get(key)
-        tenant_id = known.tenant.tenant_id if known else KEYS[DEFAULT_KEY].tenant.tenant_id
+        # A test may pass an unknown key.
+        tenant = KEYS.get(key, KEYS[DEFAULT_KEY]).tenant
         return json.dumps(
             {
                 "conn_type": "assistant",
                 "host": self.url,
                 "password": key,
-                "extra": {"tenant_id": tenant_id, "site_id": site_id, **extra},
+                "extra": {"tenant_id": tenant.tenant_id, "site_id": site_id, **extra},
             },
             separators=(",", ":"),
         )

@@ -81,15 +81,17 @@ class Settings(BaseModel):
     @property
     def fault_action(self) -> str:
         """Return ``fault_status`` as an action; a number means ``status:N``."""
-        return f"status:{self.fault_status}" if self.fault_status.isdigit() else self.fault_status
+        if self.fault_status.isdigit():
+            return f"status:{self.fault_status}"
+        return self.fault_status
 
     def changed(self, **changes: Any) -> Self:
         """Return a validated copy with changed values."""
         return self.model_validate({**dict(self), **changes})
 
 
-def _spelled(name: str) -> str:
-    return "--" + name.replace("_", "-")
+def _flag_of(field_name: str) -> str:
+    return "--" + field_name.replace("_", "-")
 
 
 def read_settings(
@@ -103,7 +105,8 @@ def read_settings(
     :param arguments: command line without the program's name. Default: ``sys.argv``.
     :param environ: environment variables. Default: ``os.environ``.
     """
-    environ = os.environ if environ is None else environ
+    if environ is None:
+        environ = os.environ
     parser = argparse.ArgumentParser(
         prog="python -m airflow_provider_assistant.sandbox",
         description="An embedded Assistant service for development and tests.",
@@ -112,19 +115,22 @@ def read_settings(
     for name, field in Settings.model_fields.items():
         default = "none" if field.default is None else field.default
         parser.add_argument(
-            _spelled(name),
+            _flag_of(name),
             metavar=field.title,
             help=f"{field.description} (default: {default})",
         )
-    values: dict[str, str] = {}
-    sources: dict[str, str] = {}
-    for name, text in vars(parser.parse_args(arguments)).items():
+    value_by_field: dict[str, str] = {}
+    # The flag or the variable that an error names.
+    source_by_field: dict[str, str] = {}
+    for name, flag_value in vars(parser.parse_args(arguments)).items():
         variable = ENV_PREFIX + name.upper()
-        if text is not None:
-            values[name], sources[name] = text, _spelled(name)
+        if flag_value is not None:
+            value_by_field[name] = flag_value
+            source_by_field[name] = _flag_of(name)
         elif environ.get(variable):
-            values[name], sources[name] = environ[variable], variable
+            value_by_field[name] = environ[variable]
+            source_by_field[name] = variable
     try:
-        return Settings.model_validate(values)
+        return Settings.model_validate(value_by_field)
     except ValidationError as error:
-        parser.error(explained(error, sources))
+        parser.error(explained(error, source_by_field))

@@ -12,8 +12,9 @@ if TYPE_CHECKING:
 
     from airflow_provider_assistant.sandbox.database import Database
 
-_LATENCIES = 10_000
-_CATEGORIES = 10
+# The percentiles are those of the last requests.
+_MAX_LATENCIES = 10_000
+_MAX_CATEGORIES = 10
 
 
 def site_statistics(database: Database, site: str, now: float) -> dict[str, Any]:
@@ -32,26 +33,28 @@ def site_statistics(database: Database, site: str, now: float) -> dict[str, Any]
 
 
 def _documents(database: Database, site: str) -> dict[str, Any]:
-    kinds = {"file": 0, "text": 0, "qa": 0}
-    size, last = 0, None
-    for row in database.rows(
+    count_by_kind = {"file": 0, "text": 0, "qa": 0}
+    size = 0
+    last_added_at = None
+    rows = database.rows(
         "SELECT kind, count(*), sum(bytes), max(created_at) FROM documents WHERE site = ? GROUP BY kind",
         site,
-    ):
-        kinds[row[0]] = row[1]
-        size += row[2]
-        last = max(last or 0.0, row[3])
+    )
+    for kind, count, kind_size, kind_last_added_at in rows:
+        count_by_kind[kind] = count
+        size += kind_size
+        last_added_at = max(last_added_at or 0.0, kind_last_added_at)
     categories = database.rows(
         "SELECT category, count(*) AS documents FROM documents WHERE site = ?"
         " AND category IS NOT NULL GROUP BY category ORDER BY documents DESC, category LIMIT ?",
         site,
-        _CATEGORIES,
+        _MAX_CATEGORIES,
     )
     return {
-        "total": sum(kinds.values()),
-        "by_kind": kinds,
+        "total": sum(count_by_kind.values()),
+        "by_kind": count_by_kind,
         "bytes": size,
-        "last_added_at": maybe_iso(last),
+        "last_added_at": maybe_iso(last_added_at),
         "top_categories": [dict(row) for row in categories],
     }
 
@@ -64,7 +67,7 @@ def count_chats(
     :param mode: ``sync`` or ``async``.
     :param until: end of the range, which is not a part of it.
     """
-    row = database.rows(
+    counts = database.rows(
         "SELECT count(*) AS total,"
         " count(*) FILTER (WHERE answered) AS answered,"
         " count(*) FILTER (WHERE NOT answered) AS unanswered,"
@@ -76,16 +79,17 @@ def count_chats(
         since,
         until,
     )[0]
-    durations = database.rows(
+    duration_rows = database.rows(
         "SELECT completed_at - created_at FROM requests WHERE site = ? AND mode = ? AND created_at >= ?"
         " AND created_at < ? AND completed_at IS NOT NULL ORDER BY n DESC LIMIT ?",
         site,
         mode,
         since,
         until,
-        _LATENCIES,
+        _MAX_LATENCIES,
     )
-    return chat_statistics(dict(row), (found[0] for found in durations))
+    durations = [duration for (duration,) in duration_rows]
+    return chat_statistics(dict(counts), durations)
 
 
 def chat_statistics(counts: Mapping[str, int], durations: Iterable[float]) -> dict[str, Any]:
@@ -94,18 +98,23 @@ def chat_statistics(counts: Mapping[str, int], durations: Iterable[float]) -> di
     :param counts: counts, including ``answered`` and ``unanswered``.
     :param durations: duration of each request in seconds.
     """
-    total = counts["answered"] + counts["unanswered"]
-    return {
-        **counts,
-        "answer_rate": round(counts["answered"] / total, 4) if total else None,
-        "latency_ms": _percentiles(sorted(1000 * max(0.0, seconds) for seconds in durations)),
-    }
+    answer_rate = None
+    completed = counts["answered"] + counts["unanswered"]
+    if completed:
+        answer_rate = round(counts["answered"] / completed, 4)
+    # A duration is negative if the clock was set back.
+    milliseconds = sorted(1000 * max(0.0, seconds) for seconds in durations)
+    return {**counts, "answer_rate": answer_rate, "latency_ms": _percentiles(milliseconds)}
 
 
 def _percentiles(ordered: list[float]) -> dict[str, float] | None:
     if not ordered:
         return None
-    return {f"p{share}": round(ordered[math.ceil(share / 100 * len(ordered)) - 1], 3) for share in (50, 95, 99)}
+    percentiles = {}
+    for percent in (50, 95, 99):
+        rank = math.ceil(percent / 100 * len(ordered))
+        percentiles[f"p{percent}"] = round(ordered[rank - 1], 3)
+    return percentiles
 
 
 def _sessions(database: Database, site: str) -> dict[str, Any]:
@@ -123,15 +132,14 @@ def count_feedback(database: Database, site: str, since: float = 0.0, until: flo
 
     :param until: end of the range, which is not a part of it.
     """
-    ratings = {
-        row[0]: row[1]
-        for row in database.rows(
-            "SELECT rating, count(*) FROM feedback WHERE site = ? AND created_at >= ? AND created_at < ?"
-            " GROUP BY rating ORDER BY rating",
-            site,
-            since,
-            until,
-        )
-    }
-    total = sum(ratings.values())
-    return {"total": total, "has_feedback": total > 0, "by_rating": ratings}
+    rows = database.rows(
+        "SELECT rating, count(*) AS total FROM feedback"
+        " WHERE site = ? AND created_at >= ? AND created_at < ?"
+        " GROUP BY rating ORDER BY rating",
+        site,
+        since,
+        until,
+    )
+    count_by_rating: dict[str, int] = {row["rating"]: row["total"] for row in rows}
+    total = sum(count_by_rating.values())
+    return {"total": total, "has_feedback": total > 0, "by_rating": count_by_rating}

@@ -13,7 +13,9 @@ def iso(moment: float) -> str:
 
 def maybe_iso(moment: float | None) -> str | None:
     """Return a time as :func:`iso` does, or ``None`` if the event has not happened."""
-    return None if moment is None else iso(moment)
+    if moment is None:
+        return None
+    return iso(moment)
 
 
 def month(moment: float) -> str:
@@ -23,6 +25,9 @@ def month(moment: float) -> str:
 
 def next_month(moment: float) -> float:
     """Return the start of the next calendar month (UTC)."""
-    day = datetime.fromtimestamp(moment, UTC)
-    year, months = divmod(day.year * 12 + day.month, 12)
-    return datetime(year, months + 1, 1, tzinfo=UTC).timestamp()
+    now = datetime.fromtimestamp(moment, UTC)
+    if now.month == 12:
+        start = datetime(now.year + 1, 1, 1, tzinfo=UTC)
+    else:
+        start = datetime(now.year, now.month + 1, 1, tzinfo=UTC)
+    return start.timestamp()

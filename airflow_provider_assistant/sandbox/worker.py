@@ -50,10 +50,12 @@ class Worker:
         self._chats.requeue()
         while True:
             self._submitted.clear()
-            wait = self.step()
+            timeout = self.step()
+            if timeout is not None:
+                timeout = min(timeout, _NAP)
             await self._database.settled()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(None if wait is None else min(wait, _NAP)):
+                async with asyncio.timeout(timeout):
                     await self._submitted.wait()
 
     def step(self) -> float | None:
@@ -61,9 +63,13 @@ class Worker:
 
         :return: seconds until the next request is due; ``None`` if none is left.
         """
-        now, half = self._clock(), self._faults.settings.processing_seconds / 2
+        now = self._clock()
+        half = self._faults.settings.processing_seconds / 2
         self._chats.start(now - half, now, _STEP)
-        for row in self._chats.started(now - half, _STEP):
-            self._assistant.finish(row)
-        since = self._chats.unfinished_since()
-        return None if since is None else max(0.0, since + half - self._clock())
+        for request in self._chats.started(now - half, _STEP):
+            self._assistant.finish(request)
+        unfinished_since = self._chats.unfinished_since()
+        if unfinished_since is None:
+            return None
+        due = unfinished_since + half
+        return max(0.0, due - self._clock())
