@@ -134,19 +134,25 @@ def explained(
 
 def log_failure(error: Exception, failure_context: FailureContext) -> None:
     """Log what happened, what is safe, and what to do."""
-    happened, safe, todo = escaped(f"{type(error).__name__}: {error}"), None, None
+    happened = escaped(f"{type(error).__name__}: {error}")
+    safe = None
+    todo = None
     # A sensor's timeout is an exception of Airflow. If the service's reply caused it, the cause says more.
-    ours = error.__cause__ if isinstance(error, AirflowSensorTimeout) else error
-    if isinstance(ours, AssistantError):
-        happened, safe, todo = ours.happened, ours.safe, ours.todo
-    kind = documented_class(error)
-    if issubclass(kind, AssistantError):
-        usual: Foreign | type[AssistantError] = kind
+    explaining_error = error.__cause__ if isinstance(error, AirflowSensorTimeout) else error
+    if isinstance(explaining_error, AssistantError):
+        happened = explaining_error.happened
+        safe = explaining_error.safe
+        todo = explaining_error.todo
+    error_class = documented_class(error)
+    if issubclass(error_class, AssistantError):
+        # Errors of this package have their default texts as attributes of the class.
+        defaults: Foreign | type[AssistantError] = error_class
     else:
-        usual = FOREIGN[kind]
-    safe = escaped(failure_context.safe) or safe or usual.default_safe
-    todo = todo or usual.default_todo
-    if is_final(kind):
+        defaults = FOREIGN[error_class]
+    # The task knows its counts, so its text says more than that of the error.
+    safe = escaped(failure_context.safe) or safe or defaults.default_safe
+    todo = todo or defaults.default_todo
+    if is_final(error_class):
         todo += " Airflow does not retry this task: clear it afterwards."
     if failure_context.findings and failure_context.findings not in todo:
         todo += f" Findings: {failure_context.findings}."
@@ -157,8 +163,9 @@ def log_failure(error: Exception, failure_context: FailureContext) -> None:
 
 def documented_class(error: Exception) -> type[Exception]:
     """Return the class of an error, or else its nearest base class, that the runbook describes."""
-    kinds = type(error).__mro__
-    return next(kind for kind in kinds if kind in FOREIGN or kind.__module__ == exceptions.__name__)
+    # The class, then its bases from the nearest on. FOREIGN has Exception, so there is always one.
+    classes = type(error).__mro__
+    return next(kind for kind in classes if kind in FOREIGN or kind.__module__ == exceptions.__name__)
 
 
 def is_final(kind: type[Exception]) -> bool:
@@ -182,8 +189,11 @@ def anchor_of(error: Exception) -> str:
 
 def _is_failure(error: Exception) -> bool:
     """Return whether an exception fails the task; Airflow also uses exceptions to skip, defer and reschedule."""
-    ours = AssistantError | AirflowSensorTimeout | AirflowNotFoundException
-    return isinstance(error, ours) or not isinstance(error, AirflowException)
+    failure_classes = AssistantError | AirflowSensorTimeout | AirflowNotFoundException
+    if isinstance(error, failure_classes):
+        return True
+    # Exceptions of other libraries and of Python. Those that skip, defer and reschedule are Airflow's.
+    return not isinstance(error, AirflowException)
 
 
 def _failure_context_of(task: Any, context: Context) -> FailureContext:

@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import TypeAlias
@@ -116,32 +116,37 @@ class Load:
             # An empty source does not make every document stale.
             self._on_missing = "ignore"
         self.counts.unchanged = plan.count(RowAction.UNCHANGED) + plan.count(RowAction.DUPLICATE)
-        missing = None
+        missing_documents = None
         try:
             if self._ledger:
-                missing = check_plan(plan, self._ledger, self._options, self._on_missing)
+                missing_documents = check_plan(plan, self._ledger, self._options, self._on_missing)
                 self._report.duplicated_earlier(self._ledger.possible_duplicates())
             if plan.count(RowAction.SEND):
                 await self._send_all(plan)
             if self._ledger and not self._breaker.is_open:
-                self._finish(self._ledger, plan, missing)
+                self._finish(self._ledger, plan, missing_documents)
         finally:
             # A stopped load counts the rows that it did not reach as failed.
-            self.counts.failed += plan.rows - self.counts.done
+            unreached_rows = plan.rows - self.counts.done
+            self.counts.failed += unreached_rows
             self.counts.throttled = self._limiter.throttled
             self.counts.seconds = time.monotonic() - self._started
         if self._breaker.error:
             raise self._breaker.error
         return self.counts
 
-    def _finish(self, ledger: ScopeLedger, plan: LoadPlan, missing: int | None) -> None:
+    def _finish(self, ledger: ScopeLedger, plan: LoadPlan, missing_documents: int | None) -> None:
+        """Update the ledger after all rows were sent, and list the stale documents."""
         if self._options.adopt:
             self._adopt(ledger, plan)
         if plan.regrouped:
             self._regroup(ledger)
         if self._on_missing == "stale":
-            # Reading all entries takes as long as a third of the preflight.
-            self._report.stale(ledger.stale(plan.has) if missing != 0 else ())
+            if missing_documents == 0:
+                # Reading all entries to find none would take as long as a third of the preflight.
+                self._report.stale([])
+            else:
+                self._report.stale(ledger.stale(plan.has))
         if self._on_missing == "group":
             shared = SharedGroups()
             self._report.stale(ledger.stale_in_groups(plan.groups, plan.has, on_shared=shared.add))
@@ -153,8 +158,9 @@ class Load:
 
     def _adopt(self, ledger: ScopeLedger, plan: LoadPlan) -> None:
         """Assign keys of other sources that are also in this source to this source."""
-        if count := ledger.adopt(plan.has):
-            log.warning("%d keys of other sources now belong to source %r.", count, ledger.source)
+        adopted_keys = ledger.adopt(plan.has)
+        if adopted_keys:
+            log.warning("%d keys of other sources now belong to source %r.", adopted_keys, ledger.source)
 
     # -- decide and claim --------------------------------------------------------------------------
 
@@ -164,25 +170,36 @@ class Load:
 
         The thread reads the source and the ledger, so that reading does not delay requests.
         """
-        left: int | None = None
+        # None for no limit.
+        documents_left: int | None = None
         is_first = True
         async for row, entry in self._decided(plan, thread):
             if is_first:
-                left = await self._documents_left(plan, thread)
+                # Read the limits only if there is a row to send.
+                documents_left = await self._documents_left(plan, thread)
                 is_first = False
-            if left == 0:
+            if documents_left == 0:
                 self._report.not_created("skipped", row, NO_ROOM)
                 continue
-            if left is not None:
-                left -= 1
-            yield Attempt(row, Claim(row.fingerprint.key, row.readable_key, entry, row.fingerprint.group))
+            if documents_left is not None:
+                documents_left -= 1
+            fingerprint = row.fingerprint
+            claim = Claim(key=fingerprint.key, label=row.readable_key, entry=entry, group=fingerprint.group)
+            yield Attempt(row, claim)
 
     async def _decided(self, plan: LoadPlan, thread: ThreadPoolExecutor) -> AsyncIterator[_RowWithEntry]:
         """Yield the rows that are new or to be created again; count all others by their outcome."""
-        groups, loop = self._with_entries(plan), asyncio.get_running_loop()
-        while not self._breaker.is_open and (group := await loop.run_in_executor(thread, next, groups, None)):
+        loop = asyncio.get_running_loop()
+        groups = self._with_entries(plan)
+        while not self._breaker.is_open:
+            # None after the last group.
+            group = await loop.run_in_executor(thread, next, groups, None)
+            if group is None:
+                return
             for row, entry in group:
-                if self._is_to_send(row, decisions.decide(row, entry, self._options)):
+                decision = decisions.decide(row, entry, self._options)
+                self._apply(row, decision)
+                if decision.is_sent:
                     yield row, entry
                 if self._breaker.error:
                     return
@@ -191,32 +208,41 @@ class Load:
         """Yield groups of LOOK_AHEAD rows, each row with its ledger entry."""
         rows = self._rows.prepared(plan.to_send)
         while group := list(islice(rows, LOOK_AHEAD)):
-            entries = self._ledger.entries([row.fingerprint.key for row in group]) if self._ledger else {}
-            yield [(row, entries.get(row.fingerprint.key)) for row in group]
+            entry_by_key: Mapping[str, LedgerEntry] = {}
+            if self._ledger:
+                entry_by_key = self._ledger.entries([row.fingerprint.key for row in group])
+            yield [(row, entry_by_key.get(row.fingerprint.key)) for row in group]
 
-    def _is_to_send(self, row: PreparedRow, decision: decisions.Decision) -> bool:
+    def _apply(self, row: PreparedRow, decision: decisions.Decision) -> None:
+        """Count a row that is not sent, and stop the load if the decision says so."""
         if decision.outcome:
             self._report.not_created(decision.outcome, row, decision.reason, decision.document_id)
         if decision.error:
             self._breaker.open(decision.error)
-        return decision.is_sent
 
     async def _documents_left(self, plan: LoadPlan, thread: ThreadPoolExecutor) -> int | None:
         """Read the tenant's limits, and return how many documents to create; None for all."""
-        raw = await self._read_limits() if self._read_limits else None
-        if raw is None:
+        if self._read_limits is None:
             return None
-        limits = known_limits(raw, self._options)
+        limits_reply = await self._read_limits()
+        if limits_reply is None:
+            return None
+        limits = known_limits(limits_reply, self._options)
         if limits.left is None or plan.count(RowAction.SEND) <= limits.left:
             return None
         # Some of these rows may be bad, or not sent for another reason.
-        documents = await asyncio.get_running_loop().run_in_executor(thread, self._count_documents, plan)
+        loop = asyncio.get_running_loop()
+        documents = await loop.run_in_executor(thread, self._count_documents, plan)
         return check_limits(limits, documents, self._options.on_limit)
 
     def _count_documents(self, plan: LoadPlan) -> int:
+        """Return how many documents the load would create."""
         count = 0
         for group in self._with_entries(plan):
-            count += sum(decisions.decide(row, entry, self._options).is_sent for row, entry in group)
+            for row, entry in group:
+                decision = decisions.decide(row, entry, self._options)
+                if decision.is_sent:
+                    count += 1
         return count
 
     # -- send and record ---------------------------------------------------------------------------

@@ -142,7 +142,11 @@ class FindingsFile:
             self._file = cast("BinaryIO", self.path.open("wb"))
             self._writer = pq.ParquetWriter(self._file, schema, compression="zstd")
         if self._waiting:
-            rows = [asdict(finding) | {"reason": storable(finding.reason)} for finding in self._waiting]
+            rows = []
+            for finding in self._waiting:
+                row = asdict(finding)
+                row["reason"] = storable(finding.reason)
+                rows.append(row)
             self._writer.write_table(pa.Table.from_pylist(rows, schema=schema))
 
 
@@ -155,7 +159,9 @@ def findings_folder() -> StoragePath:
     from airflow.providers.common.compat.sdk import conf
 
     configured: str = conf.get("assistant", "findings_folder", fallback="")
-    return usable_path(configured) if configured else airflow_home() / "assistant_loads"
+    if configured:
+        return usable_path(configured)
+    return airflow_home() / "assistant_loads"
 
 
 def findings_schema() -> pa.Schema:

@@ -76,9 +76,11 @@ class LedgerWriter(AsyncIterator[Attempt]):
 
     async def __anext__(self) -> Attempt:
         """Return the next claimed row; several workers may wait for one."""
-        if attempt := await self._ready.get():
-            return attempt
-        raise StopAsyncIteration
+        attempt = await self._ready.get()
+        if attempt is None:
+            # stop() puts one None per worker.
+            raise StopAsyncIteration
+        return attempt
 
     def record(self, outcome: ClaimOutcome) -> None:
         """Record the outcome of a row that was handed out, with the next group."""
@@ -94,8 +96,10 @@ class LedgerWriter(AsyncIterator[Attempt]):
             return
         self._is_stopped = True
         while not self._ready.empty():
-            if attempt := self._ready.get_nowait():
+            attempt = self._ready.get_nowait()
+            if attempt is not None:
                 self._on_unsent(attempt)
+        # One None for each worker ends its iteration.
         for _ in range(self._max_concurrency):
             self._ready.put_nowait(None)
 
@@ -111,7 +115,8 @@ class LedgerWriter(AsyncIterator[Attempt]):
 
         :return: Outcomes of created rows that the ledger could not record.
         """
-        outcomes, self._outcomes = self._outcomes, []
+        outcomes = self._outcomes
+        self._outcomes = []
         taken_over: list[ClaimOutcome] = []
         if not outcomes or self._ledger is None:
             return []
@@ -134,11 +139,11 @@ class LedgerWriter(AsyncIterator[Attempt]):
         """
         to_claim: list[Attempt] = []
         while True:
-            while (
-                not self._is_stopped
-                and len(to_claim) < self._free_claims
-                and (attempt := await anext(attempts, None)) is not None
-            ):
+            # Both may change while this waits for an attempt.
+            while not self._is_stopped and len(to_claim) < self._free_claims:
+                attempt = await anext(attempts, None)
+                if attempt is None:
+                    break
                 to_claim.append(attempt)
             if self._is_stopped:
                 to_claim = []
@@ -169,29 +174,34 @@ class LedgerWriter(AsyncIterator[Attempt]):
         await self._wakeup.wait()
 
     async def _commit(self, to_claim: list[Attempt], thread: Executor) -> None:
-        outcomes, self._outcomes = self._outcomes, []
+        outcomes = self._outcomes
+        self._outcomes = []
         if self._ledger is None:
             self._hand_out(to_claim, len(outcomes))
             return
         claims = [attempt.claim for attempt in to_claim]
         taken_over: list[ClaimOutcome] = []
         commit = functools.partial(self._ledger.commit_and_claim, outcomes, claims, on_taken_over=taken_over.append)
-        work = asyncio.get_running_loop().run_in_executor(thread, commit)
-        cancelled = await _finished(work)
+        transaction = asyncio.get_running_loop().run_in_executor(thread, commit)
+        cancellation = await _wait_for(transaction)
         try:
-            keys = work.result()
+            claimed_keys = transaction.result()
         except BaseException:
+            # Put the outcomes back, before those that have arrived meanwhile: record_remaining() tries again.
             self._outcomes[:0] = outcomes
             raise
         if taken_over:
             self._on_taken_over(taken_over)
-        if len(keys) < len(to_claim):
-            for attempt in to_claim:
-                if attempt.claim.key not in keys:
-                    self._on_lost(attempt)
-        self._hand_out([attempt for attempt in to_claim if attempt.claim.key in keys], len(outcomes))
-        if cancelled:
-            raise cancelled
+        claimed: list[Attempt] = []
+        for attempt in to_claim:
+            if attempt.claim.key in claimed_keys:
+                claimed.append(attempt)
+            else:
+                # Another task has claimed the row in the meantime.
+                self._on_lost(attempt)
+        self._hand_out(claimed, len(outcomes))
+        if cancellation:
+            raise cancellation
 
     def _hand_out(self, claimed: list[Attempt], recorded: int) -> None:
         self._in_flight += len(claimed) - recorded
@@ -202,16 +212,16 @@ class LedgerWriter(AsyncIterator[Attempt]):
                 self._ready.put_nowait(attempt)
 
 
-async def _finished(work: asyncio.Future[Any]) -> asyncio.CancelledError | None:
+async def _wait_for(transaction: asyncio.Future[Any]) -> asyncio.CancelledError | None:
     """
     Wait for a transaction, and return the cancellation that arrived meanwhile.
 
     A transaction cannot be abandoned: its outcomes are recorded then, and its claims need outcomes.
     """
-    cancelled = None
-    while not work.done():
+    cancellation = None
+    while not transaction.done():
         try:
-            await asyncio.wait([work])
+            await asyncio.wait([transaction])
         except asyncio.CancelledError as error:
-            cancelled = error
-    return cancelled
+            cancellation = error
+    return cancellation
