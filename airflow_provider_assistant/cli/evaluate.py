@@ -53,11 +53,13 @@ def _evaluate(out: Console, args: argparse.Namespace) -> int:
         raise AssistantInputError(f"--repeat must be at least 1, not {args.repeat}", field="--repeat")
     check_extra()
     gate = read_gate(args.gate, has_baseline=bool(args.against or args.against_site))
-    check_pairwise(
-        [scorer.name for scorer in gate.scorers], {ANSWERS: args.against_site} if args.against_site else None
-    )
+    scorer_names = [scorer.name for scorer in gate.scorers]
+    other_site = {ANSWERS: args.against_site} if args.against_site else None
+    check_pairwise(scorer_names, other_site)
     golden = read_rows(args.file, args)
-    directory = RunDirectory(ObjectStoragePath(args.save or str(Path(args.file).parent)))
+    # Without --save, the directory is used only to find the baseline.
+    run_folder = args.save or str(Path(args.file).parent)
+    directory = RunDirectory(ObjectStoragePath(run_folder))
     # Before the first request: a baseline that cannot be read must not cost a run.
     baseline = find_baseline(directory, args.against)
     conn_id = _connection(args.conn_id)
@@ -66,14 +68,18 @@ def _evaluate(out: Console, args: argparse.Namespace) -> int:
         answers = ask(out, _hook(out, conn_id, args.site), golden, args, folder)
         other = None
         if args.against_site:
-            asked = ask(out, _hook(out, conn_id, args.against_site), golden, args, folder)
-            other = OtherAnswers(read_cases(asked), name=f"site {args.against_site}")
+            other_hook = _hook(out, conn_id, args.against_site)
+            other_answers = ask(out, other_hook, golden, args, folder)
+            other = OtherAnswers(read_cases(other_answers), name=f"site {args.against_site}")
+        evaluation_directory = directory
+        if not args.save:
+            evaluation_directory = RunDirectory(ObjectStoragePath(temporary))
         evaluation = run_evaluation(
             read_cases(answers),
             gate.scorers,
             gate.criteria,
             gate.judges,
-            directory if args.save else RunDirectory(ObjectStoragePath(temporary)),
+            evaluation_directory,
             name=Path(args.file).stem,
             baseline=baseline,
             other=other,
@@ -92,8 +98,10 @@ def _evaluate(out: Console, args: argparse.Namespace) -> int:
 
 def _connection(conn_id: str | None) -> str:
     """Return the id of the connection: the argument, or else that of the environment's variables, or the default."""
-    if conn_id or not os.environ.get(BASE_URL):
-        return conn_id or DEFAULT_CONNECTION
+    if conn_id:
+        return conn_id
+    if not os.environ.get(BASE_URL):
+        return DEFAULT_CONNECTION
     # A connection in the environment needs no database, which CI does not have.
     fields = {"conn_type": "assistant", "host": os.environ[BASE_URL], "password": os.environ.get(API_KEY)}
     os.environ["AIRFLOW_CONN_ASSISTANT_ENVIRONMENT"] = json.dumps(fields)
@@ -110,7 +118,10 @@ def _show(out: Console, args: argparse.Namespace, summary: Summary) -> None:
     out.table(("rule", "verdict", "reason"), rules)
     if summary.comparison and summary.comparison.scorers:
         titles = ("scorer", "wins", "ties", "losses", "difference", "low", "high")
-        out.table(titles, [_cells(*found) for found in summary.comparison.scorers.items()])
+        cells = []
+        for scorer, difference in summary.comparison.scorers.items():
+            cells.append(_difference_cells(scorer, difference))
+        out.table(titles, cells)
     pairs = summary.pairs
     if pairs:
         preferred = _number(pairs.first_preferred)
@@ -119,29 +130,40 @@ def _show(out: Console, args: argparse.Namespace, summary: Summary) -> None:
             [(pairs.pairs, pairs.identical, pairs.order_changed, pairs.errors, preferred)],
         )
     means = ", ".join(f"{name} {_number(mean)}" for name, mean in summary.means.items())
-    questions, verdict = summary.questions, summary.gate.verdict
-    words = "no gate" if verdict == "none" else verdict
-    answered = f"{questions.answered} of {questions.total} answered"
-    out.line(f"{words}: {summary.name}, {answered}; {means}", STYLES.get(verdict, ""))
+    verdict = summary.gate.verdict
+    shown_verdict = "no gate" if verdict == "none" else verdict
+    answered = f"{summary.questions.answered} of {summary.questions.total} answered"
+    out.line(f"{shown_verdict}: {summary.name}, {answered}; {means}", STYLES.get(verdict, ""))
 
 
-def _cells(scorer: str, found: Difference) -> tuple[object, ...]:
-    interval = (_number(found.mean), _number(found.low), _number(found.high))
-    return (scorer, found.better, found.unchanged, found.worse, *interval)
+def _difference_cells(scorer: str, difference: Difference) -> list[object]:
+    """Return the cells of a row: wins, ties and losses, and the difference with its interval."""
+    return [
+        scorer,
+        difference.better,
+        difference.unchanged,
+        difference.worse,
+        _number(difference.mean),
+        _number(difference.low),
+        _number(difference.high),
+    ]
 
 
 def _result(args: argparse.Namespace, summary: Summary) -> dict[str, Any]:
     comparison = None
     if summary.comparison:
-        counts = {"paired", "mean", "low", "high", "better", "unchanged", "worse"}
+        shown_fields = {"paired", "mean", "low", "high", "better", "unchanged", "worse"}
         comparison = {}
-        for name, found in summary.comparison.scorers.items():
-            comparison[name] = found.model_dump(include=counts)
+        for scorer, difference in summary.comparison.scorers.items():
+            comparison[scorer] = difference.model_dump(include=shown_fields)
+    pairs = None
+    if summary.pairs:
+        pairs = summary.pairs.model_dump()
     return {
         **figures_of(summary),
         "rules": [rule.model_dump() for rule in summary.gate.rules],
         "comparison": comparison,
-        "pairs": summary.pairs.model_dump() if summary.pairs else None,
+        "pairs": pairs,
         "junit": args.junit,
         "report": args.report,
         "saved": args.save,

@@ -6,7 +6,7 @@ import argparse
 import contextlib
 from collections.abc import Iterator
 from textwrap import shorten
-from typing import Any
+from typing import Any, NamedTuple
 
 from airflow_provider_assistant.cli.findings import read_findings
 from airflow_provider_assistant.cli.output import GOOD, Console
@@ -42,11 +42,12 @@ DIGITS = 12
 def status(out: Console, args: argparse.Namespace) -> int:
     """Count the entries of the ledger by kind, site and outcome."""
     with open_ledger(args) as ledger:
-        where = ledger.engine.url.render_as_string(hide_password=True)
-        found = ledger.read(counts, Selection(args.site))
-    out.result({"ledger": where, "counts": found})
-    out.line(f"Ledger: {where}")
-    out.table(("kind", "site", "outcome", "entries", "latest"), [list(one.values()) for one in found])
+        url = ledger.engine.url.render_as_string(hide_password=True)
+        rows = ledger.read(counts, Selection(args.site))
+    out.result({"ledger": url, "counts": rows})
+    out.line(f"Ledger: {url}")
+    cells = [list(row.values()) for row in rows]
+    out.table(("kind", "site", "outcome", "entries", "latest"), cells)
     return OK
 
 
@@ -58,7 +59,7 @@ def ambiguous(out: Console, args: argparse.Namespace) -> int:
     out.result([entry.as_dict() for entry in entries])
     if entries:
         titles = ("key", "kind", "site", "source", "label", "outcome", "claimed", "error")
-        out.table(titles, [_row(entry) for entry in entries])
+        out.table(titles, [_entry_cells(entry) for entry in entries])
         out.note("Check the site, then run: ledger resolve KEY … --as created|not-created")
     else:
         out.line("Nothing is ambiguous.", GOOD)
@@ -69,11 +70,21 @@ def _ambiguous(ledger: Ledger, args: argparse.Namespace) -> list[AmbiguousEntry]
     return ledger.read(page_of_ambiguous, ledger.leases, Selection(args.site), ALL).rows
 
 
-def _row(entry: AmbiguousEntry) -> list[Any]:
-    state = "under way?" if entry.may_be_under_way else entry.outcome
-    at = f"{entry.claimed_at:%Y-%m-%d %H:%M:%S}"
+def _entry_cells(entry: AmbiguousEntry) -> list[Any]:
+    short_key = entry.key[:DIGITS]
+    outcome = "under way?" if entry.may_be_under_way else entry.outcome
+    claimed_at = f"{entry.claimed_at:%Y-%m-%d %H:%M:%S}"
     error = shorten(entry.error or "", ERROR_WIDTH, placeholder=" …")
-    return [entry.key[:DIGITS], entry.kind, entry.site_id, entry.source, entry.label, state, at, error]
+    return [
+        short_key,
+        entry.kind,
+        entry.site_id,
+        entry.source,
+        entry.label,
+        outcome,
+        claimed_at,
+        error,
+    ]
 
 
 @command
@@ -95,36 +106,54 @@ def stale(out: Console, args: argparse.Namespace) -> int:
         )
         with out.busy("reading the file"):
             if args.gone:
-                stale = entries.stale_in_groups(gone_groups(args.file, args), lambda _: False)
+                # The groups have no rows any more: the file names only the groups.
+                groups = gone_groups(args.file, args)
+                stale_documents = entries.stale_in_groups(groups, lambda _key: False)
             else:
                 rows = stack.enter_context(rows_of(args.file, args, site_id))
                 seen = plan_load(rows, None, has_groups=bool(args.group))
-                stale = entries.stale_in_groups(seen.groups, seen.has) if args.group else entries.stale(seen.has)
-        found = [{**_listed(site_id, source, *one[:2]), "group": one.group} for one in stale]
-    return _to_delete(out, found, "stale", "group")
+                if args.group:
+                    stale_documents = entries.stale_in_groups(seen.groups, seen.has)
+                else:
+                    stale_documents = entries.stale(seen.has)
+        listed = []
+        # Iterating reads the ledger, so it must still be open.
+        for document in stale_documents:
+            listed_document = _listed_document(site_id, source, document.label, document.created_id)
+            listed.append({**listed_document, "group": document.group})
+    return _list_to_delete(out, listed, "stale", "group")
 
 
 @command
 def superseded(out: Console, args: argparse.Namespace) -> int:
     """List the documents that were replaced by newer content. Exit code 1 if there are any."""
     with open_ledger(args) as ledger:
-        found = [
-            _listed(*one) for one in ledger.read(superseded_documents, Selection(args.site, source=args.source_name))
-        ]
-    return _to_delete(out, found, "superseded")
+        documents = ledger.read(superseded_documents, Selection(args.site, source=args.source_name))
+    listed = []
+    for site_id, source, label, document_id in documents:
+        listed.append(_listed_document(site_id, source, label, document_id))
+    return _list_to_delete(out, listed, "superseded")
 
 
-def _to_delete(out: Console, found: list[dict[str, Any]], what: str, *more: str) -> int:
-    out.result(found)
-    if found:
-        out.table(("site", "source", "label", "document", *more), [list(one.values()) for one in found])
-        out.note("The API cannot delete documents. Delete them on the site, then run: ledger forget ID …")
-    else:
-        out.line(f"Nothing is {what}.", GOOD)
-    return WRONG if found else OK
+def _list_to_delete(out: Console, documents: list[dict[str, Any]], state: str, *more_titles: str) -> int:
+    """
+    List documents that should be deleted, and return the exit code.
+
+    :param documents: One dict per document, with the columns of the table in their order.
+    :param state: ``stale`` or ``superseded``, for the message if there are none.
+    :param more_titles: Titles of columns after the usual ones.
+    """
+    out.result(documents)
+    if not documents:
+        out.line(f"Nothing is {state}.", GOOD)
+        return OK
+    cells = [list(document.values()) for document in documents]
+    out.table(("site", "source", "label", "document", *more_titles), cells)
+    out.note("The API cannot delete documents. Delete them on the site, then run: ledger forget ID …")
+    return WRONG
 
 
-def _listed(site_id: str, source: str, label: str, document_id: str | None) -> dict[str, Any]:
+def _listed_document(site_id: str, source: str, label: str, document_id: str | None) -> dict[str, Any]:
     return {"site_id": site_id, "source": source, "label": label, "document_id": document_id}
 
 
@@ -139,65 +168,97 @@ def resolve(out: Console, args: argparse.Namespace) -> int:
         return forgotten(out, args)
     with open_ledger(args) as ledger:
         selected = _selected(ledger, args)
-        for entry, _ in [] if args.force else selected:
-            check_not_under_way(entry, "If you are sure that it is not, use --force")
+        entries = [selection.entry for selection in selected]
+        if not args.force:
+            for entry in entries:
+                check_not_under_way(entry, "If you are sure that it is not, use --force")
         outcome = OUTCOMES[args.outcome]
-        contents = _contents([entry for entry, _ in selected], args) if outcome == "created" and args.file else {}
-        for entry, identifier in selected:
-            record_outcome(ledger, entry, outcome, identifier=identifier, content_hash=contents.get(entry.key))
-    out.result([{**entry.as_dict(), "outcome": outcome, "id": identifier} for entry, identifier in selected])
-    for entry, _ in selected:
-        out.line(
-            f"{kind_name(entry.kind)} {entry.key[:DIGITS]} ({entry.label}) on site {entry.site_id}: {args.outcome}",
-            GOOD,
-        )
+        content_hash_by_key: dict[str, str] = {}
+        if outcome == "created" and args.file:
+            content_hash_by_key = _content_hashes(entries, args)
+        for entry, created_id in selected:
+            content_hash = content_hash_by_key.get(entry.key)
+            record_outcome(ledger, entry, outcome, identifier=created_id, content_hash=content_hash)
+    results = []
+    for entry, created_id in selected:
+        results.append({**entry.as_dict(), "outcome": outcome, "id": created_id})
+    out.result(results)
+    for entry in entries:
+        kind, short_key = kind_name(entry.kind), entry.key[:DIGITS]
+        out.line(f"{kind} {short_key} ({entry.label}) on site {entry.site_id}: {args.outcome}", GOOD)
     return OK
 
 
-def _selected(ledger: Ledger, args: argparse.Namespace) -> list[tuple[AmbiguousEntry, str | None]]:
-    """Return the selected entries, each with the id of its document or request if known."""
+class _SelectedEntry(NamedTuple):
+    """
+    An entry to resolve.
+
+    :param created_id: Id of its document or request; None if not known.
+    """
+
+    entry: AmbiguousEntry
+    created_id: str | None
+
+
+def _selected(ledger: Ledger, args: argparse.Namespace) -> list[_SelectedEntry]:
+    """Return the entries that the arguments and the findings file select."""
     if args.id and (args.findings or len(args.entry) != 1):
         raise AssistantInputError("--id needs exactly one ENTRY", field="id")
     selection = Selection(args.site)
-    named = [ledger.read(find_ambiguous, ledger.leases, selection, name) for name in args.entry]
-    selected = {entry.key: (entry, args.id) for entry in named}
+    selected_by_key: dict[str, _SelectedEntry] = {}
+    for key in args.entry:
+        entry = ledger.read(find_ambiguous, ledger.leases, selection, key)
+        selected_by_key[entry.key] = _SelectedEntry(entry, args.id)
     if args.findings:
-        listed = {row["key"]: row["document_ids"] for row in read_findings(args.findings) if row["kind"] == "ambiguous"}
+        document_ids_by_label: dict[str, list[str]] = {}
+        for row in read_findings(args.findings):
+            if row["kind"] == "ambiguous":
+                document_ids_by_label[row["key"]] = row["document_ids"]
         for entry in _ambiguous(ledger, args):
-            if entry.kind != "rating" and entry.label in listed:
-                selected.setdefault(entry.key, (entry, next(iter(listed[entry.label]), None)))
-    if not selected:
+            # A load has no ratings, but the label of one may be equal to the key of a row.
+            if entry.kind == "rating" or entry.label not in document_ids_by_label:
+                continue
+            document_ids = document_ids_by_label[entry.label]
+            first_id = document_ids[0] if document_ids else None
+            # An entry that the arguments name keeps the id that they give.
+            selected_by_key.setdefault(entry.key, _SelectedEntry(entry, first_id))
+    if not selected_by_key:
         raise AssistantInputError(
             "no ambiguous entry selected",
             todo="Give ENTRY, or --findings with ambiguous rows.",
             field="entry",
         )
-    return list(selected.values())
+    return list(selected_by_key.values())
 
 
-def _contents(entries: list[AmbiguousEntry], args: argparse.Namespace) -> dict[str, str]:
+def _content_hashes(entries: list[AmbiguousEntry], args: argparse.Namespace) -> dict[str, str]:
     """Return the content hash of each entry's row in the source, by key."""
-    contents: dict[str, str] = {}
-    selected = {entry.key for entry in entries}
+    content_hash_by_key: dict[str, str] = {}
+    selected_keys = {entry.key for entry in entries}
     for entry in entries:
-        if entry.key not in contents:
-            contents |= {row.key: row.content_hash for row in _fingerprints(entry, args) if row.key in selected}
-        if entry.key not in contents:
+        # One pass over the source usually finds the rows of all entries.
+        if entry.key not in content_hash_by_key:
+            for row in _fingerprints(entry, args):
+                if row.key in selected_keys:
+                    content_hash_by_key[row.key] = row.content_hash
+        if entry.key not in content_hash_by_key:
             raise AssistantInputError(
                 f"{args.file} has no row with the key of {entry.label!r}",
                 todo="Give the same --kind, --key, --column and --constant as the load.",
                 field="file",
             )
-    return contents
+    return content_hash_by_key
 
 
 def _fingerprints(entry: AmbiguousEntry, args: argparse.Namespace) -> Iterator[RowFingerprint]:
-    with contextlib.ExitStack() as stack:
-        if entry.endpoint in {kind.endpoint for kind in KINDS.values()}:
-            rows = stack.enter_context(rows_of(args.file, args, entry.site_id))
+    """Yield the fingerprints of the source: of its rows, or of the uploaded file itself."""
+    row_endpoints = {kind.endpoint for kind in KINDS.values()}
+    if entry.endpoint in row_endpoints:
+        with rows_of(args.file, args, entry.site_id) as rows:
             for fingerprints in rows.fingerprints():
                 yield from fingerprints
-        else:
-            path = usable_path(args.file)
-            as_upload(path)
-            yield fingerprint_file(entry.label, path).fingerprint
+    else:
+        path = usable_path(args.file)
+        # This raises if the file could not have been uploaded.
+        as_upload(path)
+        yield fingerprint_file(entry.label, path).fingerprint

@@ -37,7 +37,7 @@ TICK = 0.1
 def load(out: Console, args: argparse.Namespace) -> int:
     """Load the rows that are not yet loaded, or show them with ``--dry-run``."""
     hook = open_hook(out, args)
-    done = _Done()
+    result = _LoadResult()
     with contextlib.ExitStack() as stack:
         rows = stack.enter_context(rows_of(args.file, args, hook.resolve_site_id()))
         ledger = stack.enter_context(open_ledger(args, hook))
@@ -50,46 +50,56 @@ def load(out: Console, args: argparse.Namespace) -> int:
                 has_groups=bool(args.group),
             )
         )
-        file = None if args.dry_run else stack.enter_context(FindingsFile(_findings_path(args), always=False))
-        findings = _Shown(file)
-        record = LoadRecord() if args.dry_run else stack.enter_context(_record(ledger, hook, args))
-        given = {name: getattr(args, name) for name in OPTIONS}
-        options = LoadOptions(max_concurrency=hook.settings.client.max_concurrency, **given)
+        findings_file = None
+        # A dry run writes nothing: this record is not in the ledger.
+        record = LoadRecord()
+        if not args.dry_run:
+            findings_file = stack.enter_context(FindingsFile(_findings_path(args), always=False))
+            record = stack.enter_context(_record(ledger, hook, args))
+        findings = _ShownFindings(findings_file)
+        option_values = {name: getattr(args, name) for name in OPTIONS}
+        options = LoadOptions(max_concurrency=hook.settings.client.max_concurrency, **option_values)
         parts: dict[str, Any] = {"rows": rows, "options": options, "ledger": documents, "findings": findings}
         if options.on_missing == "group" and not args.group:
             raise AssistantInputError("--on-missing group needs --group COLUMN", field="group")
         parts["read_limits"] = limits_reader(hook.settings.client, hook.known_tenant_id(), options.on_limit)
-        run_coroutine(_run(out, hook, args.dry_run, done, **parts))
-        flaw = load_failure(done.counts, options)
-        record.counts, record.error = done.counts.as_dict(), done.error or flaw
-    if done.error and not done.counts.rows:
-        raise done.error
-    is_good = not flaw
-    style = GOOD if is_good and not done.error else BAD if done.counts.failed else WARNING
-    _show(out, args, hook, done, findings, style)
-    if done.is_interrupted:
+        run_coroutine(_run(out, hook, args.dry_run, result, **parts))
+        # A load that ran to its end fails as well if some of its rows failed.
+        failure = load_failure(result.counts, options)
+        record.counts = result.counts.as_dict()
+        record.error = result.error or failure
+    if result.error and not result.counts.rows:
+        raise result.error
+    style = GOOD
+    if failure or result.error:
+        style = BAD if result.counts.failed else WARNING
+    _show(out, args, hook, result, findings, style)
+    if result.is_interrupted:
         return INTERRUPTED
-    if done.error:
-        raise done.error
-    return OK if is_good else WRONG
+    if result.error:
+        raise result.error
+    return WRONG if failure else OK
 
 
 def _record(
     ledger: Ledger, hook: AssistantHook, args: argparse.Namespace
 ) -> contextlib.AbstractContextManager[LoadRecord]:
-    endpoint, source = KINDS[args.kind].endpoint, source_name(args)
     return ledger.load(
         site_url=hook.site_url(),
-        endpoint=endpoint,
+        endpoint=KINDS[args.kind].endpoint,
         site_id=hook.resolve_site_id(),
-        source=source,
+        source=source_name(args),
         run=this_run(),
     )
 
 
 @dataclass(slots=True)
-class _Done:
-    """The result of a load, whether it succeeded, failed or was interrupted."""
+class _LoadResult:
+    """
+    The result of a load, whether it succeeded, failed or was interrupted.
+
+    :param sent: Readable keys of the first rows that were sent.
+    """
 
     counts: LoadCounts = field(default_factory=LoadCounts)
     error: AssistantError | None = None
@@ -97,52 +107,65 @@ class _Done:
     sent: list[str] = field(default_factory=list)
 
 
-async def _run(out: Console, hook: AssistantHook, dry_run: bool, done: _Done, **parts: Any) -> None:
-    def sent(row: Any, _reply: Any) -> None:
-        if len(done.sent) < SHOWN:
-            done.sent.append(row.readable_key)
+async def _run(out: Console, hook: AssistantHook, dry_run: bool, result: _LoadResult, **parts: Any) -> None:
+    """
+    Run a load, and write its counts and its error to ``result``.
 
+    :param parts: Arguments of the engine.
+    """
+
+    def remember_sent(row: Any, _reply: Any) -> None:
+        if len(result.sent) < SHOWN:
+            result.sent.append(row.readable_key)
+
+    engine_class, activity = Load, "loading"
+    if dry_run:
+        engine_class, activity = DryRun, "checking"
     async with LoadClient(hook.settings.client, parts["options"]) as client:
-        this = (DryRun if dry_run else Load)(client, on_created=sent, **parts)
-        done.counts = this.counts
-        with _ended_by_signals(this, done), out.progress("checking" if dry_run else "loading") as shown:
-            watching = asyncio.create_task(_watch(this.counts, shown))
+        engine = engine_class(client, on_created=remember_sent, **parts)
+        # The engine updates these counts while it runs.
+        result.counts = engine.counts
+        with _ended_by_signals(engine, result), out.progress(activity) as show_progress:
+            progress_task = asyncio.create_task(_update_progress(engine.counts, show_progress))
             try:
-                await this.run()
+                await engine.run()
             except AssistantError as error:
-                done.error = error
+                result.error = error
             finally:
-                watching.cancel()
+                progress_task.cancel()
 
 
-async def _watch(counts: LoadCounts, shown: Callable[[int, int], None]) -> None:
+async def _update_progress(counts: LoadCounts, show_progress: Callable[[int, int], None]) -> None:
     while True:
-        shown(counts.done, counts.rows)
+        show_progress(counts.done, counts.rows)
         await asyncio.sleep(TICK)
 
 
 @contextlib.contextmanager
-def _ended_by_signals(this: Load, done: _Done) -> Iterator[None]:
+def _ended_by_signals(engine: Load, result: _LoadResult) -> Iterator[None]:
     """Stop the load on the first SIGINT or SIGTERM and record requests in flight. A second signal ends the process."""
     loop = asyncio.get_running_loop()
-    numbers = (signal.SIGINT, signal.SIGTERM)
+    handled_signals = (signal.SIGINT, signal.SIGTERM)
 
-    def end() -> None:
-        done.is_interrupted = True
-        for number in numbers:
+    def remove_handlers() -> None:
+        for number in handled_signals:
             loop.remove_signal_handler(number)
-        this.cancel()
 
-    for number in numbers:
-        loop.add_signal_handler(number, end)
+    def stop() -> None:
+        result.is_interrupted = True
+        # Without a handler, the next signal ends the process.
+        remove_handlers()
+        engine.cancel()
+
+    for number in handled_signals:
+        loop.add_signal_handler(number, stop)
     try:
         yield
     finally:
-        for number in numbers:
-            loop.remove_signal_handler(number)
+        remove_handlers()
 
 
-class _Shown:
+class _ShownFindings:
     """
     Keep the first findings for the output, and write all of them to a file.
 
@@ -166,14 +189,20 @@ class _Shown:
 def _findings_path(args: argparse.Namespace) -> StoragePath:
     if args.findings is not None:
         return writable_file(args.findings, "--findings")
-    run = this_run()
-    return findings_folder() / "command_line" / f"{run.run_id.replace(':', '')}.parquet"
+    # Colons are not allowed in the names of files on every system.
+    file_name = this_run().run_id.replace(":", "")
+    return findings_folder() / "command_line" / f"{file_name}.parquet"
 
 
 def _show(
-    out: Console, args: argparse.Namespace, hook: AssistantHook, done: _Done, findings: _Shown, style: str
+    out: Console,
+    args: argparse.Namespace,
+    hook: AssistantHook,
+    result: _LoadResult,
+    findings: _ShownFindings,
+    style: str,
 ) -> None:
-    counts = done.counts
+    counts = result.counts
     path = findings.file.listed if findings.file else None
     out.result(
         {
@@ -181,23 +210,23 @@ def _show(
             "dry_run": args.dry_run,
             "site_id": hook.resolve_site_id(),
             "source": source_name(args),
-            "sent": done.sent,
+            "sent": result.sent,
             "findings": path,
             "listed": [asdict(finding) for finding in findings.first],
-            "error": str(done.error) if done.error else None,
+            "error": str(result.error) if result.error else None,
         }
     )
     if findings.count:
-        listed = [(one.kind, one.row, one.key, one.reason) for one in findings.first]
-        out.table(("finding", "row", "key", "reason"), listed)
+        cells = [(finding.kind, finding.row, finding.key, finding.reason) for finding in findings.first]
+        out.table(("finding", "row", "key", "reason"), cells)
+    summary = f"site {hook.resolve_site_id()}: {counts}"
     if args.dry_run:
-        out.table(("would send",), [(label,) for label in done.sent])
-        if more := counts.created - len(done.sent):
+        out.table(("would send",), [(label,) for label in result.sent])
+        more = counts.created - len(result.sent)
+        if more:
             out.line(f"… and {more} more")
-    out.line(
-        f"{'Dry run, nothing was sent; a load of ' if args.dry_run else ''}site {hook.resolve_site_id()}: {counts}",
-        style,
-    )
+        summary = f"Dry run, nothing was sent; a load of {summary}"
+    out.line(summary, style)
     if path:
         out.note(f"Findings: {findings.count}, all of them in {path}")
     elif findings.count:

@@ -54,7 +54,10 @@ class Console:
         """
         secret = (secret or "").strip()
         if is_recognisable(secret):
-            self._secrets |= {secret, json.dumps(secret)[1:-1], quote(secret, safe="")}
+            # Without the quotes around it.
+            escaped_in_json = json.dumps(secret)[1:-1]
+            escaped_in_url = quote(secret, safe="")
+            self._secrets |= {secret, escaped_in_json, escaped_in_url}
 
     def clean(self, text: str, *, lines: bool = True) -> str:
         """
@@ -66,6 +69,7 @@ class Console:
         return escaped(self._redacted(text), kept)
 
     def _redacted(self, text: str) -> str:
+        # Longest first: a secret may contain another one.
         for secret in sorted(self._secrets, key=len, reverse=True):
             text = text.replace(secret, REDACTED)
         return text
@@ -85,11 +89,16 @@ class Console:
         """
         if self.as_json:
             return
-        texts = [(self.clean(text, lines=False), style, width) for text, style, width in cells]
-        if not self.is_terminal:
-            self._write("\t".join(text for text, _, _ in texts))
-            return
-        self._out.print(Text("  ").join(Text(f"{text:<{width}}", style) for text, style, width in texts))
+        texts = []
+        styled_texts = []
+        for text, style, width in cells:
+            cleaned = self.clean(text, lines=False)
+            texts.append(cleaned)
+            styled_texts.append(Text(cleaned.ljust(width), style))
+        if self.is_terminal:
+            self._out.print(Text("  ").join(styled_texts))
+        else:
+            self._write("\t".join(texts))
 
     def table(self, titles: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         """
@@ -99,13 +108,15 @@ class Console:
         """
         if not self.is_terminal:
             for row in (titles, *rows):
-                self.fields(*((_cell(cell), "", 0) for cell in row))
+                fields = [(_cell(value), "", 0) for value in row]
+                self.fields(*fields)
             return
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
         for title in titles:
             table.add_column(Text(title), overflow="fold")
         for row in rows:
-            table.add_row(*(Text(self.clean(_cell(cell))) for cell in row))
+            cells = [Text(self.clean(_cell(value))) for value in row]
+            table.add_row(*cells)
         self._out.print(table)
 
     def result(self, value: Any) -> None:
@@ -126,7 +137,8 @@ class Console:
         """Write an error to standard error, without the middle of a text that would fill the screen."""
         cleaned = self.clean(text)
         if len(cleaned) > ERROR_LENGTH:
-            cleaned = f"{cleaned[: ERROR_LENGTH // 2]} … {cleaned[-ERROR_LENGTH // 2 :]}"
+            half = ERROR_LENGTH // 2
+            cleaned = f"{cleaned[:half]} … {cleaned[-half:]}"
         self._err.print(Text.assemble(("error: ", BAD), cleaned))
 
     def ask(self, prompt: str) -> str:
@@ -137,7 +149,10 @@ class Console:
     @contextlib.contextmanager
     def busy(self, what: str) -> Iterator[None]:
         """Show a spinner on a terminal while a step runs."""
-        with self._err.status(Text(what)) if self._is_lively else contextlib.nullcontext():
+        if not self._is_lively:
+            yield
+            return
+        with self._err.status(Text(what)):
             yield
 
     @contextlib.contextmanager
@@ -146,10 +161,21 @@ class Console:
         if not self._is_lively:
             yield lambda _done, _total: None
             return
-        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-        with Progress(*columns, TimeElapsedColumn(), console=self._err, transient=True) as bar:
-            task = bar.add_task(what, total=None)
-            yield lambda done, total: bar.update(task, completed=done, total=total or None)
+        columns = (
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+        )
+        with Progress(*columns, console=self._err, transient=True) as bar:
+            task_id = bar.add_task(what, total=None)
+
+            def update(done: int, total: int) -> None:
+                # A total of 0 is not known yet.
+                bar.update(task_id, completed=done, total=total or None)
+
+            yield update
 
     def _write(self, text: str) -> None:
         """Write a line unchanged, so that a pipe gets tabs as tabs."""

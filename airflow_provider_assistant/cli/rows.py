@@ -38,9 +38,15 @@ class DocumentKind(NamedTuple):
 
 
 KINDS = {
-    "qa": DocumentKind(AssistantLoadQAOperator.payload, AssistantLoadQAOperator.endpoint, endpoints.create_qa_document),
+    "qa": DocumentKind(
+        payload=AssistantLoadQAOperator.payload,
+        endpoint=AssistantLoadQAOperator.endpoint,
+        call=endpoints.create_qa_document,
+    ),
     "text": DocumentKind(
-        AssistantLoadTextOperator.payload, AssistantLoadTextOperator.endpoint, endpoints.create_text_document
+        payload=AssistantLoadTextOperator.payload,
+        endpoint=AssistantLoadTextOperator.endpoint,
+        call=endpoints.create_text_document,
     ),
 }
 
@@ -62,16 +68,18 @@ def rows_of(file: str, args: argparse.Namespace, site_id: str) -> Iterator[Dataf
     kind = KINDS[args.kind]
     constants = pairs("--constant", args.constant)
     columns = mapping_of(kind.payload, pairs("--column", args.column), constants)
-    keys, groups = args.key or [], getattr(args, "group", None) or []
-    options: dict[str, Any] = {"csv_options": csv_options(args), "allow_empty": args.allow_empty}
-    with open_source(file, wanted_columns(kind.payload, columns, [*keys, *groups]), **options) as source:
+    key_columns = args.key or []
+    # Not every command has --group.
+    group_columns = getattr(args, "group", None) or []
+    read_columns = wanted_columns(kind.payload, columns, [*key_columns, *group_columns])
+    with open_source(file, read_columns, csv_options=csv_options(args), allow_empty=args.allow_empty) as source:
         yield DataframeRows(
             source,
             payload=kind.payload,
             columns=columns,
             constants=constants,
-            key_columns=keys,
-            group_columns=groups,
+            key_columns=key_columns,
+            group_columns=group_columns,
             call=lambda document: kind.call(site_id, document),
             allow_empty=args.allow_empty,
         )
@@ -83,27 +91,35 @@ def gone_groups(file: str, args: argparse.Namespace) -> Sequence[int]:
 
     :raises AssistantInputError: The file does not exist or has no rows, or a column is missing.
     """
-    named, seen = tuple(args.group), SeenGroups()
-    options: dict[str, Any] = {"csv_options": csv_options(args), "allow_empty": args.allow_empty}
-    with open_source(file, ColumnSelection(text=(), any=named), **options) as source:
-        count = 0
+    group_columns = tuple(args.group)
+    seen_groups = SeenGroups()
+    read_columns = ColumnSelection(text=(), any=group_columns)
+    with open_source(file, read_columns, csv_options=csv_options(args), allow_empty=args.allow_empty) as source:
+        row_count = 0
         for batch in source.batches():
-            count += len(batch)
-            groups, _ = groups_of(batch.columns, named)
+            row_count += len(batch)
+            groups, _problems = groups_of(batch.columns, group_columns)
             # Only the groups count: these rows have no keys.
-            seen.add([RowFingerprint("", "", group, has_key=group is not None) for group in groups])
-        check_count(count, args.allow_empty)
-    return seen.complete()
+            fingerprints = [RowFingerprint("", "", group, has_key=group is not None) for group in groups]
+            seen_groups.add(fingerprints)
+        check_count(row_count, args.allow_empty)
+    return seen_groups.complete()
 
 
 def source_name(args: argparse.Namespace) -> str:
     """Return the name of the source in the ledger: ``--source-name``, else the name of the file."""
-    return str(args.source_name or args.file.rstrip("/").rpartition("/")[2] or args.file)
+    if args.source_name:
+        return str(args.source_name)
+    file_name = args.file.rstrip("/").rpartition("/")[2]
+    # The path "/" has no name.
+    return str(file_name or args.file)
 
 
 def this_run() -> RunRef:
     """Return the run that the ledger records for this command. Its id is unique."""
-    return RunRef("airflow assistant", f"cli__{datetime.now(UTC):%Y-%m-%dT%H:%M:%S}__{getpid()}", "load", -1)
+    # A command has no task instance: the ledger records these names instead.
+    run_id = f"cli__{datetime.now(UTC):%Y-%m-%dT%H:%M:%S}__{getpid()}"
+    return RunRef(dag_id="airflow assistant", run_id=run_id, task_id="load", map_index=-1)
 
 
 def pairs(flag: str, given: Sequence[str] | None) -> dict[str, str]:
@@ -113,12 +129,12 @@ def pairs(flag: str, given: Sequence[str] | None) -> dict[str, str]:
     :param flag: The argument, for messages.
     :raises AssistantInputError: A value has another form, or a name is repeated.
     """
-    found: dict[str, str] = {}
+    value_by_name: dict[str, str] = {}
     for text in given or ():
         name, equals, value = text.partition("=")
         if not (name and equals and value):
             raise AssistantInputError(f"{flag} must look like NAME=VALUE, not {text!r}", field=flag)
-        if name in found:
+        if name in value_by_name:
             raise AssistantInputError(f"{flag} names {name} twice", field=flag)
-        found[name] = value
-    return found
+        value_by_name[name] = value
+    return value_by_name
