@@ -57,12 +57,15 @@ def parse_html(content: bytes) -> dict[str, str | None]:
     if canonical_link:
         url = _single_line(canonical_link.get("href"))
     dates = [content_by_name[name] for name in _DATE_NAMES if content_by_name.get(name)]
+    date = None
+    if dates:
+        date = dates[0]
     return {
         "title": _title(soup, main),
         "text": to_markdown(main),
         "url": url,
         "category": content_by_name.get("category") or content_by_name.get("article:section"),
-        "date": dates[0] if dates else None,
+        "date": date,
     }
 
 

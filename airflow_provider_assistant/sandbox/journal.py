@@ -73,14 +73,18 @@ class Journal:
         :param path: regular expression to search for in the path.
         :param key: the key's name.
         """
-        return [
-            entry
-            for entry in tuple(self._entries)
-            if (method is None or entry.method == method.upper())
-            and (path is None or re.search(path, entry.path))
-            and (status is None or entry.status == status)
-            and (key is None or entry.key == key)
-        ]
+        matching = []
+        for entry in tuple(self._entries):  # a copy: another thread may add an entry
+            if method is not None and entry.method != method.upper():
+                continue
+            if path is not None and not re.search(path, entry.path):
+                continue
+            if status is not None and entry.status != status:
+                continue
+            if key is not None and entry.key != key:
+                continue
+            matching.append(entry)
+        return matching
 
     def clear(self) -> None:
         """Remove all entries."""

@@ -67,14 +67,15 @@ async def get_limits(
 )
 async def get_statistics(caller: SiteCaller) -> dict[str, Any]:
     """Read the site's statistics."""
-    service, site, now = caller.service, caller.site, caller.service.clock()
-    reply = site_statistics(service.database, site, now)
+    service = caller.service
+    now = service.clock()
+    reply = site_statistics(service.database, caller.site, now)
     if service.settings.history:
-        reply["daily"] = site_history(service.database, site, service.settings, now)
+        reply["daily"] = site_history(service.database, caller.site, service.settings, now)
     return reply
 
 
-async def _stored(caller: Caller, kind: schemas.Kind, **document: Any) -> schemas.DocumentReply:
+async def _store_document(caller: Caller, kind: schemas.Kind, **document: Any) -> schemas.DocumentReply:
     service = caller.service
     service.quotas.check_documents(caller.key)
     reply = service.documents.add(
@@ -93,21 +94,22 @@ async def upload_document(caller: SiteCaller, request: Request) -> schemas.Docum
     """Create a document from a file."""
     filename, content = await read_upload(request)
     title, text = read_file(filename, content)
-    return await _stored(caller, "file", title=title, content=text, size=len(content))
+    return await _store_document(caller, "file", title=title, content=text, size=len(content))
 
 
 @writes.post("/documents/text", status_code=201, openapi_extra=json_body(schemas.TextDocument))
 async def create_text_document(caller: SiteCaller, request: Request) -> schemas.DocumentReply:
     """Create a document from a text."""
     body = await read_body(request, schemas.TextDocument)
-    return await _stored(caller, "text", size=len(body.content.encode()), **dict(body))
+    size = len(body.content.encode())
+    return await _store_document(caller, "text", size=size, **dict(body))
 
 
 @writes.post("/documents/qa", status_code=201, openapi_extra=json_body(schemas.QaDocument))
 async def create_qa_document(caller: SiteCaller, request: Request) -> schemas.DocumentReply:
     """Create a document from a question and its answer."""
     body = await read_body(request, schemas.QaDocument)
-    return await _stored(
+    return await _store_document(
         caller,
         "qa",
         title=body.title,
@@ -118,7 +120,7 @@ async def create_qa_document(caller: SiteCaller, request: Request) -> schemas.Do
     )
 
 
-def _existing(caller: Caller, request_id: str) -> sqlite3.Row:
+def _existing_request(caller: Caller, request_id: str) -> sqlite3.Row:
     row = caller.service.chats.request(caller.site, request_id)
     if row is None:
         message = "There is no such chat request."
@@ -128,21 +130,22 @@ def _existing(caller: Caller, request_id: str) -> sqlite3.Row:
 
 def _accept(caller: Caller, mode: str, body: schemas.ChatMessage) -> sqlite3.Row:
     """Store a message as a chat request, and return the request."""
-    service, now = caller.service, caller.service.clock()
+    service = caller.service
+    now = service.clock()
     service.quotas.check_messages(caller.key, now)
     request_id = service.chats.add(
-        caller.key,
-        caller.site,
-        body.session_id,
-        mode,
-        body.message,
-        body.response_language or _DEFAULT_LANGUAGE,
-        now,
+        key=caller.key,
+        site=caller.site,
+        session_id=body.session_id,
+        mode=mode,
+        message=body.message,
+        language=body.response_language or _DEFAULT_LANGUAGE,
+        now=now,
     )
-    return _existing(caller, request_id)
+    return _existing_request(caller, request_id)
 
 
-def _result(row: sqlite3.Row) -> dict[str, Any]:
+def _chat_result(row: sqlite3.Row) -> dict[str, Any]:
     return {
         "answer": row["answer"],
         "answered": bool(row["answered"]),
@@ -161,7 +164,7 @@ async def chat(caller: SiteCaller, request: Request) -> schemas.ChatReply:
     body = await read_body(request, schemas.ChatMessage)
     accepted = _accept(caller, "sync", body)
     caller.service.assistant.finish(accepted)
-    row = _existing(caller, accepted["id"])
+    row = _existing_request(caller, accepted["id"])
     await caller.service.database.settled()
     if row["error"]:
         raise ApiError(500, **json.loads(row["error"]))
@@ -169,18 +172,20 @@ async def chat(caller: SiteCaller, request: Request) -> schemas.ChatReply:
         request_id=row["id"],
         session_id=row["session_id"],
         created_at=iso(row["created_at"]),
-        **_result(row),
+        **_chat_result(row),
     )
 
 
 @writes.post("/chat/async", status_code=202, openapi_extra=json_body(schemas.ChatMessage))
 async def submit_chat(caller: SiteCaller, request: Request) -> schemas.AsyncReply:
     """Ask without waiting for the answer."""
-    service, plan = caller.service, caller.key.plan
+    service = caller.service
+    plan = caller.key.plan
     if not plan.async_chat:
         message = f"Asynchronous chat is not part of the plan {plan.name}."
         raise ApiError(403, message, code="plan_lacks_async_chat")
-    row = _accept(caller, "async", await read_body(request, schemas.ChatMessage))
+    body = await read_body(request, schemas.ChatMessage)
+    row = _accept(caller, "async", body)
     await service.database.settled()
     service.worker.submitted()
     return schemas.AsyncReply(
@@ -194,7 +199,13 @@ async def submit_chat(caller: SiteCaller, request: Request) -> schemas.AsyncRepl
 @reads.get("/sites/{site_id}/chat/requests/{request_id}")
 async def get_chat_request(caller: SiteCaller, request_id: RequestId) -> schemas.StatusReply:
     """Read the status of a chat request and, once it is complete, its result."""
-    row = _existing(caller, request_id)
+    row = _existing_request(caller, request_id)
+    result = None
+    if row["status"] == "complete":
+        result = _chat_result(row)
+    error = None
+    if row["error"]:
+        error = json.loads(row["error"])
     return schemas.StatusReply(
         request_id=row["id"],
         session_id=row["session_id"],
@@ -202,8 +213,8 @@ async def get_chat_request(caller: SiteCaller, request_id: RequestId) -> schemas
         created_at=iso(row["created_at"]),
         started_at=maybe_iso(row["started_at"]),
         completed_at=maybe_iso(row["completed_at"]),
-        result=_result(row) if row["status"] == "complete" else None,
-        error=json.loads(row["error"]) if row["error"] else None,
+        result=result,
+        error=error,
     )
 
 
@@ -211,11 +222,19 @@ async def get_chat_request(caller: SiteCaller, request_id: RequestId) -> schemas
 async def send_feedback(caller: SiteCaller, request: Request) -> schemas.FeedbackReply:
     """Rate the answer to a chat request."""
     body = await read_body(request, schemas.Feedback)
-    if _existing(caller, body.request_id)["session_id"] != body.session_id:
+    rated_request = _existing_request(caller, body.request_id)
+    if rated_request["session_id"] != body.session_id:
         message = "The chat request belongs to another session."
         raise ApiError(400, message, code="session_mismatch", field="session_id")
-    service, now = caller.service, caller.service.clock()
-    service.chats.rate(caller.site, body.request_id, body.session_id, body.feedback, now)
+    service = caller.service
+    now = service.clock()
+    service.chats.rate(
+        site=caller.site,
+        request_id=body.request_id,
+        session_id=body.session_id,
+        rating=body.feedback,
+        now=now,
+    )
     await service.database.settled()
     return schemas.FeedbackReply(status="recorded", created_at=iso(now), **dict(body))
 
