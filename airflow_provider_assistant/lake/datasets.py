@@ -46,38 +46,40 @@ class Dataset:
         }
         fields = []
         for name, kind in self.columns.items():
-            fields.append(pa.field(name, types[kind.rstrip("!")], nullable=not kind.endswith("!")))
+            is_nullable = not kind.endswith("!")
+            arrow_type = types[kind.removesuffix("!")]
+            fields.append(pa.field(name, arrow_type, nullable=is_nullable))
         return pa.schema(fields)
 
 
-_CAPTURED = {"captured_at": "moment!", "logical_date": "moment", "tenant_id": "string"}
-_METRIC = {
+_CAPTURE_COLUMNS = {"captured_at": "moment!", "logical_date": "moment", "tenant_id": "string"}
+_METRIC_COLUMNS = {
     "metric": "string!",
     "value": "double",
     "text": "string!",
     "type": "string!",
     "period": "string",
 }
-_RUN = {"dag_id": "string", "run_id": "string", "task_id": "string", "map_index": "int"}
+_TASK_COLUMNS = {"dag_id": "string", "run_id": "string", "task_id": "string", "map_index": "int"}
 
 # One row per metric of a reply, on the day of the run.
 STATISTICS = Dataset(
     "statistics",
-    {**_CAPTURED, "site_id": "string!", **_METRIC},
+    {**_CAPTURE_COLUMNS, "site_id": "string!", **_METRIC_COLUMNS},
     key=("tenant_id", "site_id"),
     order=("site_id", "metric", "captured_at"),
 )
 # One row per reply, on the day of the run.
 STATISTICS_RAW = Dataset(
     "statistics_raw",
-    {**_CAPTURED, "site_id": "string!", "raw": "string!"},
+    {**_CAPTURE_COLUMNS, "site_id": "string!", "raw": "string!"},
     key=("tenant_id", "site_id"),
     order=("site_id", "captured_at"),
 )
 # One row per metric of a reply, on the day of the run.
 LIMITS = Dataset(
     "limits",
-    {**_CAPTURED, **_METRIC},
+    {**_CAPTURE_COLUMNS, **_METRIC_COLUMNS},
     key=("tenant_id",),
     order=("metric", "captured_at"),
 )
@@ -92,7 +94,7 @@ FEEDBACK = Dataset(
         "rating": "string!",
         "answer_seconds": "double",
         "attempts": "int!",
-        **_RUN,
+        **_TASK_COLUMNS,
     },
     key=("site_id", "rating", "request_id"),
 )
@@ -110,7 +112,7 @@ REQUESTS = Dataset(
         "attempts": "int!",
         "ambiguous": "int",
         "is_batch": "bool!",
-        **_RUN,
+        **_TASK_COLUMNS,
     },
     key=("site_id", "request_id"),
 )
@@ -138,7 +140,7 @@ LOADS = Dataset(
         "throttled": "int",
         "seconds": "double",
         "error": "string",
-        **_RUN,
+        **_TASK_COLUMNS,
     },
     key=("site_id", "endpoint", "source", "run_id", "task_id", "map_index", "started_at"),
 )
@@ -192,13 +194,19 @@ class Capture:
     @cached_property
     def value(self) -> Any:
         """Value of ``raw``; its numbers with a fraction are :class:`.Digits`."""
-        return None if self.raw is None else with_digits(self.raw)
+        if self.raw is None:
+            return None
+        return with_digits(self.raw)
 
     @property
     def period(self) -> str | None:
         """The reply's ``period`` field as text; None if it has none."""
-        found = self.value.get("period") if isinstance(self.value, Mapping) else None
-        return None if found is None else as_text(found)
+        if not isinstance(self.value, Mapping):
+            return None
+        period = self.value.get("period")
+        if period is None:
+            return None
+        return as_text(period)
 
 
 def metrics_table(
@@ -212,11 +220,13 @@ def metrics_table(
     """
     import pyarrow as pa
 
-    found = list(captures)
+    captures = list(captures)
     leaves = Leaves(list_keys)
-    rows: list[int] = []
-    for number, capture in enumerate(found):
-        rows += [number] * leaves.add(capture.value)
+    # The number of the capture that each row comes from.
+    capture_numbers: list[int] = []
+    for number, capture in enumerate(captures):
+        row_count = leaves.add(capture.value)
+        capture_numbers += [number] * row_count
     columns: dict[str, Any] = {
         "metric": leaves.metrics,
         "value": leaves.values,
@@ -224,13 +234,14 @@ def metrics_table(
         "type": leaves.types,
     }
     # Columns with one value per capture are converted once per capture and then repeated for its rows.
-    of_rows = pa.array(rows, pa.int32())
+    capture_of_rows = pa.array(capture_numbers, pa.int32())
     for field in dataset.schema():
         if field.name in columns:
             columns[field.name] = pa.array(columns[field.name], field.type)
         else:
-            values = [_stored(getattr(capture, field.name)) for capture in found]
-            columns[field.name] = pa.array(values, field.type).take(of_rows)
+            # Captures have an attribute for each of these columns.
+            values = [_storable_value(getattr(capture, field.name)) for capture in captures]
+            columns[field.name] = pa.array(values, field.type).take(capture_of_rows)
     return _sorted(columns, dataset)
 
 
@@ -238,13 +249,14 @@ def replies_table(captures: Iterable[Capture]) -> pa.Table:
     """Return rows of ``statistics_raw``: one per reply, with its JSON."""
     import pyarrow as pa
 
-    found = list(captures)
+    captures = list(captures)
     columns: dict[str, Any] = {}
     for field in STATISTICS_RAW.schema():
         if field.name == "raw":
-            values = [storable(capture.raw or "null") for capture in found]
+            # An empty reply is stored as the JSON value null.
+            values = [storable(capture.raw or "null") for capture in captures]
         else:
-            values = [_stored(getattr(capture, field.name)) for capture in found]
+            values = [_storable_value(getattr(capture, field.name)) for capture in captures]
         columns[field.name] = pa.array(values, field.type)
     return _sorted(columns, STATISTICS_RAW)
 
@@ -257,12 +269,17 @@ def rows_table(dataset: Dataset, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
     """
     import pyarrow as pa
 
-    stored = [{name: _stored(value) for name, value in row.items()} for row in rows]
-    return pa.Table.from_pylist(stored, schema=dataset.schema())
+    storable_rows = []
+    for row in rows:
+        storable_row = {name: _storable_value(value) for name, value in row.items()}
+        storable_rows.append(storable_row)
+    return pa.Table.from_pylist(storable_rows, schema=dataset.schema())
 
 
-def _stored(value: Any) -> Any:
-    return storable(value) if isinstance(value, str) else value
+def _storable_value(value: Any) -> Any:
+    if isinstance(value, str):
+        return storable(value)
+    return value
 
 
 def _sorted(columns: Mapping[str, pa.Array], dataset: Dataset) -> pa.Table:

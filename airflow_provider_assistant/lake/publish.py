@@ -67,10 +67,12 @@ def publish(
         added. Default: None.
     """
     target = _target(root, dataset, day, part)
-    written_by = {"version": __version__, **(provenance or {})}
-    metadata = {f"assistant.{name}": value for name, value in written_by.items()}
-    size = replace(table.replace_schema_metadata({**(table.schema.metadata or {}), **metadata}), target)
-    return Published(str(target), table.num_rows, size)
+    metadata = dict(table.schema.metadata or {})
+    metadata["assistant.version"] = __version__
+    for name, value in (provenance or {}).items():
+        metadata[f"assistant.{name}"] = value
+    size = replace(table.replace_schema_metadata(metadata), target)
+    return Published(path=str(target), rows=table.num_rows, bytes=size)
 
 
 def rows_there(root: str, dataset: str, day: date, part: str) -> int | None:
@@ -102,12 +104,13 @@ def counted_twice(
     :param part: An existing file is not checked again: the check ran when it was first written.
     :param task: Name of the file without map index; other files of the same task are ignored.
     """
-    key = list(dataset.key)
-    if not key or not table.num_rows:
+    key_columns = list(dataset.key)
+    if not key_columns or not table.num_rows:
         return None
     target = _target(root, dataset.name, day, part)
+    # instance_suffix() appends the index of a mapped task and the region of a loop to the name.
     same_task = re.compile(rf"{re.escape(_file_name(task))}(\.\d+)?(\.loop.*)?\.parquet")
-    ours = _identities(table, key)
+    our_keys = _row_keys(table, key_columns)
     # The credentials may permit writing but not listing, and the folder may contain files of other programs.
     with contextlib.suppress(OSError):
         if target.exists():
@@ -116,27 +119,32 @@ def counted_twice(
             is_part = other.name.endswith(".parquet") and not other.name.startswith(".")
             if not is_part or same_task.fullmatch(other.name):
                 continue
-            if ours & _identities_in(other, key):
+            common_keys = our_keys & _row_keys_in(other, key_columns)
+            if common_keys:
                 return str(other)
     return None
 
 
-def _identities_in(file: ObjectStoragePath, names: list[str]) -> set[tuple[Any, ...]]:
+def _row_keys_in(path: ObjectStoragePath, key_columns: list[str]) -> set[tuple[Any, ...]]:
+    """Return the keys of the rows in a file; none if the file lacks these columns."""
     import pyarrow.parquet as pq
 
-    with contextlib.suppress(KeyError, ValueError), file.open("rb") as opened:
+    with contextlib.suppress(KeyError, ValueError), path.open("rb") as file:
         # Not read_table(): it imports pandas.
-        return _identities(pq.ParquetFile(opened).read(names), names)
+        table = pq.ParquetFile(file).read(key_columns)
+        return _row_keys(table, key_columns)
     return set()
 
 
-def _identities(table: pa.Table, names: list[str]) -> set[tuple[Any, ...]]:
+def _row_keys(table: pa.Table, key_columns: list[str]) -> set[tuple[Any, ...]]:
     import pyarrow.compute as pc
 
-    # A row without an id has no identity.
-    known = table.filter(pc.is_valid(table[names[-1]]))
-    distinct = known.group_by(names).aggregate([])
-    return set(zip(*(distinct[name].to_pylist() for name in names), strict=True))
+    # The last column is the id. A row without an id has no key.
+    id_column = key_columns[-1]
+    with_id = table.filter(pc.is_valid(table[id_column]))
+    distinct = with_id.group_by(key_columns).aggregate([])
+    columns = [distinct[name].to_pylist() for name in key_columns]
+    return set(zip(*columns, strict=True))
 
 
 def _target(root: str, dataset: str, day: date, part: str) -> ObjectStoragePath:
@@ -165,6 +173,7 @@ def replace_bytes(content: bytes, target: ObjectStoragePath) -> int:
     is_local = target.protocol in {"file", ""}
     safe = "What was there before is as it was."
     if not is_local:
+        # The reply to a successful upload may get lost.
         safe = "What was there before is as it was, or replaced as a whole."
     with storing(target, safe):
         if is_local:
@@ -198,10 +207,12 @@ def _encoded(table: pa.Table) -> bytes:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    rows = min(ROWS_PER_GROUP, BYTES_PER_GROUP * table.num_rows // max(1, table.nbytes))
-    sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression="zstd", use_dictionary=True, row_group_size=max(1, rows))
-    content: bytes = sink.getvalue().to_pybytes()
+    # A row group ends at the first of both limits; it has at least one row.
+    rows_within_bytes = BYTES_PER_GROUP * table.num_rows // max(1, table.nbytes)
+    rows = max(1, min(ROWS_PER_GROUP, rows_within_bytes))
+    buffer = pa.BufferOutputStream()
+    pq.write_table(table, buffer, compression="zstd", use_dictionary=True, row_group_size=rows)
+    content: bytes = buffer.getvalue().to_pybytes()
     return content
 
 
@@ -239,20 +250,23 @@ def _abort_uploads(target: ObjectStoragePath, storage: AbstractFileSystem) -> No
     bucket, _, key = target.path.partition("/")
     # The credentials may permit writing but not listing, and some S3 implementations cannot list uploads.
     with contextlib.suppress(OSError):
-        found = storage.call_s3("list_multipart_uploads", Bucket=bucket, Prefix=key)
-        for upload in found.get("Uploads", ()):
+        listing = storage.call_s3("list_multipart_uploads", Bucket=bucket, Prefix=key)
+        for upload in listing.get("Uploads", ()):
+            # Another file's key may begin with this one.
             if upload["Key"] == key:
                 storage.call_s3("abort_multipart_upload", Bucket=bucket, Key=key, UploadId=upload["UploadId"])
 
 
 def _remove_leftovers(target: Path) -> None:
     """Remove temporary files that crashed runs left for this file; a locked one is still being written."""
-    ours = re.compile(rf"\.{re.escape(target.stem)}\.[0-9a-f]{{32}}")
-    for found in target.parent.iterdir():
-        if ours.fullmatch(found.name):
-            with contextlib.suppress(OSError), found.open("rb") as file:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                found.unlink()
+    temporary_name = re.compile(rf"\.{re.escape(target.stem)}\.[0-9a-f]{{32}}")
+    for path in target.parent.iterdir():
+        if not temporary_name.fullmatch(path.name):
+            continue
+        # flock() raises an OSError if the file is locked.
+        with contextlib.suppress(OSError), path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path.unlink()
 
 
 def _file_name(part: str) -> str:
