@@ -62,15 +62,16 @@ class Case:
 
         A turn of a conversation is another question if an earlier message of the conversation is another one.
         """
-        asked: list[Any] = [
+        content: list[Any] = [
             self.message,
             self.expected,
             self.must_include,
             self.must_not_include,
             self.expect_no_answer,
         ]
-        asked += [message for message, _ in self.transcript]
+        content += [message for message, _answer in self.transcript]
         # Without addresses, the hash does not contain them: an expectation that is not used changes no question.
         if self.expected_url:
-            asked.append({"expected_url": self.expected_url})
-        return hashlib.blake2b(json.dumps(asked).encode(), digest_size=16).hexdigest()
+            content.append({"expected_url": self.expected_url})
+        encoded = json.dumps(content).encode()
+        return hashlib.blake2b(encoded, digest_size=16).hexdigest()

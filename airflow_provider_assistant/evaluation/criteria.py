@@ -38,11 +38,17 @@ def parse_criteria(pass_if: str | None, gate: Any, scorers: Sequence[str] | None
         raise AssistantInputError(f"gate must be a list of rules, not {gate!r}", field="gate")
     rules = [parse_rule(rule, scorers) for rule in gate]
     condition = None if pass_if is None else parse_condition(pass_if, scorers)
-    if condition is None and (rates := [rule.text for rule in rules if rule.name == PASS_RATE]):
-        raise AssistantInputError(
-            f"gate: {rates[0]!r} needs pass_if, the condition for a question to pass", field="pass_if"
-        )
-    if not has_baseline and (drops := [rule.text for rule in rules if rule.is_drop]):
-        raise AssistantInputError(f"gate: {drops[0]!r} needs a baseline, such as 'previous'", field="baseline")
+    for rule in rules:
+        if rule.name == PASS_RATE and condition is None:
+            raise AssistantInputError(
+                f"gate: {rule.text!r} needs pass_if, the condition for a question to pass",
+                field="pass_if",
+            )
+    for rule in rules:
+        if rule.is_drop and not has_baseline:
+            raise AssistantInputError(
+                f"gate: {rule.text!r} needs a baseline, such as 'previous'",
+                field="baseline",
+            )
     check_calibration(rules, condition)
     return Criteria(condition, rules)

@@ -67,14 +67,20 @@ class Rating(NamedTuple):
 
         :raises AssistantInputError: ``sent_at`` is not a time.
         """
-        try:
-            sent = datetime.fromisoformat(self.sent_at) if isinstance(self.sent_at, str) else self.sent_at
-        except ValueError:
-            raise AssistantInputError(
-                f"rating of request {self.request_id!r}: sent_at must be a time in ISO 8601, not {self.sent_at!r}",
-                field="sent_at",
-            ) from None
-        return (sent.astimezone(UTC) if sent.tzinfo else sent.replace(tzinfo=UTC)).isoformat()
+        sent_at = self.sent_at
+        if isinstance(sent_at, str):
+            try:
+                sent_at = datetime.fromisoformat(sent_at)
+            except ValueError:
+                problem = f"sent_at must be a time in ISO 8601, not {sent_at!r}"
+                raise AssistantInputError(
+                    f"rating of request {self.request_id!r}: {problem}",
+                    field="sent_at",
+                ) from None
+        if sent_at.tzinfo is None:
+            # A time without a time zone is in UTC.
+            sent_at = sent_at.replace(tzinfo=UTC)
+        return sent_at.astimezone(UTC).isoformat()
 
 
 class Answered(NamedTuple):
@@ -109,17 +115,22 @@ class Proposals:
 
 def bad_requests(ratings: Iterable[Rating], words: Iterable[str]) -> tuple[list[Rating], Counter[str]]:
     """Return the latest ratings of the chat requests that are rated bad, newest first, and counts of the others."""
-    given = list(ratings)
-    latest: dict[tuple[str, str], Rating] = {}
-    for rating in given:
-        other = latest.get(rating.request)
-        if other is None or rating.moment > other.moment:
-            latest[rating.request] = rating
-    wanted = set(words)
-    bad = [rating for rating in latest.values() if rating.rating in wanted]
+    all_ratings = list(ratings)
+    latest_by_request: dict[tuple[str, str], Rating] = {}
+    for rating in all_ratings:
+        earlier = latest_by_request.get(rating.request)
+        if earlier is None or rating.moment > earlier.moment:
+            latest_by_request[rating.request] = rating
+    bad_words = set(words)
+    bad = [rating for rating in latest_by_request.values() if rating.rating in bad_words]
+    # Ratings of the same time are in the order of their requests, because the sort is stable.
     bad.sort(key=lambda rating: rating.request)
     bad.sort(key=lambda rating: rating.moment, reverse=True)
-    return bad, Counter(replaced=len(given) - len(latest), other_ratings=len(latest) - len(bad))
+    skipped = Counter(
+        replaced=len(all_ratings) - len(latest_by_request),
+        other_ratings=len(latest_by_request) - len(bad),
+    )
+    return bad, skipped
 
 
 def propose(
@@ -139,40 +150,45 @@ def propose(
     :param words: Words that mean that an answer is bad.
     """
     bad, skipped = bad_requests(ratings, words)
-    known = [normalise(message) for message in golden]
-    proposed: list[str] = []
+    golden_texts = [normalise(message) for message in golden]
+    proposed_texts: list[str] = []
     rows: list[dict[str, Any]] = []
     for rating in bad:
         answered = answers.get(rating.request)
-        text = normalise(answered.message) if answered else ""
         if answered is None:
             skipped["without_answer"] += 1
-        elif answered.turn > 1:
+            continue
+        text = normalise(answered.message)
+        if answered.turn > 1:
             skipped["later_turns"] += 1
-        elif _is_near(text, known):
+        elif _is_similar_to_any(text, golden_texts):
             skipped["in_golden_set"] += 1
-        elif _is_near(text, proposed):
+        elif _is_similar_to_any(text, proposed_texts):
             skipped["duplicates"] += 1
         elif len(rows) == limit:
             # Older questions that are similar to this one count as duplicates, whatever the limit.
-            proposed.append(text)
+            proposed_texts.append(text)
             skipped["over_limit"] += 1
         else:
-            proposed.append(text)
+            proposed_texts.append(text)
             rows.append(_row(rating, answered, text))
     counts = {reason: skipped[reason] for reason in SKIPPED}
-    return Proposals(rows, len(rows) + sum(counts.values()), counts)
+    total = len(rows) + sum(counts.values())
+    return Proposals(rows=rows, ratings=total, skipped=counts)
 
 
-def _is_near(text: str, others: Sequence[str]) -> bool:
+def _is_similar_to_any(text: str, others: Sequence[str]) -> bool:
     process = require_extra("rapidfuzz.process")
     ratio = require_extra("rapidfuzz.fuzz").ratio
-    return process.extractOne(text, others, scorer=ratio, score_cutoff=NEAR) is not None
+    most_similar = process.extractOne(text, others, scorer=ratio, score_cutoff=NEAR)
+    return most_similar is not None
 
 
 def _row(rating: Rating, answered: Answered, text: str) -> dict[str, Any]:
     # The key is a hash of the question, so it is the same in every file of proposals.
-    key = f"feedback.{hashlib.blake2b(text.encode(), digest_size=6).hexdigest()}"
+    question_hash = hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
+    key = f"feedback.{question_hash}"
+    # The other columns stay empty, for a person to fill in.
     return dict.fromkeys(COLUMNS, "") | {
         "key": key,
         "message": answered.message,

@@ -55,8 +55,11 @@ _COMPARISON = "|".join(_COMPARISONS)
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 _NAME = r"[A-Za-z_][\w.:-]*"
 # Compiled on first use: importing an operator in a DAG file must stay fast.
-_TERM = rf"\s*(?P<name>{_NAME})\s*(?P<comparison>{_COMPARISON})\s*(?P<threshold>{_NUMBER})\s*"
-_RULE = (
+_TERM_PATTERN = (
+    rf"\s*(?P<name>{_NAME})\s*"
+    rf"(?P<comparison>{_COMPARISON})\s*(?P<threshold>{_NUMBER})\s*"
+)
+_RULE_PATTERN = (
     rf"\s*(?P<name>{_NAME})\s*(?:\[\s*(?P<tag>[^\[\]]*?)\s*\])?\s*(?P<of>\b(?:p\d+|{DROP}|{AGREEMENT}|{WORST})\b)?"
     rf"\s*(?P<comparison>{_COMPARISON})\s*(?P<threshold>{_NUMBER})\s*"
     r"(?:\bon\s*>=\s*(?P<labels>\d{1,9})\s*labels\s*)?"
@@ -79,8 +82,10 @@ class Term:
 
     def holds(self, value: float) -> bool:
         """Return whether a number fulfils the comparison. Differences of up to 1e-9 count as equal."""
-        near = abs(value - self.threshold) <= TOLERANCE
-        return _COMPARISONS[self.comparison](self.threshold if near else value, self.threshold)
+        if abs(value - self.threshold) <= TOLERANCE:
+            value = self.threshold
+        compare = _COMPARISONS[self.comparison]
+        return compare(value, self.threshold)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,10 +165,12 @@ def parse_condition(text: str, scorers: Collection[str] | None = None) -> Condit
     :param scorers: Names of the scorers that it may use. Default: None, any name.
     :raises AssistantInputError: The text is not a condition, or names an unknown scorer.
     """
-    terms = [_term(part, text) for part in re.split(r"\band\b", _checked(text, "condition"))]
+    parts = re.split(r"\band\b", _checked_text(text, "condition"))
+    terms = [_term(part, text) for part in parts]
     for term in terms:
         if scorers is not None and term.name not in scorers:
-            raise _refused(text, "condition", f"there is no scorer {term.name!r}, only {_listed(scorers)}")
+            reason = f"there is no scorer {term.name!r}, only {_listed(scorers)}"
+            raise _input_error(text, "condition", reason)
     return Condition(text, tuple(terms))
 
 
@@ -175,20 +182,26 @@ def parse_rule(text: str, scorers: Collection[str] | None = None) -> Rule:
     :param scorers: Names of the scorers that it may use. Default: None, any name.
     :raises AssistantInputError: The text is not a rule, or names an unknown scorer, quantile or combination.
     """
-    found = re.fullmatch(_RULE, _checked(text, "rule"))
-    if not found:
-        raise _refused(
+    match = re.fullmatch(_RULE_PATTERN, _checked_text(text, "rule"))
+    if not match:
+        raise _input_error(
             text,
             "rule",
             "write it like 'coverage >= 0.98', 'pass_rate >= 0.8', 'token_f1 >= 0.6', 'token_f1[billing] >= 0.5', "
             "'latency p95 <= 20', 'token_f1 drop <= 0.02' or 'judge.correctness agreement >= 0.6 on >= 50 labels', "
             "with a number without % or unit",
         )
-    labels = int(found["labels"]) if found["labels"] else None
-    rule = Rule(text, _term_of(found), found["tag"], found["of"], labels)
+    labels = int(match["labels"]) if match["labels"] else None
+    rule = Rule(
+        text=text,
+        term=_term_of(match),
+        tag=match["tag"],
+        of=match["of"],
+        labels=labels,
+    )
     problem = _problem(rule, scorers)
     if problem:
-        raise _refused(text, "rule", problem)
+        raise _input_error(text, "rule", problem)
     return rule
 
 
@@ -198,9 +211,13 @@ def check_baseline(baseline: Any) -> None:
 
     :raises AssistantInputError: It is not a path, ``previous``, a mapping with ``tag`` or ``answers``, or None.
     """
-    is_mapping = isinstance(baseline, Mapping) and set(baseline) in ({"tag"}, {ANSWERS})
-    text = next(iter(baseline.values())) if is_mapping else baseline
-    if baseline is not None and not (isinstance(text, str) and text):
+    if baseline is None:
+        return
+    text = baseline
+    if isinstance(baseline, Mapping) and set(baseline) in ({"tag"}, {ANSWERS}):
+        # The mapping has one value: the tag or the path.
+        (text,) = baseline.values()
+    if not isinstance(text, str) or not text:
         raise AssistantInputError(
             f"baseline must be a path, 'previous', {{'tag': name}} or {{'answers': path}}, not {baseline!r}",
             field="baseline",
@@ -233,9 +250,9 @@ def check_calibration(rules: Sequence[Rule], pass_if: Condition | None) -> None:
     for rule in rules:
         for name in judges_of(rule, pass_if):
             if name == PAIRWISE:
-                raise _refused(rule.text, "rule", NO_LABELS)
+                raise _input_error(rule.text, "rule", NO_LABELS)
             if name not in calibrated:
-                raise _refused(
+                raise _input_error(
                     rule.text,
                     "rule",
                     f"the verdicts of {name} may decide only if they agree with those of people; add a rule such as "
@@ -251,7 +268,9 @@ def judges_of(rule: Rule, pass_if: Condition | None) -> list[str]:
     """
     if rule.is_agreement:
         return []
-    names = pass_if.names if rule.name == PASS_RATE and pass_if else (rule.name,)
+    names: tuple[str, ...] = (rule.name,)
+    if rule.name == PASS_RATE and pass_if:
+        names = pass_if.names
     return [name for name in names if name.startswith(JUDGE)]
 
 
@@ -259,8 +278,9 @@ def _problem(rule: Rule, scorers: Collection[str] | None) -> str | None:
     """Return why a rule is not valid, or None."""
     is_scorer = rule.name not in {COVERAGE, PASS_RATE, DISAGREEMENT}
     # Quantiles of latency and noticed_after do not need a scorer. Their means do.
-    of_latency = rule.name in {LATENCY, NOTICED_AFTER} and rule.of in QUANTILES
-    if scorers is not None and is_scorer and not of_latency and rule.name not in scorers:
+    is_latency_quantile = rule.name in {LATENCY, NOTICED_AFTER} and rule.of in QUANTILES
+    needs_scorer = is_scorer and not is_latency_quantile
+    if needs_scorer and scorers is not None and rule.name not in scorers:
         return f"there is no scorer {rule.name!r}, only {_listed(scorers)}"
     problem = None
     if rule.tag == "":
@@ -309,26 +329,32 @@ def _problem_of_agreement(rule: Rule) -> str | None:
 
 
 def _term(part: str, text: str) -> Term:
-    found = re.fullmatch(_TERM, part)
-    if not found:
-        reason = (
-            f"{part.strip()!r} is not 'scorer >= number'" if part.strip() else "a term is missing before or after 'and'"
-        )
-        raise _refused(text, "condition", f"{reason}; write it like 'token_f1 >= 0.5 and must_include >= 1'")
-    return _term_of(found)
+    match = re.fullmatch(_TERM_PATTERN, part)
+    if match:
+        return _term_of(match)
+    if part.strip():
+        reason = f"{part.strip()!r} is not 'scorer >= number'"
+    else:
+        reason = "a term is missing before or after 'and'"
+    reason += "; write it like 'token_f1 >= 0.5 and must_include >= 1'"
+    raise _input_error(text, "condition", reason)
 
 
-def _term_of(found: re.Match[str]) -> Term:
-    return Term(found["name"], found["comparison"], float(found["threshold"]))
+def _term_of(match: re.Match[str]) -> Term:
+    return Term(
+        name=match["name"],
+        comparison=match["comparison"],
+        threshold=float(match["threshold"]),
+    )
 
 
-def _checked(text: object, what: str) -> str:
+def _checked_text(text: object, what: str) -> str:
     if not isinstance(text, str) or not text.strip():
-        raise _refused(text, what, "it must be text")
+        raise _input_error(text, what, "it must be text")
     return text
 
 
-def _refused(text: object, what: str, reason: str) -> AssistantInputError:
+def _input_error(text: object, what: str, reason: str) -> AssistantInputError:
     field = "pass_if" if what == "condition" else "gate"
     return AssistantInputError(f"{what} {text!r}: {reason}", field=field)
 
