@@ -6,12 +6,12 @@ import re
 from urllib.parse import unquote
 
 # What separates an address from the text around it, also in the Markdown link `[text](address)` and in HTML.
-_OUTSIDE = re.compile(r"[\s<>\"`|\[\]\\^{}]+")
+_SEPARATORS = re.compile(r"[\s<>\"`|\[\]\\^{}]+")
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _OPENING = "(*_~'\u2018\u201c\u00ab\uff08\u300a\u300c"
 _CLOSING = "'.,;:!?*_~\u2026\u2019\u201d\u00bb\u3002\u3001\uff0c\uff1a\uff1b\uff01\uff1f\uff09\u300b\u300d"
 # Browsers and servers refuse longer ones.
-_LONGEST = 4096
+_MAX_LENGTH = 4096
 
 
 def address(url: str) -> str:
@@ -38,8 +38,8 @@ def addresses_in(text: str) -> set[str]:
     its end does not belong to it, nor does a closing parenthesis that is not opened in it.
     """
     addresses = set()
-    for word in _OUTSIDE.split(text):
-        if 3 < len(word) <= _LONGEST:
+    for word in _SEPARATORS.split(text):
+        if 3 < len(word) <= _MAX_LENGTH:
             trimmed = _without_punctuation(word)
             if "." in trimmed or "://" in trimmed:
                 addresses.add(address(trimmed))
@@ -48,7 +48,7 @@ def addresses_in(text: str) -> set[str]:
 
 def is_address(text: str) -> bool:
     """Return whether a text can be an address: one word with a scheme or a dot."""
-    is_word = len(text) <= _LONGEST and not _OUTSIDE.search(text)
+    is_word = len(text) <= _MAX_LENGTH and not _SEPARATORS.search(text)
     return is_word and ("." in text or "://" in text)
 
 

@@ -143,7 +143,7 @@ def _repetition(key: str, row: Mapping[str, Any]) -> int:
     if number is None:
         return 1
     if number < 1 or not number.is_integer():
-        raise _unreadable(key, "repetition", row.get("repetition"), "a whole number from 1")
+        raise _cell_error(key, "repetition", row.get("repetition"), "a whole number from 1")
     return int(number)
 
 
@@ -264,7 +264,7 @@ def _phrases(key: str, column: str, value: Any) -> tuple[str, ...]:
         if text.startswith("[") and text.endswith("]"):
             # Taken as one phrase, it would never be found, and must_not_include would always pass.
             instead = f"a list, or text with {SEPARATOR} between the phrases"
-            raise _unreadable(key, column, value, instead)
+            raise _cell_error(key, column, value, instead)
         parts = text.split(SEPARATOR)
     # A dict keeps the order.
     phrases: dict[str, None] = {}
@@ -281,7 +281,7 @@ def _addresses(key: str, value: Any) -> tuple[str, ...]:
         if not is_address(url):
             # It would never be found.
             instead = f"an address, or several with {SEPARATOR} between them"
-            raise _unreadable(key, "expected_url", value, instead)
+            raise _cell_error(key, "expected_url", value, instead)
     return urls
 
 
@@ -298,7 +298,7 @@ def truth(key: str, column: str, value: Any) -> bool | None:
     try:
         return _TRUTH_BY_WORD[text.strip().lower()]
     except KeyError:
-        raise _unreadable(key, column, value, "true, false or empty") from None
+        raise _cell_error(key, column, value, "true, false or empty") from None
 
 
 def _number(key: str, column: str, value: Any) -> float | None:
@@ -308,9 +308,9 @@ def _number(key: str, column: str, value: Any) -> float | None:
     try:
         number = float(text)
     except ValueError:
-        raise _unreadable(key, column, value, "a number") from None
+        raise _cell_error(key, column, value, "a number") from None
     if not math.isfinite(number):
-        raise _unreadable(key, column, value, "a finite number")
+        raise _cell_error(key, column, value, "a finite number")
     return number
 
 
@@ -319,11 +319,11 @@ def _weight(key: str, value: Any) -> float:
     if weight is None:
         return 1.0
     if weight <= 0:
-        raise _unreadable(key, "weight", value, "more than 0; remove the row to exclude a question")
+        raise _cell_error(key, "weight", value, "more than 0; remove the row to exclude a question")
     return weight
 
 
-def _unreadable(key: str, column: str, value: Any, instead: str) -> AssistantInputError:
+def _cell_error(key: str, column: str, value: Any, instead: str) -> AssistantInputError:
     return AssistantInputError(f"question {key!r}: {column} must be {instead}, not {value!r}", field=column)
 
 

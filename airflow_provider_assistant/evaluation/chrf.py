@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 _ORDER = 6
 _BETA_SQUARED = 4
 # Up to this number of different characters, the code of a 6-gram still fits into an integer of 64 bits.
-_CHARACTERS = 1024
+_MAX_CHARACTERS = 1024
 # Below this length, dictionaries are faster than arrays.
-_SHORT = 32
+_SHORT_LENGTH = 32
 
 
 def chrf(answer: str, expected: str) -> float:
@@ -55,8 +55,8 @@ def _number_of_ngrams(text: str, order: int) -> int:
 def _common_ngrams(answer: str, expected: str, orders: int) -> Sequence[int]:
     """Return the number of n-grams that two texts have in common, for n from 1 to ``orders``."""
     alphabet = sorted(set(answer + expected))
-    is_short = min(len(answer), len(expected)) < _SHORT
-    if not is_short and len(alphabet) <= _CHARACTERS:
+    is_short = min(len(answer), len(expected)) < _SHORT_LENGTH
+    if not is_short and len(alphabet) <= _MAX_CHARACTERS:
         return _common_ngrams_by_arrays(answer, expected, alphabet)
     numbers = []
     for order in range(1, orders + 1):

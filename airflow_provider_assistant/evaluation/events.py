@@ -35,7 +35,7 @@ RUN = {
     "map_index": "airflow.task_instance.map_index",
     "region": "assistant.region",
 }
-_PIECE = 5000
+_ROWS_PER_SLICE = 5000
 
 log = logging.getLogger(__name__)
 
@@ -119,8 +119,8 @@ def events_of(evaluation: Evaluation) -> Iterator[dict[str, str | float]]:
 
 def _scores_and_errors(scores: pa.Table) -> Iterator[dict[str, Any]]:
     """Yield the scores and errors. In pieces: as Python objects, a table takes ten times the memory."""
-    for start in range(0, scores.num_rows, _PIECE):
-        for row in scores.slice(start, _PIECE).to_pylist():
+    for start in range(0, scores.num_rows, _ROWS_PER_SLICE):
+        for row in scores.slice(start, _ROWS_PER_SLICE).to_pylist():
             if row["outcome"] in {SCORED, ERROR}:
                 yield row
 

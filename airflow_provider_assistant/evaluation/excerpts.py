@@ -69,9 +69,10 @@ def figures_of(summary: Summary) -> dict[str, Any]:
 def task_result(summary: Summary, directory: RunDirectory, lake_file: str | None) -> TaskResult:
     """Return the result of a task that has written the files of an evaluation."""
     failed_rules = []
-    for found in _failed(summary.gate.rules)[:FAILED_RULES_NAMED]:
-        rule = shortened(found.rule, REASON_LENGTH)
-        failed_rules.append({"rule": rule, "reason": shortened(found.reason, REASON_LENGTH)})
+    for verdict in _failed(summary.gate.rules)[:FAILED_RULES_NAMED]:
+        rule = shortened(verdict.rule, REASON_LENGTH)
+        reason = shortened(verdict.reason, REASON_LENGTH)
+        failed_rules.append({"rule": rule, "reason": reason})
     return TaskResult(
         **figures_of(summary),
         failed_rules=failed_rules,
@@ -86,9 +87,10 @@ def task_result(summary: Summary, directory: RunDirectory, lake_file: str | None
 def rows_of(summary: Summary, path: str, logical_date: datetime | None) -> Iterator[dict[str, Any]]:
     """Yield the rows of the dataset ``evaluations``, one per scorer."""
     figures = figures_of(summary)
+    # The mean of a scorer is a column of its row.
     means = figures.pop("means")
     run = summary.run
-    evaluation = {
+    evaluation_columns = {
         **figures,
         "tag": summary.tag,
         "dag_id": run["dag_id"],
@@ -100,7 +102,12 @@ def rows_of(summary: Summary, path: str, logical_date: datetime | None) -> Itera
         "path": path,
     }
     for name, scorer in summary.scorers.items():
-        row = {**evaluation, "scorer": name, "scored": scorer.scored, "mean": means[name]}
+        row = {
+            **evaluation_columns,
+            "scorer": name,
+            "scored": scorer.scored,
+            "mean": means[name],
+        }
         if summary.comparison:
             row["baseline"] = summary.comparison.baseline["path"]
             difference = summary.comparison.scorers.get(name)
@@ -114,22 +121,26 @@ def rows_of(summary: Summary, path: str, logical_date: datetime | None) -> Itera
 def failures_of(rules: Sequence[RuleVerdict]) -> str:
     """Return the failed rules with their reasons, as text."""
     failed = _failed(rules)
-    named = []
-    for found in failed[:FAILED_RULES_NAMED]:
-        reason = shortened(found.reason, REASON_LENGTH)
-        named.append(f"{shortened(found.rule, REASON_LENGTH)!r} ({reason})")
-    if len(failed) > len(named):
-        named.append(f"and {len(failed) - len(named)} more, see the log")
-    return f"{len(failed)} of {len(rules)} rules failed: {', '.join(named)}"
+    texts = []
+    for verdict in failed[:FAILED_RULES_NAMED]:
+        rule = shortened(verdict.rule, REASON_LENGTH)
+        reason = shortened(verdict.reason, REASON_LENGTH)
+        texts.append(f"{rule!r} ({reason})")
+    if len(failed) > FAILED_RULES_NAMED:
+        texts.append(f"and {len(failed) - FAILED_RULES_NAMED} more, see the log")
+    return f"{len(failed)} of {len(rules)} rules failed: {', '.join(texts)}"
 
 
 def means_of(means: Mapping[str, float | None]) -> str:
     """Return the means by scorer, as text."""
     texts = []
     for name, mean in means.items():
-        texts.append(f"{name} none" if mean is None else f"{name} {mean:.4g}")
+        if mean is None:
+            texts.append(f"{name} none")
+        else:
+            texts.append(f"{name} {mean:.4g}")
     return ", ".join(texts)
 
 
 def _failed(rules: Sequence[RuleVerdict]) -> list[RuleVerdict]:
-    return [found for found in rules if found.verdict == "failed"]
+    return [verdict for verdict in rules if verdict.verdict == "failed"]

@@ -83,7 +83,7 @@ def _check_value(rule: Rule, summary: Summary) -> RuleVerdict:
         reason = f"{_subject(rule)} is {_formatted(value, rule.term)}"
         if rule.term.holds(value):
             reason += _coverage_note(rule, summary)
-        return _compared(rule, value, reason)
+        return _verdict_on(rule, value, reason)
     if rule.name == LATENCY and summary.noticed_after.count:
         return _not_judged(
             rule,
@@ -144,7 +144,7 @@ def _check_agreement(rule: Rule, summary: Summary) -> RuleVerdict:
             rule,
             f"people and judge gave all {labels} answers the same verdict, so kappa is not defined",
         )
-    return _compared(
+    return _verdict_on(
         rule,
         agreement.kappa,
         f"Cohen's kappa of {rule.name} and people is {_formatted(agreement.kappa, rule.term)} "
@@ -184,7 +184,7 @@ def _check_difference(
     # The greatest loss within the confidence interval.
     # Subtract from zero: negating 0.0 would show a loss of -0.
     loss = 0.0 - difference.low if higher_is_better else difference.high
-    return _compared(
+    return _verdict_on(
         rule,
         loss,
         f"{_subject(rule)} changed by {difference.mean:+.4f} ({100 * comparison.confidence:g} %: "
@@ -193,7 +193,7 @@ def _check_difference(
     )
 
 
-def _compared(rule: Rule, value: float, reason: str) -> RuleVerdict:
+def _verdict_on(rule: Rule, value: float, reason: str) -> RuleVerdict:
     verdict: Literal["passed", "failed"] = "passed" if rule.term.holds(value) else "failed"
     return RuleVerdict(rule=rule.text, verdict=verdict, value=value, reason=reason)
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 SCORED, UNANSWERED, NOT_APPLICABLE, ERROR = OUTCOMES = ("scored", "unanswered", "not_applicable", "error")
 _ERROR_LENGTH = 500
-_PIECE = 500
+_CASES_PER_BATCH = 500
 
 
 def scores_schema() -> pa.Schema:
@@ -59,8 +59,11 @@ def score_cases(cases: Sequence[Case], scorers: Sequence[Scorer]) -> pa.Table:
 
     schema = scores_schema()
     # Convert in pieces: as Python lists, the scores would take ten times the memory.
-    pieces = (cases[start : start + _PIECE] for start in range(0, len(cases), _PIECE))
-    return pa.Table.from_batches([_batch(piece, scorers, schema) for piece in pieces], schema)
+    batches = []
+    for start in range(0, len(cases), _CASES_PER_BATCH):
+        batch = _batch(cases[start : start + _CASES_PER_BATCH], scorers, schema)
+        batches.append(batch)
+    return pa.Table.from_batches(batches, schema)
 
 
 def _batch(cases: Sequence[Case], scorers: Sequence[Scorer], schema: pa.Schema) -> pa.RecordBatch:
@@ -68,7 +71,7 @@ def _batch(cases: Sequence[Case], scorers: Sequence[Scorer], schema: pa.Schema) 
 
     rows = []
     for case in cases:
-        of_case = {
+        case_columns = {
             "key": case.key,
             "repetition": case.repetition,
             "case": case.digest,
@@ -78,7 +81,7 @@ def _batch(cases: Sequence[Case], scorers: Sequence[Scorer], schema: pa.Schema) 
             "status": case.status,
         }
         for scorer in scorers:
-            row = {**of_case, "scorer": scorer.name, **_score(case, scorer)}
+            row = {**case_columns, "scorer": scorer.name, **_score(case, scorer)}
             rows.append(row)
     return pa.RecordBatch.from_pylist(rows, schema)
 
@@ -94,7 +97,9 @@ def _score(case: Case, scorer: Scorer) -> dict[str, Any]:
         return {"outcome": SCORED, "score": _number(value, scorer)}
     except Exception as error:  # noqa: BLE001 (a user-defined scorer may raise anything)
         text = f"{type(error).__name__}: {error}"[:_ERROR_LENGTH]
-        return {"outcome": ERROR, "error": text.encode("utf-8", "replace").decode()}
+        # Surrogates cannot be written to the table.
+        storable_text = text.encode("utf-8", "replace").decode()
+        return {"outcome": ERROR, "error": storable_text}
 
 
 def _number(value: Any, scorer: Scorer) -> float:

@@ -35,7 +35,7 @@ _PLAIN = str.maketrans(
     | dict.fromkeys("*`")
 )
 # Marks inside a word or number: "3.5", "1,000", "can't"; but not in "l'eau" or "Ann's".
-_INSIDE = re.compile(r"\d[.,]\d|[^\W\d]'t\b")
+_MARK_INSIDE_WORD = re.compile(r"\d[.,]\d|[^\W\d]'t\b")
 # Scripts without spaces between words: Thai, Lao, Tibetan, Myanmar, Khmer, Chinese and Japanese.
 UNSPACED = re.compile(
     "[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u19e0-\u19ff\ua9e0-\ua9ff\uaa60-\uaa7f\u2e80-\u2fdf\u3005-\u3007"
@@ -140,7 +140,8 @@ def _continues(text: str, position: int) -> bool:
     if _is_word(before) and _is_word(after):
         return True
     # A mark inside a word may be directly before or directly after the position.
-    return any(_INSIDE.match(text, start) for start in (position - 2, position - 1) if start >= 0)
+    starts = [start for start in (position - 2, position - 1) if start >= 0]
+    return any(_MARK_INSIDE_WORD.match(text, start) for start in starts)
 
 
 def _is_word(char: str) -> bool:
