@@ -49,7 +49,7 @@ def _bookmark_headings(reader: Any) -> dict[int, list[str]]:
     """Return the bookmarks of each page as headings. A file with invalid bookmarks is still read, without them."""
     headings_by_page: dict[int, list[str]] = defaultdict(list)
     try:
-        # The outline is a list of bookmarks. A bookmark may be followed by the list of those below it.
+        # The outline is a list of bookmarks. After one, there may be the list of those below it.
         # The last iterator is that of the innermost list, so their number is the level.
         open_lists = [iter(reader.outline)]
         for _ in range(MOST_BOOKMARKS):

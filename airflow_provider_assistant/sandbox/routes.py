@@ -75,7 +75,11 @@ async def get_statistics(caller: SiteCaller) -> dict[str, Any]:
     return reply
 
 
-async def _store_document(caller: Caller, kind: schemas.Kind, **document: Any) -> schemas.DocumentReply:
+async def _store_document(
+    caller: Caller,
+    kind: schemas.Kind,
+    **document: Any,
+) -> schemas.DocumentReply:
     service = caller.service
     service.quotas.check_documents(caller.key)
     reply = service.documents.add(
