@@ -310,9 +310,16 @@ class ScopeLedger(EntryReader):
         if error is not None:
             error = storable(error)
         row = self._claim_row(outcome.claim)
-        row += [outcome.attempts, outcome.ambiguous, changed.outcome]
-        row += [changed.content_hash, changed.superseded, outcome.http_status]
-        row += [error, changed.sent_hash]
+        row += [
+            outcome.attempts,
+            outcome.ambiguous,
+            changed.outcome,
+            changed.content_hash,
+            changed.superseded,
+            outcome.http_status,
+            error,
+            changed.sent_hash,
+        ]
         # A table without this column is that of the ratings.
         if self._created_id:
             created_id = changed.created_id

@@ -133,13 +133,17 @@ def transaction(bind: Bind, work: Callable[[sa.Connection], T], *, writes: bool 
     """
 
     def attempt() -> T:
-        if isinstance(bind, sa.Connection):
-            with _autocommit(bind) if autocommit else contextlib.nullcontext(), bind.begin():
+        if not isinstance(bind, sa.Connection):
+            with bind.begin() as connection:
+                return work(connection)
+        if autocommit:
+            with _autocommit(bind), bind.begin():
                 return work(bind)
-        with bind.begin() as connection:
-            return work(connection)
+        with bind.begin():
+            return work(bind)
 
-    with ledger_errors(bind, "cannot be written" if writes else "cannot be read"):
+    failure = "cannot be written" if writes else "cannot be read"
+    with ledger_errors(bind, failure):
         return attempts_on(bind.dialect.name)(attempt)
 
 
@@ -151,15 +155,19 @@ def _autocommit(connection: sa.Connection) -> Iterator[None]:
     SQLAlchemy's option for this keeps a record of every change, and a load would change it thousands of times.
     """
     driver: Any = connection.connection.dbapi_connection
-    name, on = ("isolation_level", None) if connection.dialect.name == "sqlite" else ("autocommit", True)
-    off = getattr(driver, name)
-    setattr(driver, name, on)
+    # Each driver has its own attribute that makes every statement commit itself.
+    if connection.dialect.name == "sqlite":
+        attribute, new_value = "isolation_level", None
+    else:
+        attribute, new_value = "autocommit", True
+    old_value = getattr(driver, attribute)
+    setattr(driver, attribute, new_value)
     try:
         yield
     finally:
         # A connection that broke is not used again.
         if not connection.invalidated:
-            setattr(driver, name, off)
+            setattr(driver, attribute, old_value)
 
 
 def stream(connection: sa.Connection, query: sa.Select[Any]) -> Iterator[Any]:
@@ -169,16 +177,18 @@ def stream(connection: sa.Connection, query: sa.Select[Any]) -> Iterator[Any]:
     :param connection: Connection that is not in a transaction until all rows have been read.
     """
 
-    def opened() -> sa.CursorResult[Any]:
+    def execute() -> sa.CursorResult[Any]:
         try:
             return connection.execute(query, execution_options={"yield_per": 1000})
         except sa.exc.SQLAlchemyError:
+            # Without this, the connection would refuse the next attempt.
             connection.rollback()
             raise
 
     with ledger_errors(connection, "cannot be read"):
         try:
-            with contextlib.closing(attempts_on(connection.dialect.name)(opened)) as rows:
+            rows = attempts_on(connection.dialect.name)(execute)
+            with contextlib.closing(rows):
                 yield from rows
         finally:
             # Nothing was written, and a commit could fail although all rows have been read.

@@ -97,7 +97,7 @@ class LeaseSettings:
 
         Claims and leases are read by one statement, because both change when a task ends.
 
-        :param table: ``documents`` or ``questions``.
+        :param table: ``documents``, ``chat_requests`` or ``ratings``.
         :return: The query; its last columns are ``heartbeat_at``, ``lease_seconds`` and ``database_now``.
         """
         # An outer join: a task that has ended has no lease any more.

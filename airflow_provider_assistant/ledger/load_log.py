@@ -67,7 +67,7 @@ def recorded(
             outcome = "failed"
             error_text = _error_text(record.error)
     except TaskDeferred:
-        # Airflow defers a task by this exception. The load goes on in another try.
+        # Airflow defers a task by this exception. The load goes on after the deferral.
         outcome = "deferred"
         raise
     except BaseException as error:

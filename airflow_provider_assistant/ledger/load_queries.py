@@ -36,6 +36,7 @@ def page_of_loads(connection: sa.Connection, selection: Selection, page: Page, *
     """
     conditions = selection.of(loads)
     if outcome is not None:
+        # The expression without its label, which only names a column of the result.
         conditions.append(OUTCOME.element == outcome)
     query = sa.select(loads).where(*conditions)
     return page_of(connection, query, (loads.c.started_at.desc(), loads.c.load_id), page)

@@ -59,8 +59,8 @@ class Ledger:
         self._scope_ledgers: list[ScopeLedger] = []
         self.leases = leases or configured()
         with ledger_errors(engine, "cannot be opened", NOTHING_SENT):
-            migrate_with_retries = attempts_on(engine.dialect.name)
-            version_before, version = migrate_with_retries(migrate, engine)
+            call_with_retries = attempts_on(engine.dialect.name)
+            version_before, version = call_with_retries(migrate, engine)
         if version > SCHEMA_VERSION:
             raise AssistantLedgerPermanentError(
                 f"the ledger ({name_of(engine)}) has schema version {version}, but this package supports up to "
@@ -241,7 +241,8 @@ class Ledger:
         """
         Run a query in one transaction.
 
-        :param query: Function of :mod:`.queries` or :mod:`.load_queries`; it takes a connection first.
+        :param query: Function of :mod:`.queries`, :mod:`.load_queries` or :mod:`.export_queries`. It takes a
+            connection first.
         :param arguments: Further arguments of the query.
         :return: Result of the query.
         :raises AssistantLedgerError: The database cannot be read.

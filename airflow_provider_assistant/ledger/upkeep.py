@@ -84,7 +84,7 @@ def forget(
 
     def change(connection: sa.Connection) -> ForgetReport:
         report = ForgetReport()
-        # A mapping keeps the order of its keys, unlike a set.
+        # Without repetitions, in the given order.
         names = list(dict.fromkeys(deleted.names))
         labels = list(dict.fromkeys(deleted.labels))
         search = _NameSearch(connection, names, site_id)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from airflow_provider_assistant import lake
+from airflow_provider_assistant.ledger.export_queries import feedback_between, requests_between
 from airflow_provider_assistant.ledger.load_queries import loads_between
-from airflow_provider_assistant.ledger.queries import feedback_between, requests_between
 from airflow_provider_assistant.transfers.base import LedgerExportOperator
 
 

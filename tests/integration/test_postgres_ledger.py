@@ -30,6 +30,7 @@ from airflow_provider_assistant.ledger import (
 )
 from airflow_provider_assistant.ledger.database import ATTEMPTS
 from airflow_provider_assistant.ledger.entries import LedgerEntry
+from airflow_provider_assistant.ledger.export_queries import requests_between
 from airflow_provider_assistant.ledger.leases import DatabaseNow
 from airflow_provider_assistant.ledger.load_queries import loads_between
 from airflow_provider_assistant.ledger.migrate import version_of
@@ -37,7 +38,6 @@ from airflow_provider_assistant.ledger.queries import (
     counts,
     find_ambiguous,
     page_of_ambiguous,
-    requests_between,
     superseded_documents,
 )
 from airflow_provider_assistant.ledger.resolution import resolve

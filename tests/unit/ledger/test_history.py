@@ -8,7 +8,7 @@ import pytest
 
 from airflow_provider_assistant.exceptions import AssistantBadRequestError, AssistantServerError
 from airflow_provider_assistant.ledger import ChatScope, Claim, ClaimOutcome, RequestEnd, record_ends
-from airflow_provider_assistant.ledger.queries import requests_between
+from airflow_provider_assistant.ledger.export_queries import requests_between
 from tests.unit.ledger.conftest import START
 from tests.unit.ledger.single import RUN, accepted, claim_chat
 from tests.unit.ledger.single import SITE_URL as SITE

@@ -30,13 +30,12 @@ from airflow_provider_assistant.ledger import (
     sqlite_engine,
 )
 from airflow_provider_assistant.ledger.database import SQLITE_ATTEMPTS, is_transient
+from airflow_provider_assistant.ledger.export_queries import feedback_between, requests_between
 from airflow_provider_assistant.ledger.load_queries import loads_between
 from airflow_provider_assistant.ledger.queries import (
     counts,
-    feedback_between,
     find_ambiguous,
     page_of_ambiguous,
-    requests_between,
     superseded_documents,
 )
 from airflow_provider_assistant.ledger.selection import ALL, Selection

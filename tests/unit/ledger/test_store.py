@@ -28,7 +28,7 @@ from airflow_provider_assistant.ledger import (
     record_ends,
     sqlite_engine,
 )
-from airflow_provider_assistant.ledger.queries import feedback_between
+from airflow_provider_assistant.ledger.export_queries import feedback_between
 from tests.processes import preload, processes
 from tests.threads import at_once
 from tests.unit.ledger.conftest import START

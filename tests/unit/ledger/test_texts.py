@@ -15,7 +15,8 @@ from airflow_provider_assistant.ledger import (
     find_request,
     record_ends,
 )
-from airflow_provider_assistant.ledger.queries import page_of_ambiguous, requests_between
+from airflow_provider_assistant.ledger.export_queries import requests_between
+from airflow_provider_assistant.ledger.queries import page_of_ambiguous
 from airflow_provider_assistant.ledger.selection import ALL, Selection
 from tests.unit.ledger.conftest import START
 from tests.unit.ledger.single import RUN, SITE_URL, accepted, rate, submit
