@@ -39,15 +39,15 @@ class _SourceOperator(DecoratedOperator):
         super().__init__(python_callable=python_callable, source=python_callable, **kwargs)
 
     def execute(self, context: Context) -> Any:
-        self.source = self._returned(context)
+        self.source = self._call_function(context)
         return super().execute(context)
 
     def execute_complete(self, context: Context, event: Any = None, *args: Any, **kwargs: Any) -> Any:
         # The operator keeps the rows from before the pause. It calls this only where it cannot read them any more.
-        self.source = functools.partial(self._returned, context)
+        self.source = functools.partial(self._call_function, context)
         return super().execute_complete(context, event, *args, **kwargs)  # type: ignore[misc]  # that of the operator
 
-    def _returned(self, context: Context) -> Any:
+    def _call_function(self, context: Context) -> Any:
         """Call the function with its arguments, and return its rows."""
         context_merge(context, self.op_kwargs)
         kwargs = determine_kwargs(self.python_callable, self.op_args, context)

@@ -261,7 +261,13 @@ class AssistantHook(AssistantBaseHook):
         except AssistantAmbiguousError as error:
             if not isinstance(error.__cause__, AssistantNotFoundError):
                 raise
-            return ApiReply(None, CallInfo(error.__cause__.status, error.attempts, error.attempts - 1))
+            # All attempts before the last, which got the 404, were ambiguous.
+            call_info = CallInfo(
+                status=error.__cause__.status,
+                attempts=error.attempts,
+                ambiguous=error.attempts - 1,
+            )
+            return ApiReply(None, call_info)
 
     def get_statistics(self, *, site_id: str | None = None) -> ApiReply:
         """
@@ -302,18 +308,20 @@ class AssistantHook(AssistantBaseHook):
         except AssistantError as error:
             # Airflow's Test button gives the connection a random id. The user knows which connection is tested.
             return False, str(error).replace(f"connection {self.assistant_conn_id!r}", "the connection")
-        fields = detail_of(", ".join(sorted(limits.raw))) if isinstance(limits.raw, Mapping) else "nothing"
-        return (
-            True,
-            f"Connected to {self.settings.client.base_url}: limits of tenant {tenant_id!r} show {fields}; {site}",
-        )
+        fields = "nothing"
+        if isinstance(limits.raw, Mapping):
+            fields = detail_of(", ".join(sorted(limits.raw)))
+        base_url = self.settings.client.base_url
+        message = f"Connected to {base_url}: limits of tenant {tenant_id!r} show {fields}; {site}"
+        return True, message
 
     def _checked_site(self, limits: Any) -> str:
         """Return a sentence about the connection's site, or raise if the API key cannot use it."""
         if self.site_id is None and self.settings.site_id is None:
             return "the connection names no site"
         site_id = self.resolve_site_id()
-        if sites := _listed_sites(limits):
+        sites = _listed_sites(limits)
+        if sites:
             if site_id not in sites:
                 raise AssistantInputError(
                     f"site {site_id!r} is not among the sites of this API key: {detail_of(', '.join(sites))}",
@@ -333,14 +341,24 @@ def _listed_sites(reply: Any, depth: int = 3) -> list[str]:
     if not isinstance(reply, Mapping) or not depth:
         return []
     for name in ("site_ids", "sites"):
-        if isinstance(listed := reply.get(name), list):
-            ids = (_first(site, "site_id", "id") if isinstance(site, Mapping) else site for site in listed)
-            return [str(site) for site in ids if isinstance(site, str | int)]
-    return next((found for part in reply.values() if (found := _listed_sites(part, depth - 1))), [])
+        sites = reply.get(name)
+        if isinstance(sites, list):
+            site_ids = [_id_of(site) for site in sites]
+            return [str(site_id) for site_id in site_ids if isinstance(site_id, str | int)]
+    for envelope in reply.values():
+        site_ids = _listed_sites(envelope, depth - 1)
+        if site_ids:
+            return site_ids
+    return []
 
 
-def _first(record: Mapping[str, Any], *names: str) -> Any:
-    return next((record[name] for name in names if name in record), None)
+def _id_of(site: Any) -> Any:
+    """Return the id of a site in a list, whose elements are ids or objects with an id."""
+    if not isinstance(site, Mapping):
+        return site
+    if "site_id" in site:
+        return site["site_id"]
+    return site.get("id")
 
 
 def _message(session_id: str, message: str, email: str | None, response_language: str | None) -> ChatMessage:

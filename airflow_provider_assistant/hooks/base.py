@@ -149,7 +149,10 @@ class AssistantBaseHook(BaseHook):
             site_id = self.settings.site_id if self.site_id is None else self.site_id
         except AirflowException:
             return f"connection {self.assistant_conn_id!r}"
-        return f"{f'site {site_id!r} at ' if site_id else ''}{host} (connection {self.assistant_conn_id!r})"
+        host_and_connection = f"{host} (connection {self.assistant_conn_id!r})"
+        if not site_id:
+            return host_and_connection
+        return f"site {site_id!r} at {host_and_connection}"
 
     def send(self, call: Call[T], on_ambiguous: OnAmbiguous | None = None) -> T:
         """
@@ -172,15 +175,17 @@ class AssistantBaseHook(BaseHook):
         :param max_concurrency: Maximum number of requests in flight. Default: None, that of the connection.
         """
         settings = self.settings.client
-        return settings if max_concurrency is None else replace(settings, max_concurrency=max_concurrency)
+        if max_concurrency is None:
+            return settings
+        return replace(settings, max_concurrency=max_concurrency)
 
     def _required(self, field: str, *choices: str | None) -> str:
         """Return the first id that is given. An empty one is an error, and does not mean the next."""
         for value in choices:
             if value is not None:
                 # A pasted id, or one that a template read from a file, may end in white space.
-                found: str = checked(field, value, text)
-                return found.strip()
+                given_id: str = checked(field, value, text)
+                return given_id.strip()
         raise AssistantInputError(
             f"no {field}",
             todo=f"Give it to the operator or hook, or set it in connection {self.assistant_conn_id!r}.",

@@ -27,11 +27,16 @@ LOOPBACK = re.compile(r"(localhost|127(\.\d+){3}|\[::1\])(:\d+)?", re.IGNORECASE
 
 def _stripped(value: Any) -> Any:
     # The connection form sends an empty string for an empty field; pasted text may end in a line break.
-    return value.strip() or None if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    return value.strip() or None
 
 
 def _words(value: Any) -> Any:
-    return [word for word in re.split(r"[\s,]+", value) if word] if isinstance(value, str) else value
+    """Return the words of a text such as ``done, finished``; other values stay as they are."""
+    if not isinstance(value, str):
+        return value
+    return [word for word in re.split(r"[\s,]+", value) if word]
 
 
 class ConnectionExtra(BaseModel):
@@ -123,7 +128,13 @@ def settings_of(connection: Connection, extra: dict[str, Any]) -> Settings:
             "To accept a private certificate, set ca_bundle instead.",
             name,
         )
-    retry = defaults.retry if options.retries is None else RetryPolicy(attempts=options.retries + 1)
+    retry = defaults.retry
+    if options.retries is not None:
+        retry = RetryPolicy(attempts=options.retries + 1)
+    # httpx takes the path of a bundle, or whether to verify at all.
+    verify: bool | str = options.ca_bundle or True
+    if options.verify is False:
+        verify = False
     return Settings(
         client=ClientSettings(
             base_url=base_url(connection),
@@ -131,7 +142,7 @@ def settings_of(connection: Connection, extra: dict[str, Any]) -> Settings:
             timeout=options.timeout or defaults.timeout,
             retry=retry,
             max_concurrency=options.max_concurrency or defaults.max_concurrency,
-            verify=options.verify is not False and (options.ca_bundle or True),
+            verify=verify,
             max_response_bytes=options.max_response_bytes or defaults.max_response_bytes,
             words=defaults.words.extended(options.complete_words or (), options.failed_words or ()),
         ),
@@ -163,10 +174,13 @@ def base_url(connection: Connection) -> str:
             field="host",
         )
     schema = unquote((connection.schema or "").strip()).strip("/")
-    protocol, path_below = (schema, "") if schema.lower() in {"http", "https"} else ("https", schema)
+    if schema.lower() in {"http", "https"}:
+        protocol, path_below = schema, ""
+    else:
+        protocol, path_below = "https", schema
+    url = _with_protocol(host, protocol)
     try:
-        # Airflow's URI form removes the brackets of an IPv6 address.
-        parts = urlsplit(host if "://" in host else f"{protocol}://{f'[{host}]' if _is_ipv6(host) else host}")
+        parts = urlsplit(url)
         # Airflow's connection form sends an empty port as 0.
         port = parts.port or connection.port or None
     except ValueError:
@@ -176,15 +190,33 @@ def base_url(connection: Connection) -> str:
             f"{name}: the host must be the service's base URL, such as https://assistant.example.com; got {host!r}",
             field="host",
         )
-    hostname = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    netloc = hostname if port is None else f"{hostname}:{port}"
-    path = quote("/".join(filter(None, (parts.path.strip("/"), path_below))))
-    root = f"/{path}" if path else ""
-    if not VERSIONED_ROOT.search(root):
-        root += API_ROOT
+    netloc = parts.hostname
+    if ":" in netloc:
+        # urlsplit removes the brackets of an IPv6 address.
+        netloc = f"[{netloc}]"
+    if port is not None:
+        netloc = f"{netloc}:{port}"
     if parts.scheme == "http" and not LOOPBACK.fullmatch(netloc):
         log.warning("%s uses http: the API key travels unencrypted to %s", name, netloc)
-    return f"{parts.scheme}://{netloc}{root}"
+    return f"{parts.scheme}://{netloc}{_api_root(parts.path.strip('/'), path_below)}"
+
+
+def _api_root(*paths: str) -> str:
+    """Return the path of the base URL, which ends in the API root; an empty path is left out."""
+    root = "".join(f"/{quote(path)}" for path in paths if path)
+    if VERSIONED_ROOT.search(root):
+        return root
+    return root + API_ROOT
+
+
+def _with_protocol(host: str, protocol: str) -> str:
+    """Return the URL of the host field, which may already be a full URL."""
+    if "://" in host:
+        return host
+    if _is_ipv6(host):
+        # Airflow's URI form removes the brackets of an IPv6 address.
+        host = f"[{host}]"
+    return f"{protocol}://{host}"
 
 
 def _is_ipv6(host: str) -> bool:
@@ -208,5 +240,6 @@ def _extra(name: str, extra: dict[str, Any]) -> ConnectionExtra:
                 field=unknown[0],
             ) from None
         # Keep the value out of the message: a user may have typed a secret into the wrong field.
-        bad = "; ".join(f"{error['loc'][0]}: {error['msg']}" for error in errors)
-        raise AssistantInputError(f"{name}: invalid extra: {bad}", field=str(errors[0]["loc"][0])) from None
+        problems = "; ".join(f"{error['loc'][0]}: {error['msg']}" for error in errors)
+        first_field = str(errors[0]["loc"][0])
+        raise AssistantInputError(f"{name}: invalid extra: {problems}", field=first_field) from None

@@ -21,20 +21,32 @@ def widgets() -> dict[str, Any]:
     from wtforms import BooleanField, IntegerField, StringField
 
     # Airflow 3.1 supports only these field types and passwords, so a number of seconds is a text field.
-    kinds = {"boolean": BooleanField, "integer": IntegerField, "number": StringField, "string": StringField}
-    return {
-        name: kinds[field["schema"]["type"][0]](
-            field["label"], description=field["description"], default=field["schema"].get("default")
-        )
-        for name, field in _declared()["conn-fields"].items()
+    field_class_by_type = {
+        "boolean": BooleanField,
+        "integer": IntegerField,
+        "number": StringField,
+        "string": StringField,
     }
+    widget_by_name = {}
+    for name, declaration in _declared()["conn-fields"].items():
+        schema = declaration["schema"]
+        # The second type is null, because each field may be empty.
+        field_class = field_class_by_type[schema["type"][0]]
+        widget_by_name[name] = field_class(
+            declaration["label"],
+            description=declaration["description"],
+            default=schema.get("default"),
+        )
+    return widget_by_name
 
 
 def behaviour() -> dict[str, Any]:
     """Return Airflow's ``ui_field_behaviour``: ``hidden_fields``, ``relabeling`` and ``placeholders``."""
-    return {name.replace("-", "_"): value for name, value in _declared()["ui-field-behaviour"].items()}
+    declared_behaviour = _declared()["ui-field-behaviour"]
+    return {name.replace("-", "_"): value for name, value in declared_behaviour.items()}
 
 
 def _declared() -> dict[str, Any]:
-    (declared,) = get_provider_info()["connection-types"]
-    return dict(declared)
+    """Return the declaration of the provider's only connection type."""
+    (connection_type,) = get_provider_info()["connection-types"]
+    return dict(connection_type)

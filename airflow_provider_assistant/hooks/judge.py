@@ -44,7 +44,7 @@ def judge_connection(conn_id: str, model: str | None, max_concurrency: int) -> J
     connection: Connection = BaseHook.get_connection(conn_id)
     provider, name = _model(conn_id, model or extra_of(connection).get("model"))
     api_key = (connection.password or "").strip()
-    if not api_key.isascii() or not (api_key.isprintable()):
+    if not api_key.isascii() or not api_key.isprintable():
         raise AssistantInputError(
             f"connection {conn_id!r}: the API key has characters that an HTTP header cannot carry", field="password"
         )
@@ -58,17 +58,20 @@ def judge_connection(conn_id: str, model: str | None, max_concurrency: int) -> J
     return JudgeConnection(settings, name)
 
 
-def _model(conn_id: str, given: Any) -> tuple[str, str]:
-    """Return provider and name of a model."""
-    if not isinstance(given, str) or not given.strip():
+def _model(conn_id: str, model: Any) -> tuple[str, str]:
+    """Return provider and name of a model; the provider is ``openai`` if only the name is given."""
+    if not isinstance(model, str) or not model.strip():
         raise AssistantInputError(
             "judge: no model is given",
             todo=f"Set 'model' in the extra of connection {conn_id!r}, such as "
             '{"model": "openai:gpt-5.6"}, or in the operator\'s judge.',
             field="judge",
         )
-    provider, colon, name = given.strip().partition(":")
-    return (provider, name) if colon else ("openai", provider)
+    model = model.strip()
+    if ":" not in model:
+        return "openai", model
+    provider, _, name = model.partition(":")
+    return provider, name
 
 
 def _base_url(connection: Connection, provider: str) -> str:

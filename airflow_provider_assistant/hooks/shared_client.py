@@ -35,9 +35,11 @@ async def shared_client(hook: AssistantHook) -> AsyncIterator[RateLimitedClient]
     settings are equal share one client, and so one rate limiter. Inside the block, the hook's ``settings`` are the
     ones just read.
     """
-    hook.settings = await _looked_up(hook)
+    hook.settings = await _read_settings_once(hook)
     key = asyncio.get_running_loop(), hook.settings.client
-    shared = open_clients.get(key) or _opened(key)
+    shared = open_clients.get(key)
+    if shared is None:
+        shared = _open_and_register(key)
     shared.users += 1
     try:
         await shared.client.prepare()
@@ -50,15 +52,19 @@ async def shared_client(hook: AssistantHook) -> AsyncIterator[RateLimitedClient]
             await shared.client.aclose()
 
 
-def _opened(key: _Key) -> _Shared:
+def _open_and_register(key: _Key) -> _Shared:
     # Users of a closed event loop never reached the end of their block: drop their clients.
-    for other in [other for other in list(open_clients) if other[0].is_closed()]:
-        open_clients.pop(other, None)
-    shared = open_clients[key] = _Shared(RateLimitedClient(key[1]))
+    for other_key in list(open_clients):
+        other_loop, _ = other_key
+        if other_loop.is_closed():
+            open_clients.pop(other_key, None)
+    _, client_settings = key
+    shared = _Shared(RateLimitedClient(client_settings))
+    open_clients[key] = shared
     return shared
 
 
-async def _looked_up(hook: AssistantHook) -> Settings:
+async def _read_settings_once(hook: AssistantHook) -> Settings:
     """
     Read a connection once for all callers that arrive before the read starts.
 
@@ -67,16 +73,22 @@ async def _looked_up(hook: AssistantHook) -> Settings:
     loop = asyncio.get_running_loop()
     key = loop, hook.assistant_conn_id
     if key in starting_reads:
-        # If the first caller was cancelled or failed, every other caller reads the connection itself.
-        return await asyncio.shield(starting_reads[key]) or await hook.load_settings_async()
-    first, settings = loop.create_future(), None
-    starting_reads[key] = first
+        settings_of_first = await asyncio.shield(starting_reads[key])
+        if settings_of_first is None:
+            # The first caller was cancelled or failed, so every other caller reads it itself.
+            return await hook.load_settings_async()
+        return settings_of_first
+    read = loop.create_future()
+    starting_reads[key] = read
+    settings = None
     try:
         try:
+            # The other callers that are ready to run now find the read, and wait for it.
             await asyncio.sleep(0)
         finally:
+            # The read starts. A caller that arrives later may need settings that are newer.
             del starting_reads[key]
         settings = await hook.load_settings_async()
         return settings
     finally:
-        first.set_result(settings)
+        read.set_result(settings)

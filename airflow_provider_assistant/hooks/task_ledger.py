@@ -31,7 +31,9 @@ def open_ledger(task: LedgerTask, *, required: bool = True) -> AbstractContextMa
         None.
     :raises AssistantLedgerError: The ledger is required and cannot be opened.
     """
-    location = ledger_location(task.hook, task.ledger_conn_id) if task.ledger else None
+    location = None
+    if task.ledger:
+        location = ledger_location(task.hook, task.ledger_conn_id)
     return Ledger.open_optional(task.ledger, location, required=required)
 
 
@@ -42,5 +44,5 @@ def ledger_location(hook: AssistantHook, conn_id: str | None, origin: str = TASK
     :param conn_id: SQL connection that has priority, or None.
     :param origin: Name of the setting that ``conn_id`` comes from, for messages.
     """
-    extra = hook.settings.ledger_conn_id
-    return location_of((conn_id, origin), (extra, f"the extra of connection {hook.assistant_conn_id!r}"))
+    origin_of_extra = f"the extra of connection {hook.assistant_conn_id!r}"
+    return location_of((conn_id, origin), (hook.settings.ledger_conn_id, origin_of_extra))

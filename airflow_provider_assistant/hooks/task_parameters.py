@@ -63,6 +63,7 @@ def check_given(task: BaseOperator) -> None:
             # Airflow does not render path objects.
             value = str(value)
             setattr(task, name, value)
+        # Other values contain no template: check_rendered only needs that they were given.
         given[name] = value if isinstance(value, str | Mapping | list | tuple) else ...
         if not is_later:
             setattr(task, name, checked(name, value, parameter.check, task.task_id))
@@ -75,7 +76,8 @@ def check_rendered(task: BaseOperator, context: Context) -> None:
     :raises AssistantInputError: A parameter is invalid, or it was given and is empty. Nothing was sent.
     """
     for name, parameter in _parameters_of(type(task)).items():
-        given, value = vars(task)["given_parameters"].get(name), getattr(task, name)
+        given = vars(task)["given_parameters"].get(name)
+        value = getattr(task, name)
         if given is None and value is None and parameter.is_optional:
             continue
         if parameter.check in TEXTS:
@@ -98,8 +100,10 @@ def _as_text(task: BaseOperator, given: Any, rendered: Any, context: Context) ->
         return {name: _as_text(task, given.get(name), item, context) for name, item in rendered.items()}
     are_lists = isinstance(given, list | tuple) and isinstance(rendered, list | tuple)
     if are_lists and len(given) == len(rendered):
-        pairs = zip(given, rendered, strict=True)
-        return [_as_text(task, part, item, context) for part, item in pairs]
+        texts = []
+        for given_item, rendered_item in zip(given, rendered, strict=True):
+            texts.append(_as_text(task, given_item, rendered_item, context))
+        return texts
     if not isinstance(given, str) or isinstance(rendered, str) or rendered is None:
         return rendered
     if not _is_template(given):
@@ -114,13 +118,14 @@ def _as_text(task: BaseOperator, given: Any, rendered: Any, context: Context) ->
 @functools.cache
 def _parameters_of(kind: type[BaseOperator]) -> Mapping[str, _Parameter]:
     """Return the parameters of a class of tasks and of its bases, by name."""
-    found: dict[str, _Parameter] = {}
+    parameter_by_name: dict[str, _Parameter] = {}
+    # From the outermost base to the class itself, whose checks replace those of its bases.
     for base in reversed(kind.__mro__):
         checks: Checks = vars(base).get("parameter_checks", {})
         for name, check in checks.items():
             default = inspect.signature(base.__init__).parameters[name].default  # type: ignore[misc]  # the class's own
-            found[name] = _Parameter(check, is_optional=default is None)
-    return found
+            parameter_by_name[name] = _Parameter(check, is_optional=default is None)
+    return parameter_by_name
 
 
 def _is_template(value: Any) -> bool:

@@ -22,10 +22,12 @@ def with_source(rows: Iterable[DocumentRow], template: str = TEMPLATE) -> Iterat
     :return: The rows.
     """
     for row in rows:
-        source = ", ".join(text for text in (row["url"], row["date"]) if text)
-        if row["url"]:
-            # Not str.format: the text may contain braces.
-            text = template.replace("{source}", source).replace("{content}", row["content"])
-            yield DocumentRow(**{**row, "content": text})
-        else:
+        source = row["url"]
+        if not source:
             yield row
+            continue
+        if row["date"]:
+            source = f"{source}, {row['date']}"
+        # Not str.format: the text may contain braces.
+        text = template.replace("{source}", source).replace("{content}", row["content"])
+        yield DocumentRow(**{**row, "content": text})

@@ -52,4 +52,8 @@ def first_text(values: Mapping[Any, Any], names: tuple[str, ...]) -> str | None:
     :param names: In the order to look them up.
     :return: The value as text, see :func:`text_of`. None if there is none.
     """
-    return next((text for name in names if (text := text_of(values.get(name)))), None)
+    for name in names:
+        text = text_of(values.get(name))
+        if text:
+            return text
+    return None

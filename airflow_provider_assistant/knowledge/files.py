@@ -58,8 +58,9 @@ def file_documents(
         allowed_root = str(source)
     with ChildParser() as parser:
         for name, path in storage_files(source, allowed_root):
-            suffix = PurePosixPath(name).suffix.lower()
-            if PurePosixPath(name).name.startswith("~$"):  # the lock of an Office file that somebody has open
+            file_path = PurePosixPath(name)
+            suffix = file_path.suffix.lower()
+            if file_path.name.startswith("~$"):  # the lock of an Office file that somebody has open
                 continue
             if suffix in MARKDOWN:
                 fields, text = split_front_matter(_decoded(path, suffix), path)
@@ -71,21 +72,28 @@ def file_documents(
                     log.warning("File %r has no text, as a scan; it is skipped. Upload it as a file instead", str(path))
             else:
                 continue
-            if fields.get("draft", "").lower() not in YES and text.strip():
+            is_draft = fields.get("draft", "").lower() in YES
+            if text.strip() and not is_draft:
                 yield _row(name, fields, text, base_url)
 
 
 def _row(name: str, fields: Mapping[str, str], text: str, base_url: str | None) -> DocumentRow:
+    title = first_text(fields, ("title",)) or first_heading(text) or PurePosixPath(name).stem
     url = first_text(fields, URL)
     if base_url:
         url = joined(base_url, url or quote(name))
+    if url and "://" not in url:
+        # Without base_url, only an absolute address can be used.
+        url = None
+    if url:
+        text = absolute_links(text, url)
     return DocumentRow(
         key=name,
         parent=name,
-        title=first_text(fields, ("title",)) or first_heading(text) or PurePosixPath(name).stem,
-        content=absolute_links(text, url) if url and "://" in url else text,
+        title=title,
+        content=text,
         category=first_text(fields, ("category",)),
-        url=url if url and "://" in url else None,
+        url=url,
         date=first_text(fields, DATE),
     )
 

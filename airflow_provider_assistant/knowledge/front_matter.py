@@ -33,13 +33,14 @@ def split_front_matter(text: str, path: StoragePath) -> tuple[dict[str, str], st
             field="source",
         )
     try:
-        return _fields(text[start.end() : end.start()]), text[end.end() :]
+        fields = _fields(text[start.end() : end.start()])
     except ValueError as error:
         raise AssistantInputError(
             f"file {str(path)!r} has front matter that is not valid YAML: {error}",
             todo="Correct it, or leave the file out.",
             field="source",
         ) from None
+    return fields, text[end.end() :]
 
 
 def _fields(front_matter: str) -> dict[str, str]:
@@ -52,7 +53,9 @@ def _fields(front_matter: str) -> dict[str, str]:
     import yaml
 
     fields: dict[str, str] = {}
-    depth, name = 0, None
+    depth = 0
+    # The name of the field whose value comes next; None if a name comes next.
+    name = None
     try:
         for event in yaml.parse(front_matter, getattr(yaml, "CBaseLoader", yaml.BaseLoader)):
             if isinstance(event, yaml.CollectionStartEvent):
@@ -61,11 +64,13 @@ def _fields(front_matter: str) -> dict[str, str]:
                 depth -= 1
                 name = None
             elif isinstance(event, yaml.NodeEvent) and depth == 1:
-                value = event.value if isinstance(event, yaml.ScalarEvent) else ""
+                # The other event here is an alias, which has no text.
+                text = event.value if isinstance(event, yaml.ScalarEvent) else ""
                 if name is None:
-                    name = value
+                    name = text
                 else:
-                    fields[name], name = value, None
+                    fields[name] = text
+                    name = None
     except yaml.YAMLError as error:
         raise ValueError(getattr(error, "problem", error)) from None
     return fields

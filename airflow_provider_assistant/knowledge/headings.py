@@ -43,6 +43,7 @@ def sections_of(markdown: str) -> Iterator[Section]:
     start = 0
     for heading in _headings(markdown):
         yield from _section(above, markdown[start : heading.start])
+        # A heading ends the sections of its own level and of deeper ones.
         above = [outer for outer in above if outer.level < heading.level]
         above.append(heading)
         start = heading.end
@@ -53,20 +54,30 @@ def first_heading(markdown: str) -> str | None:
     """Return the first heading of a Markdown text, if nothing but blank lines is above it."""
     first_line = markdown.lstrip().partition("\n")[0]
     heading = next(_headings(first_line), None)
-    return heading.text or None if heading else None
+    if heading is None:
+        return None
+    return heading.text or None
 
 
 def _section(above: list[_Heading], text: str) -> Iterator[Section]:
-    if text.strip():
-        yield Section(tuple(heading.text for heading in above if heading.text), text.strip())
+    text = text.strip()
+    if text:
+        headings = tuple(heading.text for heading in above if heading.text)
+        yield Section(headings, text)
 
 
 def _headings(markdown: str) -> Iterator[_Heading]:
     starts = line_starts(markdown)
-    for token, content in pairwise(_parser().parse(markdown)):
+    # The token after the one that opens a heading has its text.
+    for token, next_token in pairwise(_parser().parse(markdown)):
         if token.type == "heading_open" and token.level == 0 and token.map:
-            first, end = token.map
-            yield _Heading(int(token.tag[1:]), content.content, starts[first], starts[end])
+            first_line, line_after = token.map
+            yield _Heading(
+                level=int(token.tag.removeprefix("h")),
+                text=next_token.content,
+                start=starts[first_line],
+                end=starts[line_after],
+            )
 
 
 @cache

@@ -77,12 +77,12 @@ def line_starts(text: str) -> list[int]:
 
 def _replaced(text: str, edits: Iterable[tuple[_Span, str]]) -> str:
     parts = []
-    at = 0
+    end_of_last = 0
     for span, replacement in sorted(edits):
-        parts.append(text[at : span.start])
+        parts.append(text[end_of_last : span.start])
         parts.append(replacement)
-        at = span.end
-    parts.append(text[at:])
+        end_of_last = span.end
+    parts.append(text[end_of_last:])
     return "".join(parts)
 
 
@@ -103,9 +103,10 @@ class _Finder:
         for token in _parser().parse(markdown, env):
             if token.map is None:
                 continue
-            first = token.map[0] + offset
+            first_of_part, line_after = token.map
+            first = first_of_part + offset
             start = self._starts[first]
-            end = self._starts[token.map[1] + offset]
+            end = self._starts[line_after + offset]
             if token.type == "inline":
                 paragraph = token.content
                 self._add_inline(paragraph, first, env)
@@ -149,6 +150,7 @@ class _Finder:
         column = 0
         for number, line in enumerate(content.split("\n"), first):
             text = line.strip()
+            # The last place: what lists and quotations put before the text may contain it, too.
             place = self._text.rfind(text, self._starts[number], self._starts[number + 1])
             columns.append(column)
             places.append(place - line.find(text))
@@ -202,11 +204,11 @@ def _link(state: StateInline, silent: bool) -> bool:
 
 def _image(state: StateInline, silent: bool) -> bool:
     start = state.pos
-    known = len(state.env["targets"])
+    targets_before = len(state.env["targets"])
     is_image = image(state, silent)
     if is_image and not silent:
         # The description is parsed as a text of its own, so the places in it are not places in this one.
-        del state.env["targets"][known:]
+        del state.env["targets"][targets_before:]
         _add_target(state, start + 1, is_image=True)
     return is_image
 
@@ -225,7 +227,8 @@ def _target(text: str, start: int, end: int) -> _Span:
     line_end = _LINE_END.search(text, start, end)
     if line_end:
         end = line_end.start()
-    found = parseLinkDestination(text, start, end)
+    destination = parseLinkDestination(text, start, end)
     if text[start] == "<":
-        return _Span(start + 1, found.pos - 1)
-    return _Span(start, found.pos)
+        # Without the angle brackets.
+        return _Span(start + 1, destination.pos - 1)
+    return _Span(start, destination.pos)

@@ -33,40 +33,59 @@ def documents_of(objects: Iterable[Any], *, content: str | None = None) -> Itera
     :return: The rows.
     :raises AssistantInputError: An object has no text; the message names it.
     """
-    for number, found in enumerate(objects):
-        yield _row(found, number, (content,) if content else TEXT)
+    names_of_text = (content,) if content else TEXT
+    for number, document in enumerate(objects):
+        yield _row(document, number, names_of_text)
 
 
-def _row(found: Any, number: int, names: tuple[str, ...]) -> DocumentRow:
-    fields = found if isinstance(found, Mapping) else _Attributes(found)
-    text = next((value for name in names if isinstance(value := fields.get(name), str)), None)
+def _row(document: Any, number: int, names_of_text: tuple[str, ...]) -> DocumentRow:
+    fields = document if isinstance(document, Mapping) else _Attributes(document)
+    text = _first_of_type(fields, names_of_text, str)
     if text is None:
         raise AssistantInputError(
-            f"object {number} ({type(found).__name__}) has no text in {' or '.join(names)}",
+            f"object {number} ({type(document).__name__}) has no text in {' or '.join(names_of_text)}",
             todo="Pass the documents of a loader, or name the field with content=….",
             field="objects",
         )
-    flat: Mapping[Any, Any] = found if isinstance(found, Mapping) else {}
-    metadata = next((value for name in METADATA if isinstance(value := fields.get(name), Mapping)), flat)
+    metadata = _first_of_type(fields, METADATA, Mapping)
+    if metadata is None:
+        # A plain mapping may have the metadata beside the text.
+        metadata = document if isinstance(document, Mapping) else {}
     parent = first_text(metadata, PARENT)
     page = first_text(metadata, PAGE)
-    url = first_text(metadata, PARENT[:2])
+    if parent and page:
+        key: str | None = f"{parent}#page={page}"
+    else:
+        key = parent or text_of(fields.get("id"))
+    url = first_text(metadata, ("url", "source"))
+    if url and "://" not in url:
+        # It is a path.
+        url = None
     return DocumentRow(
-        key=f"{parent}#page={page}" if parent and page else parent or text_of(fields.get("id")),
+        key=key,
         parent=parent,
         title=first_text(metadata, TITLE),
         content=text,
         category=text_of(metadata.get("category")),
-        url=url if url and "://" in url else None,
+        url=url,
         date=first_text(metadata, DATE),
     )
+
+
+def _first_of_type(fields: Any, names: tuple[str, ...], kind: type[Any]) -> Any:
+    """Return the first value of a type, in the order of the names; None if there is none."""
+    for name in names:
+        value = fields.get(name)
+        if isinstance(value, kind):
+            return value
+    return None
 
 
 class _Attributes:
     """The attributes of an object, with the interface of a mapping."""
 
-    def __init__(self, found: Any) -> None:
-        self._found = found
+    def __init__(self, document: Any) -> None:
+        self._document = document
 
     def get(self, name: str) -> Any:
-        return getattr(self._found, name, None)
+        return getattr(self._document, name, None)

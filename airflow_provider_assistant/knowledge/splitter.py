@@ -55,21 +55,31 @@ def _splitter(size: int, overlap: int, length: Callable[[str], int] | None) -> C
             todo="Run pip install 'airflow-provider-assistant[knowledge]'.",
             field="size",
         ) from error
-    splitter = MarkdownSplitter.from_callback(length, size, overlap) if length else MarkdownSplitter(size, overlap)
-    count = length or len
-    return lambda text: [text] if count(text) <= size else splitter.chunks(text)
+    if length is None:
+        length = len
+        splitter = MarkdownSplitter(size, overlap)
+    else:
+        splitter = MarkdownSplitter.from_callback(length, size, overlap)
+
+    def chunks_of(text: str) -> list[str]:
+        if length(text) <= size:
+            return [text]
+        chunks: list[str] = splitter.chunks(text)
+        return chunks
+
+    return chunks_of
 
 
 def _chunks(rows: Iterable[DocumentRow], chunks_of: Callable[[str], list[str]]) -> Iterator[DocumentRow]:
     for row in rows:
         parent = row["parent"] or row["key"]
-        seen: set[str] = set()
+        yielded_keys: set[str] = set()
         for section in sections_of(row["content"]):
             title = SEPARATOR.join(_path(row["title"], section)) or None
             for text in chunks_of(section.text):
                 key = chunk_key(row["key"], section.headings, text)
-                if key not in seen:
-                    seen.add(key)
+                if key not in yielded_keys:
+                    yielded_keys.add(key)
                     yield DocumentRow(**{**row, "key": key, "parent": parent, "title": title, "content": text})
 
 

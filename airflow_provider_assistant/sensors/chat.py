@@ -143,14 +143,21 @@ class AssistantChatRequestSensor(BaseSensorOperator):
         if ended:
             return ended.xcom_value
         now = self.hook.client.now()
-        names = {
+        site_id = self.hook.resolve_site_id()
+        rendered = {
             "assistant_conn_id": self.assistant_conn_id,
-            "site_id": self.hook.resolve_site_id(),
+            "site_id": site_id,
             "request_id": self.request_id,
+            "ledger_conn_id": self.ledger_conn_id,
         }
-        rendered = {**names, "ledger_conn_id": self.ledger_conn_id}
         trigger = AssistantChatRequestTrigger(
-            **names, rendered=rendered, since=self._since, deadline=now + self.timeout, poll_interval=self.poke_interval
+            assistant_conn_id=self.assistant_conn_id,
+            site_id=site_id,
+            request_id=self.request_id,
+            since=self._since,
+            deadline=now + self.timeout,
+            poll_interval=self.poke_interval,
+            rendered=rendered,
         )
         return defer(self, trigger, now=now)
 
@@ -163,7 +170,8 @@ class AssistantChatRequestSensor(BaseSensorOperator):
         :raises AssistantRequestFailedPermanentError: The chat request failed.
         :raises AssistantAPIError: The service answered with 400, 401, 403 or 404.
         """
-        client, site_id = self.hook.client, self.hook.resolve_site_id()
+        client = self.hook.client
+        site_id = self.hook.resolve_site_id()
         self._polls += 1
         call = endpoints.get_chat_request(site_id, self.request_id, client.settings.words)
         try:
@@ -222,10 +230,17 @@ class AssistantChatRequestSensor(BaseSensorOperator):
             # Fail before the first poll. A ledger that is only unreachable does not fail the sensor.
             check_location(ledger_location(self.hook, self.ledger_conn_id))
         with open_ledger(self, required=False) as ledger:
-            submitted = None
+            recorded_request = None
             try:
                 if ledger:
-                    submitted = find_request(ledger.engine, self.hook.site_url(), self.request_id)
+                    recorded_request = find_request(
+                        ledger.engine,
+                        self.hook.site_url(),
+                        self.request_id,
+                    )
             except AssistantLedgerError as error:
                 self.log.warning("The ledger cannot be read, so the time of submission is unknown: %s", error)
-        return submitted.recorded_at.timestamp() if submitted else self.hook.client.now()
+        since: float = self.hook.client.now()
+        if recorded_request:
+            since = recorded_request.recorded_at.timestamp()
+        return since

@@ -102,6 +102,7 @@ class AssistantChatRequestTrigger(BaseTrigger):
         except TimeoutError as late:
             # The flow raises a better error, with the last status that it received.
             steps.throw(late)
+            # Not reached, because the flow has raised.
             raise
 
     def _poll_timeout(self, client: AssistantClient) -> float:
@@ -111,8 +112,10 @@ class AssistantChatRequestTrigger(BaseTrigger):
         A ``Retry-After`` that holds back all requests may last longer than the deadline. If the deadline has already
         passed, for example after an outage of the triggerer, there is still time for one poll.
         """
-        left = self.deadline - client.now()
-        return left + GRACE if left > 0 else min(client.settings.timeout, flow.LAST_POLL)
+        seconds_left = self.deadline - client.now()
+        if seconds_left > 0:
+            return seconds_left + GRACE
+        return min(client.settings.timeout, flow.LAST_POLL)
 
 
 def times_of(request: ChatRequest, since: float, now: float) -> dict[str, float | None]:
@@ -128,11 +131,14 @@ def times_of(request: ChatRequest, since: float, now: float) -> dict[str, float 
     # If the clock was set back, the difference would be negative.
     noticed_after = max(0.0, now - since)
     service_seconds = request.service_seconds
-    seconds = None if service_seconds is None else min(service_seconds, noticed_after)
+    if service_seconds is None:
+        return {"seconds": None, "noticed_after": round(noticed_after, 3), "ended_at": now}
+    # By the service's times, it cannot have ended after the poll that found the end.
+    seconds = min(service_seconds, noticed_after)
     return {
-        "seconds": None if seconds is None else round(seconds, 3),
+        "seconds": round(seconds, 3),
         "noticed_after": round(noticed_after, 3),
-        "ended_at": now if seconds is None else since + seconds,
+        "ended_at": since + seconds,
     }
 
 

@@ -33,7 +33,10 @@ def is_deferrable(deferrable: bool | None) -> bool:
 
     :param deferrable: None for Airflow's ``[operators] default_deferrable``.
     """
-    return conf.getboolean("operators", "default_deferrable", fallback=False) if deferrable is None else deferrable
+    if deferrable is not None:
+        return deferrable
+    default: bool = conf.getboolean("operators", "default_deferrable", fallback=False)
+    return default
 
 
 def defer(
@@ -45,7 +48,8 @@ def defer(
     :param now: Current time, in seconds since the epoch.
     :raises TaskDeferred: Always; Airflow then frees the worker slot.
     """
-    timeout = timedelta(seconds=max(0.0, trigger.deadline - now) + DEFERRAL_GRACE)
+    seconds_left = max(0.0, trigger.deadline - now)
+    timeout = timedelta(seconds=seconds_left + DEFERRAL_GRACE)
     task.defer(trigger=trigger, method_name="execute_complete", timeout=timeout)
     raise AssertionError("unreachable: defer() raises")
 
@@ -58,7 +62,10 @@ def restore_attributes(task: BaseOperator, event: Mapping[str, Any] | None) -> N
 
     :param event: Payload of its trigger's event, with the attributes as ``rendered``.
     """
-    for name, value in ((event or {}).get("rendered") or {}).items():
+    if event is None:
+        return
+    rendered = event.get("rendered") or {}
+    for name, value in rendered.items():
         setattr(task, name, value)
 
 
@@ -97,13 +104,17 @@ def record_and_return(
     :return: ``request`` without ``ended_at``.
     :raises AssistantRequestFailedError: The chat request failed; the class is ``failure``.
     """
-    request_id, state, site_id = request["request_id"], request["state"], hook.resolve_site_id()
+    request_id = request["request_id"]
+    state = request["state"]
+    site_id = hook.resolve_site_id()
     if ledger:
-        # The task resumes after the request has ended, so record the time of the end, not the current time.
-        ended_at = request.get("ended_at")
-        moment = datetime.fromtimestamp(ended_at, UTC) if ended_at else datetime.now(UTC)
+        completed_at = datetime.now(UTC)
+        if request.get("ended_at"):
+            # The task resumes after the request has ended, so record the time of the end.
+            completed_at = datetime.fromtimestamp(request["ended_at"], UTC)
+        end = RequestEnd(state, completed_at)
         try:
-            record_ends(ledger.engine, hook.site_url(), {request_id: RequestEnd(state, moment)})
+            record_ends(ledger.engine, hook.site_url(), {request_id: end})
         except AssistantLedgerError as error:
             # Do not fail: the answer has been received, and no other task depends on this entry.
             log.warning("The end of chat request %r is not recorded: %s", request_id, error)
@@ -111,7 +122,9 @@ def record_and_return(
     if request["seconds"] is not None:
         duration = f"{request['seconds']:.1f} s by the service's times, {duration}"
     if state == "failed":
-        reason = detail_of(request["error"]) if request.get("error") else "the service does not say why"
+        reason = "the service does not say why"
+        if request.get("error"):
+            reason = detail_of(request["error"])
         raise failure(
             f"Chat ended {request['status']!r}: {reason} (request {request_id!r} on site {site_id!r}, {duration})",
             todo="Polling it again gives the same end: submit the question again.",

@@ -43,10 +43,11 @@ def raise_failure(event: Mapping[str, Any] | None) -> None:
     reported = (event or {}).get("error")
     if not isinstance(reported, Mapping):
         return
-    kind = getattr(exceptions, str(reported.get("type")), None)
-    if not (isinstance(kind, type) and issubclass(kind, AssistantError)):
-        kind = AssistantError
+    error_class = getattr(exceptions, str(reported.get("type")), None)
+    if not (isinstance(error_class, type) and issubclass(error_class, AssistantError)):
+        error_class = AssistantError
     fields = reported.get("fields") or {}
-    error = kind(str(fields.get("happened", "")))
+    error = error_class(str(fields.get("happened", "")))
+    # The fields include what the constructor does not take, such as retry_after.
     vars(error).update(fields)
     raise error
