@@ -30,7 +30,8 @@ class EntryId(NamedTuple):
 
     def __str__(self) -> str:
         parts = [self.kind, self.scope, self.key, self.claimed_at.isoformat()]
-        return base64.urlsafe_b64encode(json.dumps(parts, separators=(",", ":")).encode()).decode()
+        parts_json = json.dumps(parts, separators=(",", ":"))
+        return base64.urlsafe_b64encode(parts_json.encode()).decode()
 
 
 def entry_id(entry: AmbiguousEntry) -> str:
@@ -54,10 +55,16 @@ def parse_id(text: str) -> EntryId:
     :raises ValueError: It is not an id of an entry.
     """
     try:
-        kind, scope, key, claimed_at = strict_json.loads(base64.urlsafe_b64decode(text.encode()))
-        found = EntryId(str(kind), str(scope), str(key), datetime.fromisoformat(claimed_at))
+        parts_json = base64.urlsafe_b64decode(text.encode())
+        kind, scope, key, claimed_at = strict_json.loads(parts_json)
+        entry_id = EntryId(
+            kind=str(kind),
+            scope=str(scope),
+            key=str(key),
+            claimed_at=datetime.fromisoformat(claimed_at),
+        )
     except (ValueError, TypeError, binascii.Error) as error:
         raise ValueError("not an id of an entry") from error
-    if found.kind not in {*TABLES, SUPERSEDED} or found.claimed_at.tzinfo is None:
+    if entry_id.kind not in {*TABLES, SUPERSEDED} or entry_id.claimed_at.tzinfo is None:
         raise ValueError("not an id of an entry")
-    return found
+    return entry_id

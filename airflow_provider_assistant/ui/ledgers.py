@@ -57,10 +57,12 @@ def known_ledgers() -> list[LedgerRef]:
     Connections in a secrets backend cannot be listed: their ledgers are missing.
     """
     default = location_of().conn_id
-    others = sorted(_of_connections() - {default, ""})
-    if not default and others and not _file_exists():
-        return [_ref(name) for name in others]
-    return [_ref(default), *(_ref(name) for name in others)]
+    ledger_ids = sorted(_ledgers_of_connections() - {default, ""})
+    # An empty id is the default file. Without it, the ledgers of the connections are all that there is.
+    has_default = bool(default) or _file_exists() or not ledger_ids
+    if has_default:
+        ledger_ids.insert(0, default)
+    return [_ref(ledger_id) for ledger_id in ledger_ids]
 
 
 def select_ledger(ledger: str = "") -> LedgerRef:
@@ -71,10 +73,12 @@ def select_ledger(ledger: str = "") -> LedgerRef:
     :raises HTTPException: 404 if there is none with this id. So requests cannot use any other connection.
     """
     known = known_ledgers()
-    found = next((ref for ref in known if ref.id == ledger), None if ledger else known[0])
-    if found is None:
+    for ref in known:
+        if ref.id == ledger:
+            return ref
+    if ledger:
         raise HTTPException(404, "There is no ledger with this id. Reload the page.")
-    return found
+    return known[0]
 
 
 def read(ledger: LedgerRef, query: Callable[[OpenLedger], T]) -> tuple[T | None, Problem | None]:
@@ -148,25 +152,28 @@ def _file_exists() -> bool:
     return (airflow_home() / DEFAULT_FILE).is_file()
 
 
-def _of_connections() -> set[str]:
+def _ledgers_of_connections() -> set[str]:
     """Return the ledgers that assistant connections in Airflow's database and in environment variables name."""
-    found: list[Any] = []
+    # Users write these: they may not be texts.
+    ledger_ids: list[Any] = []
     with create_session() as session:
         query = sa.select(Connection).where(Connection.conn_type == "assistant").order_by(Connection.conn_id)
         for connection in session.scalars(query.limit(MOST_CONNECTIONS)):
             with contextlib.suppress(Exception):  # the key that encrypted it may be gone
-                found.append(connection.extra_dejson.get("ledger_conn_id"))
+                ledger_ids.append(connection.extra_dejson.get("ledger_conn_id"))
     prefix = "AIRFLOW_CONN_"
     for name, value in list(os.environ.items())[: 10 * MOST_CONNECTIONS]:
         if name.startswith(prefix) and "assistant" in value:
             with contextlib.suppress(Exception):  # it may be invalid
-                given = BaseHook.get_connection(name.removeprefix(prefix).lower())
-                if given.conn_type == "assistant":
-                    found.append(given.extra_dejson.get("ledger_conn_id"))
-    return {name.strip() for name in found if isinstance(name, str) and name.strip()}
+                conn_id = name.removeprefix(prefix).lower()
+                variable_connection = BaseHook.get_connection(conn_id)
+                if variable_connection.conn_type == "assistant":
+                    ledger_ids.append(variable_connection.extra_dejson.get("ledger_conn_id"))
+    texts = [ledger_id for ledger_id in ledger_ids if isinstance(ledger_id, str)]
+    return {text.strip() for text in texts if text.strip()}
 
 
-def _limit_connect(dialect: sa.Dialect, _: Any, __: Any, parameters: dict[str, Any]) -> None:
+def _limit_connect(dialect: sa.Dialect, _connection_record: Any, _arguments: Any, parameters: dict[str, Any]) -> None:
     if dialect.name == "postgresql":
         parameters.setdefault("connect_timeout", CONNECT_SECONDS)
 

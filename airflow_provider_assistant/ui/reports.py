@@ -44,35 +44,35 @@ class _NotShown(Exception):
 def report(key: TaskKeyDep) -> Response:
     """Return the report of an evaluation as an HTML page, or 404 with the reason as plain text."""
     try:
-        page = _read(_place_of(key))
+        page = _read(_report_path(key))
         back = f'<p><a href="{base_path()}{key.path}">Back to the task</a></p>'
         return HTMLResponse(page.replace(b"<body>\n", f"<body>\n{back}\n".encode(), 1), headers=HEADERS)
     except _NotShown as reason:
         return PlainTextResponse(f"{reason}\n", status_code=404, headers=HEADERS)
 
 
-def _place_of(key: TaskKey) -> str:
+def _report_path(key: TaskKey) -> str:
     """Return the path of the report that the task pushed to XCom."""
-    place = result_of(key).get("report_path")
-    if not isinstance(place, str):
+    path = result_of(key).get("report_path")
+    if not isinstance(path, str):
         raise _NotShown("This task has no report. It wrote none, or it was cleared since.")
-    return place
+    return path
 
 
-def _read(place: str) -> bytes:
+def _read(path: str) -> bytes:
     """Return the content of a report. Raise if this package did not write it."""
-    if not place.endswith(f"/{REPORT}") or place.startswith("http"):
-        raise _NotShown(f"{place} is not a report of an evaluation.")
+    if not path.endswith(f"/{REPORT}") or path.startswith("http"):
+        raise _NotShown(f"{path} is not a report of an evaluation.")
     try:
-        with ObjectStoragePath(place).open("rb") as file:
+        with ObjectStoragePath(path).open("rb") as file:
             content: bytes = file.read(MAX_BYTES + 1)
     except Exception as error:  # noqa: BLE001 (storages raise any exception)
         # Log only the type: the message may contain details of the storage that the user must not see.
-        log.warning("The report %s cannot be read: %s", place, type(error).__name__)
+        log.warning("The report %s cannot be read: %s", path, type(error).__name__)
         raise _NotShown(
-            f"The report is {place}, but this API server cannot read it ({type(error).__name__}). If it is on the disk "
+            f"The report is {path}, but this API server cannot read it ({type(error).__name__}). If it is on the disk "
             "of a worker, set output_path to a storage that both can reach."
         ) from None
     if GENERATOR.encode() not in content[:1000] or len(content) > MAX_BYTES:
-        raise _NotShown(f"{place} is not a report of an evaluation.")
+        raise _NotShown(f"{path} is not a report of an evaluation.")
     return content
