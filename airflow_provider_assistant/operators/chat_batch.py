@@ -196,7 +196,7 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
         check_rendered(self, context)
         if self.is_function and self.deferrable and self.turn is not None:
             self.source = _repeatable(self.source)
-        with self._opened(context) as batch:
+        with self._open_batch(context) as batch:
             return self._ask(batch, context, self._questions(context), turn=1)
 
     @explained
@@ -213,33 +213,39 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
         check_rendered(self, context)
         raise_failure(event)
         deadline = deadline_of(event)
-        with self._opened(context) as batch:
+        with self._open_batch(context) as batch:
             if self.turn is not None:
                 batch.collect(interval=self.poll_interval, deadline=deadline)
-                kept = batch.state.read_source()
-                if kept is not None:
-                    self.source = kept
-                questions, turn = self._questions(context), batch.submitted_turn()
-                if turn < questions.last_turn:
-                    return self._ask(batch, context, questions, turn=turn + 1)
-            return self._finished(batch, context, deadline)
+                saved_source = batch.state.read_source()
+                if saved_source is not None:
+                    self.source = saved_source
+                questions = self._questions(context)
+                submitted_turn = batch.submitted_turn()
+                if submitted_turn < questions.last_turn:
+                    return self._ask(batch, context, questions, turn=submitted_turn + 1)
+            return self._finish(batch, context, deadline)
 
     def failure_context(self, context: Context) -> FailureContext:  # noqa: ARG002
         """Return the target and the counts of this try, for the log lines of a failure."""
         doing = f"chat batch to {self.output_path} on {self.hook.location()}"
-        if result := self._result:
-            kept = f"{result['complete']} of {result['rows']} questions have an answer in {self.output_path}."
-            waiting = (
-                f" {result['timed_out']} requests are still in progress at the service." if result["timed_out"] else ""
-            )
-            return FailureContext(doing, kept + waiting, result["findings"])
-        if self._batch and (counts := self._batch.counts):
-            kept = f"{counts.created} of {counts.rows} questions were submitted by this try"
-            again = (
-                f" and {counts.unchanged} before; a retry continues to wait for their answers." if self.ledger else "."
-            )
-            return FailureContext(doing, kept + again)
-        return FailureContext(doing)
+        result = self._result
+        if result:
+            counts = f"{result['complete']} of {result['rows']} questions"
+            answered = f"{counts} have an answer in {self.output_path}."
+            if result["timed_out"]:
+                answered += f" {result['timed_out']} requests are still in progress at the service."
+            return FailureContext(doing, safe=answered, findings=result["findings"])
+        load_counts = None
+        if self._batch:
+            load_counts = self._batch.counts
+        if not load_counts:
+            return FailureContext(doing)
+        questions = f"{load_counts.created} of {load_counts.rows} questions"
+        submitted = f"{questions} were submitted by this try"
+        if self.ledger:
+            submitted += f" and {load_counts.unchanged} before; "
+            submitted += "a retry continues to wait for their answers"
+        return FailureContext(doing, safe=f"{submitted}.")
 
     def on_kill(self) -> None:
         """Stop sending. The next try continues with the open requests."""
@@ -277,21 +283,31 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
         while True:
             batch.submit(questions, turn)
             deadline = time.time() + self.timeout
-            if self.deferrable and (count := len(batch.state.read_open())):
-                self.log.info("Deferring: the triggerer polls %d requests for at most %.0f s.", count, self.timeout)
+            open_count = 0
+            if self.deferrable:
+                open_count = len(batch.state.read_open())
+            if open_count:
+                self.log.info(
+                    "Deferring: the triggerer polls %d requests for at most %.0f s.",
+                    open_count,
+                    self.timeout,
+                )
                 if self.is_function and turn < questions.last_turn:
                     self._keep_source(batch)
+                # This raises TaskDeferred.
                 self._defer(batch, deadline)
             if turn >= questions.last_turn:
-                return self._finished(batch, context, deadline)
+                return self._finish(batch, context, deadline)
             batch.collect(interval=self.poll_interval, deadline=deadline)
             turn += 1
 
     @contextlib.contextmanager
-    def _opened(self, context: Context) -> Iterator[ChatBatch]:
+    def _open_batch(self, context: Context) -> Iterator[ChatBatch]:
         from airflow_provider_assistant.chat_batch.batch import ChatBatch
 
-        site_id, scope, run = self.hook.resolve_site_id(), self._scope(context), RunRef.of(context)
+        site_id = self.hook.resolve_site_id()
+        scope = self._scope(context)
+        run = RunRef.of(context)
         writable_file(self.output_path, "output_path")
         with contextlib.ExitStack() as stack:
             ledger = stack.enter_context(open_ledger(self))
@@ -345,11 +361,16 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
         except AssistantInputError as error:
             self.log.warning("The questions cannot be kept: %s. The function will be called again.", error)
 
-    def _finished(self, batch: ChatBatch, context: Context, deadline: float) -> dict[str, Any]:
+    def _finish(self, batch: ChatBatch, context: Context, deadline: float) -> dict[str, Any]:
+        """Wait for the answers, write them, and return the result."""
         batch.collect(interval=self.poll_interval, deadline=deadline)
         table = batch.table()
-        is_closing = answers.has_own_sessions(table) if self.close_sessions is None else self.close_sessions
-        closed, not_closed = batch.close_sessions(table) if is_closing else (0, 0)
+        may_close = self.close_sessions
+        if may_close is None:
+            may_close = answers.has_own_sessions(table)
+        closed = not_closed = 0
+        if may_close:
+            closed, not_closed = batch.close_sessions(table)
         batch.publish(table)
         self.lineage_outputs = (table_at(self.output_path, table),)
         result = {
@@ -378,18 +399,20 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
                 todo=f"Fix these rows in the source and re-run the task; the reasons are in {self.output_path}.",
                 field="source",
             )
-        plans = {
+        plan_by_status = {
             "failed": "asks those again that failed",
             "lost": "asks those again that were lost",
             "timed_out": "waits for those that are open",
             "not_submitted": "submits the rest",
         }
         # A retry cannot fix rejected rows.
-        found = {**result, "not_submitted": result["not_submitted"] - result["rejected"]}
-        worst = max(plans, key=lambda status: found[status])
-        does = " and ".join(plan for status, plan in plans.items() if found[status])
-        retry = f"keeps the answers and {does}" if self.ledger else "asks all questions again, because ledger=False"
-        raise _ERRORS[worst](
+        counts = {**result, "not_submitted": result["not_submitted"] - result["rejected"]}
+        most_frequent = max(plan_by_status, key=lambda status: counts[status])
+        retry = "asks all questions again, because ledger=False"
+        if self.ledger:
+            plans = [plan for status, plan in plan_by_status.items() if counts[status]]
+            retry = f"keeps the answers and {' and '.join(plans)}"
+        raise _ERROR_BY_STATUS[most_frequent](
             f"{unanswered} of {result['rows']} questions have no answer ({_summary(result)}), more than "
             f"max_failed={self.max_failed:g} allows",
             todo=f"A retry {retry}. All questions are in {self.output_path}.",
@@ -401,10 +424,12 @@ def _repeatable(source: Any) -> Any:
     rows = source.value if isinstance(source, Untemplated) else source
     if callable(rows) and not hasattr(rows, "__arrow_c_stream__"):
         rows = rows()
-    return list(rows) if isinstance(rows, Iterator) else rows
+    if isinstance(rows, Iterator):
+        return list(rows)
+    return rows
 
 
-_ERRORS: dict[str, type[AssistantError]] = {
+_ERROR_BY_STATUS: dict[str, type[AssistantError]] = {
     "failed": AssistantRequestFailedError,
     "timed_out": AssistantRequestTimeoutError,
     "lost": AssistantRequestLostError,
@@ -413,5 +438,6 @@ _ERRORS: dict[str, type[AssistantError]] = {
 
 
 def _summary(result: Mapping[str, Any]) -> str:
-    found = [f"{result[status]} {status.replace('_', ' ')}" for status in answers.STATUSES if result[status]]
-    return ", ".join(found) or "none"
+    statuses = [status for status in answers.STATUSES if result[status]]
+    counts = [f"{result[status]} {status.replace('_', ' ')}" for status in statuses]
+    return ", ".join(counts) or "none"

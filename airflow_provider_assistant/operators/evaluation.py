@@ -215,24 +215,34 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
         from airflow_provider_assistant.operators.judging import JudgeTask, OtherAnswers, evaluate
 
         scorers = scorers_of(self.scorers)
-        names = [scorer.name for scorer in scorers]
-        criteria = self._parsed(names)
-        self.judges = JudgeTask(self.judge, names)
+        scorer_names = [scorer.name for scorer in scorers]
+        criteria = self._criteria(scorer_names)
+        self.judges = JudgeTask(self.judge, scorer_names)
         check_extra()
-        run, moment = self._run(context)
-        directory = RunDirectory.of(self.output_path, self._name(context), moment, str(run["run_id"]))
-        directory.check_owner(run)
+        run_ids = self._run_ids(context)
+        # Not the logical date: manual runs have none, and that of scheduled runs is earlier.
+        run_after: datetime = context["dag_run"].run_after
+        directory = RunDirectory.of(
+            self.output_path,
+            self._name(context),
+            run_after,
+            str(run_ids["run_id"]),
+        )
+        directory.check_owner(run_ids)
         answers = self._table(self.answers)
         if not answers.num_rows:
-            return self._empty(context, names)
+            return self._empty_result(context, scorer_names)
         other_path = self._other_answers()
         baseline = None if other_path else find_baseline(directory, self.baseline)
-        expectations = None if self.expectations is None else self._table(self.expectations)
+        expectations = None
+        if self.expectations is not None:
+            expectations = self._table(self.expectations)
         cases = read_cases(answers, expectations, key_columns=self.key_columns)
         other = None
         if other_path:
-            others = read_cases(self._table(other_path), expectations, key_columns=self.key_columns)
-            other = OtherAnswers(others, path=other_path)
+            other_table = self._table(other_path)
+            other_cases = read_cases(other_table, expectations, key_columns=self.key_columns)
+            other = OtherAnswers(other_cases, path=other_path)
         evaluation = evaluate(
             cases,
             scorers,
@@ -242,7 +252,7 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
             name=self._name(context),
             baseline=baseline,
             other=other,
-            run=run,
+            run=run_ids,
             tag=self.tag,
             on_fail=self.on_fail,
         )
@@ -250,7 +260,7 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
         lake_file = self._write(context, directory, evaluation, page)
         send_scores(evaluation)
         result = task_result(evaluation.summary, directory, lake_file)
-        return self._finished(context, evaluation.summary, result)
+        return self._finish(context, evaluation.summary, result)
 
     def on_kill(self) -> None:
         """Stop asking the judges. The next try continues with the answers that have no verdict yet."""
@@ -260,11 +270,12 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
     def failure_context(self, context: Context) -> FailureContext:
         """Return the evaluation and the files that it wrote, for the log lines of a failure."""
         doing = f"evaluation {self._name(context)!r} in {self.output_path}"
-        kept = self.judges.kept if self.judges else None
-        written = f"The verdicts so far were saved: {kept}." if kept else "Nothing was written."
+        written = "Nothing was written."
+        if self.judges and self.judges.kept:
+            written = f"The verdicts so far were saved: {self.judges.kept}."
         if self.report:
             written = f"Scores, summary and report were written: {self.report}."
-        return FailureContext(doing, written)
+        return FailureContext(doing, safe=written)
 
     def lineage_inputs(self) -> Sequence[LineageDataset]:
         """Return the files with the answers, the expectations and the answers to compare with."""
@@ -272,7 +283,9 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
 
     def _other_answers(self) -> str | None:
         """Return the path of the answers to compare with, or None."""
-        return self.baseline.get(ANSWERS) if isinstance(self.baseline, Mapping) else None
+        if not isinstance(self.baseline, Mapping):
+            return None
+        return self.baseline.get(ANSWERS)
 
     def _check_arguments(self) -> None:
         """
@@ -283,24 +296,29 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
         from airflow_provider_assistant.evaluation.scorers import SCORERS
         from airflow_provider_assistant.operators.judging import JudgeTask
 
-        names = None if _is_template(self.scorers) else [str(name) for name in self.scorers]
-        for name in names or ():
-            if name not in SCORERS and "." not in name:
-                raise AssistantInputError(
-                    f"scorers: there is no {name!r}, only {', '.join(SCORERS)}, and dotted paths of your own functions",
-                    field="scorers",
-                )
-        if names is not None and not _is_template(self.judge):
-            JudgeTask(self.judge, names)
+        names = None
+        if not _is_template(self.scorers):
+            names = [str(name) for name in self.scorers]
+            for name in names:
+                if name not in SCORERS and "." not in name:
+                    raise AssistantInputError(
+                        f"scorers: there is no {name!r}, only {', '.join(SCORERS)}, "
+                        "and dotted paths of your own functions",
+                        field="scorers",
+                    )
+            if not _is_template(self.judge):
+                # The constructor checks its arguments.
+                JudgeTask(self.judge, names)
         gate = self.gate if isinstance(self.gate, str | list | tuple) else ()
-        if any(map(_is_template, (gate, self.pass_if, self.baseline))):
-            for rule in [] if isinstance(gate, str) else gate:
+        if not any(map(_is_template, (gate, self.pass_if, self.baseline))):
+            self._criteria(names)
+        elif not isinstance(gate, str):
+            # Some rules may be complete already.
+            for rule in gate:
                 if not _is_template(rule):
                     parse_rule(rule, names)
-        else:
-            self._parsed(names)
 
-    def _parsed(self, names: Sequence[str] | None) -> Criteria:
+    def _criteria(self, names: Sequence[str] | None) -> Criteria:
         """
         Return the condition for passing and the rules of the gate.
 
@@ -312,11 +330,16 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
         return parse_criteria(self.pass_if, self.gate, names, has_baseline=self.baseline is not None)
 
     def _table(self, source: Any) -> pa.Table:
-        wanted = ColumnSelection((), rest=True)
-        with open_source(source, wanted, csv_options=self.csv_options, allow_empty=self.allow_empty) as opened:
-            return table_of(opened)
+        all_columns = ColumnSelection((), rest=True)
+        with open_source(
+            source,
+            all_columns,
+            csv_options=self.csv_options,
+            allow_empty=self.allow_empty,
+        ) as open_table:
+            return table_of(open_table)
 
-    def _empty(self, context: Context, scorers: Sequence[str]) -> dict[str, Any]:
+    def _empty_result(self, context: Context, scorers: Sequence[str]) -> dict[str, Any]:
         """
         Return the result of an evaluation without answers.
 
@@ -339,22 +362,26 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
     def _task_name(self, context: Context) -> str:
         return f"{self.dag_id}.{self.task_id}{instance_suffix(RunRef.of(context))}"
 
-    def _run(self, context: Context) -> tuple[dict[str, str | None], datetime]:
-        """Return the ids of the task instance, and the time by which evaluations are ordered."""
-        run, dag_run = RunRef.of(context), context["dag_run"]
-        # Not the logical date: manual runs have none, and scheduled runs have the start of their interval.
-        moment: datetime = dag_run.run_after
-        about = {
+    def _run_ids(self, context: Context) -> dict[str, str | None]:
+        """Return the ids and the times of the task instance, for ``summary.json``."""
+        run = RunRef.of(context)
+        dag_run = context["dag_run"]
+        run_ids: dict[str, str | None] = {
             "dag_id": run.dag_id,
             "run_id": run.run_id,
             "task_id": run.task_id,
-            "map_index": None if run.map_index < 0 else str(run.map_index),
-            # Iterations of a loop (Airflow 3.4) differ only in their region.
-            **({"region": run.region} if run.region else {}),
-            "logical_date": dag_run.logical_date.isoformat() if dag_run.logical_date else None,
-            "run_after": moment.isoformat(),
+            "map_index": None,
         }
-        return about, moment
+        if run.map_index >= 0:
+            run_ids["map_index"] = str(run.map_index)
+        if run.region:
+            # Iterations of a loop (Airflow 3.4) differ only in their region.
+            run_ids["region"] = run.region
+        run_ids["logical_date"] = None
+        if dag_run.logical_date:
+            run_ids["logical_date"] = dag_run.logical_date.isoformat()
+        run_ids["run_after"] = dag_run.run_after.isoformat()
+        return run_ids
 
     def _write(self, context: Context, directory: RunDirectory, evaluation: Evaluation, page: str) -> str | None:
         """Write all files, and return the path of that in the dataset ``evaluations``."""
@@ -362,7 +389,9 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
 
         # The summary marks a complete evaluation, so that of an earlier try goes first, and the new one comes last.
         directory.summary.unlink(missing_ok=True)
-        lake_file = self._publish(context, evaluation.summary, directory) if self.lake_path else None
+        lake_file = None
+        if self.lake_path:
+            lake_file = self._publish(context, evaluation.summary, directory)
         write(evaluation, directory, page)
         self.report = directory.report
         scores = table_at(str(directory.scores), evaluation.scores)
@@ -375,9 +404,18 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
         table = lake.rows_table(lake.EVALUATIONS, rows)
         part_name = f"{self._task_name(context)}.{context['ti'].run_id}"
         day = day_of_run(None, context)
-        return publish(self, context, table, str(self.lake_path), "evaluations", day, part_name=part_name).path
+        file = publish(
+            self,
+            context,
+            table,
+            root=str(self.lake_path),
+            dataset="evaluations",
+            day=day,
+            part_name=part_name,
+        )
+        return file.path
 
-    def _finished(self, context: Context, summary: Summary, result: TaskResult) -> dict[str, Any]:
+    def _finish(self, context: Context, summary: Summary, result: TaskResult) -> dict[str, Any]:
         """Log the verdict, then fail, skip or succeed as ``on_fail`` says."""
         self.log.info(
             "%s: %s. Coverage %.4g, %s. Report: %s",
@@ -407,11 +445,10 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
                 todo=f"Open the report: {result.report_path}. A retry would judge the same answers: ask again, or "
                 "change the gate.",
             )
-        downstream = [task for task in context["task"].get_direct_relatives(upstream=False) if not task.is_teardown]
-        self.log.info(
-            "Skipping %s.",
-            ", ".join(task.task_id for task in downstream) or "nothing: this task has no downstream tasks",
-        )
+        relatives = context["task"].get_direct_relatives(upstream=False)
+        downstream = [task for task in relatives if not task.is_teardown]
+        skipped = ", ".join(task.task_id for task in downstream)
+        self.log.info("Skipping %s.", skipped or "nothing: this task has no downstream tasks")
         self.skip(ti=context["ti"], tasks=downstream)
         return returned
 
@@ -432,4 +469,6 @@ def _is_template(value: Any) -> bool:
         return "{{" in value or "{%" in value
     if isinstance(value, Mapping):
         return any(map(_is_template, value.values()))
-    return any(map(_is_template, value)) if isinstance(value, list | tuple) else True
+    if isinstance(value, list | tuple):
+        return any(map(_is_template, value))
+    return True

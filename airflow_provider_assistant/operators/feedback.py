@@ -93,28 +93,32 @@ class AssistantFeedbackOperator(AssistantOperator):
             "feedback": self.feedback,
         }
         call = endpoints.send_feedback(site_id, checked(Feedback, fields))
-        sent = True
+        is_sent = True
         with open_ledger(self) as ledger:
             if ledger is None:
                 self.hook.send(call)
             else:
-                sent = self._send_once(context, ledger, call)
-        what = "Rated" if sent else "An earlier run had already rated"
-        self.log.info("%s request %r on site %r: %s.", what, self.request_id, site_id, self.feedback)
-        return {**fields, "site_id": site_id, "sent": sent}
+                is_sent = self._send_once(context, ledger, call)
+        rated = "Rated" if is_sent else "An earlier run had already rated"
+        request_id = self.request_id
+        self.log.info("%s request %r on site %r: %s.", rated, request_id, site_id, self.feedback)
+        return {**fields, "site_id": site_id, "sent": is_sent}
 
     def _send_once(self, context: Context, ledger: Ledger, call: Call[ApiReply]) -> bool:
         """Send the rating unless it is the latest one of its request. Return whether it was sent."""
-        site_id, site_url = self.hook.resolve_site_id(), self.hook.site_url()
-        ratings = ledger.ratings(site_url=site_url, site_id=site_id, run=RunRef.of(context))
-        parts = (self.session_id, self.request_id, self.feedback)
-        key = rating_key(*parts)
+        ratings = ledger.ratings(
+            site_url=self.hook.site_url(),
+            site_id=self.hook.resolve_site_id(),
+            run=RunRef.of(context),
+        )
+        key = rating_key(self.session_id, self.request_id, self.feedback)
         entry = ratings.entries([key]).get(key)
         if entry and entry.state == "created":
             return False
         if entry and entry.state == "ambiguous":
             self.log.warning("An earlier attempt at this rating may have been received. Sending it again.")
-        send_once(ratings, rating_claim(*parts, entry), lambda: self.hook.send(call))
+        claim = rating_claim(self.session_id, self.request_id, self.feedback, entry)
+        send_once(ratings, claim, lambda: self.hook.send(call))
         return True
 
     def failure_context(self, context: Context) -> FailureContext:  # noqa: ARG002

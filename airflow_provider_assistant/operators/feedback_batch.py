@@ -123,12 +123,18 @@ class AssistantRateAnswersOperator(AssistantOperator):
         from airflow_provider_assistant.feedback.rules import rate
         from airflow_provider_assistant.feedback.sender import FeedbackSender
 
-        cases = read_cases(_table(self.answers, "answers"), key_columns=self.key_columns)
-        rated = rate(cases, _table(self.scores, "scores"), self.rules)
-        site_id, site_url, run = self.hook.resolve_site_id(), self.hook.site_url(), RunRef.of(context)
+        answers = _table(self.answers, "answers")
+        cases = read_cases(answers, key_columns=self.key_columns)
+        scores = _table(self.scores, "scores")
+        rated = rate(cases, scores, self.rules)
+        site_id = self.hook.resolve_site_id()
+        site_url = self.hook.site_url()
+        run = RunRef.of(context)
         with open_ledger(self) as ledger, FindingsFile(findings_file(run), always=False) as findings:
             self._findings = findings
-            ratings = ledger.ratings(site_url=site_url, site_id=site_id, run=run) if ledger else None
+            ratings = None
+            if ledger:
+                ratings = ledger.ratings(site_url=site_url, site_id=site_id, run=run)
             self._sender = FeedbackSender(
                 self.hook.client_settings(self.max_concurrency),
                 site_id=site_id,
@@ -175,7 +181,10 @@ class AssistantRateAnswersOperator(AssistantOperator):
         safe = (
             f"{counts.sent} ratings were sent by this try and {counts.already_sent} before. {counts.failed} are left."
         )
-        return FailureContext(doing, safe, self._findings.listed if self._findings else None)
+        findings = None
+        if self._findings:
+            findings = self._findings.listed
+        return FailureContext(doing, safe, findings)
 
     def on_kill(self) -> None:
         """Stop sending. Requests in flight may still finish."""
