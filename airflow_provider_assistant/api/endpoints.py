@@ -36,7 +36,13 @@ def get_limits(tenant_id: str) -> Call[ApiReply]:
     :param tenant_id: Id of the tenant.
     """
     path = f"/m2m/tenants/{_segment('tenant_id', tenant_id)}/limits"
-    return Call("limits", "GET", path, f"tenant {tenant_id!r}", ApiReply)
+    return Call(
+        endpoint="limits",
+        method="GET",
+        path=path,
+        subject=f"tenant {tenant_id!r}",
+        parse=ApiReply,
+    )
 
 
 def upload_document(site_id: str, upload: Upload) -> Call[CreatedDocument]:
@@ -92,13 +98,15 @@ def submit_chat(site_id: str, message: ChatMessage) -> Call[SubmittedChat]:
 
     def parse(raw: Any, call_info: CallInfo) -> SubmittedChat:
         request_id = find_request_id(raw)
-        if request_id is None or not _fits_into_path(request_id):
-            what = "no request_id" if request_id is None else f"the request_id {request_id[:20]!a}, invalid in a URL"
-            raise AssistantResponseError(
-                f"the service accepted the chat request (status {call_info.status}) but its reply carries {what}, so "
-                "its answer cannot be polled"
-            )
-        return SubmittedChat(raw, call_info, request_id)
+        if request_id is not None and _fits_into_path(request_id):
+            return SubmittedChat(raw, call_info, request_id)
+        defect = "no request_id"
+        if request_id is not None:
+            defect = f"the request_id {request_id[:20]!a}, invalid in a URL"
+        raise AssistantResponseError(
+            f"the service accepted the chat request (status {call_info.status}) but its reply "
+            f"carries {defect}, so its answer cannot be polled"
+        )
 
     return _on_site("chat.async", "POST", site_id, "chat/async", parse, json=message.body())
 
@@ -176,12 +184,21 @@ def other(method: str, path: str, json: Mapping[str, Any] | None = None) -> Call
     :raises AssistantInputError: ``path`` is a full URL, is relative or contains ``..``: the API key must not be sent to
         another host or path.
     """
-    if not path.startswith("/") or path.startswith("//") or ".." in path.split("/"):
+    is_below_base_url = path.startswith("/") and ".." not in path.split("/")
+    # A path that begins with two slashes would name another host.
+    if not is_below_base_url or path.startswith("//"):
         raise AssistantInputError(
             f"path must begin with one '/' and lie below the base URL, for example '/m2m/sites/…'; got {path!r}",
             field="path",
         )
-    return Call("other", method.upper(), path, path, ApiReply, json=json)
+    return Call(
+        endpoint="other",
+        method=method.upper(),
+        path=path,
+        subject=path,
+        parse=ApiReply,
+        json=json,
+    )
 
 
 def _on_site(
@@ -195,8 +212,15 @@ def _on_site(
     upload: Upload | None = None,
     about: str = "",
 ) -> Call[T]:
-    whole_path = f"/m2m/sites/{_segment('site_id', site_id)}/{path}"
-    return Call(endpoint, method, whole_path, f"{about}site {site_id!r}", parse, json, upload)
+    return Call(
+        endpoint=endpoint,
+        method=method,
+        path=f"/m2m/sites/{_segment('site_id', site_id)}/{path}",
+        subject=f"{about}site {site_id!r}",
+        parse=parse,
+        json=json,
+        upload=upload,
+    )
 
 
 def _segment(field: str, value: str) -> str:
@@ -213,8 +237,7 @@ def _segment(field: str, value: str) -> str:
 
 def _fits_into_path(value: str) -> bool:
     """Return whether a text can be a path segment: not blank, not ``.`` or ``..``, without lone surrogates."""
-    return (
-        bool(value.strip())
-        and value not in {".", ".."}
-        and (value.isascii() or not any("\ud800" <= char <= "\udfff" for char in value))
-    )
+    if not value.strip() or value in {".", ".."}:
+        return False
+    # Most ids are ASCII, which is quick to check.
+    return value.isascii() or not any("\ud800" <= char <= "\udfff" for char in value)

@@ -132,7 +132,9 @@ def _row_of_class(status: int) -> Row:
         return SERVER_ERROR
     if status in SENT_AGAIN:
         return TOO_SOON
-    return REFUSED if status >= 400 else UNEXPECTED
+    if status >= 400:
+        return REFUSED
+    return UNEXPECTED
 
 
 def from_failure(call: Call[Any], failure: TransportFailure) -> AssistantConnectionError | AssistantTimeoutError:
@@ -198,7 +200,9 @@ def may_have_happened(call: Call[Any], outcome: Response | TransportFailure) -> 
     """
     if call.repeatable:
         return False
-    return outcome.status >= 500 if isinstance(outcome, Response) else outcome.sent
+    if isinstance(outcome, Response):
+        return outcome.status >= 500
+    return outcome.sent
 
 
 def parse_retry_after(value: str | None, now: float) -> float | None:
@@ -218,19 +222,24 @@ def parse_retry_after(value: str | None, now: float) -> float | None:
         when = parsedate_to_datetime(value)
     except (ValueError, TypeError, IndexError, OverflowError):
         return None
-    # HTTP dates are in UTC.
-    when = when.replace(tzinfo=UTC) if when.tzinfo is None else when
-    return min(max(0.0, when.timestamp() - now), LONGEST_RETRY_AFTER)
+    if when.tzinfo is None:
+        # HTTP dates are in UTC.
+        when = when.replace(tzinfo=UTC)
+    seconds = max(0.0, when.timestamp() - now)
+    return min(seconds, LONGEST_RETRY_AFTER)
 
 
 def _detail(response: Response) -> str:
     """Return the error text of a JSON body, or the title or text of a web page, shortened."""
     try:
-        text = error_text(strict_json.read(response.body).value) or ""
+        document = strict_json.read(response.body)
+        text = error_text(document.value) or ""
     except ValueError:
         page = response.body[:PAGE_LENGTH].decode("utf-8", errors="replace")
         title = re.search(r"<title[^>]*>(.*?)</title>", page, re.IGNORECASE | re.DOTALL)
-        text = html.unescape(re.sub(r"<[^>]*>", " ", title.group(1) if title else page))
+        markup = title.group(1) if title else page
+        without_tags = re.sub(r"<[^>]*>", " ", markup)
+        text = html.unescape(without_tags)
     return detail_of(text)
 
 
@@ -250,7 +259,9 @@ def short_reason(error: AssistantError) -> str:
 
     :param error: The error of a request.
     """
-    return _status_line(error.status) if isinstance(error, AssistantAPIError) else error.happened
+    if isinstance(error, AssistantAPIError):
+        return _status_line(error.status)
+    return error.happened
 
 
 def _status_line(status: int) -> str:

@@ -148,7 +148,9 @@ class RetryPolicy:
         """
         if retry_after is None:
             return self._doubled(refusal)
-        minimum = min(self._doubled(refusal - 1), LONGEST_UNASKED) if refusal > 1 else 0.0
+        if refusal == 1:
+            return retry_after
+        minimum = min(self._doubled(refusal - 1), LONGEST_UNASKED)
         return max(retry_after, minimum)
 
     def _doubled(self, times: int) -> float:
@@ -195,7 +197,8 @@ def perform(
     """
     started = now()
     ambiguous = failures = refusals = 0
-    held_back = 0.0
+    # Seconds of the pauses after all 429s so far.
+    refusal_pauses = 0.0
     for attempt in count(1):
         outcome = _answered((yield Send(call)))
         if isinstance(outcome, Response) and outcome.is_success:
@@ -209,15 +212,16 @@ def perform(
         if isinstance(error, AssistantRateLimitError):
             refusals += 1
             pause = rule.pause_of_refusal(refusals, retry_after)
-            held_back += pause
-            in_bounds = rule.attempts > 1 and held_back <= rule.max_backoff
+            refusal_pauses += pause
+            is_within_limits = rule.attempts > 1 and refusal_pauses <= rule.max_backoff
         else:
             failures += 1
             pause = rule.pause(failures, retry_after)
-            in_bounds = failures < rule.attempts and pause <= rule.max_backoff
+            is_within_limits = failures < rule.attempts and pause <= rule.max_backoff
         may_repeat = not is_ambiguous or (rule.retry_ambiguous and not is_final(error))
-        can_repeat = call.upload is None or call.upload.rewindable
-        if not (in_bounds and errors.is_transient(error) and may_repeat and can_repeat):
+        has_body_again = call.upload is None or call.upload.rewindable
+        may_help = is_within_limits and errors.is_transient(error)
+        if not (may_help and may_repeat and has_body_again):
             if ambiguous:
                 raise ambiguous_error(call, error, attempt) from error
             raise error
@@ -278,8 +282,9 @@ def wait_for(
     :raises AssistantAPIError: The service answered with a 4xx that another poll would get as well.
     """
     status = request_id = ""
-    last = "the rate limit held every poll back"
+    last_result = "the rate limit held every poll back"
     polls = 0
+    # Seconds until the deadline, if no wait is longer than it should be.
     left = deadline - now()
     due: float | None = None
     with contextlib.suppress(TimeoutError):
@@ -289,31 +294,37 @@ def wait_for(
             pause = interval
             if isinstance(request, AssistantError):
                 log.warning(POLLING_GOES_ON, request)
-                last = request.happened
-                pause = max(interval, getattr(request, "retry_after", None) or 0.0)
+                last_result = request.happened
+                retry_after = getattr(request, "retry_after", None)
+                if retry_after is not None:
+                    pause = max(interval, retry_after)
             elif request.state == "pending":
-                last = f"the last status was {request.status!r}"
+                last_result = f"the last status was {request.status!r}"
                 request_id = request.request_id
                 if request.status != status:
                     log.info("%s: status %r means pending", call, request.status)
                     status = request.status
             else:
                 return request, polls
-            remaining = min(left, deadline - (seen := now()))
+            polled_at = now()
+            # The smaller one: the clock may have been set back.
+            remaining = min(left, deadline - polled_at)
             if remaining <= 0:
                 break
             pause = min(pause, remaining)
             left -= pause
-            due = seen + pause
+            due = polled_at + pause
             yield Wait(pause)
-    raise _timed_out(call, polls, now() - since, last, request_id=request_id, status=status)
+    seconds = now() - since
+    raise _timed_out(call, polls, seconds, last_result, request_id=request_id, status=status)
 
 
 def _timed_out(
-    call: Call[Any], polls: int, seconds: float, last: str, *, request_id: str, status: str
+    call: Call[Any], polls: int, seconds: float, last_result: str, *, request_id: str, status: str
 ) -> AssistantRequestTimeoutError:
+    waited = f"{seconds:.0f} s and {counted(polls, 'poll')}"
     return AssistantRequestTimeoutError(
-        f"The chat request did not end within {seconds:.0f} s and {counted(polls, 'poll')}; {last} ({call})",
+        f"The chat request did not end within {waited}; {last_result} ({call})",
         todo="It may still complete: run the task again to wait longer. If the status is final, add it to "
         "the status words of the Airflow connection.",
         request_id=request_id,
@@ -335,9 +346,19 @@ def _error(call: Call[Any], outcome: Response | TransportFailure, now: Clock) ->
 
 def _parsed(call: Call[T], response: Response, attempts: int = 1, ambiguous: int = 0, seconds: float = 0.0) -> T:
     try:
-        found = response.document()
-        value, text = (found.value, found.text) if found else (None, None)
-        return call.parse(value, CallInfo(response.status, attempts, ambiguous, seconds, text))
+        document = response.document()
+        value = text = None
+        if document:
+            value = document.value
+            text = document.text
+        call_info = CallInfo(
+            status=response.status,
+            attempts=attempts,
+            ambiguous=ambiguous,
+            seconds=seconds,
+            raw_json=text,
+        )
+        return call.parse(value, call_info)
     except AssistantResponseError as error:
         happened = f"{call}: {error.happened}"
         if not call.repeatable:

@@ -69,18 +69,22 @@ class AiohttpTransport(AsyncTransport):
                     session = pool.upload_session if file else pool.session
                     options = body_arguments(call, file, "data")
                     options |= {"allow_redirects": False, "trace_request_ctx": clock}
-                    async with session.request(call.method, settings.base_url + call.path, **options) as answer:
-                        body = BoundedBody(settings.max_response_bytes, answer.headers.get("content-encoding", ""))
+                    url = settings.base_url + call.path
+                    async with session.request(call.method, url, **options) as answer:
+                        encoding = answer.headers.get("content-encoding", "")
+                        body = BoundedBody(settings.max_response_bytes, encoding)
                         async for piece in answer.content.iter_any():
                             if not body.feed(piece):
                                 answer.close()
                                 break
             return body.response(answer.status, answer.headers)
         except (aiohttp.ClientError, TimeoutError) as error:
-            if interruption := _interruption(error):
+            interruption = _interruption(error)
+            if interruption:
                 raise interruption from None
             is_sent = not isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
-            return failure(settings, error, sent=is_sent, timed_out=isinstance(error, TimeoutError))
+            is_timeout = isinstance(error, TimeoutError)
+            return failure(settings, error, sent=is_sent, timed_out=is_timeout)
 
     def prepare(self) -> None:
         """Import aiohttp and read the certificates."""
@@ -90,7 +94,9 @@ class AiohttpTransport(AsyncTransport):
 
     async def close(self) -> None:
         """Close the connections."""
-        pool, self._open_pool = self._open_pool, None
+        pool = self._open_pool
+        # A later request opens a new pool, also if closing this one fails.
+        self._open_pool = None
         if pool:
             await pool.upload_session.close()
             await pool.session.close()
@@ -103,14 +109,26 @@ class AiohttpTransport(AsyncTransport):
         if self._open_pool is None:
             import aiohttp
 
-            most = self._settings.max_concurrency
-            connector = aiohttp.TCPConnector(limit=most, keepalive_timeout=KEEPALIVE_SECONDS, ssl=self._tls)
+            max_concurrency = self._settings.max_concurrency
+            connector = aiohttp.TCPConnector(
+                limit=max_concurrency,
+                keepalive_timeout=KEEPALIVE_SECONDS,
+                ssl=self._tls,
+            )
             # Read the proxy once; aiohttp itself would read the environment for every request.
             common = {"connector": connector, "proxy": proxy_for(self._settings.base_url)}
             session = self._session(**common)
             # Uploads have a separate session: tracing makes every request of a session about a tenth slower.
-            uploads = self._session(**common, connector_owner=False, trace_configs=[self._restarting_trace()])
-            self._open_pool = _Pool(asyncio.Semaphore(most), session, uploads)
+            upload_session = self._session(
+                **common,
+                connector_owner=False,
+                trace_configs=[self._restarting_trace()],
+            )
+            self._open_pool = _Pool(
+                slots=asyncio.Semaphore(max_concurrency),
+                session=session,
+                upload_session=upload_session,
+            )
         return self._open_pool
 
     def _session(self, **options: Any) -> aiohttp.ClientSession:
@@ -132,7 +150,8 @@ class AiohttpTransport(AsyncTransport):
         async def restart(_: Any, context: Any, __: Any) -> None:
             # If the service answers before it has read the whole upload, the timeout has already ended.
             with contextlib.suppress(RuntimeError):
-                context.trace_request_ctx.reschedule(asyncio.get_running_loop().time() + self._settings.timeout)
+                now = asyncio.get_running_loop().time()
+                context.trace_request_ctx.reschedule(now + self._settings.timeout)
 
         config = aiohttp.TraceConfig()
         config.on_request_headers_sent.append(restart)
@@ -150,5 +169,7 @@ def _interruption(error: BaseException) -> BaseException | None:
     cause: BaseException | None = error
     while isinstance(cause, Exception) and not isinstance(cause, AssistantInputError):
         cause = cause.__cause__
-    # A CancelledError comes from the timeout itself, not from an interruption.
-    return None if isinstance(cause, asyncio.CancelledError) else cause
+    if isinstance(cause, asyncio.CancelledError):
+        # It comes from the timeout itself, not from an interruption.
+        return None
+    return cause

@@ -37,14 +37,15 @@ def run_coroutine(work: Coroutine[Any, Any, T], patience: float = PATIENCE) -> T
         return _Interruption(runner).run(work)
     finally:
         loop = runner.get_loop()
-        if _all_end(loop, patience):
+        if _cancel_all(loop, patience):
             runner.close()
         else:
+            # Runner.close would wait for the tasks that do not end.
             asyncio.set_event_loop(None)
             loop.close()
 
 
-def _all_end(loop: asyncio.AbstractEventLoop, patience: float) -> bool:
+def _cancel_all(loop: asyncio.AbstractEventLoop, patience: float) -> bool:
     """Cancel all tasks of a loop; return whether they ended within these seconds."""
     tasks = asyncio.all_tasks(loop)
     for task in tasks:
@@ -62,7 +63,7 @@ class _Interruption:
         self._loop = runner.get_loop()
         self._task: asyncio.Task[Any] | None = None
         self._error: BaseException | None = None
-        self._log = sys.unraisablehook
+        self._earlier_hook = sys.unraisablehook
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         self._loop.set_exception_handler(self._in_callback)
@@ -79,22 +80,26 @@ class _Interruption:
         finally:
             self._loop.set_exception_handler(None)
             if is_main:
-                sys.unraisablehook = self._log
+                sys.unraisablehook = self._earlier_hook
 
     async def _main(self, work: Coroutine[Any, Any, T]) -> T:
         self._task = asyncio.current_task()
         return await work
 
     def _in_callback(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        if not self._is_caused_by(context.get("exception")):
+        if not self._cancel_because_of(context.get("exception")):
             loop.default_exception_handler(context)
 
     def _in_finalizer(self, unraisable: sys.UnraisableHookArgs) -> None:
-        if not self._is_caused_by(unraisable.exc_value):
-            self._log(unraisable)
+        if not self._cancel_because_of(unraisable.exc_value):
+            self._earlier_hook(unraisable)
 
-    def _is_caused_by(self, error: BaseException | None) -> bool:
-        if self._task is None or error is None or isinstance(error, Exception | asyncio.CancelledError):
+    def _cancel_because_of(self, error: BaseException | None) -> bool:
+        """Cancel the coroutine if a signal handler raised this error. Return whether it did."""
+        if self._task is None or error is None:
+            return False
+        # Ordinary exceptions and cancellations do not come from a signal handler.
+        if isinstance(error, Exception | asyncio.CancelledError):
             return False
         self._error = error
         self._loop.call_soon_threadsafe(self._task.cancel)
@@ -147,7 +152,8 @@ class CancellableRunner:
         :raises BaseException: As :meth:`run`.
         """
         task: asyncio.Task[T] = asyncio.create_task(work)
-        self._loop, self._task = asyncio.get_running_loop(), task
+        self._loop = asyncio.get_running_loop()
+        self._task = task
         if self.is_cancelled:
             task.cancel()
         try:

@@ -119,7 +119,8 @@ class AssistantClient:
             if isinstance(step, flow.Send):
                 started = time.perf_counter()
                 outcome = self._transport.exchange(step.call)
-                step = _advance(steps, self._observed(step.call, outcome, started))
+                outcome = self._observed(step.call, outcome, started)
+                step = _advance(steps, outcome)
             else:
                 log_retry(step)
                 self._sleep(step.seconds)
@@ -137,7 +138,8 @@ class AssistantClient:
         step = _advance(steps)
         while not isinstance(step, _Finished):
             if isinstance(step, flow.Send):
-                step = _advance(steps, await self._exchange(step.call))
+                outcome = await self._exchange(step.call)
+                step = _advance(steps, outcome)
             else:
                 on_wait(step)
                 await self._asleep(step.seconds)
@@ -155,7 +157,8 @@ class AssistantClient:
     ) -> Response | TransportFailure:
         """Count a request, and return its outcome without the API key."""
         status = str(outcome.status) if isinstance(outcome, Response) else outcome.kind
-        self._requests.add(call.endpoint, status, time.perf_counter() - started)
+        seconds = time.perf_counter() - started
+        self._requests.add(call.endpoint, status, seconds)
         return self._redactor.outcome(outcome)
 
     def _attempts(self, call: Call[T]) -> flow.Flow[T]:
@@ -198,6 +201,7 @@ def _advance(steps: flow.Flow[T], outcome: flow.Outcome = None) -> flow.Send | f
             step = steps.send(outcome)
         except StopIteration as end:
             return _Finished(end.value)
+        # The outcome belongs to the last step only.
         outcome = None
         match step:
             case flow.Send():

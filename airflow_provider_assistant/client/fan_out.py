@@ -44,31 +44,41 @@ async def read_sites(client: RateLimitedClient, calls: Mapping[str, Call[ApiRepl
     :raises AssistantRateLimitError: The service asks for a longer pause than the connection's ``max_backoff``.
     """
     await client.prepare()
-    found = SiteReplies()
+    result = SiteReplies()
     breaker = CircuitBreaker(BREAKER)
-    sites = iter(calls)
+    site_ids = iter(calls)
 
     async def read(site_id: str) -> ApiReply:
         return await client.asend(calls[site_id])
 
     def keep(site_id: str, reply: ApiReply) -> None:
-        found.replies[site_id] = (datetime.now(UTC), reply)
+        result.replies[site_id] = (datetime.now(UTC), reply)
 
     def note(site_id: str, error: AssistantError) -> None:
         if breaker.is_fatal(error):
             raise error
         log.warning("Site %r cannot be read: %s", site_id, error)
-        found.errors[site_id] = error
+        result.errors[site_id] = error
 
-    most = min(len(calls), client.limiter.max_concurrency)
-    await for_each(sites, read, max_concurrency=most, breaker=breaker, on_error=note, on_result=keep)
-    if remaining := list(sites):
+    await for_each(
+        site_ids,
+        read,
+        max_concurrency=min(len(calls), client.limiter.max_concurrency),
+        breaker=breaker,
+        on_error=note,
+        on_result=keep,
+    )
+    # The circuit breaker has opened before these sites were taken.
+    remaining = list(site_ids)
+    if remaining:
         failures = breaker.failures
         log.error(
-            "The service is down: %d consecutive sites did not respond; %d were not asked.", failures, len(remaining)
+            "The service is down: %d consecutive sites did not respond; %d were not asked.",
+            failures,
+            len(remaining),
         )
         for site_id in remaining:
-            found.errors[site_id] = AssistantConnectionError(
+            result.errors[site_id] = AssistantConnectionError(
                 f"site {site_id!r} was not asked: {failures} consecutive other sites did not respond"
             )
-    return found
+    return result

@@ -53,23 +53,29 @@ class HttpxTransport(Transport):
         """Send a call once, see :meth:`.Transport.exchange`."""
         try:
             with open_upload(call) as file, self._borrowed() as (http, deadline), deadline:
-                options = body_arguments(call, file, "content") | {"extensions": {"trace": deadline.trace}}
-                with http.stream(call.method, self._settings.base_url + call.path, **options) as answer:
-                    body = BoundedBody(self._settings.max_response_bytes, answer.headers.get("content-encoding", ""))
+                url = self._settings.base_url + call.path
+                options = body_arguments(call, file, "content")
+                options["extensions"] = {"trace": deadline.trace}
+                with http.stream(call.method, url, **options) as answer:
+                    encoding = answer.headers.get("content-encoding", "")
+                    body = BoundedBody(self._settings.max_response_bytes, encoding)
                     for piece in answer.iter_raw():
                         if not body.feed(piece):
                             break
             return body.response(answer.status_code, answer.headers)
         except (httpx.TransportError, ResponseDeadlineExceeded) as error:
-            is_sent, is_timeout = not isinstance(error, NOT_SENT), isinstance(error, TIMED_OUT)
+            is_sent = not isinstance(error, NOT_SENT)
+            is_timeout = isinstance(error, TIMED_OUT)
             return failure(self._settings, error, sent=is_sent, timed_out=is_timeout)
 
     def close(self) -> None:
         """Close the connections that no thread is using."""
         connections = [self._connections.get() for _ in range(self._connections.qsize())]
-        for http, _ in filter(None, connections):
-            http.close()
-        for _ in connections:
+        for connection in connections:
+            if connection is not None:
+                http, _deadline = connection
+                http.close()
+            # The next request opens a new connection.
             self._connections.put(None)
 
     @contextlib.contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider_assistant.api import errors, flow
@@ -16,6 +17,14 @@ from airflow_provider_assistant.client.settings import ClientSettings
 POLL = "chat.request"
 # Pause after a 429 without Retry-After.
 DEFAULT_PAUSE_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    """A 429 that asked for too long a pause, and the end of the pause by the event loop's clock."""
+
+    response: Response
+    until: float
 
 
 class RateLimitedClient(AssistantClient):
@@ -37,10 +46,10 @@ class RateLimitedClient(AssistantClient):
         self.limiter = limiter or AdaptiveRateLimiter(settings.max_concurrency)
         # First come, first served: the limiter does not guarantee an order, and its limit may be low.
         self._queue = asyncio.Semaphore(self.limiter.max_concurrency)
-        # The 429 that asked for too long a pause with the end of that pause, and the requests waiting for a slot.
-        self._refusal: tuple[Response, float] | None = None
-        self._waiting: set[asyncio.Timeout] = set()
-        self._preparing = asyncio.Lock()
+        self._refusal: _Refusal | None = None
+        # One timeout per request that waits for a slot.
+        self._waiting_timeouts: set[asyncio.Timeout] = set()
+        self._prepare_lock = asyncio.Lock()
         self._is_prepared = False
 
     async def prepare(self) -> None:
@@ -51,18 +60,20 @@ class RateLimitedClient(AssistantClient):
         """
         if self._is_prepared:
             return
-        async with self._preparing:
+        async with self._prepare_lock:
             if not self._is_prepared:
                 await asyncio.to_thread(self._async_transport.prepare)
                 self._is_prepared = True
 
     async def _exchange(self, call: Call[Any]) -> Response | TransportFailure:
         async with self._queue:
-            if refusal := await self._wait_for_slot(call):
+            refusal = await self._wait_for_slot(call)
+            if refusal:
                 return refusal
             try:
                 started = time.perf_counter()
-                outcome = self._observed(call, await self._async_transport.exchange(call), started)
+                outcome = await self._async_transport.exchange(call)
+                outcome = self._observed(call, outcome, started)
                 self._learn(outcome)
             finally:
                 self.limiter.release()
@@ -75,32 +86,35 @@ class RateLimitedClient(AssistantClient):
         if call.endpoint == POLL:
             await self.limiter.acquire()
             return None
-        if self._refusal and self._refusal[1] <= asyncio.get_running_loop().time():
+        if self._refusal and self._refusal.until <= asyncio.get_running_loop().time():
             self._refusal = None
         if self._refusal:
-            return self._refusal[0]
-        waiting = asyncio.timeout(None)
+            return self._refusal.response
+        # No limit yet: _learn ends the wait when the service asks for too long a pause.
+        timeout = asyncio.timeout(None)
         try:
-            async with waiting:
-                self._waiting.add(waiting)
+            async with timeout:
+                self._waiting_timeouts.add(timeout)
                 await self.limiter.acquire()
         except TimeoutError:
-            return self._refusal[0] if self._refusal else await self._wait_for_slot(call)
+            if self._refusal:
+                return self._refusal.response
+            return await self._wait_for_slot(call)
         finally:
-            self._waiting.discard(waiting)
+            self._waiting_timeouts.discard(timeout)
         return None
 
     def _learn(self, outcome: Response | TransportFailure) -> None:
         if isinstance(outcome, TransportFailure) or outcome.status >= 500:
             self.limiter.failed()
         elif outcome.status == 429:
-            asked = errors.parse_retry_after(outcome.headers.get("retry-after"), self.now())
-            pause = DEFAULT_PAUSE_SECONDS if asked is None else asked
+            retry_after = errors.parse_retry_after(outcome.headers.get("retry-after"), self.now())
+            pause = DEFAULT_PAUSE_SECONDS if retry_after is None else retry_after
             self.limiter.refused(flow.jittered(pause, self._rng))
             if pause > self.settings.retry.max_backoff:
                 now = asyncio.get_running_loop().time()
-                self._refusal = outcome, now + pause
-                for waiting in self._waiting:
-                    waiting.reschedule(now)
+                self._refusal = _Refusal(response=outcome, until=now + pause)
+                for timeout in self._waiting_timeouts:
+                    timeout.reschedule(now)
         else:
             self.limiter.accepted()
