@@ -92,9 +92,7 @@ class AssistantSubmitChatOperator(AssistantMessageOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if wait_for_completion is None:
-            wait_for_completion = bool(deferrable)
-        self.wait_for_completion = wait_for_completion
+        self.wait_for_completion = bool(deferrable) if wait_for_completion is None else wait_for_completion
         self.deferrable = is_deferrable(deferrable)
         self.poll_interval: Any = poll_interval
         self.timeout: Any = timeout
@@ -127,7 +125,7 @@ class AssistantSubmitChatOperator(AssistantMessageOperator):
         site_id = self.hook.resolve_site_id()
         with open_ledger(self) as ledger:
             with self._skipping():
-                submitted = self._submit(context, site_id, ledger)
+                submitted = self._submitted(context, site_id, ledger)
             if not self.wait_for_completion:
                 return submitted
             client = self.hook.client
@@ -164,10 +162,8 @@ class AssistantSubmitChatOperator(AssistantMessageOperator):
                 except AssistantAPIError as error:
                     self._raise_lost(error, ledger)
                     raise
-            times = times_of(request, since, client.now())
-            ended = {**request.as_dict(), "polls": polls, **times}
-            result = record_and_return(ended, self.hook, ledger)
-            return {**result, "session_id": self.session_id, "site_id": site_id}
+            ended = {**request.as_dict(), "polls": polls, **times_of(request, since, client.now())}
+            return {**record_and_return(ended, self.hook, ledger), "session_id": self.session_id, "site_id": site_id}
 
     @explained
     def execute_complete(self, context: Context, event: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -199,10 +195,8 @@ class AssistantSubmitChatOperator(AssistantMessageOperator):
         doing = f"async chat in session {self.session_id!r} on {self.hook.location()}"
         if not self.request_id:
             return FailureContext(doing)
-        submitted = f"The chat was submitted as request {self.request_id!r}."
-        if self.ledger:
-            submitted += " The ledger has it: a retry continues to wait for it."
-        return FailureContext(doing, safe=submitted)
+        kept = " The ledger has it: a retry continues to wait for it." if self.ledger else ""
+        return FailureContext(doing, f"The chat was submitted as request {self.request_id!r}.{kept}")
 
     def _raise_lost(self, error: AssistantAPIError, ledger: Ledger | None) -> None:
         """Raise AssistantRequestLostError if the error of a poll means that the service lost the request."""
@@ -214,26 +208,24 @@ class AssistantSubmitChatOperator(AssistantMessageOperator):
                 todo="A retry or a cleared task submits the question again.",
             ) from error
 
-    def _submit(self, context: Context, site_id: str, ledger: Ledger | None) -> dict[str, Any]:
-        """Submit the chat, and return the result of a task that does not wait for the answer."""
+    def _submitted(self, context: Context, site_id: str, ledger: Ledger | None) -> dict[str, Any]:
         call = endpoints.submit_chat(site_id, self._chat_message())
         if ledger is None:
             reply = self._send(call)
             self._note_duplicates(context, reply.call_info.ambiguous)
-            request_id = reply.request_id
-            submitted_at = time.time()
+            request_id, at = reply.request_id, time.time()
         else:
-            request_id, submitted_at = self._submit_once(context, site_id, ledger, call)
+            request_id, at = self._submitted_once(context, site_id, ledger, call)
         self.log.info("Site %r accepted the chat as request %r.", site_id, request_id)
         self.request_id = request_id
         return {
             "request_id": request_id,
             "session_id": self.session_id,
             "site_id": site_id,
-            "submitted_at": submitted_at,
+            "submitted_at": at,
         }
 
-    def _submit_once(
+    def _submitted_once(
         self, context: Context, site_id: str, ledger: Ledger, call: Call[SubmittedChat]
     ) -> tuple[str, float]:
         """
@@ -244,12 +236,9 @@ class AssistantSubmitChatOperator(AssistantMessageOperator):
         run = RunRef.of(context)
         # Airflow increases max_tries when a task is cleared.
         identity = str(run) if self.reuse else f"{run}#{context['ti'].max_tries}"
-        message_fields = call.json or {}
-        key = key_of(identity, *message_fields.values())
-        scope = ChatScope(self.hook.site_url())
-        requests = ledger.chat_requests(scope=scope, site_id=site_id, run=run)
-        earlier = requests.find(key)
-        entry = requests.entries([key]).get(key)
+        key = key_of(identity, *(call.json or {}).values())
+        requests = ledger.chat_requests(scope=ChatScope(self.hook.site_url()), site_id=site_id, run=run)
+        earlier, entry = requests.find(key), requests.entries([key]).get(key)
         if earlier is not None and earlier.outcome == "created":
             self.log.info("An earlier try of this task submitted this chat. Continuing with its request.")
             return earlier.request_id, earlier.recorded_at.timestamp()
