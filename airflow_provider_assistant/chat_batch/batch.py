@@ -198,7 +198,10 @@ class ChatBatch:
 
     def _record_ends(self, ends: Mapping[str, RequestEnd]) -> None:
         """Record how requests ended, so that a later attempt asks those without an answer again."""
-        if not self._ledger or not ends or self._mode == "sync":
+        if not self._ledger or not ends:
+            return
+        if self._mode == "sync":
+            # The answer came with the reply, so the request never was open.
             return
         # Files have the ids as Parquet can store them, the ledger as the service sent them.
         ledger_id_by_file_id = {}

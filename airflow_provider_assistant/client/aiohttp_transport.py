@@ -150,8 +150,9 @@ class AiohttpTransport(AsyncTransport):
         async def restart(_: Any, context: Any, __: Any) -> None:
             # If the service answers before it has read the whole upload, the timeout has already ended.
             with contextlib.suppress(RuntimeError):
+                response_timeout: asyncio.Timeout = context.trace_request_ctx
                 now = asyncio.get_running_loop().time()
-                context.trace_request_ctx.reschedule(now + self._settings.timeout)
+                response_timeout.reschedule(now + self._settings.timeout)
 
         config = aiohttp.TraceConfig()
         config.on_request_headers_sent.append(restart)

@@ -263,7 +263,7 @@ def replies_table(captures: Iterable[Capture]) -> pa.Table:
 
 def rows_table(dataset: Dataset, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
     """
-    Return rows of any other dataset.
+    Return the table of a dataset from its rows.
 
     :param rows: A missing column of a row is null.
     """

@@ -101,7 +101,7 @@ def counted_twice(
     Readers would count such rows twice. This happens after a task is renamed: the file under its old name remains.
 
     :param table: All rows of the file that is about to be written.
-    :param part: An existing file is not checked again: the check ran when it was first written.
+    :param part: Name of the file without ``.parquet``.
     :param task: Name of the file without map index; other files of the same task are ignored.
     """
     key_columns = list(dataset.key)
@@ -114,6 +114,7 @@ def counted_twice(
     # The credentials may permit writing but not listing, and the folder may contain files of other programs.
     with contextlib.suppress(OSError):
         if target.exists():
+            # The check ran when this file was first written.
             return None
         for other in sorted(target.parent.iterdir()):
             is_part = other.name.endswith(".parquet") and not other.name.startswith(".")

@@ -29,7 +29,7 @@ from airflow_provider_assistant.ledger.selection import (
     Page,
     Rows,
     Selection,
-    capped,
+    capped_count,
     page_of,
 )
 
@@ -193,7 +193,7 @@ def count_ambiguous(connection: sa.Connection, selection: Selection) -> tuple[in
     oldest_claims = []
     for table in TABLES.values():
         query = sa.select(table.c.claimed_at).where(is_unresolved(table), *selection.of(table))
-        total += capped(connection, query)
+        total += capped_count(connection, query)
         oldest_claim = connection.scalar(query.order_by(table.c.claimed_at).limit(1))
         if oldest_claim is not None:
             oldest_claims.append(oldest_claim)
@@ -212,7 +212,7 @@ def page_of_ambiguous(connection: sa.Connection, leases: LeaseSettings, selectio
     entries: list[AmbiguousEntry] = []
     for kind, table in TABLES.items():
         query = _unresolved_query(kind, leases, selection)
-        table_total = capped(connection, query)
+        table_total = capped_count(connection, query)
         total += table_total
         missing = page.limit - len(entries)
         if offset < table_total and missing > 0:
@@ -270,7 +270,7 @@ def kind_name(kind: str) -> str:
 
 def count_superseded(connection: sa.Connection, selection: Selection) -> int:
     """Count the keys with superseded documents, at most :data:`.MOST`."""
-    return min(MOST, capped(connection, _superseded_query(selection)))
+    return min(MOST, capped_count(connection, _superseded_query(selection)))
 
 
 def page_of_superseded(connection: sa.Connection, selection: Selection, page: Page) -> Rows:
@@ -307,7 +307,7 @@ def count_open_requests(connection: sa.Connection, now: datetime, selection: Sel
 
     :param now: Timezone-aware.
     """
-    return min(MOST, capped(connection, _open_requests_query(now, selection)))
+    return min(MOST, capped_count(connection, _open_requests_query(now, selection)))
 
 
 def page_of_open_requests(connection: sa.Connection, now: datetime, selection: Selection, page: Page) -> Rows:

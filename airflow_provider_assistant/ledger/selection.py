@@ -70,13 +70,13 @@ def page_of(
     page: Page,
 ) -> Rows:
     """Return a page of a query."""
-    total = capped(connection, query)
+    total = capped_count(connection, query)
     page_query = query.order_by(*order).limit(page.limit).offset(page.offset)
     rows = list(connection.execute(page_query).all())
     return Rows(total=min(total, MOST), is_capped=total > MOST, rows=rows)
 
 
-def capped(connection: sa.Connection, query: sa.Select[Any]) -> int:
+def capped_count(connection: sa.Connection, query: sa.Select[Any]) -> int:
     """Return the number of rows of a query, at most one more than :data:`MOST`."""
     first_rows = query.limit(MOST + 1).subquery()
     return connection.scalar(sa.select(sa.func.count()).select_from(first_rows)) or 0

@@ -292,6 +292,7 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
                     open_count,
                     self.timeout,
                 )
+                # The function must not be called again for the next turn.
                 if self.is_function and turn < questions.last_turn:
                     self._keep_source(batch)
                 # This raises TaskDeferred.

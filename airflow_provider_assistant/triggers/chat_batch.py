@@ -76,12 +76,12 @@ class AssistantChatBatchTrigger(BaseTrigger):
             ``polls``, or else ``error``; also ``deadline``, and ``rendered`` if it was given.
         """
         try:
-            event = await self._counts()
+            event = await self._poll()
         except AssistantError as error:
             event = failure_of(error)
         yield TriggerEvent({**event, "deadline": self.deadline, **carried(self.rendered)})
 
-    async def _counts(self) -> dict[str, Any]:
+    async def _poll(self) -> dict[str, Any]:
         # In a thread: Airflow connects to an S3 folder when its path is made, and cannot do that in an event loop.
         state = await asyncio.to_thread(BatchState, self.folder)
         pending = await asyncio.to_thread(state.read_open)
