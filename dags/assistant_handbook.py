@@ -5,8 +5,9 @@ The first task splits the pages at their headings and writes a file of chunks wi
 addresses. The load sends the new chunks, and lists the documents whose chunks are gone
 as stale, because the API cannot delete them.
 
-The Airflow Variable ``assistant_handbook`` is the folder. The Variable ``assistant_lake``
-sets the folder of the file and of the findings. Default: ``lake`` in AIRFLOW_HOME.
+The Airflow Variable ``assistant_handbook`` is the folder. The Variable
+``assistant_lake`` sets the folder of the file and of the findings. Default: ``lake`` in
+AIRFLOW_HOME.
 """
 
 import os

@@ -168,7 +168,7 @@ def test_a_value_is_used_in_one_type(kind, name, check):
         assert (getattr(task, name), type(getattr(task, name))) == (used, type(used)), value
 
 
-@pytest.mark.parametrize(("kind", "name"), templated())
+@pytest.mark.parametrize(("kind", "name"), list(templated()))
 def test_a_template_without_a_value_is_an_error_before_any_request(
     kind, name, service, connection, tmp_path, monkeypatch
 ):
