@@ -57,7 +57,7 @@ def questions_table(
     """
     Return the submitted questions as a table, for the batch state.
 
-    :param columns: Values of the columns ``QUESTION``.
+    :param columns: Values by column, for the columns that ``QUESTION`` lists.
     :param passthrough_columns: Values of the source's other columns, which the output repeats.
     :param facts: Facts about the submissions as JSON types; :func:`counts` returns them.
     :param own_sessions: Whether the session ids were generated for these questions, not read from the source.

@@ -96,6 +96,7 @@ class HttpxTransport(Transport):
             timeout=httpx.Timeout(settings.timeout, connect=connect_timeout(settings)),
             limits=httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=KEEPALIVE_SECONDS),
             verify=self._tls,
+            # No domain is allowed, so no cookie is kept.
             cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
         )
         return http, ResponseDeadline(settings.timeout)

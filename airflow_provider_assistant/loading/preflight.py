@@ -231,8 +231,9 @@ def _mark_duplicates(rows: Rows, repeated_keys: set[int], actions: bytearray) ->
     :param repeated_keys: First eight bytes of the keys that occur more than once.
     :raises AssistantInputError: Rows with the same key have different content.
     """
-    # By key: number and content hash of its first row, and the numbers of the rows of a key with different contents.
+    # Number and content hash of the first row of each key.
     first_rows: dict[str, tuple[int, str]] = {}
+    # Numbers of the rows of each key that has different contents, the first row included.
     conflicts: dict[str, list[int]] = {}
     number = 0
     for fingerprints in rows.fingerprints():
@@ -240,11 +241,14 @@ def _mark_duplicates(rows: Rows, repeated_keys: set[int], actions: bytearray) ->
             number += 1
             if short_key(row.key) not in repeated_keys:
                 continue
-            first_number, first_content_hash = first_rows.setdefault(row.key, (number, row.content_hash))
-            if row.content_hash != first_content_hash:
-                conflicts.setdefault(row.key, [first_number]).append(number)
-            elif number != first_number:
+            if row.key not in first_rows:
+                first_rows[row.key] = (number, row.content_hash)
+                continue
+            first_number, first_content_hash = first_rows[row.key]
+            if row.content_hash == first_content_hash:
                 actions[number - 1] = RowAction.DUPLICATE
+            else:
+                conflicts.setdefault(row.key, [first_number]).append(number)
     if conflicts:
         first_conflicts = list(conflicts.values())[:LISTED]
         examples = _listed(rows, [numbers[:LISTED] for numbers in first_conflicts])

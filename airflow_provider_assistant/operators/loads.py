@@ -354,7 +354,8 @@ class AssistantLoadOperator(AssistantOperator):
         settings = self.hook.settings.client
         options = self.load_options
         if options.on_missing == "stale" and not has_whole_source:
-            # A task that reads a part of the source still sees whole groups.
+            # A task that reads only a part of the source cannot tell what is missing from the whole
+            # source, but what is missing from the groups that it reads.
             options = replace(options, on_missing="group")
         # One span for all rows: no tool can display a trace with millions of spans.
         with tracing.span("load", site_id=self.hook.resolve_site_id(), kind=self.kind) as span:

@@ -117,5 +117,6 @@ class Database:
         with self._lock:
             for table in _TABLES:
                 self.write(f"DELETE FROM {table}")  # noqa: S608 (a constant)
+            # This command of SQLite's FTS5 empties the full-text index.
             self.write("INSERT INTO words (words) VALUES ('delete-all')")
             self.commit()

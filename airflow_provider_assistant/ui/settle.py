@@ -87,6 +87,7 @@ class _Settling:
         self._is_preview = is_preview
         self._items: list[SettleItem] = []
         self.ledger: LedgerRef = select_ledger(request.ledger)
+        # The DAGs of all entries that the request concerns, for the audit log.
         self.dags: set[str | None] = set()
 
     def run(self) -> SettleReply:

@@ -241,7 +241,7 @@ def _tries(key: TaskKey, ledger: LedgerRef, rights: Rights) -> tuple[list[Load],
         rows = []
     if key.region is not None:
         region = str(key.region)
-        # The region in the ledger is the index of the iteration and this id.
+        # The ledger has "<index of the iteration>.<id of the region>", the key only the id.
         rows = [row for row in rows if row.region and region in row.region]
     return loads_of(rows, rights), problem
 
