@@ -61,7 +61,8 @@ class Call(Generic[T]):
     :param parse: Function that builds the reply from the decoded body (None if it is empty) and the call_info.
     :param json: JSON object to send as the body. Default: None, no body.
     :param upload: File to send as the body. Default: None, no file.
-    :param stateless: Whether the call changes nothing at the service, although it is a POST. Default: False.
+    :param idempotent: Whether sending the call twice has the same effect as sending it once, although it is a POST.
+        Default: False.
     """
 
     endpoint: str
@@ -71,12 +72,12 @@ class Call(Generic[T]):
     parse: Callable[[Any, CallInfo], T]
     json: Mapping[str, Any] | None = None
     upload: Upload | None = None
-    stateless: bool = False
+    idempotent: bool = False
 
     @property
     def repeatable(self) -> bool:
-        """Whether the call is idempotent: sending it twice has the same effect as sending it once."""
-        return self.stateless or self.method in {"GET", "HEAD", "OPTIONS", "PUT", "DELETE"}
+        """Whether sending the call twice has the same effect as sending it once."""
+        return self.idempotent or self.method in {"GET", "HEAD", "OPTIONS", "PUT", "DELETE"}
 
     def __str__(self) -> str:
         return f"{self.method} {self.endpoint} for {self.subject}"

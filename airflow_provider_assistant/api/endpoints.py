@@ -150,6 +150,8 @@ def close_session(site_id: str, session: SessionClose) -> Call[ApiReply]:
     """
     Return the call that closes a session (``POST …/chat/session/close``).
 
+    Closing a session that is closed already is a success. A 404 means that the service does not know the site.
+
     :param site_id: Id of the site.
     :param session: The session.
     """
@@ -162,6 +164,7 @@ def close_session(site_id: str, session: SessionClose) -> Call[ApiReply]:
         ApiReply,
         json=session.body(),
         about=about,
+        idempotent=True,
     )
 
 
@@ -211,6 +214,7 @@ def _on_site(
     json: Mapping[str, Any] | None = None,
     upload: Upload | None = None,
     about: str = "",
+    idempotent: bool = False,
 ) -> Call[T]:
     return Call(
         endpoint=endpoint,
@@ -220,6 +224,7 @@ def _on_site(
         parse=parse,
         json=json,
         upload=upload,
+        idempotent=idempotent,
     )
 
 

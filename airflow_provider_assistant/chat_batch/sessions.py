@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -12,7 +11,7 @@ from airflow_provider_assistant.api.payloads import SessionClose, checked
 from airflow_provider_assistant.client.rate_limited import RateLimitedClient
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.client.worker_pool import CircuitBreaker, for_each
-from airflow_provider_assistant.exceptions import AssistantError, AssistantNotFoundError
+from airflow_provider_assistant.exceptions import AssistantError, AssistantNotFoundError, AssistantPermissionError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,9 +56,7 @@ async def close_sessions(settings: ClientSettings, site_id: str, sessions: Seque
     async def close(session: str) -> None:
         nonlocal closed
         call = endpoints.close_session(site_id, checked(SessionClose, {"session_id": session}))
-        # A 404 means that an earlier attempt has closed the session.
-        with contextlib.suppress(AssistantNotFoundError):
-            await client.asend(call)
+        await client.asend(call)
         closed += 1
 
     async with RateLimitedClient(settings) as client:
@@ -67,9 +64,10 @@ async def close_sessions(settings: ClientSettings, site_id: str, sessions: Seque
             sessions,
             close,
             max_concurrency=settings.max_concurrency,
-            breaker=CircuitBreaker(BREAKER),
+            # All sessions are of one site, so a 403 or a 404 concerns all of them.
+            breaker=CircuitBreaker(BREAKER, AssistantPermissionError, AssistantNotFoundError),
             on_error=lambda _, error: errors.append(error),
         )
     if errors:
-        log.warning("A session could not be closed: %s", errors[0])
+        log.warning("%d of %d sessions could not be closed: %s", len(sessions) - closed, len(sessions), errors[0])
     return closed, len(sessions) - closed

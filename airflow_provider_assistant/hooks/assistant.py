@@ -7,7 +7,6 @@ from typing import Any
 
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.ambiguity import OnAmbiguous
-from airflow_provider_assistant.api.call import CallInfo
 from airflow_provider_assistant.api.errors import detail_of
 from airflow_provider_assistant.api.payloads import (
     ChatMessage,
@@ -19,10 +18,8 @@ from airflow_provider_assistant.api.payloads import (
 )
 from airflow_provider_assistant.api.replies import ApiReply, ChatAnswer, ChatRequest, CreatedDocument, SubmittedChat
 from airflow_provider_assistant.exceptions import (
-    AssistantAmbiguousError,
     AssistantError,
     AssistantInputError,
-    AssistantNotFoundError,
     AssistantPermissionError,
 )
 from airflow_provider_assistant.hooks.base import AssistantBaseHook
@@ -247,27 +244,16 @@ class AssistantHook(AssistantBaseHook):
         """
         Close a session (``POST …/chat/session/close``).
 
-        A 404 that follows an ambiguous attempt counts as success: that attempt closed the session.
+        Closing a session that is closed already is a success, so a failed attempt is sent again.
 
         :param session_id: Id of the session.
         :param site_id: Site of the session. Default: None, the hook's or the connection's.
-        :return: The reply; ``raw`` is None if a 404 counted as success.
-        :raises AssistantNotFoundError: The service does not know the session.
+        :return: The reply; ``raw`` is None if it was empty.
+        :raises AssistantNotFoundError: The service does not know the site, or the API key may not use it.
         :raises AssistantError: The call failed; see the errors that :class:`AssistantHook` lists.
         """
         session = checked(SessionClose, {"session_id": session_id})
-        try:
-            return self.send(endpoints.close_session(self.resolve_site_id(site_id), session))
-        except AssistantAmbiguousError as error:
-            if not isinstance(error.__cause__, AssistantNotFoundError):
-                raise
-            # All attempts before the last, which got the 404, were ambiguous.
-            call_info = CallInfo(
-                status=error.__cause__.status,
-                attempts=error.attempts,
-                ambiguous=error.attempts - 1,
-            )
-            return ApiReply(None, call_info)
+        return self.send(endpoints.close_session(self.resolve_site_id(site_id), session))
 
     def get_statistics(self, *, site_id: str | None = None) -> ApiReply:
         """

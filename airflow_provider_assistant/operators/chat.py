@@ -9,9 +9,6 @@ from airflow.providers.common.compat.sdk import Context
 
 from airflow_provider_assistant import parameters
 from airflow_provider_assistant.api import endpoints
-from airflow_provider_assistant.api.call import CallInfo
-from airflow_provider_assistant.api.replies import ApiReply
-from airflow_provider_assistant.exceptions import AssistantNotFoundError
 from airflow_provider_assistant.failures import FailureContext, explained
 from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
 from airflow_provider_assistant.operators.base import AssistantOperator
@@ -86,21 +83,16 @@ class AssistantCloseSessionOperator(AssistantOperator):
         """
         Close the session.
 
-        A 404 in a later try of the task counts as success: an earlier try has closed the session.
+        Closing a session that is closed already is a success.
 
         :param context: Airflow's task context.
         :return: ``session_id``, ``site_id``, and ``raw``, the reply as received, or None if it was empty.
-        :raises AssistantError: See :func:`airflow_provider_assistant.api.flow.perform`.
+        :raises AssistantNotFoundError: The service does not know the site, or the API key may not use it.
+        :raises AssistantError: Any other error, see :func:`airflow_provider_assistant.api.flow.perform`.
         """
         check_rendered(self, context)
         site_id = self.hook.resolve_site_id()
-        try:
-            reply = self.hook.close_session(self.session_id)
-        except AssistantNotFoundError as error:
-            if context["ti"].try_number <= 1:
-                raise
-            self.log.info("An earlier try has closed the session: %s", error)
-            reply = ApiReply(None, CallInfo(error.status))
+        reply = self.hook.close_session(self.session_id)
         self.log.info("Closed session %r on site %r.", self.session_id, site_id)
         return {"session_id": self.session_id, "site_id": site_id, **reply.as_dict()}
 

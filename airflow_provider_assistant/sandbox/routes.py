@@ -249,10 +249,8 @@ async def send_feedback(caller: SiteCaller, request: Request) -> schemas.Feedbac
     openapi_extra=json_body(schemas.SessionToClose),
 )
 async def close_session(caller: SiteCaller, request: Request) -> None:
-    """Close a conversation."""
+    """Close a conversation; nothing changes if it is closed already."""
     body = await read_body(request, schemas.SessionToClose)
     service = caller.service
-    if not service.chats.close_session(caller.site, body.session_id, service.clock()):
-        message = "There is no such open session."
-        raise ApiError(404, message, code="session_not_found", field="session_id")
+    service.chats.close_session(caller.site, body.session_id, service.clock())
     await service.database.settled()

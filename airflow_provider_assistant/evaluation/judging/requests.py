@@ -169,7 +169,7 @@ class JudgeRequest:
             subject=subject,
             parse=parse,
             json=body,
-            stateless=True,
+            idempotent=True,
         )
 
     def _payload(self) -> dict[str, Any]:

@@ -96,7 +96,7 @@ def test_the_hook_posts_a_slow_chat_once(on_ambiguous, error, service, connect):
 
 @pytest.mark.parametrize("retries", [0, 1], ids=["by the task's retry", "by the connection's retry"])
 @pytest.mark.parametrize("fault", ["store-then-status:503", "store-then-drop"])
-def test_a_session_that_was_closed_before_the_retry_is_closed(fault, retries, service, connect, run_dag):
+def test_closing_a_session_is_sent_again_and_never_ambiguous(fault, retries, service, connect, run_dag):
     connect(retries=retries)
     service.answer(fault, path=CLOSE)
     with DAG(f"close_{retries}_{fault.translate(str.maketrans(':', '_'))}", schedule=None) as dag:
@@ -108,8 +108,19 @@ def test_a_session_that_was_closed_before_the_retry_is_closed(fault, retries, se
     assert service.posts(CLOSE) == 2
 
 
-def test_a_session_that_never_was_is_not_closed(service, connect, run_operator):
+@pytest.mark.parametrize("before", [[], ["store-then-status:502"], ["store-then-drop", "status:500"]])
+def test_a_404_on_closing_means_that_the_site_is_unknown(before, service, connect, run_operator):
     connect(retries=3)
-    run = run_operator(AssistantCloseSessionOperator, session_id="never", retries=2)
+    for fault in (*before, "status:404"):
+        service.answer(fault, path=CLOSE)
+    run = run_operator(AssistantCloseSessionOperator, session_id="s", retries=2)
     assert (type(run.error), run.tries()) == (AssistantNotFoundError, 1)
-    assert service.posts(CLOSE) == 1
+    assert service.posts(CLOSE) == len(before) + 1
+
+
+def test_a_404_in_a_later_try_is_an_error_as_well(service, connect, run_operator):
+    connect(retries=0)
+    for fault in ("store-then-status:503", "status:404"):
+        service.answer(fault, path=CLOSE)
+    run = run_operator(AssistantCloseSessionOperator, session_id="s", retries=3)
+    assert (type(run.error), run.tries()) == (AssistantNotFoundError, 2)

@@ -479,8 +479,18 @@ def test_a_conversation_that_cannot_be_closed_is_counted_only(fault, service, co
     with caplog.at_level(logging.WARNING):
         result = execute(many(5))
     assert (result["complete"], result["sessions_closed"], result["sessions_not_closed"]) == (5, 3, 2)
-    assert caplog.text.count("A session could not be closed") == 1
+    assert caplog.text.count("2 of 5 sessions could not be closed") == 1
     assert statuses(output) == {"complete": 5}
+
+
+@pytest.mark.parametrize("status", [403, 404])
+def test_an_unknown_site_stops_the_closing_of_sessions(status, service, connection, execute, caplog):
+    service.answer(f"status:{status}", path=CLOSE, times=None)
+    with caplog.at_level(logging.WARNING):
+        result = execute(many(12), max_concurrency=2)
+    assert (result["complete"], result["sessions_closed"], result["sessions_not_closed"]) == (12, 0, 12)
+    assert posts(service, CLOSE) <= 2
+    assert f"12 of 12 sessions could not be closed: {status} " in caplog.text
 
 
 def test_a_conversation_with_an_open_question_is_not_closed(service, connection, execute, output, monkeypatch):
