@@ -14,6 +14,20 @@ from datetime import UTC, datetime
 from typing import Any
 
 from airflow_provider_assistant.api.call import CallInfo
+from airflow_provider_assistant.api.document_state import (
+    DEFAULT_WORDS,
+    DocumentState,
+    DocumentWords,
+    document_state,
+    status_word,
+)
+from airflow_provider_assistant.api.json_objects import (
+    document_id_of,
+    first_text,
+    is_acknowledgement,
+    nested_objects,
+    text_of,
+)
 from airflow_provider_assistant.api.status import State, StatusMapping
 
 # Maximum length of a status word, because it is written to logs and to the ledger.
@@ -58,25 +72,45 @@ class CreatedDocument(ApiReply):
 
     :param raw: The JSON as received; None if the body was empty.
     :param call_info: Status, number of attempts and duration of the call.
+    :param words: Status words of documents. Default: common ones.
+    :param status_field: Field with the status of a document. Default: common ones.
     """
+
+    words: DocumentWords = DEFAULT_WORDS
+    status_field: str | None = None
 
     @property
     def document_id(self) -> str | None:
         """Id of the new document; None if the reply has none."""
-        return _document_id(_objects(self.raw))
+        return document_id_of(nested_objects(self.raw))
 
     @property
     def created_id(self) -> str | None:
         """Id of the new document; None if the reply has none."""
         return self.document_id
 
+    @property
+    def state(self) -> DocumentState:
+        """Whether the document is in use (``active``); ``unknown`` if the reply has no status of it."""
+        return document_state(self.raw, self.words, self.status_field)
+
+    @property
+    def status(self) -> str | None:
+        """Status that decides on the state, as the service sent it; None if the reply has none."""
+        return status_word(self.raw, self.status_field, self.words)
+
     def as_dict(self) -> dict[str, Any]:
         """
         Return the reply as plain JSON types, for XCom.
 
-        :return: ``document_id`` and ``raw``.
+        :return: ``document_id``, ``state``, ``status`` and ``raw``.
         """
-        return {"document_id": self.document_id, "raw": xcom_value(self.raw)}
+        return {
+            "document_id": self.document_id,
+            "state": self.state,
+            "status": self.status,
+            "raw": xcom_value(self.raw),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +130,12 @@ class ChatAnswer(ApiReply):
     @property
     def session_id(self) -> str | None:
         """Id of the session; None if the reply has none."""
-        return _first_text(_objects(self.raw), ("session_id",))
+        return first_text(nested_objects(self.raw), ("session_id",))
 
     @property
     def request_id(self) -> str | None:
         """Id of the chat request, which feedback needs; None if the reply has none."""
-        return _first_text(_objects(self.raw), ("request_id",))
+        return first_text(nested_objects(self.raw), ("request_id",))
 
     @property
     def created_id(self) -> str | None:
@@ -179,7 +213,7 @@ class ChatRequest(ApiReply):
     @property
     def service_seconds(self) -> float | None:
         """Seconds from creation to end by the service's clock; None unless the reply has both times."""
-        for json_object in _objects(self.raw):
+        for json_object in nested_objects(self.raw):
             began = _first_time(json_object, BEGIN_FIELDS)
             ended = _first_time(json_object, END_FIELDS)
             if began is not None and ended is not None and ended >= began:
@@ -202,16 +236,12 @@ class ChatRequest(ApiReply):
         }
 
 
-# Depth of nested objects in which a field is searched: the reply and the envelopes around it.
-LEVELS = 5
 # The first name of each tuple that exists at any level counts, so the most specific names come first.
 ANSWER_FIELDS = ("answer", "reply", "response", "output", "result", "text", "content", "message")
 STATUS_FIELDS = ("request_status", "chat_status", "status", "state")
 ERROR_FIELDS = ("error_message", "reason", "detail", "message", "title", "code")
 BEGIN_FIELDS = ("created_at", "submitted_at", "queued_at")
 END_FIELDS = ("completed_at", "finished_at", "ended_at")
-# Words with which an envelope acknowledges the HTTP call: neither an answer nor the status of a chat request.
-ACKNOWLEDGEMENTS = frozenset({"ok", "success", "successful", "true"})
 # Names by which Airflow's serialization recognises its own objects.
 RESERVED_NAMES = frozenset(
     {"__classname__", "__version__", "__data__", "__id__", "__cache__", "__type", "__source", "__var"}
@@ -227,15 +257,15 @@ def error_text(raw: Any) -> str | None:
     :param raw: The decoded body.
     :return: The text of its ``error`` field, or else of another field that commonly holds one; None if it has none.
     """
-    objects = _objects(raw)
+    objects = nested_objects(raw)
     for json_object in objects:
         error = json_object.get("error")
-        text = _text(error)
+        text = text_of(error)
         if isinstance(error, Mapping):
-            text = _first_text(_objects(error), ERROR_FIELDS)
+            text = first_text(nested_objects(error), ERROR_FIELDS)
         if text:
             return text
-    return _first_text(objects, ERROR_FIELDS)
+    return first_text(objects, ERROR_FIELDS)
 
 
 def xcom_value(value: Any) -> Any:
@@ -267,30 +297,7 @@ def find_request_id(raw: Any) -> str | None:
     :param raw: The decoded body.
     :return: The id as text; None if the reply has none.
     """
-    return _first_text(_objects(raw), ("request_id",))
-
-
-def _objects(raw: Any) -> list[Mapping[str, Any]]:
-    """Return the JSON object itself, then the objects nested in it, level by level."""
-    objects: list[Mapping[str, Any]] = []
-    # Decoded JSON objects are dicts. To check for any Mapping would take five times as long, for every value.
-    level = [raw] if isinstance(raw, dict) else []
-    for _ in range(LEVELS):
-        if not level:
-            break
-        objects += level
-        # A comprehension, because the loads and the polls do this for every reply.
-        level = [value for parent in level for value in parent.values() if isinstance(value, dict)]
-    return objects
-
-
-def _text(value: Any) -> str | None:
-    """Return a JSON string or integer as text, because ids may be numbers; None for anything else."""
-    if isinstance(value, str):
-        return value or None
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
-    return None
+    return first_text(nested_objects(raw), ("request_id",))
 
 
 def _fields(
@@ -302,30 +309,6 @@ def _fields(
         for json_object in objects:
             if name in json_object:
                 yield name, json_object[name]
-
-
-def _first_text(objects: Sequence[Mapping[str, Any]], names: tuple[str, ...]) -> str | None:
-    # Loops, because every row of a load needs its id, and nested generators take twice as long.
-    for name in names:
-        for json_object in objects:
-            if name in json_object:
-                text = _text(json_object[name])
-                if text:
-                    return text
-    return None
-
-
-def _document_id(objects: Sequence[Mapping[str, Any]]) -> str | None:
-    """Return the first ``document_id``, or else the id of the first ``document`` object, or else of any object."""
-    document_id = _first_text(objects, ("document_id",))
-    if document_id:
-        return document_id
-    for json_object in objects:
-        document = json_object.get("document")
-        if isinstance(document, dict):
-            document_id = _first_text(_objects(document), ("id", "uuid"))
-            break
-    return document_id or _first_text(objects, ("id", "uuid"))
 
 
 def _first_time(json_object: Mapping[str, Any], names: tuple[str, ...]) -> float | None:
@@ -342,21 +325,17 @@ def _first_time(json_object: Mapping[str, Any], names: tuple[str, ...]) -> float
     return None
 
 
-def _is_acknowledgement(word: str) -> bool:
-    return word.strip().casefold() in ACKNOWLEDGEMENTS
-
-
 def _status(raw: Any, request_id: str) -> str:
     """Return the status in the object with this request id, or else with any request id, or else in any object."""
-    objects = sorted(_objects(raw), key=lambda json_object: _id_rank(json_object, request_id))
+    objects = sorted(nested_objects(raw), key=lambda json_object: _id_rank(json_object, request_id))
     first_word = ""
     for json_object in objects:
         for name in STATUS_FIELDS:
-            word = _text(json_object.get(name))
+            word = text_of(json_object.get(name))
             if not word:
                 continue
             # Some envelopes repeat the HTTP status: skip numbers.
-            if not _is_acknowledgement(word) and not word.isdecimal():
+            if not is_acknowledgement(word) and not word.isdecimal():
                 return word
             first_word = first_word or word
     # No object has a better status than an acknowledgement or a number.
@@ -365,7 +344,7 @@ def _status(raw: Any, request_id: str) -> str:
 
 def _id_rank(json_object: Mapping[str, Any], request_id: str) -> int:
     """Return 0 for an object with this request id, 1 with another request id, and 2 without any."""
-    object_id = _text(json_object.get("request_id"))
+    object_id = text_of(json_object.get("request_id"))
     if object_id is None:
         return 2
     return 0 if object_id == request_id else 1
@@ -375,10 +354,10 @@ def _answer_text(raw: Any) -> str | None:
     if isinstance(raw, str):
         return raw
     first_acknowledgement = None
-    for name, text in _fields(_objects(raw), ANSWER_FIELDS):
+    for name, text in _fields(nested_objects(raw), ANSWER_FIELDS):
         if not isinstance(text, str) or not text:
             continue
-        if name not in SHARED_FIELDS or not _is_acknowledgement(text):
+        if name not in SHARED_FIELDS or not is_acknowledgement(text):
             return text
         first_acknowledgement = first_acknowledgement or text
     # The reply has no other text, so this is the answer: "ok" may answer a question.
