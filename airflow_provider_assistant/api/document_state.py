@@ -41,24 +41,26 @@ ID_FIELDS = ("document_id", "id", "uuid")
 
 
 class _Flag(NamedTuple):
-    """Hold the states that a field with true or false means; None if it means none."""
+    """Hold the status words that a field with true or false stands for; None if it says nothing."""
 
-    if_true: DocumentState
-    if_false: DocumentState | None
+    if_true: str
+    if_false: str | None
 
 
-_ACTIVE = _Flag("active", "draft")
-_READY = _Flag("active", "processing")
+_ACTIVE = _Flag("active", "inactive")
+_READY = _Flag("ready", "not ready")
 _DRAFT = _Flag("draft", "active")
 # If false, the document may still be a draft.
-_OUT_OF_USE = _Flag("draft", None)
+_ARCHIVED = _Flag("archived", None)
+_DISABLED = _Flag("disabled", None)
 _FLAGS = {
     **dict.fromkeys(("active", "is_active", "enabled", "is_enabled"), _ACTIVE),
     **dict.fromkeys(("published", "is_published", "live", "is_live"), _ACTIVE),
     **dict.fromkeys(("ready", "is_ready", "processed", "is_processed"), _READY),
     **dict.fromkeys(("indexed", "is_indexed"), _READY),
     **dict.fromkeys(("draft", "is_draft"), _DRAFT),
-    **dict.fromkeys(("archived", "is_archived", "disabled", "is_disabled"), _OUT_OF_USE),
+    **dict.fromkeys(("archived", "is_archived"), _ARCHIVED),
+    **dict.fromkeys(("disabled", "is_disabled"), _DISABLED),
 }
 # Words that acknowledge the request for a document, and do not describe it.
 _RECEIPTS = frozenset(
@@ -176,8 +178,8 @@ def document_state(
     :param words: Status words. Default: common ones.
     :param status_field: The only field that counts. Default: common fields.
     """
-    status = _worst_status(record, words, status_field)
-    return status.state if status else "unknown"
+    word = status_word(record, status_field, words)
+    return words.state(word) if word else "unknown"
 
 
 def status_word(
@@ -186,51 +188,38 @@ def status_word(
     words: DocumentWords = DEFAULT_WORDS,
 ) -> str | None:
     """
-    Return the status that decides on the state of a document.
+    Return the status that decides on the state of a document; ``words.state`` returns the state.
 
     :param record: As for :func:`document_state`.
     :param status_field: As for :func:`document_state`.
     :param words: As for :func:`document_state`.
-    :return: The word as the service sent it, printable and cut to WORD_LENGTH characters, or a flag
-        like ``active: false``; None if the state is ``unknown``.
+    :return: The word as the service sent it, printable and cut to WORD_LENGTH characters; for a
+        field with true or false, a word such as ``inactive`` or ``not ready``. None if the state is
+        ``unknown``.
     """
-    status = _worst_status(record, words, status_field)
-    return escaped(status.word) if status else None
-
-
-class _Status(NamedTuple):
-    """Hold one status of a document, and the word or flag that says so."""
-
-    state: DocumentState
-    word: str
-
-
-def _worst_status(record: Any, words: DocumentWords, status_field: str | None) -> _Status | None:
     objects = nested_objects(record)
     document_id = document_id_of(objects)
-    described: list[_Status] = []
-    for json_object in objects:
-        # The id may be in several objects.
-        if document_id is not None and _id_of(json_object) == document_id:
-            described += _statuses(json_object, words, status_field)
-    if not described:
-        described = _statuses_without_id(objects, words, status_field)
-    return min(described, key=_badness, default=None)
-
-
-def _badness(status: _Status) -> int:
-    return WORST_FIRST.index(status.state)
+    found: list[str] = []
+    if document_id is not None:
+        for json_object in objects:
+            # The id may be in several objects.
+            if _id_of(json_object) == document_id:
+                found += _statuses(json_object, status_field)
+    if not found:
+        found = _statuses_without_id(objects, status_field)
+    if len(found) > 1:
+        found.sort(key=lambda word: WORST_FIRST.index(words.state(word)))
+    return escaped(found[0]) if found else None
 
 
 def _statuses_without_id(
     objects: list[Mapping[str, Any]],
-    words: DocumentWords,
     status_field: str | None,
-) -> list[_Status]:
+) -> list[str]:
     """Return the statuses of the first object without an id; other ids are of other things."""
     for json_object in objects:
         if _id_of(json_object) is None:
-            statuses = _statuses(json_object, words, status_field)
+            statuses = _statuses(json_object, status_field)
             if statuses:
                 return statuses
     return []
@@ -240,26 +229,21 @@ def _id_of(json_object: Mapping[str, Any]) -> str | None:
     return first_text((json_object,), ID_FIELDS)
 
 
-def _statuses(
-    json_object: Mapping[str, Any],
-    words: DocumentWords,
-    status_field: str | None,
-) -> list[_Status]:
-    """Return all statuses of one object."""
-    statuses: list[_Status] = []
+def _statuses(json_object: Mapping[str, Any], status_field: str | None) -> list[str]:
+    """Return all status words of one object."""
+    statuses: list[str] = []
     names = (status_field,) if status_field else STATUS_FIELDS
     for name in names:
-        word = None
         if name in json_object:
             word = _word(json_object[name])
-        # A named field may hold any word; others may hold an acknowledgement or the HTTP status.
-        if word and (status_field or _describes_document(word)):
-            statuses.append(_Status(words.state(word), word))
+            # A named field may hold any word; others may hold an acknowledgement or a number.
+            if word and (status_field or _describes_document(word)):
+                statuses.append(word)
     for name, value in json_object.items():
         if name in _FLAGS and status_field in (None, name):
-            state = _state_of_flag(_FLAGS[name], value)
-            if state:
-                statuses.append(_Status(state, f"{name}: {str(value).lower()}"))
+            word = _word_of_flag(_FLAGS[name], value)
+            if word:
+                statuses.append(word)
     return statuses
 
 
@@ -277,7 +261,7 @@ def _describes_document(word: str) -> bool:
     return _folded(word) not in _RECEIPTS
 
 
-def _state_of_flag(flag: _Flag, value: Any) -> DocumentState | None:
+def _word_of_flag(flag: _Flag, value: Any) -> str | None:
     if value in (True, 1) or value == "true":
         return flag.if_true
     if value in (False, 0) or value == "false":
