@@ -125,6 +125,12 @@ def _connection_type(hook_class_name: str) -> dict[str, Any]:
                 "Additional status words of a failed async chat, separated by commas.",
                 "string",
             ),
+            "manage_documents": _field(
+                "Manage documents",
+                "Whether tasks may list, activate, deactivate and delete documents: true, or their routes as JSON. "
+                "Default: empty, they may not.",
+                "string",
+            ),
             "ledger_conn_id": _field(
                 "Ledger connection",
                 "SQL connection of the ledger of this tenant or team. Default: [assistant] ledger_conn_id.",

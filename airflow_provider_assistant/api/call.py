@@ -40,6 +40,7 @@ class CallInfo:
     :param ambiguous: Number of failed attempts that may have taken effect as well. Default: 0.
     :param seconds: Seconds from the first attempt to the response, including waits. Default: 0.
     :param raw_json: The body as JSON text, with every digit. Default: None, the body was empty.
+    :param link: The ``Link`` header of the response. Default: None.
     """
 
     status: int
@@ -47,6 +48,7 @@ class CallInfo:
     ambiguous: int = 0
     seconds: float = 0.0
     raw_json: str | None = None
+    link: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,7 @@ class Call(Generic[T]):
     :param parse: Function that builds the reply from the decoded body (None if it is empty) and the call_info.
     :param json: JSON object to send as the body. Default: None, no body.
     :param upload: File to send as the body. Default: None, no file.
-    :param idempotent: Whether sending the call twice has the same effect as sending it once, although it is a POST.
+    :param idempotent: Whether sending the call twice has the same effect as sending it once, although it is a POST or PATCH.
         Default: False.
     """
 

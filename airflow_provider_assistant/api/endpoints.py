@@ -35,7 +35,7 @@ def get_limits(tenant_id: str) -> Call[ApiReply]:
 
     :param tenant_id: Id of the tenant.
     """
-    path = f"/m2m/tenants/{_segment('tenant_id', tenant_id)}/limits"
+    path = f"/m2m/tenants/{segment('tenant_id', tenant_id)}/limits"
     return Call(
         endpoint="limits",
         method="GET",
@@ -123,7 +123,7 @@ def get_chat_request(site_id: str, request_id: str, words: StatusMapping = Statu
     def parse(raw: Any, call_info: CallInfo) -> ChatRequest:
         return ChatRequest(raw, call_info, request_id, words)
 
-    path = f"chat/requests/{_segment('request_id', request_id)}"
+    path = f"chat/requests/{segment('request_id', request_id)}"
     return _on_site("chat.request", "GET", site_id, path, parse, about=f"request {request_id!r} of ")
 
 
@@ -219,7 +219,7 @@ def _on_site(
     return Call(
         endpoint=endpoint,
         method=method,
-        path=f"/m2m/sites/{_segment('site_id', site_id)}/{path}",
+        path=f"/m2m/sites/{segment('site_id', site_id)}/{path}",
         subject=f"{about}site {site_id!r}",
         parse=parse,
         json=json,
@@ -228,7 +228,13 @@ def _on_site(
     )
 
 
-def _segment(field: str, value: str) -> str:
+def segment(field: str, value: str) -> str:
+    """
+    Return an id as a segment of a path, percent-encoded.
+
+    :param field: Name of the id, for the error.
+    :raises AssistantInputError: The id is empty or cannot be part of a URL.
+    """
     if not isinstance(value, str) or not value.strip():
         raise AssistantInputError(
             f"{field} must be a non-empty string",

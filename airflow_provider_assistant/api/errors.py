@@ -95,6 +95,8 @@ TOO_SOON = Row(
     "If it persists, alert the service's owner.",
 )
 SENT_AGAIN = frozenset({408, 425})
+# The service does not have this route or method, so the request was not carried out.
+NOT_IMPLEMENTED = 501
 UNEXPECTED = Row(AssistantAPIError, "an answer the specification does not list")
 
 
@@ -164,6 +166,8 @@ def is_transient(error: AssistantError) -> bool:
     """
     if isinstance(error, AssistantAPIError) and error.status in SENT_AGAIN:
         return True
+    if isinstance(error, AssistantAPIError) and error.status == NOT_IMPLEMENTED:
+        return False
     return isinstance(
         error,
         AssistantRateLimitError | AssistantServerError | AssistantConnectionError | AssistantTimeoutError,
@@ -196,12 +200,13 @@ def may_have_happened(call: Call[Any], outcome: Response | TransportFailure) -> 
 
     :param call: The call.
     :param outcome: Its response, with a status outside 2xx, or the failure of its connection.
-    :return: True if the call is not idempotent, and the response is a 5xx or the request was sent and got no response.
+    :return: True if the call is not idempotent, and the response is a 5xx (but not 501) or the request was
+        sent and got no response.
     """
     if call.repeatable:
         return False
     if isinstance(outcome, Response):
-        return outcome.status >= 500
+        return outcome.status >= 500 and outcome.status != NOT_IMPLEMENTED
     return outcome.sent
 
 

@@ -357,6 +357,7 @@ def _parsed(call: Call[T], response: Response, attempts: int = 1, ambiguous: int
             ambiguous=ambiguous,
             seconds=seconds,
             raw_json=text,
+            link=response.headers.get("link"),
         )
         return call.parse(value, call_info)
     except AssistantResponseError as error:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
 
-from airflow_provider_assistant.api import endpoints
+from airflow_provider_assistant.api import document_routes, endpoints
 from airflow_provider_assistant.api.ambiguity import OnAmbiguous
+from airflow_provider_assistant.api.document_pages import DocumentPages
 from airflow_provider_assistant.api.errors import detail_of
 from airflow_provider_assistant.api.payloads import (
     ChatMessage,
@@ -17,6 +18,7 @@ from airflow_provider_assistant.api.payloads import (
     checked,
 )
 from airflow_provider_assistant.api.replies import ApiReply, ChatAnswer, ChatRequest, CreatedDocument, SubmittedChat
+from airflow_provider_assistant.api.site_documents import SiteDocument
 from airflow_provider_assistant.exceptions import (
     AssistantError,
     AssistantInputError,
@@ -144,6 +146,80 @@ class AssistantHook(AssistantBaseHook):
         """
         fields = {"title": title, "question": question, "answer": answer, "category": category}
         return self.send(endpoints.create_qa_document(self.resolve_site_id(site_id), checked(QADocument, fields)))
+
+    def list_documents(self, *, site_id: str | None = None) -> Iterator[SiteDocument]:
+        """
+        Yield the documents of the site, page by page, in the order of the service.
+
+        A document that is created or deleted meanwhile may be repeated or left out. Needs ``manage_documents`` in the
+        connection.
+
+        :param site_id: Site to read. Default: None, the hook's or the connection's.
+        :return: Iterator over the documents.
+        :raises AssistantInputError: The connection does not switch the route on; nothing was sent.
+        :raises AssistantResponseError: The list cannot be read to its end.
+        :raises AssistantError: The call failed; see the errors that :class:`AssistantHook` lists.
+        """
+        pages = DocumentPages(self.resolve_site_id(site_id), self.document_routes())
+        while pages.call is not None:
+            try:
+                page = self.send(pages.call)
+            except AssistantError as error:
+                pages.failed(error)
+            else:
+                yield from pages.take(page)
+
+    def set_document_status(
+        self, document_ids: Sequence[str], status: Literal["active", "inactive"], *, site_id: str | None = None
+    ) -> list[ApiReply]:
+        """
+        Activate or deactivate documents, in requests of bounded size. Needs ``manage_documents`` in the connection.
+
+        :param document_ids: Ids of the documents.
+        :param status: ``active`` or ``inactive``.
+        :param site_id: Site of the documents. Default: None, the hook's or the connection's.
+        :return: The reply to each request. Whether they contain the documents, their status or nothing, is up to the
+            service; :meth:`list_documents` shows the result.
+        :raises AssistantInputError: The connection does not switch the route on; nothing was sent.
+        :raises AssistantError: A call failed; see the errors that :class:`AssistantHook` lists. The documents of
+            earlier requests are changed.
+        """
+        route = document_routes.required(self.document_routes().set_status, "set_status")
+        site = self.resolve_site_id(site_id)
+        active = status == "active"
+        batches = document_routes.batches(document_ids, route)
+        return [self.send(document_routes.set_status(site, route, ids, active=active)) for ids in batches]
+
+    def delete_documents(self, document_ids: Sequence[str], *, site_id: str | None = None) -> list[ApiReply]:
+        """
+        Delete documents, in requests of bounded size. Needs ``manage_documents`` in the connection.
+
+        :param document_ids: Ids of the documents.
+        :param site_id: Site of the documents. Default: None, the hook's or the connection's.
+        :return: The reply to each request.
+        :raises AssistantInputError: The connection does not switch the route on; nothing was sent.
+        :raises AssistantNotFoundError: The service does not have the route, or does not know a document.
+        :raises AssistantError: A call failed; see the errors that :class:`AssistantHook` lists. The documents of
+            earlier requests are deleted.
+        """
+        route = document_routes.required(self.document_routes().delete, "delete")
+        site = self.resolve_site_id(site_id)
+        batches = document_routes.batches(document_ids, route)
+        return [self.send(document_routes.delete(site, route, ids)) for ids in batches]
+
+    def update_document(self, document_id: str, fields: dict[str, Any], *, site_id: str | None = None) -> ApiReply:
+        """
+        Change fields of a document. Needs ``manage_documents`` in the connection.
+
+        :param document_id: Id of the document.
+        :param fields: New values by field name, such as ``{"title": "Returns"}``.
+        :param site_id: Site of the document. Default: None, the hook's or the connection's.
+        :return: The reply.
+        :raises AssistantInputError: The connection does not switch the route on; nothing was sent.
+        :raises AssistantError: The call failed; see the errors that :class:`AssistantHook` lists.
+        """
+        route = document_routes.required(self.document_routes().update, "update")
+        return self.send(document_routes.update(self.resolve_site_id(site_id), route, document_id, fields))
 
     def chat(
         self,

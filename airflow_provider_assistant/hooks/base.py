@@ -13,6 +13,7 @@ from airflow.providers.common.compat.sdk import AirflowException, BaseHook
 
 from airflow_provider_assistant.api.ambiguity import OnAmbiguous
 from airflow_provider_assistant.api.call import Call
+from airflow_provider_assistant.api.document_routes import DocumentRoutes
 from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import AssistantInputError
@@ -167,6 +168,22 @@ class AssistantBaseHook(BaseHook):
             :class:`~airflow_provider_assistant.hooks.assistant.AssistantHook` lists.
         """
         return self.client.send(call, on_ambiguous)
+
+    def document_routes(self) -> DocumentRoutes:
+        """
+        Return the routes that list, change and delete documents.
+
+        :raises AssistantInputError: The connection does not switch them on.
+        """
+        routes = self.settings.documents
+        if routes is None:
+            raise AssistantInputError(
+                f"connection {self.assistant_conn_id!r} does not allow to list, change or delete documents",
+                todo="Set manage_documents in its extra to true, or to the routes of the service; "
+                "`airflow assistant documents check` tests them.",
+                field="manage_documents",
+            )
+        return routes
 
     def client_settings(self, max_concurrency: int | None = None) -> ClientSettings:
         """

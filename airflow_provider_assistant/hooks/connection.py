@@ -13,6 +13,7 @@ from airflow.providers.common.compat.sdk import Connection
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from airflow_provider_assistant import strict_json
+from airflow_provider_assistant.api.document_routes import DocumentRoutes
 from airflow_provider_assistant.api.flow import RetryPolicy
 from airflow_provider_assistant.client.redaction import SURELY_SECRET, is_recognisable
 from airflow_provider_assistant.client.settings import ClientSettings
@@ -39,6 +40,17 @@ def _words(value: Any) -> Any:
     return [word for word in re.split(r"[\s,]+", value) if word]
 
 
+def _routes(value: Any) -> Any:
+    """Return the routes of documents: the usual ones for ``true``, none for ``false``, or those in a JSON object."""
+    if isinstance(value, str):
+        text = value.strip()
+        # The form has a text field for the three of them.
+        value = strict_json.loads(text.casefold() if text.casefold() in {"true", "false"} else text or "null")
+    if value is True:
+        return {}
+    return value or None
+
+
 class ConnectionExtra(BaseModel):
     """
     Validate the extra of an ``assistant`` connection; an unknown field is an error.
@@ -59,6 +71,7 @@ class ConnectionExtra(BaseModel):
     complete_words: Annotated[list[str] | None, BeforeValidator(_words)] = None
     failed_words: Annotated[list[str] | None, BeforeValidator(_words)] = None
     ledger_conn_id: Annotated[str | None, BeforeValidator(_stripped)] = None
+    manage_documents: Annotated[DocumentRoutes | None, BeforeValidator(_routes)] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +81,14 @@ class Settings:
 
     :param client: Base URL, API key, timeout, retries and the others.
     :param ledger_conn_id: SQL connection of the ledger. None for that of Airflow's configuration.
+    :param documents: Routes that list, change and delete documents. None if the connection does not switch them on.
     """
 
     client: ClientSettings
     tenant_id: str | None = None
     site_id: str | None = None
     ledger_conn_id: str | None = None
+    documents: DocumentRoutes | None = None
 
 
 def extra_of(connection: Connection) -> dict[str, Any]:
@@ -149,6 +164,7 @@ def settings_of(connection: Connection, extra: dict[str, Any]) -> Settings:
         tenant_id=options.tenant_id,
         site_id=options.site_id,
         ledger_conn_id=options.ledger_conn_id,
+        documents=options.manage_documents,
     )
 
 

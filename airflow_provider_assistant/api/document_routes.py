@@ -1,0 +1,291 @@
+"""
+The routes that list, change and delete documents, as data.
+
+The API's specification does not show these routes, so a connection describes them: paths, methods, and the names in the
+bodies. The defaults are the paths that the service's older documentation names, and common names of fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, Literal, Self, TypeVar
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from airflow_provider_assistant.api.call import Call
+from airflow_provider_assistant.api.document_state import DocumentWords
+from airflow_provider_assistant.api.endpoints import segment
+from airflow_provider_assistant.api.replies import ApiReply
+from airflow_provider_assistant.exceptions import AssistantAPIError, AssistantError, AssistantInputError
+
+T = TypeVar("T")
+
+SITE = "/m2m/sites/{site_id}"
+# Statuses of a route that the service does not have. A 404 may also concern the document.
+MISSING_ROUTE = frozenset({404, 405, 501})
+PagingKind = Literal["auto", "none", "page", "offset", "cursor", "link"]
+
+
+def _path(path: str) -> str:
+    """Check a path template, so that the API key is sent to no other host and below the base URL only."""
+    parts = urlsplit(path)
+    if not path.startswith("/") or path.startswith("//") or ".." in path.split("/"):
+        raise ValueError("must begin with one '/' and lie below the base URL, such as '/m2m/sites/{site_id}/documents'")
+    if parts.query or parts.fragment:
+        raise ValueError("must not have a query or a fragment")
+    try:
+        path.format(site_id="", document_id="")
+    except (KeyError, IndexError, ValueError):
+        raise ValueError("may only contain the placeholders {site_id} and {document_id}") from None
+    return path
+
+
+Path = Annotated[str, AfterValidator(_path)]
+Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+
+
+class _Data(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Paging(_Data):
+    """
+    How the list of documents is read in pages.
+
+    :param kind: ``page`` numbers, ``offset``, ``cursor`` and ``link`` to the next page, ``none`` for one page. Default:
+        ``auto``, what the replies show.
+    :param parameter: Query parameter of the page number, offset or cursor. Default: ``page``, ``offset`` or ``cursor``.
+    :param first: Number of the first page. Default: 1.
+    :param size_parameter: Query parameter of the page size. Default: none is sent.
+    :param size: Number of documents per page to ask for. Default: 100; only sent with ``size_parameter``.
+    :param next: Path of the field with the next cursor or link, such as ``meta.next``. Default: the usual names.
+    :param total: Path of the field with the number of all documents. Default: the usual names.
+    """
+
+    kind: PagingKind = "auto"
+    parameter: str | None = None
+    first: int = 1
+    size_parameter: str | None = None
+    size: Annotated[int, Field(ge=1)] = 100
+    next: str | None = None
+    total: str | None = None
+
+
+class ListRoute(_Data):
+    """
+    The route that lists documents, and the names in its reply. A name may be a path, such as ``meta.state``.
+
+    :param items: Field with the list. Default: the first list of objects in the reply.
+    :param id: Field of an item with its id. Default: ``document_id``, ``id`` or ``uuid``.
+    :param title: Field with the title or file name. Default: the usual names.
+    :param status: Field with the status. Default: the usual names, see :mod:`.document_state`.
+    :param created_at: Field with the time of creation, ISO 8601. Default: the usual names.
+    :param updated_at: Field with the time of the last change. Default: the usual names.
+    :param content: Field with the text, or the answer of a Q&A document. Default: ``content``, ``text`` or ``answer``.
+    :param question: Field with the question. Default: ``question``.
+    """
+
+    method: Method = "GET"
+    path: Path = f"{SITE}/documents"
+    items: str | None = None
+    id: str | None = None
+    title: str | None = None
+    status: str | None = None
+    created_at: str | None = None
+    updated_at: str | None = None
+    content: str | None = None
+    question: str | None = None
+    paging: Paging = Paging()
+
+
+class ChangeRoute(_Data):
+    """
+    A route that changes documents: one per request if its path has ``{document_id}``, otherwise a list of ids.
+
+    :param ids: Field of the body with the ids.
+    :param batch: Maximum number of ids per request. Default: 100.
+    """
+
+    method: Method
+    path: Path
+    ids: str = "document_ids"
+    batch: Annotated[int, Field(ge=1)] = 100
+
+    @property
+    def is_single(self) -> bool:
+        """Whether a request changes one document."""
+        return "{document_id}" in self.path
+
+    @property
+    def batch_size(self) -> int:
+        """Maximum number of documents per request."""
+        return 1 if self.is_single else self.batch
+
+
+class StatusRoute(ChangeRoute):
+    """
+    The route that activates and deactivates documents.
+
+    :param status: Field of the body with the status. Default: ``status``.
+    :param active: Value that activates. Default: ``active``.
+    :param inactive: Value that deactivates. Default: ``draft``.
+    """
+
+    method: Method = "PATCH"
+    path: Path = f"{SITE}/documents/bulk-status"
+    status: str = "status"
+    active: Any = "active"
+    inactive: Any = "draft"
+
+
+class DeleteRoute(ChangeRoute):
+    """The route that deletes documents."""
+
+    method: Method = "POST"
+    path: Path = f"{SITE}/documents/bulk-delete"
+
+
+class UpdateRoute(_Data):
+    """The route that changes the fields of one document."""
+
+    method: Method = "PATCH"
+    path: Path = f"{SITE}/documents/{{document_id}}"
+
+
+class DocumentRoutes(_Data):
+    """
+    The routes of documents that a connection switches on with ``manage_documents``. None for a route that is missing.
+
+    :param list: Route that lists documents.
+    :param set_status: Route that activates and deactivates documents.
+    :param delete: Route that deletes documents.
+    :param update: Route that changes the fields of a document.
+    :param active_words: Further status words of a document that is in use.
+    :param draft_words: Further status words of a document that is not in use.
+    :param processing_words: Further status words of a document that is not ready yet.
+    :param failed_words: Further status words of a document that cannot be used.
+    """
+
+    list: ListRoute | None = ListRoute()
+    set_status: StatusRoute | None = StatusRoute()
+    delete: DeleteRoute | None = DeleteRoute()
+    update: UpdateRoute | None = UpdateRoute()
+    active_words: tuple[str, ...] = ()
+    draft_words: tuple[str, ...] = ()
+    processing_words: tuple[str, ...] = ()
+    failed_words: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.update and "{document_id}" not in self.update.path:
+            raise ValueError("the path of update needs {document_id}")
+        return self
+
+    @property
+    def words(self) -> DocumentWords:
+        """The status words of documents: those known, and those of the connection."""
+        return DocumentWords().extended(
+            active=self.active_words,
+            draft=self.draft_words,
+            processing=self.processing_words,
+            failed=self.failed_words,
+        )
+
+
+def required(route: T | None, name: str) -> T:
+    """
+    Return a route that the connection has.
+
+    :param route: The route.
+    :param name: Its field in ``manage_documents``.
+    :raises AssistantInputError: The connection says that the service does not have it.
+    """
+    if route is None:
+        raise AssistantInputError(
+            f"the connection has no route {name!r} in manage_documents",
+            todo="Describe the route there, if the service has it.",
+            field="manage_documents",
+        )
+    return route
+
+
+def path_of(template: str, site_id: str, document_id: str = "") -> str:
+    """Return a path with its ids, percent-encoded."""
+    document_segment = ""
+    if "{document_id}" in template:
+        document_segment = segment("document_id", document_id)
+    return template.format(site_id=segment("site_id", site_id), document_id=document_segment)
+
+
+def set_status(site_id: str, route: StatusRoute, document_ids: Sequence[str], *, active: bool) -> Call[ApiReply]:
+    """
+    Return the call that activates or deactivates documents. Sending it twice has the same effect as once.
+
+    :param document_ids: At most ``route.batch_size`` ids, at least one.
+    """
+    body = {route.status: route.active if active else route.inactive}
+    return _change("documents.status", site_id, route, document_ids, body)
+
+
+def delete(site_id: str, route: DeleteRoute, document_ids: Sequence[str]) -> Call[ApiReply]:
+    """
+    Return the call that deletes documents.
+
+    :param document_ids: At most ``route.batch_size`` ids, at least one.
+    """
+    return _change("documents.delete", site_id, route, document_ids, {})
+
+
+def update(site_id: str, route: UpdateRoute, document_id: str, fields: dict[str, Any]) -> Call[ApiReply]:
+    """
+    Return the call that changes fields of a document.
+
+    :param fields: New values by field name.
+    """
+    return Call(
+        endpoint="documents.update",
+        method=route.method,
+        path=path_of(route.path, site_id, document_id),
+        subject=f"document {document_id!r} of site {site_id!r}",
+        parse=ApiReply,
+        json=fields,
+        idempotent=True,
+    )
+
+
+def _change(
+    endpoint: str, site_id: str, route: ChangeRoute, document_ids: Sequence[str], body: dict[str, Any]
+) -> Call[ApiReply]:
+    if not 1 <= len(document_ids) <= route.batch_size:
+        raise ValueError(f"{len(document_ids)} documents in a request of 1 to {route.batch_size}")
+    subject = f"{len(document_ids)} documents of site {site_id!r}"
+    if len(document_ids) == 1:
+        subject = f"document {document_ids[0]!r} of site {site_id!r}"
+    if not route.is_single:
+        body = {route.ids: list(document_ids), **body}
+    return Call(
+        endpoint=endpoint,
+        method=route.method,
+        path=path_of(route.path, site_id, document_ids[0]),
+        subject=subject,
+        parse=ApiReply,
+        # A DELETE of one document has no body.
+        json=body or None,
+        idempotent=True,
+    )
+
+
+def batches(document_ids: Sequence[str], route: ChangeRoute) -> Iterator[Sequence[str]]:
+    """Yield the ids in groups for one request each."""
+    for start in range(0, len(document_ids), route.batch_size):
+        yield document_ids[start : start + route.batch_size]
+
+
+def is_missing_route(error: AssistantError) -> bool:
+    """
+    Return whether an error may mean that the service does not have the route: 404, 405 or 501.
+
+    :param error: Error of a request. A 404 may also mean that the document is gone.
+    """
+    return isinstance(error, AssistantAPIError) and error.status in MISSING_ROUTE
