@@ -63,7 +63,7 @@ class Call(Generic[T]):
     :param parse: Function that builds the reply from the decoded body (None if it is empty) and the call_info.
     :param json: JSON object to send as the body. Default: None, no body.
     :param upload: File to send as the body. Default: None, no file.
-    :param idempotent: Whether sending the call twice has the same effect as sending it once, although it is a POST or PATCH.
+    :param idempotent: Whether sending the call twice has the same effect as once, although its method does not say so.
         Default: False.
     """
 
