@@ -65,6 +65,7 @@ class Call(Generic[T]):
     :param upload: File to send as the body. Default: None, no file.
     :param idempotent: Whether sending the call twice has the same effect as once, although its method does not say so.
         Default: False.
+    :param private: Texts of the path that no message may contain, see :func:`.privacy.private_texts`. Default: none.
     """
 
     endpoint: str
@@ -75,6 +76,7 @@ class Call(Generic[T]):
     json: Mapping[str, Any] | None = None
     upload: Upload | None = None
     idempotent: bool = False
+    private: tuple[str, ...] = ()
 
     @property
     def repeatable(self) -> bool:

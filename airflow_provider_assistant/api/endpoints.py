@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 from airflow_provider_assistant.api.call import Call, CallInfo, Upload
 from airflow_provider_assistant.api.payloads import ChatMessage, Feedback, QADocument, SessionClose, TextDocument
+from airflow_provider_assistant.api.privacy import private_texts, shown_path
 from airflow_provider_assistant.api.replies import (
     ApiReply,
     ChatAnswer,
@@ -191,16 +192,18 @@ def other(method: str, path: str, json: Mapping[str, Any] | None = None) -> Call
     # A path that begins with two slashes would name another host.
     if not is_below_base_url or path.startswith("//"):
         raise AssistantInputError(
-            f"path must begin with one '/' and lie below the base URL, for example '/m2m/sites/…'; got {path!r}",
+            "path must begin with one '/' and lie below the base URL, for example '/m2m/sites/…'; "
+            f"got {shown_path(path)!r}",
             field="path",
         )
     return Call(
         endpoint="other",
         method=method.upper(),
         path=path,
-        subject=path,
+        subject=shown_path(path),
         parse=ApiReply,
         json=json,
+        private=private_texts(path),
     )
 
 

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from airflow_provider_assistant import strict_json
 from airflow_provider_assistant.api.call import Call, Response, TransportFailure
+from airflow_provider_assistant.api.privacy import WITHHELD, may_contain
 from airflow_provider_assistant.api.replies import error_text
 from airflow_provider_assistant.exceptions import (
     AssistantAPIError,
@@ -110,7 +111,7 @@ def from_response(call: Call[Any], response: Response, now: float) -> AssistantA
     :return: The exception, with ``status``, ``endpoint``, ``detail``, ``retry_after`` and ``request_id`` set.
     """
     row = STATUSES.get(response.status) or _row_of_class(response.status)
-    detail = _detail(response)
+    detail = _shown(call, _detail(response))
     retry_after = parse_retry_after(response.headers.get("retry-after"), now)
     happened = f"{_status_line(response.status)}: {row.condition} ({call})"
     if detail:
@@ -147,13 +148,14 @@ def from_failure(call: Call[Any], failure: TransportFailure) -> AssistantConnect
     :param failure: What went wrong on the connection.
     :return: An AssistantTimeoutError if the response timeout passed, or else an AssistantConnectionError.
     """
+    detail = _shown(call, failure.detail)
     if failure.kind == "timeout":
         return AssistantTimeoutError(
-            f"No answer in time from {failure.host}: {failure.detail} ({call})",
+            f"No answer in time from {failure.host}: {detail} ({call})",
             todo="If the service is only slow, raise the timeout in the Airflow connection.",
         )
     return AssistantConnectionError(
-        f"No answer from {failure.host}: {failure.detail} ({call})",
+        f"No answer from {failure.host}: {detail} ({call})",
         todo="Check the base URL in the Airflow connection and that the service can be reached from this machine.",
     )
 
@@ -246,6 +248,13 @@ def _detail(response: Response) -> str:
         without_tags = re.sub(r"<[^>]*>", " ", markup)
         text = html.unescape(without_tags)
     return detail_of(text)
+
+
+def _shown(call: Call[Any], text: str) -> str:
+    """Return a text from outside; a remark instead if it may repeat a private text of the call."""
+    if call.private and may_contain(text, call.private):
+        return WITHHELD
+    return text
 
 
 def detail_of(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from contextlib import AbstractContextManager
 from typing import Any, BinaryIO
 from urllib.parse import urlsplit
@@ -18,6 +19,8 @@ CONNECT_TIMEOUT_SECONDS = 10.0
 # Common servers close an idle connection after five seconds. A request that is written while the server closes the
 # connection is ambiguous, so the client closes idle connections earlier.
 KEEPALIVE_SECONDS = 3.0
+# What follows the scheme of a URL.
+_URL = re.compile(r"://\S*")
 
 
 def request_headers(settings: ClientSettings) -> dict[str, str]:
@@ -87,6 +90,8 @@ def failure(settings: ClientSettings, error: Exception, *, sent: bool, timed_out
     :return: The failure. A timeout before the request was sent is a failure of the connection.
     """
     reason = str(error) or f"no complete answer within {settings.timeout:g} s"
+    # The path of a request may identify a user.
+    reason = _URL.sub("://…", reason)
     proxy = proxy_for(settings.base_url)
     host = _host_and_port(settings.base_url)
     if proxy:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import queue
 import ssl
 from collections.abc import Iterator
+from contextvars import ContextVar
 from functools import cached_property
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any, TypeAlias
@@ -31,6 +33,18 @@ _Connection: TypeAlias = tuple[httpx.Client, ResponseDeadline]
 NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError)
 TIMED_OUT = (httpx.TimeoutException, ResponseDeadlineExceeded)
 
+# Whether the request that this thread sends has a private path.
+_is_private: ContextVar[bool] = ContextVar("is_private", default=False)
+
+
+def _is_logged(_: logging.LogRecord) -> bool:
+    return not _is_private.get()
+
+
+# They log the URL of every request, and the headers of every response, which may repeat it.
+for _name in ("httpx", "httpcore.http11"):
+    logging.getLogger(_name).addFilter(_is_logged)
+
 
 class HttpxTransport(Transport):
     """
@@ -51,6 +65,7 @@ class HttpxTransport(Transport):
 
     def exchange(self, call: Call[Any]) -> Response | TransportFailure:
         """Send a call once, see :meth:`.Transport.exchange`."""
+        _is_private.set(bool(call.private))
         try:
             with open_upload(call) as file, self._borrowed() as (http, deadline), deadline:
                 url = self._settings.base_url + call.path
@@ -67,6 +82,9 @@ class HttpxTransport(Transport):
             is_sent = not isinstance(error, NOT_SENT)
             is_timeout = isinstance(error, TIMED_OUT)
             return failure(self._settings, error, sent=is_sent, timed_out=is_timeout)
+        finally:
+            # Other code in this thread may use httpx as well.
+            _is_private.set(False)
 
     def close(self) -> None:
         """Close the connections that no thread is using."""

@@ -24,11 +24,11 @@ from airflow_provider_assistant.exceptions import (
     AssistantInputError,
     AssistantPermissionError,
 )
-from airflow_provider_assistant.hooks.base import AssistantBaseHook
+from airflow_provider_assistant.hooks.reads import AssistantReadHook
 from airflow_provider_assistant.storage.uploads import FileSource, as_upload
 
 
-class AssistantHook(AssistantBaseHook):
+class AssistantHook(AssistantReadHook):
     """
     Call the Assistant API through an Airflow connection of type ``assistant``.
 
@@ -71,16 +71,6 @@ class AssistantHook(AssistantBaseHook):
         from airflow_provider_assistant.hooks import form
 
         return form.behaviour()
-
-    def get_limits(self, *, tenant_id: str | None = None) -> ApiReply:
-        """
-        Read the tenant's limits (``GET …/tenants/{tenant_id}/limits``).
-
-        :param tenant_id: Tenant to read. Default: None, the hook's or the connection's.
-        :return: The reply; ``raw`` holds the limits.
-        :raises AssistantError: The call failed; see the errors that :class:`AssistantHook` lists.
-        """
-        return self.send(endpoints.get_limits(self.resolve_tenant_id(tenant_id)))
 
     def upload_document(
         self,
@@ -330,29 +320,6 @@ class AssistantHook(AssistantBaseHook):
         """
         session = checked(SessionClose, {"session_id": session_id})
         return self.send(endpoints.close_session(self.resolve_site_id(site_id), session))
-
-    def get_statistics(self, *, site_id: str | None = None) -> ApiReply:
-        """
-        Read the site's statistics (``GET …/statistics``).
-
-        :param site_id: Site to read. Default: None, the hook's or the connection's.
-        :return: The reply; ``raw`` holds the statistics.
-        :raises AssistantError: The call failed; see the errors that :class:`AssistantHook` lists.
-        """
-        return self.send(endpoints.get_statistics(self.resolve_site_id(site_id)))
-
-    def call(self, method: str, path: str, json: Mapping[str, Any] | None = None) -> ApiReply:
-        """
-        Send a request to a route that no other method covers.
-
-        :param method: HTTP method, in upper or lower case.
-        :param path: Path below the base URL, already percent-encoded, such as ``/m2m/tenants/acme-inc/usage``.
-        :param json: JSON object to send as the body. Default: None, no body.
-        :return: The reply; ``raw`` holds the JSON as received.
-        :raises AssistantInputError: ``path`` is a full URL or leaves the base URL; nothing was sent.
-        :raises AssistantError: The call failed; see the errors that :class:`AssistantHook` lists.
-        """
-        return self.send(endpoints.other(method, path, json))
 
     def test_connection(self) -> tuple[bool, str]:
         """

@@ -16,6 +16,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperat
 
 from airflow_provider_assistant import assets, decorators, exceptions, lake, retry_policy
 from airflow_provider_assistant.api import errors
+from airflow_provider_assistant.api.reads import READS
 from airflow_provider_assistant.chat_batch.requests import State
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.evaluation.scoring import scores_schema
@@ -439,6 +440,8 @@ def test_endpoint_tags() -> None:
     rows = table(text[text.index("\n| `endpoint` |") :])
     said = {row["Endpoint"].strip("`"): codes(row["`endpoint`"])[0] for row in rows}
     assert said.pop("requests through `AssistantHook.call") == "other"
+    further_reads = said.pop("[further reads](../howto/hook.md#usage-sessions-and-other-reads)")
+    assert further_reads == "tenant"
     assert said == {route(case): case.call("request").endpoint for case in CASES}
 
 
@@ -539,6 +542,21 @@ def test_hook_methods() -> None:
         parameters = inspect.signature(getattr(AssistantHook, name)).parameters.values()
         positional = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD and p.name != "self"]
         assert positional == [argument for argument in arguments.split(", ") if argument], name
+
+
+def test_further_reads() -> None:
+    """Each read has a row with its path, and a method of its own or one in the table above."""
+    rows = table(section("docs/howto/hook.md", "Usage, sessions and other reads"))
+    names = [codes(row["Name"])[0] for row in rows]
+    assert {*names, "limits", "statistics"} == set(READS)
+    for row, name in zip(rows, names, strict=True):
+        assert codes(row["Endpoint"])[0] == f"GET …{READS[name].removeprefix('/m2m')}"
+        method, _, arguments = codes(row["Method"])[0].rstrip(")").partition("(")
+        parameters = inspect.signature(getattr(AssistantHook, method)).parameters.values()
+        positional = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD and p.name != "self"]
+        assert positional == [argument for argument in arguments.split(", ") if argument], name
+    tags = (ROOT / METRICS).read_text()
+    assert all(f"`{name}`" in tags for name in names)
 
 
 def test_readme_shows_a_short_dag_first() -> None:

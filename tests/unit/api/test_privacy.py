@@ -1,0 +1,106 @@
+"""E-mail addresses: recognised however they are written, and replaced by labels."""
+
+from __future__ import annotations
+
+import html
+import json
+import random
+import re
+from urllib.parse import quote
+
+import pytest
+
+from airflow_provider_assistant.api.privacy import (
+    may_contain,
+    private_texts,
+    shown_path,
+    user_label,
+    without_addresses,
+)
+
+ADDRESSES = [
+    "ada@example.com",
+    "Ada.Lovelace+news@Mail.Example.co.uk",
+    "o'brien@example.org",
+    "müller@straße.example",
+    "x@y",
+    "a%41b@example.com",
+    "ada\uff20example.com",
+]
+
+
+def spellings(text: str) -> list[str]:
+    """Return a text as services and libraries write it."""
+    once = quote(text, safe="")
+    return [
+        text,
+        text.upper(),
+        once,
+        once.lower(),
+        quote(once, safe=""),
+        quote(text, safe="@"),
+        html.escape(text).replace("@", "&#64;"),
+        text.replace("@", "&commat;"),
+        json.dumps(text)[1:-1].replace("@", "\\u0040"),
+        text.replace("@", "\\\\u0040"),
+    ]
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_a_label_hides_the_address_and_is_the_same_for_its_usual_spellings(address):
+    label = user_label(address)
+    assert label == user_label(address.upper()) == user_label(quote(address, safe=""))
+    assert label == user_label(quote(quote(address, safe=""), safe=""))
+    assert address.partition("@")[0].casefold() not in label.removeprefix("user-") or len(address) < 4
+    assert len({user_label(other) for other in ADDRESSES}) == len(ADDRESSES) - 1
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_a_path_is_shown_without_addresses_and_without_its_query(address):
+    for spelling in (quote(address, safe=""), quote(address, safe="@"), quote(quote(address, safe=""), safe="")):
+        path = f"/m2m/sites/docs/people/{spelling}/statistics?email={spelling}&from=2026-11-01"
+        assert shown_path(path) == f"/m2m/sites/docs/people/{user_label(address)}/statistics"
+        assert shown_path(f"/m2m/x?email={spelling}") == "/m2m/x"
+        assert shown_path(f"/m2m/x#{spelling}") == "/m2m/x"
+
+
+def test_ids_of_users_are_private_without_an_at_sign():
+    assert shown_path("/m2m/sites/docs/users/ada/statistics") == f"/m2m/sites/docs/users/{user_label('ada')}/statistics"
+    assert private_texts("/m2m/sites/docs/users/ada/statistics") == ("ada",)
+    assert shown_path("/m2m/sites/docs/users") == "/m2m/sites/docs/users"
+    assert private_texts("/m2m/tenants/acme-inc/usage?from=2026-11-01") == ()
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_a_text_from_outside_may_repeat_an_address_in_any_spelling(address):
+    private = private_texts(f"/m2m/sites/docs/users/{quote(address, safe='')}/statistics")
+    for spelling in spellings(address):
+        assert may_contain(f"no user {spelling!s} here", private), spelling
+    name = address.replace("\uff20", "@").partition("@")[0]
+    assert may_contain(f"no user {name}", private)
+    assert not may_contain("0 - - 0", private)
+
+
+@pytest.mark.parametrize("address", ADDRESSES[:5])
+def test_labels_replace_addresses_in_a_text(address):
+    label = user_label(address)
+    if "'" not in address:
+        assert without_addresses(f"From <{address}>, to {address}.") == f"From <{label}>, to {label}."
+        assert without_addresses(f"/users/{quote(address, safe='')}/x?email={quote(address)}") == (
+            f"/users/{label}/x?email={label}"
+        )
+    assert address.partition("@")[2] not in without_addresses(f"mailto:{address}")
+
+
+def test_a_text_without_addresses_stays_as_it_is():
+    rng = random.Random(7)
+    for _ in range(200):
+        text = "".join(rng.choices("ab1 %/.:é=&?@,\n", k=rng.randint(0, 40)))
+        if not re.search(r"[ab1é].*@.*[ab1é]", text):
+            assert without_addresses(text) == text
+    assert without_addresses("100% of 40, 5 @ 6, @ada, %40") == "100% of 40, 5 @ 6, @ada, %40"
+
+
+def test_a_long_text_takes_little_time():
+    text = "a%" * 200_000
+    assert without_addresses(text) == text
