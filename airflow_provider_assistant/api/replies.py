@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from airflow_provider_assistant.api.call import CallInfo
+from airflow_provider_assistant.api.confidence import confidence_level, confidence_score
 from airflow_provider_assistant.api.document_state import (
     DEFAULT_WORDS,
     DocumentState,
@@ -128,6 +129,16 @@ class ChatAnswer(ApiReply):
         return _answer_text(self.raw)
 
     @property
+    def confidence_level(self) -> str | None:
+        """Confidence in the answer as a word, such as ``low``; None if the reply has none."""
+        return confidence_level(self.raw)
+
+    @property
+    def confidence_score(self) -> float | None:
+        """Confidence in the answer as a finite number; None if the reply has none."""
+        return confidence_score(self.raw)
+
+    @property
     def session_id(self) -> str | None:
         """Id of the session; None if the reply has none."""
         return first_text(nested_objects(self.raw), ("session_id",))
@@ -146,11 +157,13 @@ class ChatAnswer(ApiReply):
         """
         Return the reply as plain JSON types, for XCom.
 
-        :return: ``text``, ``session_id``, ``request_id``, ``seconds`` (from the first attempt to the answer) and
-            ``raw``.
+        :return: ``text``, ``confidence_level``, ``confidence_score``, ``session_id``, ``request_id``, ``seconds`` (from
+            the first attempt to the answer) and ``raw``.
         """
         return {
             "text": self.text,
+            "confidence_level": self.confidence_level,
+            "confidence_score": self.confidence_score,
             "session_id": self.session_id,
             "request_id": self.request_id,
             "seconds": round(self.call_info.seconds, 3),
@@ -206,6 +219,20 @@ class ChatRequest(ApiReply):
         return _answer_text(self.raw) if self.state == "complete" else None
 
     @property
+    def confidence_level(self) -> str | None:
+        """Confidence in the answer as a word, such as ``low``; None unless the request is complete and has one."""
+        if self.state != "complete":
+            return None
+        return confidence_level(self.raw)
+
+    @property
+    def confidence_score(self) -> float | None:
+        """Confidence in the answer as a finite number; None unless the request is complete and has one."""
+        if self.state != "complete":
+            return None
+        return confidence_score(self.raw)
+
+    @property
     def error(self) -> str | None:
         """Reason that the service gives for a failed request; None if it gives none or the request has not failed."""
         return error_text(self.raw) if self.state == "failed" else None
@@ -224,13 +251,16 @@ class ChatRequest(ApiReply):
         """
         Return the reply as plain JSON types, for XCom.
 
-        :return: ``request_id``, ``state``, ``status``, ``text``, ``error`` and ``raw``.
+        :return: ``request_id``, ``state``, ``status``, ``text``, ``confidence_level``, ``confidence_score``, ``error``
+            and ``raw``.
         """
         return {
             "request_id": self.request_id,
             "state": self.state,
             "status": self.status,
             "text": self.text,
+            "confidence_level": self.confidence_level,
+            "confidence_score": self.confidence_score,
             "error": self.error,
             "raw": xcom_value(self.raw),
         }

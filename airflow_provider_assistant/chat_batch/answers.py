@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_assistant.api.confidence import is_low
 from airflow_provider_assistant.chat_batch.requests import FinishedRequest
 from airflow_provider_assistant.lake import replace
 from airflow_provider_assistant.quantiles import percentiles
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 STATUSES = ("complete", "failed", "timed_out", "lost", "not_submitted")
 COLUMNS = (
     *("key", "repetition", "turn", "message", "answer", "status", "error", "request_id", "session_id"),
-    *("submitted_at", "completed_at", "seconds", "noticed_after", "polls", "attempts", "raw"),
+    *("submitted_at", "completed_at", "seconds", "seconds_source", "seconds_error", "noticed_after"),
+    *("confidence_level", "confidence_score", "polls", "attempts", "raw"),
 )
 # Column with the identity of each question; no source can have a column of this name, and the output does not have it.
 QUESTION_ID = "\0question_id"
@@ -32,7 +34,8 @@ QUESTION = (
 # Columns of the output that depend on the answer.
 ANSWER = (
     *("answer", "status", "error", "request_id", "submitted_at"),
-    *("completed_at", "seconds", "noticed_after", "polls", "raw"),
+    *("completed_at", "seconds", "seconds_source", "seconds_error", "noticed_after"),
+    *("confidence_level", "confidence_score", "polls", "raw"),
 )
 # Columns by which an output file identifies its questions.
 IDENTIFYING = ("key", "message", "session_id")
@@ -112,7 +115,11 @@ def _answered(answer: FinishedRequest) -> dict[str, Any]:
         "submitted_at": _moment(answer.ended_at - answer.seconds),
         "completed_at": _moment(answer.ended_at),
         "seconds": answer.latency,
+        "seconds_source": answer.latency_source,
+        "seconds_error": answer.latency_error,
         "noticed_after": answer.noticed_after,
+        "confidence_level": answer.confidence_level,
+        "confidence_score": answer.confidence_score,
         "polls": answer.polls,
         "raw": answer.raw,
     }
@@ -177,6 +184,11 @@ def _published(question_id: str, row: Mapping[str, Any]) -> FinishedRequest:
         polls=row["polls"],
         latency=row["seconds"],
         noticed_after=row["noticed_after"],
+        # A file of an older version does not have these columns.
+        latency_source=row.get("seconds_source"),
+        latency_error=row.get("seconds_error"),
+        confidence_level=row.get("confidence_level"),
+        confidence_score=row.get("confidence_score"),
     )
 
 
@@ -185,7 +197,10 @@ def counts(table: pa.Table) -> dict[str, Any]:
     Return the counts, latency percentiles and submission facts of a batch.
 
     :return: ``rows``; one count per status of ``STATUSES``; ``seconds_p50``, ``_p95``, ``_p99`` and
-        ``noticed_after_p50``, ``_p95``, ``_p99`` of the complete questions, in seconds, or None; and the facts of
+        ``noticed_after_p50``, ``_p95``, ``_p99`` of the complete questions, in seconds, or None;
+        ``seconds_measured`` and ``seconds_unknown``, the number of complete questions whose latency was
+        measured by this package or is not known; ``low_confidence``, the number of complete questions
+        with the confidence level ``low``, or None if no reply has a confidence; and the facts of
         :func:`questions_table`.
     """
     import pyarrow.compute as pc
@@ -196,6 +211,10 @@ def counts(table: pa.Table) -> dict[str, Any]:
     summary |= {status: statuses[status] for status in STATUSES}
     for name in ("seconds", "noticed_after"):
         summary |= _percentiles(name, complete[name].drop_null().to_pylist())
+    sources = Counter(complete["seconds_source"].to_pylist())
+    summary["seconds_measured"] = sources["measured"]
+    summary["seconds_unknown"] = complete["seconds"].null_count
+    summary["low_confidence"] = _low_confidence(complete)
     submission_facts, _ = facts_of(table)
     return summary | submission_facts
 
@@ -203,6 +222,14 @@ def counts(table: pa.Table) -> dict[str, Any]:
 def has_own_sessions(table: pa.Table) -> bool:
     """Return whether the session ids were generated for the questions."""
     return bool(json.loads((table.schema.metadata or {}).get(OWN_SESSIONS, b"false")))
+
+
+def _low_confidence(complete: pa.Table) -> int | None:
+    """Return the number of answers with low confidence; None if no answer has a confidence."""
+    columns = [complete["confidence_level"], complete["confidence_score"]]
+    if all(column.null_count == complete.num_rows for column in columns):
+        return None
+    return sum(is_low(level) for level in complete["confidence_level"].to_pylist())
 
 
 def _percentiles(name: str, seconds: list[float]) -> dict[str, float | None]:
@@ -224,7 +251,7 @@ def _typed(name: str, values: Sequence[Any]) -> pa.Array:
 
     if name in {"submitted_at", "completed_at"}:
         return pa.array(values, pa.timestamp("us", tz="UTC"))
-    if name in {"seconds", "noticed_after"}:
+    if name in {"seconds", "seconds_error", "noticed_after", "confidence_score"}:
         return pa.array(values, pa.float64())
     if name in {"attempts", "polls", "repetition", "turn"}:
         return pa.array(values, pa.int32())

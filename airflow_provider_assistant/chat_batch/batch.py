@@ -455,6 +455,10 @@ def _accepted(key: str, answer: FinishedRequest) -> AcceptedQuestion:
 def _answer_of(question_id: str, reply: ChatAnswer, now: float) -> FinishedRequest:
     """Return the answer of a question in sync mode."""
     seconds = round(reply.call_info.seconds, 6)
+    # Earlier attempts and the waits after them are part of the seconds.
+    latency_error = seconds
+    if reply.call_info.attempts == 1:
+        latency_error = 0.0
     return FinishedRequest(
         question_id=question_id,
         request_id=reply.request_id,
@@ -466,4 +470,8 @@ def _answer_of(question_id: str, reply: ChatAnswer, now: float) -> FinishedReque
         seconds=seconds,
         polls=0,
         latency=seconds,
+        latency_source="measured",
+        latency_error=latency_error,
+        confidence_level=reply.confidence_level,
+        confidence_score=reply.confidence_score,
     )

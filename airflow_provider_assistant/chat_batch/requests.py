@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 State: TypeAlias = Literal["complete", "failed", "lost"]
+LatencySource: TypeAlias = Literal["service", "measured"]
 
 
 class PendingRequest(NamedTuple):
@@ -32,9 +33,15 @@ class FinishedRequest(NamedTuple):
         epoch.
     :param seconds: Seconds from the submission to ``ended_at``.
     :param polls: Number of polls; 0 in sync mode.
-    :param latency: Seconds that the service took, by its own times or, in sync mode, by the round trip. None if
-        unknown.
+    :param latency: Seconds that the service took at most. None if unknown.
     :param noticed_after: Seconds from the submission to the poll that found the end. None in sync mode.
+    :param latency_source: ``service``, by its own times; ``measured``, by the polls or, in sync mode,
+        by the round trip. None without a latency.
+    :param latency_error: Seconds by which ``latency`` may be too long: the time between the last poll
+        that found the request pending and the poll that found its end; in sync mode, the whole round
+        trip if it had several attempts. 0 by the service's own times. None without a latency.
+    :param confidence_level: Confidence of the service in its answer, such as ``low``. None if unknown.
+    :param confidence_score: The same as a number. None if unknown.
     """
 
     question_id: str
@@ -48,6 +55,10 @@ class FinishedRequest(NamedTuple):
     polls: int
     latency: float | None = None
     noticed_after: float | None = None
+    latency_source: LatencySource | None = None
+    latency_error: float | None = None
+    confidence_level: str | None = None
+    confidence_score: float | None = None
 
 
 class Submission(NamedTuple):

@@ -15,6 +15,11 @@ from airflow_provider_assistant.exceptions import AssistantError
 # The first poll of a chat request comes after this share of the interval, further polls whenever its age has doubled,
 # and from then on one per interval. So quick answers are found quickly, and slow ones cost few polls.
 FIRST = 0.25
+# The latency is unknown if the poll that found the end came more than so many intervals after the last
+# one that found the request pending, and also more than so many seconds after it. This happens after
+# the restart of a triggerer, and to the first questions of a batch that takes long to submit.
+UNKNOWN_INTERVALS = 2.0
+UNKNOWN_SECONDS = 10.0
 
 
 class DuePoll(NamedTuple):
@@ -24,12 +29,17 @@ class DuePoll(NamedTuple):
     :param due: Time of the poll, in seconds since the epoch.
     :param number: Number of this poll of the chat request, from 1.
     :param position: Position of the chat request, which makes the order definite.
+    :param pending_at: Latest time at which the request is known to have been pending; None before the
+        first poll that found it pending.
+    :param sent_at: Time before which this poll was not sent.
     """
 
     due: float
     number: int
     position: int
     request: PendingRequest
+    pending_at: float | None = None
+    sent_at: float = 0.0
 
 
 class PollSchedule:
@@ -67,12 +77,12 @@ class PollSchedule:
         if not self._due or self._due[0].due > now:
             return None
         self.polls += 1
-        return heapq.heappop(self._due)
+        return heapq.heappop(self._due)._replace(sent_at=now)
 
     def on_state(self, poll: DuePoll, reply: ChatRequest, *, now: float) -> FinishedRequest | None:
         """Return the result if the chat request has ended; otherwise plan its next poll."""
         if reply.state == "pending":
-            self._plan_next(poll, now)
+            self._plan_next(poll._replace(pending_at=poll.sent_at), now)
             return None
         return self._finish(poll, reply.state, reply.error, now, reply)
 
@@ -118,27 +128,52 @@ class PollSchedule:
         request = poll.request
         # Round to microseconds, like the output file, so that an answer that is read back from it is equal.
         noticed_after = round(max(0.0, now - request.submitted_at), 6)
-        text = raw = latency = None
-        seconds = noticed_after
-        if reply:
-            text, raw = reply.text, reply.raw_json
-            if reply.service_seconds is not None:
-                # Prefer the service's own times, which do not depend on the polls, but cap them
-                # at the time of the wait.
-                latency = min(round(reply.service_seconds, 6), noticed_after)
-                seconds = latency
-        return FinishedRequest(
+        finished = FinishedRequest(
             question_id=request.question_id,
             request_id=request.request_id,
             status=status,
-            text=text,
+            text=None,
             error=error,
-            raw=raw,
-            ended_at=round(request.submitted_at + seconds, 6),
-            seconds=seconds,
+            raw=None,
+            ended_at=round(request.submitted_at + noticed_after, 6),
+            seconds=noticed_after,
             polls=poll.number,
-            latency=latency,
             noticed_after=noticed_after,
+        )
+        if reply is None:
+            return finished
+        finished = finished._replace(
+            text=reply.text,
+            raw=reply.raw_json,
+            confidence_level=reply.confidence_level,
+            confidence_score=reply.confidence_score,
+        )
+        if reply.service_seconds is None:
+            return self._measured(finished, poll)
+        # Prefer the service's own times, which do not depend on the polls, but cap them
+        # at the time of the wait.
+        latency = min(round(reply.service_seconds, 6), noticed_after)
+        return finished._replace(
+            ended_at=round(request.submitted_at + latency, 6),
+            seconds=latency,
+            latency=latency,
+            latency_source="service",
+            latency_error=0.0,
+        )
+
+    def _measured(self, finished: FinishedRequest, poll: DuePoll) -> FinishedRequest:
+        """Return a result with the latency by the polls, if the request was polled often enough."""
+        noticed_after = finished.seconds
+        pending_for = 0.0
+        if poll.pending_at is not None:
+            pending_for = max(0.0, poll.pending_at - poll.request.submitted_at)
+        error = round(max(0.0, noticed_after - pending_for), 6)
+        if error > max(UNKNOWN_INTERVALS * self._interval, UNKNOWN_SECONDS):
+            return finished
+        return finished._replace(
+            latency=noticed_after,
+            latency_source="measured",
+            latency_error=error,
         )
 
     def __str__(self) -> str:

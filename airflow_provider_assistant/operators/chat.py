@@ -36,7 +36,8 @@ class AssistantChatOperator(AssistantMessageOperator):
         Send the message and return the answer.
 
         :param context: Airflow's task context.
-        :return: ``text``, ``session_id``, ``site_id``, ``request_id`` (None if the reply has none), ``seconds`` of the
+        :return: ``text``, ``confidence_level`` and ``confidence_score`` (None if the reply has none),
+            ``session_id``, ``site_id``, ``request_id`` (None if the reply has none), ``seconds`` of the
             round trip, and ``raw``, the reply as received.
         :raises AssistantAmbiguousError: The message may or may not have reached the service.
         :raises AssistantAmbiguousPermanentError: The same, with ``on_ambiguous="fail"``. Airflow does not retry the

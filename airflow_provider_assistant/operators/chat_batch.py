@@ -58,13 +58,16 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
     The file has one row per question and repetition, in the order of the source. Its columns are ``key``,
     ``repetition``, ``turn``, ``message``,
     ``answer``, ``status``, ``error``, ``request_id``, ``session_id``, ``submitted_at``,
-    ``completed_at``, ``seconds``, ``noticed_after``, ``polls``, ``attempts``, ``raw`` (the last reply as JSON), and all
-    other columns of the source.
+    ``completed_at``, ``seconds``, ``seconds_source``, ``seconds_error``, ``noticed_after``,
+    ``confidence_level``, ``confidence_score``, ``polls``, ``attempts``, ``raw`` (the last reply as
+    JSON), and all other columns of the source.
     ``status`` is ``complete``, ``failed``, ``timed_out`` (not finished before the deadline), ``lost`` (the service no
-    longer knows the request) or ``not_submitted``. ``seconds`` is the latency of the service, by its own timestamps or,
-    in ``sync`` mode, by the round trip; it is null if the replies have no timestamps. ``noticed_after`` is the time in
-    seconds from submission to the poll that found the request finished; it depends on ``poll_interval``. The operator
-    writes the file even if the task fails.
+    longer knows the request) or ``not_submitted``. ``seconds`` is the latency of the service. Its
+    ``seconds_source`` is ``service`` if the replies have timestamps. Otherwise it is ``measured``, by the
+    round trip in ``sync`` mode or by the polls; the service may then have been faster, by up to
+    ``seconds_error``. The latency is null if no poll came close to the end of the request.
+    ``noticed_after`` is the time in seconds from submission to the poll that found the request
+    finished; it depends on ``poll_interval``. The operator writes the file even if the task fails.
 
     .. seealso::
         For more information on how to use this operator, take a look at the guide:
@@ -181,6 +184,8 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
             cannot be sent; ``submitted`` (by this try), ``reused`` (from an earlier try or an equal row) and
             ``possibly_duplicated``; ``seconds_p50``, ``seconds_p95``, ``seconds_p99`` and ``noticed_after_p50``,
             ``noticed_after_p95``, ``noticed_after_p99`` of the complete questions, None if not known;
+            ``seconds_measured`` and ``seconds_unknown``, the complete questions whose latency was measured
+            or is not known; ``low_confidence``, the answers with low confidence, None if not known;
             ``sessions_closed`` and ``sessions_not_closed``; ``site_id``; ``output_path``; and ``findings``, the path of
             the findings or None if there are none.
         :raises AssistantInputError: The source cannot be read, and nothing was sent; or more than ``max_failed`` rows

@@ -109,9 +109,10 @@ class AssistantSubmitChatOperator(AssistantMessageOperator):
         :param context: Airflow's task context.
         :return: Without waiting: ``request_id``, ``session_id``, ``site_id``, and ``submitted_at`` in seconds since the
             epoch. After waiting: ``request_id``, ``session_id``, ``site_id``, ``state``, ``status``, ``text``,
-            ``error`` (None), ``polls``, ``seconds`` (latency by the service's timestamps, None if its reply has none),
-            ``noticed_after`` (seconds from submission to the poll that found the request finished) and ``raw``, the
-            last reply as received.
+            ``confidence_level`` and ``confidence_score`` (None if the reply has none), ``error`` (None),
+            ``polls``, ``seconds`` (latency by the service's timestamps, None if its reply has none),
+            ``noticed_after`` (seconds from submission to the poll that found the request finished) and
+            ``raw``, the last reply as received.
         :raises AssistantRequestFailedError: The request failed.
         :raises AssistantRequestTimeoutError: The request did not finish within ``timeout``. A retry continues to wait.
         :raises AssistantRequestLostError: The service no longer knows the request. A retry submits the message again.

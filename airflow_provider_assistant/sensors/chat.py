@@ -122,7 +122,8 @@ class AssistantChatRequestSensor(BaseSensorOperator):
         Wait for the answer and return it.
 
         :param context: Airflow's context of the task.
-        :return: ``request_id``, ``state``, ``status``, ``text``, ``error``, ``polls``, ``seconds`` (by the service's
+        :return: ``request_id``, ``state``, ``status``, ``text``, ``confidence_level`` and
+            ``confidence_score`` (None if the reply has none), ``error``, ``polls``, ``seconds`` (by the service's
             own times, None if its reply has none), ``noticed_after`` (seconds from the submission, or from the start of
             the wait if the ledger does not have the submission, to the poll that found the end), and ``raw``, the last
             reply as received.

@@ -147,8 +147,8 @@ def ended_request(event: Mapping[str, Any] | None) -> dict[str, Any]:
     Return the ended chat request in the event of an :class:`AssistantChatRequestTrigger`.
 
     :param event: Payload of the event.
-    :return: The ended chat request: ``request_id``, ``state``, ``status``, ``text``, ``error``, ``raw``, ``polls``,
-        ``seconds``, ``noticed_after`` and ``ended_at``.
+    :return: The ended chat request: the keys of :meth:`.ChatRequest.as_dict`, ``polls``, ``seconds``,
+        ``noticed_after`` and ``ended_at``.
     :raises AssistantError: The event reports an error. The error has its original class, or AssistantError if this
         worker does not have that class. An event with neither a request nor an error raises AssistantError, too.
     """

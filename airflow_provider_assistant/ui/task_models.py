@@ -64,7 +64,10 @@ class ChatBatch(Model):
     The result of a chat batch. ``rows`` is the sum of the next five.
 
     :param rejected: This and the next three are None if the task failed: then the other counts are from the file.
-    :param p50: Median latency of complete questions in seconds, by the service's times; None if not known.
+    :param p50: Median latency of complete questions in seconds; None if not known.
+    :param measured: Number of complete questions whose latency was measured by polls or round trips;
+        None if not known.
+    :param low_confidence: Number of answers with low confidence; None if not known.
     :param histogram: Latencies of complete questions in seconds; empty if not known.
     :param problem: Why there is no histogram, or None.
     """
@@ -82,6 +85,8 @@ class ChatBatch(Model):
     p50: float | None
     p95: float | None
     p99: float | None
+    measured: int | None = None
+    low_confidence: int | None = None
     histogram: list[Bin]
     output_path: str | None
     problem: Problem | None

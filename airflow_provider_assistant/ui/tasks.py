@@ -271,6 +271,8 @@ def _batch(facts: TaskFacts, result: Mapping[str, Any]) -> ChatBatch | None:
         p50=result.get("seconds_p50"),
         p95=result.get("seconds_p95"),
         p99=result.get("seconds_p99"),
+        measured=result.get("seconds_measured"),
+        low_confidence=result.get("low_confidence"),
         histogram=bins,
         output_path=path,
         problem=problem,

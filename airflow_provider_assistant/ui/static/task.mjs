@@ -187,8 +187,16 @@ function Batch({ batch }) {
     h(StackedBar, { parts, noun: "questions", label: "Questions by outcome" }),
     batch.rejected > 0 &&
       h("p", null, `${plural(batch.rejected, "question was", "questions were")} rejected because of the row itself.`),
+    batch.low_confidence !== null &&
+      h("p", null, `${plural(batch.low_confidence, "answer has", "answers have")} low confidence.`),
     latencies.length > 0 &&
-      h("p", null, "Latency: ", latencies.map(([name, text]) => `${text} ${duration(batch[name])}`).join(", "), "."),
+      h(
+        "p",
+        null,
+        "Latency: ",
+        latencies.map(([name, text]) => `${text} ${duration(batch[name])}`).join(", "),
+        batch.measured > 0 ? `, measured for ${plural(batch.measured, "answer")}.` : ".",
+      ),
     batch.histogram.length > 0 &&
       h(Histogram, { title: "Latency", bins: batch.histogram, unit: "seconds", noun: "answers" }),
     batch.problem && h(Note, null, batch.problem.text),

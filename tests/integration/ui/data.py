@@ -213,6 +213,8 @@ def batch() -> tasks.ChatBatch:
         p50=2.9,
         p95=6.7,
         p99=8.4,
+        measured=195,
+        low_confidence=12,
         histogram=bins,
         output_path="s3://lake/answers/2026-11-22.parquet",
         problem=None,

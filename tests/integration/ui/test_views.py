@@ -151,7 +151,8 @@ def test_the_tab_of_a_load(pages: StubPages) -> None:
 def test_the_tab_of_other_tasks(pages: StubPages) -> None:
     batch = pages.show(data.PAGES["tab-ask"])
     assert "195 of 200 questions answered" in batch
-    assert "median 2.9 s, p95 6.7 s, p99 8.4 s" in batch
+    assert "median 2.9 s, p95 6.7 s, p99 8.4 s, measured for 195 answers." in batch
+    assert "12 answers have low confidence." in batch
     names = [chart.get_attribute("aria-label") for chart in pages.all(".chart svg[role=img]")]
     assert names[1] == "Latency: histogram of 195 answers from 0 to 10 seconds. Most are from 2 to 3 seconds."
     assert "The gate failed" in pages.show(data.PAGES["tab-judge"])

@@ -196,3 +196,35 @@ def test_airflow_passes_a_reply_on_whatever_its_names(name: str) -> None:
 def test_airflow_passes_on_integers_of_any_length(number: int) -> None:
     (shown,) = ChatAnswer([number], ONCE).as_dict()["raw"]
     assert shown == number if -(2**63) <= number < 2**64 else shown == str(number)
+
+
+@pytest.mark.parametrize(
+    ("raw", "level", "score"),
+    [
+        ({"answer": "42"}, None, None),
+        ({"answer": "42", "confidence_level": "low"}, "low", None),
+        ({"answer": "42", "confidence_score": 0.83}, None, 0.83),
+        ({"answer": "42", "confidence_score": 1}, None, 1.0),
+        ({"answer": "42", "confidence_score": 97.5, "confidence_level": " Medium "}, "Medium", 97.5),
+        ({"answer": "42", "confidence_score": "0.41"}, None, 0.41),
+        ({"answer": "42", "confidence_score": "unknown", "confidence_level": 3}, None, None),
+        ({"answer": "42", "confidence_score": float("nan")}, None, None),
+        ({"answer": "42", "confidence_score": "Infinity"}, None, None),
+        ({"answer": "42", "confidence_score": 10**400}, None, None),
+        ({"answer": "42", "confidence_score": True, "confidence_level": ["low"]}, None, None),
+        ({"answer": "42", "confidence_score": None, "confidence": 0.5}, None, 0.5),
+        ({"answer": "42", "confidence": "low"}, "low", None),
+        ({"answer": "42", "confidence": {"level": "low", "score": 0.1}}, "low", 0.1),
+        ({"confidence": 0.9, "data": {"answer": "42", "confidence_score": 0.2}}, None, 0.2),
+        ({"data": {"result": {"answer": "42", "confidence_level": "low", "confidence_score": 0}}}, "low", 0.0),
+        ({"confidence_level": "x" * 500, "answer": "42"}, "x" * 100, None),
+    ],
+)
+def test_the_confidence(raw: Any, level: str | None, score: float | None) -> None:
+    answer = ChatAnswer(raw, ONCE)
+    assert (answer.confidence_level, answer.confidence_score) == (level, score)
+    assert answer.as_dict().items() >= {"confidence_level": level, "confidence_score": score}.items()
+    request = ChatRequest({"status": "complete", **raw}, ONCE, "r")
+    assert request.as_dict().items() >= {"confidence_level": level, "confidence_score": score}.items()
+    failed = ChatRequest({"status": "failed", **raw}, ONCE, "r")
+    assert (failed.confidence_level, failed.confidence_score) == (None, None)

@@ -34,7 +34,11 @@ def ended(name, status="complete", **changes):
         "raw": json.dumps({"status": status}), "ended_at": MOMENT.timestamp() + 10, "seconds": 10.0, "polls": 2,
     }  # fmt: skip
     fields |= changes
-    return FinishedRequest(**{"latency": fields["seconds"], "noticed_after": fields["seconds"] + 2} | fields)
+    times = {
+        "latency": fields["seconds"], "noticed_after": fields["seconds"] + 2, "latency_source": "service",
+        "latency_error": 0.0,
+    }  # fmt: skip
+    return FinishedRequest(**times | fields)
 
 
 def submitted(names, **changes):
@@ -106,6 +110,7 @@ def test_the_columns_have_the_same_types_whatever_is_in_them(tmp_path):
     types = dict(zip(some.schema.names, some.schema.types, strict=True))
     assert types == dict.fromkeys(COLUMNS, pa.string()) | {
         "submitted_at": moment, "completed_at": moment, "seconds": pa.float64(), "noticed_after": pa.float64(),
+        "seconds_error": pa.float64(), "confidence_score": pa.float64(),
         "polls": pa.int32(), "attempts": pa.int32(), "repetition": pa.int32(), "turn": pa.int32(),
     }  # fmt: skip
 
@@ -174,7 +179,8 @@ def test_the_counts_add_up(tmp_path):
     assert found == {
         "rows": 104, "complete": 100, "failed": 1, "lost": 1, "timed_out": 1, "not_submitted": 1,
         "seconds_p50": 50.5, "seconds_p95": 95.05, "seconds_p99": 99.01,
-        "noticed_after_p50": 52.5, "noticed_after_p95": 97.05, "noticed_after_p99": 101.01, **FACTS,
+        "noticed_after_p50": 52.5, "noticed_after_p95": 97.05, "noticed_after_p99": 101.01,
+        "seconds_measured": 0, "seconds_unknown": 0, "low_confidence": None, **FACTS,
     }  # fmt: skip
 
 
@@ -185,16 +191,57 @@ def test_nothing_complete_has_no_latency(tmp_path):
     assert (found["seconds_p50"], found["seconds_p95"], found["seconds_p99"]) == (0.123, 0.123, 0.123)
 
 
-def test_only_the_service_s_own_times_are_its_latency(tmp_path):
-    ends = [ended("a"), ended("b", latency=None, noticed_after=10.0)]
-    table = table_of(tmp_path, ["a", "b"], ends)
-    assert table["seconds"].to_pylist() == [10.0, None]
-    assert table["noticed_after"].to_pylist() == [12.0, 10.0]
+def test_a_latency_has_its_source_and_its_error_and_may_be_unknown(tmp_path):
+    measured = {"latency": 14.0, "latency_source": "measured", "latency_error": 4.5}
+    unknown = {"latency": None, "latency_source": None, "latency_error": None}
+    ends = [ended("a"), ended("b", noticed_after=10.0, **unknown), ended("c", noticed_after=14.0, **measured)]
+    table = table_of(tmp_path, ["a", "b", "c"], ends)
+    assert table["seconds"].to_pylist() == [10.0, None, 14.0]
+    assert table["seconds_source"].to_pylist() == ["service", None, "measured"]
+    assert table["seconds_error"].to_pylist() == [0.0, None, 4.5]
+    assert table["noticed_after"].to_pylist() == [12.0, 10.0, 14.0]
     found = counts(table)
-    assert (found["seconds_p95"], found["noticed_after_p50"]) == (10.0, 11.0)
+    assert (found["seconds_p50"], found["noticed_after_p50"]) == (12.0, 12.0)
+    assert (found["seconds_measured"], found["seconds_unknown"]) == (1, 1)
     path = ObjectStoragePath(str(tmp_path / "out.parquet"))
     answers.publish(table, path, "mine")
-    assert published(path, "mine", [("a", ("0", "?", "s")), ("b", ("1", "?", "s"))]) == ends
+    rows = [(name, (str(number), "?", "s")) for number, name in enumerate("abc")]
+    assert published(path, "mine", rows) == ends
+
+
+def test_the_confidence_of_answers_is_in_the_file_and_in_the_counts(tmp_path):
+    ends = [
+        ended("a", confidence_level="low", confidence_score=0.25),
+        ended("b", confidence_level="LOW "),
+        ended("c", confidence_level="high", confidence_score=97.5),
+        ended("d"),
+        ended("e", "failed", text=None, confidence_level="low"),
+    ]
+    table = table_of(tmp_path, list("abcde"), ends)
+    assert table["confidence_level"].to_pylist() == ["low", "LOW ", "high", None, "low"]
+    assert table["confidence_score"].to_pylist() == [0.25, None, 97.5, None, None]
+    assert counts(table)["low_confidence"] == 2, "the failed one is no answer"
+    path = ObjectStoragePath(str(tmp_path / "out.parquet"))
+    answers.publish(table, path, "mine")
+    rows = [(name, (str(number), "?", "s")) for number, name in enumerate("abcde")]
+    assert published(path, "mine", rows) == ends[:4]
+
+
+@pytest.mark.parametrize(
+    ("level", "score", "low"), [(None, None, None), (None, 0.9, 0), ("high", None, 0), ("low", None, 1)]
+)
+def test_without_any_confidence_it_is_not_known_how_many_answers_have_little(level, score, low, tmp_path):
+    table = table_of(tmp_path, ["a", "b"], [ended("a", confidence_level=level, confidence_score=score), ended("b")])
+    assert counts(table)["low_confidence"] == low
+
+
+def test_an_output_of_a_version_without_confidence_and_measured_latencies_is_reused(tmp_path):
+    path = ObjectStoragePath(str(tmp_path / "out.parquet"))
+    table = table_of(tmp_path, ["a"], [ended("a")])
+    added = ["confidence_level", "confidence_score", "seconds_source", "seconds_error"]
+    answers.publish(table.drop_columns(added), path, "mine")
+    (found,) = published(path, "mine", [("a", ("0", "?", "s"))])
+    assert found == ended("a", latency_source=None, latency_error=None)
 
 
 def test_complete_answers_are_found_again_by_the_same_task_only(tmp_path):

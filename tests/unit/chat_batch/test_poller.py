@@ -151,7 +151,9 @@ def test_the_pauses_double_up_to_the_interval():
 def test_the_service_s_own_times_come_before_those_of_the_polls(times, seconds):
     ended = said("complete", result={"answer": "42"}, **times)
     end = poll(lambda _, number: ended if number == 7 else PENDING).ended["r0"]
-    assert end.latency == (None if seconds is None else pytest.approx(seconds, abs=0.5))
+    assert end.latency == pytest.approx(seconds or 100, abs=0.5)
+    assert end.latency_source == ("measured" if seconds is None else "service")
+    assert end.latency_error == pytest.approx(INTERVAL if seconds is None else 0, abs=0.5)
     assert end.noticed_after == pytest.approx(100, abs=0.5)
     assert end.seconds == pytest.approx(seconds or 100, abs=0.5)
     assert end.ended_at == pytest.approx(EPOCH + (seconds or 100), abs=0.5)

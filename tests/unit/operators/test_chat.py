@@ -34,6 +34,8 @@ WAITED = {
     "state",
     "status",
     "text",
+    "confidence_level",
+    "confidence_score",
     "error",
     "polls",
     "seconds",
@@ -52,7 +54,8 @@ def test_chat(service, connection, run_operator):
     options = {"session_id": "s-{{ dag.dag_id }}", "message": "What is {{ 'this' }}?"}
     run = run_operator(AssistantChatOperator, multiple_outputs=True, **options)
     answer = run.xcom()
-    assert set(answer) == {"text", "session_id", "request_id", "seconds", "site_id", "raw"}
+    confidence = {"confidence_level", "confidence_score"}
+    assert set(answer) == {"text", "session_id", "request_id", "seconds", "site_id", "raw"} | confidence
     assert answer["text"].startswith(UNKNOWN)
     assert answer["session_id"] == f"s-{run.dag_id}"
     assert answer["raw"]["answered"] is False

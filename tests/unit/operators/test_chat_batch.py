@@ -151,6 +151,7 @@ def test_every_question_gets_its_row(mode, deferrable, service, connection, ask,
     assert set(result) == {
         "rows", *STATUSES, *COUNTED, "seconds_p50", "seconds_p95", "seconds_p99",
         "noticed_after_p50", "noticed_after_p95", "noticed_after_p99", "site_id", "output_path", "findings",
+        "seconds_measured", "seconds_unknown", "low_confidence",
     }  # fmt: skip
     assert counts(result) == {"complete": 20, "submitted": 20, "sessions_closed": 20}
     assert (result["rows"], result["output_path"], result["findings"]) == (20, str(output), None)

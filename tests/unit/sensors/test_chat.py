@@ -20,6 +20,7 @@ MODES = {
     "deferrable": {"deferrable": True},
 }
 KEYS = {"request_id", "state", "status", "text", "error", "polls", "seconds", "raw", "noticed_after"}
+KEYS |= {"confidence_level", "confidence_score"}
 modes = pytest.mark.parametrize("mode", MODES)
 
 
