@@ -256,10 +256,14 @@ class AssistantTimeoutError(AssistantError):
     """
     The service did not answer in time.
 
-    The timeout of the connection runs from the end of the request to the last byte of the response.
+    The timeout runs from the end of the request to the last byte of the response. A ``POST …/chat`` has
+    ``chat_timeout`` of the connection, because it waits for the answer; other requests have ``timeout``.
     """
 
-    default_todo = "Run the task again. If the service is only slow, raise the timeout in the Airflow connection."
+    default_todo = (
+        "Run the task again. If the service is only slow, raise the timeout that the message names in the Airflow "
+        "connection."
+    )
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

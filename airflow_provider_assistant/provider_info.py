@@ -102,6 +102,12 @@ def _connection_type(hook_class_name: str) -> dict[str, Any]:
             "timeout": _field(
                 "Timeout (s)", "Maximum seconds until a response is complete. Default: 30.", "number", minimum=0.1
             ),
+            "chat_timeout": _field(
+                "Chat timeout (s)",
+                "Maximum seconds until a sync chat is answered. Default: 90.",
+                "number",
+                minimum=0.1,
+            ),
             "retries": _field("Retries", "Maximum number of retries per request. Default: 4.", "integer", minimum=0),
             "max_concurrency": _field(
                 "Max concurrency", "Maximum number of requests in flight. Default: 32.", "integer", minimum=1

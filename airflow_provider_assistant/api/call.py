@@ -66,6 +66,7 @@ class Call(Generic[T]):
     :param idempotent: Whether sending the call twice has the same effect as once, although its method does not say so.
         Default: False.
     :param private: Texts of the path that no message may contain, see :func:`.privacy.private_texts`. Default: none.
+    :param timeout_field: Field of the connection with the response timeout of this call. Default: ``timeout``.
     """
 
     endpoint: str
@@ -77,6 +78,7 @@ class Call(Generic[T]):
     upload: Upload | None = None
     idempotent: bool = False
     private: tuple[str, ...] = ()
+    timeout_field: Literal["timeout", "chat_timeout"] = "timeout"
 
     @property
     def repeatable(self) -> bool:

@@ -10,6 +10,7 @@ Every function returns a :class:`~airflow_provider_assistant.api.call.Call` and 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -83,7 +84,8 @@ def chat(site_id: str, message: ChatMessage) -> Call[ChatAnswer]:
     :param site_id: Id of the site.
     :param message: The message.
     """
-    return _on_site("chat", "POST", site_id, "chat", ChatAnswer, json=message.body())
+    call = _on_site("chat", "POST", site_id, "chat", ChatAnswer, json=message.body())
+    return replace(call, timeout_field="chat_timeout")
 
 
 def submit_chat(site_id: str, message: ChatMessage) -> Call[SubmittedChat]:
@@ -157,7 +159,7 @@ def close_session(site_id: str, session: SessionClose) -> Call[ApiReply]:
     :param session: The session.
     """
     about = f"session {session.session_id!r} of "
-    return _on_site(
+    call = _on_site(
         "session.close",
         "POST",
         site_id,
@@ -165,8 +167,8 @@ def close_session(site_id: str, session: SessionClose) -> Call[ApiReply]:
         ApiReply,
         json=session.body(),
         about=about,
-        idempotent=True,
     )
+    return replace(call, idempotent=True)
 
 
 def get_statistics(site_id: str) -> Call[ApiReply]:
@@ -217,7 +219,6 @@ def _on_site(
     json: Mapping[str, Any] | None = None,
     upload: Upload | None = None,
     about: str = "",
-    idempotent: bool = False,
 ) -> Call[T]:
     return Call(
         endpoint=endpoint,
@@ -227,7 +228,6 @@ def _on_site(
         parse=parse,
         json=json,
         upload=upload,
-        idempotent=idempotent,
     )
 
 

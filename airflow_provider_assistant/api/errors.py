@@ -152,7 +152,7 @@ def from_failure(call: Call[Any], failure: TransportFailure) -> AssistantConnect
     if failure.kind == "timeout":
         return AssistantTimeoutError(
             f"No answer in time from {failure.host}: {detail} ({call})",
-            todo="If the service is only slow, raise the timeout in the Airflow connection.",
+            todo=f"If the service is only slow, raise {call.timeout_field} in the Airflow connection.",
         )
     return AssistantConnectionError(
         f"No answer from {failure.host}: {detail} ({call})",

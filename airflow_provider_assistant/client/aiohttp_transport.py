@@ -59,16 +59,20 @@ class AiohttpTransport(AsyncTransport):
         import aiohttp
 
         settings = self._settings
+        seconds = settings.timeout_of(call)
         try:
             with open_upload(call) as file:
                 pool = self._pool()
-                timeout = None if file else connect_timeout(settings) + settings.timeout
+                timeout = None if file else connect_timeout(settings) + seconds
                 # The response timeout starts once the request has been sent: waiting for a pool slot or uploading a
                 # file does not count.
                 async with pool.slots, asyncio.timeout(timeout) as clock:
                     session = pool.upload_session if file else pool.session
                     options = body_arguments(call, file, "data")
                     options |= {"allow_redirects": False, "trace_request_ctx": clock}
+                    options["timeout"] = aiohttp.ClientTimeout(
+                        sock_connect=connect_timeout(settings), sock_read=seconds
+                    )
                     url = settings.base_url + call.path
                     async with session.request(call.method, url, **options) as answer:
                         encoding = answer.headers.get("content-encoding", "")
@@ -84,7 +88,7 @@ class AiohttpTransport(AsyncTransport):
                 raise interruption from None
             is_sent = not isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
             is_timeout = isinstance(error, TimeoutError)
-            return failure(settings, error, sent=is_sent, timed_out=is_timeout)
+            return failure(settings, call, error, sent=is_sent, timed_out=is_timeout)
 
     def prepare(self) -> None:
         """Import aiohttp and read the certificates."""
@@ -137,7 +141,6 @@ class AiohttpTransport(AsyncTransport):
         settings = self._settings
         return aiohttp.ClientSession(
             headers=request_headers(settings),
-            timeout=aiohttp.ClientTimeout(sock_connect=connect_timeout(settings), sock_read=settings.timeout),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
             **options,

@@ -79,17 +79,20 @@ def body_arguments(call: Call[Any], file: BinaryIO | None, stream_argument: str)
     return {"json": call.json}
 
 
-def failure(settings: ClientSettings, error: Exception, *, sent: bool, timed_out: bool) -> TransportFailure:
+def failure(
+    settings: ClientSettings, call: Call[Any], error: Exception, *, sent: bool, timed_out: bool
+) -> TransportFailure:
     """
     Describe a request without a complete response.
 
     :param settings: Settings of the client.
+    :param call: The call that was sent.
     :param error: Error of the HTTP library.
     :param sent: Whether the service may have received the request.
     :param timed_out: Whether the error is a timeout.
     :return: The failure. A timeout before the request was sent is a failure of the connection.
     """
-    reason = str(error) or f"no complete answer within {settings.timeout:g} s"
+    reason = str(error) or f"no complete answer within {settings.timeout_of(call):g} s"
     # The path of a request may identify a user.
     reason = _URL.sub("://…", reason)
     proxy = proxy_for(settings.base_url)

@@ -66,11 +66,13 @@ class HttpxTransport(Transport):
     def exchange(self, call: Call[Any]) -> Response | TransportFailure:
         """Send a call once, see :meth:`.Transport.exchange`."""
         _is_private.set(bool(call.private))
+        seconds = self._settings.timeout_of(call)
         try:
-            with open_upload(call) as file, self._borrowed() as (http, deadline), deadline:
+            with open_upload(call) as file, self._borrowed() as (http, deadline), deadline.within(seconds):
                 url = self._settings.base_url + call.path
                 options = body_arguments(call, file, "content")
                 options["extensions"] = {"trace": deadline.trace}
+                options["timeout"] = httpx.Timeout(seconds, connect=connect_timeout(self._settings))
                 with http.stream(call.method, url, **options) as answer:
                     encoding = answer.headers.get("content-encoding", "")
                     body = BoundedBody(self._settings.max_response_bytes, encoding)
@@ -81,7 +83,7 @@ class HttpxTransport(Transport):
         except (httpx.TransportError, ResponseDeadlineExceeded) as error:
             is_sent = not isinstance(error, NOT_SENT)
             is_timeout = isinstance(error, TIMED_OUT)
-            return failure(self._settings, error, sent=is_sent, timed_out=is_timeout)
+            return failure(self._settings, call, error, sent=is_sent, timed_out=is_timeout)
         finally:
             # Other code in this thread may use httpx as well.
             _is_private.set(False)
@@ -111,13 +113,12 @@ class HttpxTransport(Transport):
         settings = self._settings
         http = httpx.Client(
             headers=request_headers(settings),
-            timeout=httpx.Timeout(settings.timeout, connect=connect_timeout(settings)),
             limits=httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=KEEPALIVE_SECONDS),
             verify=self._tls,
             # No domain is allowed, so no cookie is kept.
             cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
         )
-        return http, ResponseDeadline(settings.timeout)
+        return http, ResponseDeadline()
 
     @cached_property
     def _tls(self) -> ssl.SSLContext:

@@ -97,18 +97,25 @@ class ResponseDeadline:
     """
     Limit the total duration of an httpx response; httpx itself limits only the pauses between its pieces.
 
-    Use it as a context manager around one request at a time, and pass :meth:`trace` as httpx's ``trace`` extension.
-    On exit it raises :class:`ResponseDeadlineExceeded` if the time was over.
-
-    :param seconds: Maximum time from the end of the request to the last byte of the response, in seconds.
+    Send one request at a time inside ``with deadline.within(seconds)``, and pass :meth:`trace` as httpx's ``trace``
+    extension. On exit it raises :class:`ResponseDeadlineExceeded` if the time was over.
     """
 
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
+    def __init__(self) -> None:
+        self._seconds = 0.0
         self._socket: socket.socket | None = None
         self._timer: threading.Timer | None = None
         self._lock = threading.Lock()
         self._is_over = False
+
+    def within(self, seconds: float) -> Self:
+        """
+        Return the context manager of one request.
+
+        :param seconds: Maximum time from the end of the request to the last byte of the response, in seconds.
+        """
+        self._seconds = seconds
+        return self
 
     def trace(self, event: str, info: Mapping[str, Any]) -> None:
         """

@@ -63,6 +63,7 @@ class ConnectionExtra(BaseModel):
     tenant_id: Annotated[str | None, BeforeValidator(_stripped)] = None
     site_id: Annotated[str | None, BeforeValidator(_stripped)] = None
     timeout: Annotated[Annotated[float, Field(gt=0)] | None, BeforeValidator(_stripped)] = None
+    chat_timeout: Annotated[Annotated[float, Field(gt=0)] | None, BeforeValidator(_stripped)] = None
     retries: Annotated[Annotated[int, Field(ge=0)] | None, BeforeValidator(_stripped)] = None
     max_concurrency: Annotated[Annotated[int, Field(ge=1)] | None, BeforeValidator(_stripped)] = None
     verify: Annotated[bool | None, BeforeValidator(_stripped)] = None
@@ -155,6 +156,7 @@ def settings_of(connection: Connection, extra: dict[str, Any]) -> Settings:
             base_url=base_url(connection),
             api_key=api_key,
             timeout=options.timeout or defaults.timeout,
+            chat_timeout=options.chat_timeout or defaults.chat_timeout,
             retry=retry,
             max_concurrency=options.max_concurrency or defaults.max_concurrency,
             verify=verify,

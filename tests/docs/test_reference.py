@@ -473,6 +473,7 @@ def test_connection_fields() -> None:
     defaults = ClientSettings("", "")
     values = {
         "timeout": f"{defaults.timeout:.0f}",
+        "chat_timeout": f"{defaults.chat_timeout:.0f}",
         "retries": str(defaults.retry.attempts - 1),
         "max_concurrency": str(defaults.max_concurrency),
         "max_response_bytes": str(defaults.max_response_bytes),

@@ -249,7 +249,7 @@ class Fetcher:
         remaining = self._end_time - self._clock()
         # A deadline must be positive.
         seconds = max(0.001, min(self._file_seconds, remaining))
-        deadline = ResponseDeadline(seconds)
+        deadline = ResponseDeadline()
 
         def trace(event: str, info: Mapping[str, Any]) -> None:
             if not self._private_networks:
@@ -258,7 +258,7 @@ class Fetcher:
 
         try:
             with (
-                deadline,
+                deadline.within(seconds),
                 self._http.stream(
                     "GET",
                     url,

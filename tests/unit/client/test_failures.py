@@ -12,22 +12,33 @@ from hypothesis import strategies as st
 
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.flow import RetryPolicy
-from airflow_provider_assistant.exceptions import AssistantConnectionError, AssistantError, AssistantTimeoutError
+from airflow_provider_assistant.api.payloads import ChatMessage
+from airflow_provider_assistant.exceptions import (
+    AssistantAmbiguousError,
+    AssistantConnectionError,
+    AssistantError,
+    AssistantTimeoutError,
+)
 from tests.wire import SHORT_TIMEOUT, Answer, ScriptedService, client_of, refusing_port
 
 CALL = endpoints.get_limits("acme-inc")
 ONCE = RetryPolicy(attempts=1)
 
 
-def one(client):
+CHAT = endpoints.chat("docs", ChatMessage(session_id="s", message="When are refunds paid?"))
+SUBMIT = endpoints.submit_chat("docs", ChatMessage(session_id="s", message="When are refunds paid?"))
+
+
+def one(client, *calls):
+    """Send calls one after the other, and return the last reply."""
     with client:
-        return client.send(CALL)
+        return [client.send(call) for call in calls or (CALL,)][-1]
 
 
-def one_in_a_task(client):
+def one_in_a_task(client, *calls):
     async def send():
         async with client:
-            return await client.asend(CALL)
+            return [await client.asend(call) for call in calls or (CALL,)][-1]
 
     return asyncio.run(send())
 
@@ -72,6 +83,30 @@ def test_an_error_names_the_host_that_is_too_slow(send, monkeypatch):
     with ScriptedService(Answer(delay=60)) as service, pytest.raises(AssistantTimeoutError) as caught:
         send(client_of(service.url, retry=ONCE, timeout=SHORT_TIMEOUT))
     assert f"in time from {service.url.split('/')[2]}: " in str(caught.value)
+
+
+@WAYS
+@pytest.mark.parametrize("first", [CHAT, CALL], ids=["chat", "limits"])
+@pytest.mark.parametrize("slow", [CHAT, CALL, SUBMIT], ids=["chat", "limits", "submit"])
+def test_a_chat_has_a_timeout_of_its_own(send, slow, first, monkeypatch):
+    monkeypatch.setattr("airflow_provider_assistant.client.aiohttp_transport.connect_timeout", lambda _: 60.0)
+    field = "chat_timeout" if slow is CHAT else "timeout"
+    timeouts = {"timeout": 90.0, "chat_timeout": 90.0, field: SHORT_TIMEOUT}
+    # The second request uses the connection of the first, which may have another timeout.
+    with ScriptedService(Answer(body={"answer": "Soon."}), Answer(delay=60)) as service:
+        with pytest.raises((AssistantTimeoutError, AssistantAmbiguousError)) as caught:
+            send(client_of(service.url, retry=ONCE, **timeouts), first, slow)
+        assert len(service.received) == 2
+    assert f"within {SHORT_TIMEOUT:g} s" in str(caught.value) or "TimeoutError" in str(caught.value)
+    assert f"raise {field} in the Airflow connection" in str(caught.value)
+
+
+@WAYS
+def test_a_chat_may_take_longer_than_other_requests(send):
+    answer = Answer(body={"answer": "Soon."}, delay=2 * SHORT_TIMEOUT)
+    with ScriptedService(Answer(), answer) as service:
+        reply = send(client_of(service.url, retry=ONCE, timeout=SHORT_TIMEOUT, chat_timeout=60), CALL, CHAT)
+    assert (reply.text, len(service.received)) == ("Soon.", 2)
 
 
 @WAYS

@@ -117,8 +117,8 @@ def send(deadline):
     deadline.trace("http11.send_request_body.complete", {"return_value": None})
 
 
-def answered(deadline, connection, interrupt=None):
-    with deadline:
+def answered(deadline, connection, seconds, interrupt=None):
+    with deadline.within(seconds):
         send(deadline)
         heard = connection.recv(1)
         if interrupt:
@@ -127,48 +127,47 @@ def answered(deadline, connection, interrupt=None):
 
 
 def test_the_deadline_interrupts_a_read(pair):
-    deadline = ResponseDeadline(0.05)
+    deadline = ResponseDeadline()
     connect(deadline, pair[0])
     with pytest.raises(TimeoutError, match=r"within 0\.05 s"):
-        assert answered(deadline, pair[0]) == b""
+        assert answered(deadline, pair[0], 0.05) == b""
 
 
 def test_the_deadline_starts_when_the_request_has_been_sent(pair):
-    deadline = ResponseDeadline(0.0)
-    with deadline:
+    deadline = ResponseDeadline()
+    with deadline.within(0.0):
         connect(deadline, pair[0])
         pair[1].send(b"x")
         assert pair[0].recv(1) == b"x"
 
 
 def test_the_timer_of_an_older_request_does_not_close_a_kept_connection(pair):
-    deadline = ResponseDeadline(60.0)
-    with deadline:
+    deadline = ResponseDeadline()
+    with deadline.within(60.0):
         connect(deadline, pair[0])
         send(deadline)
         late = deadline._timer
     late.join()
     deadline._end(late)
-    with deadline:
+    with deadline.within(60.0):
         pair[1].send(b"x")
         assert pair[0].recv(1) == b"x"
 
 
 def test_the_deadline_applies_to_every_request_of_a_connection(pair):
-    deadline = ResponseDeadline(60.0)
-    with deadline:
+    deadline = ResponseDeadline()
+    with deadline.within(60.0):
         connect(deadline, pair[0])
         send(deadline)
-    deadline._seconds = 0.05
     with pytest.raises(TimeoutError):
-        assert answered(deadline, pair[0]) == b""
+        assert answered(deadline, pair[0], 0.05) == b""
 
 
 def test_an_interrupt_is_not_reported_as_a_timeout(pair):
-    deadline = ResponseDeadline(0.01)
+    deadline = ResponseDeadline()
     connect(deadline, pair[0])
     with pytest.raises(KeyboardInterrupt):
-        answered(deadline, pair[0], KeyboardInterrupt)
+        answered(deadline, pair[0], 0.01, KeyboardInterrupt)
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate"])

@@ -173,6 +173,7 @@ def test_types_are_coerced():
     read = settings(
         extra={
             "timeout": "12.5",
+            "chat_timeout": "150",
             "retries": "2",
             "max_concurrency": "8",
             "max_response_bytes": "1048576",
@@ -182,7 +183,8 @@ def test_types_are_coerced():
             "failed_words": ["broken"],
         }
     ).client
-    assert (read.timeout, read.retry.attempts, read.max_concurrency) == (12.5, 3, 8)
+    assert (read.timeout, read.chat_timeout) == (12.5, 150)
+    assert (read.retry.attempts, read.max_concurrency) == (3, 8)
     assert read.verify == "/etc/ca.pem"
     assert read.max_response_bytes == 1024**2
     assert [read.words.state(word) for word in ("Ready", "answered", "BROKEN", "complete", "queued")] == [
@@ -213,6 +215,8 @@ def test_unknown_extras_are_all_named_with_what_is_known():
     [
         {"timeout": 0},
         {"timeout": -1},
+        {"chat_timeout": 0},
+        {"chat_timeout": "long"},
         {"timeout": KEY},
         {"retries": -1},
         {"retries": 1.5},

@@ -31,7 +31,7 @@ CHOICES = [
 
 @pytest.mark.parametrize(("on_ambiguous", "state", "error"), CHOICES)
 def test_a_chat_that_timed_out_is_posted_once(on_ambiguous, state, error, service, connect, run_operator):
-    connect(retries=4, timeout=1.0)
+    connect(retries=4, chat_timeout=1.0)
     service.answer("hold", path=CHAT, times=None)
     run = run_operator(AssistantChatOperator, session_id="s", message="?", on_ambiguous=on_ambiguous)
     assert run.task_state() == state
@@ -40,7 +40,7 @@ def test_a_chat_that_timed_out_is_posted_once(on_ambiguous, state, error, servic
     if error:
         assert type(run.error) is error
         assert isinstance(run.error.__cause__, AssistantTimeoutError)
-        assert "raise the timeout in the Airflow connection" in str(run.error)
+        assert "raise chat_timeout in the Airflow connection" in str(run.error)
 
 
 @pytest.mark.parametrize(("on_ambiguous", "tries"), [("retry", 3), ("fail", 1), ("skip", 1)])
@@ -85,7 +85,7 @@ def test_the_choice_is_checked_when_the_dag_is_parsed(kind):
     ("on_ambiguous", "error"), [("retry", AssistantAmbiguousError), ("fail", AssistantAmbiguousPermanentError)]
 )
 def test_the_hook_posts_a_slow_chat_once(on_ambiguous, error, service, connect):
-    connect(retries=4, timeout=1.0)
+    connect(retries=4, chat_timeout=1.0)
     service.answer("hold", path=CHAT, times=None)
     with pytest.raises(AssistantAmbiguousError) as caught:
         AssistantHook().chat("s", "?", on_ambiguous=on_ambiguous)
