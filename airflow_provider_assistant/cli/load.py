@@ -62,7 +62,9 @@ def load(out: Console, args: argparse.Namespace) -> int:
         parts: dict[str, Any] = {"rows": rows, "options": options, "ledger": documents, "findings": findings}
         if options.on_missing == "group" and not args.group:
             raise AssistantInputError("--on-missing group needs --group COLUMN", field="group")
-        parts["read_limits"] = limits_reader(hook.settings.client, hook.known_tenant_id(), options.on_limit)
+        tenant_id = hook.known_tenant_id()
+        client_settings = hook.settings.client
+        parts["read_limits"] = limits_reader(client_settings, tenant_id, options.on_limit, options.limits_field)
         run_coroutine(_run(out, hook, args.dry_run, result, **parts))
         # A load that ran to its end fails as well if some of its rows failed.
         failure = load_failure(result.counts, options)

@@ -360,13 +360,14 @@ class AssistantLoadOperator(AssistantOperator):
         # One span for all rows: no tool can display a trace with millions of spans.
         with tracing.span("load", site_id=self.hook.resolve_site_id(), kind=self.kind) as span:
             async with LoadClient(settings, options) as client:
+                tenant_id = self.hook.known_tenant_id()
                 load = Load(
                     client,
                     rows,
                     options,
                     ledger=documents,
                     findings=findings,
-                    read_limits=limits_reader(settings, self.hook.known_tenant_id(), self.on_limit),
+                    read_limits=limits_reader(settings, tenant_id, self.on_limit, self.limits_field),
                 )
                 self._running_load = load
                 try:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
 
-from airflow_provider_assistant.loading.limits import LIMIT_FIELDS, USED_FIELDS
+from airflow_provider_assistant.loading.document_limits import LIMIT_FIELDS, USED_FIELDS
 from airflow_provider_assistant.ui.access import Rights, RightsDep, may_see_pages
 from airflow_provider_assistant.ui.lake import evaluations, files_of, tables_of
 from airflow_provider_assistant.ui.models import UnavailableError

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
+import pytest
+
+from tests.wire import Answer, ScriptedService
+
 
 def test_every_field_is_a_line(cli, connection):
     ran = cli("limits")
@@ -55,3 +61,20 @@ def test_retries_are_told_on_standard_error(cli, connect, service, monkeypatch):
     ran = cli("limits", "-o", "json")
     assert ran.code == 0
     assert ran.err.startswith("warning: Trying again in ")
+
+
+@pytest.mark.parametrize("status", [200, 403, 404, 405, 501])
+def test_a_used_amount_that_the_limits_lack_comes_from_the_usage(status, cli, monkeypatch):
+    answers = [Answer(200, {"limits": {"active_documents": 12}}), Answer(status, {"usage": {"active_documents": 5}})]
+    with ScriptedService(*answers) as scripted:
+        fields = {"conn_type": "assistant", "host": scripted.url, "password": "key-of-a-test"}
+        fields["extra"] = {"tenant_id": "acme", "retries": 0}
+        monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", json.dumps(fields))
+        ran = cli("limits", "--output", "json")
+        assert [request.path.rpartition("/")[2] for request in scripted.received] == ["limits", "usage"]
+    assert ran.code == 0
+    if status == 200:
+        assert ran.json["documents_left"] == 7
+        assert ran.json["usage"] == {"usage": {"active_documents": 5}}
+    else:
+        assert (ran.json["documents_left"], ran.json["usage"]) == (None, None)

@@ -11,8 +11,6 @@ from uuid import uuid4
 
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from airflow_provider_assistant.api import endpoints, flow
 from airflow_provider_assistant.api.call import Response, TransportFailure
@@ -22,10 +20,11 @@ from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.ledger import DocumentScope, Ledger, RunRef, sqlite_engine
 from airflow_provider_assistant.loading.columns import ColumnSelection
+from airflow_provider_assistant.loading.document_limits import document_limits
 from airflow_provider_assistant.loading.dry_run import DryRun
 from airflow_provider_assistant.loading.engine import Load
 from airflow_provider_assistant.loading.findings import FindingsFile
-from airflow_provider_assistant.loading.limits import DocumentLimits, document_limits, limits_reader, read_limits
+from airflow_provider_assistant.loading.limits import LimitReplies, limits_reader, read_limits
 from airflow_provider_assistant.loading.options import LoadOptions
 from airflow_provider_assistant.loading.rows import DataframeRows
 from airflow_provider_assistant.loading.sources import open_source
@@ -53,7 +52,7 @@ class Tenant:
 
     async def limits(self):
         self.reads += 1
-        return {"limits": {"documents": {"limit": self.limit, "used": len(self.titles)}}}
+        return LimitReplies({"limits": {"documents": {"limit": self.limit, "used": len(self.titles)}}})
 
 
 @pytest.fixture
@@ -196,7 +195,7 @@ def test_a_named_field_that_does_not_exist_stops_a_load_that_respects_the_limits
 
 def test_a_limit_that_is_not_understood_is_a_warning_if_it_is_to_be_respected(run, caplog):
     async def odd():
-        return {"documents_per_site": 1}
+        return LimitReplies({"documents_per_site": 1})
 
     counts, _, error = run(Tenant(), rows(2), read_limits=odd)
     assert (counts.created, error) == (2, None)
@@ -204,85 +203,14 @@ def test_a_limit_that_is_not_understood_is_a_warning_if_it_is_to_be_respected(ru
     assert line.levelno == logging.WARNING
 
 
-NAMED = {
-    "limits.documents": lambda limit, used: {"limits": {"documents": {"limit": limit, "used": used}}},
-    "documents": lambda limit, used: {"documents_limit": limit, "documents_used": used},
-    "data.plan.docs": lambda limit, used: {"data": {"plan": {"docs": {"allowed": limit, "usage": used}}}},
-    "0": lambda limit, used: [{"type": "Documents", "quota": limit, "current": used}],
-    "plan.docs": lambda limit, used: {"plan": {"docs": {"maximum": limit, "remaining": max(0, limit - used)}}},
-    "documents_left": lambda limit, used: {"documents_left": max(0, limit - used)},
-}
-
-
-@pytest.mark.parametrize("field", NAMED)
-def test_a_named_field_says_how_many_documents_are_left(field):
-    rng = random.Random(field)
-    for _ in range(20):
-        limit, used = rng.randint(1, 10**6), rng.randint(0, 10**6)
-        raw = NAMED[field](limit, used)
-        assert document_limits(raw, field).left == max(0, limit - used)
-        if field in {"limits.documents", "documents"}:
-            assert document_limits(raw) == DocumentLimits(max(0, limit - used), limit, used)
-
-
-def documents(**fields):
-    return {"limits": {"documents": fields}}
-
-
-@pytest.mark.parametrize("limit", [None, -1, "-1", 0, "0", "unlimited", "", float("inf"), -7.0, True, "a lot", 7.5])
-def test_there_may_be_no_limit(limit):
-    assert document_limits(documents(limit=limit, used=3)).left is None
-    assert document_limits(documents(limit=limit, used=3, remaining=0)).left is None
-
-
-@pytest.mark.parametrize(
-    ("fields", "left"),
-    [
-        ({"limit": "9", "used": 2.0}, 7),
-        ({"limit": 9, "used": None}, None),
-        ({"limit": 9}, None),
-        ({"remaining": 5}, 5),
-        ({"remaining": "5", "limit": 9, "used": 3}, 5),
-        ({"remaining": None, "limit": 9, "used": 3}, 6),
-        ({"limit": 9, "used": "9" * 5000}, None),
-    ],
-)
-def test_what_is_left_may_be_stated(fields, left):
-    assert document_limits(documents(**fields)).left == left
-
-
-@pytest.mark.parametrize("name", ["resets_at", "reset_at", "period"])
-def test_a_limit_that_comes_back_is_a_rate_unless_the_user_names_it(name):
-    assert document_limits(documents(limit=10, used=3, **{name: "2026-12-01"})).left is None
-    assert document_limits(documents(limit=10, used=3, **{name: None})).left == 7
-    assert document_limits(documents(limit=10, used=3, **{name: "2026-12-01"}), "limits.documents").left == 7
-
-
-@pytest.mark.parametrize(
-    "raw",
-    [
-        None,
-        7,
-        [],
-        {"documents": 7},
-        {"limits": {"documents": 7}},
-        {"limits": {"sites": {"documents": {"limit": 10, "used": 3}}}},
-        [{"documents": {"limit": 10, "used": 3}}],
-        {"limits": {"messages": {"limit": 10, "used": 3}}},
-    ],
-)
-def test_a_limit_of_something_else_is_not_understood(raw):
-    assert document_limits(raw) == DocumentLimits()
-
-
 @contextlib.contextmanager
-def answered(answer):
-    """Answer every request of a new client."""
+def answered(*answers):
+    """Answer the requests of a new client in order; the last answer repeats."""
     calls = []
 
     async def exchange(call):
         calls.append(call)
-        return answer
+        return answers[min(len(calls), len(answers)) - 1]
 
     old = get_client_defaults()
     set_client_defaults(replace(old, async_transport=lambda _: FunctionTransport(exchange)))
@@ -294,8 +222,8 @@ def answered(answer):
 
 def test_the_limits_are_read_with_one_request():
     with answered(Response(200, {}, b'{"limits": {"documents": {"limit": "9", "used": 2}}}')) as calls:
-        raw = asyncio.run(read_limits(SETTINGS, "acme"))
-    assert raw == {"limits": {"documents": {"limit": "9", "used": 2}}}
+        replies = asyncio.run(read_limits(SETTINGS, "acme"))
+    assert replies.limits == {"limits": {"documents": {"limit": "9", "used": 2}}}
     assert [(call.method, call.path) for call in calls] == [("GET", "/m2m/tenants/acme/limits")]
 
 
@@ -323,7 +251,7 @@ def test_limits_that_cannot_be_read_are_one_line_in_the_log(answer, caplog):
 @pytest.mark.parametrize("body", [b"", b"{}", b"[]", b"7", b'{"limits": {"\\u001b[2J": "\\ud800", "x": [1e999]}}'])
 def test_limits_of_any_shape_are_one_line_in_the_log(body, caplog):
     with answered(Response(200, {}, body)), caplog.at_level(logging.INFO):
-        document_limits(asyncio.run(read_limits(SETTINGS, "acme")))
+        document_limits(asyncio.run(read_limits(SETTINGS, "acme")).limits)
     (line,) = [record for record in caplog.records if "limits" in record.name]
     assert line.getMessage().startswith("The limits of tenant 'acme': ")
     assert line.getMessage().isprintable()
@@ -337,25 +265,74 @@ def test_limits_are_read_if_the_tenant_is_known_and_they_matter():
     assert limits_reader(SETTINGS, None, "fail") is None
 
 
-WORDS = ["limits", "documents", "documents_limit", "limit", "used", "remaining", "max", "count", "file_bytes", "period"]
-VALUES = st.one_of(
-    st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=4), st.integers(-2, 9).map(str)
-)
-REPLIES = st.recursive(
-    VALUES,
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=4),
-        st.dictionaries(st.one_of(st.sampled_from(WORDS), st.text(max_size=3)), inner, max_size=5),
-    ),
-    max_leaves=25,
-)
+NO_USED_AMOUNT = Response(200, {}, b'{"limits": {"reference_documents": 50}}')
 
 
-@settings(max_examples=150, deadline=None)
-@given(REPLIES)
-def test_no_reply_breaks_it(raw):
-    found = document_limits(raw)
-    for number in (found.left, found.limit, found.used):
-        assert number is None or (type(number) is int and number >= 0)
-    if found.left is not None and found.limit is not None:
-        assert found.limit > 0
+def test_the_usage_is_read_once_if_the_limits_lack_the_used_amount(caplog):
+    usage = Response(200, {}, b'{"usage": {"reference_documents": "41"}}')
+    with answered(NO_USED_AMOUNT, usage) as calls, caplog.at_level(logging.INFO):
+        replies = asyncio.run(read_limits(SETTINGS, "acme"))
+    assert replies.usage == {"usage": {"reference_documents": "41"}}
+    assert document_limits(replies.limits, usage=replies.usage).left == 9
+    assert [call.path for call in calls] == ["/m2m/tenants/acme/limits", "/m2m/tenants/acme/usage"]
+    assert "The usage of tenant 'acme': usage.reference_documents 41." in caplog.text
+
+
+@pytest.mark.parametrize("field", ["limits.pages", "limits.documents"])
+def test_a_field_that_is_missing_or_complete_needs_no_usage(field):
+    with answered(Response(200, {}, b'{"limits": {"documents": {"limit": 5, "used": 1}}}')) as calls:
+        assert asyncio.run(read_limits(SETTINGS, "acme", field)).usage is None
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize("status", [403, 404, 405, 501])
+def test_a_usage_that_the_service_does_not_offer_is_one_line(status, caplog):
+    with answered(NO_USED_AMOUNT, Response(status, {}, b"no")) as calls, caplog.at_level(logging.INFO):
+        replies = asyncio.run(read_limits(SETTINGS, "acme"))
+    assert (replies.usage, len(calls)) == (None, 2)
+    (line,) = [record for record in caplog.records if "usage" in record.getMessage()]
+    assert line.levelno == logging.INFO
+    assert f"does not show the usage of the tenant ({status} " in line.getMessage()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *[Response(status, {}, b"no") for status in (302, 400, 401, 429, 500, 503)],
+        Response(200, {}, b"<html>"),
+        TransportFailure("timeout", "no response", True),
+    ],
+)
+def test_a_usage_that_cannot_be_read_is_a_warning(answer, caplog):
+    patient = replace(SETTINGS, retry=flow.RetryPolicy(attempts=5))
+    with answered(NO_USED_AMOUNT, answer) as calls, caplog.at_level(logging.INFO):
+        replies = asyncio.run(read_limits(patient, "acme"))
+    assert (replies.usage, len(calls)) == (None, 2)
+    (line,) = [record for record in caplog.records if record.levelno == logging.WARNING]
+    assert "usage of the tenant cannot be read" in line.getMessage()
+
+
+@pytest.mark.parametrize("on_limit", ["fail", "fit"])
+def test_a_load_stops_by_a_used_amount_from_the_usage(on_limit, run):
+    """Both kinds of limits hold for every document, and the smaller room counts."""
+
+    async def replies():
+        limits = {"limits": {"reference_documents": 10, "active_documents": 6}}
+        return LimitReplies(limits, {"reference_documents": 3, "active_documents": 4})
+
+    counts, _, error = run(Tenant(), rows(5), read_limits=replies, on_limit=on_limit)
+    if on_limit == "fail":
+        assert "may create 2 more documents (4 of 6 active documents are used)" in str(error)
+        assert counts.requests == 0
+    else:
+        assert (counts.created, counts.skipped) == (2, 3)
+
+
+def test_a_limit_without_a_used_amount_is_a_warning_if_it_is_to_be_respected(run, caplog):
+    async def replies():
+        return LimitReplies({"limits": {"documents": 1}})
+
+    counts, _, error = run(Tenant(), rows(3), read_limits=replies, on_limit="fit")
+    assert (counts.created, error) == (3, None)
+    (line,) = [record for record in caplog.records if "may have 1 documents" in record.getMessage()]
+    assert line.levelno == logging.WARNING
