@@ -11,10 +11,12 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import Match
 
-from airflow_provider_assistant.sandbox import admin, judge, routes
+from airflow_provider_assistant.sandbox import admin, judge, management, routes
 from airflow_provider_assistant.sandbox.errors import ApiError
 from airflow_provider_assistant.sandbox.middleware import Gate
+from airflow_provider_assistant.sandbox.names import OtherNames
 from airflow_provider_assistant.sandbox.service import Service
 from airflow_provider_assistant.sandbox.settings import Settings
 
@@ -23,13 +25,30 @@ MODELS_ROOT = "/v1"
 _LOG = logging.getLogger(__name__)
 
 
-async def _refused(_: Request, error: Exception) -> Response:
+def _allowed_methods(request: Request) -> str:
+    """Return the methods of a path as in the header ``Allow``; the framework names only one."""
+    matching = []
+    for route in request.app.routes:
+        match, _ = route.matches(request.scope)
+        if match is Match.PARTIAL:
+            matching.append(route)
+    methods: set[str] = set()
+    for route in matching:
+        if route.path == matching[0].path:
+            methods |= route.methods
+    return ", ".join(sorted(methods))
+
+
+async def _refused(request: Request, error: Exception) -> Response:
     """Return all errors in the same format, including those of the framework."""
     match error:
         case ApiError():
             return error.response()
         case HTTPException():
-            return ApiError(error.status_code, str(error.detail)).response(error.headers)
+            headers = dict(error.headers or {})
+            if error.status_code == 405:
+                headers["Allow"] = _allowed_methods(request)
+            return ApiError(error.status_code, str(error.detail)).response(headers)
         case RequestValidationError():
             first_error = error.errors()[0]
             parameter = ".".join(str(part) for part in first_error["loc"])
@@ -103,12 +122,13 @@ def create_app(
     )
     api.include_router(routes.reads)
     api.include_router(routes.writes)
+    api.include_router(management.router)
     models = _App(service, openapi_url=None)
     models.include_router(judge.router)
     control = _App(service, openapi_url=None)
     control.include_router(admin.router)
     app = _App(service, openapi_url=None, lifespan=_lifespan)
-    app.mount(API_ROOT, Gate(api, service))
+    app.mount(API_ROOT, Gate(OtherNames(api, service), service))
     app.mount(MODELS_ROOT, Gate(models, service, prefix="/chat/", bearer=True))
     app.mount("/_sandbox", control)
     return app

@@ -103,7 +103,7 @@ class Assistant:
         """
         if not words:
             return []
-        rows = self._documents.find(site, words, _CANDIDATES)
+        rows = self._documents.find(site, words, _CANDIDATES, self._clock())
         relevant = []
         for row in rows:
             contained = sum(self._documents.holds(row["n"], word) for word in words)

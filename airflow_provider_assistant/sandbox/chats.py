@@ -141,14 +141,13 @@ class Chats:
             json.dumps(words), site, session_id,
         )  # fmt: skip
 
-    def close_session(self, site: str, session_id: str, now: float) -> bool:
-        """Close an open session, and return whether there was one."""
-        closed_sessions = self._db.write(
+    def close_session(self, site: str, session_id: str, now: float) -> None:
+        """Close a session; one that is not open stays as it is."""
+        self._db.write(
             "UPDATE sessions SET closed_at = ?"
             " WHERE site = ? AND session_id = ? AND closed_at IS NULL",
             now, site, session_id,
-        ).rowcount  # fmt: skip
-        return closed_sessions > 0
+        )  # fmt: skip
 
     def rate(self, site: str, request_id: str, session_id: str, rating: str, now: float) -> None:
         """Record a rating."""

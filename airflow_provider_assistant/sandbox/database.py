@@ -21,8 +21,14 @@ _SCHEMA = """
 CREATE TABLE IF NOT EXISTS documents (
     n INTEGER PRIMARY KEY, id TEXT NOT NULL, tenant TEXT NOT NULL, site TEXT NOT NULL,
     kind TEXT NOT NULL, title TEXT NOT NULL, question TEXT, content TEXT NOT NULL, category TEXT,
-    bytes INTEGER NOT NULL, created_at REAL NOT NULL);
+    bytes INTEGER NOT NULL, created_at REAL NOT NULL, updated_at REAL NOT NULL,
+    activated_at REAL);
 CREATE INDEX IF NOT EXISTS documents_of_site ON documents (site);
+CREATE TABLE IF NOT EXISTS past_documents (
+    changed_at REAL NOT NULL, n INTEGER NOT NULL, id TEXT NOT NULL, tenant TEXT NOT NULL,
+    site TEXT NOT NULL, kind TEXT NOT NULL, title TEXT NOT NULL, question TEXT,
+    content TEXT NOT NULL, category TEXT, bytes INTEGER NOT NULL, created_at REAL NOT NULL,
+    updated_at REAL NOT NULL, activated_at REAL);
 CREATE VIRTUAL TABLE IF NOT EXISTS words USING fts5 (
     title, question, content, content='', tokenize='porter unicode61 remove_diacritics 2');
 CREATE TABLE IF NOT EXISTS requests (
@@ -43,7 +49,7 @@ CREATE TABLE IF NOT EXISTS feedback (
     session_id TEXT NOT NULL, rating TEXT NOT NULL, created_at REAL NOT NULL);
 CREATE INDEX IF NOT EXISTS feedback_of_site ON feedback (site);
 """
-_TABLES = ("documents", "requests", "sessions", "feedback")
+_TABLES = ("documents", "past_documents", "requests", "sessions", "feedback")
 
 
 class Database:

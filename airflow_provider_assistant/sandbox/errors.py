@@ -17,6 +17,7 @@ _CODES = {
     403: "forbidden",
     404: "not_found",
     405: "method_not_allowed",
+    409: "conflict",
     429: "too_many_requests",
 }
 

@@ -38,7 +38,7 @@ _PROXY_PAGE = (
 
 
 @dataclass(slots=True)
-class _Reply:
+class BufferedReply:
     """A buffered response of the application."""
 
     status: int = 500
@@ -46,6 +46,7 @@ class _Reply:
     body: bytearray = field(default_factory=bytearray)
 
     async def send(self, message: Message) -> None:
+        """Take a message of the application."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
             self.headers = list(message.get("headers", ()))
@@ -101,7 +102,7 @@ class Gate:
         scope[KEY] = admitted
         version = service.faults.version  # read first: the faults may change at any time
         entry.fault = service.faults.choose(scope["method"], path, admitted.name, body)
-        receive_again = _replaying(body, receive)
+        receive_again = replaying(body, receive)
         action = Action.parse(entry.fault) if entry.fault else None
         # A delayed or held request is served afterwards, as if it had no fault.
         if action and action.kind == "delay":
@@ -136,7 +137,7 @@ class Gate:
         return key
 
     async def _misbehave(self, action: Action, scope: Scope, receive: Receive, send: Send) -> None:
-        reply = _Reply()
+        reply = BufferedReply()
         if action.stores:
             await self._app(scope, receive, reply.send)
         number = int(action.number)
@@ -181,7 +182,7 @@ async def _read_body(receive: Receive) -> tuple[bytes, bool]:
             return bytes(body), size > MAX_BODY
 
 
-def _replaying(body: bytes, receive: Receive) -> Receive:
+def replaying(body: bytes, receive: Receive) -> Receive:
     """Return a ``receive`` callable that repeats a body that was already read, then continues with later messages."""
     pending = [body]
 

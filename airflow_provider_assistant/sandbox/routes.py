@@ -11,6 +11,7 @@ from airflow_provider_assistant.sandbox.errors import ApiError
 from airflow_provider_assistant.sandbox.files import read_file
 from airflow_provider_assistant.sandbox.history import site_history
 from airflow_provider_assistant.sandbox.middleware import KEY
+from airflow_provider_assistant.sandbox.refusals import READ_REFUSALS, WRITE_REFUSALS, refusal
 from airflow_provider_assistant.sandbox.requests import (
     Caller,
     Embedded,
@@ -28,23 +29,8 @@ RequestId = Annotated[str, Path(description="An asynchronous chat request.")]
 _DEFAULT_LANGUAGE = "en"
 
 
-def _refusal(reason: str, **headers: Any) -> dict[str, Any]:
-    return {"model": schemas.ErrorReply, "description": reason, **headers}
-
-
-_RETRY_AFTER = {"description": "Seconds to wait.", "schema": {"type": "integer", "minimum": 0}}
-_READ_REFUSALS: dict[int | str, dict[str, Any]] = {
-    401: _refusal("API key missing or wrong"),
-    404: _refusal("Not found, or not owned by the key"),
-    429: _refusal("Too many requests, or a quota used up", headers={"Retry-After": _RETRY_AFTER}),
-}
-_WRITE_REFUSALS: dict[int | str, dict[str, Any]] = {
-    **_READ_REFUSALS,
-    400: _refusal("Malformed payload or request structure"),
-    403: _refusal("The key's plan or access does not permit the call"),
-}
-reads = APIRouter(prefix="/m2m", responses=_READ_REFUSALS)
-writes = APIRouter(prefix="/m2m/sites/{site_id}", responses=_WRITE_REFUSALS)
+reads = APIRouter(prefix="/m2m", responses=READ_REFUSALS)
+writes = APIRouter(prefix="/m2m/sites/{site_id}", responses=WRITE_REFUSALS)
 
 
 @reads.get("/tenants/{tenant_id}/limits")
@@ -160,7 +146,7 @@ def _chat_result(row: sqlite3.Row) -> dict[str, Any]:
 
 @writes.post(
     "/chat",
-    responses={500: _refusal("The assistant failed")},
+    responses={500: refusal("The assistant failed")},
     openapi_extra=json_body(schemas.ChatMessage),
 )
 async def chat(caller: SiteCaller, request: Request) -> schemas.ChatReply:

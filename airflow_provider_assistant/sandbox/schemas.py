@@ -16,6 +16,9 @@ _EMAIL = r"^[A-Za-z0-9.!#$%&'*+/=?^_{|}~-]+@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+$"
 Email = Annotated[str, StringConstraints(pattern=_EMAIL)]
 Language = Annotated[str, StringConstraints(pattern=r"^[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*$")]
 Kind = Literal["file", "text", "qa"]
+# Only active documents are used for answers.
+DocumentStatus = Literal["draft", "processing", "active"]
+SettableStatus = Literal["active", "draft"]
 
 
 class TextDocument(BaseModel):
@@ -33,6 +36,29 @@ class QaDocument(BaseModel):
     question: Text
     answer: Text
     category: Short | None = None
+
+
+class DocumentChange(BaseModel):
+    """The fields of a document to change; others keep their values."""
+
+    title: Text = Field(default_factory=str)
+    content: Text = Field(default_factory=str)
+    question: Text = Field(default_factory=str, description="Only of Q&A documents.")
+    answer: Text = Field(default_factory=str, description="Of Q&A documents, instead of content.")
+    category: Short | None = None
+    status: SettableStatus = "active"
+
+
+class DocumentIds(BaseModel):
+    """The documents of a bulk request."""
+
+    document_ids: Annotated[list[Short], Field(min_length=1)]
+
+
+class StatusChange(DocumentIds):
+    """Documents to activate or deactivate."""
+
+    status: SettableStatus
 
 
 class ChatMessage(BaseModel):
@@ -90,8 +116,45 @@ class DocumentReply(_Reply):
     title: str
     category: str | None
     bytes: int
-    status: Literal["indexed"]
+    status: DocumentStatus
+    active: bool
     created_at: str
+    updated_at: str
+
+
+class ListedDocument(DocumentReply):
+    """A document of a list."""
+
+    content: str = Field(default="", description="Only with the setting list_content.")
+    question: str = Field(default="", description="Only of Q&A documents, instead of content.")
+    answer: str = Field(default="", description="Only of Q&A documents, instead of content.")
+
+
+class _PagedReply(_Reply):
+    """Fields of a page. Which of them there are depends on the setting ``paging``."""
+
+    page: int = 1
+    page_size: int = 0
+    total: int = 0
+    total_pages: int = 0
+    offset: int = 0
+    limit: int = 0
+    next_cursor: str | None = None
+    next: str | None = None
+
+
+class DocumentsReply(_PagedReply):
+    """Documents of a site, or a page of them."""
+
+    documents: list[ListedDocument]
+
+
+class BulkReply(_Reply):
+    """What a bulk request changed."""
+
+    count: int
+    document_ids: list[str] = Field(description="The documents that were changed or deleted.")
+    not_found: list[str]
 
 
 class Source(_Reply):

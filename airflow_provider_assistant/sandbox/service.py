@@ -36,7 +36,7 @@ class Service:
         self.faults = Faults(settings)
         self.journal = Journal()
         self.database = Database(settings.data)
-        self.documents = Documents(self.database)
+        self.documents = Documents(self.database, self.faults)
         self.chats = Chats(self.database)
         self.assistant = Assistant(self.documents, self.chats, self.faults, clock)
         self.rate = RateLimiter()

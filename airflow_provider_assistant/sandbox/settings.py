@@ -5,9 +5,18 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
+from pydantic_core import from_json
 
 from airflow_provider_assistant.sandbox.actions import Action
 from airflow_provider_assistant.sandbox.errors import explained
@@ -29,7 +38,20 @@ def _directory(path: Path) -> Path:
     return path
 
 
+def _names(value: Any) -> Any:
+    """Parse the JSON object that a flag or a variable holds."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return from_json(value)
+    except ValueError as error:
+        raise ValueError(f"must be a JSON object: {error}") from None
+
+
 Regex = Annotated[str, AfterValidator(_compiled)]
+Paging = Literal["none", "page", "offset", "cursor", "link", "header"]
+# The other name of each default name; None leaves a field out of replies.
+Names = Annotated[dict[str, str | None], BeforeValidator(_names)]
 _Directory = Annotated[Path, AfterValidator(_directory)]
 
 
@@ -67,6 +89,18 @@ class Settings(BaseModel):
     documents_quota: int | None = _flag(None, "COUNT", "documents allowed per tenant", ge=0)
     messages_quota: int | None = _flag(None, "COUNT", "messages per tenant and month", ge=0)
     history: int = _flag(0, "DAYS", "days of statistics, generated before any data", ge=0, le=366)
+    document_status: Literal["active", "draft"] = _flag("active", "STATUS", "of new documents")
+    document_seconds: float = _flag(0.0, "SECONDS", "until an active document is ready", ge=0)
+    manage_documents: bool = _flag(True, "BOOL", "whether documents can be listed and changed")
+    paging: Paging = _flag("none", "KIND", "how lists are paged: " + ", ".join(get_args(Paging)))
+    page_size: int = _flag(50, "COUNT", "default and maximum size of a page", ge=1, le=10_000)
+    list_content: bool = _flag(False, "BOOL", "whether a list of documents has their content")
+    list_delay: float = _flag(0.0, "SECONDS", "until a list of documents shows a change", ge=0)
+    bulk_limit: int = _flag(100, "COUNT", "documents of one bulk request", ge=1)
+    bulk_unknown: Literal["ignore", "reject"] = _flag(
+        "ignore", "WORD", "unknown ids of a bulk request: ignore or reject"
+    )
+    document_names: Names = _flag({}, "JSON", "other names for fields, parameters and words")
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -33,7 +33,15 @@ def known(service: SandboxServer) -> dict[str, str]:
     url = f"{service.url}/m2m/sites/acme-docs/chat/async"
     body = {"session_id": "known", "message": "Anything?"}
     request_id = local_request("POST", url, headers=HEADERS, json=body).json()["request_id"]
-    return {"tenant_id": "acme-inc", "site_id": "acme-docs", "request_id": request_id}
+    url = f"{service.url}/m2m/sites/acme-docs/documents/text"
+    body = {"title": "Known", "content": "Something."}
+    document_id = local_request("POST", url, headers=HEADERS, json=body).json()["id"]
+    return {
+        "tenant_id": "acme-inc",
+        "site_id": "acme-docs",
+        "request_id": request_id,
+        "document_id": document_id,
+    }
 
 
 def is_readable(text: str) -> bool:

@@ -149,6 +149,9 @@ def test_unknown_paths_and_methods(client: httpx.Client) -> None:
     reply = client.put("/chat")
     assert error(reply)[0] == 405
     assert reply.headers["allow"] == "POST"
+    reply = client.put("/documents")
+    assert error(reply)[0] == 405
+    assert reply.headers["allow"] == "GET, POST"
 
 
 def test_documents_quota(server: SandboxServer, client: httpx.Client) -> None:

@@ -158,7 +158,7 @@ def test_a_new_question_is_not_taken_for_a_follow_up(service: Service) -> None:
 def test_a_closed_conversation_forgets_its_topic(service: Service) -> None:
     add(service, "Ports", "The service listens on a port.")
     ask(service, "Which port does the service listen on?")
-    assert service.chats.close_session(SITE, "s", 1)
+    service.chats.close_session(SITE, "s", 1)
     assert ask(service, "and its preset?")[1] == []
 
 
