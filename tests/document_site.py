@@ -291,7 +291,7 @@ class DocumentSite(LocalServer):
             return 404, {"error": "document not found"}, {}
         action = "delete"
         if route == "status":
-            status = json.loads(body)[self.names.new_status]
+            status = json.loads(body).get(self.names.new_status)
             if status not in (self.names.active, self.names.draft):
                 return 400, {"error": "no such status"}, {}
             action = "activate" if status == self.names.active else "deactivate"

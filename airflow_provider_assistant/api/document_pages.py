@@ -66,6 +66,8 @@ class DocumentPages:
         self._paging = self._route.paging
         self._seen = 0
         self._pages = 0
+        # Pages that had other documents than the page before.
+        self._new_pages = 0
         self._page_number = self._paging.first
         self._last_query: dict[str, str] = {}
         self._last_ids: set[str] = set()
@@ -99,6 +101,7 @@ class DocumentPages:
                 self._check_complete(page)
             return ()
         self._last_ids = ids
+        self._new_pages += 1
         self._seen += len(page.documents)
         if self._pages >= MOST_PAGES:
             raise self._unreadable(f"it did not end after {MOST_PAGES} pages")
@@ -124,7 +127,7 @@ class DocumentPages:
     @property
     def understood(self) -> str:
         """How the list is paged, for people."""
-        if self._seen == 0 or self._pages <= 1 or self._kind == "none":
+        if self._new_pages <= 1:
             return "one page"
         parameters = ", ".join(self._last_query)
         return f"{self._kind} ({parameters})"

@@ -212,6 +212,21 @@ def status_word(
     return escaped(found[0]) if found else None
 
 
+def status_fields(record: Any, words: DocumentWords = DEFAULT_WORDS) -> list[str]:
+    """
+    Return the fields of a document that :func:`status_word` reads without a given field.
+
+    :param record: As for :func:`document_state`.
+    :param words: As for :func:`document_state`.
+    """
+    fields = []
+    for name in (*STATUS_FIELDS, *_FLAGS):
+        word = status_word(record, name, words)
+        if word and (name in _FLAGS or _describes_document(word)):
+            fields.append(name)
+    return fields
+
+
 def _statuses_without_id(
     objects: list[Mapping[str, Any]],
     status_field: str | None,

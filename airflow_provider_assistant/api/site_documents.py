@@ -78,7 +78,7 @@ def document_page(route: ListRoute, words: DocumentWords, raw: Any, call_info: C
     :param raw: The decoded body.
     :raises AssistantResponseError: The body has no list.
     """
-    items = _items(route, raw)
+    items = items_of(route, raw)
     if items is None:
         where = repr(route.items) if route.items else "any usual field"
         raise AssistantResponseError(f"the reply has no list of documents in {where}")
@@ -93,7 +93,8 @@ def document_page(route: ListRoute, words: DocumentWords, raw: Any, call_info: C
     return DocumentPage(raw, call_info, tuple(documents), skipped)
 
 
-def _items(route: ListRoute, raw: Any) -> list[Any] | None:
+def items_of(route: ListRoute, raw: Any) -> list[Any] | None:
+    """Return the list in a reply; None if it has none."""
     if route.items is not None:
         items = value_at(raw, route.items)
         return items if isinstance(items, list) else None
@@ -104,8 +105,9 @@ def _items(route: ListRoute, raw: Any) -> list[Any] | None:
         return raw
     for name in ITEM_FIELDS:
         for envelope in envelopes(raw):
-            if isinstance(envelope.get(name), list):
-                return list(envelope[name])
+            items = envelope.get(name)
+            if isinstance(items, list):
+                return items
     for envelope in envelopes(raw):
         for value in envelope.values():
             if isinstance(value, list) and value and isinstance(value[0], Mapping):
@@ -191,13 +193,21 @@ def text_of(value: Any) -> str | None:
     return None
 
 
-def _field(item: Mapping[str, Any], path: str | None, usual: tuple[str, ...]) -> Any:
-    if path is not None:
-        return value_at(item, path)
-    for name in usual:
-        if item.get(name) is not None:
-            return item[name]
+def field_of(item: Mapping[str, Any], path: str | None, usual: tuple[str, ...]) -> str | None:
+    """
+    Return the field of an item that is used: the path of the connection, or a usual name.
+
+    :return: None if the item does not have it, or its value is null.
+    """
+    for name in usual if path is None else (path,):
+        if value_at(item, name) is not None:
+            return name
     return None
+
+
+def _field(item: Mapping[str, Any], path: str | None, usual: tuple[str, ...]) -> Any:
+    name = field_of(item, path, usual)
+    return None if name is None else value_at(item, name)
 
 
 def _time(value: Any) -> datetime | None:

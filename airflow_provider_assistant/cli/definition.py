@@ -71,6 +71,39 @@ COMMANDS = (
             help="longest wait for the async answer, in seconds",
         ),
     ),
+    GroupCommand(
+        name="documents",
+        help="List the documents of a site, and check the routes that manage them",
+        epilog=EPILOG,
+        subcommands=(
+            _command(
+                "list",
+                "List the documents of a site, with their states",
+                CONNECTION,
+                SITE,
+                function="documents.list_documents",
+            ),
+            _command(
+                "check",
+                "Check the routes that list, activate, deactivate and delete documents",
+                CONNECTION,
+                SITE,
+                Arg(
+                    ("--write",),
+                    action="store_true",
+                    help="create a document, and activate, deactivate and delete it (default: only read the list)",
+                ),
+                Arg(
+                    ("--timeout",),
+                    type=float,
+                    default=300.0,
+                    metavar="SECONDS",
+                    help="longest duration of the changes of --write, in seconds",
+                ),
+                function="documents.check",
+            ),
+        ),
+    ),
     _command("limits", "Show the tenant's limits", CONNECTION, TENANT, LIMITS_FIELD),
     _command(
         "chat",

@@ -27,6 +27,8 @@ ACTIONS = dict(actions())
 
 def test_these_are_the_commands():
     assert set(ACTIONS) == {
+        "assistant documents check",
+        "assistant documents list",
         "assistant golden-set check",
         "assistant golden-set propose",
         "assistant golden-set sample",
