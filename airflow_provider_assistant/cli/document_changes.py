@@ -13,7 +13,7 @@ from airflow_provider_assistant.api.document_routes import ChangeRoute, Document
 from airflow_provider_assistant.api.replies import ApiReply
 from airflow_provider_assistant.api.site_documents import SiteDocument
 from airflow_provider_assistant.cli.document_candidates import delete_routes, status_routes
-from airflow_provider_assistant.cli.document_list import NAMED, CheckResult, listed
+from airflow_provider_assistant.cli.document_list import NAMED, CheckResult, check_list, listed
 from airflow_provider_assistant.client.defaults import get_client_defaults
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
@@ -33,6 +33,8 @@ FIRST_WAIT, LONGEST_WAIT = 0.5, 5.0
 EFFECT_SECONDS = 20.0
 # Seconds that are left for the deletion, even if the time is over.
 DELETE_SECONDS = 60.0
+# Fields that the check needs.
+FIELDS = ("id", "title", "status")
 # Seconds after which a status word that is not known counts as final.
 UNKNOWN_SECONDS = 20.0
 
@@ -47,9 +49,10 @@ class ChangeCheck:
 
     :param routes: Routes to try first.
     :param timeout: Longest duration of all steps, in seconds.
+    :param is_empty: Whether the list was empty, so that its fields are not known yet.
     """
 
-    def __init__(self, hook: AssistantHook, routes: DocumentRoutes, timeout: float) -> None:
+    def __init__(self, hook: AssistantHook, routes: DocumentRoutes, timeout: float, *, is_empty: bool = False) -> None:
         #: The routes that worked.
         self.routes = routes
         #: The document, or its title, while it may be on the site.
@@ -61,6 +64,7 @@ class ChangeCheck:
         self._now = hook.client.now
         self._sleep = get_client_defaults().sleep
         self._end = self._now() + timeout
+        self._is_empty = is_empty
         # Whether the list has shown the document.
         self._was_seen = False
         self._is_stopped = False
@@ -71,11 +75,14 @@ class ChangeCheck:
         """Yield the result of each step. After a problem, the document is still deleted."""
         steps: tuple[tuple[str, Callable[[], str]], ...] = (
             ("create", self._create),
+            ("fields", self._understand),
             ("ready", self._wait_until_ready),
             ("set_status", self._set_status),
             ("delete", self._delete),
         )
         for name, step in steps:
+            if name == "fields" and not self._is_empty:
+                continue
             started = self._now()
             try:
                 result = CheckResult(name, "ok", step())
@@ -108,6 +115,24 @@ class ChangeCheck:
         self.left = f"document {document_id!r} ({self._title})"
         self._others = self._other_documents()
         return f"document {document_id!r}, {created.status or 'no status in the reply'}"
+
+    def _understand(self) -> str:
+        """Look at the fields of the first document in a list that was empty."""
+        end = min(self._now() + EFFECT_SECONDS, self._end)
+        wait = FIRST_WAIT
+        while True:
+            report = check_list(self._hook, self.routes)
+            fields = [result for result in report.results if result.step in FIELDS]
+            if fields or self._now() >= end:
+                break
+            self._sleep(wait)
+            wait = min(2 * wait, LONGEST_WAIT)
+        self.routes = report.routes
+        problems = [result for result in fields if result.verdict == "problem"]
+        text = "; ".join(f"{result.step}: {result.detail}" for result in problems or fields)
+        if problems or not fields:
+            raise _StepError(text or "The list is still empty.")
+        return text
 
     def _wait_until_ready(self) -> str:
         words: list[str] = []

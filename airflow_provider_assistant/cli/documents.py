@@ -65,7 +65,7 @@ def check(out: Console, args: argparse.Namespace) -> int:
     steps: list[CheckResult] = []
     left = None
     if args.write and report.is_readable:
-        changes = ChangeCheck(hook, routes, args.timeout)
+        changes = ChangeCheck(hook, routes, args.timeout, is_empty=not report.documents)
         try:
             for step in changes.results():
                 _show(out, [step])

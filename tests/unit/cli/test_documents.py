@@ -186,8 +186,11 @@ def test_described_routes_are_tried_on_a_new_document_only(cli, monkeypatch, see
         monkeypatch.setenv(CONN, site.connection(retries=0))
         ran = cli("documents", "check", "--write", "-o", "json")
     result = ran.json
+    expected_steps = ["create", "ready", "set_status", "delete"]
+    if not before:
+        expected_steps.append("fields")
     assert (ran.code, result["passed"], result["left"]) == (0, True, None), result["steps"]
-    assert verdicts(result["steps"]) == dict.fromkeys(["create", "ready", "set_status", "delete"], "ok")
+    assert verdicts(result["steps"]) == dict.fromkeys(expected_steps, "ok")
     assert list(site.documents) == before
     (created,) = [change.document_id for change in site.changes if change.action == "create"]
     assert {change.document_id for change in site.changes} == {created}
@@ -229,6 +232,18 @@ def test_an_alternative_that_works_is_found(cli, monkeypatch, names, draft):
     assert routes.set_status.path.format(site_id="help", document_id="{document_id}") == names.status_path
     assert routes.delete.path.format(site_id="help", document_id="{document_id}") == names.delete_path
     assert routes.delete.method == names.delete_method
+
+
+@pytest.mark.parametrize("lag", [0, 3])
+def test_the_fields_of_an_empty_list_are_found_with_the_first_document(cli, monkeypatch, lag):
+    names = Names(items="hits", id="doc_ref", status="meta.phase", created_at="added_on")
+    with LateSite(names, lag=lag, draft=True) as site:
+        connected(monkeypatch, site)
+        ran = cli("documents", "check", "--write", "-o", "json")
+        assert not site.documents
+    assert ran.code == 0, ran.json["steps"]
+    found = ran.json["manage_documents"]["list"]
+    assert found == {"items": "hits", "id": "doc_ref", "status": "meta.phase", "created_at": "added_on"}
 
 
 @pytest.mark.parametrize("draft", [True, False])
@@ -325,6 +340,7 @@ def test_a_list_without_statuses(cli, monkeypatch):
     assert ran.code == 1
     assert verdicts(ran.json["steps"]) == {
         "create": "ok",
+        "fields": "problem",
         "ready": "problem",
         "set_status": "problem",
         "delete": "ok",
