@@ -272,8 +272,9 @@ class AssistantAmbiguousError(AssistantError):
     A request may or may not have been carried out.
 
     The request was sent, and the service answered with a 5xx, with an unreadable response, or not
-    at all. The API has no way to look up the outcome. The last failure is the exception's
-    ``__cause__``.
+    at all. The specified API has no way to look up the outcome; if the connection has
+    manage_documents, a load looks up documents in the list of the site. The last failure is the
+    exception's ``__cause__``.
 
     :param endpoint: Name of the endpoint.
     :param attempts: Number of times the request was sent.

@@ -22,6 +22,7 @@ from airflow_provider_assistant.loading.engine import Load
 from airflow_provider_assistant.loading.findings import Finding, FindingsFile, findings_folder
 from airflow_provider_assistant.loading.limits import limits_reader
 from airflow_provider_assistant.loading.load_client import LoadClient
+from airflow_provider_assistant.loading.managed_site import ManagedSite
 from airflow_provider_assistant.loading.options import OPTIONS, LoadOptions
 from airflow_provider_assistant.loading.report import LoadCounts
 from airflow_provider_assistant.operators.load_counts import load_failure
@@ -65,6 +66,7 @@ def load(out: Console, args: argparse.Namespace) -> int:
         tenant_id = hook.known_tenant_id()
         client_settings = hook.settings.client
         parts["read_limits"] = limits_reader(client_settings, tenant_id, options.on_limit, options.limits_field)
+        parts["site"] = ManagedSite.of(hook.resolve_site_id(), hook.settings.documents)
         run_coroutine(_run(out, hook, args.dry_run, result, **parts))
         # A load that ran to its end fails as well if some of its rows failed.
         failure = load_failure(result.counts, options)

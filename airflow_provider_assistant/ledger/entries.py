@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
@@ -14,8 +14,10 @@ from airflow_provider_assistant.ledger.bulk_sql import PARAMETERS, Bulk
 from airflow_provider_assistant.ledger.database import connected, stream, transaction
 from airflow_provider_assistant.ledger.document_groups import GROUP_COLUMNS, DocumentGroup
 from airflow_provider_assistant.ledger.leases import LeaseSettings, is_living
+from airflow_provider_assistant.ledger.queries import AmbiguousEntry, unresolved_of_scope
 from airflow_provider_assistant.ledger.schema import CREATED_ID, RunRef
 from airflow_provider_assistant.ledger.scopes import Scope
+from airflow_provider_assistant.ledger.site_queries import known_ids
 from airflow_provider_assistant.texts import storable
 
 # Groups per query.
@@ -121,6 +123,7 @@ class EntryReader:
         leases: LeaseSettings = LeaseSettings(),  # noqa: B008 (immutable)
         details: Sequence[str] = (),
     ) -> None:
+        self.engine = engine
         self.has_groups = tuple(details) == GROUP_COLUMNS
         self.source = storable(source)
         """Name of the source that is loaded."""
@@ -167,6 +170,20 @@ class EntryReader:
         c = self._table.c
         query = sa.select(self._table).where(c.scope == self._scope, c.key == key)
         return transaction(self._connection, lambda connection: connection.execute(query).one_or_none())
+
+    def unresolved(self) -> list[AmbiguousEntry]:
+        """Return the ambiguous documents of all sources of this scope that no other task is sending."""
+
+        def unresolved(connection: sa.Connection) -> list[AmbiguousEntry]:
+            return unresolved_of_scope(connection, self._leases, self._scope)
+
+        entries = transaction(self._connection, unresolved)
+        # Earlier tries of this task instance have ended, although their leases may not have expired yet.
+        return [entry for entry in entries if not entry.may_be_under_way or entry.run == self._run]
+
+    def known_ids(self, document_ids: Collection[str]) -> set[str]:
+        """Return those of the ids that the ledger knows on this site, from any source, superseded ones included."""
+        return transaction(self._connection, lambda connection: known_ids(connection, self._site_url, document_ids))
 
     def _select(self, keys: Sequence[str]) -> dict[str, LedgerEntry]:
         entries = {}

@@ -52,6 +52,7 @@ class AmbiguousEntry:
     :param claimed_at: Time of the claim, UTC.
     :param may_be_under_way: Whether a task that is alive is sending it.
     :param sent_hash: Content hash of what was sent; None if it is not known.
+    :param ambiguous: Number of ambiguous attempts; a claim without an outcome is not among them.
     """
 
     kind: str
@@ -68,6 +69,7 @@ class AmbiguousEntry:
     claimed_at: datetime
     may_be_under_way: bool
     sent_hash: str | None = None
+    ambiguous: int = 0
 
     def as_dict(self) -> dict[str, Any]:
         """Return the entry as plain JSON types."""
@@ -109,6 +111,7 @@ def _entry_of(kind: str, row: Any) -> AmbiguousEntry:
         claimed_at=row.claimed_at,
         may_be_under_way=row.outcome == "claimed" and is_alive,
         sent_hash=row.sent_hash,
+        ambiguous=row.ambiguous,
     )
 
 
@@ -233,6 +236,13 @@ def find_unresolved(
     if row is None:
         return None
     return _entry_of(kind, row)
+
+
+def unresolved_of_scope(connection: sa.Connection, leases: LeaseSettings, scope: str) -> list[AmbiguousEntry]:
+    """Return the documents of a scope that are ambiguous or have no outcome, by time of the claim."""
+    c = documents.c
+    query = _unresolved_query("document", leases, Selection()).where(c.scope == scope)
+    return [_entry_of("document", row) for row in connection.execute(query.order_by(c.claimed_at, c.key))]
 
 
 def find_ambiguous(

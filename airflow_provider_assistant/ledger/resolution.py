@@ -1,4 +1,8 @@
-"""The manual resolution of ambiguous entries: the rules, and the change, for the command line and the pages."""
+"""
+The resolution of ambiguous entries: the rules, and the change.
+
+The command line and the pages resolve entries by hand; a load resolves those whose documents the site lists.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from typing import Any, Literal, TypeAlias
 import sqlalchemy as sa
 
 from airflow_provider_assistant.exceptions import NOTHING_CHANGED, AssistantInputError
+from airflow_provider_assistant.ledger.claims import ScopeLedger
 from airflow_provider_assistant.ledger.database import transaction
 from airflow_provider_assistant.ledger.queries import AmbiguousEntry, kind_name
 from airflow_provider_assistant.ledger.schema import TABLES
@@ -40,16 +45,17 @@ def check_not_under_way(entry: AmbiguousEntry, advice: str) -> None:
 
 
 def resolve(
-    ledger: Ledger,
+    ledger: Ledger | ScopeLedger,
     entry: AmbiguousEntry,
     outcome: ByHand,
     *,
     identifier: str | None = None,
     content_hash: str | None = None,
+    note: str = BY_HAND,
     dry_run: bool = False,
 ) -> None:
     """
-    Record the outcome of an ambiguous entry by hand.
+    Record the outcome of an ambiguous entry.
 
     ``failed`` means that the attempt created nothing; an earlier document of the key remains.
 
@@ -57,6 +63,7 @@ def resolve(
     :param identifier: Id of the document or request that was found.
     :param content_hash: Content hash of the document that was found. Default: that of the request that made the entry
         ambiguous, if it is known.
+    :param note: Who or what found the outcome, for the column ``error``.
     :param dry_run: Whether to check only, without changes.
     :raises AssistantInputError: The entry cannot have this outcome, required values are missing, or the entry has
         changed since it was read.
@@ -76,7 +83,7 @@ def resolve(
         if row is None:
             raise _changed_meanwhile(entry)
         # Some resolutions of a document set another outcome than the given one.
-        new_values = {"outcome": outcome, "error": BY_HAND, "recorded_at": datetime.now(UTC)}
+        new_values = {"outcome": outcome, "error": note, "recorded_at": datetime.now(UTC)}
         new_values.update(_further_values(entry, row, outcome, identifier, content_hash))
         if dry_run:
             return

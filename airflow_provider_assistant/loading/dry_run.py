@@ -8,6 +8,7 @@ from airflow_provider_assistant.api.call import CallInfo
 from airflow_provider_assistant.api.replies import CreatedDocument
 from airflow_provider_assistant.ledger import ScopeLedger
 from airflow_provider_assistant.loading.engine import Load
+from airflow_provider_assistant.loading.managed_site import ManagedSite
 from airflow_provider_assistant.loading.preflight import LoadPlan
 
 NOT_SENT = CreatedDocument(None, CallInfo(status=0))
@@ -27,6 +28,9 @@ class DryRun(Load):
 
     def _regroup(self, ledger: ScopeLedger) -> None:
         """Leave the groups of all documents unchanged."""
+
+    async def _settle(self, site: ManagedSite, ledger: ScopeLedger, plan: LoadPlan) -> None:
+        """Leave ambiguous rows ambiguous."""
 
     async def _send_all(self, plan: LoadPlan) -> None:
         with ThreadPoolExecutor(1, "ledger") as thread:

@@ -29,10 +29,12 @@ from airflow_provider_assistant.loading.guards import check_plan
 from airflow_provider_assistant.loading.ledger_writer import Attempt, LedgerWriter
 from airflow_provider_assistant.loading.limits import NO_ROOM, ReadLimits, check_limits, known_limits
 from airflow_provider_assistant.loading.load_client import LoadClient
+from airflow_provider_assistant.loading.managed_site import ManagedSite
 from airflow_provider_assistant.loading.options import LoadOptions
 from airflow_provider_assistant.loading.preflight import LoadPlan, RowAction, plan_load
 from airflow_provider_assistant.loading.report import PROGRESS, LoadCounts, LoadReport, report_progress
 from airflow_provider_assistant.loading.rows import PreparedRow, Rows
+from airflow_provider_assistant.loading.settling import settle
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +55,8 @@ class Load:
     :param findings: Takes the rows that a person should look at.
     :param read_limits: Reads the tenant's limits. Called once, before the first row is sent, and not at all if no row
         is sent. None for no limits.
+    :param site: The site, if the connection describes its list of documents. Ambiguous rows are looked up there before
+        the first row is sent. Default: None, they are not looked up.
     :param on_created: Called with the row and the reply each time the service acknowledges a row.
     """
 
@@ -65,6 +69,7 @@ class Load:
         ledger: ScopeLedger | None,
         findings: Findings,
         read_limits: ReadLimits | None = None,
+        site: ManagedSite | None = None,
         on_created: Callable[[PreparedRow, ApiReply], None] = lambda _, __: None,
     ) -> None:
         self.counts = LoadCounts()
@@ -75,6 +80,7 @@ class Load:
         self._options = options
         self._ledger = ledger
         self._read_limits = read_limits
+        self._site = site
         self._on_created = on_created
         self._has_groups = ledger is not None and ledger.has_groups
         self._on_missing = options.on_missing
@@ -120,6 +126,8 @@ class Load:
         try:
             if self._ledger:
                 missing_documents = check_plan(plan, self._ledger, self._options, self._on_missing)
+                if self._site:
+                    await self._settle(self._site, self._ledger, plan)
                 self._report.duplicated_earlier(self._ledger.possible_duplicates())
             if plan.count(RowAction.SEND):
                 await self._send_all(plan)
@@ -134,6 +142,10 @@ class Load:
         if self._breaker.error:
             raise self._breaker.error
         return self.counts
+
+    async def _settle(self, site: ManagedSite, ledger: ScopeLedger, plan: LoadPlan) -> None:
+        """Record ambiguous rows as created whose documents are on the site."""
+        await settle(site, self._client, ledger, self._rows, plan)
 
     def _finish(self, ledger: ScopeLedger, plan: LoadPlan, missing_documents: int | None) -> None:
         """Update the ledger after all rows were sent, and list the stale documents."""

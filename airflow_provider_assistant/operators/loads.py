@@ -350,6 +350,7 @@ class AssistantLoadOperator(AssistantOperator):
         from airflow_provider_assistant.loading.engine import Load
         from airflow_provider_assistant.loading.limits import limits_reader
         from airflow_provider_assistant.loading.load_client import LoadClient
+        from airflow_provider_assistant.loading.managed_site import ManagedSite
 
         settings = self.hook.settings.client
         options = self.load_options
@@ -368,6 +369,7 @@ class AssistantLoadOperator(AssistantOperator):
                     ledger=documents,
                     findings=findings,
                     read_limits=limits_reader(settings, tenant_id, self.on_limit, self.limits_field),
+                    site=ManagedSite.of(self.hook.resolve_site_id(), self.hook.settings.documents),
                 )
                 self._running_load = load
                 try:

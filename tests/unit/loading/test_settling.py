@@ -1,0 +1,236 @@
+"""A load looks up its ambiguous rows in the list of the site before it sends the first one."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from random import Random
+
+import pytest
+
+from airflow_provider_assistant.ledger import Ledger
+from airflow_provider_assistant.ledger.queries import superseded_documents
+from airflow_provider_assistant.ledger.selection import Selection
+from tests.document_site import PAGINGS, DocumentSite, Names
+from tests.unit.cli.conftest import _as_before, cli  # noqa: F401 (fixtures)
+
+CONN = "AIRFLOW_CONN_ASSISTANT_DEFAULT"
+LOAD = ("--key", "id", "-o", "json")
+
+
+class Lost:
+    """Let the answers to some creates get lost, after the site has carried them out."""
+
+    def __init__(self, site: DocumentSite, *numbers: int) -> None:
+        self.numbers = numbers
+        self.creates = 0
+        site.after = self._after
+
+    def _after(self, _number: int, method: str, _path: str) -> bool:
+        if method != "POST":
+            return True
+        self.creates += 1
+        return self.creates not in self.numbers
+
+
+@pytest.fixture
+def site(monkeypatch):
+    """Start a site, and connect to it; requests are not sent again within a load."""
+    with DocumentSite() as started:
+        monkeypatch.setenv(CONN, started.connection(retries=0, max_concurrency=1))
+        yield started
+
+
+def source_of(path, *rows):
+    """Write rows with id, title and content."""
+    lines = ["id,title,content", *(",".join(row) for row in rows)]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.fixture
+def load(cli, tmp_path):  # noqa: F811 (fixture)
+    def loaded(*rows, options=()):
+        return cli("load", source_of(tmp_path / "kb.csv", *rows), "--kind", "text", *LOAD, *options).json
+
+    return loaded
+
+
+ROWS = (("1", "Returns", "Thirty days."), ("2", "Hours", "Nine to five."), ("3", "Shipping", "Two days."))
+
+
+def contents(site):
+    return sorted((stored.title, stored.content) for stored in site.documents.values())
+
+
+EXPECTED = sorted((title, content) for _, title, content in ROWS)
+
+
+def test_a_lost_answer_is_looked_up(site, load, cli):  # noqa: F811 (fixture)
+    Lost(site, 2)
+    assert load(*ROWS)["ambiguous"] == 1
+    again = load(*ROWS)
+    assert (again["created"], again["unchanged"], again["possibly_duplicated"]) == (0, 3, 0)
+    assert contents(site) == EXPECTED
+    assert cli("ledger", "ambiguous").code == 0
+    with Ledger.open() as ledger:
+        ids = {row["document_id"] for row in ledger.read(rows_of_ledger)}
+    assert ids == set(site.documents)
+
+
+def rows_of_ledger(connection):
+    from airflow_provider_assistant.ledger.schema import documents
+
+    return list(connection.execute(documents.select()).mappings())
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_with_any_names_and_pagings(seed, monkeypatch, load):
+    rng = Random(seed)
+    names = Names.random(rng)
+    with DocumentSite(
+        names,
+        paging=rng.choice(PAGINGS),
+        page_size=rng.randint(1, 4),
+        draft=rng.random() < 0.5,
+        processing=rng.choice([0, 5]),
+    ) as site:
+        for number in range(rng.randint(0, 6)):
+            site.store(f"Person {number}", "By hand")
+        by_hand = contents(site)
+        monkeypatch.setenv(CONN, site.connection(retries=0, max_concurrency=1))
+        rows = [(str(number), f"Title {number}", f"Text {number}") for number in range(12)]
+        lost = rng.sample(range(1, 13), rng.randint(1, 6))
+        Lost(site, *lost)
+        assert load(*rows)["ambiguous"] == len(lost)
+        again = load(*rows)
+        assert (again["created"], again["unchanged"]) == (0, 12)
+        assert contents(site) == sorted([*by_hand, *(row[1:] for row in rows)])
+
+
+def test_a_document_of_a_person_with_another_text_is_another_one(site, load):
+    site.store("Hours", "Ten to six.")
+    Lost(site, 2)
+    load(*ROWS)
+    assert load(*ROWS)["unchanged"] == 3
+    assert contents(site) == sorted([*EXPECTED, ("Hours", "Ten to six.")])
+
+
+@pytest.mark.parametrize("created", ["before", "after"])
+def test_two_documents_that_fit_settle_nothing(created, site, load):
+    if created == "before":
+        site.store("Hours", "Nine to five.")
+    Lost(site, 2)
+    load(*ROWS)
+    if created == "after":
+        site.store("Hours", "Nine to five.")
+    again = load(*ROWS, options=("--on-ambiguous", "skip"))
+    assert (again["unchanged"], again["ambiguous"]) == (2, 1)
+
+
+def test_a_document_that_is_older_than_the_request_is_not_of_it(site, load):
+    old = site.store("Hours", "Nine to five.")
+    old.created_at -= timedelta(minutes=6)
+    Lost(site, 2)
+    load(*ROWS)
+    again = load(*ROWS)
+    assert (again["created"], again["unchanged"]) == (0, 3)
+    assert len(site.documents) == 4
+
+
+def test_one_document_for_two_rows_settles_neither(site, load):
+    rows = (("1", "Hours", "Nine to five."), ("2", "Hours", "Nine to five."))
+    Lost(site, 1, 2)
+    load(*rows)
+    first, _second = site.documents
+    del site.documents[first]
+    again = load(*rows, options=("--on-ambiguous", "skip"))
+    assert (again["unchanged"], again["ambiguous"]) == (0, 2)
+
+
+def test_what_another_source_has_created_is_not_of_this_row(site, load, cli, tmp_path):  # noqa: F811 (fixture)
+    other = source_of(tmp_path / "other.csv", ("x", "Hours", "Nine to five."))
+    assert cli("load", other, "--kind", "text", "--namespace", "other", *LOAD).code == 0
+    Lost(site, 2)
+    load(*ROWS)
+    # The document of this source is deleted, and that of the other one remains.
+    last_hours = [stored.id for stored in site.documents.values() if stored.title == "Hours"][-1]
+    del site.documents[last_hours]
+    again = load(*ROWS, options=("--on-ambiguous", "skip"))
+    assert (again["unchanged"], again["ambiguous"]) == (2, 1)
+
+
+def test_a_list_without_contents_settles_by_title_and_time(site, load, monkeypatch):
+    hide_contents(site, monkeypatch)
+    Lost(site, 2)
+    load(*ROWS)
+    # An older document of a person has the same title.
+    site.store("Hours", "Of a person").created_at -= timedelta(days=1)
+    again = load(*ROWS)
+    assert (again["created"], again["unchanged"]) == (0, 3)
+
+
+def test_a_changed_row_supersedes_the_document_that_was_found(site, load, monkeypatch):
+    hide_contents(site, monkeypatch)
+    Lost(site, 2)
+    load(*ROWS)
+    changed = (ROWS[0], ("2", "Hours", "Ten to six."), ROWS[2])
+    again = load(*changed)
+    assert (again["created"], again["unchanged"], again["changed"]) == (1, 2, 1)
+    with Ledger.open() as ledger:
+        superseded = ledger.read(superseded_documents, Selection())
+    assert [site.documents[document_id].content for *_, document_id in superseded] == ["Nine to five."]
+
+
+def hide_contents(site, monkeypatch):
+    item = site._item
+
+    def without_content(stored):
+        shown = item(stored)
+        del shown[site.names.content]
+        return shown
+
+    monkeypatch.setattr(site, "_item", without_content)
+
+
+def test_no_ambiguous_row_no_request(site, load):
+    load(*ROWS)
+    load(*ROWS)
+    assert not [path for method, path in site.requests if path == site.names.list_path]
+
+
+def test_a_dry_run_changes_nothing(site, load):
+    Lost(site, 2)
+    load(*ROWS)
+    before = len(site.requests)
+    assert load(*ROWS, options=("--dry-run",))["created"] == 1
+    assert not [path for _, path in site.requests[before:] if path == site.names.list_path]
+
+
+@pytest.mark.parametrize("status", [404, 405, 501, 403])
+def test_without_a_list_on_ambiguous_decides(status, site, load, monkeypatch, caplog):
+    site.missing["list"] = status
+    Lost(site, 2)
+    load(*ROWS)
+    again = load(*ROWS)
+    assert (again["created"], again["possibly_duplicated"]) == (1, 1)
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_a_list_that_fails_for_now_stops_the_load(status, site, load):
+    Lost(site, 2)
+    load(*ROWS)
+    site.missing["list"] = status
+    again = load(*ROWS)
+    assert again["error"]
+    assert len(site.documents) == 3
+    del site.missing["list"]
+    assert load(*ROWS)["unchanged"] == 3
+
+
+def test_management_off_is_as_before(site, load, monkeypatch):
+    Lost(site, 2)
+    load(*ROWS)
+    monkeypatch.setenv(CONN, site.connection(retries=0, manage_documents=False))
+    again = load(*ROWS)
+    assert (again["created"], again["possibly_duplicated"]) == (1, 1)
+    assert not [path for method, path in site.requests if path == site.names.list_path and method == "GET"]
