@@ -20,7 +20,7 @@ class Case:
     :param answer: None unless the status is ``complete``.
     :param status: Status as in the file of the chat batch, or ``not_asked``: among the expectations, but not among the
         answers.
-    :param seconds: Latency in seconds by the service's timestamps, or None if not known.
+    :param seconds: Latency in seconds, or None if not known.
     :param expect_no_answer: Whether a correct answer says that it does not know. None if not specified.
     :param weight: Weight in weighted means, relative to the other questions.
     :param row: All columns of both tables, for user-defined scorers.
@@ -28,6 +28,10 @@ class Case:
     :param repetition: Number of the repetition, from 1. Repetitions of a question have the same key.
     :param transcript: Message and answer of the earlier turns, if the question is a turn of a conversation.
     :param expected_url: Addresses that a correct answer names.
+    :param seconds_source: Source of the latency: ``service`` or ``measured``. None if not known.
+    :param seconds_error: Seconds by which a measured latency may be too long. None if not known.
+    :param confidence_level: The service's confidence in its answer as a word, such as ``low``.
+    :param confidence_score: The same as a number.
     """
 
     key: str
@@ -49,11 +53,20 @@ class Case:
     repetition: int = 1
     transcript: tuple[tuple[str, str | None], ...] = ()
     expected_url: tuple[str, ...] = ()
+    seconds_source: str | None = None
+    seconds_error: float | None = None
+    confidence_level: str | None = None
+    confidence_score: float | None = None
 
     @property
     def identity(self) -> Identity:
         """Key and number of the repetition, which identify an answer in an evaluation."""
         return self.key, self.repetition
+
+    @property
+    def has_confidence(self) -> bool:
+        """Whether the reply has a confidence level or score."""
+        return self.confidence_level is not None or self.confidence_score is not None
 
     @property
     def digest(self) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_assistant.api.confidence import finite
 from airflow_provider_assistant.evaluation.addresses import is_address
 from airflow_provider_assistant.evaluation.case import Case, Identity
 from airflow_provider_assistant.evaluation.transcripts import with_transcripts
@@ -239,6 +240,11 @@ def _case(key: str, row: Mapping[str, Any], repetition: int = 1) -> Case:
         row=row,
         noticed_after=_number(key, "noticed_after", row.get("noticed_after")),
         repetition=repetition,
+        seconds_source=_text(row.get("seconds_source")),
+        seconds_error=_number(key, "seconds_error", row.get("seconds_error")),
+        confidence_level=_text(row.get("confidence_level")),
+        # The service decides what it sends here, so a text is not an error of the user.
+        confidence_score=finite(row.get("confidence_score")),
     )
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from airflow_provider_assistant.evaluation.case import Identity
+from airflow_provider_assistant.evaluation.rules import LATENCY
 from airflow_provider_assistant.evaluation.statistics import CONFIDENCE, interval
 from airflow_provider_assistant.evaluation.summary import Change, Comparison, Difference
 from airflow_provider_assistant.exceptions import AssistantInputError
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 NAMED = 50
 # Smaller differences are rounding errors.
 NO_CHANGE = 1e-9
+# Source of a latency that the service's own times give.
+SERVICE = "service"
 COLUMNS = ("key", "case", "scorer", "score", "status", "outcome", "repetition", "weight", "tags")
 
 
@@ -88,9 +92,13 @@ def compare(
     same_keys = {key for key in common_keys if hashes[key] == baseline_hashes[key]}
     baseline_scorers = set(baseline_scores["scorer"].unique().to_pylist())
     changed = [name for name in changed_judges if name in baseline_scorers]
+    not_compared = set(changed)
+    changed_latency = _latency_source(scores) != _latency_source(baseline_scores)
+    if changed_latency:
+        not_compared.add(LATENCY)
     pairs_by_scorer = {}
     for name in higher_is_better:
-        if name in baseline_scorers and name not in changed:
+        if name in baseline_scorers and name not in not_compared:
             rows = of_scorer(scores, name)
             baseline_rows = of_scorer(baseline_scores, name)
             pairs_by_scorer[name] = _pairs(rows, baseline_rows, same_keys)
@@ -114,6 +122,7 @@ def compare(
         scorers=differences,
         tags=differences_by_tag,
         changed_judges=changed,
+        changed_latency=changed_latency,
     )
 
 
@@ -175,6 +184,17 @@ def _coverage(scores: pa.Table) -> float:
         return 0.0
     answered = list(status_by_answer.values()).count("complete")
     return answered / len(status_by_answer)
+
+
+def _latency_source(scores: pa.Table) -> str:
+    """Return the source of most latencies; ``service`` for a table of an older version."""
+    if "seconds_source" not in scores.column_names:
+        return SERVICE
+    sources = Counter(scores["seconds_source"].drop_null().to_pylist())
+    if not sources:
+        return SERVICE
+    ((most_common, _count),) = sources.most_common(1)
+    return str(most_common)
 
 
 def _pairs(

@@ -15,7 +15,15 @@ from airflow_provider_assistant.evaluation.rules import (
 )
 from airflow_provider_assistant.exceptions import AssistantInputError
 
-DEFAULT_SCORERS = ("exact_match", "token_f1", "must_include", "must_not_include", "refusal", "latency")
+DEFAULT_SCORERS = (
+    "exact_match",
+    "token_f1",
+    "must_include",
+    "must_not_include",
+    "refusal",
+    "latency",
+    "confidence_score",
+)
 
 
 class Criteria(NamedTuple):

@@ -9,14 +9,17 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from airflow_provider_assistant.api.confidence import is_low
 from airflow_provider_assistant.evaluation import statistics
 from airflow_provider_assistant.evaluation.case import Case, Identity
 from airflow_provider_assistant.evaluation.comparison import Scored, by_question, compare, of_scorer
 from airflow_provider_assistant.evaluation.gate import check_rules, verdict_of
 from airflow_provider_assistant.evaluation.repetitions import Passed, repetitions_of
+from airflow_provider_assistant.evaluation.scorers import CONFIDENCE
 from airflow_provider_assistant.evaluation.scoring import score_cases
 from airflow_provider_assistant.evaluation.summary import (
     Comparison,
+    Confidence,
     Distribution,
     Gate,
     JudgeSummary,
@@ -149,7 +152,9 @@ def summarise(
         scorers=scorer_summaries,
         passes=pass_rate,
         latency=_distribution(case.seconds for case in answered),
+        latency_error=_distribution(_measurement_error(case) for case in answered),
         noticed_after=_distribution(case.noticed_after for case in answered),
+        confidence=_confidence(answered),
         tags=_tag_summaries(cases, rows_by_scorer, passed),
         repetitions=repetitions_of(cases, rows_by_scorer, higher_is_better, passed),
         comparison=comparison,
@@ -163,6 +168,25 @@ def summarise(
 
 def _distribution(values: Iterable[float | None]) -> Distribution:
     return statistics.distribution([value for value in values if value is not None])
+
+
+def _measurement_error(case: Case) -> float | None:
+    """Return the seconds by which the latency may be too long; None if it was not measured."""
+    if case.seconds is None or case.seconds_source != "measured":
+        return None
+    return case.seconds_error
+
+
+def _confidence(answered: Sequence[Case]) -> Confidence | None:
+    """Return the confidence in the answers; None if no reply has one."""
+    confident = [case for case in answered if case.has_confidence]
+    if not confident:
+        return None
+    return Confidence(
+        answers=len(confident),
+        low=sum(is_low(case.confidence_level) for case in confident),
+        scores=_distribution(case.confidence_score for case in confident),
+    )
 
 
 def _questions(cases: Sequence[Case]) -> Questions:
@@ -183,6 +207,10 @@ def _scorer_summary(
 ) -> ScorerSummary:
     outcomes = Counter(row.outcome for row in rows)
     scores = [row.score for row in rows if row.score is not None]
+    # The service chooses the range of its confidence: often, but not always, it is a share.
+    is_share = scorer.is_share
+    if scorer.kind == CONFIDENCE:
+        is_share = all(0 <= score <= 1 for score in scores)
     return ScorerSummary(
         kind=scorer.kind,
         higher_is_better=scorer.higher_is_better,
@@ -192,8 +220,9 @@ def _scorer_summary(
         errors=outcomes["error"],
         mean=_mean(rows),
         spread=statistics.distribution(scores),
-        histogram=statistics.histogram(scores) if scorer.is_share else [],
+        histogram=statistics.histogram(scores) if is_share else [],
         judge=judge,
+        not_judged=outcomes["not_judged"],
     )
 
 
@@ -252,13 +281,20 @@ def _tag_summaries(
                 rows_by_tag_and_scorer[tag, scorer].append(row)
     summaries = {}
     for tag, tagged_cases in sorted(cases_by_tag.items()):
-        means = {scorer: _mean(rows_by_tag_and_scorer[tag, scorer]) for scorer in rows_by_scorer}
+        means = {}
+        scored = {}
+        for scorer in rows_by_scorer:
+            rows = rows_by_tag_and_scorer[tag, scorer]
+            means[scorer] = _mean(rows)
+            scored[scorer] = sum(row.score is not None for row in rows)
         counts = Counter(passed.get(case.identity) for case in tagged_cases)
         summaries[tag] = TagSummary(
             questions=len(tagged_cases),
             answered=sum(case.answer is not None for case in tagged_cases),
             means=means,
             pass_rate=_share_of_passed(counts),
+            scored=scored,
+            judged=counts[True] + counts[False],
         )
     return summaries
 

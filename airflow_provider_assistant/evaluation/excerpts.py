@@ -99,6 +99,7 @@ def rows_of(summary: Summary, path: str, logical_date: datetime | None) -> Itera
         "map_index": int(run["map_index"] or -1),
         "logical_date": logical_date,
         "asked_at": datetime.fromisoformat(summary.asked_at) if summary.asked_at else None,
+        "low_confidence": summary.confidence.low if summary.confidence else None,
         "path": path,
     }
     for name, scorer in summary.scorers.items():

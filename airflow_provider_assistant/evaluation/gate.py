@@ -9,8 +9,11 @@ from airflow_provider_assistant.evaluation.rules import (
     COVERAGE,
     DISAGREEMENT,
     LATENCY,
+    MEASURED,
     NOTICED_AFTER,
     PASS_RATE,
+    QUANTILES,
+    TOLERANCE,
     WORST,
     Condition,
     Rule,
@@ -24,6 +27,11 @@ from airflow_provider_assistant.evaluation.summary import (
     Summary,
     TagSummary,
 )
+from airflow_provider_assistant.texts import counted
+
+# Share of the answers that must have a latency or a confidence for a verdict on it, if the gate has no
+# rule on coverage.
+JUDGED_SHARE = 0.9
 
 
 def check_rules(
@@ -34,10 +42,11 @@ def check_rules(
     """
     Return the verdict on each rule, in the order of ``rules``.
 
-    A rule without data to judge fails. Two kinds of rules are ``not_judged`` instead: a comparison without a baseline
-    (on the first run, or with a scorer that the baseline did not have), and a rule on latency if the replies of the
-    service have no timestamps. The time until a poll found an answer says little about the service, so only a rule on
-    ``noticed_after`` checks it.
+    A rule without data to judge fails. Only a comparison without a baseline is ``not_judged`` instead: on
+    the first run, or with a scorer that the baseline did not have.
+
+    A rule on latency or confidence also fails if too few answers have the value: less than the threshold
+    of the rule on ``coverage``, or less than ``JUDGED_SHARE`` without such a rule.
 
     The verdicts of a judge that does not agree with people decide nothing: the rule on its agreement fails, and the
     rules that rely on it are ``not_judged``.
@@ -48,6 +57,7 @@ def check_rules(
     for rule in rules:
         if rule.is_agreement and _check_agreement(rule, summary).verdict == "failed":
             disagreeing_judges.add(rule.name)
+    judged_share = _judged_share(rules)
     verdicts = []
     for rule in rules:
         judges = [judge for judge in judges_of(rule, pass_if) if judge in disagreeing_judges]
@@ -56,6 +66,8 @@ def check_rules(
         elif judges:
             reason = f"the agreement of {judges[0]} with people is not sufficient"
             verdict = _not_judged(rule, reason)
+        elif too_few := _too_few_judged(rule, summary, pass_if, judged_share):
+            verdict = _check_noticed_after(rule, summary, too_few)
         elif rule.is_drop:
             verdict = _check_drop(rule, summary)
         else:
@@ -81,14 +93,11 @@ def _check_value(rule: Rule, summary: Summary) -> RuleVerdict:
     value = _value(rule, summary)
     if value is not None:
         reason = f"{_subject(rule)} is {_formatted(value, rule.term)}"
+        if rule.name in MEASURED:
+            reason += _measurement_note(rule, value, summary)
         if rule.term.holds(value):
             reason += _coverage_note(rule, summary)
         return _verdict_on(rule, value, reason)
-    if rule.name == LATENCY and summary.noticed_after.count:
-        return _not_judged(
-            rule,
-            "the service's replies have no times; 'noticed_after p95 <= …' judges when polls noticed the answers",
-        )
     if rule.name == PASS_RATE:
         return _no_data(rule, "no question was judged")
     return _no_data(rule, "no question has such a score")
@@ -158,6 +167,8 @@ def _check_drop(rule: Rule, summary: Summary) -> RuleVerdict:
         return _not_judged(rule, "there is no baseline yet; this evaluation can become the baseline of the next")
     if rule.name in comparison.changed_judges:
         return _not_judged(rule, f"the baseline had another model, rubric or prompt for {rule.name}")
+    if rule.name == LATENCY and comparison.changed_latency:
+        return _not_judged(rule, "only one of the two latencies was measured; the other is by the service's own times")
     if rule.name not in comparison.scorers:
         return _not_judged(rule, f"the baseline was not scored with {rule.name}")
     difference = comparison.scorers[rule.name]
@@ -213,6 +224,80 @@ def _coverage_note(rule: Rule, summary: Summary) -> str:
     if rule.name == COVERAGE or rule.tag is not None or not unanswered:
         return ""
     return f"; {unanswered} of {questions.total} questions have no answer and are not in it"
+
+
+def _judged_share(rules: Sequence[Rule]) -> float:
+    """Return the share of answers that must have a latency or a confidence for a verdict on it."""
+    for rule in rules:
+        if rule.name == COVERAGE and rule.tag is None and rule.term.comparison in {">=", ">"}:
+            return rule.term.threshold
+    return JUDGED_SHARE
+
+
+def _too_few_judged(rule: Rule, summary: Summary, pass_if: Condition | None, judged_share: float) -> str | None:
+    """Return why a rule on latency or confidence has too little data, or None."""
+    names: Sequence[str] = (rule.name,)
+    if rule.name == PASS_RATE and pass_if:
+        names = pass_if.names
+    if not set(names) & set(MEASURED):
+        return None
+    if rule.tag is not None and rule.tag not in summary.tags:
+        return None
+    judged, answered = _judged(rule, summary)
+    if judged >= judged_share * answered - TOLERANCE:
+        return None
+    return f"only {judged} of {counted(answered, 'answer')} were judged, and {100 * judged_share:g} % are necessary"
+
+
+def _judged(rule: Rule, summary: Summary) -> tuple[int, int]:
+    """Return the number of answers that a rule on latency or confidence judges, and of all answers."""
+    if rule.tag is not None:
+        tag = summary.tags[rule.tag]
+        judged = tag.scored.get(rule.name, 0)
+        if rule.name == PASS_RATE:
+            judged = tag.judged
+        return judged, tag.answered
+    judged = summary.latency.count
+    if rule.name == PASS_RATE and summary.passes:
+        judged = summary.passes.passed + summary.passes.failed
+    elif rule.name in summary.scorers:
+        judged = summary.scorers[rule.name].scored
+    return judged, summary.questions.answered
+
+
+def _check_noticed_after(rule: Rule, summary: Summary, too_few: str) -> RuleVerdict:
+    """
+    Return the verdict on a rule for which too few answers have a value.
+
+    No answer took longer than the time until a poll noticed it. So an upper limit of the latency holds if
+    it holds for these times.
+    """
+    if rule.name != LATENCY or rule.of not in QUANTILES or rule.term.comparison not in {"<=", "<"}:
+        return _no_data(rule, too_few)
+    value: float | None = getattr(summary.noticed_after, rule.of)
+    if value is None or summary.noticed_after.count < summary.questions.answered or not rule.term.holds(value):
+        return _no_data(
+            rule,
+            f"{too_few}; the polls came too late to measure the others. Set a smaller poll_interval, or check "
+            f"'{NOTICED_AFTER} {rule.text.partition(LATENCY)[2].strip()}' instead",
+        )
+    return _verdict_on(
+        rule, value, f"{_subject(rule)} is at most {_formatted(value, rule.term)}: polls had noticed the answers then"
+    )
+
+
+def _measurement_note(rule: Rule, value: float, summary: Summary) -> str:
+    """Return how exact a latency is, and how many answers have no latency or confidence."""
+    note = ""
+    error = summary.latency_error
+    if rule.name == LATENCY and error.maximum is not None:
+        note += f"; measured for {counted(error.count, 'answer')}, at most {error.maximum:.3g} s too long"
+        if not rule.term.holds(value) and rule.term.holds(value - error.maximum):
+            note += ", which is too inexact to decide: set a smaller poll_interval"
+    judged, answered = _judged(rule, summary)
+    if judged < answered:
+        note += f"; {answered - judged} of {answered} answers were not judged"
+    return note
 
 
 def _subject(rule: Rule) -> str:

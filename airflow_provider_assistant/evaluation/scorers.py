@@ -18,11 +18,12 @@ from airflow_provider_assistant.evaluation.case import Case
 from airflow_provider_assistant.evaluation.chrf import chrf
 from airflow_provider_assistant.evaluation.extra import require_extra
 from airflow_provider_assistant.evaluation.refusals import refuses
-from airflow_provider_assistant.evaluation.rules import JUDGE, PAIRWISE
+from airflow_provider_assistant.evaluation.rules import CONFIDENCE_SCORE, JUDGE, PAIRWISE
 from airflow_provider_assistant.evaluation.text import includes, normalise, tokens
 from airflow_provider_assistant.exceptions import AssistantInputError
 
-LEXICAL, CHECK, LATENCY, CUSTOM, JUDGED = "lexical similarity", "check", "latency", "custom", "judge"
+LEXICAL, CHECK, CUSTOM, JUDGED = "lexical similarity", "check", "custom", "judge"
+LATENCY, CONFIDENCE = "latency", "confidence"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class Scorer:
     A scorer.
 
     :param name: Name of the scorer, or dotted path of a user's function.
-    :param kind: ``lexical similarity``, ``check``, ``latency``, ``judge`` or ``custom``.
+    :param kind: ``lexical similarity``, ``check``, ``latency``, ``confidence``, ``judge`` or ``custom``.
     :param score: Function that scores a question with an answer. It returns None if the scorer is not applicable.
     :param is_share: Whether scores are between 0 and 1.
     :param library: Module of the extra ``evaluation`` that the scorer needs.
@@ -165,6 +166,7 @@ SCORERS = {
         Scorer("cites", CHECK, _cites),
         Scorer("refusal", CHECK, _refusal),
         Scorer("latency", LATENCY, lambda case: case.seconds, higher_is_better=False, is_share=False),
+        Scorer(CONFIDENCE_SCORE, CONFIDENCE, lambda case: case.confidence_score, is_share=False),
     )
 }
 

@@ -7,12 +7,19 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_assistant.evaluation.case import Case
+from airflow_provider_assistant.evaluation.rules import MEASURED
 from airflow_provider_assistant.evaluation.scorers import Scorer
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SCORED, UNANSWERED, NOT_APPLICABLE, ERROR = OUTCOMES = ("scored", "unanswered", "not_applicable", "error")
+SCORED, UNANSWERED, NOT_APPLICABLE, NOT_JUDGED, ERROR = OUTCOMES = (
+    "scored",
+    "unanswered",
+    "not_applicable",
+    "not_judged",
+    "error",
+)
 _ERROR_LENGTH = 500
 _CASES_PER_BATCH = 500
 
@@ -21,8 +28,8 @@ def scores_schema() -> pa.Schema:
     """
     Return the schema of the table of scores.
 
-    ``key``, ``repetition``, ``weight``, ``tags``, ``seconds`` and ``status`` come from the question; ``case`` is its
-    content hash.
+    ``key``, ``repetition``, ``weight``, ``tags``, ``seconds``, ``status`` and the columns after it come
+    from the question; ``case`` is its content hash.
     ``score`` is null unless the ``outcome`` is ``scored``; ``error`` is null unless it is ``error``.
     """
     import pyarrow as pa
@@ -40,6 +47,10 @@ def scores_schema() -> pa.Schema:
             "tags": pa.list_(pa.string()),
             "seconds": pa.float64(),
             "status": pa.string(),
+            "seconds_source": pa.string(),
+            "seconds_error": pa.float64(),
+            "confidence_level": pa.string(),
+            "confidence_score": pa.float64(),
         }
     )
 
@@ -48,8 +59,10 @@ def score_cases(cases: Sequence[Case], scorers: Sequence[Scorer]) -> pa.Table:
     """
     Score every question with every scorer.
 
-    A question without an answer gets the outcome ``unanswered``; no scorer is called for it. A scorer that raises an
-    error or returns an invalid score gets the outcome ``error`` and no score; the others continue.
+    A question without an answer gets the outcome ``unanswered``; no scorer is called for it. An answer
+    whose latency or confidence is not known gets ``not_judged`` from the scorers of these. A scorer that
+    raises an error or returns an invalid score gets the outcome ``error`` and no score; the others
+    continue.
 
     :param cases: The questions.
     :param scorers: The scorers.
@@ -79,6 +92,10 @@ def _batch(cases: Sequence[Case], scorers: Sequence[Scorer], schema: pa.Schema) 
             "tags": case.tags,
             "seconds": case.seconds,
             "status": case.status,
+            "seconds_source": case.seconds_source,
+            "seconds_error": case.seconds_error,
+            "confidence_level": case.confidence_level,
+            "confidence_score": case.confidence_score,
         }
         for scorer in scorers:
             row = {**case_columns, "scorer": scorer.name, **_score(case, scorer)}
@@ -92,6 +109,9 @@ def _score(case: Case, scorer: Scorer) -> dict[str, Any]:
         return {"outcome": UNANSWERED}
     try:
         value = scorer.score(case)
+        if value is None and scorer.name in MEASURED:
+            # Only the expectations of a question can make a scorer not applicable.
+            return {"outcome": NOT_JUDGED}
         if value is None:
             return {"outcome": NOT_APPLICABLE}
         return {"outcome": SCORED, "score": _number(value, scorer)}

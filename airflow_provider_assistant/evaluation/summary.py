@@ -134,17 +134,35 @@ class JudgeSummary(_Model):
         return mine == (other.model, other.rubric, other.prompt_version)
 
 
+class Confidence(_Model):
+    """
+    Confidence of the service in its answers.
+
+    :param answers: Number of answers whose reply has a level or a score.
+    :param low: Number of answers with the level ``low``.
+    :param scores: Quantiles of the scores.
+    """
+
+    answers: int
+    low: int
+    scores: Distribution
+
+
 class ScorerSummary(_Model):
     """
-    One scorer over all questions: ``scored``, ``unanswered``, ``not_applicable`` and ``errors`` add up to the total.
+    One scorer over all questions.
 
-    :param kind: Kind of the scorer: ``lexical similarity``, ``check``, ``latency``, ``judge`` or ``custom``.
+    ``scored``, ``unanswered``, ``not_applicable``, ``not_judged`` and ``errors`` add up to the total.
+
+    :param kind: Kind of the scorer: ``lexical similarity``, ``check``, ``latency``, ``confidence``,
+        ``judge`` or ``custom``.
     :param scored: Number of questions with a score. The figures below include only these.
     :param not_applicable: Number of questions without an expectation for this scorer.
     :param mean: Weighted mean of the scores; None if no question was scored.
     :param spread: Unweighted quantiles of the scores.
     :param histogram: Number of scores in 20 equal bins from 0 to 1; empty for scorers with another range.
     :param judge: None for scorers that are not judges.
+    :param not_judged: Number of answers whose latency or confidence is not known.
     """
 
     kind: str
@@ -157,6 +175,7 @@ class ScorerSummary(_Model):
     spread: Distribution
     histogram: list[int] = Field(default_factory=list)
     judge: JudgeSummary | None = None
+    not_judged: int = 0
 
 
 class PassRate(_Model):
@@ -164,8 +183,8 @@ class PassRate(_Model):
     Counts of the condition ``pass_if``: ``passed``, ``failed`` and ``not_judged`` add up to the total.
 
     :param condition: The condition as the user wrote it.
-    :param not_judged: Number of questions without a required score (no answer, or an error of the scorer), or for which
-        no scorer of the condition is applicable.
+    :param not_judged: Number of questions without a required score (no answer, an error of the scorer, or
+        an unknown latency or confidence), or for which no scorer of the condition is applicable.
     :param rate: ``passed / (passed + failed)``; None if no question was judged.
     """
 
@@ -181,12 +200,16 @@ class TagSummary(_Model):
     The questions of one tag.
 
     :param means: Weighted mean by scorer.
+    :param scored: Number of questions with a score by scorer.
+    :param judged: Number of questions that passed or failed.
     """
 
     questions: int
     answered: int
     means: dict[str, float | None]
     pass_rate: float | None = None
+    scored: dict[str, int] = Field(default_factory=dict)
+    judged: int = 0
 
 
 class Change(_Model):
@@ -232,6 +255,8 @@ class Comparison(_Model):
     :param scorers: Differences by scorer, for the scorers of both evaluations.
     :param tags: Differences by tag and scorer, without lists of questions.
     :param changed_judges: Judges of both evaluations whose model, rubric or prompt differ. These are not compared.
+    :param changed_latency: Whether the latencies of both come from different sources: the service's times
+        and measurements. These are not compared.
     """
 
     baseline: dict[str, str | None]
@@ -244,6 +269,7 @@ class Comparison(_Model):
     scorers: dict[str, Difference]
     tags: dict[str, dict[str, Difference]] = Field(default_factory=dict)
     changed_judges: list[str] = Field(default_factory=list)
+    changed_latency: bool = False
 
 
 class RepeatedScorer(_Model):
@@ -289,8 +315,7 @@ class RuleVerdict(_Model):
 
     :param rule: The rule as the user wrote it.
     :param verdict: ``passed``; ``failed``, also without data to judge; or ``not_judged``, which does not fail the gate:
-        a comparison without a baseline or with a scorer that the baseline did not have, or a rule on latency without
-        timestamps in the replies.
+        a comparison without a baseline or with a scorer that the baseline did not have.
     :param value: The number that was compared with the threshold. For a ``drop``, the greatest loss within the
         confidence interval of the mean difference. None without data.
     """
@@ -323,7 +348,10 @@ class Summary(_Model):
     :param asked_at: Time when the first question was submitted, ISO 8601 in UTC; None if not known.
     :param scorers: Figures by scorer, in the order of the parameter.
     :param passes: Pass rate; None without a condition.
-    :param latency: Latency in seconds by the service's timestamps, for the answers that have it.
+    :param latency: Latency in seconds, for the answers that have it.
+    :param latency_error: Seconds by which latencies may be too long, for those that were measured because
+        the replies have no times.
+    :param confidence: Confidence of the service in its answers; None if no reply has one.
     :param noticed_after: Seconds from submission to the poll that found the answer. They depend on the poll interval.
     :param tags: Figures by tag, in alphabetical order.
     :param repetitions: Figures of the repetitions; None if every question was asked once.
@@ -339,7 +367,9 @@ class Summary(_Model):
     scorers: dict[str, ScorerSummary]
     passes: PassRate | None = None
     latency: Distribution
+    latency_error: Distribution = Field(default_factory=lambda: Distribution(count=0))
     noticed_after: Distribution = Field(default_factory=lambda: Distribution(count=0))
+    confidence: Confidence | None = None
     tags: dict[str, TagSummary] = Field(default_factory=dict)
     repetitions: Repetitions | None = None
     comparison: Comparison | None = None

@@ -161,6 +161,7 @@ EVALUATIONS = Dataset(
         "answered": "int!",
         "coverage": "double!",
         "pass_rate": "double",
+        "low_confidence": "int",
         "scorer": "string!",
         "scored": "int!",
         "mean": "double",

@@ -76,16 +76,18 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
         ``expected_url``, ``expect_no_answer``, ``weight`` and ``tags``. Default: None, they are columns of ``answers``.
     :param output_path: Folder of the evaluations: a local path or an object storage URL.
     :param scorers: Names of scorers, or dotted paths of your own functions. Default: ``exact_match``, ``token_f1``,
-        ``must_include``, ``must_not_include``, ``refusal`` and ``latency``.
+        ``must_include``, ``must_not_include``, ``refusal``, ``latency`` and ``confidence_score``.
     :param judge: Options of the judges: a mapping with some of ``conn_id``, ``model``, ``rubrics``,
         ``max_concurrency``, ``max_judge_tokens`` and ``price``, see
         :class:`~airflow_provider_assistant.evaluation.judging.rubrics.JudgeOptions`. Default: None, their defaults.
     :param pass_if: Condition for a question to pass, such as ``token_f1 >= 0.5 and must_include >= 1``. A scorer that
         is not applicable to a question is ignored for that question. Default: None, no pass rate.
     :param gate: Rules, such as ``coverage >= 0.98``, ``token_f1[billing] >= 0.5`` or ``token_f1 drop <= 0.02``. The
-        gate passes if all rules hold. ``latency p95 <= 20`` checks the latency in seconds by the service's timestamps
-        and is not judged if the replies have none; ``noticed_after p95 <= 60`` checks the seconds until a poll found
-        the answer. A rule on a judge needs another one on its agreement with people, such as
+        gate passes if all rules hold. ``latency p95 <= 20`` checks the latency in seconds,
+        ``noticed_after p95 <= 60`` the seconds until a poll found the answer, and
+        ``confidence_score >= 0.6`` the confidence of the service. Rules on latency and confidence fail if
+        too few answers have one: less than a rule on ``coverage`` requires, or less than 90 %. A rule on a
+        judge needs another one on its agreement with people, such as
         ``judge.correctness agreement >= 0.6 on >= 50 labels``. If questions are repeated, ``must_include worst >= 0.8``
         and ``disagreement <= 0.2`` check the repetitions. Default: no rules.
     :param on_fail: What a failed gate does: ``fail`` (default) fails the task without retries; ``skip_downstream``

@@ -88,7 +88,8 @@ def test_queries(
     assert run.state == "success"
     assert run.xcom("show_unanswered") == len(QUESTIONS)
     monkeypatch.chdir(tmp_path)
-    (query,) = queries(CHAT_BATCH)
+    query, low_confidence = queries(CHAT_BATCH)
+    assert duckdb.sql(low_confidence).fetchall() == []
     ((path, questions, answered, p50, p99),) = duckdb.sql(query).fetchall()
     assert run.run_id in path
     assert (questions, answered) == (3, 3)

@@ -8,7 +8,9 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 from airflow.models import Variable
 
@@ -38,6 +40,7 @@ TASKS = {
     "assistant_weekly_report": ["draw"],
     "assistant_evaluation": ["ask", "evaluate", "rate"],
     "assistant_compare_sites": ["ask_live", "ask_staging", "compare"],
+    "assistant_low_confidence": ["ask", "list_low_confidence"],
     "assistant_handbook": ["read_handbook", "load"],
     "assistant_safety": ["load_documents", "ask", "evaluate"],
     "assistant_approve_baseline": ["ask", "evaluate", "approve", "set_baseline"],
@@ -172,6 +175,40 @@ def test_evaluation(load, run_dag, service, connection, tmp_path, monkeypatch):
         "not compared with the failed run"
     )
     assert len({row["run_id"] for row in evaluations(tmp_path)}) == 4
+
+
+def test_low_confidence_of_a_service_without_a_confidence(load, run_dag, service, connection, tmp_path, monkeypatch):
+    monkeypatch.setenv("AIRFLOW_VAR_ASSISTANT_LAKE", str(tmp_path / "lake"))
+    run = run_dag(load("assistant_low_confidence"))
+    assert run.state == "success", run.errors
+    found = run.xcom("list_low_confidence")
+    assert found["answers"] == run.xcom("ask")["complete"] == 82
+    assert (found["low"], found["unknown"]) == (0, 82)
+    assert Path(found["path"]).read_text().splitlines()[1:] == []
+
+
+def test_low_confidence_lists_low_levels_and_low_scores(load, tmp_path):
+    """Any case of the level, any range of the score, and answers that a spreadsheet would take for a formula."""
+    columns = ["key", "message", "answer", "status", "session_id", "request_id"]
+    confidence = {
+        "a": ("low", None), "b": ("LOW ", 0.9), "c": (None, 0.49), "d": (None, 0.5), "e": ("high", None),
+        "f": (None, None), "g": (None, -2.0), "lost": ("low", 0.1),
+    }  # fmt: skip
+    rows = []
+    for key, (level, score) in confidence.items():
+        row = dict.fromkeys(columns, f"={key}")
+        row |= {"key": key, "status": "lost" if key == "lost" else "complete"}
+        rows.append({**row, "confidence_level": level, "confidence_score": score})
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "answers.parquet")
+    list_low = load("assistant_low_confidence").get_task("list_low_confidence").python_callable
+    path = str(tmp_path / "low.csv")
+    found = list_low(str(tmp_path / "answers.parquet"), path, {"threshold": 0.5})
+    assert found == {"answers": 7, "low": 4, "unknown": 1, "path": path}
+    with Path(path).open(newline="", encoding="utf-8") as file:
+        listed = list(csv.DictReader(file))
+    assert [row["key"] for row in listed] == ["g", "a", "c", "b"]
+    assert {row["answer"][:2] for row in listed} == {"'="}
+    assert list_low(str(tmp_path / "answers.parquet"), path, {"threshold": 95})["low"] == 5
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from airflow_provider_assistant.evaluation.repetitions import disagree
 from airflow_provider_assistant.evaluation.report import word_diff
+from airflow_provider_assistant.evaluation.rules import CONFIDENCE_SCORE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -123,9 +124,12 @@ def repeated(evaluation: Evaluation) -> Some[Repeated]:
 
 
 def _mean_share(summary: Summary, scores: Mapping[str, float | None]) -> float | None:
-    """Return the mean of the scores from 0 to 1 for which higher is better."""
+    """Return the mean of the scores from 0 to 1 for which higher is better, without the confidence."""
     shares = []
     for name, scorer in summary.scorers.items():
+        # The confidence is the service's own opinion of its answer, and not a mark for it.
+        if name == CONFIDENCE_SCORE:
+            continue
         score = scores.get(name)
         # Only scores from 0 to 1 have a histogram.
         if scorer.histogram and scorer.higher_is_better and score is not None:

@@ -12,7 +12,7 @@ from airflow_provider_assistant.exceptions import AssistantInputError
 UP = {"token_f1": True}
 
 
-def row(key, score, *, case="same", scorer="token_f1", outcome=None, status=None, weight=1.0, tags=()):
+def row(key, score, *, case="same", scorer="token_f1", outcome=None, status=None, weight=1.0, tags=(), source=None):
     outcome = outcome or ("scored" if score is not None else "unanswered")
     status = status or ("failed" if outcome == "unanswered" else "complete")
     return {
@@ -27,6 +27,7 @@ def row(key, score, *, case="same", scorer="token_f1", outcome=None, status=None
         "tags": list(tags),
         "seconds": None,
         "status": status,
+        "seconds_source": source,
     }
 
 
@@ -78,6 +79,29 @@ def test_more_is_worse_where_less_is_better():
     found = compared(now, before, {"latency": False}).scorers["latency"]
     assert (found.mean, found.worse, found.better) == (5.0, 2, 0)
     assert [change.key for change in found.worst] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("now", "before", "changed"),
+    [
+        ("measured", "service", True),
+        ("service", "measured", True),
+        ("measured", None, True),
+        ("measured", "measured", False),
+        ("service", None, False),
+    ],
+)
+def test_a_measured_latency_is_not_compared_with_one_by_the_service_s_times(now, before, changed):
+    rows_now = [row(key, 9.0, scorer="latency", source=now) for key in "abc"]
+    rows_before = [row(key, 4.0, scorer="latency", source=before) for key in "abc"]
+    rows_before[2]["seconds_source"] = "service" if before == "measured" else "measured"
+    found = compared(rows_now, rows_before, {"latency": False})
+    if before is None:
+        # A table of an older version.
+        old = table(*rows_before).drop_columns(["seconds_source"])
+        found = compare(table(*rows_now), old, higher_is_better={"latency": False}, baseline={"path": "p"})
+    assert found.changed_latency is changed
+    assert ("latency" in found.scorers) is not changed
 
 
 def test_tags_are_compared_by_themselves():

@@ -97,14 +97,103 @@ def test_rules_on_repetitions():
         assert "every question was asked once" in once.reason
 
 
-def test_latency_is_not_judged_by_when_polls_noticed_the_answers():
+def test_a_latency_that_is_not_known_passes_only_if_the_answers_were_noticed_in_time():
     polled = summary(latency=Distribution(count=0), noticed_after=Distribution(count=8, p50=8.0, p95=60.0))
     verdict = judged("latency p95 <= 20", polled)
-    assert (verdict.verdict, verdict.value) == ("not_judged", None)
-    assert "noticed_after p95" in verdict.reason
+    assert (verdict.verdict, verdict.value) == ("failed", None)
+    assert "'noticed_after p95 <= 20' instead" in verdict.reason
+    assert "only 0 of 8 answers were judged" in verdict.reason
+    verdict = judged("latency p95 <= 60", polled)
+    assert (verdict.verdict, verdict.value) == ("passed", 60.0)
+    assert verdict.reason == "latency p95 is at most 60: polls had noticed the answers then"
+    assert judged("latency p95 >= 1", polled).verdict == "failed", "they may have been ready at once"
     assert judged("noticed_after p95 <= 20", polled).verdict == "failed"
     assert judged("noticed_after p95 <= 90", polled).verdict == "passed"
     assert judged("latency p95 <= 20", summary(latency=Distribution(count=0))).verdict == "failed"
+
+
+@pytest.mark.parametrize(
+    ("rules", "known", "verdict"),
+    [
+        (["latency p95 <= 20"], 8, "passed"),
+        (["latency p95 <= 20"], 7, "failed"),
+        (["latency p95 <= 20", "coverage >= 0.75"], 6, "passed"),
+        (["latency p95 <= 20", "coverage >= 0.75"], 5, "failed"),
+        (["coverage > 0.5", "latency p95 <= 20"], 4, "passed"),
+        (["coverage[billing] >= 0.1", "coverage <= 1", "latency p95 <= 20"], 7, "failed"),
+    ],
+)
+def test_the_rule_on_coverage_says_how_many_answers_must_have_a_latency(rules, known, verdict):
+    found = summary(latency=Distribution(count=known, p95=2.0))
+    verdicts = {one.rule: one for one in check_rules([parse_rule(rule) for rule in rules], found)}
+    latency = verdicts["latency p95 <= 20"]
+    assert latency.verdict == verdict
+    if verdict == "failed":
+        assert f"only {known} of 8 answers were judged" in latency.reason
+    elif known < 8:
+        assert f"{8 - known} of 8 answers were not judged" in latency.reason
+
+
+@pytest.mark.parametrize(
+    ("p95", "error", "verdict", "says"),
+    [
+        (19.0, 5.0, "passed", "latency p95 is 19; measured for 8 answers, at most 5 s too long"),
+        (21.0, 5.0, "failed", "which is too inexact to decide: set a smaller poll_interval"),
+        (26.0, 5.0, "failed", "latency p95 is 26; measured for 8 answers, at most 5 s too long"),
+    ],
+)
+def test_a_measured_latency_says_how_exact_it_is(p95, error, verdict, says):
+    found = summary(
+        latency=Distribution(count=8, p95=p95),
+        latency_error=Distribution(count=8, maximum=error),
+    )
+    judgement = judged("latency p95 <= 20", found)
+    assert judgement.verdict == verdict
+    assert says in judgement.reason
+    assert ("inexact" in judgement.reason) is (p95 == 21.0)
+
+
+def confident(scored, mean, **changes):
+    one = scorer(mean, p5=0.2).model_copy(update={"scored": scored, "not_judged": 8 - scored})
+    tag = TagSummary(
+        questions=4, answered=4, means={"confidence_score": mean}, scored={"confidence_score": min(scored, 3)}
+    )
+    return summary(scorers={"confidence_score": one}, tags={"billing": tag}, **changes)
+
+
+@pytest.mark.parametrize(
+    ("rule", "scored", "verdict", "says"),
+    [
+        ("confidence_score >= 0.6", 8, "passed", "confidence_score is 0.7"),
+        ("confidence_score >= 0.8", 8, "failed", "confidence_score is 0.7"),
+        ("confidence_score p5 >= 0.2", 8, "passed", "confidence_score p5 is 0.2"),
+        ("confidence_score >= 0.6", 7, "failed", "no data: only 7 of 8 answers were judged, and 90 % are necessary"),
+        ("confidence_score >= 0.6", 0, "failed", "only 0 of 8 answers were judged"),
+        ("confidence_score[billing] >= 0.6", 8, "failed", "only 3 of 4 answers were judged"),
+        ("confidence_score drop <= 1", 7, "failed", "only 7 of 8 answers were judged"),
+        ("confidence_score drop <= 1", 8, "not_judged", "no baseline yet"),
+    ],
+)
+def test_a_rule_on_confidence_needs_enough_answers_with_a_confidence(rule, scored, verdict, says):
+    found = judged(rule, confident(scored, 0.7))
+    assert found.verdict == verdict
+    assert says in found.reason
+
+
+def test_a_pass_rate_by_confidence_needs_enough_answers_with_a_confidence():
+    rules, pass_if = [parse_rule("pass_rate >= 0.5")], parse_condition("token_f1 >= 0.5 and confidence_score >= 0.6")
+    for judged_answers, verdict in ((8, "passed"), (5, "failed")):
+        passes = PassRate(condition="c", passed=judged_answers, failed=0, not_judged=10 - judged_answers, rate=1.0)
+        (found,) = check_rules(rules, summary(passes=passes), pass_if)
+        assert found.verdict == verdict
+        assert check_rules(rules, summary(passes=passes), parse_condition("token_f1 >= 0.5"))[0].verdict == "passed"
+
+
+def test_latencies_from_different_sources_are_not_compared():
+    changed = comparison({}).model_copy(update={"changed_latency": True})
+    found = judged("latency drop <= 1", summary(comparison=changed))
+    assert found.verdict == "not_judged"
+    assert "only one of the two latencies was measured" in found.reason
 
 
 @pytest.mark.parametrize(
@@ -144,7 +233,7 @@ def test_a_mean_that_leaves_questions_out_says_so():
         ("exact_match[billing] >= 0", None, "no question has such a score"),
         ("token_f1[typo] >= 0", None, "no question has the tag 'typo'"),
         ("pass_rate >= 0", summary(passes=None), "no question was judged"),
-        ("latency p95 <= 9", summary(latency=Distribution(count=0)), "no question has such a score"),
+        ("latency p95 <= 9", summary(latency=Distribution(count=0)), "only 0 of 8 answers were judged"),
         (
             "token_f1 drop <= 1",
             summary(comparison=comparison({"token_f1": difference(None, None, None, 0)}, same=0, changed=9)),

@@ -53,10 +53,10 @@ def test_the_names_and_kinds():
         **dict.fromkeys(("exact_match", "token_f1", "ratio", "token_set_ratio", "chrf"), "lexical similarity"),
         **dict.fromkeys(("must_include", "must_not_include", "cites", "refusal"), "check"),
         "latency": "latency",
+        "confidence_score": "confidence",
     }
-    assert [name for name, scorer in SCORERS.items() if not (scorer.is_share and scorer.higher_is_better)] == [
-        "latency"
-    ]
+    assert [name for name, scorer in SCORERS.items() if not scorer.is_share] == ["latency", "confidence_score"]
+    assert [name for name, scorer in SCORERS.items() if not scorer.higher_is_better] == ["latency"]
 
 
 @pytest.mark.parametrize("name", LEXICAL)
@@ -257,6 +257,12 @@ def test_refusals_can_be_in_other_words():
     assert not refuses("I don't know.", ["ask in the shop"])
 
 
+@pytest.mark.parametrize("confidence", [0.0, 0.61, 1.0, 97.5, -3.0])
+def test_the_confidence_is_the_number_of_the_reply_whatever_its_range(confidence):
+    assert score("confidence_score", "x", confidence_score=confidence) == confidence
+    assert score("confidence_score", "x") is None
+
+
 def test_latency_is_seconds():
     assert score("latency", "x") == 1.5
     assert score("latency", "x", seconds=None) is None
@@ -338,5 +344,5 @@ def test_the_others_need_no_library(monkeypatch):
         "expected_url": ("x.org",),
         "expect_no_answer": False,
     }
-    case = make_case(expected="Yes", **checked)
+    case = make_case(expected="Yes", confidence_score=0.5, **checked)
     assert None not in [scorer.score(case) for scorer in scorers_of(names)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -27,9 +28,10 @@ def test_a_row_for_every_question_and_scorer_in_their_order():
     cases = [
         make_case("Yes.", key="q1", expected="yes", weight=2.0, tags=("billing", "en")),
         make_case(None, key="q2", expected="no", status="timed_out", seconds=None),
-        make_case("Who knows", key="q3"),
+        make_case("Who knows", key="q3", seconds=None, confidence_level="low", confidence_score=0.2),
     ]
-    table = score_cases(cases, scorers_of(["exact_match", "latency"]))
+    cases[0] = replace(cases[0], seconds_source="measured", seconds_error=0.5)
+    table = score_cases(cases, scorers_of(["exact_match", "latency", "confidence_score"]))
 
     assert table.schema == scores_schema()
     assert table.to_pylist() == [
@@ -45,14 +47,21 @@ def test_a_row_for_every_question_and_scorer_in_their_order():
             "tags": list(case.tags),
             "seconds": case.seconds,
             "status": case.status,
+            "seconds_source": case.seconds_source,
+            "seconds_error": case.seconds_error,
+            "confidence_level": case.confidence_level,
+            "confidence_score": case.confidence_score,
         }
         for case, scorer, score, outcome in [
             (cases[0], "exact_match", 1.0, "scored"),
             (cases[0], "latency", 1.5, "scored"),
+            (cases[0], "confidence_score", None, "not_judged"),
             (cases[1], "exact_match", None, "unanswered"),
             (cases[1], "latency", None, "unanswered"),
+            (cases[1], "confidence_score", None, "unanswered"),
             (cases[2], "exact_match", None, "not_applicable"),
-            (cases[2], "latency", 1.5, "scored"),
+            (cases[2], "latency", None, "not_judged"),
+            (cases[2], "confidence_score", 0.2, "scored"),
         ]
     ]
 
@@ -141,7 +150,7 @@ def test_the_outcomes_of_each_scorer_add_up():
     table = score_cases(cases, list(SCORERS.values()))
     assert table.num_rows == len(cases) * len(SCORERS)
     assert Counter(table["scorer"].to_pylist()) == dict.fromkeys(SCORERS, len(cases))
-    assert set(table["outcome"].to_pylist()) == {"scored", "unanswered", "not_applicable"}
+    assert set(table["outcome"].to_pylist()) == {"scored", "unanswered", "not_applicable", "not_judged"}
 
 
 def test_no_cases_are_an_empty_table():

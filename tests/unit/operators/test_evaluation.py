@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -134,15 +135,83 @@ def test_answers_and_expectations_in_another_csv_dialect(operator, tmp_path):
 
 def test_where_no_reply_has_times_the_report_shows_when_answers_were_noticed(operator):
     answers = [question(number, seconds=None, noticed_after=8.0 + number) for number in range(20)]
-    head = execute(operator(answers, gate=["latency p95 <= 1", "coverage >= 0.9"], scorers=[*SCORERS, "latency"]))
-    assert head["verdict"] == "passed"
-    assert summary_of(head).gate.rules[0].verdict == "not_judged"
+    head = execute(
+        operator(answers, gate=["latency p95 <= 1", "coverage >= 0.9"], scorers=[*SCORERS, "latency"], on_fail="report")
+    )
+    assert head["verdict"] == "failed"
+    assert [rule.verdict for rule in summary_of(head).gate.rules] == ["failed", "passed"]
+    assert summary_of(head).scorers["latency"].not_judged == 20
     page = Path(head["report_path"]).read_text()
     assert "Noticed after p50" in page
-    assert "its latency is not known" in page
+    assert "the latency is not known" in page
     assert "Latency p50" not in page
     with pytest.raises(AssistantGateFailedError, match="noticed_after p95"):
         execute(operator(answers, gate=["noticed_after p95 <= 20"], name="polled"))
+
+
+def test_a_measured_latency_is_judged_and_the_report_says_how_exact_it_is(operator):
+    measured = {"seconds_source": "measured", "seconds_error": 4.5}
+    answers = [question(number, seconds=8.0 + number, noticed_after=8.0 + number, **measured) for number in range(20)]
+    answers[3] |= {"seconds": None, "seconds_source": None, "seconds_error": None, "noticed_after": 4000.0}
+    head = execute(operator(answers, gate=["latency p95 <= 30"], scorers=[*SCORERS, "latency"]))
+    (rule,) = summary_of(head).gate.rules
+    assert rule.reason == (
+        "latency p95 is 26.1; measured for 19 answers, at most 4.5 s too long; 1 of 20 answers were not judged"
+    )
+    page = Path(head["report_path"]).read_text()
+    assert (
+        "Latency in seconds, for 19 answers: measured for 19, at most 4.50\u202fs too long (median 4.50\u202fs). "
+        in page
+    )
+    assert "Not known for 1 answer." in page
+    with pytest.raises(AssistantGateFailedError, match="too inexact to decide: set a smaller poll_interval"):
+        execute(operator(answers, gate=["latency p95 <= 25"], name="strict"))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_confidence_is_a_score_like_others(seed, operator, tmp_path):
+    """Rules, tags, percentiles, conditions, the comparison with the baseline, the report, and the dataset."""
+    chance = random.Random(seed)
+    answers = []
+    for number in range(40):
+        score = round(chance.uniform(0.5, 1), 2)
+        answers.append(question(number, confidence_score=score, confidence_level=None))
+    answers[5] |= {"confidence_score": 0.1, "confidence_level": "low"}
+    names = [*SCORERS, "confidence_score"]
+    gate = ["confidence_score >= 0.6", "confidence_score p5 >= 0.3", "confidence_score drop <= 0.05"]
+    lake_path = str(tmp_path / "lake")
+    first = execute(
+        operator(answers, scorers=names, gate=gate, baseline="previous", pass_if="confidence_score >= 0.4",
+                 lake_path=lake_path)
+    )  # fmt: skip
+    summary = summary_of(first)
+    mean = sum(answer["confidence_score"] for answer in answers) / 40
+    assert summary.means["confidence_score"] == pytest.approx(mean)
+    assert sum(summary.scorers["confidence_score"].histogram) == 40
+    assert (summary.confidence.answers, summary.confidence.low) == (40, 1)
+    assert (summary.passes.passed, summary.passes.failed) == (39, 1)
+    page = Path(first["report_path"]).read_text()
+    assert "Low confidence" in page
+    assert "of 40 answers with a confidence" in page
+    scores = pq.read_table(first["scores_path"])
+    assert set(scores["confidence_level"].to_pylist()) == {"low", None}
+    rows = pq.read_table(first["lake_path"]).to_pylist()
+    assert {row["low_confidence"] for row in rows} == {1}
+    assert {row["scorer"]: row["mean"] for row in rows}["confidence_score"] == pytest.approx(mean)
+
+
+def test_answers_without_a_confidence_are_not_judged_and_fail_its_rules(operator):
+    # The columns of a CSV file are texts.
+    answers = [question(number, confidence_score="0.9") for number in range(15)]
+    for number, value in enumerate([None, "n/a", "NaN", "", "high"], start=15):
+        answers.append(question(number, confidence_score=value))
+    head = execute(
+        operator(answers, scorers=[*SCORERS, "confidence_score"], gate=["confidence_score >= 0.5"], on_fail="report")
+    )
+    summary = summary_of(head)
+    assert (summary.scorers["confidence_score"].scored, summary.scorers["confidence_score"].not_judged) == (15, 5)
+    assert head["verdict"] == "failed"
+    assert "only 15 of 20 answers were judged, and 90 % are necessary" in head["failed_rules"][0]["reason"]
 
 
 def summary_of(head):
