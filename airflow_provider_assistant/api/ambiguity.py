@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from typing import Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from airflow_provider_assistant.api import flow
 from airflow_provider_assistant.api.call import Call
@@ -17,6 +17,18 @@ from airflow_provider_assistant.exceptions import (
 
 T = TypeVar("T")
 OnAmbiguous: TypeAlias = Literal["retry", "fail"]
+
+
+def is_still_answering(call: Call[Any], error: AssistantError) -> bool:
+    """
+    Return whether the service may still be answering a chat whose request failed.
+
+    Sending it again would add the message to the session twice, and ask the assistant twice.
+
+    :param call: The call.
+    :param error: Error of its request.
+    """
+    return call.endpoint == "chat" and isinstance(error, AssistantTimeoutError)
 
 
 def decided(
@@ -33,8 +45,7 @@ def decided(
     :param call: The call.
     :param on_ambiguous: What to do if the call failed and may have taken effect nevertheless.
         ``retry`` sends it again as often as the flow does, except for a ``POST …/chat`` that timed
-        out: the service may still be answering, and a second request would add the message to the
-        session twice. ``fail`` never sends it again.
+        out, see :func:`is_still_answering`. ``fail`` never sends it again.
     :param rule: Limits for the retries.
     :param now: Clock, returning seconds since the epoch.
     :param rng: Random generator of the jitter.
@@ -45,8 +56,7 @@ def decided(
     """
 
     def is_final(error: AssistantError) -> bool:
-        is_slow = call.endpoint == "chat" and isinstance(error, AssistantTimeoutError)
-        return on_ambiguous == "fail" or is_slow
+        return on_ambiguous == "fail" or is_still_answering(call, error)
 
     try:
         return (yield from flow.perform(call, rule, now=now, rng=rng, is_final=is_final))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
@@ -30,7 +31,7 @@ from airflow_provider_assistant.ledger import AcceptedQuestion, ChatLedger, Requ
 from airflow_provider_assistant.loading.engine import Load
 from airflow_provider_assistant.loading.findings import FindingsFile
 from airflow_provider_assistant.loading.load_client import LoadClient
-from airflow_provider_assistant.loading.options import LoadOptions
+from airflow_provider_assistant.loading.options import LoadOptions, OnAmbiguous
 from airflow_provider_assistant.loading.report import LoadCounts
 from airflow_provider_assistant.loading.rows import PreparedRow
 from airflow_provider_assistant.observability import tracing
@@ -58,6 +59,7 @@ class ChatBatch:
     :param output: Parquet file for the questions and answers.
     :param scope: Scope of the ledger entries and session ids: the task and, if it must ask again, which run.
     :param ledger: None to record nothing.
+    :param on_ambiguous: What to do with a question that may have been asked although no usable reply came back.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class ChatBatch:
         output: ObjectStoragePath,
         scope: str,
         ledger: ChatLedger | None,
+        on_ambiguous: OnAmbiguous = "retry",
     ) -> None:
         self.state = BatchState(folder_of(output, scope))
         self._settings = settings
@@ -77,6 +80,13 @@ class ChatBatch:
         self._output = output
         self._scope = scope
         self._ledger = ledger
+        # Each run may ask other questions, so a mass change is normal here, and none of them is stale.
+        self._options = LoadOptions(
+            settings.max_concurrency,
+            on_ambiguous=on_ambiguous,
+            allow_mass_change=True,
+            on_missing="ignore",
+        )
         # Counts of the submissions, and number of answers that arrived, in this attempt.
         self.counts: LoadCounts | None = None
         self.answered = 0
@@ -233,8 +243,7 @@ class ChatBatch:
     async def _submit(self, questions: Questions, findings: QuestionFindings) -> _Sent:
         """Send the questions with the engine of loads, to which the id of a question is its content hash."""
         submissions: dict[str, Submission] = {}
-        # Each run may ask other questions, so a mass change is normal here, and none of them is stale.
-        options = LoadOptions(self._settings.max_concurrency, allow_mass_change=True, on_missing="ignore")
+        options = self._options
         async with LoadClient(self._settings, options) as client, AnswerWriter(self.state) as writer:
 
             def on_created(row: PreparedRow, reply: ApiReply) -> None:
@@ -311,11 +320,13 @@ class ChatBatch:
         # Equal rows are submitted once and share the request.
         with_submission = len(submission_times) - submission_times.count(None)
         reused = with_submission - facts["submitted"]
-        rejected = sum(reason is not None and reason.startswith("rejected") for reason in reasons)
+        # A reason begins with its kind, such as "rejected: …".
+        kinds = Counter(reason.partition(":")[0] for reason in reasons if reason)
+        counts = {"reused": reused, "rejected": kinds["rejected"], "ambiguous": kinds["ambiguous"]}
         table = answers.questions_table(
             columns,
             questions.passthrough_columns,
-            {**facts, "reused": reused, "rejected": rejected},
+            facts | counts,
             own_sessions=questions.own_sessions,
             turn=turn,
         )

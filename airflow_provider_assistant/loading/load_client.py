@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from airflow_provider_assistant.api import flow
+from airflow_provider_assistant.api.ambiguity import is_still_answering
 from airflow_provider_assistant.api.replies import ApiReply
 from airflow_provider_assistant.client.rate_limited import RateLimitedClient
 from airflow_provider_assistant.client.rate_limiter import AdaptiveRateLimiter
@@ -79,7 +81,7 @@ class LoadClient(RateLimitedClient):
         self, attempt: Attempt, counts: LoadCounts, on_failure: Callable[[AssistantError], None]
     ) -> ApiReply:
         """
-        Send the request of a row, with retries.
+        Send the request of a row, with retries, except for a ``POST …/chat`` that timed out.
 
         :param attempt: The claimed row; ``ambiguous`` is increased by each request that may have created its document,
             except the one behind an :class:`AssistantAmbiguousError`.
@@ -87,7 +89,8 @@ class LoadClient(RateLimitedClient):
         :param on_failure: Called with each error that a retry follows, except a 429.
         :raises AssistantError: The row was not created, or perhaps was.
         """
-        if attempt.row.call is None:
+        call = attempt.row.call
+        if call is None:
             raise TypeError("a row without a call is never sent")
 
         def on_wait(wait: flow.Wait) -> None:
@@ -97,7 +100,13 @@ class LoadClient(RateLimitedClient):
             if wait.reason and not isinstance(wait.reason, AssistantRateLimitError):
                 on_failure(wait.reason)
 
-        steps = flow.perform(attempt.row.call, self.settings.retry, now=self.now, rng=self._rng)
+        steps = flow.perform(
+            call,
+            self.settings.retry,
+            now=self.now,
+            rng=self._rng,
+            is_final=functools.partial(is_still_answering, call),
+        )
         try:
             return await self.arun(steps, on_wait)
         except AssistantInputError:

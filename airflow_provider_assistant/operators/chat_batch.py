@@ -6,7 +6,7 @@ import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, get_args
 
 from airflow.providers.common.compat.sdk import Context, ObjectStoragePath
 
@@ -26,6 +26,7 @@ from airflow_provider_assistant.hooks.task_parameters import Checks, check_given
 from airflow_provider_assistant.keys import key_names
 from airflow_provider_assistant.ledger import ChatScope, RunRef, key_of
 from airflow_provider_assistant.loading.columns import ColumnSelection
+from airflow_provider_assistant.loading.options import OnAmbiguous
 from airflow_provider_assistant.loading.sources import open_source
 from airflow_provider_assistant.loading.tables import table_of
 from airflow_provider_assistant.loading.untemplated import Untemplated
@@ -91,6 +92,11 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
     :param close_sessions: Which sessions to close after their questions have finished
         (``POST …/chat/session/close``). None (default): those that this task created; True: also those that the source
         names; False: none.
+    :param on_ambiguous: What to do with a question that may have been asked although no usable reply came back, or
+        whose answer was lost with a killed worker. ``retry`` (default) asks it again: after a 5xx status or a broken
+        connection at once, up to the connection's ``retries``; after a ``POST …/chat`` that timed out, only in a retry
+        of the task, because the service may still be answering. ``skip`` never asks it again; ``fail`` stops the batch
+        and fails the task without retries. Each such question is listed in the findings.
     :param deferrable: Whether to wait in the triggerer instead of on the worker. Default: Airflow's
         ``[operators] default_deferrable``.
     :param timeout: Longest wait for answers after all questions have been submitted, in seconds or as a timedelta; with
@@ -121,6 +127,7 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
         "mode": parameters.choice("async", "sync"),
         "session": parameters.text,
         "close_sessions": parameters.flag,
+        "on_ambiguous": parameters.choice(*get_args(OnAmbiguous)),
         "repeat": parameters.count,
         "turn": parameters.text,
         "deferrable": parameters.flag,
@@ -145,6 +152,7 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
         mode: Mode = "async",
         session: str | None = None,
         close_sessions: bool | None = None,
+        on_ambiguous: OnAmbiguous = "retry",
         repeat: int = 1,
         turn: str | None = None,
         deferrable: bool | None = None,
@@ -162,6 +170,7 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
         self.mode = mode
         self.session = session
         self.close_sessions = close_sessions
+        self.on_ambiguous = on_ambiguous
         self.repeat = repeat
         self.turn = turn
         self.deferrable = is_deferrable(deferrable)
@@ -181,7 +190,8 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
 
         :param context: Airflow's task context.
         :return: The counts ``rows = complete + failed + timed_out + lost + not_submitted``; ``rejected``, the rows that
-            cannot be sent; ``submitted`` (by this try), ``reused`` (from an earlier try or an equal row) and
+            cannot be sent; ``ambiguous``, the questions that may have been asked and have no answer; ``submitted`` (by
+            this try), ``reused`` (from an earlier try or an equal row) and
             ``possibly_duplicated``; ``seconds_p50``, ``seconds_p95``, ``seconds_p99`` and ``noticed_after_p50``,
             ``noticed_after_p95``, ``noticed_after_p99`` of the complete questions, None if not known;
             ``seconds_measured`` and ``seconds_unknown``, the complete questions whose latency was measured
@@ -195,6 +205,7 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
         :raises AssistantRequestTimeoutError: The same, most of them because their request did not finish in time.
         :raises AssistantRequestLostError: The same, most of them because the service no longer knows their request.
         :raises AssistantIncompleteError: The same, most of them because they could not be submitted.
+        :raises AssistantAmbiguousPermanentError: A question may have been asked, and ``on_ambiguous`` is ``fail``.
         :raises AssistantAPIError: The service answered 401, 403 or 404, which stopped the task at once.
         :raises AssistantLedgerError: The ledger cannot be used.
         """
@@ -332,6 +343,7 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
                 output=ObjectStoragePath(self.output_path),
                 scope=scope,
                 ledger=requests,
+                on_ambiguous=self.on_ambiguous,
             )
             yield self._batch
 
@@ -409,10 +421,14 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
             "failed": "asks those again that failed",
             "lost": "asks those again that were lost",
             "timed_out": "waits for those that are open",
+            "ambiguous": "asks those again that may have been asked",
             "not_submitted": "submits the rest",
         }
+        if self.on_ambiguous != "retry":
+            plan_by_status["ambiguous"] = "does not ask those again that may have been asked"
         # A retry cannot fix rejected rows.
-        counts = {**result, "not_submitted": result["not_submitted"] - result["rejected"]}
+        not_submitted = result["not_submitted"] - result["rejected"] - result["ambiguous"]
+        counts = {**result, "not_submitted": not_submitted}
         most_frequent = max(plan_by_status, key=lambda status: counts[status])
         retry = "asks all questions again, because ledger=False"
         if self.ledger:
@@ -439,6 +455,7 @@ _ERROR_BY_STATUS: dict[str, type[AssistantError]] = {
     "failed": AssistantRequestFailedError,
     "timed_out": AssistantRequestTimeoutError,
     "lost": AssistantRequestLostError,
+    "ambiguous": AssistantIncompleteError,
     "not_submitted": AssistantIncompleteError,
 }
 

@@ -110,6 +110,11 @@ ENDS: dict[str, tuple[dict[str, Any], dict[str, Any], int]] = {
     "Most of them did not end": ({"processing_seconds": 600}, {"timeout": 0.2}, 3),
     "Most of them are no longer known": ({"action": "status:404", "path": POLL}, {}, 6),
     "Most of them could not be submitted": ({"action": "status:503", "path": SUBMIT, "skip": 1}, {}, 1),
+    "A question may have been asked": (
+        {"action": "store-then-status:503", "path": SUBMIT},
+        {"on_ambiguous": "fail"},
+        1,
+    ),
     "All of them are invalid rows": ({}, {"source": BLANK, "key_columns": "id"}, 3),
     "The source cannot be asked": ({}, {"source": [{"question": "When?"}]}, 0),
     "401 or 403": ({"action": "status:401", "path": POLL}, {}, 3),

@@ -51,7 +51,15 @@ POLL = r"chat/requests/"
 CLOSE = r"session/close$"
 NEVER = 3600
 DEFAULTS = {"key_columns": ["id"], "poll_interval": 0.05, "timeout": 30}
-COUNTED = {"submitted", "reused", "rejected", "possibly_duplicated", "sessions_closed", "sessions_not_closed"}
+COUNTED = {
+    "submitted",
+    "reused",
+    "rejected",
+    "ambiguous",
+    "possibly_duplicated",
+    "sessions_closed",
+    "sessions_not_closed",
+}
 
 modes = pytest.mark.parametrize("mode", ["async", "sync"])
 deferrables = pytest.mark.parametrize("deferrable", [False, True], ids=["on the worker", "deferred"])
