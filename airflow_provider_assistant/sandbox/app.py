@@ -13,8 +13,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.routing import Match
 
-from airflow_provider_assistant.sandbox import admin, judge, management, routes
-from airflow_provider_assistant.sandbox.errors import ApiError
+from airflow_provider_assistant.sandbox import admin, chat_routes, judge, management, routes
+from airflow_provider_assistant.sandbox.errors import ApiError, ErrorFormat
 from airflow_provider_assistant.sandbox.middleware import Gate
 from airflow_provider_assistant.sandbox.names import OtherNames
 from airflow_provider_assistant.sandbox.service import Service
@@ -41,20 +41,25 @@ def _allowed_methods(request: Request) -> str:
 
 async def _refused(request: Request, error: Exception) -> Response:
     """Return all errors in the same format, including those of the framework."""
+    headers: dict[str, str] = {}
     match error:
         case ApiError():
-            return error.response()
+            refusal = error
         case HTTPException():
-            headers = dict(error.headers or {})
+            refusal = ApiError(error.status_code, str(error.detail))
+            headers.update(error.headers or {})
             if error.status_code == 405:
                 headers["Allow"] = _allowed_methods(request)
-            return ApiError(error.status_code, str(error.detail)).response(headers)
         case RequestValidationError():
             first_error = error.errors()[0]
             parameter = ".".join(str(part) for part in first_error["loc"])
-            return ApiError(400, f"{parameter} is not valid.", field=parameter).response()
+            refusal = ApiError(400, f"{parameter} is not valid.", field=parameter)
         case _:
-            return ApiError(500, "The service failed.").response()
+            refusal = ApiError(500, "The service failed.")
+    error_format: ErrorFormat = "detailed"
+    if request.url.path.startswith(API_ROOT):
+        error_format = request.app.state.service.settings.error_format
+    return refusal.response(error_format, headers)
 
 
 class _App(FastAPI):
@@ -123,6 +128,7 @@ def create_app(
     api.include_router(routes.reads)
     api.include_router(routes.writes)
     api.include_router(management.router)
+    api.include_router(chat_routes.router)
     models = _App(service, openapi_url=None)
     models.include_router(judge.router)
     control = _App(service, openapi_url=None)

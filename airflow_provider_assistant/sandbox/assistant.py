@@ -60,10 +60,14 @@ class Assistant:
         self._faults = faults
         self._clock = clock
 
-    def finish(self, request: sqlite3.Row) -> None:
-        """Answer a chat request, or let it fail, and record the result."""
+    def finish(self, request: sqlite3.Row, seconds: float = 0.0) -> None:
+        """Answer a chat request, or let it fail, and record the result.
+
+        :param seconds: time until the answer is complete.
+        """
+        completed_at = self._clock() + seconds
         if self._faults.fails(request["message"]):
-            self._chats.fail(request["id"], _FAILURE, self._clock())
+            self._chats.fail(request["id"], _FAILURE, completed_at)
             return
         answer = self.reply(
             site=request["site"],
@@ -72,7 +76,7 @@ class Assistant:
             language=request["language"],
         )
         text = self._faults.cut(answer.text)
-        self._chats.complete(request["id"], text, answer.sources, self._clock())
+        self._chats.complete(request["id"], text, answer.sources, completed_at)
 
     def reply(self, site: str, session_id: str, message: str, language: str) -> Answer:
         """Answer a message in its session."""

@@ -35,7 +35,7 @@ class Chats:
 
     def add(
         self, key: Key, site: str, session_id: str, mode: str, message: str, language: str,
-        now: float,
+        now: float, email: str | None = None,
     ) -> str:  # fmt: skip
         """Store a chat request as queued, open its session if necessary, and return the request's id.
 
@@ -44,9 +44,9 @@ class Chats:
         identifier = f"req_{secrets.token_hex(10)}"
         tenant = key.tenant.tenant_id
         self._db.write(
-            "INSERT INTO requests (id, tenant, site, session_id, mode, message, language, status,"
-            " created_at) VALUES (?, ?, ?, ?, ?, ?, ?, 'queued', ?)",
-            identifier, tenant, site, session_id, mode, message, language, now,
+            "INSERT INTO requests (id, tenant, site, session_id, mode, message, language, email,"
+            " status, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'queued', ?)",
+            identifier, tenant, site, session_id, mode, message, language, email, now,
         )  # fmt: skip
         self.sent[tenant, month(now)] += 1
         open_sessions = self._db.write(
@@ -141,6 +141,16 @@ class Chats:
             json.dumps(words), site, session_id,
         )  # fmt: skip
 
+    def is_closed(self, site: str, session_id: str) -> bool:
+        """Return whether a session was closed and is not open again."""
+        rows = self._db.rows(
+            "SELECT count(*) AS opened, count(closed_at) AS closed FROM sessions"
+            " WHERE site = ? AND session_id = ?",
+            site, session_id,
+        )  # fmt: skip
+        counts = rows[0]
+        return bool(counts["opened"]) and counts["opened"] == counts["closed"]
+
     def close_session(self, site: str, session_id: str, now: float) -> None:
         """Close a session; one that is not open stays as it is."""
         self._db.write(
@@ -148,6 +158,17 @@ class Chats:
             " WHERE site = ? AND session_id = ? AND closed_at IS NULL",
             now, site, session_id,
         )  # fmt: skip
+
+    def rating(self, site: str, request_id: str) -> str | None:
+        """Return the first rating of a chat request, or None."""
+        rows = self._db.rows(
+            "SELECT rating FROM feedback WHERE site = ? AND request_id = ? ORDER BY n LIMIT 1",
+            site, request_id,
+        )  # fmt: skip
+        if not rows:
+            return None
+        rating: str = rows[0]["rating"]
+        return rating
 
     def rate(self, site: str, request_id: str, session_id: str, rating: str, now: float) -> None:
         """Record a rating."""

@@ -34,6 +34,7 @@ CREATE VIRTUAL TABLE IF NOT EXISTS words USING fts5 (
 CREATE TABLE IF NOT EXISTS requests (
     n INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, tenant TEXT NOT NULL, site TEXT NOT NULL,
     session_id TEXT NOT NULL, mode TEXT NOT NULL, message TEXT NOT NULL, language TEXT NOT NULL,
+    email TEXT,
     status TEXT NOT NULL, created_at REAL NOT NULL, started_at REAL, completed_at REAL,
     answered INTEGER, answer TEXT, sources TEXT, error TEXT);
 CREATE INDEX IF NOT EXISTS requests_unfinished ON requests (status, created_at)
@@ -44,10 +45,11 @@ CREATE TABLE IF NOT EXISTS sessions (
     closed_at REAL, messages INTEGER NOT NULL, terms TEXT NOT NULL);
 CREATE UNIQUE INDEX IF NOT EXISTS sessions_open ON sessions (site, session_id)
     WHERE closed_at IS NULL;
+CREATE INDEX IF NOT EXISTS sessions_of_site ON sessions (site, session_id);
 CREATE TABLE IF NOT EXISTS feedback (
     n INTEGER PRIMARY KEY, site TEXT NOT NULL, request_id TEXT NOT NULL,
     session_id TEXT NOT NULL, rating TEXT NOT NULL, created_at REAL NOT NULL);
-CREATE INDEX IF NOT EXISTS feedback_of_site ON feedback (site);
+CREATE INDEX IF NOT EXISTS feedback_of_request ON feedback (site, request_id);
 """
 _TABLES = ("documents", "past_documents", "requests", "sessions", "feedback")
 

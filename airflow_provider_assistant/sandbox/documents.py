@@ -152,6 +152,20 @@ class Documents:
             return None
         return rows[0]
 
+    def find_same(self, site: str, title: str, question: str | None, content: str) -> str | None:
+        """Return the id of a document with this title and content, or None."""
+        # Only a service that refuses duplicates needs this index: others load faster without it.
+        self._db.write("CREATE INDEX IF NOT EXISTS documents_by_title ON documents (site, title)")
+        rows = self._db.rows(
+            "SELECT id FROM documents WHERE site = ? AND title = ? AND content = ?"
+            " AND question IS ? LIMIT 1",
+            site, title, content, question,
+        )  # fmt: skip
+        if not rows:
+            return None
+        identifier: str = rows[0]["id"]
+        return identifier
+
     def change(self, row: sqlite3.Row, changes: Mapping[str, Any], now: float) -> sqlite3.Row:
         """Change a document, and return it.
 

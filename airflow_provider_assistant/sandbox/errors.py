@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from starlette.responses import JSONResponse
 
@@ -22,6 +22,18 @@ _CODES = {
 }
 
 
+ErrorFormat = Literal["detailed", "text"]
+# What the service that is documented sends instead of a code and a message.
+_TEXTS = {
+    "unauthorized": "invalid_api_key",
+    "forbidden": "api_access_not_available_on_plan",
+    "read_only_key": "api_access_not_available_on_plan",
+    "plan_lacks_async_chat": "api_access_not_available_on_plan",
+    "site_not_found": "site not found",
+    "request_not_found": "request not found",
+}
+
+
 class ApiError(Exception):
     """A refusal.
 
@@ -30,6 +42,7 @@ class ApiError(Exception):
     :param code: machine-readable code. Default: the usual code of the status.
     :param field: invalid field or path parameter.
     :param retry_after: seconds to wait before a retry, as an integer.
+    :param document_id: the document that exists already.
     """
 
     def __init__(
@@ -40,6 +53,7 @@ class ApiError(Exception):
         code: str | None = None,
         field: str | None = None,
         retry_after: int | None = None,
+        document_id: str | None = None,
     ) -> None:
         super().__init__(message)
         self.status = status
@@ -47,12 +61,23 @@ class ApiError(Exception):
         self.code = code or _CODES.get(status, "server_error")
         self.field = field
         self.retry_after = retry_after
+        self.document_id = document_id
 
-    def response(self, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    def response(
+        self,
+        error_format: ErrorFormat,
+        headers: Mapping[str, str] | None = None,
+    ) -> JSONResponse:
         """Return the refusal as an HTTP response."""
-        error: dict[str, Any] = {"code": self.code, "message": self.message}
-        if self.field is not None:
-            error["field"] = self.field
+        error: dict[str, Any] | str
+        if error_format == "text":
+            error = _TEXTS.get(self.code, self.message)
+        else:
+            error = {"code": self.code, "message": self.message}
+            if self.field is not None:
+                error["field"] = self.field
+            if self.document_id is not None:
+                error["document_id"] = self.document_id
         all_headers = dict(headers or {})
         if self.retry_after is not None:
             all_headers["Retry-After"] = str(self.retry_after)

@@ -165,7 +165,10 @@ class Faults:
 
     def shown(self, status: _Status) -> str:
         """Return the status word to send for a state of an async request."""
-        return self._status_words.get(status, status)
+        word: str = status
+        if self.settings.documented and status == "complete":
+            word = "completed"
+        return self._status_words.get(status, word)
 
     def as_json(self) -> dict[str, Any]:
         """Return the current faults as plain JSON types."""

@@ -97,7 +97,8 @@ class Gate:
         try:
             admitted = self._admit(key, oversized=oversized)
         except ApiError as refusal:
-            await refusal.response()(scope, receive, send_and_record)
+            response = refusal.response(service.settings.error_format)
+            await response(scope, receive, send_and_record)
             return
         scope[KEY] = admitted
         version = service.faults.version  # read first: the faults may change at any time
@@ -141,6 +142,7 @@ class Gate:
         if action.stores:
             await self._app(scope, receive, reply.send)
         number = int(action.number)
+        error_format = self._service.settings.error_format
         match action.kind:
             case "drop":
                 await _drop(scope, receive)
@@ -156,10 +158,10 @@ class Gate:
                 await HTMLResponse(_PROXY_PAGE.format(number), number)(scope, receive, send)
             case "retry-after":
                 refusal = ApiError(429, "Too many requests.", retry_after=number)
-                await refusal.response()(scope, receive, send)
+                await refusal.response(error_format)(scope, receive, send)
             case _:
                 refusal = ApiError(number, "This failure was asked for.", code="injected_fault")
-                await refusal.response()(scope, receive, send)
+                await refusal.response(error_format)(scope, receive, send)
 
     async def _wait_for_change(self, version: int) -> None:
         """Wait until the faults are changed or reset, possibly by another thread."""

@@ -99,12 +99,13 @@ class ErrorDetail(RequestError):
     """Why a request was refused."""
 
     field: str = Field(default="", description="Only where one field is at fault.")
+    document_id: str = Field(default="", description="Only where the document exists already.")
 
 
 class ErrorReply(_Reply):
     """A refusal."""
 
-    error: ErrorDetail
+    error: ErrorDetail | str = Field(description="A text with the setting error_format.")
 
 
 class DocumentReply(_Reply):
@@ -165,19 +166,27 @@ class Source(_Reply):
     score: float
 
 
+# What the replies of the documented service leave out.
+_NOT_DOCUMENTED = "Absent with the setting documented."
+_TIME = "Absent without the setting request_times."
+_CONFIDENCE = "Only with the setting confidence."
+
+
 class Result(_Reply):
     """The result of a complete request."""
 
     answer: str
-    answered: bool
-    sources: list[Source]
-    response_language: str
+    answered: bool = Field(default=False, description=_NOT_DOCUMENTED)
+    sources: list[Source] = Field(default=[], description=_NOT_DOCUMENTED)
+    response_language: str = Field(default="", description=_NOT_DOCUMENTED)
+    confidence_score: float = Field(default=0.0, description=_CONFIDENCE)
+    confidence_level: Literal["low"] = Field(default="low", description="Absent if not low.")
 
 
 class _Request(_Reply):
     request_id: str
     session_id: str
-    created_at: str
+    created_at: str = Field(default="", description=_TIME)
 
 
 class ChatReply(Result, _Request):
@@ -193,17 +202,28 @@ class AsyncReply(_Request):
 class StatusReply(AsyncReply):
     """How far a request is."""
 
-    started_at: str | None
-    completed_at: str | None
-    result: Result | None
-    error: RequestError | None
+    started_at: str | None = Field(default=None, description=_TIME)
+    completed_at: str | None = Field(default=None, description=_TIME)
+    result: Result | None = Field(default=None, description=_TIME)
+    answer: str = Field(default="", description="Instead of result, without request_times.")
+    error: RequestError | str | None = Field(default=None, description="A text without the setting request_times.")
 
 
-class FeedbackReply(_Request):
+class FeedbackReply(_Reply):
     """A rating that was recorded."""
 
-    status: Literal["recorded"]
+    status: Literal["recorded", "ok"]
+    request_id: str
+    session_id: str = Field(default="", description=_NOT_DOCUMENTED)
     feedback: str
+    created_at: str = Field(default="", description=_NOT_DOCUMENTED)
+    feedback_submitted_at: str = Field(default="", description="With the setting documented, only of the first rating.")
+
+
+class ClosedReply(_Reply):
+    """A conversation that was closed."""
+
+    status: Literal["ok"]
 
 
 class Limit(_Reply):

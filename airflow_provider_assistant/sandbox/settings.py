@@ -13,13 +13,14 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    TypeAdapter,
     ValidationError,
     model_validator,
 )
 from pydantic_core import from_json
 
 from airflow_provider_assistant.sandbox.actions import Action
-from airflow_provider_assistant.sandbox.errors import explained
+from airflow_provider_assistant.sandbox.errors import ErrorFormat, explained
 
 ENV_PREFIX = "ASSISTANT_SANDBOX_"
 
@@ -53,6 +54,18 @@ Paging = Literal["none", "page", "offset", "cursor", "link", "header"]
 # The other name of each default name; None leaves a field out of replies.
 Names = Annotated[dict[str, str | None], BeforeValidator(_names)]
 _Directory = Annotated[Path, AfterValidator(_directory)]
+
+
+# Defaults of other settings if ``documented`` is on.
+DOCUMENTED: dict[str, Any] = {
+    "document_status": "draft",
+    "duplicate_documents": "reject",
+    "closed_sessions": "refuse",
+    "request_times": False,
+    "feedback_words": "good,bad",
+    "error_format": "text",
+}
+_IS_TRUE = TypeAdapter(bool)
 
 
 def _flag(default: Any, unit: str, text: str, **limits: Any) -> Any:
@@ -101,6 +114,26 @@ class Settings(BaseModel):
         "ignore", "WORD", "unknown ids of a bulk request: ignore or reject"
     )
     document_names: Names = _flag({}, "JSON", "other names for fields, parameters and words")
+    duplicate_documents: Literal["allow", "reject"] = _flag(
+        "allow", "WORD", "documents with an existing title and content: allow or reject"
+    )
+    closed_sessions: Literal["reopen", "refuse"] = _flag(
+        "reopen", "WORD", "messages to closed sessions: reopen or refuse"
+    )
+    sync_seconds: float = _flag(0.0, "SECONDS", "duration of a synchronous chat", ge=0)
+    confidence: bool = _flag(True, "BOOL", "whether answers have a confidence")
+    request_times: bool = _flag(True, "BOOL", "whether replies about chats have times")
+    feedback_words: str | None = _flag(None, "WORDS", "ratings that are accepted, with commas")
+    error_format: ErrorFormat = _flag("detailed", "FORMAT", "of error bodies: detailed or text")
+    documented: bool = _flag(False, "BOOL", "what the service documents; sets other defaults")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_documented(cls, values: Any) -> Any:
+        """Use the defaults of the setting ``documented``, if it is on."""
+        if isinstance(values, dict) and _IS_TRUE.validate_python(values.get("documented", False)):
+            return {**DOCUMENTED, **values}
+        return values
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -121,7 +154,12 @@ class Settings(BaseModel):
 
     def changed(self, **changes: Any) -> Self:
         """Return a validated copy with changed values."""
-        return self.model_validate({**dict(self), **changes})
+        values = dict(self)
+        if "documented" in changes:
+            # The settings that it has defaults for take these again.
+            for name in DOCUMENTED:
+                del values[name]
+        return self.model_validate({**values, **changes})
 
 
 def _flag_of(field_name: str) -> str:
