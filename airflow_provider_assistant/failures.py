@@ -156,9 +156,20 @@ def log_failure(error: Exception, failure_context: FailureContext) -> None:
         todo += " Airflow does not retry this task: clear it afterwards."
     if failure_context.findings and failure_context.findings not in todo:
         todo += f" Findings: {failure_context.findings}."
-    log.error("What happened: %s: %s", escaped(failure_context.doing), sentence(happened))
-    log.error("What is safe: %s", safe)
-    log.error("What to do: %s Runbook: %s#%s", todo, RUNBOOK, anchor_of(error))
+    happened = f"{escaped(failure_context.doing)}: {sentence(happened)}"
+    todo += f" Runbook: {RUNBOOK}#{anchor_of(error)}"
+    _log_lines(logging.ERROR, happened, safe, todo)
+
+
+def log_attention(happened: str, safe: str, todo: str) -> None:
+    """Log the three lines for a task that succeeds and leaves work for a person."""
+    _log_lines(logging.WARNING, escaped(happened), safe, todo)
+
+
+def _log_lines(level: int, happened: str, safe: str, todo: str) -> None:
+    log.log(level, "What happened: %s", happened)
+    log.log(level, "What is safe: %s", safe)
+    log.log(level, "What to do: %s", todo)
 
 
 def documented_class(error: Exception) -> type[Exception]:

@@ -25,6 +25,12 @@ from airflow_provider_assistant.texts import escaped
 # "active": in use. "other": a status word that is not known. "unknown": no status at all.
 DocumentState: TypeAlias = Literal["active", "draft", "processing", "failed", "other", "unknown"]
 
+# Why a created document in one of these states needs attention.
+NOT_IN_USE: dict[DocumentState, str] = {
+    "draft": "the service stored it and does not use it",
+    "failed": "the service stored it and could not process it",
+    "other": "it is not known whether the service uses it",
+}
 # A document with several statuses has the first of these states.
 WORST_FIRST: tuple[DocumentState, ...] = ("failed", "draft", "other", "processing", "active")
 # Maximum length of a status word, because it is written to logs and to the ledger.
@@ -225,6 +231,19 @@ def status_fields(record: Any, words: DocumentWords = DEFAULT_WORDS) -> list[str
         if word and (name in _FLAGS or _describes_document(word)):
             fields.append(name)
     return fields
+
+
+def needs_attention(status: str | None, words: DocumentWords = DEFAULT_WORDS) -> str | None:
+    """
+    Return why a created document needs attention, or None.
+
+    :param status: Its status word; None if it has none.
+    :param words: Status words. Default: common ones.
+    """
+    if status is None:
+        return None
+    reason = NOT_IN_USE.get(words.state(status))
+    return f"created with the status {status!r}: {reason}" if reason else None
 
 
 def _statuses_without_id(

@@ -25,7 +25,7 @@ from airflow_provider_assistant.loading.load_client import LoadClient
 from airflow_provider_assistant.loading.managed_site import ManagedSite
 from airflow_provider_assistant.loading.options import OPTIONS, LoadOptions
 from airflow_provider_assistant.loading.report import LoadCounts
-from airflow_provider_assistant.operators.load_counts import load_failure
+from airflow_provider_assistant.operators.load_counts import drafts_attention, load_failure
 from airflow_provider_assistant.storage.paths import StoragePath, writable_file
 
 # Maximum number of rows and findings in the output. The findings file has all findings.
@@ -65,6 +65,7 @@ def load(out: Console, args: argparse.Namespace) -> int:
             raise AssistantInputError("--on-missing group needs --group COLUMN", field="group")
         tenant_id = hook.known_tenant_id()
         client_settings = hook.settings.client
+        parts["document_words"] = hook.document_words
         parts["read_limits"] = limits_reader(client_settings, tenant_id, options.on_limit, options.limits_field)
         parts["site"] = ManagedSite.of(hook.resolve_site_id(), hook.settings.documents)
         run_coroutine(_run(out, hook, args.dry_run, result, **parts))
@@ -74,10 +75,14 @@ def load(out: Console, args: argparse.Namespace) -> int:
         record.error = result.error or failure
     if result.error and not result.counts.rows:
         raise result.error
-    style = GOOD
+    attention = drafts_attention(result.counts)
+    style = WARNING if attention else GOOD
     if failure or result.error:
         style = BAD if result.counts.failed else WARNING
     _show(out, args, hook, result, findings, style)
+    if attention:
+        for line in attention:
+            out.note(line)
     if result.is_interrupted:
         return INTERRUPTED
     if result.error:

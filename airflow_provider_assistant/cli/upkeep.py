@@ -71,7 +71,10 @@ def loads(out: Console, args: argparse.Namespace) -> int:
             load["outcome"] = "unfinished"
         listed_loads.append(load)
     out.result(listed_loads)
-    number_columns = ("rows", "created", "unchanged", "rejected", "ambiguous", "failed", "stale", "seconds")
+    number_columns = (
+        *("rows", "created", "unchanged", "rejected", "ambiguous", "failed"),
+        *("drafts", "stale", "seconds"),
+    )
     cells = []
     for load in listed_loads:
         started = f"{load['started_at']:%Y-%m-%d %H:%M:%S}"

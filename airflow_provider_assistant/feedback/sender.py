@@ -166,10 +166,11 @@ class FeedbackSender:
             reply = await client.asend(call)
         except AssistantError as error:
             if self._ledger:
-                await self._run_in(thread, self._ledger.record, outcome_of_error(claim, error))
+                outcome = outcome_of_error(claim, key, error, outcome_of(error))
+                await self._run_in(thread, self._ledger.record, outcome)
             raise
         if self._ledger:
-            await self._run_in(thread, self._ledger.record, outcome_of_reply(claim, reply))
+            await self._run_in(thread, self._ledger.record, outcome_of_reply(claim, key, reply))
         self.counts.sent += 1
         self.counts.by_rating[rating.word] += 1
         was_ambiguous = entry is not None and entry.state == "ambiguous"

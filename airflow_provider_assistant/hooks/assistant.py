@@ -92,9 +92,8 @@ class AssistantHook(AssistantReadHook):
             sent.
         :raises AssistantError: The call failed; see the errors that :class:`AssistantHook` lists.
         """
-        return self.send(
-            endpoints.upload_document(self.resolve_site_id(site_id), as_upload(file, filename, content_type))
-        )
+        upload = as_upload(file, filename, content_type)
+        return self._create(endpoints.upload_document(self.resolve_site_id(site_id), upload))
 
     def create_text_document(
         self, title: str | None, content: str, category: str | None = None, *, site_id: str | None = None
@@ -111,7 +110,7 @@ class AssistantHook(AssistantReadHook):
         :raises AssistantError: The call failed; see the errors that :class:`AssistantHook` lists.
         """
         document = checked(TextDocument, {"title": title, "content": content, "category": category})
-        return self.send(endpoints.create_text_document(self.resolve_site_id(site_id), document))
+        return self._create(endpoints.create_text_document(self.resolve_site_id(site_id), document))
 
     def create_qa_document(
         self,
@@ -135,7 +134,8 @@ class AssistantHook(AssistantReadHook):
         :raises AssistantError: The call failed; see the errors that :class:`AssistantHook` lists.
         """
         fields = {"title": title, "question": question, "answer": answer, "category": category}
-        return self.send(endpoints.create_qa_document(self.resolve_site_id(site_id), checked(QADocument, fields)))
+        document = checked(QADocument, fields)
+        return self._create(endpoints.create_qa_document(self.resolve_site_id(site_id), document))
 
     def list_documents(self, *, site_id: str | None = None) -> Iterator[SiteDocument]:
         """

@@ -14,11 +14,14 @@ from airflow.providers.common.compat.sdk import AirflowException, BaseHook
 from airflow_provider_assistant.api.ambiguity import OnAmbiguous
 from airflow_provider_assistant.api.call import Call
 from airflow_provider_assistant.api.document_routes import DocumentRoutes
+from airflow_provider_assistant.api.document_state import DEFAULT_WORDS, DocumentWords, needs_attention
+from airflow_provider_assistant.api.replies import CreatedDocument
 from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.hooks.connection import Settings, extra_of, settings_of
 from airflow_provider_assistant.parameters import checked, text
+from airflow_provider_assistant.texts import escaped
 
 T = TypeVar("T")
 
@@ -168,6 +171,21 @@ class AssistantBaseHook(BaseHook):
             :class:`~airflow_provider_assistant.hooks.assistant.AssistantHook` lists.
         """
         return self.client.send(call, on_ambiguous)
+
+    def _create(self, call: Call[CreatedDocument]) -> CreatedDocument:
+        """Create a document, and log a warning if the service does not use it."""
+        created = replace(self.send(call), words=self.document_words)
+        reason = needs_attention(created.status, created.words)
+        if reason:
+            document_id = escaped(str(created.document_id))
+            self.log.warning("Document %s of %s: %s.", document_id, call.subject, reason)
+        return created
+
+    @property
+    def document_words(self) -> DocumentWords:
+        """Status words of documents: common ones, and those of the connection."""
+        routes = self.settings.documents
+        return routes.words if routes else DEFAULT_WORDS
 
     def document_routes(self) -> DocumentRoutes:
         """

@@ -133,6 +133,7 @@ LOADS = Dataset(
         "rejected": "int",
         "ambiguous": "int",
         "failed": "int",
+        "drafts": "int",
         "changed": "int",
         "possibly_duplicated": "int",
         "stale": "int",

@@ -13,17 +13,29 @@ from airflow_provider_assistant.ledger.chats import (
     find_request,
     record_ends,
 )
-from airflow_provider_assistant.ledger.claims import Claim, ClaimOutcome, ScopeLedger, key_of, outcome_of
+from airflow_provider_assistant.ledger.claims import ScopeLedger, key_of
 from airflow_provider_assistant.ledger.document_groups import DocumentGroup, document_group
-from airflow_provider_assistant.ledger.entries import EntryContent, LedgerEntry, PossibleDuplicate, StaleDocument
+from airflow_provider_assistant.ledger.entries import (
+    EarlierDocument,
+    EntryContent,
+    LedgerEntry,
+    StaleDocument,
+)
 from airflow_provider_assistant.ledger.leases import LeaseSettings
 from airflow_provider_assistant.ledger.load_log import LoadRecord
 from airflow_provider_assistant.ledger.location import LedgerLocation, check_location, location_of, sqlite_engine
 from airflow_provider_assistant.ledger.migrate import SCHEMA_VERSION
+from airflow_provider_assistant.ledger.outcomes import (
+    Claim,
+    ClaimOutcome,
+    outcome_of,
+    outcome_of_error,
+    outcome_of_reply,
+)
 from airflow_provider_assistant.ledger.ratings import RatingLedger, rating_claim, rating_key
 from airflow_provider_assistant.ledger.schema import RunRef
 from airflow_provider_assistant.ledger.scopes import ChatScope, DocumentScope
-from airflow_provider_assistant.ledger.single import claim_one, outcome_of_error, outcome_of_reply, send_once
+from airflow_provider_assistant.ledger.single import claim_one, send_once
 from airflow_provider_assistant.ledger.store import Ledger
 
 __all__ = [
@@ -35,13 +47,13 @@ __all__ = [
     "ClaimOutcome",
     "DocumentGroup",
     "DocumentScope",
+    "EarlierDocument",
     "EntryContent",
     "LeaseSettings",
     "Ledger",
     "LedgerEntry",
     "LedgerLocation",
     "LoadRecord",
-    "PossibleDuplicate",
     "RatingLedger",
     "RequestEnd",
     "RunRef",

@@ -8,66 +8,23 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 import sqlalchemy as sa
 
-from airflow_provider_assistant.exceptions import (
-    AssistantAmbiguousError,
-    AssistantBadRequestError,
-    AssistantError,
-    AssistantLedgerError,
-    AssistantResponseError,
-)
+from airflow_provider_assistant.exceptions import AssistantLedgerError
 from airflow_provider_assistant.ledger.bulk_sql import PARAMETERS
 from airflow_provider_assistant.ledger.database import stream, transaction
 from airflow_provider_assistant.ledger.document_groups import DocumentGroup
-from airflow_provider_assistant.ledger.entries import EntryReader, LedgerEntry
+from airflow_provider_assistant.ledger.entries import EntryReader
 from airflow_provider_assistant.ledger.group_sql import claim_again_statement, group_sql
 from airflow_provider_assistant.ledger.leases import Lease, LeaseSettings
-from airflow_provider_assistant.ledger.schema import NOT_CREATED, Outcome, RunRef, chat_requests, encoded_id
+from airflow_provider_assistant.ledger.outcomes import Claim, ClaimOutcome, changed_entry
+from airflow_provider_assistant.ledger.schema import RunRef, chat_requests, encoded_id
 from airflow_provider_assistant.ledger.scopes import Scope
 from airflow_provider_assistant.texts import storable
 
 log = logging.getLogger(__name__)
-
-
-class Claim(NamedTuple):
-    """
-    Claim a key: its document is about to be sent.
-
-    :param entry: Ledger entry of the key before the claim; None if it had none.
-    :param group: None if the document has none.
-    :param details: Values of the further columns of a chat request or rating.
-    """
-
-    key: str
-    label: str
-    entry: LedgerEntry | None
-    group: DocumentGroup | None = None
-    details: Sequence[Any] | None = None
-
-
-class ClaimOutcome(NamedTuple):
-    """
-    Hold the outcome of a claim.
-
-    :param outcome: ``created``, ``ambiguous``, ``rejected`` by the service, or ``failed``.
-    :param content_hash: Content hash of what was sent.
-    :param created_id: Id of the new document or chat request; None if the service returned none.
-    :param http_status: HTTP status of the last response; None if there was none.
-    :param attempts: Number of requests sent.
-    :param ambiguous: Number of those requests that may have created another document.
-    """
-
-    claim: Claim
-    outcome: Outcome
-    content_hash: str
-    created_id: str | None = None
-    http_status: int | None = None
-    attempts: int = 1
-    ambiguous: int = 0
-    error: str | None = None
 
 
 def key_of(*parts: str | None) -> str:
@@ -78,20 +35,6 @@ def key_of(*parts: str | None) -> str:
     :return: Digest of the values, 32 hexadecimal digits.
     """
     return hashlib.blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
-
-
-def outcome_of(error: AssistantError) -> Outcome:
-    """
-    Return the outcome of a request that failed.
-
-    :return: ``ambiguous`` if the effect may have happened, ``rejected`` if the service rejected it, otherwise
-        ``failed``.
-    """
-    if isinstance(error, AssistantAmbiguousError | AssistantResponseError):
-        return "ambiguous"
-    if isinstance(error, AssistantBadRequestError):
-        return "rejected"
-    return "failed"
 
 
 class ScopeLedger(EntryReader):
@@ -285,7 +228,7 @@ class ScopeLedger(EntryReader):
         now = self._now()
         stored_now = self._bulk.moment(now)
         outcome_rows = [self._outcome_row(outcome) for outcome in outcomes]
-        claim_rows = [self._claim_row(claim) for claim in new_claims.values()]
+        claim_rows = [[*self._claim_row(claim), claim.sent_hash] for claim in new_claims.values()]
         # The last shared column is claimed_at.
         shared_values = (*self._shared_values, stored_now)
         written = self._group_sql.write(shared_values, stored_now, outcome_rows, claim_rows)
@@ -305,7 +248,7 @@ class ScopeLedger(EntryReader):
 
     def _outcome_row(self, outcome: ClaimOutcome) -> list[Any]:
         """Return the values of an outcome, in the order of :attr:`.GroupSql.columns`."""
-        changed = _changed_entry(outcome)
+        changed = changed_entry(outcome)
         error = outcome.error
         if error is not None:
             error = storable(error)
@@ -314,11 +257,11 @@ class ScopeLedger(EntryReader):
             outcome.attempts,
             outcome.ambiguous,
             changed.outcome,
+            changed.sent_hash,
             changed.content_hash,
             changed.superseded,
             outcome.http_status,
             error,
-            changed.sent_hash,
         ]
         # A table without this column is that of the ratings.
         if self._created_id:
@@ -326,6 +269,8 @@ class ScopeLedger(EntryReader):
             if created_id is not None:
                 created_id = self._stored_id(created_id)
             row.append(created_id)
+        if self._has_status:
+            row.append(changed.status)
         return row
 
     def _claim_row(self, claim: Claim) -> list[Any]:
@@ -363,6 +308,7 @@ class ScopeLedger(EntryReader):
                 "entry_outcome": claim.entry.outcome,
             }
             details = dict(zip(self._detail_columns, self._details_of(claim), strict=True))
+            new_values["sent_hash"] = claim.sent_hash
             parameters.append({**existing_entry, **new_values, **details})
         return parameters
 
@@ -373,71 +319,6 @@ class ScopeLedger(EntryReader):
         c = self._table.c
         is_own = (c.scope == self._scope, c.key.in_(keys), c.claim == self._token)
         return set(self._connection.scalars(sa.select(c.key).where(*is_own, *conditions)))
-
-
-class _ChangedEntry(NamedTuple):
-    """Values of an entry after an outcome was recorded."""
-
-    outcome: Outcome
-    content_hash: str | None
-    created_id: str | None
-    superseded: str | None
-    sent_hash: str | None
-
-
-def _changed_entry(new: ClaimOutcome) -> _ChangedEntry:
-    """
-    Return the entry of a claim as its outcome changes it.
-
-    If the document was not created, the entry keeps the previous document. ``sent_hash`` is None if an earlier attempt
-    made the entry ambiguous, because that attempt may have sent other content.
-    """
-    before = new.claim.entry
-    if new.outcome == "created":
-        return _ChangedEntry(
-            outcome="created",
-            content_hash=new.content_hash,
-            created_id=new.created_id,
-            superseded=_superseded_after_creation(before),
-            sent_hash=None,
-        )
-    sent_hash = None
-    if new.outcome == "ambiguous":
-        sent_hash = new.content_hash
-    if before is None:
-        return _ChangedEntry(
-            outcome=new.outcome,
-            content_hash=None,
-            created_id=None,
-            superseded=None,
-            sent_hash=sent_hash,
-        )
-    outcome: Outcome = new.outcome
-    if outcome in NOT_CREATED and before.state == "ambiguous":
-        # An earlier attempt may have created the document although this one did not.
-        outcome = "ambiguous"
-    elif outcome in NOT_CREATED and before.content_hash is not None:
-        # The previous document is still on the site.
-        outcome = "created"
-    return _ChangedEntry(
-        outcome=outcome,
-        content_hash=before.content_hash,
-        created_id=before.created_id,
-        superseded=before.superseded,
-        sent_hash=sent_hash,
-    )
-
-
-def _superseded_after_creation(before: LedgerEntry | None) -> str | None:
-    """Return a key's superseded ids, as JSON, after a new document was created."""
-    if before is None:
-        return None
-    if before.content_hash is None or before.created_id is None:
-        # The site had no earlier document, or its id is not known.
-        return before.superseded
-    superseded_ids = json.loads(before.superseded or "[]")
-    superseded_ids.append(before.created_id)
-    return json.dumps(superseded_ids)
 
 
 def _storable(values: Iterable[Any]) -> tuple[Any, ...]:

@@ -43,7 +43,10 @@ class LedgerEntry(NamedTuple):
     :param claim: Token of the latest claim.
     :param content_hash: Content hash of the document on the site; None if there is none.
     :param superseded: JSON list of the ids of superseded documents of the key, or None.
+    :param sent_hash: Content hash of the request that made the entry ambiguous; None if it is not
+        known.
     :param created_id: Id of the document; None if the service returned none.
+    :param status: Status word of the document when it was created; None if it had none.
     """
 
     state: EntryState
@@ -52,7 +55,9 @@ class LedgerEntry(NamedTuple):
     source: str
     content_hash: str | None
     superseded: str | None
+    sent_hash: str | None = None
     created_id: str | None = None
+    status: str | None = None
 
 
 class EntryContent(NamedTuple):
@@ -83,14 +88,16 @@ class StaleDocument(NamedTuple):
     group: str | None = None
 
 
-class PossibleDuplicate(NamedTuple):
+class EarlierDocument(NamedTuple):
     """
-    Hold a document that an earlier try of this task instance created and that may not be the only one of its key.
+    Hold a document that an earlier try of this task instance created.
 
     :param label: Key as readable text.
     :param created_id: Id of the document; None if the service returned none.
     :param ambiguous: Number of attempts that may have created another document.
     :param superseded: Ids of the superseded documents of the key.
+    :param group: Name of its group; None if it has none or none was read.
+    :param status: Status word of the document when it was created; None if it had none.
     """
 
     label: str
@@ -98,6 +105,7 @@ class PossibleDuplicate(NamedTuple):
     ambiguous: int
     superseded: list[str]
     group: str | None = None
+    status: str | None = None
 
 
 class EntryReader:
@@ -132,11 +140,17 @@ class EntryReader:
         self._scope = storable(str(scope))
         self._site_url = storable(scope.site_url)
         # Columns of an entry, in the order of the fields of LedgerEntry after the state.
-        self._entry_columns = ["outcome", "claim", "source", "content_hash", "superseded"]
+        self._entry_columns = [
+            *("outcome", "claim", "source", "content_hash", "superseded", "sent_hash"),
+        ]
         # Column of the id that the service returned; it returns none for ratings.
         self._created_id = CREATED_ID.get(table.name, "")
         if self._created_id:
             self._entry_columns.append(self._created_id)
+        # Only documents have a status.
+        self._has_status = "status" in table.c
+        if self._has_status:
+            self._entry_columns.append("status")
         self._run = run
         self._now = now
         self._leases = leases
@@ -299,33 +313,39 @@ class EntryReader:
         c = self._table.c
         return c.scope == self._scope, c.source == self.source, c.content_hash.is_not(None)
 
-    def possible_duplicates(self) -> Iterator[PossibleDuplicate]:
+    def documents_of_earlier_tries(self) -> Iterator[EarlierDocument]:
         """
-        Yield possibly duplicated and superseding documents of earlier tries of this task instance.
+        Yield the documents of earlier tries of this task instance that may need attention.
 
-        A killed try leaves no findings file, so the next try lists these documents.
+        They are possibly duplicated, supersede others, or have a status. A killed try leaves no
+        findings file, so the next try lists them.
         """
         c = self._table.c
         run_conditions = []
         for name, value in self._run.columns().items():
             run_conditions.append(c[name].is_not_distinct_from(value))
-        columns = (c.label, c[self._created_id], c.ambiguous, c.superseded, self._group_label)
+        status: sa.ColumnElement[Any] = c.status if self._has_status else sa.null()
+        needs_attention = (c.ambiguous > 0) | c.superseded.is_not(None) | status.is_not(None)
+        columns = (
+            *(c.label, c[self._created_id], c.ambiguous),
+            *(c.superseded, self._group_label, status),
+        )
         query = sa.select(*columns).where(
             c.scope == self._scope,
             *run_conditions,
             # The token of this try; earlier tries had other ones.
             c.claim != self._token,
             c.outcome == "created",
-            (c.ambiguous > 0) | c.superseded.is_not(None),
+            needs_attention,
         )
-        for label, created_id, ambiguous, superseded, group in stream(self._connection, query):
-            superseded_ids = json.loads(superseded or "[]")
-            yield PossibleDuplicate(
+        for label, created_id, ambiguous, superseded, group, word in stream(self._connection, query):
+            yield EarlierDocument(
                 label=label,
                 created_id=created_id,
                 ambiguous=ambiguous,
-                superseded=superseded_ids,
+                superseded=json.loads(superseded) if superseded else [],
                 group=group,
+                status=word,
             )
 
     def close(self) -> None:

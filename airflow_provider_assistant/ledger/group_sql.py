@@ -55,7 +55,11 @@ def claim_again_statement(table: sa.Table, details: Sequence[str] = ()) -> sa.Up
     have the names of the columns that they set.
     """
     c = table.c
-    set_columns = ("outcome", "claim", "source", *RUN_COLUMNS, "claimed_at", *details)
+    set_columns = (
+        *("outcome", "sent_hash", "claim", "source", "claimed_at"),
+        *RUN_COLUMNS,
+        *details,
+    )
     new_values: dict[str, Any] = {column: sa.bindparam(column) for column in set_columns}
     # Clear the end of the earlier request.
     for column in _REQUEST_END_COLUMNS:
@@ -95,12 +99,14 @@ class GroupSql(ABC):
         self._table_name = preparer.format_table(table)
         self._quoted = {column.key: preparer.quote(column.name) for column in table.columns}
         # Columns that an outcome replaces in the entry of its claim.
-        replaced = ["outcome", "content_hash", "superseded", "http_status", "error", "sent_hash"]
+        replaced = ["outcome", "sent_hash", "content_hash", "superseded", "http_status", "error"]
         if table.name in CREATED_ID:
             replaced.append(CREATED_ID[table.name])
+        if "status" in table.c:
+            replaced.append("status")
         # Columns of a claim, in the order of its values.
-        self._claim_columns = ("key", "label", *details)
-        self.columns = (*self._claim_columns, *COUNTS, *replaced)
+        self._claim_columns = ("key", "label", *details, "sent_hash")
+        self.columns = ("key", "label", *details, *COUNTS, *replaced)
         """Columns of an outcome, in the order of its values."""
         self._replaced_columns = (*replaced, "recorded_at")
         inserted_columns = (*self._shared_columns, *self.columns, "recorded_at")
@@ -119,7 +125,7 @@ class GroupSql(ABC):
 
         :param recorded_at: Time of the outcomes, as the driver of the database takes it.
         :param outcomes: Values of :attr:`columns`, one sequence per outcome.
-        :param claims: Key, label and details of each claim.
+        :param claims: Key, label, details and ``sent_hash`` of each claim.
         :return: Number of outcomes recorded and claims inserted.
         """
 
@@ -197,9 +203,11 @@ class SqliteGroupSql(GroupSql):
             selects.append(f"{select} FROM ({values}) WHERE true")
         if claims:
             width = len(self._claim_columns)
-            # A claim has no attempts, the outcome "claimed", and no values of the other columns.
-            nulls = repeat("NULL", len(self._replaced_columns) - 1)
-            columns = ", ".join([*_value_columns(width), "0, 0, 'claimed'", *nulls])
+            *claimed, sent_hash = _value_columns(width)
+            # A claim has no attempts, the outcome "claimed", and no values of the columns after
+            # outcome and sent_hash.
+            nulls = repeat("NULL", len(self._replaced_columns) - 2)
+            columns = ", ".join([*claimed, "0, 0, 'claimed'", sent_hash, *nulls])
             values = _values(width, claims)
             select = f"SELECT {shared_marks}, {columns}"
             selects.append(f"{select} FROM ({values}) WHERE true")

@@ -10,6 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from airflow_provider_assistant.api.document_state import DEFAULT_WORDS, NOT_IN_USE
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.ledger.leases import LeaseSettings, is_living
 from airflow_provider_assistant.ledger.load_queries import OUTCOME
@@ -127,15 +128,17 @@ def _unresolved_query(kind: str, leases: LeaseSettings, selection: Selection) ->
 
 def counts(connection: sa.Connection, selection: Selection) -> list[dict[str, Any]]:
     """
-    Count the entries by kind, site and outcome, the superseded documents, and the loads.
+    Count the entries by kind, site and outcome, drafts, superseded documents, and the loads.
 
     :return: One mapping per kind, site and outcome, with ``kind``, ``site_id``, ``outcome``, ``entries`` and
-        ``latest``, the time of the latest claim or start in ISO format; None for superseded documents.
+        ``latest``, the time of the latest claim or start in ISO format; None for superseded documents. The outcome
+        ``draft`` counts the created documents whose status says that they are not in use.
     """
     count_rows = []
     for kind, table in TABLES.items():
         c = table.c
         count_rows += _count_rows(connection, kind, table, c.outcome, c.claimed_at, selection)
+    count_rows += _draft_rows(connection, selection)
     superseded_by_site = Counter[str]()
     for row in page_of_superseded(connection, selection, ALL).rows:
         superseded_by_site[row.site_id] += len(json.loads(row.superseded))
@@ -151,6 +154,34 @@ def counts(connection: sa.Connection, selection: Selection) -> list[dict[str, An
         )
     count_rows += _count_rows(connection, "load", loads, OUTCOME, loads.c.started_at, selection)
     return count_rows
+
+
+def _draft_rows(connection: sa.Connection, selection: Selection) -> list[dict[str, Any]]:
+    """Return the counts of the created documents that were not in use, by site."""
+    c = documents.c
+    query = (
+        sa.select(c.site_id, c.status, sa.func.count(), sa.func.max(c.claimed_at))
+        .where(c.outcome == "created", c.status.is_not(None), *selection.of(documents))
+        .group_by(c.site_id, c.status)
+    )
+    entries_by_site = Counter[str]()
+    latest_by_site: dict[str, datetime] = {}
+    for site_id, status, entries, latest in connection.execute(query):
+        if DEFAULT_WORDS.state(status) in NOT_IN_USE:
+            entries_by_site[site_id] += entries
+            latest_by_site[site_id] = max(latest, latest_by_site.get(site_id, latest))
+    draft_rows = []
+    for site_id, entries in sorted(entries_by_site.items()):
+        draft_rows.append(
+            {
+                "kind": "document",
+                "site_id": site_id,
+                "outcome": "draft",
+                "entries": entries,
+                "latest": latest_by_site[site_id].isoformat(timespec="seconds"),
+            }
+        )
+    return draft_rows
 
 
 def _count_rows(

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import sqlalchemy as sa
 
 from airflow_provider_assistant.ledger.bulk_sql import PARAMETERS
-from airflow_provider_assistant.ledger.claims import Claim, ScopeLedger, key_of
+from airflow_provider_assistant.ledger.claims import ScopeLedger, key_of
 from airflow_provider_assistant.ledger.database import transaction
 from airflow_provider_assistant.ledger.entries import LedgerEntry
+from airflow_provider_assistant.ledger.outcomes import Claim
 from airflow_provider_assistant.ledger.schema import NOT_CREATED, encoded_id, ratings
 
 # Further columns of the claim of a rating.

@@ -147,6 +147,7 @@ def _further_values(
         "sent_hash": None,
         "content_hash": content_hash,
         "document_id": identifier,
+        "status": None,
     }
     if row.content_hash is not None and row.document_id is not None:
         superseded_ids = json.loads(row.superseded or "[]")

@@ -188,8 +188,8 @@ def _entries(name: str, *columns: sa.Column[Any]) -> sa.Table:
         # The document on the site: its content hash, and the ids of the documents that it supersedes.
         sa.Column("content_hash", sa.String(64)),
         sa.Column("superseded", StorableText),
-        # Content hash of the request that made the entry ambiguous: that of the document if it
-        # exists after all.
+        # Content hash of the request of an entry that is claimed or ambiguous: that of the document
+        # if it exists after all.
         sa.Column("sent_hash", sa.String(64)),
         # Token of the task try that made the latest claim.
         sa.Column("claim", sa.String(32), nullable=False),
@@ -206,6 +206,8 @@ documents = _entries(
     sa.Column("endpoint", StorableText, nullable=False),
     sa.Column("namespace", StorableText),
     sa.Column("document_id", StorableText),
+    # Status word that the service returned for the new document, such as "draft".
+    sa.Column("status", StorableText),
     # The page, file or ticket of the row, see DocumentGroup. Null without group_columns.
     sa.Column("group_key", sa.BigInteger),
     sa.Column("group_label", StorableText),
@@ -235,7 +237,7 @@ CREATED_ID = {documents.name: "document_id", chat_requests.name: "request_id"}
 # Columns with the counts of a load.
 COUNTS = (
     *("rows", "created", "unchanged", "skipped", "rejected", "ambiguous", "failed"),
-    *("changed", "possibly_duplicated", "stale", "requests", "throttled"),
+    *("drafts", "changed", "possibly_duplicated", "stale", "requests", "throttled"),
 )
 loads = sa.Table(
     "assistant_loads",

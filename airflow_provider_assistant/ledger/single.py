@@ -7,7 +7,13 @@ from typing import TypeVar
 
 from airflow_provider_assistant.api.replies import ApiReply
 from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantError, AssistantLedgerError
-from airflow_provider_assistant.ledger.claims import Claim, ClaimOutcome, ScopeLedger, outcome_of
+from airflow_provider_assistant.ledger.claims import ScopeLedger
+from airflow_provider_assistant.ledger.outcomes import (
+    Claim,
+    outcome_of,
+    outcome_of_error,
+    outcome_of_reply,
+)
 
 T = TypeVar("T", bound=ApiReply)
 
@@ -23,9 +29,10 @@ def send_once(ledger: ScopeLedger, claim: Claim, send: Callable[[], T]) -> T:
     claim = claim_one(ledger, claim)
     try:
         reply = send()
-        ledger.record(outcome_of_reply(claim, reply))
+        # The key of a single request identifies its content.
+        ledger.record(outcome_of_reply(claim, claim.key, reply))
     except AssistantError as error:
-        ledger.record(outcome_of_error(claim, error))
+        ledger.record(outcome_of_error(claim, claim.key, error, outcome_of(error)))
         raise
     finally:
         ledger.release()
@@ -50,32 +57,4 @@ def claim_one(ledger: ScopeLedger, claim: Claim) -> Claim:
         f"other tasks claim {claim.label} at the same time",
         safe=NOTHING_SENT,
         todo="A retry of the task reads what became of it.",
-    )
-
-
-def outcome_of_reply(claim: Claim, reply: ApiReply) -> ClaimOutcome:
-    """Return the outcome of a successful request; a single one's key identifies its content."""
-    info = reply.call_info
-    return ClaimOutcome(
-        claim=claim,
-        outcome="created",
-        content_hash=claim.key,
-        created_id=reply.created_id,
-        http_status=info.status,
-        attempts=info.attempts,
-        ambiguous=info.ambiguous,
-    )
-
-
-def outcome_of_error(claim: Claim, error: AssistantError) -> ClaimOutcome:
-    """Return the outcome of a request that failed."""
-    outcome = outcome_of(error)
-    return ClaimOutcome(
-        claim=claim,
-        outcome=outcome,
-        content_hash=claim.key,
-        # Not every error has an HTTP response.
-        http_status=getattr(error, "status", None),
-        ambiguous=int(outcome == "ambiguous"),
-        error=str(error),
     )

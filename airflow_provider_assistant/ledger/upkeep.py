@@ -211,6 +211,7 @@ def _forget(
             outcome="failed",
             content_hash=None,
             document_id=None,
+            status=None,
             ambiguous=0,
             error="deleted by hand",
         )

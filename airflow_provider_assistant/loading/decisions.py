@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple, TypeAlias
 
-from airflow_provider_assistant.api.replies import ApiReply
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
     AssistantAmbiguousPermanentError,
@@ -13,7 +12,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantInputError,
     AssistantResponseError,
 )
-from airflow_provider_assistant.ledger import Claim, ClaimOutcome, LedgerEntry
+from airflow_provider_assistant.ledger import LedgerEntry
 from airflow_provider_assistant.loading.options import LoadOptions, OnAmbiguous, OnChange
 from airflow_provider_assistant.loading.rows import PreparedRow
 
@@ -136,34 +135,4 @@ def classify(error: AssistantError, ambiguous: int, on_ambiguous: OnAmbiguous) -
         reason=reason,
         ambiguous=ambiguous,
         error=stopping_error,
-    )
-
-
-def outcome_of_reply(claim: Claim, row: PreparedRow, reply: ApiReply) -> ClaimOutcome:
-    """Return the ledger's outcome of a created row."""
-    info = reply.call_info
-    return ClaimOutcome(
-        claim=claim,
-        outcome="created",
-        content_hash=row.fingerprint.content_hash,
-        created_id=reply.created_id,
-        http_status=info.status,
-        attempts=info.attempts,
-        ambiguous=info.ambiguous,
-    )
-
-
-def outcome_of_failure(claim: Claim, row: PreparedRow, failure: Failure, error: AssistantError) -> ClaimOutcome:
-    """Return the ledger's outcome of a row that was not created, or perhaps was."""
-    # In the ledger, a rejected row counts as failed.
-    outcome: Literal["ambiguous", "failed"] = "failed"
-    if failure.outcome == "ambiguous":
-        outcome = "ambiguous"
-    return ClaimOutcome(
-        claim=claim,
-        outcome=outcome,
-        content_hash=row.fingerprint.content_hash,
-        http_status=getattr(error, "status", None),
-        ambiguous=failure.ambiguous,
-        error=str(error),
     )

@@ -14,14 +14,22 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import islice
 from typing import TypeAlias
 
-from airflow_provider_assistant.api.replies import ApiReply
+from airflow_provider_assistant.api.document_state import DEFAULT_WORDS, DocumentWords
+from airflow_provider_assistant.api.replies import ApiReply, CreatedDocument
 from airflow_provider_assistant.client.cancellation import GRACE, CancellableRunner
 from airflow_provider_assistant.client.worker_pool import CircuitBreaker, for_each
 from airflow_provider_assistant.exceptions import AssistantError, AssistantNotFoundError, AssistantPermissionError
-from airflow_provider_assistant.ledger import Claim, LedgerEntry, ScopeLedger
+from airflow_provider_assistant.ledger import (
+    Claim,
+    LedgerEntry,
+    ScopeLedger,
+    outcome_of_error,
+    outcome_of_reply,
+)
 from airflow_provider_assistant.loading import decisions
 from airflow_provider_assistant.loading.findings import Findings
 from airflow_provider_assistant.loading.groups import SharedGroups, regroup
@@ -53,6 +61,7 @@ class Load:
 
     :param ledger: None sends every row and records nothing.
     :param findings: Takes the rows that a person should look at.
+    :param document_words: Status words of documents. Default: common ones.
     :param read_limits: Reads the tenant's limits. Called once, before the first row is sent, and not at all if no row
         is sent. None for no limits.
     :param site: The site, if the connection describes its list of documents. Ambiguous rows are looked up there before
@@ -68,12 +77,14 @@ class Load:
         *,
         ledger: ScopeLedger | None,
         findings: Findings,
+        document_words: DocumentWords = DEFAULT_WORDS,
         read_limits: ReadLimits | None = None,
         site: ManagedSite | None = None,
         on_created: Callable[[PreparedRow, ApiReply], None] = lambda _, __: None,
     ) -> None:
         self.counts = LoadCounts()
-        self._report = LoadReport(self.counts, findings)
+        self._report = LoadReport(self.counts, findings, document_words)
+        self._document_words = document_words
         self._client = client
         self._limiter = client.limiter
         self._rows = rows
@@ -128,7 +139,7 @@ class Load:
                 missing_documents = check_plan(plan, self._ledger, self._options, self._on_missing)
                 if self._site:
                     await self._settle(self._site, self._ledger, plan)
-                self._report.duplicated_earlier(self._ledger.possible_duplicates())
+                self._report.created_earlier(self._ledger.documents_of_earlier_tries())
             if plan.count(RowAction.SEND):
                 await self._send_all(plan)
             if self._ledger and not self._breaker.is_open:
@@ -196,7 +207,13 @@ class Load:
             if documents_left is not None:
                 documents_left -= 1
             fingerprint = row.fingerprint
-            claim = Claim(key=fingerprint.key, label=row.readable_key, entry=entry, group=fingerprint.group)
+            claim = Claim(
+                key=fingerprint.key,
+                label=row.readable_key,
+                entry=entry,
+                group=fingerprint.group,
+                content_hash=fingerprint.content_hash,
+            )
             yield Attempt(row, claim)
 
     async def _decided(self, plan: LoadPlan, thread: ThreadPoolExecutor) -> AsyncIterator[_RowWithEntry]:
@@ -311,16 +328,26 @@ class Load:
             raise
 
     def _record_reply(self, attempt: Attempt, reply: ApiReply) -> None:
+        if isinstance(reply, CreatedDocument):
+            reply = replace(reply, words=self._document_words)
         self._report.created(attempt.row, reply, attempt.claim.entry)
         self._on_created(attempt.row, reply)
-        self._writer.record(decisions.outcome_of_reply(attempt.claim, attempt.row, reply))
+        content_hash = attempt.row.fingerprint.content_hash
+        self._writer.record(outcome_of_reply(attempt.claim, content_hash, reply))
 
     def _record_failure(self, attempt: Attempt, error: AssistantError) -> None:
         failure = decisions.classify(error, attempt.ambiguous, self._options.on_ambiguous)
         self._report.not_created(failure.outcome, attempt.row, failure.reason)
         if failure.error:
             self._breaker.open(failure.error)
-        self._writer.record(decisions.outcome_of_failure(attempt.claim, attempt.row, failure, error))
+        outcome = outcome_of_error(
+            attempt.claim,
+            attempt.row.fingerprint.content_hash,
+            error,
+            failure.outcome,
+            failure.ambiguous,
+        )
+        self._writer.record(outcome)
 
     def _record_unsent(self, attempt: Attempt) -> None:
         self._record_failure(attempt, _NotSent("not sent: the load had stopped"))

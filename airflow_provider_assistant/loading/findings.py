@@ -17,7 +17,16 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-Kind: TypeAlias = Literal["rejected", "failed", "ambiguous", "possibly_duplicated", "superseded", "skipped", "stale"]
+Kind: TypeAlias = Literal[
+    "rejected",
+    "failed",
+    "ambiguous",
+    "possibly_duplicated",
+    "draft",
+    "superseded",
+    "skipped",
+    "stale",
+]
 FLUSH = 1000
 # Number of findings of a kind to log; the others are only in the file.
 LOGGED = 20

@@ -9,13 +9,14 @@ from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, NoReturn
 
-from airflow_provider_assistant.api.replies import ApiReply
+from airflow_provider_assistant.api.document_state import DEFAULT_WORDS, DocumentWords, needs_attention
+from airflow_provider_assistant.api.replies import ApiReply, CreatedDocument
 from airflow_provider_assistant.client.rate_limiter import AdaptiveRateLimiter
 from airflow_provider_assistant.ledger import (
     ClaimOutcome,
     DocumentGroup,
+    EarlierDocument,
     LedgerEntry,
-    PossibleDuplicate,
     StaleDocument,
 )
 from airflow_provider_assistant.loading.decisions import NotCreated
@@ -46,6 +47,8 @@ class LoadCounts:
     :param rejected: Bad rows: refused by this package, or by the service with 400 or another 4xx about one row.
     :param ambiguous: Rows that were sent and may or may not have been created.
     :param failed: Good rows that were not created, because the service failed or the load stopped.
+    :param drafts: Created rows whose documents the service does not use, according to its reply: they are drafts, could
+        not be processed, or have a status that is not known.
     :param changed: Created rows whose key was loaded before with other content; the older documents remain.
     :param possibly_duplicated: Created rows of which an earlier attempt may have created another document.
     :param stale: Documents that were loaded from this source before and are no longer in it; None if not determined.
@@ -61,6 +64,7 @@ class LoadCounts:
     rejected: int = 0
     ambiguous: int = 0
     failed: int = 0
+    drafts: int = 0
     changed: int = 0
     possibly_duplicated: int = 0
     stale: int | None = None
@@ -100,6 +104,8 @@ class LoadCounts:
             if count and outcome != "created":
                 outcome_texts.append(f"{count} {outcome}")
         notes = []
+        if self.drafts:
+            notes.append(f"{self.drafts} of them not in use")
         if self.changed:
             notes.append(f"{self.changed} of them changed")
         if self.possibly_duplicated:
@@ -115,9 +121,15 @@ class LoadCounts:
 class LoadReport:
     """Count the outcomes of rows, and add the rows that a person should look at to the findings."""
 
-    def __init__(self, counts: LoadCounts, findings: Findings) -> None:
+    def __init__(
+        self,
+        counts: LoadCounts,
+        findings: Findings,
+        document_words: DocumentWords = DEFAULT_WORDS,
+    ) -> None:
         self._counts = counts
         self._findings = findings
+        self._document_words = document_words
 
     def created(self, row: PreparedRow, reply: ApiReply, entry: LedgerEntry | None) -> None:
         """
@@ -126,6 +138,11 @@ class LoadReport:
         :param entry: The ledger entry of the row's key before this load; None if it had none.
         """
         self._counts.created += 1
+        if isinstance(reply, CreatedDocument):
+            reason = needs_attention(reply.status, reply.words)
+            if reason:
+                self._counts.drafts += 1
+                self._add_finding("draft", row, reason, reply.created_id)
         if reply.call_info.ambiguous or (entry and entry.state == "ambiguous"):
             self._counts.possibly_duplicated += 1
             reason = "an earlier attempt may have created it as well"
@@ -153,17 +170,36 @@ class LoadReport:
         if outcome == "rejected" and self._counts.rejected <= LOGGED:
             log.warning("Row %d (%s) is rejected: %s", row.number, escaped(row.readable_key), escaped(reason))
 
-    def duplicated_earlier(self, found: Iterable[PossibleDuplicate]) -> None:
+    def created_earlier(self, found: Iterable[EarlierDocument]) -> None:
         """List documents that earlier tries of this task created, whose findings files are lost."""
-        for key, document_id, ambiguous_requests, superseded_ids, group in found:
-            if ambiguous_requests:
+        for document in found:
+            if document.ambiguous:
                 self._counts.possibly_duplicated += 1
                 reason = "an earlier try of this task may have created it as well"
-                ids = _ids(document_id)
-                self._findings.add(Finding("possibly_duplicated", key, reason, document_ids=ids, group=group))
-            if superseded_ids:
+                self._add_earlier("possibly_duplicated", document, reason, _ids(document.created_id))
+            reason_of_draft = needs_attention(document.status, self._document_words)
+            if reason_of_draft:
+                self._counts.drafts += 1
+                self._add_earlier("draft", document, reason_of_draft, _ids(document.created_id))
+            if document.superseded:
                 reason = "its content has changed; the older documents remain on the site"
-                self._findings.add(Finding("superseded", key, reason, document_ids=superseded_ids, group=group))
+                self._add_earlier("superseded", document, reason, document.superseded)
+
+    def _add_earlier(
+        self,
+        kind: Kind,
+        document: EarlierDocument,
+        reason: str,
+        document_ids: list[str],
+    ) -> None:
+        finding = Finding(
+            kind=kind,
+            key=document.label,
+            reason=reason,
+            document_ids=document_ids,
+            group=document.group,
+        )
+        self._findings.add(finding)
 
     def stale(self, found: Iterable[StaleDocument]) -> None:
         """Count and list the documents whose rows are no longer in the source."""

@@ -21,6 +21,7 @@ POLL_LAG: Final = "assistant.poll_lag"
 BACKOFF_DURATION: Final = "assistant.backoff_duration"
 IN_FLIGHT_LIMIT: Final = "assistant.in_flight_limit"
 ROWS: Final = "assistant.rows"
+DRAFTS: Final = "assistant.drafts"
 QUESTIONS: Final = "assistant.questions"
 EXPORTED_ROWS: Final = "assistant.exported_rows"
 EVALUATION_SCORE: Final = "assistant.evaluation_score"
@@ -152,6 +153,15 @@ def rows(kind: str, ends: Mapping[str, int]) -> None:
     :param ends: Number of rows by outcome.
     """
     _count(ROWS, "outcome", ends, kind=kind)
+
+
+def drafts(kind: str, count: int) -> None:
+    """
+    Count the documents of one attempt of a load that were created and are not in use.
+
+    :param kind: Kind of the documents: ``qa``, ``text`` or ``file``.
+    """
+    _count(DRAFTS, "kind", {kind: count})
 
 
 def questions(ends: Mapping[str, int]) -> None:

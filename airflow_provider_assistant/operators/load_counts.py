@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from airflow_provider_assistant.exceptions import AssistantError, AssistantIncompleteError, AssistantInputError
 from airflow_provider_assistant.loading.options import LoadOptions
 from airflow_provider_assistant.parameters import tolerance
+from airflow_provider_assistant.texts import counted
 
 if TYPE_CHECKING:
     from airflow_provider_assistant.loading.report import LoadCounts
@@ -41,6 +42,33 @@ def load_failure(counts: LoadCounts, options: LoadOptions, listed: str = "") -> 
             field="source",
         )
     return None
+
+
+class Attention(NamedTuple):
+    """Hold what a person should know about a load that succeeded: the three lines of the log."""
+
+    happened: str
+    safe: str
+    todo: str
+
+
+def drafts_attention(counts: LoadCounts, listed: str = "") -> Attention | None:
+    """
+    Return what to say about documents that were created and that the service does not use.
+
+    :param counts: The counts of the load.
+    :param listed: Sentence with the path of the findings, appended to the advice.
+    :return: None if there are none.
+    """
+    if not counts.drafts:
+        return None
+    return Attention(
+        happened=f"{counted(counts.drafts, 'created document')} not in use: the service answered that "
+        f"it is a draft or could not be processed, or a status that is not known ({counts})",
+        safe="The service has stored the documents. A further run does not create them again.",
+        todo="Activate these documents at the service, or have it activate documents that the API "
+        f"creates. Findings of the kind draft name each document and its status.{listed}",
+    )
 
 
 def load_progress(counts: Mapping[str, Any]) -> str:

@@ -19,7 +19,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantInputError,
     AssistantRateLimitError,
 )
-from airflow_provider_assistant.failures import FailureContext, explained
+from airflow_provider_assistant.failures import FailureContext, explained, log_attention
 from airflow_provider_assistant.hooks.task_ledger import open_ledger
 from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
 from airflow_provider_assistant.keys import key_names
@@ -39,7 +39,11 @@ from airflow_provider_assistant.observability import metrics, tracing
 from airflow_provider_assistant.observability.lineage import LineageDataset
 from airflow_provider_assistant.operators.base import AssistantOperator
 from airflow_provider_assistant.operators.links import AssistantFindingsLink
-from airflow_provider_assistant.operators.load_counts import load_failure, load_progress
+from airflow_provider_assistant.operators.load_counts import (
+    drafts_attention,
+    load_failure,
+    load_progress,
+)
 from airflow_provider_assistant.operators.runs import findings_file, warn_of_findings
 from airflow_provider_assistant.storage.paths import writable_file
 from airflow_provider_assistant.triggers.deferral import is_deferrable, restore_attributes
@@ -201,10 +205,10 @@ class AssistantLoadOperator(AssistantOperator):
         Create a document for each row that the ledger does not record as created.
 
         :param context: Airflow's task context.
-        :return: The counts ``rows = created + unchanged + skipped + rejected + ambiguous + failed``, ``changed``,
-            ``possibly_duplicated``, ``stale``, ``requests``, ``throttled``, ``seconds`` and ``rows_per_second``, see
-            :class:`~airflow_provider_assistant.loading.report.LoadCounts`; ``site_id``; ``source``, the name of the
-            source; and ``findings``, the path of the findings or None if there are none.
+        :return: The counts ``rows = created + unchanged + skipped + rejected + ambiguous + failed``, ``drafts``,
+            ``changed``, ``possibly_duplicated``, ``stale``, ``requests``, ``throttled``, ``seconds`` and
+            ``rows_per_second``, see :class:`~airflow_provider_assistant.loading.report.LoadCounts`; ``site_id``;
+            ``source``, the name of the source; and ``findings``, the path of the findings or None if there are none.
         :raises AssistantInputError: The source cannot be loaded, and nothing was sent; or more than ``max_rejected``
             rows were rejected, and the others are loaded. Airflow does not retry the task.
         :raises AssistantIncompleteError: Rows failed or are ambiguous. A retry sends those and no others.
@@ -264,6 +268,9 @@ class AssistantLoadOperator(AssistantOperator):
             documents = LineageDataset(self.asset_uri("documents"), columns, rows=counts.created)
             self.lineage_outputs = (documents,)
             findings_sentence = f" Findings: {findings.listed}." if findings.listed else ""
+            attention = drafts_attention(counts, findings_sentence)
+            if attention:
+                log_attention(*attention)
             # Raised inside the block, so that the ledger records the load as failed.
             failure = load_failure(counts, self.load_options, findings_sentence)
             if failure:
@@ -368,6 +375,7 @@ class AssistantLoadOperator(AssistantOperator):
                     options,
                     ledger=documents,
                     findings=findings,
+                    document_words=self.hook.document_words,
                     read_limits=limits_reader(settings, tenant_id, self.on_limit, self.limits_field),
                     site=ManagedSite.of(self.hook.resolve_site_id(), self.hook.settings.documents),
                 )
@@ -379,9 +387,11 @@ class AssistantLoadOperator(AssistantOperator):
                     record.counts = load.counts.as_dict()
                     self.log.info("Site %r, %s.", self.hook.resolve_site_id(), load.counts)
                     metrics.rows(self.kind, load.counts.outcomes)
+                    metrics.drafts(self.kind, load.counts.drafts)
                     row_counts = {}
                     for outcome, count in load.counts.outcomes.items():
                         row_counts[f"assistant.rows.{outcome}"] = count
+                    row_counts["assistant.rows.drafts"] = load.counts.drafts
                     span.set_attributes(row_counts)
 
     def _open_findings(self, run: RunRef) -> FindingsFile:

@@ -134,6 +134,7 @@ class Counts(Model):
     rejected: int | None
     ambiguous: int | None
     failed: int | None
+    drafts: int | None
     changed: int | None
     possibly_duplicated: int | None
     stale: int | None

@@ -423,6 +423,7 @@ def test_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
     metrics.pause(1.0)
     metrics.in_flight_limit(1)
     metrics.rows("qa", {"created": 1})
+    metrics.drafts("qa", 1)
     metrics.questions({"complete": 1})
     metrics.exported_rows("statistics", 1)
     metrics.evaluation("nightly", "passed", means={"chrf": 1.0}, coverage=1.0, pass_rate=1.0)

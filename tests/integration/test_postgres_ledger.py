@@ -146,10 +146,10 @@ def test_changed_content_keeps_what_it_supersedes(ledger):
             memory.commit_and_claim([created(claim, number)], [])
     with documents(ledger) as memory:
         assert memory.entries(["a"])["a"].superseded == '["doc-a-1", "doc-a-2"]'
-        (doubled,) = memory.possible_duplicates()
+        (doubled,) = memory.documents_of_earlier_tries()
         assert (doubled.created_id, doubled.superseded) == ("doc-a-3", ["doc-a-1", "doc-a-2"])
     with documents(ledger, run=OTHER_RUN) as memory:
-        assert not list(memory.possible_duplicates())
+        assert not list(memory.documents_of_earlier_tries())
 
 
 def test_only_one_claim_of_a_key_succeeds(ledger):
@@ -177,7 +177,7 @@ def test_a_claim_of_a_killed_attempt_is_ambiguous_and_counted(ledger, engine):
         assert again.commit_and_claim([], [claim]) == {"a"}
         again.commit_and_claim([created(claim)], [])
     with documents(ledger) as third:
-        assert [doubled.ambiguous for doubled in third.possible_duplicates()] == [1]
+        assert [doubled.ambiguous for doubled in third.documents_of_earlier_tries()] == [1]
 
 
 def change_lease(engine, **values):

@@ -104,6 +104,14 @@ export function needsAnswer(summary, limits) {
         }),
       );
     }
+    if (load.counts.drafts) {
+      items.push(
+        item(`${plural(load.counts.drafts, "document")} of ${load.source} not in use`, {
+          task: load.task,
+          detail: "Activate them on the site. The tab Assistant of the task lists them.",
+        }),
+      );
+    }
   }
   for (const gate of summary.gates.filter((one) => one.verdict === "failed")) {
     items.push(

@@ -68,6 +68,7 @@ export function Loads({ ledger, site, sources, hasSites }) {
     ["Rejected", (row) => emphasised(row.counts.rejected), "number"],
     ["Ambiguous", (row) => emphasised(row.counts.ambiguous), "number"],
     ["Failed", (row) => emphasised(row.counts.failed), "number"],
+    ["Drafts", (row) => emphasised(row.counts.drafts), "number"],
     ["Stale", (row) => number(row.counts.stale), "number"],
     ["Took", (row) => duration(row.seconds), "number"],
   ];

@@ -40,6 +40,7 @@ const FINDINGS = {
   ambiguous: "Sent, and nobody knows whether it was created. Settle it on the page Assistant.",
   failed: "Not created because the service failed or the load stopped. The next try sends it.",
   skipped: "Left as it is on purpose, or another task loads it.",
+  draft: "Created, and the service does not use it. Activate the document on the site.",
   superseded: "Its content has changed. Delete the older documents on the site.",
   stale: "No longer in the source. Delete the document on the site.",
   possibly_duplicated: "An earlier try may have created it as well. Look for a second document on the site.",
@@ -119,6 +120,7 @@ function Tries({ tries }) {
   const last = tries.at(-1);
   const { counts } = last;
   const notes = [
+    [counts.drafts, "of the created documents are not in use: drafts, or with a status that is not known"],
     [counts.changed, "of the created documents replace an older one"],
     [counts.possibly_duplicated, "may exist twice on the site"],
     [counts.stale, "are no longer in the source"],

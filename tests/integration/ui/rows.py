@@ -25,7 +25,7 @@ def task(dag_id: str = "kb", task_id: str = "load_faq", run_id: str = RUN) -> m.
 
 def counts(**changes: int | None) -> m.Counts:
     rows = dict.fromkeys(("created", "unchanged", "skipped", "rejected", "ambiguous", "failed"), 0)
-    notes = dict.fromkeys(("changed", "possibly_duplicated", "stale", "requests", "throttled"), 0)
+    notes = dict.fromkeys(("drafts", "changed", "possibly_duplicated", "stale", "requests", "throttled"), 0)
     values = {**rows, **notes, **changes}
     return m.Counts(**{"rows": sum(values[name] or 0 for name in rows), **values})
 
@@ -55,6 +55,7 @@ BAD = load(
         unchanged=200,
         rejected=88,
         ambiguous=12,
+        drafts=6,
         changed=31,
         possibly_duplicated=2,
         stale=4,

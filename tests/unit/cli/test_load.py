@@ -52,6 +52,18 @@ def test_what_is_told_of_it(cli, faq):
     assert cli("load", faq, "--key", "id").out == "site acme-docs: 3 rows: 0 created, 3 unchanged\n"
 
 
+def test_drafts_are_shown(cli, faq, service):
+    service.behave(document_status="draft")
+    ran = cli("load", faq, "--key", "id")
+    assert ran.code == 0
+    assert "3 created (3 of them not in use)" in ran.out
+    assert [line[0] for line in ran.lines].count("draft") == 3
+    assert "Activate these documents" in ran.err
+    assert recorded() == {"created": 3, "draft": 3}
+    (load,) = cli("ledger", "loads", "-o", "json").json
+    assert (load["created"], load["drafts"]) == (3, 3)
+
+
 def test_the_command_and_a_dag_know_what_the_other_has_loaded(cli, faq, run_operator, service):
     task = {"source": str(faq), "key_columns": "id", "source_name": "faq.csv"}
     cli("load", faq, "--key", "id")

@@ -88,7 +88,7 @@ def test_what_failed_or_was_lost_is_asked_anew_without_doubt(ledger, state):
         settle(memory, "a", created_id="second")
         assert {one.key: one.request_id for one in memory.accepted()} == {"a": "second", "b": "r-b"}
         assert memory.entries(["a"])["a"].superseded is None
-        assert list(memory.possible_duplicates()) == []
+        assert list(memory.documents_of_earlier_tries()) == []
 
 
 def test_what_is_withdrawn_with_doubt_is_listed_by_every_later_try(ledger):
@@ -96,10 +96,10 @@ def test_what_is_withdrawn_with_doubt_is_listed_by_every_later_try(ledger):
         settle(memory, "a")
         memory.withdraw(["a"], "its answer was lost")
         assert states(memory, "a") == {"a": "ambiguous"}
-        assert list(memory.possible_duplicates()) == []
+        assert list(memory.documents_of_earlier_tries()) == []
         settle(memory, "a")
     with opened(ledger) as later:
-        assert [(one.label, one.created_id, one.ambiguous) for one in later.possible_duplicates()] == [
+        assert [(one.label, one.created_id, one.ambiguous) for one in later.documents_of_earlier_tries()] == [
             ("label a", "r-a", 1)
         ]
 
@@ -133,7 +133,7 @@ def test_an_effect_that_was_saved_elsewhere_is_recorded_late(ledger):
             "e": late("e")._replace(attempts=2),
         }
         assert states(later, "bcx") == {"b": "ambiguous", "c": "none"}
-        assert [one.label for one in later.possible_duplicates()] == ["label e"]
+        assert [one.label for one in later.documents_of_earlier_tries()] == ["label e"]
         assert states(other, "a") == {"a": "ambiguous"}
         later.record_late([])
 

@@ -297,8 +297,8 @@ def test_a_late_outcome_does_not_overwrite_the_claim_of_another_run(open_batch, 
     assert len(reported) == 1
     entry = other.entries(["b"])["b"]
     assert (entry.state, entry.content_hash, entry.created_id) == ("created", "content 2", "doc-b-2")
-    assert [(one.label, one.ambiguous) for one in other.possible_duplicates()] == []
-    assert [(one.label, one.ambiguous) for one in open_batch(OTHER).possible_duplicates()] == [("b", 1)]
+    assert [(one.label, one.ambiguous) for one in other.documents_of_earlier_tries()] == []
+    assert [(one.label, one.ambiguous) for one in open_batch(OTHER).documents_of_earlier_tries()] == [("b", 1)]
 
 
 def statements_of(engine, do):

@@ -63,7 +63,7 @@ CALLS = {
     "commit_and_claim": lambda _, batch: batch.commit_and_claim((), [Claim("k", "k", None)]),
     "accepted": lambda _, batch: list(batch.accepted()),
     "stale": lambda _, batch: list(batch.stale(lambda _: True)),
-    "possible_duplicates": lambda _, batch: list(batch.possible_duplicates()),
+    "documents_of_earlier_tries": lambda _, batch: list(batch.documents_of_earlier_tries()),
     "withdraw": lambda _, batch: batch.withdraw(["k"], "why"),
     "record_ends": lambda _, batch: batch.record_ends({"r": RequestEnd("lost", START)}),
     "record_late": lambda _, batch: batch.record_late([AcceptedQuestion("k", "h", "r", START, 1)]),

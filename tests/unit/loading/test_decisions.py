@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_assistant.api.call import CallInfo
-from airflow_provider_assistant.api.replies import CreatedDocument
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
     AssistantAmbiguousPermanentError,
@@ -15,26 +13,23 @@ from airflow_provider_assistant.exceptions import (
     AssistantResponseError,
     AssistantServerError,
 )
-from airflow_provider_assistant.ledger import Claim, LedgerEntry
+from airflow_provider_assistant.ledger import LedgerEntry
 from airflow_provider_assistant.loading.decisions import (
     SEND,
     UNCHANGED,
     classify,
     decide,
-    outcome_of_failure,
-    outcome_of_reply,
 )
 from airflow_provider_assistant.loading.fingerprints import RowFingerprint
 from airflow_provider_assistant.loading.options import LoadOptions
 from airflow_provider_assistant.loading.rows import PreparedRow
 
 ROW = PreparedRow(7, RowFingerprint("k", "new"), "id=7")
-CLAIM = Claim("k", "id=7", None)
 BAD = AssistantBadRequestError("400 Bad Request: no title", status=400, detail="no title")
 
 
 def entry(state, content_hash=None):
-    return LedgerEntry(state, "created", "claim", "kb", content_hash, None, "doc-1")
+    return LedgerEntry(state, "created", "claim", "kb", content_hash, None, created_id="doc-1")
 
 
 def options(**given):
@@ -117,24 +112,3 @@ def test_an_ambiguous_error_may_stop_the_load(error):
     assert isinstance(classify(error, 0, "fail").error, AssistantAmbiguousPermanentError)
     assert classify(error, 0, "skip").error is None
     assert classify(AssistantServerError("503", status=503), 0, "fail").error is None
-
-
-def test_the_ledger_records_a_reply():
-    reply = CreatedDocument("doc-2", CallInfo(201, 3, 2))
-    recorded = outcome_of_reply(CLAIM, ROW, reply)
-    assert (recorded.claim, recorded.outcome, recorded.content_hash) == (CLAIM, "created", "new")
-    assert (recorded.http_status, recorded.attempts, recorded.ambiguous) == (201, 3, 2)
-
-
-@pytest.mark.parametrize(
-    ("error", "ambiguous", "outcome", "status"),
-    [
-        (BAD, 0, "failed", 400),
-        (AssistantConnectionError("failed"), 0, "failed", None),
-        (AssistantConnectionError("failed"), 2, "ambiguous", None),
-    ],
-)
-def test_the_ledger_records_a_failure(error, ambiguous, outcome, status):
-    recorded = outcome_of_failure(CLAIM, ROW, classify(error, ambiguous, "retry"), error)
-    assert (recorded.outcome, recorded.http_status, recorded.error) == (outcome, status, str(error))
-    assert (recorded.ambiguous, recorded.created_id, recorded.content_hash) == (ambiguous, None, "new")

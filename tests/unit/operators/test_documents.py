@@ -114,7 +114,7 @@ def test_text_documents(service, connection, run_operator):
     run = run_operator(AssistantLoadTextOperator, source=TEXTS)
     assert run.state == "success"
     assert set(run.xcom()) == {
-        "rows", *ENDS, "changed", "possibly_duplicated", "stale", "requests", "throttled", "seconds",
+        "rows", *ENDS, "drafts", "changed", "possibly_duplicated", "stale", "requests", "throttled", "seconds",
         "rows_per_second", "site_id", "source", "findings",
     }  # fmt: skip
     (document,) = service.documents()

@@ -1,0 +1,136 @@
+"""Documents that were created and that the service does not use are counted and listed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+
+import pyarrow.parquet as pq
+import pytest
+
+from airflow_provider_assistant.api import endpoints
+from airflow_provider_assistant.api.call import Response
+from airflow_provider_assistant.api.document_state import DEFAULT_WORDS
+from airflow_provider_assistant.api.payloads import TextDocument
+from airflow_provider_assistant.client.settings import ClientSettings
+from airflow_provider_assistant.ledger import DocumentScope, Ledger, RunRef, sqlite_engine
+from airflow_provider_assistant.ledger.queries import counts
+from airflow_provider_assistant.ledger.selection import Selection
+from airflow_provider_assistant.loading.columns import ColumnSelection
+from airflow_provider_assistant.loading.engine import Load
+from airflow_provider_assistant.loading.findings import FindingsFile
+from airflow_provider_assistant.loading.options import LoadOptions
+from airflow_provider_assistant.loading.rows import DataframeRows
+from airflow_provider_assistant.loading.sources import open_source
+from tests.unit.loading.scripted_client import ScriptedClient
+
+FIELDS = ("title", "content", "category")
+RUN = RunRef("dag", "run", "load", -1)
+OTHER_RUN = RunRef("dag", "other", "load", -1)
+# Status fields of a reply, and the word that a finding names; None if there is no finding.
+REPLIES = [
+    ({"status": "draft"}, "draft"),
+    ({"state": "Not Published"}, "Not Published"),
+    ({"active": False, "status": "indexed"}, "inactive"),
+    ({"publication_status": "ARCHIVED"}, "ARCHIVED"),
+    ({"processing_status": "error", "active": True}, "error"),
+    ({"status": "quarantined"}, "quarantined"),
+    ({"status": "active"}, None),
+    ({"status": "indexed"}, None),
+    ({"is_draft": False}, None),
+    ({"status": "processing"}, None),
+    ({"status": "success"}, None),
+    ({}, None),
+]
+
+
+class Service:
+    """A service that answers each title with the status fields of its script."""
+
+    def __init__(self, fields_by_title):
+        self.fields_by_title = fields_by_title
+        self.created = []
+
+    async def answer(self, call):
+        title = call.json["title"]
+        self.created.append(title)
+        body = {"status": "success", "data": {"id": f"id-{title}", **self.fields_by_title[title]}}
+        return Response(201, {}, json.dumps(body).encode())
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Load titles; return the counts, the findings of drafts, and the ledger's status by label."""
+
+    def load_of(service, titles, words=DEFAULT_WORDS, ref=RUN):
+        source = [{"title": title, "content": "c", "category": "faq"} for title in titles]
+        rows = DataframeRows(
+            open_source(source, ColumnSelection(FIELDS)),
+            payload=TextDocument,
+            columns={field: field for field in FIELDS},
+            constants={},
+            key_columns=["title"],
+            call=lambda document: endpoints.create_text_document("s", document),
+        )
+        options = LoadOptions(max_concurrency=3)
+        client = ScriptedClient(service.answer, ClientSettings("http://unused", "key"), options)
+        path = tmp_path / "findings.parquet"
+        scope = DocumentScope("s", "documents/text")
+        with (
+            Ledger(sqlite_engine(tmp_path / "ledger.db")) as ledger,
+            ledger.documents(scope=scope, site_id="s", source="kb", run=ref) as documents,
+            FindingsFile(path) as findings,
+        ):
+            load = Load(
+                client,
+                rows,
+                options,
+                ledger=documents,
+                findings=findings,
+                document_words=words,
+            )
+            loaded = asyncio.run(load.run())
+            totals = ledger.read(counts, Selection())
+        listed = {row["key"]: row for row in pq.read_table(path).to_pylist()}
+        in_ledger = [row["entries"] for row in totals if row["outcome"] == "draft"]
+        return loaded, listed, in_ledger
+
+    return load_of
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_drafts_are_counted_and_listed(run, seed):
+    rng = random.Random(seed)
+    chosen = rng.choices(REPLIES, k=rng.randint(8, 30))
+    titles = [f"t{number}" for number in range(len(chosen))]
+    words = dict(zip(titles, [word for _, word in chosen], strict=True))
+    service = Service(dict(zip(titles, [fields for fields, _ in chosen], strict=True)))
+    drafts = {title: word for title, word in words.items() if word is not None}
+
+    loaded, listed, in_ledger = run(service, titles)
+    assert (loaded.created, loaded.drafts) == (len(titles), len(drafts))
+    assert loaded.as_dict()["drafts"] == len(drafts)
+    assert listed.keys() == drafts.keys()
+    for title, word in drafts.items():
+        assert listed[title]["kind"] == "draft"
+        assert listed[title]["document_ids"] == [f"id-{title}"]
+        assert repr(word) in listed[title]["reason"]
+    assert sum(in_ledger) == len(drafts)
+
+    # Another try of the task creates nothing, and lists what the findings of the first one had.
+    again, listed_again, _ = run(service, titles)
+    assert (again.unchanged, again.created, again.drafts) == (len(titles), 0, len(drafts))
+    assert listed_again.keys() == drafts.keys()
+    # Another run does not.
+    other, listed_other, _ = run(service, titles, ref=OTHER_RUN)
+    assert (other.unchanged, other.drafts, listed_other) == (len(titles), 0, {})
+    assert sorted(service.created) == sorted(titles)
+
+
+def test_the_words_of_the_connection_count(run):
+    service = Service({"a": {"status": "LIVE-9"}, "b": {"status": "active"}, "c": {"status": "on hold"}})
+    words = DEFAULT_WORDS.extended(active=["live 9"], draft=["active", "on-hold"])
+    loaded, listed, _ = run(service, ["a", "b", "c"], words)
+    assert loaded.drafts == 2
+    assert listed.keys() == {"b", "c"}

@@ -1,0 +1,88 @@
+"""A load whose documents are not in use succeeds, and says so wherever a person looks."""
+
+from __future__ import annotations
+
+import logging
+
+import pyarrow.parquet as pq
+import pytest
+from airflow.sdk import Asset
+
+from airflow_provider_assistant import failures
+from airflow_provider_assistant.ledger import Ledger
+from airflow_provider_assistant.ledger.load_queries import page_of_loads
+from airflow_provider_assistant.ledger.selection import Page, Selection
+from airflow_provider_assistant.observability import metrics
+from airflow_provider_assistant.operators.documents import (
+    AssistantLoadQAOperator,
+    AssistantLoadTextOperator,
+    AssistantUploadFilesOperator,
+)
+from tests.task_runs.context import task_context
+
+OPERATORS = {
+    AssistantLoadQAOperator: {"title": "{}", "question": "q {}", "answer": "a"},
+    AssistantLoadTextOperator: {"title": "{}", "content": "c {}"},
+    AssistantUploadFilesOperator: None,
+}
+
+
+def operator_of(kind, count, folder, **options):
+    template = OPERATORS[kind]
+    if template is None:
+        for number in range(count):
+            (folder / f"guide-{number}.txt").write_text(f"Guide {number}")
+        return kind(task_id="load", files=str(folder / "*.txt"), **options)
+    source = [row_of(template, number) for number in range(count)]
+    return kind(task_id="load", source=source, key_columns=["title"], **options)
+
+
+def row_of(template, number):
+    return {name: value.format(number) for name, value in template.items()}
+
+
+def lines(caplog):
+    records = [record for record in caplog.records if record.name == failures.__name__]
+    return [record.getMessage() for record in records]
+
+
+@pytest.mark.parametrize("kind", OPERATORS, ids=lambda kind: kind.kind)
+@pytest.mark.parametrize("count", [1, 5])
+def test_drafts_are_shown(kind, count, service, connection, tmp_path, caplog, monkeypatch):
+    sent = []
+    monkeypatch.setattr(metrics, "drafts", lambda *values: sent.append(values))
+    service.behave(document_status="draft")
+    asset = Asset("assistant://somewhere/else")
+    operator = operator_of(kind, count, tmp_path, outlets=[asset])
+    context = task_context()
+    with caplog.at_level(logging.WARNING, logger=failures.__name__):
+        result = operator.execute(context)
+    assert (result["created"], result["drafts"]) == (count, count)
+    assert context["outlet_events"][asset].extra["drafts"] == count
+    assert sent == [(kind.kind, count)]
+    listed = pq.read_table(result["findings"]).to_pylist()
+    ids = sorted(document["id"] for document in service.documents())
+    assert sorted(row["document_ids"][0] for row in listed) == ids
+    assert {row["kind"] for row in listed} == {"draft"}
+    happened, safe, todo = lines(caplog)
+    assert happened.startswith(f"What happened: {count} created document")
+    assert safe.startswith("What is safe: ")
+    assert todo.startswith("What to do: Activate")
+    assert result["findings"] in todo
+    with Ledger.open() as ledger:
+        (load,) = ledger.read(page_of_loads, Selection(), Page(10)).rows
+    assert (load.outcome, load.created, load.drafts) == ("succeeded", count, count)
+
+
+@pytest.mark.parametrize("kind", OPERATORS, ids=lambda kind: kind.kind)
+def test_documents_in_use_are_not_mentioned(kind, service, connection, tmp_path, caplog):
+    with caplog.at_level(logging.WARNING, logger=failures.__name__):
+        result = operator_of(kind, 2, tmp_path).execute(task_context())
+    assert (result["created"], result["drafts"], result["findings"]) == (2, 0, None)
+    assert not lines(caplog)
+
+
+def test_a_load_without_a_ledger_shows_its_drafts(service, connection, tmp_path):
+    service.behave(document_status="draft")
+    operator = operator_of(AssistantLoadQAOperator, 3, tmp_path, ledger=False)
+    assert operator.execute(task_context())["drafts"] == 3
