@@ -55,7 +55,13 @@ def get_provider_info() -> dict[str, Any]:
                 "target-integration-name": "Assistant",
                 "python-module": f"{package}.transfers.{module}",
             }
-            for module in ("ledger_to_parquet", "limits_to_parquet", "parquet_to_warehouse", "statistics_to_parquet")
+            for module in (
+                "ledger_to_parquet",
+                "limits_to_parquet",
+                "parquet_to_warehouse",
+                "read_to_parquet",
+                "statistics_to_parquet",
+            )
         ],
         "sensors": [{"integration-name": "Assistant", "python-modules": [f"{package}.sensors.chat"]}],
         "triggers": [

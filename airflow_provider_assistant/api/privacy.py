@@ -18,7 +18,7 @@ WITHHELD = "(withheld, because it may contain a user's e-mail address)"
 ESCAPED_TIMES = 5
 _JSON_ESCAPE = re.compile(r"\\+u([0-9a-fA-F]{4})")
 # A word as addresses are: what is not in it ends an address in a text or a URL.
-_WORD = re.compile(r"[^\s/?&=#<>\[\](){},;:\"'`|\\]+")
+_WORD = re.compile(r"[^\s/?&=#<>\[\](){},;:\"`|\\]+")
 _MARKS = ("@", "%", "\ufe6b", "\uff20")
 
 
@@ -54,8 +54,9 @@ def _word_without_address(match: re.Match[str]) -> str:
     is_address = any(map(str.isalnum, name)) and any(map(str.isalnum, domain))
     if not is_address:
         return word
-    address = word.rstrip(".!")
-    return user_label(address) + word[len(address) :]
+    # Quotation marks and the end of a sentence are not part of the address.
+    address = word.lstrip("'").rstrip(".!'")
+    return word.replace(address, user_label(address), 1)
 
 
 def shown_path(path: str) -> str:

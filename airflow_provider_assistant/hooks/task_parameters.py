@@ -31,6 +31,8 @@ TEXTS = {
     parameters.names,
     parameters.text_list,
     parameters.text_map,
+    parameters.address,
+    parameters.query,
     parameters.csv_options,
 }
 

@@ -83,6 +83,26 @@ LIMITS = Dataset(
     key=("tenant_id",),
     order=("metric", "captured_at"),
 )
+_READ_COLUMNS = {
+    **_CAPTURE_COLUMNS,
+    "site_id": "string",
+    "user": "string",
+    "email": "string",
+    "read": "string!",
+    "item": "string",
+}
+# One row per metric of a record of any other reply, on the day of the run or of the record.
+READS = Dataset(
+    "reads",
+    {**_READ_COLUMNS, **_METRIC_COLUMNS},
+    key=("tenant_id", "site_id", "user", "read"),
+)
+# One row per record of any other reply: an item of its list, or the reply without it.
+READS_RAW = Dataset(
+    "reads_raw",
+    {**_READ_COLUMNS, "raw": "string!"},
+    key=("tenant_id", "site_id", "user", "read"),
+)
 # One row per rating, on the day when it was sent.
 FEEDBACK = Dataset(
     "feedback",
@@ -173,18 +193,22 @@ EVALUATIONS = Dataset(
         "path": "string!",
     },
 )
-_ALL = (STATISTICS, STATISTICS_RAW, LIMITS, FEEDBACK, REQUESTS, LOADS, EVALUATIONS)
+_ALL = (STATISTICS, STATISTICS_RAW, LIMITS, READS, READS_RAW, FEEDBACK, REQUESTS, LOADS, EVALUATIONS)
 DATASETS = {dataset.name: dataset for dataset in _ALL}
 
 
 @dataclass(frozen=True)
 class Capture:
     """
-    One reply with limits or statistics, and its origin.
+    One reply, or one record of it, and its origin.
 
     :param captured_at: Time at which the reply arrived, with a time zone.
     :param raw: The reply as JSON text, with every digit; None if it was empty.
     :param site_id: Required for statistics.
+    :param user: Label of the user whose record it is.
+    :param email: E-mail address of this user, if it may be stored.
+    :param read: Name of what was read.
+    :param item: Name of an item of the reply's list; None for the reply itself.
     """
 
     captured_at: datetime
@@ -192,6 +216,10 @@ class Capture:
     tenant_id: str | None = None
     site_id: str | None = None
     logical_date: datetime | None = None
+    user: str | None = None
+    email: str | None = None
+    read: str | None = None
+    item: str | None = None
 
     @cached_property
     def value(self) -> Any:
@@ -215,9 +243,9 @@ def metrics_table(
     dataset: Dataset, captures: Iterable[Capture], list_keys: Mapping[str, str] | None = None
 ) -> pa.Table:
     """
-    Return rows of ``statistics`` or ``limits``: one per metric of each reply.
+    Return rows of ``statistics``, ``limits`` or ``reads``: one per metric of each reply.
 
-    :param captures: Replies of ``GET …/statistics`` or ``GET …/limits``.
+    :param captures: Replies, or records of replies.
     :param list_keys: See :func:`~airflow_provider_assistant.lake.flattening.flatten`.
     """
     import pyarrow as pa
@@ -247,20 +275,20 @@ def metrics_table(
     return _sorted(columns, dataset)
 
 
-def replies_table(captures: Iterable[Capture]) -> pa.Table:
-    """Return rows of ``statistics_raw``: one per reply, with its JSON."""
+def replies_table(captures: Iterable[Capture], dataset: Dataset = STATISTICS_RAW) -> pa.Table:
+    """Return rows of ``statistics_raw`` or ``reads_raw``: one per reply, with its JSON."""
     import pyarrow as pa
 
     captures = list(captures)
     columns: dict[str, Any] = {}
-    for field in STATISTICS_RAW.schema():
+    for field in dataset.schema():
         if field.name == "raw":
             # An empty reply is stored as the JSON value null.
             values = [storable(capture.raw or "null") for capture in captures]
         else:
             values = [_storable_value(getattr(capture, field.name)) for capture in captures]
         columns[field.name] = pa.array(values, field.type)
-    return _sorted(columns, STATISTICS_RAW)
+    return _sorted(columns, dataset)
 
 
 def rows_table(dataset: Dataset, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
@@ -289,4 +317,6 @@ def _sorted(columns: Mapping[str, pa.Array], dataset: Dataset) -> pa.Table:
 
     schema = dataset.schema()
     table = pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
+    if not dataset.order:
+        return table
     return table.sort_by([(name, "ascending") for name in dataset.order])

@@ -21,7 +21,7 @@ OPERATORS = (
     *("AssistantLoadQAOperator", "AssistantLoadTextOperator", "AssistantUploadFilesOperator"),
     *("_LoadQADecoratedOperator", "AssistantChatBatchOperator", "_ChatBatchDecoratedOperator"),
     *("AssistantEvaluateOperator", "AssistantRateAnswersOperator"),
-    *("AssistantStatisticsToParquetOperator", "AssistantLimitsToParquetOperator"),
+    *("AssistantStatisticsToParquetOperator", "AssistantLimitsToParquetOperator", "AssistantReadToParquetOperator"),
     *("AssistantFeedbackToParquetOperator", "AssistantRequestsToParquetOperator", "AssistantLoadsToParquetOperator"),
     "AssistantParquetToWarehouseOperator",
 )

@@ -41,6 +41,7 @@ KINDS: dict[str, TaskKind] = {
     "AssistantEvaluateOperator": "evaluation",
     "AssistantStatisticsToParquetOperator": "export",
     "AssistantLimitsToParquetOperator": "export",
+    "AssistantReadToParquetOperator": "export",
     "AssistantFeedbackToParquetOperator": "export",
     "AssistantRequestsToParquetOperator": "export",
     "AssistantLoadsToParquetOperator": "export",

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 duckdb = pytest.importorskip("duckdb")
 OWN_VIEW, WORDS, *_ = (block.code for block in blocks_of(ROOT / "docs/howto/warehouse.md") if block.language == "sql")
-NUMBERS, IN_TIME = (block.code for block in blocks_of(ROOT / "docs/howto/nightly-export.md") if block.language == "sql")
+NUMBERS, SESSIONS, IN_TIME = (
+    block.code for block in blocks_of(ROOT / "docs/howto/nightly-export.md") if block.language == "sql"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -37,6 +39,15 @@ def test_numbers_by_day() -> None:
         (date(2026, 11, 14), "total", 14.0),
         (date(2026, 11, 21), "total", 21.0),
     ]
+
+
+def test_sessions_by_status() -> None:
+    now = datetime(2026, 11, 21, 0, 5, tzinfo=UTC)
+    sessions = [("s1", '{"id": "s1", "status": "open"}'), ("s2", '{"id": "s2", "status": "closed"}')]
+    captures = [lake.Capture(now, raw, read="sessions", item=item) for item, raw in sessions]
+    captures.append(lake.Capture(now, '{"status": "ok"}', read="site"))
+    lake.publish(lake.metrics_table(lake.READS, captures), "lake", "reads", now.date(), "dag.task")
+    assert duckdb.sql(SESSIONS).fetchall() == [("s1", "open"), ("s2", "closed")]
 
 
 def test_rows_that_were_captured_late_are_left_out() -> None:

@@ -33,6 +33,7 @@ from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOpe
 from airflow_provider_assistant.provider_info import get_provider_info
 from airflow_provider_assistant.transfers.base import LedgerExportOperator
 from airflow_provider_assistant.transfers.parquet_to_warehouse import AssistantParquetToWarehouseOperator
+from airflow_provider_assistant.transfers.read_to_parquet import AssistantReadToParquetOperator
 from tests.contract.cases import CASES, Case
 from tests.docs.pages import ROOT, blocks, blocks_of, codes, pages, prose, section, table
 
@@ -89,7 +90,7 @@ def test_endpoints_are_those_of_the_specification() -> None:
             said.add(found[1])
         else:
             others = LedgerExportOperator | AssistantEvaluateOperator | AssistantParquetToWarehouseOperator
-            assert issubclass(tasks()[name], others)
+            assert issubclass(tasks()[name], others | AssistantReadToParquetOperator)
     assert len(said) == 10
     assert said == set(map(route, CASES))
 
@@ -142,6 +143,7 @@ def test_results_have_the_keys_of_the_table(
             task("AssistantFeedbackOperator", "rate", session_id="s", request_id=request_id, feedback="good"),
             task("AssistantCloseSessionOperator", "close", session_id="s"),
             task("AssistantStatisticsToParquetOperator", "statistics", output_path=str(tmp_path / "lake")),
+            task("AssistantReadToParquetOperator", "read", read="statistics", output_path=str(tmp_path / "lake")),
             task("AssistantFeedbackToParquetOperator", "feedback", output_path=str(tmp_path / "lake")),
             task("AssistantRequestsToParquetOperator", "requests", output_path=str(tmp_path / "lake")),
             task("AssistantLoadsToParquetOperator", "loads", output_path=str(tmp_path / "lake")),
@@ -172,7 +174,10 @@ def test_results_have_the_keys_of_the_table(
         else:
             cell = rows[built.task_type]["XCom"]
             said = set(codes(cell))
-            for counts in ("Counts of a load", "Counts of a batch", "Counts of an export", "Head of an evaluation"):
+            for counts in (
+                *("Counts of a load", "Counts of a batch", "Counts of an export", "Counts of a read"),
+                "Head of an evaluation",
+            ):
                 if f"#{counts.lower().replace(' ', '-')})" in cell:
                     said |= {codes(row["Key"])[0] for row in table(section(OPERATORS, counts))}
             assert set(result) == said, built.task_id

@@ -61,6 +61,8 @@ EMPTY = {
     "statistics": lambda: lake.metrics_table(lake.STATISTICS, []),
     "statistics_raw": lambda: lake.replies_table([]),
     "limits": lambda: lake.metrics_table(lake.LIMITS, []),
+    "reads": lambda: lake.metrics_table(lake.READS, []),
+    "reads_raw": lambda: lake.replies_table([], lake.READS_RAW),
 }
 
 

@@ -37,6 +37,7 @@ from airflow_provider_assistant.transfers.ledger_to_parquet import (
 )
 from airflow_provider_assistant.transfers.limits_to_parquet import AssistantLimitsToParquetOperator
 from airflow_provider_assistant.transfers.parquet_to_warehouse import AssistantParquetToWarehouseOperator
+from airflow_provider_assistant.transfers.read_to_parquet import AssistantReadToParquetOperator
 from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
 from tests.docs.test_reference import tasks
 
@@ -59,6 +60,7 @@ KINDS = {
     AssistantLoadsToParquetOperator: LAKE,
     AssistantParquetToWarehouseOperator: {"output_path": "lake", "database": "w.duckdb"},
     AssistantRateAnswersOperator: {"answers": "a", "scores": "s", "rules": {"good": "token_f1 >= 0.8"}},
+    AssistantReadToParquetOperator: {"read": "usage", **LAKE},
     AssistantRequestsToParquetOperator: LAKE,
     AssistantStatisticsToParquetOperator: LAKE,
     AssistantSubmitChatOperator: MESSAGE,
@@ -89,6 +91,8 @@ WRONG = {
     parameters.text_list: ["", "a", 7, {"a": "b"}, ["a", ""], ["a", None], [1.1]],
     parameters.text_map: ["", "a", 7, ["a"], {"a": ""}, {"a": None}, {"a": 1.1}],
     parameters.csv_options: ["", "a", 7, ["a"], {"delimiter": 1.1}],
+    parameters.address: ["", " ", "ada", 7, True, ["ada@example.com"]],
+    parameters.query: ["", "a", 7, ["a"], {"a": ""}, {"a": None}, {"a": 1.1}],
     parameters.anything: ["", " "],
 }
 # By check: accepted values, and what the task uses.
@@ -106,11 +110,15 @@ RIGHT = {
     parameters.text_list: [(["a", 7], ["a", "7"]), ([], [])],
     parameters.text_map: [({"title": "a"}, {"title": "a"}), ({"title": 7}, {"title": "7"}), ({}, {})],
     parameters.csv_options: [({"delimiter": "\t"}, {"delimiter": "\t"})],
+    parameters.address: [("ada@example.com", "ada@example.com")],
+    parameters.query: [({"from": "a"}, {"from": "a"}), ({"n": 7}, {"n": "7"}), ({}, {})],
 }
 # Parameters whose value has further rules of its own.
 RULES = {"scorers", "gate", "pass_if", "schema", "baseline", "judge", "datasets"}
 # Not with others, or only with others.
-TOGETHER = {"deferrable", "site_ids", "conn_id", "on_missing", "ledger"}
+# By parameter: those that must not be given with it.
+OTHERS = {"conn_id": {"database": None}, "path": {"read": None}}
+TOGETHER = {"deferrable", "site_ids", "path", "conn_id", "on_missing", "ledger"}
 
 
 def ids(value):
@@ -173,7 +181,7 @@ def test_a_template_without_a_value_is_an_error_before_any_request(
     kind, name, service, connection, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
-    others = {"database": None} if name == "conn_id" else {}
+    others = OTHERS.get(name, {})
     for native, value in product((False, True), ("", None)):
         task, context = built(kind, native=native, values={"given": value}, **{name: "{{ params.given }}"}, **others)
         with pytest.raises(AssistantInputError) as caught:
@@ -194,7 +202,7 @@ TEMPLATED_TEXTS = [
 
 @pytest.mark.parametrize(("kind", "name", "check"), TEMPLATED_TEXTS, ids=ids)
 def test_text_stays_text_in_a_dag_with_native_objects(kind, name, check):
-    others = {"database": None} if name == "conn_id" else {}
+    others = OTHERS.get(name, {})
     for given, used in (("1.10", "1.10"), ("{{ params.given }}", "1.10"), ("007", "007"), ("{{ 6 * 7 }}", "42")):
         task, context = built(kind, native=True, values={"given": "1.10"}, **{name: given}, **others)
         check_rendered(task, context)

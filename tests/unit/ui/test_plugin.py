@@ -12,6 +12,7 @@ from airflow_provider_assistant.transfers import (
     ledger_to_parquet,
     limits_to_parquet,
     parquet_to_warehouse,
+    read_to_parquet,
     statistics_to_parquet,
 )
 from airflow_provider_assistant.ui import plugin
@@ -44,7 +45,7 @@ def test_pages_are_registered_as_airflow_accepts_them():
 
 def test_the_tab_is_for_every_operator_that_has_something_to_show():
     modules = (chat_batch, documents, evaluation, feedback_batch, decorators)
-    modules += (ledger_to_parquet, limits_to_parquet, parquet_to_warehouse, statistics_to_parquet)
+    modules += (ledger_to_parquet, limits_to_parquet, parquet_to_warehouse, read_to_parquet, statistics_to_parquet)
     concrete = {
         name
         for module in modules

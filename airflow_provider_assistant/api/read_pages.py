@@ -1,0 +1,74 @@
+"""Whether the reply to a read has a next page, and how to ask for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from airflow_provider_assistant.api.document_pages import (
+    CURSOR_FIELDS,
+    LINK_FIELDS,
+    MORE_FIELDS,
+    TOTAL_FIELDS,
+    next_link,
+)
+from airflow_provider_assistant.api.replies import ApiReply
+from airflow_provider_assistant.api.site_documents import envelopes, first_value, text_of
+
+# Fields with the number of the next page.
+PAGE_FIELDS = ("next_page", "nextPage")
+
+
+def next_query(reply: ApiReply, params: Mapping[str, str]) -> dict[str, str] | None:
+    """
+    Return the query of the next page, if the reply shows that there is one.
+
+    :param params: Query parameters of the first page.
+    :return: The query. Of a link, only the query is used, so the API key stays with the configured host and path. None
+        if the reply shows no next page.
+    """
+    link = _link(reply)
+    if link:
+        return dict(parse_qsl(urlsplit(link).query, keep_blank_values=True))
+    for name, parameter in CURSOR_FIELDS.items():
+        cursor = text_of(first_value(reply.raw, (name,)))
+        if cursor:
+            return {**params, parameter: cursor}
+    number = first_value(reply.raw, PAGE_FIELDS)
+    if isinstance(number, int) and not isinstance(number, bool):
+        return {**params, "page": str(number)}
+    return None
+
+
+def unread_items(raw: Any, read: int) -> int:
+    """
+    Return how many items the reply says that there are in addition to those that were read.
+
+    :param raw: The reply of the last page.
+    :param read: Number of items that were read.
+    :return: The number; at least 1 if the reply only says that there are more.
+    """
+    total = first_value(raw, TOTAL_FIELDS)
+    missing = 0
+    if isinstance(total, int) and not isinstance(total, bool):
+        missing = max(0, total - read)
+    if not missing and first_value(raw, MORE_FIELDS) is True:
+        missing = 1
+    return missing
+
+
+def _link(reply: ApiReply) -> str | None:
+    """Return the URL of the next page, if it has a query."""
+    candidates = [next_link(reply.call_info.link)]
+    for envelope in envelopes(reply.raw):
+        for name in LINK_FIELDS:
+            value = envelope.get(name)
+            if isinstance(value, Mapping):
+                value = value.get("href")
+            if isinstance(value, str):
+                candidates.append(value)
+    for link in candidates:
+        if link and urlsplit(link).query:
+            return link
+    return None

@@ -1,0 +1,355 @@
+"""Export of any read, such as the usage or the sessions, to Parquet."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import unquote
+
+from airflow.providers.common.compat.sdk import Context
+
+from airflow_provider_assistant import lake, parameters
+from airflow_provider_assistant.api.privacy import shown_path, user_label, without_addresses
+from airflow_provider_assistant.api.reads import READS, day_range, needs, with_query
+from airflow_provider_assistant.api.replies import ApiReply
+from airflow_provider_assistant.exceptions import AssistantInputError, AssistantResponseError
+from airflow_provider_assistant.failures import explained
+from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
+from airflow_provider_assistant.lake import records
+from airflow_provider_assistant.lake.reading import ListPlace, Reading, read_all
+from airflow_provider_assistant.operators.runs import day_of_run
+from airflow_provider_assistant.texts import shortened
+from airflow_provider_assistant.transfers.base import ExportOperator
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+HISTORY = "usage_history"
+# Characters of the missing days in the log.
+LISTED = 500
+
+
+class AssistantReadToParquetOperator(ExportOperator):
+    """
+    Export a read that has no operator of its own to the datasets ``reads`` and ``reads_raw``.
+
+    A reply is split into records: each item of its list, such as a session, and the reply without the list. ``reads``
+    has one row per value of a record, ``reads_raw`` one row per record. A run replaces this task's files in the
+    partition of its day.
+
+    A list in pages is read to its end if the replies show the next page; otherwise, a warning has the number of items
+    that are missing.
+
+    **Usage history**, and any other read with ``date_field``: each item goes to the partition of its own day, so one
+    request fills many days. Only days of the last ``days`` days are written. A day that the reply does not have keeps
+    its files.
+
+    E-mail addresses in a reply are replaced by labels, such as ``user-3f2a9c51d2e8``.
+
+    .. seealso::
+        For more information on how to use this operator, take a look at the guide:
+        :doc:`/howto/nightly-export`
+
+    :param read: What to read, by its name: ``limits``, ``tenant``, ``usage``, ``usage_history``,
+        ``tenant_statistics``, ``site``, ``statistics``, ``sessions`` or ``user_statistics``. Set this or ``path``.
+    :param path: Path of any other route that is read with ``GET``, below the base URL and percent-encoded, such as
+        ``/m2m/sites/acme-docs/languages``. Set this or ``read``.
+    :param user_email: E-mail address of the user, for ``user_statistics``. It is in no log, error, file or file
+        name, but in the rendered templates of the task. Default: None.
+    :param query: Parameters of the query. Default: None; for ``usage_history``, the days to write as ``from`` and
+        ``to``.
+    :param name: Name of the read in the column ``read``. Default: ``read``, or ``path`` without its query.
+    :param items: Dotted path of the list in the reply, such as ``data.sessions``. Default: None, found by common names.
+    :param list_keys: Mapping from the path of a list to the field that names its items. Default: None; an item of the
+        list is named by its id, and an item of any other list by its position.
+    :param date_field: Dotted path of the field of an item with its day. Default: None, which splits only
+        ``usage_history`` by day, by common names of the field.
+    :param days: Number of days to write, ending with ``date``, if the items have days. Default: 2.
+    :param with_emails: Whether e-mail addresses are written. Default: False.
+
+    The other parameters are those of :class:`~airflow_provider_assistant.transfers.base.ExportOperator`.
+    """
+
+    template_fields: Sequence[str] = (
+        *ExportOperator.template_fields,
+        "read",
+        "path",
+        "user_email",
+        "query",
+        "name",
+        "items",
+        "list_keys",
+        "date_field",
+    )
+    parameter_checks: ClassVar[Checks] = {
+        "read": parameters.choice(*READS),
+        "path": parameters.text,
+        "user_email": parameters.address,
+        "query": parameters.query,
+        "name": parameters.text,
+        "items": parameters.text,
+        "list_keys": parameters.text_map,
+        "date_field": parameters.text,
+        "days": parameters.count,
+        "with_emails": parameters.flag,
+    }
+
+    def __init__(
+        self,
+        *,
+        read: str | None = None,
+        path: str | None = None,
+        user_email: str | None = None,
+        query: Mapping[str, str] | None = None,
+        name: str | None = None,
+        items: str | None = None,
+        list_keys: Mapping[str, str] | None = None,
+        date_field: str | None = None,
+        days: int = 2,
+        with_emails: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.read = read
+        self.path = path
+        self.user_email = user_email
+        self.query = query
+        self.name = name
+        self.items = items
+        self.list_keys = list_keys
+        self.date_field = date_field
+        self.days = days
+        self.with_emails = with_emails
+        check_given(self)
+        if (read is None) == (path is None):
+            raise AssistantInputError(f"task {self.task_id!r}: give either read or path", field="read")
+
+    def part_name(self, context: Context) -> str:
+        """
+        Return the name of this task's file in a partition.
+
+        :param context: Airflow's task context.
+        :return: As of other exports; the records of a user have its label in the name.
+        """
+        name = without_addresses(super().part_name(context))
+        if self.user_email is None:
+            return name
+        return f"{name}.{user_label(self.user_email)}"
+
+    @explained
+    def execute(self, context: Context) -> dict[str, Any]:
+        """
+        Read, and write the partitions.
+
+        :param context: Airflow's task context.
+        :return: ``rows`` and ``bytes`` of all files; ``path`` and ``raw_path`` of the last day's files, ``paths`` of
+            all files of ``reads``; ``items``, the number of items of the list that were written, or None without a
+            list; ``pages``, the number of requests; ``unread``, the number of items that the service did not send;
+            ``missing``, ``outside`` and ``undated``: the number of days without an item, of items of other days, and
+            of items without a day; and ``date``.
+        :raises AssistantInputError: A parameter is invalid, and nothing was sent; or another file of a partition
+            already contains the rows.
+        :raises AssistantResponseError: The reply has no list at ``items``, or no item has a day.
+        :raises AssistantError: Any other error, see :func:`airflow_provider_assistant.api.flow.perform`.
+        """
+        check_rendered(self, context)
+        is_of_user = self.read is not None and needs(self.read, "email")
+        if self.user_email is not None and not is_of_user:
+            raise AssistantInputError("user_email is only for read='user_statistics'", field="user_email")
+        last = day_of_run(self.date, context)
+        if not self._is_by_day:
+            return self._write_day(context, self._reading(self.query or {}), last)
+        first = last - datetime.timedelta(days=self.days - 1)
+        query = self.query
+        if query is None and self.read == HISTORY:
+            query = day_range(first, last)
+        return self._write_days(context, self._reading(query or {}), first, last)
+
+    @property
+    def _is_by_day(self) -> bool:
+        return self.date_field is not None or self.read == HISTORY
+
+    def _reading(self, query: Mapping[str, str]) -> Reading:
+        names = (self._last_word(), *records.LIST_FIELDS)
+        place = ListPlace(self.items, names, any_name=self._is_by_day)
+        return read_all(self._send, query, place, label=self._label(), with_emails=self.with_emails)
+
+    def _send(self, query: Mapping[str, str]) -> ApiReply:
+        if self.read is not None:
+            return self.hook.read(self.read, email=self.user_email, params=query)
+        return self.hook.call("GET", with_query(self._path(), query))
+
+    def _path(self) -> str:
+        """Return the path of the route; for a name, the path with its placeholders."""
+        if self.read is not None:
+            return READS.get(self.read, self.read)
+        return str(self.path)
+
+    def _label(self) -> str:
+        """Return the name of the read, for the column ``read`` and for messages."""
+        if self.name is not None:
+            return without_addresses(self.name)
+        return self.read or shown_path(self._path())
+
+    def _last_word(self) -> str:
+        """Return the last word of the route, such as ``sessions``."""
+        return shown_path(self._path()).rstrip("/").rpartition("/")[2]
+
+    def _write_day(self, context: Context, reading: Reading, day: datetime.date) -> dict[str, Any]:
+        """Write all records to the partition of one day."""
+        captures = []
+        items = []
+        if reading.items is None or reading.rest is not None:
+            captures = [self._capture(context, reading, reading.rest, None)]
+        if reading.items is not None:
+            for position, (name, item) in enumerate(reading.items.items):
+                item_name = name or records.item_name(item, self._id_fields(reading.items), position)
+                items.append(self._capture(context, reading, item, item_name))
+        files = self._publish(context, captures, items, reading, day)
+        return self._result(context, reading, [files], day, items=None if reading.items is None else len(items))
+
+    def _write_days(
+        self, context: Context, reading: Reading, first: datetime.date, last: datetime.date
+    ) -> dict[str, Any]:
+        """Write each item to the partition of its day."""
+        if reading.items is None:
+            raise AssistantResponseError(
+                f"the reply of {self._label()} has no list whose items could be split by day",
+                safe="Nothing was written.",
+                todo="If it has a list, give its path in the parameter items.",
+            )
+        items_by_day: dict[datetime.date, list[lake.Capture]] = {}
+        outside = undated = 0
+        for name, item in reading.items.items:
+            day = records.day_of_item(name, item, self.date_field)
+            if day is None:
+                undated += 1
+            elif not first <= day <= last:
+                outside += 1
+            else:
+                items_of_day = items_by_day.setdefault(day, [])
+                item_name = records.item_name(item, self._id_fields(reading.items), len(items_of_day))
+                items_of_day.append(self._capture(context, reading, item, item_name))
+        if undated and undated == len(reading.items.items):
+            raise AssistantResponseError(
+                f"no item of the reply of {self._label()} has a day",
+                safe="Nothing was written.",
+                todo="Give the field with the day, YYYY-MM-DD, in the parameter date_field.",
+            )
+        written = []
+        for day, items in sorted(items_by_day.items()):
+            written.append(self._publish(context, [], items, reading, day))
+        counts = {"outside": outside, "undated": undated, "missing": self.days - len(written)}
+        self._warn_of_days(first, items_by_day, undated)
+        item_count = sum(map(len, items_by_day.values()))
+        return self._result(context, reading, written, last, items=item_count, **counts)
+
+    def _warn_of_days(self, first: datetime.date, items_by_day: Mapping[datetime.date, Any], undated: int) -> None:
+        all_days = [first + datetime.timedelta(days=number) for number in range(self.days)]
+        missing = [day.isoformat() for day in all_days if day not in items_by_day]
+        if missing:
+            self.log.warning(
+                "%d of %d days of %s are not in the reply and keep their files: %s.",
+                len(missing),
+                self.days,
+                self._label(),
+                shortened(", ".join(missing), LISTED),
+            )
+        if undated:
+            self.log.warning("Items of %s without a day were not written: %d.", self._label(), undated)
+
+    def _publish(
+        self,
+        context: Context,
+        captures: list[lake.Capture],
+        items: list[lake.Capture],
+        reading: Reading,
+        day: datetime.date,
+    ) -> tuple[lake.Published, lake.Published]:
+        """Replace this task's files of a day, and return those of ``reads`` and ``reads_raw``."""
+        list_keys = self.list_keys or {}
+        item_keys = {}
+        if reading.items is not None:
+            item_keys = records.relative_keys(list_keys, reading.items.path)
+        table = _joined(
+            lake.metrics_table(lake.READS, captures, list_keys),
+            lake.metrics_table(lake.READS, items, item_keys),
+        )
+        raw_file = self.publish(context, lake.replies_table([*captures, *items], lake.READS_RAW), "reads_raw", day)
+        return self.publish(context, table, "reads", day), raw_file
+
+    def _result(
+        self,
+        context: Context,
+        reading: Reading,
+        written: Sequence[tuple[lake.Published, lake.Published]],
+        day: datetime.date,
+        *,
+        items: int | None,
+        **counts: int,
+    ) -> dict[str, Any]:
+        files = [file for file, _ in written]
+        raw_files = [raw_file for _, raw_file in written]
+        result = {
+            "rows": sum(file.rows for file in files),
+            "path": files[-1].path if files else None,
+            "raw_path": raw_files[-1].path if raw_files else None,
+            "paths": [file.path for file in files],
+            "bytes": sum(file.bytes for file in (*files, *raw_files)),
+            "items": items,
+            "pages": reading.pages,
+            "unread": reading.unread,
+            "missing": 0,
+            "outside": 0,
+            "undated": 0,
+            **counts,
+            "date": day.isoformat(),
+        }
+        self.log.info("Wrote %d values of %s to %s.", result["rows"], self._label(), result["path"])
+        return self.emit_asset_events(context, result)
+
+    def _capture(self, context: Context, reading: Reading, value: Any, item: str | None) -> lake.Capture:
+        return lake.Capture(
+            captured_at=reading.captured_at,
+            raw=records.json_text(value),
+            tenant_id=self._tenant_id(),
+            site_id=self._site_id(),
+            logical_date=context["dag_run"].logical_date,
+            user=None if self.user_email is None else user_label(self.user_email),
+            email=self.user_email if self.with_emails else None,
+            read=self._label(),
+            item=item,
+        )
+
+    def _tenant_id(self) -> str | None:
+        tenant_id = _id_in(self.path, "tenants") if self.path else None
+        return tenant_id or self.hook.known_tenant_id()
+
+    def _site_id(self) -> str | None:
+        if self.path is not None:
+            return _id_in(self.path, "sites")
+        if self.read is not None and needs(self.read, "site_id"):
+            return self.hook.resolve_site_id()
+        return None
+
+    def _id_fields(self, items: records.ItemList) -> tuple[str, ...]:
+        """Return the names of the field that names an item of the list."""
+        given = (self.list_keys or {}).get(".".join(items.path))
+        if given is not None:
+            return (given,)
+        return (f"{self._last_word().removesuffix('s')}_id", "id", "uuid")
+
+
+def _joined(first: pa.Table, second: pa.Table) -> pa.Table:
+    import pyarrow as pa
+
+    return pa.concat_tables([first, second])
+
+
+def _id_in(path: str, parent: str) -> str | None:
+    """Return the id that follows a word such as ``sites`` in a path."""
+    segments = shown_path(path).split("/")
+    if parent not in segments[:-1]:
+        return None
+    return unquote(segments[segments.index(parent) + 1])
