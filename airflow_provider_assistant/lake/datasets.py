@@ -86,7 +86,7 @@ LIMITS = Dataset(
 _READ_COLUMNS = {
     **_CAPTURE_COLUMNS,
     "site_id": "string",
-    "user": "string",
+    "user_label": "string",
     "email": "string",
     "read": "string!",
     "item": "string",
@@ -95,13 +95,13 @@ _READ_COLUMNS = {
 READS = Dataset(
     "reads",
     {**_READ_COLUMNS, **_METRIC_COLUMNS},
-    key=("tenant_id", "site_id", "user", "read"),
+    key=("tenant_id", "site_id", "user_label", "read"),
 )
 # One row per record of any other reply: an item of its list, or the reply without it.
 READS_RAW = Dataset(
     "reads_raw",
     {**_READ_COLUMNS, "raw": "string!"},
-    key=("tenant_id", "site_id", "user", "read"),
+    key=("tenant_id", "site_id", "user_label", "read"),
 )
 # One row per rating, on the day when it was sent.
 FEEDBACK = Dataset(
@@ -205,7 +205,7 @@ class Capture:
     :param captured_at: Time at which the reply arrived, with a time zone.
     :param raw: The reply as JSON text, with every digit; None if it was empty.
     :param site_id: Required for statistics.
-    :param user: Label of the user whose record it is.
+    :param user_label: Label of the user whose record it is.
     :param email: E-mail address of this user, if it may be stored.
     :param read: Name of what was read.
     :param item: Name of an item of the reply's list; None for the reply itself.
@@ -216,7 +216,7 @@ class Capture:
     tenant_id: str | None = None
     site_id: str | None = None
     logical_date: datetime | None = None
-    user: str | None = None
+    user_label: str | None = None
     email: str | None = None
     read: str | None = None
     item: str | None = None

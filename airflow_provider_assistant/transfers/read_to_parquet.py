@@ -316,7 +316,7 @@ class AssistantReadToParquetOperator(ExportOperator):
             tenant_id=self._tenant_id(),
             site_id=self._site_id(),
             logical_date=context["dag_run"].logical_date,
-            user=None if self.user_email is None else user_label(self.user_email),
+            user_label=None if self.user_email is None else user_label(self.user_email),
             email=self.user_email if self.with_emails else None,
             read=self._label(),
             item=item,

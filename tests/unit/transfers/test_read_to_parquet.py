@@ -90,7 +90,7 @@ def test_any_read_by_name(name, export):
     }
     site = "docs" if "{site_id}" in READS[name] else None
     for row in found:
-        assert (row["read"], row["tenant_id"], row["site_id"], row["user"]) == (name, "acme", site, None)
+        assert (row["read"], row["tenant_id"], row["site_id"], row["user_label"]) == (name, "acme", site, None)
         assert (row["period"], row["logical_date"]) == ("2026-11", NIGHT)
     (raw,) = rows(result["raw_path"])
     assert raw["raw"] == '{"used": {"documents": 7, "rate": 1.10}, "period": "2026-11"}'
@@ -409,7 +409,7 @@ def test_no_address_is_written_unless_it_is_wanted(address, export, tmp_path, ca
     name, _, domain = address.partition("@")
     for secret in (name, domain, "other@"):
         assert secret.casefold() not in shown.casefold().replace("mail.example", domain)
-    assert {(row["user"], row["email"]) for row in found} == {(label, None)}
+    assert {(row["user_label"], row["email"]) for row in found} == {(label, None)}
     assert f".{label}.parquet" in result["path"]
     values = metrics(rows(result["path"]))
     assert values[None, f"by_user.{label}"] == "3"
@@ -420,7 +420,7 @@ def test_addresses_are_written_if_they_are_wanted(export):
     with served({"email": "ada@example.com"}) as service:
         result = export(service, read="user_statistics", user_email="ada@example.com", with_emails=True)
     (row,) = rows(result["path"])
-    assert (row["text"], row["email"], row["user"]) == (
+    assert (row["text"], row["email"], row["user_label"]) == (
         "ada@example.com",
         "ada@example.com",
         user_label("ada@example.com"),
