@@ -106,6 +106,21 @@ COMMANDS = (
     ),
     _command("limits", "Show the tenant's limits", CONNECTION, TENANT, LIMITS_FIELD),
     _command(
+        "read",
+        "Show the reply of a route, such as the usage or the sessions",
+        Arg(
+            ("what",),
+            metavar="NAME|PATH",
+            help="limits, tenant, usage, usage_history, tenant_statistics, site, statistics, sessions, "
+            "user_statistics, or the path of any other route, such as /m2m/sites/acme-docs/languages",
+        ),
+        CONNECTION,
+        SITE,
+        TENANT,
+        Arg(("--email",), metavar="ADDRESS", help="e-mail address of the user, for user_statistics"),
+        Arg(("--param",), action="append", metavar="NAME=VALUE", help="parameter of the query; repeatable"),
+    ),
+    _command(
         "chat",
         "Chat with the assistant in one session",
         CONNECTION,

@@ -32,7 +32,10 @@ def test_these_are_the_commands():
         "assistant golden-set check",
         "assistant golden-set propose",
         "assistant golden-set sample",
-        *(f"assistant {name}" for name in ("smoke", "limits", "chat", "load", "findings", "evaluate", "sandbox")),
+        *(
+            f"assistant {name}"
+            for name in ("smoke", "limits", "read", "chat", "load", "findings", "evaluate", "sandbox")
+        ),
         *(
             f"assistant ledger {name}"
             for name in ("status", "ambiguous", "stale", "superseded", "forget", "resolve", "loads", "prune")

@@ -24,6 +24,8 @@ from tests.unit.cli.conftest import rows
         "ledger ambiguous",
         "ledger stale FILE --key id",
         "limits --tenant KEY",
+        "read statistics",
+        "read sessions --param KEY=KEY",
     ],
 )
 def test_the_key_is_in_no_output(cli, canary, service, tmp_path, command, output, monkeypatch):
