@@ -67,6 +67,8 @@ class Call(Generic[T]):
         Default: False.
     :param private: Texts of the path that no message may contain, see :func:`.privacy.private_texts`. Default: none.
     :param timeout_field: Field of the connection with the response timeout of this call. Default: ``timeout``.
+    :param existing: Function that builds the reply from a 409 to a create that was sent again: an
+        earlier attempt has created the object. Default: None, a 409 is an error.
     """
 
     endpoint: str
@@ -79,6 +81,7 @@ class Call(Generic[T]):
     idempotent: bool = False
     private: tuple[str, ...] = ()
     timeout_field: Literal["timeout", "chat_timeout"] = "timeout"
+    existing: Callable[[Any, CallInfo], T] | None = None
 
     @property
     def repeatable(self) -> bool:
@@ -130,6 +133,14 @@ class Response:
         except ValueError:
             kind = self.headers.get("content-type", "no content type")[:100]
             raise AssistantResponseError(f"status {self.status} with a body that is not JSON ({kind})") from None
+
+    def readable_value(self) -> Any:
+        """Return the JSON value of the body; None if it is empty or cannot be read."""
+        try:
+            document = self.document()
+        except AssistantResponseError:
+            return None
+        return document.value if document else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from airflow_provider_assistant.api.call import Call, CallInfo, Upload
+from airflow_provider_assistant.api.json_objects import first_text, nested_objects
 from airflow_provider_assistant.api.payloads import ChatMessage, Feedback, QADocument, SessionClose, TextDocument
 from airflow_provider_assistant.api.privacy import private_texts, shown_path
 from airflow_provider_assistant.api.replies import (
@@ -29,6 +30,9 @@ from airflow_provider_assistant.api.status import StatusMapping
 from airflow_provider_assistant.exceptions import AssistantInputError, AssistantResponseError
 
 T = TypeVar("T")
+
+# Fields of a 409 with the id of the document that exists.
+_EXISTING_ID_FIELDS = ("document_id", "existing_document_id", "existing_id", "duplicate_of")
 
 
 def get_limits(tenant_id: str) -> Call[ApiReply]:
@@ -54,7 +58,8 @@ def upload_document(site_id: str, upload: Upload) -> Call[CreatedDocument]:
     :param site_id: Id of the site.
     :param upload: The file; :func:`airflow_provider_assistant.storage.uploads.as_upload` builds it.
     """
-    return _on_site("documents.upload", "POST", site_id, "documents", CreatedDocument, upload=upload)
+    call = _on_site("documents.upload", "POST", site_id, "documents", CreatedDocument, upload=upload)
+    return replace(call, existing=_existing_document)
 
 
 def create_text_document(site_id: str, document: TextDocument) -> Call[CreatedDocument]:
@@ -64,7 +69,9 @@ def create_text_document(site_id: str, document: TextDocument) -> Call[CreatedDo
     :param site_id: Id of the site.
     :param document: The document.
     """
-    return _on_site("documents.text", "POST", site_id, "documents/text", CreatedDocument, json=document.body())
+    body = document.body()
+    call = _on_site("documents.text", "POST", site_id, "documents/text", CreatedDocument, json=body)
+    return replace(call, existing=_existing_document)
 
 
 def create_qa_document(site_id: str, document: QADocument) -> Call[CreatedDocument]:
@@ -74,7 +81,24 @@ def create_qa_document(site_id: str, document: QADocument) -> Call[CreatedDocume
     :param site_id: Id of the site.
     :param document: The document.
     """
-    return _on_site("documents.qa", "POST", site_id, "documents/qa", CreatedDocument, json=document.body())
+    body = document.body()
+    call = _on_site("documents.qa", "POST", site_id, "documents/qa", CreatedDocument, json=body)
+    return replace(call, existing=_existing_document)
+
+
+def _existing_document(raw: Any, call_info: CallInfo) -> CreatedDocument:
+    """
+    Return the document that a 409 says exists, see :attr:`.Call.existing`.
+
+    A field ``id`` of the body may be that of the error.
+    """
+    objects = nested_objects(raw)
+    document_id = first_text(objects, _EXISTING_ID_FIELDS)
+    for json_object in objects:
+        document = json_object.get("document")
+        if not document_id and isinstance(document, dict):
+            document_id = first_text((document,), ("id", "uuid"))
+    return CreatedDocument({"document_id": document_id} if document_id else None, call_info)
 
 
 def chat(site_id: str, message: ChatMessage) -> Call[ChatAnswer]:

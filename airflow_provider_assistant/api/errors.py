@@ -86,6 +86,13 @@ STATUSES: dict[int, Row] = {
     ),
     429: Row(AssistantRateLimitError, "too many requests"),
 }
+# A 409 to a create that no earlier attempt can have caused.
+EXISTS = Row(
+    AssistantBadRequestError,
+    "a document like this exists already at the service",
+    "Look at it there. If it is the document of this row, leave the row out of the source; otherwise, "
+    "rename or delete it, and run the task again.",
+)
 SERVER_ERROR = Row(AssistantServerError, "server-side failure")
 # A 4xx that the table does not list rejects this one request, like a 400.
 REFUSED = Row(AssistantBadRequestError, "the service refuses this request")
@@ -111,6 +118,8 @@ def from_response(call: Call[Any], response: Response, now: float) -> AssistantA
     :return: The exception, with ``status``, ``endpoint``, ``detail``, ``retry_after`` and ``request_id`` set.
     """
     row = STATUSES.get(response.status) or _row_of_class(response.status)
+    if response.status == HTTPStatus.CONFLICT and call.existing:
+        row = EXISTS
     detail = _shown(call, _detail(response))
     retry_after = parse_retry_after(response.headers.get("retry-after"), now)
     happened = f"{_status_line(response.status)}: {row.condition} ({call})"

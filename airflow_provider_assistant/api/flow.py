@@ -13,8 +13,9 @@ import logging
 import random
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from http import HTTPStatus
 from itertools import count
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeGuard, TypeVar
 
 from airflow_provider_assistant.api import errors
 from airflow_provider_assistant.api.call import Call, CallInfo, Response, TransportFailure
@@ -175,6 +176,7 @@ def perform(
     now: Clock,
     rng: random.Random,
     is_final: Callable[[AssistantError], bool] = lambda _: False,
+    is_repeat: bool = False,
 ) -> Flow[T]:
     """
     Send one call, retry it as the rule allows, and return its reply.
@@ -188,6 +190,8 @@ def perform(
     :param rng: Random generator of the jitter.
     :param is_final: Whether an ambiguous error is not retried, although the rule retries such
         errors. Default: none is.
+    :param is_repeat: Whether an earlier call with the same body may have taken effect. If so, or if
+        an earlier attempt of this call may have, a 409 to a create means that it has. Default: False.
     :return: The reply that the call's parser builds.
     :raises AssistantAPIError: The service answered with an error status; the subclass depends on the status.
     :raises AssistantConnectionError: The connection cannot be opened, or it broke.
@@ -205,6 +209,10 @@ def perform(
             # If the clock was set back, the difference would be negative.
             seconds = max(0.0, now() - started)
             return _parsed(call, outcome, attempt, ambiguous, seconds)
+        may_exist = ambiguous > 0 or is_repeat
+        if call.existing and may_exist and _is_conflict(outcome):
+            seconds = max(0.0, now() - started)
+            return call.existing(outcome.readable_value(), CallInfo(outcome.status, attempt, 0, seconds))
         error = _error(call, outcome, now)
         is_ambiguous = errors.may_have_happened(call, outcome)
         ambiguous += is_ambiguous
@@ -336,6 +344,10 @@ def _answered(outcome: Outcome) -> Response | TransportFailure:
     if outcome is None:
         raise TypeError("a Send step must be resumed with a Response or a TransportFailure")
     return outcome
+
+
+def _is_conflict(outcome: Response | TransportFailure) -> TypeGuard[Response]:
+    return isinstance(outcome, Response) and outcome.status == HTTPStatus.CONFLICT
 
 
 def _error(call: Call[Any], outcome: Response | TransportFailure, now: Clock) -> AssistantError:

@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from http import HTTPStatus
 from typing import Any
 
 from airflow_provider_assistant.api.call import CallInfo
@@ -89,6 +90,11 @@ class CreatedDocument(ApiReply):
     def created_id(self) -> str | None:
         """Id of the new document; None if the reply has none."""
         return self.document_id
+
+    @property
+    def existed(self) -> bool:
+        """Whether an earlier attempt had created the document: the service answered 409."""
+        return self.call_info.status == HTTPStatus.CONFLICT
 
     @property
     def state(self) -> DocumentState:

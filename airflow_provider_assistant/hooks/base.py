@@ -175,6 +175,8 @@ class AssistantBaseHook(BaseHook):
     def _create(self, call: Call[CreatedDocument]) -> CreatedDocument:
         """Create a document, and log a warning if the service does not use it."""
         created = replace(self.send(call), words=self.document_words)
+        if created.existed:
+            self.log.info("An earlier attempt had created the document of this call: %s.", call)
         reason = needs_attention(created.status, created.words)
         if reason:
             document_id = escaped(str(created.document_id))

@@ -6,6 +6,7 @@ import json
 import uuid
 from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import UTC, datetime
+from http import HTTPStatus
 from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
 import sqlalchemy as sa
@@ -325,9 +326,12 @@ class EntryReader:
         for name, value in self._run.columns().items():
             run_conditions.append(c[name].is_not_distinct_from(value))
         status: sa.ColumnElement[Any] = c.status if self._has_status else sa.null()
-        needs_attention = (c.ambiguous > 0) | c.superseded.is_not(None) | status.is_not(None)
+        # A document that was created with a 409 is the one of an earlier attempt: there is one.
+        is_doubtful = (c.ambiguous > 0) & c.http_status.is_distinct_from(int(HTTPStatus.CONFLICT))
+        ambiguous_attempts = sa.case((is_doubtful, c.ambiguous), else_=0)
+        needs_attention = is_doubtful | c.superseded.is_not(None) | status.is_not(None)
         columns = (
-            *(c.label, c[self._created_id], c.ambiguous),
+            *(c.label, c[self._created_id], ambiguous_attempts),
             *(c.superseded, self._group_label, status),
         )
         query = sa.select(*columns).where(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import Literal, NamedTuple, TypeAlias
 
 from airflow_provider_assistant.exceptions import (
@@ -94,6 +95,16 @@ def _decide_changed(row: PreparedRow, entry: LedgerEntry, on_change: OnChange) -
     return Decision(error=AssistantInputError(changed, field="on_change"))
 
 
+def is_repeat(entry: LedgerEntry | None, content_hash: str) -> bool:
+    """
+    Return whether an earlier try may have created the document of a row with this content.
+
+    :param entry: The ledger entry of the row's key before it is sent; None if it has none.
+    :param content_hash: Content hash of the row.
+    """
+    return entry is not None and entry.state == "ambiguous" and entry.sent_hash == content_hash
+
+
 class Failure(NamedTuple):
     """
     Hold what a failed request means for its row.
@@ -119,7 +130,11 @@ def classify(error: AssistantError, ambiguous: int, on_ambiguous: OnAmbiguous) -
         # Nothing was sent: the file existed at the preflight and can no longer be opened.
         return Failure("rejected", str(error))
     if isinstance(error, AssistantBadRequestError):
-        return Failure("rejected", error.detail or str(error))
+        reason = error.detail or str(error)
+        if error.status == HTTPStatus.CONFLICT:
+            # The text of the service may not say that something exists.
+            reason = error.happened
+        return Failure("rejected", reason)
     reason = str(error)
     stopping_error = None
     if isinstance(error, AssistantAmbiguousError | AssistantResponseError):

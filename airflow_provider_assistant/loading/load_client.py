@@ -15,6 +15,7 @@ from airflow_provider_assistant.client.rate_limited import RateLimitedClient
 from airflow_provider_assistant.client.rate_limiter import AdaptiveRateLimiter
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import AssistantError, AssistantInputError, AssistantRateLimitError
+from airflow_provider_assistant.loading.decisions import is_repeat
 from airflow_provider_assistant.loading.ledger_writer import Attempt
 from airflow_provider_assistant.loading.options import LoadOptions
 from airflow_provider_assistant.loading.report import LoadCounts
@@ -106,6 +107,7 @@ class LoadClient(RateLimitedClient):
             now=self.now,
             rng=self._rng,
             is_final=functools.partial(is_still_answering, call),
+            is_repeat=is_repeat(attempt.claim.entry, attempt.row.fingerprint.content_hash),
         )
         try:
             return await self.arun(steps, on_wait)

@@ -130,6 +130,8 @@ class LoadReport:
         self._counts = counts
         self._findings = findings
         self._document_words = document_words
+        # Documents that an earlier attempt had created.
+        self._existing = 0
 
     def created(self, row: PreparedRow, reply: ApiReply, entry: LedgerEntry | None) -> None:
         """
@@ -143,7 +145,10 @@ class LoadReport:
             if reason:
                 self._counts.drafts += 1
                 self._add_finding("draft", row, reason, reply.created_id)
-        if reply.call_info.ambiguous or (entry and entry.state == "ambiguous"):
+        may_be_twice = reply.call_info.ambiguous or (entry and entry.state == "ambiguous")
+        if isinstance(reply, CreatedDocument) and reply.existed:
+            self._log_existing(row)
+        elif may_be_twice:
             self._counts.possibly_duplicated += 1
             reason = "an earlier attempt may have created it as well"
             self._add_finding("possibly_duplicated", row, reason, reply.created_id)
@@ -151,6 +156,16 @@ class LoadReport:
             self._counts.changed += 1
             reason = "its content has changed; the older document remains on the site"
             self._add_finding("superseded", row, reason, entry.created_id)
+
+    def _log_existing(self, row: PreparedRow) -> None:
+        self._existing += 1
+        if self._existing <= LOGGED:
+            log.info(
+                "Row %d (%s) is on the site once: an earlier attempt created it, and the service refused "
+                "to create it again (409).",
+                row.number,
+                escaped(row.readable_key),
+            )
 
     def not_created(
         self, outcome: NotCreated, row: PreparedRow, reason: str = "", document_id: str | None = None

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from airflow_provider_assistant.api import endpoints, flow
 from airflow_provider_assistant.api.call import Response, TransportFailure, Upload
-from airflow_provider_assistant.api.payloads import QADocument
+from airflow_provider_assistant.api.payloads import ChatMessage, QADocument
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
+    AssistantBadRequestError,
     AssistantError,
     AssistantNotFoundError,
     AssistantRateLimitError,
@@ -63,6 +64,47 @@ class TestPerform:
     def test_a_create_that_met_a_5xx_and_then_a_refusal_stays_ambiguous(self) -> None:
         with pytest.raises(AssistantAmbiguousError):
             perform(POST, [DROPPED, response(404)])
+
+    @pytest.mark.parametrize(
+        ("body", "document_id"),
+        [
+            ({"error": "may already exist"}, None),
+            ({"error": {"document_id": 7}, "id": "e1"}, "7"),
+            ({"document": {"uuid": "d-7"}, "status": "error"}, "d-7"),
+            ({"duplicate_of": "d-7"}, "d-7"),
+            (["exists"], None),
+            (None, None),
+        ],
+    )
+    @pytest.mark.parametrize("before", [[DROPPED], [response(502), UNSENT], [response(500), response(429)]])
+    def test_a_409_to_a_resend_is_the_document_of_the_lost_attempt(self, body, document_id, before) -> None:
+        reply, _ = perform(POST, [*before, response(409, body)])
+        assert (reply.existed, reply.document_id, reply.state) == (True, document_id, "unknown")
+        info = reply.call_info
+        assert (info.status, info.attempts, info.ambiguous) == (409, len(before) + 1, 0)
+
+    @pytest.mark.parametrize("is_repeat", [False, True])
+    @pytest.mark.parametrize("before", [[], [UNSENT], [response(429), UNSENT]])
+    def test_a_409_to_a_first_create_needs_an_earlier_call(self, before, is_repeat) -> None:
+        clock = FakeTime()
+        random_waits = random.Random(1)
+        rule = flow.RetryPolicy()
+        steps = flow.perform(POST, rule, now=clock.now, rng=random_waits, is_repeat=is_repeat)
+        outcomes = [*before, response(409, {"error": "duplicate"})]
+        if is_repeat:
+            assert drive(steps, outcomes, clock)[0].existed
+            return
+        with pytest.raises(AssistantBadRequestError, match="exists already") as refused:
+            drive(steps, outcomes, clock)
+        assert "leave the row out" in refused.value.todo
+
+    def test_a_409_to_another_call_is_an_error(self) -> None:
+        chat = endpoints.submit_chat("docs", ChatMessage(session_id="s", message="m"))
+        with pytest.raises(AssistantAmbiguousError):
+            perform(chat, [DROPPED, response(409)])
+        with pytest.raises(AssistantBadRequestError) as refused:
+            perform(chat, [response(409)])
+        assert "document" not in str(refused.value)
 
     def test_a_429_is_retried_even_if_ambiguous_calls_are_not(self) -> None:
         rule = flow.RetryPolicy(retry_ambiguous=False)

@@ -19,6 +19,7 @@ from airflow_provider_assistant.loading.decisions import (
     UNCHANGED,
     classify,
     decide,
+    is_repeat,
 )
 from airflow_provider_assistant.loading.fingerprints import RowFingerprint
 from airflow_provider_assistant.loading.options import LoadOptions
@@ -105,6 +106,30 @@ def test_a_file_that_cannot_be_opened_is_rejected_unless_an_earlier_request_is_a
     error = AssistantInputError("the file has changed")
     assert classify(error, 0, "retry").outcome == "rejected"
     assert classify(error, 1, "retry").outcome == "ambiguous"
+
+
+@pytest.mark.parametrize(
+    ("known", "expected"),
+    [
+        (None, False),
+        (entry("ambiguous")._replace(sent_hash="new"), True),
+        (entry("ambiguous", "old")._replace(sent_hash="new"), True),
+        (entry("ambiguous")._replace(sent_hash="old"), False),
+        (entry("ambiguous", "new"), False),
+        (entry("none")._replace(sent_hash="new"), False),
+        (entry("created", "new")._replace(sent_hash="new"), False),
+    ],
+)
+def test_a_repeat_sends_the_content_of_an_ambiguous_attempt(known, expected):
+    assert is_repeat(known, "new") is expected
+
+
+@pytest.mark.parametrize("detail", ["", "duplicate operation"])
+def test_a_409_is_rejected_with_what_happened(detail):
+    happened = "409 Conflict: a document like this exists already at the service"
+    error = AssistantBadRequestError(happened, status=409, detail=detail)
+    failure = classify(error, 0, "retry")
+    assert (failure.outcome, failure.reason) == ("rejected", happened)
 
 
 @pytest.mark.parametrize("error", [AssistantAmbiguousError("dropped"), AssistantResponseError("not JSON")])

@@ -1,0 +1,231 @@
+"""A 409 after a lost create means that the document exists; a 409 to a first create rejects the row."""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+
+import pyarrow.parquet as pq
+import pytest
+
+from airflow_provider_assistant.exceptions import (
+    AssistantAmbiguousError,
+    AssistantBadRequestError,
+    AssistantIncompleteError,
+    AssistantInputError,
+)
+from airflow_provider_assistant.hooks.assistant import AssistantHook
+from airflow_provider_assistant.ledger import Claim, DocumentScope, Ledger, RunRef
+from airflow_provider_assistant.loading import report
+from airflow_provider_assistant.operators.documents import (
+    AssistantLoadQAOperator,
+    AssistantLoadTextOperator,
+    AssistantUploadFilesOperator,
+)
+from tests.servers import LocalServer, body_of, send
+from tests.task_runs.context import task_context
+
+# Bodies of a 409, and the id that they name for the document with the number 1.
+CONFLICTS = [
+    (b'{"error": "document may already exist"}', None),
+    (b'{"error": {"code": "duplicate", "document_id": "doc-1"}}', "doc-1"),
+    (b'{"id": "err-7", "detail": "exists", "document": {"id": "doc-1"}}', "doc-1"),
+    (b'{"id": "err-7", "status": "error", "existing_id": "doc-1"}', "doc-1"),
+    (b"", None),
+    (b"<html>conflict</html>", None),
+]
+KINDS = ["qa", "text", "file"]
+
+
+class Service(LocalServer):
+    """
+    Store each document, lose some of the replies, and refuse to store a document again.
+
+    :param lost: What happens to the replies of the first documents: ``drop`` or a status.
+    """
+
+    def __init__(self, lost, conflict):
+        super().__init__()
+        self.lost = list(lost)
+        self.conflict = conflict
+        self.documents = []
+        self.conflicts = 0
+
+    def answer(self, request):
+        content = body_of(request)
+        if request.command == "GET":
+            send(request, 404, b"{}", {})
+            return
+        if request.headers["Content-Type"].startswith("multipart"):
+            # The boundary differs from request to request.
+            boundary = request.headers["Content-Type"].rpartition("=")[2].strip('"').encode()
+            content = content.replace(boundary, b"")
+        with self._lock:
+            is_stored = content in self.documents
+            if is_stored:
+                self.conflicts += 1
+            else:
+                self.documents.append(content)
+            number = len(self.documents)
+            lost = self.lost.pop(0) if self.lost and not is_stored else None
+        if lost == "drop":
+            request.close_connection = True
+            request.connection.close()
+        elif lost:
+            send(request, lost, b"", {})
+        elif is_stored:
+            send(request, 409, self.conflict, {"Content-Type": "application/json"})
+        else:
+            send(request, 201, b'{"document_id": "new-%d"}' % number, {})
+
+
+@pytest.fixture
+def connect_to(monkeypatch, ledger_home):
+    def connected(service, retries):
+        extra = {"site_id": "s1", "retries": retries}
+        url = f"http://{service.host}/api/v1"
+        fields = {"conn_type": "assistant", "host": url, "password": "key-of-a-test"}
+        monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", json.dumps({**fields, "extra": extra}))
+
+    monkeypatch.setattr("airflow_provider_assistant.api.flow.LEAST_JITTER", 0.0)
+    return connected
+
+
+def operator_of(kind, count, folder, content="c", **options):
+    options = {"task_id": "load", "max_concurrency": 2, **options}
+    if kind == "file":
+        for number in range(count):
+            (folder / f"guide-{number}.txt").write_text(f"{content} {number}")
+        return AssistantUploadFilesOperator(files=str(folder / "*.txt"), **options)
+    titles = [f"t{number}" for number in range(count)]
+    if kind == "qa":
+        source = [{"title": title, "question": "q", "answer": content} for title in titles]
+        return AssistantLoadQAOperator(source=source, key_columns=["title"], **options)
+    source = [{"title": title, "content": content} for title in titles]
+    return AssistantLoadTextOperator(source=source, key_columns=["title"], **options)
+
+
+def ids_in_ledger():
+    with Ledger.open() as ledger, ledger.engine.connect() as connection:
+        query = "SELECT outcome, document_id, error FROM assistant_documents"
+        return [tuple(row) for row in connection.exec_driver_sql(query)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(len(CONFLICTS)))
+def test_a_resend_in_the_same_try(kind, seed, connect_to, tmp_path, caplog):
+    rng = random.Random(seed)
+    conflict, known_id = CONFLICTS[seed]
+    lost = rng.choices(["drop", 500, 502, 503], k=rng.randint(1, 3))
+    count = len(lost) + rng.randint(0, 3)
+    with Service(lost, conflict) as service, caplog.at_level(logging.INFO, logger=report.__name__):
+        connect_to(service, retries=2)
+        result = operator_of(kind, count, tmp_path).execute(task_context())
+        again = operator_of(kind, count, tmp_path).execute(task_context())
+    assert (result["created"], result["possibly_duplicated"], result["findings"]) == (count, 0, None)
+    assert (again["unchanged"], again["possibly_duplicated"], again["findings"]) == (count, 0, None)
+    assert (len(service.documents), service.conflicts) == (count, len(lost))
+    entries = ids_in_ledger()
+    assert {outcome for outcome, _, _ in entries} == {"created"}
+    existing = [created_id for _, created_id, _ in entries if not str(created_id).startswith("new-")]
+    assert existing == [known_id] * len(lost)
+    assert sum("an earlier attempt created it" in line for line in caplog.messages) == len(lost)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("lost", [["drop"], [503, 500], ["drop", 502, "drop"]])
+def test_a_resend_by_the_next_try(kind, lost, connect_to, tmp_path):
+    count = len(lost) + 1
+    with Service(lost, CONFLICTS[1][0]) as service:
+        connect_to(service, retries=0)
+        with pytest.raises(AssistantIncompleteError):
+            operator_of(kind, count, tmp_path).execute(task_context())
+        result = operator_of(kind, count, tmp_path).execute(task_context())
+        # A retry of the same task lists no duplicates either.
+        again = operator_of(kind, count, tmp_path).execute(task_context())
+    assert (result["created"], result["unchanged"]) == (len(lost), 1)
+    assert (again["unchanged"], again["findings"]) == (count, None)
+    assert {result["possibly_duplicated"], again["possibly_duplicated"]} == {0}
+    assert (len(service.documents), service.conflicts) == (count, len(lost))
+    assert {entry[0] for entry in ids_in_ledger()} == {"created"}
+
+
+def test_a_killed_try_is_settled_as_well(connect_to, tmp_path):
+    with Service([], CONFLICTS[0][0]) as service:
+        connect_to(service, retries=0)
+        # The killed try had claimed its row and sent it.
+        operator_of("text", 1, tmp_path, ledger=False).execute(task_context())
+        claim_without_outcome(operator_of("text", 1, tmp_path))
+        result = operator_of("text", 1, tmp_path).execute(task_context(run_id="next"))
+    assert (result["created"], result["possibly_duplicated"], service.conflicts) == (1, 0, 1)
+
+
+def claim_without_outcome(operator):
+    """Claim the row of an operator, as a task that is killed before the reply."""
+    with operator._rows("s1") as rows:
+        (fingerprint,) = [one for group in rows.fingerprints() for one in group]
+    scope = DocumentScope(operator.hook.site_url(), operator.endpoint)
+    run = RunRef("dag", "killed", "load", -1)
+    claim = Claim(fingerprint.key, "t0", None, content_hash=fingerprint.content_hash)
+    with (
+        Ledger.open() as ledger,
+        ledger.documents(scope=scope, site_id="s1", source="dag.load", run=run) as documents,
+    ):
+        assert documents.commit_and_claim((), [claim]) == {fingerprint.key}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("conflict", "_known"), CONFLICTS)
+def test_a_409_to_a_first_create_rejects_the_row(kind, conflict, _known, connect_to, tmp_path):
+    with Service([], conflict) as service:
+        connect_to(service, retries=2)
+        operator_of(kind, 2, tmp_path, ledger=False).execute(task_context())
+        with pytest.raises(AssistantInputError) as rejected:
+            operator_of(kind, 2, tmp_path).execute(task_context())
+    assert "2 rows were rejected" in str(rejected.value)
+    assert service.conflicts == 2
+    (path,) = (tmp_path / "airflow-home" / "assistant_loads").rglob("*.parquet")
+    listed = pq.read_table(path).to_pylist()
+    assert [row["kind"] for row in listed] == ["rejected"] * 2
+    assert all("a document like this exists already at the service" in row["reason"] for row in listed)
+
+
+def test_a_409_after_other_content_was_lost_settles_nothing(connect_to, tmp_path):
+    with Service(["drop"], CONFLICTS[1][0]) as service:
+        connect_to(service, retries=0)
+        with pytest.raises(AssistantIncompleteError):
+            operator_of("qa", 1, tmp_path).execute(task_context())
+        operator_of("qa", 1, tmp_path, "new content", ledger=False).execute(task_context())
+        with pytest.raises(AssistantInputError):
+            operator_of("qa", 1, tmp_path, "new content").execute(task_context())
+    assert [entry[0] for entry in ids_in_ledger()] == ["ambiguous"]
+
+
+@pytest.mark.parametrize("seed", range(len(CONFLICTS)))
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_hook(kind, seed, connect_to, tmp_path):
+    conflict, known_id = CONFLICTS[seed]
+    (tmp_path / "a.txt").write_text("text")
+    create = {
+        "text": lambda hook: hook.create_text_document("t", "c"),
+        "qa": lambda hook: hook.create_qa_document("t", "q", "a"),
+        "file": lambda hook: hook.upload_document(tmp_path / "a.txt"),
+    }[kind]
+    lost = random.Random(seed).choice(["drop", 500, 504])
+    with Service([lost], conflict) as service:
+        connect_to(service, retries=1)
+        created = create(AssistantHook())
+        assert (created.existed, created.document_id) == (True, known_id)
+        assert (created.state, created.call_info.ambiguous, created.call_info.attempts) == ("unknown", 0, 2)
+        with pytest.raises(AssistantBadRequestError, match="exists already") as refused:
+            create(AssistantHook())
+    assert "Fix the payload" not in refused.value.todo
+    assert (len(service.documents), service.conflicts) == (1, 2)
+
+
+def test_without_a_retry_the_hook_says_that_it_is_ambiguous(connect_to):
+    with Service(["drop"], b"") as service:
+        connect_to(service, retries=0)
+        with pytest.raises(AssistantAmbiguousError):
+            AssistantHook().create_text_document("t", "c")
