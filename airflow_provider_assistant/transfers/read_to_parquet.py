@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import unquote
@@ -249,7 +250,10 @@ class AssistantReadToParquetOperator(ExportOperator):
         all_days = [first + datetime.timedelta(days=number) for number in range(self.days)]
         missing = [day.isoformat() for day in all_days if day not in items_by_day]
         if missing:
-            self.log.warning(
+            # Many services have no numbers of the last day before it is over.
+            is_only_last = items_by_day and len(missing) == 1 and all_days[-1] not in items_by_day
+            self.log.log(
+                logging.INFO if is_only_last else logging.WARNING,
                 "%d of %d days of %s are not in the reply and keep their files: %s.",
                 len(missing),
                 self.days,

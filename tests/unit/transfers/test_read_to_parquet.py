@@ -328,6 +328,15 @@ def test_a_day_that_the_reply_lacks_keeps_its_file_and_is_counted(export, capsys
     assert changed == [False, True, False, False, True]
 
 
+@pytest.mark.parametrize(("count", "level"), [(1, "warning"), (4, "info"), (5, None)])
+def test_a_missing_day_is_a_warning_unless_it_is_the_last_one(count, level, export, capsys):
+    with served(HISTORIES["list"](days_before(5)[-count:])) as service:
+        result = export(service, read="usage_history", days=5)
+    lines = [line for line in capsys.readouterr().out.splitlines() if "keep their files" in line]
+    assert result["missing"] == 5 - count
+    assert [level in line for line in lines if level] == ([True] if level else [])
+
+
 def test_days_outside_of_the_range_are_not_written(export, tmp_path):
     """The first day of a reply may be a part of a day only."""
     days = [DAY + timedelta(days=1), *days_before(40)]
