@@ -13,7 +13,14 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.routing import Match
 
-from airflow_provider_assistant.sandbox import admin, chat_routes, judge, management, routes
+from airflow_provider_assistant.sandbox import (
+    admin,
+    chat_routes,
+    creation,
+    judge,
+    management,
+    reads,
+)
 from airflow_provider_assistant.sandbox.errors import ApiError, ErrorFormat
 from airflow_provider_assistant.sandbox.middleware import Gate
 from airflow_provider_assistant.sandbox.names import OtherNames
@@ -125,10 +132,8 @@ def create_app(
         version="v1",
         generate_unique_id_function=lambda route: route.name,
     )
-    api.include_router(routes.reads)
-    api.include_router(routes.writes)
-    api.include_router(management.router)
-    api.include_router(chat_routes.router)
+    for module in (reads, creation, management, chat_routes):
+        api.include_router(module.router)
     models = _App(service, openapi_url=None)
     models.include_router(judge.router)
     control = _App(service, openapi_url=None)

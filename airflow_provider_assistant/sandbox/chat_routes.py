@@ -8,11 +8,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Request, Response
 from starlette.responses import JSONResponse
 
-from airflow_provider_assistant.sandbox import schemas
+from airflow_provider_assistant.sandbox import bodies, schemas
+from airflow_provider_assistant.sandbox.bodies import json_body
 from airflow_provider_assistant.sandbox.errors import ApiError
 from airflow_provider_assistant.sandbox.refusals import WRITE_REFUSALS, refusal
 from airflow_provider_assistant.sandbox.requests import Caller, SiteCaller, read_body
-from airflow_provider_assistant.sandbox.schemas import json_body
 from airflow_provider_assistant.sandbox.settings import Settings
 from airflow_provider_assistant.sandbox.timestamps import iso, maybe_iso
 
@@ -33,7 +33,7 @@ def _existing_request(caller: Caller, request_id: str) -> sqlite3.Row:
     return row
 
 
-def _accept(caller: Caller, mode: str, body: schemas.ChatMessage) -> sqlite3.Row:
+def _accept(caller: Caller, mode: str, body: bodies.ChatMessage) -> sqlite3.Row:
     """Store a message as a chat request, and return the request."""
     service = caller.service
     now = service.clock()
@@ -75,11 +75,11 @@ def _result(row: sqlite3.Row, settings: Settings) -> dict[str, Any]:
     response_model=schemas.ChatReply,
     response_model_exclude_unset=True,
     responses={**_CLOSED_SESSION, 500: refusal("The assistant failed")},
-    openapi_extra=json_body(schemas.ChatMessage),
+    openapi_extra=json_body(bodies.ChatMessage),
 )
 async def chat(caller: SiteCaller, request: Request) -> dict[str, Any]:
     """Ask and wait for the answer."""
-    body = await read_body(request, schemas.ChatMessage)
+    body = await read_body(request, bodies.ChatMessage)
     service = caller.service
     settings = service.settings
     accepted = _accept(caller, "sync", body)
@@ -106,7 +106,7 @@ async def chat(caller: SiteCaller, request: Request) -> dict[str, Any]:
     response_model=schemas.AsyncReply,
     response_model_exclude_unset=True,
     responses=_CLOSED_SESSION,
-    openapi_extra=json_body(schemas.ChatMessage),
+    openapi_extra=json_body(bodies.ChatMessage),
 )
 async def submit_chat(caller: SiteCaller, request: Request) -> dict[str, Any]:
     """Ask without waiting for the answer."""
@@ -115,7 +115,7 @@ async def submit_chat(caller: SiteCaller, request: Request) -> dict[str, Any]:
     if not plan.async_chat:
         message = f"Asynchronous chat is not part of the plan {plan.name}."
         raise ApiError(403, message, code="plan_lacks_async_chat")
-    body = await read_body(request, schemas.ChatMessage)
+    body = await read_body(request, bodies.ChatMessage)
     row = _accept(caller, "async", body)
     await service.database.settled()
     service.worker.submitted()
@@ -164,11 +164,11 @@ async def get_chat_request(caller: SiteCaller, request_id: RequestId) -> dict[st
     response_model=schemas.FeedbackReply,
     response_model_exclude_unset=True,
     responses={200: {"model": schemas.FeedbackReply, "description": "With the setting documented"}},
-    openapi_extra=json_body(schemas.Feedback),
+    openapi_extra=json_body(bodies.Feedback),
 )
 async def send_feedback(caller: SiteCaller, request: Request, response: Response) -> dict[str, Any]:
     """Rate the answer to a chat request."""
-    body = await read_body(request, schemas.Feedback)
+    body = await read_body(request, bodies.Feedback)
     service = caller.service
     _check_word(body.feedback, service.settings)
     rated_request = _existing_request(caller, body.request_id)
@@ -202,7 +202,7 @@ def _check_word(feedback: str, settings: Settings) -> None:
         raise ApiError(400, message, code="invalid_field", field="feedback")
 
 
-async def _rate(caller: Caller, body: schemas.Feedback, now: float) -> None:
+async def _rate(caller: Caller, body: bodies.Feedback, now: float) -> None:
     caller.service.chats.rate(
         site=caller.site,
         request_id=body.request_id,
@@ -217,11 +217,11 @@ async def _rate(caller: Caller, body: schemas.Feedback, now: float) -> None:
     "/session/close",
     status_code=204,
     responses={200: {"model": schemas.ClosedReply, "description": "With the setting documented"}},
-    openapi_extra=json_body(schemas.SessionToClose),
+    openapi_extra=json_body(bodies.SessionToClose),
 )
 async def close_session(caller: SiteCaller, request: Request) -> Response:
     """Close a conversation; nothing changes if it is closed already."""
-    body = await read_body(request, schemas.SessionToClose)
+    body = await read_body(request, bodies.SessionToClose)
     service = caller.service
     service.chats.close_session(caller.site, body.session_id, service.clock())
     await service.database.settled()

@@ -39,7 +39,7 @@ CREATE TABLE IF NOT EXISTS requests (
     answered INTEGER, answer TEXT, sources TEXT, error TEXT);
 CREATE INDEX IF NOT EXISTS requests_unfinished ON requests (status, created_at)
     WHERE status IN ('queued', 'processing');
-CREATE INDEX IF NOT EXISTS requests_of_site ON requests (site);
+CREATE INDEX IF NOT EXISTS requests_of_session ON requests (site, session_id);
 CREATE TABLE IF NOT EXISTS sessions (
     n INTEGER PRIMARY KEY, site TEXT NOT NULL, session_id TEXT NOT NULL, opened_at REAL NOT NULL,
     closed_at REAL, messages INTEGER NOT NULL, terms TEXT NOT NULL);

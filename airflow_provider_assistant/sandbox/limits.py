@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider_assistant.sandbox import schemas
 from airflow_provider_assistant.sandbox.errors import ApiError
@@ -63,17 +63,28 @@ class Quotas:
 
     def report(self, key: Key, now: float) -> schemas.LimitsReply:
         """Return the limits of a tenant, and how much of them is used."""
-        documents = schemas.Limit(
-            limit=self._documents_quota(key),
-            used=self._documents.held[key.tenant.tenant_id],
-            resets_at=None,
-        )
-        messages = schemas.Limit(
-            limit=self._messages_quota(key),
-            used=self._chats.sent[key.tenant.tenant_id, month(now)],
-            resets_at=iso(next_month(now)),
-        )
-        rate = schemas.Limit(limit=self._faults.settings.rate_limit, used=None, resets_at=None)
+        documents: dict[str, Any] = {
+            "limit": self._documents_quota(key),
+            "used": self._documents.held[key.tenant.tenant_id],
+            "resets_at": None,
+        }
+        messages: dict[str, Any] = {
+            "limit": self._messages_quota(key),
+            "used": self._chats.sent[key.tenant.tenant_id, month(now)],
+            "resets_at": iso(next_month(now)),
+        }
+        rate_limit = self._faults.settings.rate_limit
+        rate: dict[str, Any] = {"limit": rate_limit, "used": None, "resets_at": None}
+        values_by_limit = {
+            "documents": documents,
+            "messages": messages,
+            "requests_per_second": rate,
+        }
+        limits = {}
+        for name, values in values_by_limit.items():
+            if not self._faults.settings.usage_in_limits:
+                del values["used"]
+            limits[name] = schemas.Limit.model_validate(values)
         return schemas.LimitsReply(
             tenant_id=key.tenant.tenant_id,
             plan=key.plan.name,
@@ -82,7 +93,7 @@ class Quotas:
                 write=not key.read_only,
                 async_chat=key.plan.async_chat,
             ),
-            limits={"documents": documents, "messages": messages, "requests_per_second": rate},
+            limits=limits,
         )
 
     def check_documents(self, key: Key) -> None:

@@ -6,12 +6,12 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 
-from airflow_provider_assistant.sandbox import schemas
+from airflow_provider_assistant.sandbox import bodies, schemas
+from airflow_provider_assistant.sandbox.bodies import json_body
 from airflow_provider_assistant.sandbox.errors import ApiError
 from airflow_provider_assistant.sandbox.paging import PageQuery, read_page
 from airflow_provider_assistant.sandbox.refusals import WRITE_REFUSALS
 from airflow_provider_assistant.sandbox.requests import Caller, Embedded, SiteCaller, read_body
-from airflow_provider_assistant.sandbox.schemas import json_body
 
 DocumentId = Annotated[str, Path(description="A document.")]
 
@@ -63,10 +63,10 @@ def _content(row: sqlite3.Row) -> dict[str, str]:
 
 
 # The paths with a fixed name come first: otherwise it would be taken as the id of a document.
-@router.patch("/bulk-status", openapi_extra=json_body(schemas.StatusChange))
+@router.patch("/bulk-status", openapi_extra=json_body(bodies.StatusChange))
 async def change_status(caller: SiteCaller, request: Request) -> schemas.BulkReply:
     """Activate or deactivate documents."""
-    body = await read_body(request, schemas.StatusChange)
+    body = await read_body(request, bodies.StatusChange)
     rows, not_found = _chosen(caller, body.document_ids)
     now = caller.service.clock()
     for row in rows:
@@ -77,10 +77,10 @@ async def change_status(caller: SiteCaller, request: Request) -> schemas.BulkRep
     return await _bulk_reply(caller, rows, not_found)
 
 
-@router.post("/bulk-delete", openapi_extra=json_body(schemas.DocumentIds))
+@router.post("/bulk-delete", openapi_extra=json_body(bodies.DocumentIds))
 async def delete_documents(caller: SiteCaller, request: Request) -> schemas.BulkReply:
     """Delete documents."""
-    body = await read_body(request, schemas.DocumentIds)
+    body = await read_body(request, bodies.DocumentIds)
     rows, not_found = _chosen(caller, body.document_ids)
     now = caller.service.clock()
     for row in rows:
@@ -88,14 +88,14 @@ async def delete_documents(caller: SiteCaller, request: Request) -> schemas.Bulk
     return await _bulk_reply(caller, rows, not_found)
 
 
-@router.patch("/{document_id}", openapi_extra=json_body(schemas.DocumentChange))
+@router.patch("/{document_id}", openapi_extra=json_body(bodies.DocumentChange))
 async def change_document(
     caller: SiteCaller,
     request: Request,
     document_id: DocumentId,
 ) -> schemas.DocumentReply:
     """Change a document."""
-    body = await read_body(request, schemas.DocumentChange)
+    body = await read_body(request, bodies.DocumentChange)
     service = caller.service
     row = service.documents.document(caller.site, document_id)
     if row is None:
@@ -108,7 +108,7 @@ async def change_document(
     return schemas.DocumentReply(**service.documents.described(row, now))
 
 
-def _changes(row: sqlite3.Row, body: schemas.DocumentChange) -> dict[str, Any]:
+def _changes(row: sqlite3.Row, body: bodies.DocumentChange) -> dict[str, Any]:
     """Return the new values of a document; fields of another kind of document are ignored."""
     changes = body.model_dump(exclude_unset=True)
     question, answer = changes.pop("question", None), changes.pop("answer", None)

@@ -97,7 +97,8 @@ def _page_with_next(
         return Page(rows, {"next_cursor": cursor})
     url = None
     if cursor is not None:
-        names = settings.document_names
+        # Only lists of documents have other names.
+        names = settings.document_names if SENT_PATH in request.scope else {}
         parameters = {names.get("cursor") or "cursor": cursor}
         if query.page_size:
             parameters[names.get("page_size") or "page_size"] = str(query.page_size)

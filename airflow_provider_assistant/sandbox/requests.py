@@ -12,9 +12,10 @@ from starlette.datastructures import UploadFile
 from airflow_provider_assistant.sandbox.errors import ApiError, invalid_body
 from airflow_provider_assistant.sandbox.middleware import KEY
 from airflow_provider_assistant.sandbox.service import Service
-from airflow_provider_assistant.sandbox.tenants import DEFAULT_SITE, Key
+from airflow_provider_assistant.sandbox.tenants import DEFAULT_SITE, DEFAULT_TENANT, Key
 
 SiteId = Annotated[str, Path(description="The website or chatbot.", examples=[DEFAULT_SITE])]
+TenantId = Annotated[str, Path(description="The workspace.", examples=[DEFAULT_TENANT])]
 Model = TypeVar("Model", bound=BaseModel)
 
 
@@ -45,6 +46,15 @@ async def _of_site(request: Request, service: Embedded, site_id: SiteId) -> Call
     return Caller(service, key, site_id)
 
 
+async def _of_tenant(request: Request, tenant_id: TenantId) -> Key:
+    """Return the key of a request for its own tenant, and refuse it for another one."""
+    key: Key = request.scope[KEY]
+    if tenant_id != key.tenant.tenant_id:
+        raise ApiError(404, "There is no such tenant.", code="tenant_not_found", field="tenant_id")
+    return key
+
+
+TenantKey = Annotated[Key, Depends(_of_tenant)]
 SiteCaller = Annotated[Caller, Depends(_of_site)]
 
 

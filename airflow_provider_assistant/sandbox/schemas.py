@@ -1,87 +1,16 @@
-"""Models of the request and response bodies.
+"""Models of the response bodies.
 
-The specification leaves most response bodies open. The response models here forbid additional fields, so that
+The specification leaves most of them open. The models here forbid additional fields, so that
 schema-driven tests detect a response that differs from its documentation.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field
 
-_FILLED = r"\S"
-Text = Annotated[str, StringConstraints(min_length=1, pattern=_FILLED)]
-Short = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=_FILLED)]
-# The format of an HTML e-mail field, which is stricter than the standard and common on web sites.
-_EMAIL = r"^[A-Za-z0-9.!#$%&'*+/=?^_{|}~-]+@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+$"
-Email = Annotated[str, StringConstraints(pattern=_EMAIL)]
-Language = Annotated[str, StringConstraints(pattern=r"^[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*$")]
 Kind = Literal["file", "text", "qa"]
 # Only active documents are used for answers.
 DocumentStatus = Literal["draft", "processing", "active"]
-SettableStatus = Literal["active", "draft"]
-
-
-class TextDocument(BaseModel):
-    """A text to load."""
-
-    title: Text
-    content: Text
-    category: Short | None = None
-
-
-class QaDocument(BaseModel):
-    """A question and its answer to load."""
-
-    title: Text
-    question: Text
-    answer: Text
-    category: Short | None = None
-
-
-class DocumentChange(BaseModel):
-    """The fields of a document to change; others keep their values."""
-
-    title: Text = Field(default_factory=str)
-    content: Text = Field(default_factory=str)
-    question: Text = Field(default_factory=str, description="Only of Q&A documents.")
-    answer: Text = Field(default_factory=str, description="Of Q&A documents, instead of content.")
-    category: Short | None = None
-    status: SettableStatus = "active"
-
-
-class DocumentIds(BaseModel):
-    """The documents of a bulk request."""
-
-    document_ids: Annotated[list[Short], Field(min_length=1)]
-
-
-class StatusChange(DocumentIds):
-    """Documents to activate or deactivate."""
-
-    status: SettableStatus
-
-
-class ChatMessage(BaseModel):
-    """A message to the assistant."""
-
-    session_id: Short
-    message: Text
-    email: Email | None = None
-    response_language: Language | None = None
-
-
-class Feedback(BaseModel):
-    """A rating of a chat request."""
-
-    session_id: Short
-    request_id: Short
-    feedback: Short
-
-
-class SessionToClose(BaseModel):
-    """The conversation to end."""
-
-    session_id: Short
 
 
 class _Reply(BaseModel):
@@ -206,7 +135,7 @@ class StatusReply(AsyncReply):
     completed_at: str | None = Field(default=None, description=_TIME)
     result: Result | None = Field(default=None, description=_TIME)
     answer: str = Field(default="", description="Instead of result, without request_times.")
-    error: RequestError | str | None = Field(default=None, description="A text without the setting request_times.")
+    error: RequestError | str | None = Field(default=None, description="A text without request_times.")
 
 
 class FeedbackReply(_Reply):
@@ -217,7 +146,7 @@ class FeedbackReply(_Reply):
     session_id: str = Field(default="", description=_NOT_DOCUMENTED)
     feedback: str
     created_at: str = Field(default="", description=_NOT_DOCUMENTED)
-    feedback_submitted_at: str = Field(default="", description="With the setting documented, only of the first rating.")
+    feedback_submitted_at: str = Field(default="", description="Of the first rating, if documented.")
 
 
 class ClosedReply(_Reply):
@@ -230,7 +159,7 @@ class Limit(_Reply):
     """One limit."""
 
     limit: int | float | None
-    used: int | None
+    used: int | None = Field(default=None, description="Absent without usage_in_limits.")
     resets_at: str | None
 
 
@@ -333,25 +262,125 @@ class StatisticsReply(_Reply):
     )
 
 
-def json_body(model: type[BaseModel]) -> dict[str, Any]:
-    """Return the OpenAPI request body for a model."""
-    content = {"application/json": {"schema": model.model_json_schema()}}
-    return {"requestBody": {"required": True, "content": content}}
+class TenantReply(_Reply):
+    """A workspace."""
+
+    tenant_id: str
+    plan: str
+    sites: list[str]
 
 
-_FILE_HEADER = {
-    "schema": {"type": "string"},
-    "example": 'form-data; name="file"; filename="document.txt"',
-}
-_FILE_PART = {
-    "contentType": "text/plain, text/markdown, text/html, text/csv, application/json",
-    "headers": {"Content-Disposition": _FILE_HEADER},
-}
-_FILE_FORM = {
-    "type": "object",
-    "properties": {"file": {"type": "string", "format": "binary"}},
-    "required": ["file"],
-}
-_FILE_CONTENT = {"schema": _FILE_FORM, "encoding": {"file": _FILE_PART}}
-_FILE_REQUEST = {"required": True, "content": {"multipart/form-data": _FILE_CONTENT}}
-FILE_BODY: dict[str, Any] = {"requestBody": _FILE_REQUEST}
+class Usage(_Reply):
+    """What a tenant has and uses."""
+
+    documents: int
+    active_documents: int
+    storage_bytes: int
+    messages: int = Field(description="In this calendar month (UTC).")
+
+
+class UsageReply(_Reply):
+    """The usage of a tenant."""
+
+    tenant_id: str
+    period: str
+    usage: Usage
+
+
+class DailyUsage(_Reply):
+    """The usage of a tenant on one day (UTC)."""
+
+    date: str
+    documents: int = Field(description="At the end of the day, of those that still exist.")
+    messages: int
+    sessions: int = Field(description="Opened on this day.")
+
+
+class UsageHistoryReply(_Reply):
+    """The usage of a tenant by day, the last day last."""
+
+    tenant_id: str
+    days: list[DailyUsage]
+
+
+class TenantDocuments(_Reply):
+    """The documents of a tenant."""
+
+    total: int
+    bytes: int
+
+
+class ChatCounts(_Reply):
+    """The chat requests of a tenant or a user."""
+
+    total: int
+    answered: int
+    unanswered: int
+    failed: int
+    pending: int
+
+
+class TenantSessions(_Reply):
+    """The conversations of a tenant."""
+
+    open: int
+    closed: int
+
+
+class SiteTotals(_Reply):
+    """The totals of a site."""
+
+    site_id: str
+    documents: int
+    chats: int
+
+
+class TenantStatisticsReply(_Reply):
+    """The statistics of a tenant."""
+
+    tenant_id: str
+    generated_at: str
+    documents: TenantDocuments
+    chats: ChatCounts
+    sessions: TenantSessions
+    feedback: FeedbackStatistics
+    sites: list[SiteTotals]
+
+
+class SiteReply(_Reply):
+    """A website or chatbot."""
+
+    site_id: str
+    tenant_id: str
+    documents: int
+    active_documents: int
+    open_sessions: int
+
+
+class SessionReply(_Reply):
+    """A conversation."""
+
+    session_id: str
+    status: Literal["open", "closed"]
+    email: str | None
+    messages: int
+    opened_at: str
+    closed_at: str | None
+
+
+class SessionsReply(_PagedReply):
+    """Conversations of a site, or a page of them."""
+
+    sessions: list[SessionReply]
+
+
+class UserStatisticsReply(_Reply):
+    """The statistics of a user of a site."""
+
+    site_id: str
+    email: str
+    sessions: int
+    chats: ChatCounts
+    first_message_at: str
+    last_message_at: str
+    feedback: FeedbackStatistics

@@ -125,6 +125,7 @@ class Settings(BaseModel):
     request_times: bool = _flag(True, "BOOL", "whether replies about chats have times")
     feedback_words: str | None = _flag(None, "WORDS", "ratings that are accepted, with commas")
     error_format: ErrorFormat = _flag("detailed", "FORMAT", "of error bodies: detailed or text")
+    usage_in_limits: bool = _flag(True, "BOOL", "whether limits say how much of them is used")
     documented: bool = _flag(False, "BOOL", "what the service documents; sets other defaults")
 
     @model_validator(mode="before")

@@ -31,7 +31,7 @@ def service() -> Iterator[SandboxServer]:
 def known(service: SandboxServer) -> dict[str, str]:
     """Existing ids, so that generated requests get past the 404."""
     url = f"{service.url}/m2m/sites/acme-docs/chat/async"
-    body = {"session_id": "known", "message": "Anything?"}
+    body = {"session_id": "known", "message": "Anything?", "email": "ann@example.org"}
     request_id = local_request("POST", url, headers=HEADERS, json=body).json()["request_id"]
     url = f"{service.url}/m2m/sites/acme-docs/documents/text"
     body = {"title": "Known", "content": "Something."}
@@ -41,6 +41,7 @@ def known(service: SandboxServer) -> dict[str, str]:
         "site_id": "acme-docs",
         "request_id": request_id,
         "document_id": document_id,
+        "email": "ann@example.org",
     }
 
 

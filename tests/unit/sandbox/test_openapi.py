@@ -29,6 +29,13 @@ FURTHER = {
     ("PATCH", "/m2m/sites/{site_id}/documents/{document_id}"): "Change Document",
     ("PATCH", "/m2m/sites/{site_id}/documents/bulk-status"): "Change Status",
     ("POST", "/m2m/sites/{site_id}/documents/bulk-delete"): "Delete Documents",
+    ("GET", "/m2m/tenants/{tenant_id}"): "Get Tenant",
+    ("GET", "/m2m/tenants/{tenant_id}/usage"): "Get Usage",
+    ("GET", "/m2m/tenants/{tenant_id}/usage/history"): "Get Usage History",
+    ("GET", "/m2m/tenants/{tenant_id}/statistics"): "Get Tenant Statistics",
+    ("GET", "/m2m/sites/{site_id}"): "Get Site",
+    ("GET", "/m2m/sites/{site_id}/sessions"): "Get Sessions",
+    ("GET", "/m2m/sites/{site_id}/users/{email}/statistics"): "Get User Statistics",
 }
 
 
