@@ -7,6 +7,7 @@ sees the old rows or the new ones, and a re-run creates no duplicates.
 
 from airflow_provider_assistant.lake.datasets import (
     DATASETS,
+    DOCUMENT_DIFFERENCES,
     EVALUATIONS,
     FEEDBACK,
     LIMITS,
@@ -35,6 +36,7 @@ from airflow_provider_assistant.lake.publish import (
 
 __all__ = [
     "DATASETS",
+    "DOCUMENT_DIFFERENCES",
     "EVALUATIONS",
     "FEEDBACK",
     "LIMITS",

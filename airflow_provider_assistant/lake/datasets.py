@@ -165,6 +165,25 @@ LOADS = Dataset(
     },
     key=("site_id", "endpoint", "source", "run_id", "task_id", "map_index", "started_at"),
 )
+# One row per document that the ledger and a site disagree about, on the day of the run.
+DOCUMENT_DIFFERENCES = Dataset(
+    "document_differences",
+    {
+        "compared_at": "moment!",
+        "site_id": "string!",
+        "kind": "string!",
+        "document_id": "string!",
+        "title": "string",
+        "state": "string",
+        "status": "string",
+        "created_at": "moment",
+        "source": "string",
+        "label": "string",
+        "other_id": "string",
+        **_TASK_COLUMNS,
+    },
+    key=("site_id", "document_id"),
+)
 # One row per evaluation and scorer, on the day of the run.
 EVALUATIONS = Dataset(
     "evaluations",
@@ -193,7 +212,18 @@ EVALUATIONS = Dataset(
         "path": "string!",
     },
 )
-_ALL = (STATISTICS, STATISTICS_RAW, LIMITS, READS, READS_RAW, FEEDBACK, REQUESTS, LOADS, EVALUATIONS)
+_ALL = (
+    STATISTICS,
+    STATISTICS_RAW,
+    LIMITS,
+    READS,
+    READS_RAW,
+    FEEDBACK,
+    REQUESTS,
+    LOADS,
+    DOCUMENT_DIFFERENCES,
+    EVALUATIONS,
+)
 DATASETS = {dataset.name: dataset for dataset in _ALL}
 
 

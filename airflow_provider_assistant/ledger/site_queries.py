@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
 
 import sqlalchemy as sa
 
 from airflow_provider_assistant.ledger.bulk_sql import PARAMETERS
+from airflow_provider_assistant.ledger.database import connected, stream
 from airflow_provider_assistant.ledger.schema import documents
 from airflow_provider_assistant.texts import storable
 
@@ -30,3 +32,41 @@ def known_ids(connection: sa.Connection, site_url: str, document_ids: Collection
     for superseded in connection.scalars(superseded_query):
         found.update(json.loads(superseded))
     return {id_by_stored_id[stored_id] for stored_id in found.intersection(stored_ids)}
+
+
+class SiteEntry(NamedTuple):
+    """
+    Hold the documents of a key on a site.
+
+    :param document_id: Id of the current document, as stored; None if there is none or the service returned none.
+    :param has_document: Whether there is a current document.
+    :param superseded_ids: Ids of the superseded documents.
+    """
+
+    endpoint: str
+    namespace: str | None
+    source: str
+    label: str
+    document_id: str | None
+    has_document: bool
+    superseded_ids: Sequence[str]
+
+
+def site_entries(engine: sa.Engine, site_url: str) -> Iterator[SiteEntry]:
+    """Yield the entries with documents on a site, of all sources, in constant memory."""
+    c = documents.c
+    columns = (c.endpoint, c.namespace, c.source, c.label, c.document_id, c.content_hash, c.superseded)
+    has_any_document = c.content_hash.is_not(None) | c.superseded.is_not(None)
+    query = sa.select(*columns).where(c.site_url == storable(site_url), has_any_document)
+    with connected(engine) as connection:
+        for row in stream(connection, query):
+            has_document = row.content_hash is not None
+            yield SiteEntry(
+                endpoint=row.endpoint,
+                namespace=row.namespace,
+                source=row.source,
+                label=row.label,
+                document_id=row.document_id if has_document else None,
+                has_document=has_document,
+                superseded_ids=json.loads(row.superseded or "[]"),
+            )

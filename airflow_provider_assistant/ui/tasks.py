@@ -45,6 +45,7 @@ KINDS: dict[str, TaskKind] = {
     "AssistantFeedbackToParquetOperator": "export",
     "AssistantRequestsToParquetOperator": "export",
     "AssistantLoadsToParquetOperator": "export",
+    "AssistantCompareDocumentsOperator": "export",
     "AssistantParquetToWarehouseOperator": "export",
 }
 # Items of a result that only tasks of a kind return: users may derive operators of their own.

@@ -89,7 +89,7 @@ MODULES = {
     "Operators: evaluation": ["operators.evaluation"],
     "Operators: exports and warehouse": [
         *("transfers.statistics_to_parquet", "transfers.limits_to_parquet", "transfers.ledger_to_parquet"),
-        "transfers.read_to_parquet",
+        *("transfers.read_to_parquet", "transfers.compare_documents"),
         *("transfers.parquet_to_warehouse", "operators.limits"),
     ],
     "Sensor": ["sensors.chat"],

@@ -32,6 +32,7 @@ from airflow_provider_assistant.operators.base import AssistantOperator
 from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOperator
 from airflow_provider_assistant.provider_info import get_provider_info
 from airflow_provider_assistant.transfers.base import LedgerExportOperator
+from airflow_provider_assistant.transfers.compare_documents import AssistantCompareDocumentsOperator
 from airflow_provider_assistant.transfers.parquet_to_warehouse import AssistantParquetToWarehouseOperator
 from airflow_provider_assistant.transfers.read_to_parquet import AssistantReadToParquetOperator
 from tests.contract.cases import CASES, Case
@@ -90,7 +91,9 @@ def test_endpoints_are_those_of_the_specification() -> None:
             said.add(found[1])
         else:
             others = LedgerExportOperator | AssistantEvaluateOperator | AssistantParquetToWarehouseOperator
-            assert issubclass(tasks()[name], others | AssistantReadToParquetOperator)
+            assert issubclass(
+                tasks()[name], others | AssistantReadToParquetOperator | AssistantCompareDocumentsOperator
+            )
     assert len(said) == 10
     assert said == set(map(route, CASES))
 

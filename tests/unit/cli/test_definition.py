@@ -28,6 +28,7 @@ ACTIONS = dict(actions())
 def test_these_are_the_commands():
     assert set(ACTIONS) == {
         "assistant documents check",
+        "assistant documents diff",
         "assistant documents list",
         "assistant golden-set check",
         "assistant golden-set propose",

@@ -30,6 +30,7 @@ from airflow_provider_assistant.operators.limits import AssistantLimitsOperator
 from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChatOperator
 from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
 from airflow_provider_assistant.storage.paths import storage_path
+from airflow_provider_assistant.transfers.compare_documents import AssistantCompareDocumentsOperator
 from airflow_provider_assistant.transfers.ledger_to_parquet import (
     AssistantFeedbackToParquetOperator,
     AssistantLoadsToParquetOperator,
@@ -50,6 +51,7 @@ KINDS = {
     AssistantChatOperator: MESSAGE,
     AssistantChatRequestSensor: {"request_id": "r"},
     AssistantCloseSessionOperator: {"session_id": "s"},
+    AssistantCompareDocumentsOperator: LAKE,
     AssistantEvaluateOperator: {"answers": ROWS, "output_path": "evaluations"},
     AssistantFeedbackOperator: {"session_id": "s", "request_id": "r", "feedback": "good"},
     AssistantFeedbackToParquetOperator: LAKE,

@@ -9,6 +9,7 @@ import pytest
 from airflow_provider_assistant import __version__, decorators
 from airflow_provider_assistant.operators import chat_batch, documents, evaluation, feedback_batch
 from airflow_provider_assistant.transfers import (
+    compare_documents,
     ledger_to_parquet,
     limits_to_parquet,
     parquet_to_warehouse,
@@ -45,7 +46,14 @@ def test_pages_are_registered_as_airflow_accepts_them():
 
 def test_the_tab_is_for_every_operator_that_has_something_to_show():
     modules = (chat_batch, documents, evaluation, feedback_batch, decorators)
-    modules += (ledger_to_parquet, limits_to_parquet, parquet_to_warehouse, read_to_parquet, statistics_to_parquet)
+    modules += (
+        compare_documents,
+        ledger_to_parquet,
+        limits_to_parquet,
+        parquet_to_warehouse,
+        read_to_parquet,
+        statistics_to_parquet,
+    )
     concrete = {
         name
         for module in modules
