@@ -192,6 +192,14 @@ def interval(value: Any) -> float:
     return float(duration)
 
 
+def positive(value: Any) -> float:
+    """Accept a number of more than 0."""
+    if not _is_number(value) or value <= 0:
+        raise ValueError(f"must be a number of more than 0, not {_short(value)}")
+    number: float = value
+    return number
+
+
 def choice(*choices: str) -> Check:
     """Return a check that accepts some texts, at least two."""
     *first_choices, last_choice = map(repr, choices)

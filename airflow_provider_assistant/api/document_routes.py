@@ -8,7 +8,7 @@ bodies. The defaults are the paths that the service's older documentation names,
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
@@ -24,7 +24,8 @@ T = TypeVar("T")
 SITE = "/m2m/sites/{site_id}"
 # Statuses of a route that the service does not have. A 404 may also concern the document.
 MISSING_ROUTE = frozenset({404, 405, 501})
-PagingKind = Literal["auto", "none", "page", "offset", "cursor", "link"]
+Change: TypeAlias = Literal["activate", "deactivate", "delete"]
+PagingKind: TypeAlias = Literal["auto", "none", "page", "offset", "cursor", "link"]
 
 
 def _path(path: str) -> str:
@@ -218,23 +219,44 @@ def path_of(template: str, site_id: str, document_id: str = "") -> str:
     return template.format(site_id=segment("site_id", site_id), document_id=document_segment)
 
 
-def set_status(site_id: str, route: StatusRoute, document_ids: Sequence[str], *, active: bool) -> Call[ApiReply]:
+def route_of(routes: DocumentRoutes, change: Change) -> ChangeRoute:
     """
-    Return the call that activates or deactivates documents. Sending it twice has the same effect as once.
+    Return the route of a change.
 
-    :param document_ids: At most ``route.batch_size`` ids, at least one.
+    :raises AssistantInputError: The connection says that the service does not have it.
     """
-    body = {route.status: route.active if active else route.inactive}
-    return _change("documents.status", site_id, route, document_ids, body)
+    if change == "delete":
+        return required(routes.delete, "delete")
+    return required(routes.set_status, "set_status")
 
 
-def delete(site_id: str, route: DeleteRoute, document_ids: Sequence[str]) -> Call[ApiReply]:
+def change_documents(site_id: str, route: ChangeRoute, change: Change, ids: Sequence[str]) -> Call[ApiReply]:
     """
-    Return the call that deletes documents.
+    Return the call that activates, deactivates or deletes documents. Sending it twice has the same effect as once.
 
-    :param document_ids: At most ``route.batch_size`` ids, at least one.
+    :param route: Route of the change.
+    :param ids: Ids of the documents, at least one and at most ``batch_size`` of the route.
     """
-    return _change("documents.delete", site_id, route, document_ids, {})
+    if not 1 <= len(ids) <= route.batch_size:
+        raise ValueError(f"{len(ids)} documents in a request of 1 to {route.batch_size}")
+    body: dict[str, Any] = {}
+    if not route.is_single:
+        body[route.ids] = list(ids)
+    if isinstance(route, StatusRoute):
+        body[route.status] = route.active if change == "activate" else route.inactive
+    subject = f"{len(ids)} documents of site {site_id!r}"
+    if len(ids) == 1:
+        subject = f"document {ids[0]!r} of site {site_id!r}"
+    return Call(
+        endpoint=f"documents.{change}",
+        method=route.method,
+        path=path_of(route.path, site_id, ids[0]),
+        subject=subject,
+        parse=ApiReply,
+        # The deletion of one document has no body.
+        json=body or None,
+        idempotent=True,
+    )
 
 
 def update(site_id: str, route: UpdateRoute, document_id: str, fields: dict[str, Any]) -> Call[ApiReply]:
@@ -254,32 +276,10 @@ def update(site_id: str, route: UpdateRoute, document_id: str, fields: dict[str,
     )
 
 
-def _change(
-    endpoint: str, site_id: str, route: ChangeRoute, document_ids: Sequence[str], body: dict[str, Any]
-) -> Call[ApiReply]:
-    if not 1 <= len(document_ids) <= route.batch_size:
-        raise ValueError(f"{len(document_ids)} documents in a request of 1 to {route.batch_size}")
-    subject = f"{len(document_ids)} documents of site {site_id!r}"
-    if len(document_ids) == 1:
-        subject = f"document {document_ids[0]!r} of site {site_id!r}"
-    if not route.is_single:
-        body = {route.ids: list(document_ids), **body}
-    return Call(
-        endpoint=endpoint,
-        method=route.method,
-        path=path_of(route.path, site_id, document_ids[0]),
-        subject=subject,
-        parse=ApiReply,
-        # A DELETE of one document has no body.
-        json=body or None,
-        idempotent=True,
-    )
-
-
-def batches(document_ids: Sequence[str], route: ChangeRoute) -> Iterator[Sequence[str]]:
-    """Yield the ids in groups for one request each."""
-    for start in range(0, len(document_ids), route.batch_size):
-        yield document_ids[start : start + route.batch_size]
+def batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """Yield the items in groups for one request each."""
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
 
 
 def is_missing_route(error: AssistantError) -> bool:

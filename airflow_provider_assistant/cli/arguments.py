@@ -85,7 +85,7 @@ def _load_option(name: str, option: Option) -> Arg:
         return Arg(flags, choices=option.choices, default=default, help=option.help)
     if default is False:
         return Arg(flags, action="store_true", help=option.help)
-    if default is None:
+    if default is None and not option.is_number:
         return Arg(flags, metavar="TEXT", help=option.help)
     return Arg(flags, type=float, default=default, metavar="N", help=option.help)
 

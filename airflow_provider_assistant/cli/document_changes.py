@@ -173,7 +173,7 @@ class ChangeCheck:
         self._end = max(self._end, self._now() + DELETE_SECONDS)
         accepted: list[str] = []
         for route in delete_routes(self.routes.delete):
-            call = document_routes.delete(self._site_id, route, [self._document_id])
+            call = document_routes.change_documents(self._site_id, route, "delete", [self._document_id])
             if not self._is_accepted(call, route, accepted):
                 continue
             left = self._wait_for(lambda document: document is None, EFFECT_SECONDS)
@@ -209,7 +209,8 @@ class ChangeCheck:
 
     def _is_changed(self, route: StatusRoute, accepted: list[str], before: SiteDocument, *, active: bool) -> bool:
         """Send one change, and return whether the list shows it. Learn unknown status words."""
-        call = document_routes.set_status(self._site_id, route, [before.document_id], active=active)
+        change: document_routes.Change = "activate" if active else "deactivate"
+        call = document_routes.change_documents(self._site_id, route, change, [before.document_id])
         if not self._is_accepted(call, route, accepted):
             return False
         self._wait_for(

@@ -61,8 +61,11 @@ def load(out: Console, args: argparse.Namespace) -> int:
         option_values = {name: getattr(args, name) for name in OPTIONS}
         options = LoadOptions(max_concurrency=hook.settings.client.max_concurrency, **option_values)
         parts: dict[str, Any] = {"rows": rows, "options": options, "ledger": documents, "findings": findings}
-        if options.on_missing == "group" and not args.group:
-            raise AssistantInputError("--on-missing group needs --group COLUMN", field="group")
+        if options.missing_in == "groups" and not args.group:
+            raise AssistantInputError(f"--on-missing {options.on_missing} needs --group COLUMN", field="group")
+        if options.changes_site:
+            # Raises an error if the connection does not allow it.
+            hook.document_routes()
         tenant_id = hook.known_tenant_id()
         client_settings = hook.settings.client
         parts["document_words"] = hook.document_words

@@ -66,7 +66,7 @@ class AssistantClient:
         self.settings = settings
         self.now = now or defaults.now
         self._sleep = sleep or defaults.sleep
-        self._asleep = asleep or defaults.asleep
+        self.asleep = asleep or defaults.asleep
         self._rng = rng or defaults.rng()
         self._requests = metrics.Requests()
         # Users often forget to close a client: send its pending metrics when it is garbage-collected.
@@ -142,7 +142,7 @@ class AssistantClient:
                 step = _advance(steps, outcome)
             else:
                 on_wait(step)
-                await self._asleep(step.seconds)
+                await self.asleep(step.seconds)
                 step = _advance(steps)
         return step.result
 

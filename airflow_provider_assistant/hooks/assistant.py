@@ -174,11 +174,8 @@ class AssistantHook(AssistantReadHook):
         :raises AssistantError: A call failed; see the errors that :class:`AssistantHook` lists. The documents of
             earlier requests are changed.
         """
-        route = document_routes.required(self.document_routes().set_status, "set_status")
-        site = self.resolve_site_id(site_id)
-        active = status == "active"
-        batches = document_routes.batches(document_ids, route)
-        return [self.send(document_routes.set_status(site, route, ids, active=active)) for ids in batches]
+        change: document_routes.Change = "activate" if status == "active" else "deactivate"
+        return self._change_documents(change, document_ids, site_id)
 
     def delete_documents(self, document_ids: Sequence[str], *, site_id: str | None = None) -> list[ApiReply]:
         """
@@ -192,10 +189,18 @@ class AssistantHook(AssistantReadHook):
         :raises AssistantError: A call failed; see the errors that :class:`AssistantHook` lists. The documents of
             earlier requests are deleted.
         """
-        route = document_routes.required(self.document_routes().delete, "delete")
+        return self._change_documents("delete", document_ids, site_id)
+
+    def _change_documents(
+        self, change: document_routes.Change, document_ids: Sequence[str], site_id: str | None
+    ) -> list[ApiReply]:
+        route = document_routes.route_of(self.document_routes(), change)
         site = self.resolve_site_id(site_id)
-        batches = document_routes.batches(document_ids, route)
-        return [self.send(document_routes.delete(site, route, ids)) for ids in batches]
+        replies = []
+        for ids in document_routes.batches(document_ids, route.batch_size):
+            reply = self.send(document_routes.change_documents(site, route, change, ids))
+            replies.append(reply)
+        return replies
 
     def update_document(self, document_id: str, fields: dict[str, Any], *, site_id: str | None = None) -> ApiReply:
         """

@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from airflow_provider_assistant.exceptions import AssistantLedgerError
 from airflow_provider_assistant.ledger.bulk_sql import PARAMETERS
 from airflow_provider_assistant.ledger.database import stream, transaction
+from airflow_provider_assistant.ledger.document_changes import DocumentChanges
 from airflow_provider_assistant.ledger.document_groups import DocumentGroup
 from airflow_provider_assistant.ledger.entries import EntryReader
 from airflow_provider_assistant.ledger.group_sql import claim_again_statement, group_sql
@@ -60,6 +61,8 @@ class ScopeLedger(EntryReader):
         details: Sequence[str] = (),
     ) -> None:
         super().__init__(engine, table, scope=scope, source=source, run=run, now=now, leases=leases, details=details)
+        self._engine = engine
+        self._site_id = site_id
         self._lease = Lease(engine, self._token, run, leases)
         # Columns whose values are the same in all claims of this try.
         shared_values = {
@@ -146,6 +149,15 @@ class ScopeLedger(EntryReader):
                 error,
             )
             self._unwritten.append(outcome)
+
+    def changes(self) -> DocumentChanges:
+        """Return the ledger of changes of this source's documents on the site."""
+        columns = {"site_url": self._site_url, "site_id": self._site_id, "source": self.source}
+        return DocumentChanges(self._engine, scope=self._scope, columns=columns, run=self._run, now=self._now)
+
+    def created_ids(self) -> list[str]:
+        """Return the ids of the documents that this try of the load has created."""
+        return self.changes().created_by(self._token)
 
     def close(self) -> None:
         """Write the outcomes that could not be written before, end the lease, and return the connection."""

@@ -82,11 +82,13 @@ class StaleDocument(NamedTuple):
 
     :param created_id: Id of the document; None if the service returned none.
     :param group: Name of its group; None if it has none or none was read.
+    :param key: Key of its entry.
     """
 
     label: str
     created_id: str | None
     group: str | None = None
+    key: str = ""
 
 
 class EarlierDocument(NamedTuple):
@@ -238,7 +240,7 @@ class EntryReader:
         query = sa.select(*columns).where(*self._own_documents)
         for key, label, created_id, group in stream(self._connection, query):
             if not is_seen(key):
-                yield StaleDocument(label=label, created_id=created_id, group=group)
+                yield StaleDocument(label=label, created_id=created_id, group=group, key=key)
 
     def stale_in_groups(
         self,
@@ -270,7 +272,7 @@ class EntryReader:
             query = sa.select(*columns).where(*conditions)
             for group_key, key, label, created_id, group_label in stream(self._connection, query):
                 if group_key not in shared_groups and not is_seen(key):
-                    yield StaleDocument(label=label, created_id=created_id, group=group_label)
+                    yield StaleDocument(label=label, created_id=created_id, group=group_label, key=key)
 
     def _shared_groups(
         self, conditions: Sequence[sa.ColumnElement[bool]], is_seen: Callable[[str], bool]

@@ -232,12 +232,36 @@ ratings = _entries(
 )
 # Tables of entries by kind.
 TABLES = {"document": documents, "chat_request": chat_requests, "rating": ratings}
+# One row per document and change, see document_changes.py. The latest claim replaces the row.
+document_changes = sa.Table(
+    "assistant_document_changes",
+    metadata,
+    sa.Column("site_url", StorableText, primary_key=True),
+    sa.Column("document_id", StorableText, primary_key=True),
+    # ``activate``, ``deactivate`` or ``delete``.
+    sa.Column("change", sa.String(16), primary_key=True),
+    sa.Column("site_id", StorableText, nullable=False),
+    sa.Column("source", StorableText, nullable=False),
+    # The entry of the document.
+    sa.Column("scope", StorableText, nullable=False),
+    sa.Column("key", sa.String(64), nullable=False),
+    sa.Column("label", StorableText, nullable=False),
+    sa.Column("reason", sa.String(16), nullable=False),
+    # ``claimed``, ``done`` or ``failed``.
+    sa.Column("outcome", sa.String(16), nullable=False),
+    sa.Column("error", StorableText),
+    sa.Column("claimed_at", UtcDateTime, nullable=False),
+    sa.Column("recorded_at", UtcDateTime),
+    *_run_columns(),
+)
 # Columns of the ids that the service returned. It returns none for a rating.
 CREATED_ID = {documents.name: "document_id", chat_requests.name: "request_id"}
 # Columns with the counts of a load.
 COUNTS = (
     *("rows", "created", "unchanged", "skipped", "rejected", "ambiguous", "failed"),
-    *("drafts", "changed", "possibly_duplicated", "stale", "requests", "throttled"),
+    *("drafts", "changed", "possibly_duplicated", "stale"),
+    *("activated", "deactivated", "deleted", "not_activated", "not_removed"),
+    *("requests", "throttled"),
 )
 loads = sa.Table(
     "assistant_loads",

@@ -83,7 +83,7 @@ def _decide_ambiguous(row: PreparedRow, on_ambiguous: OnAmbiguous) -> Decision:
 
 
 def _decide_changed(row: PreparedRow, entry: LedgerEntry, on_change: OnChange) -> Decision:
-    if on_change == "create":
+    if on_change in {"create", "replace"}:
         return SEND
     if on_change == "skip":
         return Decision(

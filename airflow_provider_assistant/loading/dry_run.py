@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from airflow_provider_assistant.api.call import CallInfo
 from airflow_provider_assistant.api.replies import CreatedDocument
-from airflow_provider_assistant.ledger import ScopeLedger
+from airflow_provider_assistant.ledger import ScopeLedger, StaleDocument
 from airflow_provider_assistant.loading.engine import Load
 from airflow_provider_assistant.loading.managed_site import ManagedSite
 from airflow_provider_assistant.loading.preflight import LoadPlan
@@ -31,6 +32,15 @@ class DryRun(Load):
 
     async def _settle(self, site: ManagedSite, ledger: ScopeLedger, plan: LoadPlan) -> None:
         """Leave ambiguous rows ambiguous."""
+
+    async def _change_site(self, ledger: ScopeLedger, site: ManagedSite, stale: Sequence[StaleDocument]) -> None:  # noqa: ARG002
+        """Count the documents that a load would remove."""
+        removal = self._options.removal
+        if removal:
+            self._report.removed(removal, len(self._removable(stale)))
+        if self._options.on_change == "replace":
+            # Those of this load, which did not create the newer ones, and those of earlier loads.
+            self._report.removed("delete", self.counts.changed + len(ledger.changes().superseded()))
 
     async def _send_all(self, plan: LoadPlan) -> None:
         with ThreadPoolExecutor(1, "ledger") as thread:

@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import islice
@@ -27,9 +27,11 @@ from airflow_provider_assistant.ledger import (
     Claim,
     LedgerEntry,
     ScopeLedger,
+    StaleDocument,
     outcome_of_error,
     outcome_of_reply,
 )
+from airflow_provider_assistant.ledger.document_changes import KnownDocument
 from airflow_provider_assistant.loading import decisions
 from airflow_provider_assistant.loading.findings import Findings
 from airflow_provider_assistant.loading.groups import SharedGroups, regroup
@@ -43,6 +45,8 @@ from airflow_provider_assistant.loading.preflight import LoadPlan, RowAction, pl
 from airflow_provider_assistant.loading.report import PROGRESS, LoadCounts, LoadReport, report_progress
 from airflow_provider_assistant.loading.rows import PreparedRow, Rows
 from airflow_provider_assistant.loading.settling import settle
+from airflow_provider_assistant.loading.site_changes import SiteChanges
+from airflow_provider_assistant.texts import counted
 
 log = logging.getLogger(__name__)
 
@@ -64,8 +68,8 @@ class Load:
     :param document_words: Status words of documents. Default: common ones.
     :param read_limits: Reads the tenant's limits. Called once, before the first row is sent, and not at all if no row
         is sent. None for no limits.
-    :param site: The site, if the connection describes its list of documents. Ambiguous rows are looked up there before
-        the first row is sent. Default: None, they are not looked up.
+    :param site: The site, if the connection describes the routes of its documents. Ambiguous rows are looked up in its
+        list before the first row is sent, and outdated documents are changed after the last one. Default: None.
     :param on_created: Called with the row and the reply each time the service acknowledges a row.
     """
 
@@ -83,7 +87,8 @@ class Load:
         on_created: Callable[[PreparedRow, ApiReply], None] = lambda _, __: None,
     ) -> None:
         self.counts = LoadCounts()
-        self._report = LoadReport(self.counts, findings, document_words)
+        self._site = site
+        self._report = LoadReport(self.counts, findings, document_words, replaces=options.on_change == "replace")
         self._document_words = document_words
         self._client = client
         self._limiter = client.limiter
@@ -93,10 +98,13 @@ class Load:
         self._read_limits = read_limits
         self._site = site
         self._on_created = on_created
+        # Rows that another task loads, or for which there is no room.
+        self._left_out = 0
         self._has_groups = ledger is not None and ledger.has_groups
-        self._on_missing = options.on_missing
-        if ledger is None or (options.on_missing == "group" and not self._has_groups):
-            self._on_missing = "ignore"
+        # Where to look for documents whose row is gone; what to do with them is in the options.
+        self._missing_in = options.missing_in
+        if ledger is None or (self._missing_in == "groups" and not self._has_groups):
+            self._missing_in = None
         # All rows go to one site, so a 403 or a 404 concerns all of them.
         fatal = (AssistantPermissionError, AssistantNotFoundError)
         self._breaker = CircuitBreaker(max(BREAKER, options.max_concurrency), *fatal, on_open=self._stop_sending)
@@ -129,21 +137,21 @@ class Load:
         self._started = time.monotonic()
         plan = plan_load(self._rows, self._ledger, has_groups=self._has_groups, tick=self._report_preflight)
         self.counts.rows = plan.rows
-        if self._on_missing == "stale" and not plan.rows:
+        if self._missing_in == "source" and not plan.rows:
             # An empty source does not make every document stale.
-            self._on_missing = "ignore"
+            self._missing_in = None
         self.counts.unchanged = plan.count(RowAction.UNCHANGED) + plan.count(RowAction.DUPLICATE)
         missing_documents = None
         try:
             if self._ledger:
-                missing_documents = check_plan(plan, self._ledger, self._options, self._on_missing)
-                if self._site:
+                missing_documents = check_plan(plan, self._ledger, self._options, self._missing_in)
+                if self._site and self._site.routes.list:
                     await self._settle(self._site, self._ledger, plan)
                 self._report.created_earlier(self._ledger.documents_of_earlier_tries())
             if plan.count(RowAction.SEND):
                 await self._send_all(plan)
             if self._ledger and not self._breaker.is_open:
-                self._finish(self._ledger, plan, missing_documents)
+                await self._finish(self._ledger, plan, missing_documents)
         finally:
             # A stopped load counts the rows that it did not reach as failed.
             unreached_rows = plan.rows - self.counts.done
@@ -158,22 +166,59 @@ class Load:
         """Record ambiguous rows as created whose documents are on the site."""
         await settle(site, self._client, ledger, self._rows, plan)
 
-    def _finish(self, ledger: ScopeLedger, plan: LoadPlan, missing_documents: int | None) -> None:
-        """Update the ledger after all rows were sent, and list the stale documents."""
+    async def _finish(self, ledger: ScopeLedger, plan: LoadPlan, missing_documents: int | None) -> None:
+        """Update the ledger after all rows were sent, and list or remove the outdated documents."""
         if self._options.adopt:
             self._adopt(ledger, plan)
         if plan.regrouped:
             self._regroup(ledger)
-        if self._on_missing == "stale":
-            if missing_documents == 0:
-                # Reading all entries to find none would take as long as a third of the preflight.
-                self._report.stale([])
-            else:
-                self._report.stale(ledger.stale(plan.has))
-        if self._on_missing == "group":
+        stale = self._stale(ledger, plan, missing_documents)
+        if self._missing_in and self._options.removal is None:
+            self._report.stale(stale)
+            stale = iter(())
+        if self._site and self._options.changes_site:
+            await self._change_site(ledger, self._site, list(stale))
+
+    def _stale(self, ledger: ScopeLedger, plan: LoadPlan, missing_documents: int | None) -> Iterator[StaleDocument]:
+        """Yield the documents whose row is gone."""
+        # Reading all entries to find none would take as long as a third of the preflight.
+        if self._missing_in == "source" and missing_documents != 0:
+            yield from ledger.stale(plan.has)
+        if self._missing_in == "groups":
             shared = SharedGroups()
-            self._report.stale(ledger.stale_in_groups(plan.groups, plan.has, on_shared=shared.add))
+            yield from ledger.stale_in_groups(plan.groups, plan.has, on_shared=shared.add)
             shared.check()
+
+    async def _change_site(self, ledger: ScopeLedger, site: ManagedSite, stale: Sequence[StaleDocument]) -> None:
+        """Activate the source's documents, and remove outdated ones from use."""
+        removable = self._removable(stale)
+        created = ledger.created_ids() if removable else []
+        changes = SiteChanges(self._client, site, self._options, ledger.changes(), self._report)
+        await changes.apply(removable, created)
+
+    def _removable(self, stale: Sequence[StaleDocument]) -> list[KnownDocument]:
+        """Return the stale documents to remove, and report those that are kept."""
+        if not stale:
+            return []
+        self.counts.stale = len(stale)
+        documents = [KnownDocument.stale(document) for document in stale]
+        reason = self._reason_to_keep()
+        if reason:
+            self._report.kept(documents, reason)
+            return []
+        with_id = [document for document in documents if document.document_id]
+        without_id = [document for document in documents if not document.document_id]
+        self._report.kept(without_id, "the service returned no id when it was created")
+        return with_id
+
+    def _reason_to_keep(self) -> str | None:
+        """Return why stale documents cannot be removed yet, or None: their row may be one that is not loaded."""
+        if self.counts.failed or self.counts.ambiguous or self._left_out:
+            return "rows of the source are not loaded yet"
+        unreadable = sum(not row.has_key for fingerprints in self._rows.fingerprints() for row in fingerprints)
+        if unreadable:
+            return f"the source has {counted(unreadable, 'row')} that cannot be read; it may belong to one of them"
+        return None
 
     def _regroup(self, ledger: ScopeLedger) -> None:
         """Record the groups of rows that the ledger knows without a group, or in another one."""
@@ -202,6 +247,7 @@ class Load:
                 documents_left = await self._documents_left(plan, thread)
                 is_first = False
             if documents_left == 0:
+                self._left_out += 1
                 self._report.not_created("skipped", row, NO_ROOM)
                 continue
             if documents_left is not None:
@@ -245,6 +291,7 @@ class Load:
     def _apply(self, row: PreparedRow, decision: decisions.Decision) -> None:
         """Count a row that is not sent, and stop the load if the decision says so."""
         if decision.outcome:
+            self._left_out += decision.reason == decisions.CLAIMED_ELSEWHERE
             self._report.not_created(decision.outcome, row, decision.reason, decision.document_id)
         if decision.error:
             self._breaker.open(decision.error)

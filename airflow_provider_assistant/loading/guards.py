@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputError
 from airflow_provider_assistant.ledger import ScopeLedger
-from airflow_provider_assistant.loading.options import LoadOptions, OnMissing
+from airflow_provider_assistant.loading.options import LoadOptions
 from airflow_provider_assistant.loading.preflight import LoadPlan, RowAction
 from airflow_provider_assistant.texts import counted
 
@@ -17,22 +17,22 @@ LEAST_DOCUMENTS = 50
 LISTED = 3
 
 
-def check_plan(plan: LoadPlan, ledger: ScopeLedger, options: LoadOptions, on_missing: OnMissing) -> int | None:
+def check_plan(plan: LoadPlan, ledger: ScopeLedger, options: LoadOptions, missing_in: str | None) -> int | None:
     """
     Refuse a load that would replace documents of other sources or most of its source's documents.
 
-    :param on_missing: Which documents without a row are stale: ``stale`` for all, ``group`` for those in the groups of
-        the source, ``ignore`` for none.
+    :param missing_in: Which documents without a row are stale: ``source`` for all, ``groups`` for those in the groups
+        of the source, None for none.
     :return: Number of documents that are missing from the source; None if it is not known.
     """
     if not options.adopt:
         check_owner(ledger.source, plan.foreign)
     if options.allow_mass_change:
         return None
-    changed = plan.changed if options.on_change == "create" else 0
-    if on_missing != "stale":
+    changed = plan.changed if options.on_change in {"create", "replace"} else 0
+    if missing_in != "source":
         missing = 0
-        if on_missing == "group":
+        if missing_in == "groups":
             for _stale_document in ledger.stale_in_groups(plan.groups, plan.has):
                 missing += 1
         if changed + missing >= LEAST_DOCUMENTS:

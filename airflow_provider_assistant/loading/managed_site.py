@@ -1,4 +1,4 @@
-"""A site whose documents a load can list."""
+"""A site whose documents a load can list and change."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class ManagedSite:
 
     @classmethod
     def of(cls, site_id: str, routes: DocumentRoutes | None) -> ManagedSite | None:
-        """Return the site, or None if the connection describes no routes or no list."""
-        if routes is None or routes.list is None:
+        """Return the site, or None if the connection describes no routes."""
+        if routes is None:
             return None
         return cls(site_id, routes)
 
@@ -34,6 +34,7 @@ class ManagedSite:
         """
         Yield the documents of the site, page by page.
 
+        :raises AssistantInputError: The connection describes no list.
         :raises AssistantResponseError: The list cannot be read to its end.
         :raises AssistantError: A request failed.
         """

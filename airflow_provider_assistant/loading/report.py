@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NoReturn
 
+from airflow_provider_assistant.api.document_routes import Change
 from airflow_provider_assistant.api.document_state import DEFAULT_WORDS, DocumentWords, needs_attention
 from airflow_provider_assistant.api.replies import ApiReply, CreatedDocument
 from airflow_provider_assistant.client.rate_limiter import AdaptiveRateLimiter
@@ -19,6 +20,7 @@ from airflow_provider_assistant.ledger import (
     LedgerEntry,
     StaleDocument,
 )
+from airflow_provider_assistant.ledger.document_changes import KnownDocument
 from airflow_provider_assistant.loading.decisions import NotCreated
 from airflow_provider_assistant.loading.findings import LOGGED, Finding, Findings, Kind
 from airflow_provider_assistant.loading.rows import PreparedRow
@@ -52,6 +54,11 @@ class LoadCounts:
     :param changed: Created rows whose key was loaded before with other content; the older documents remain.
     :param possibly_duplicated: Created rows of which an earlier attempt may have created another document.
     :param stale: Documents that were loaded from this source before and are no longer in it; None if not determined.
+    :param activated: Documents that this run activated.
+    :param deactivated: Stale documents that this run deactivated.
+    :param deleted: Superseded and stale documents that this run deleted.
+    :param not_activated: Documents that should be in use and could not be activated.
+    :param not_removed: Superseded and stale documents that should be deactivated or deleted and could not be yet.
     :param requests: Requests that send a row, retries included.
     :param throttled: Requests answered with 429.
     :param seconds: Duration in seconds.
@@ -68,6 +75,11 @@ class LoadCounts:
     changed: int = 0
     possibly_duplicated: int = 0
     stale: int | None = None
+    activated: int = 0
+    deactivated: int = 0
+    deleted: int = 0
+    not_activated: int = 0
+    not_removed: int = 0
     requests: int = 0
     throttled: int = 0
     seconds: float = 0.0
@@ -112,6 +124,10 @@ class LoadCounts:
             notes.append(f"{self.possibly_duplicated} possibly duplicated")
         if self.stale:
             notes.append(f"{self.stale} stale")
+        for name in ("activated", "deactivated", "deleted", "not_activated", "not_removed"):
+            count = getattr(self, name)
+            if count:
+                notes.append(f"{count} {name.replace('_', ' ')}")
         text = f"{self.rows} {items}: {', '.join(outcome_texts)}"
         if notes:
             text += f" ({', '.join(notes)})"
@@ -119,17 +135,24 @@ class LoadCounts:
 
 
 class LoadReport:
-    """Count the outcomes of rows, and add the rows that a person should look at to the findings."""
+    """
+    Count the outcomes of rows, and add the rows that a person should look at to the findings.
+
+    :param replaces: Whether the load removes superseded documents. Then they are listed only if they remain.
+    """
 
     def __init__(
         self,
         counts: LoadCounts,
         findings: Findings,
         document_words: DocumentWords = DEFAULT_WORDS,
+        *,
+        replaces: bool = False,
     ) -> None:
         self._counts = counts
         self._findings = findings
         self._document_words = document_words
+        self._replaces = replaces
         # Documents that an earlier attempt had created.
         self._existing = 0
 
@@ -154,8 +177,13 @@ class LoadReport:
             self._add_finding("possibly_duplicated", row, reason, reply.created_id)
         if entry and entry.content_hash not in {None, row.fingerprint.content_hash}:
             self._counts.changed += 1
-            reason = "its content has changed; the older document remains on the site"
-            self._add_finding("superseded", row, reason, entry.created_id)
+            if not self._replaces:
+                reason = "its content has changed; the older document remains on the site"
+                self._add_finding("superseded", row, reason, entry.created_id)
+            elif entry.created_id is None:
+                self._counts.not_removed += 1
+                reason = "its content has changed; the older document remains, because its id is not known"
+                self._add_finding("superseded", row, reason)
 
     def _log_existing(self, row: PreparedRow) -> None:
         self._existing += 1
@@ -196,7 +224,7 @@ class LoadReport:
             if reason_of_draft:
                 self._counts.drafts += 1
                 self._add_earlier("draft", document, reason_of_draft, _ids(document.created_id))
-            if document.superseded:
+            if document.superseded and not self._replaces:
                 reason = "its content has changed; the older documents remain on the site"
                 self._add_earlier("superseded", document, reason, document.superseded)
 
@@ -219,10 +247,47 @@ class LoadReport:
     def stale(self, found: Iterable[StaleDocument]) -> None:
         """Count and list the documents whose rows are no longer in the source."""
         self._counts.stale = 0
-        for key, document_id, group in found:
+        for document in found:
             self._counts.stale += 1
-            reason = "no longer in the source; the API cannot delete its document"
-            self._findings.add(Finding("stale", key, reason, document_ids=_ids(document_id), group=group))
+            reason = "no longer in the source; its document remains on the site"
+            ids = _ids(document.created_id)
+            self._findings.add(Finding("stale", document.label, reason, document_ids=ids, group=document.group))
+
+    def removed(self, change: Change, count: int) -> None:
+        """Count the outdated documents that were deactivated or deleted."""
+        if change == "delete":
+            self._counts.deleted += count
+        else:
+            self._counts.deactivated += count
+
+    def activated(self, count: int) -> None:
+        """Count the documents that were activated."""
+        self._counts.activated += count
+
+    def not_activated(self, documents: Sequence[KnownDocument], reason: str) -> None:
+        """Count and list the documents that could not be activated."""
+        self._counts.not_activated += len(documents)
+        self.outdated(documents, reason)
+
+    def kept(self, documents: Sequence[KnownDocument], reason: str) -> None:
+        """Count and list the outdated documents that should be removed and are not."""
+        self._counts.not_removed += len(documents)
+        self.outdated(documents, reason)
+
+    def outdated(self, documents: Sequence[KnownDocument], reason: str) -> None:
+        """List documents that a person should look at."""
+        for document in documents:
+            kind: Kind = "draft"
+            if document.reason != "inactive":
+                kind = "superseded" if document.reason == "superseded" else "stale"
+            finding = Finding(
+                kind=kind,
+                key=document.label,
+                reason=f"its document remains as it is: {reason}",
+                document_ids=_ids(document.document_id),
+                group=document.group,
+            )
+            self._findings.add(finding)
 
     def unrecorded(self, created: Iterable[ClaimOutcome]) -> None:
         """List documents that were created but could not be recorded in the ledger."""

@@ -21,6 +21,7 @@ from airflow_provider_assistant.ledger import RunRef
 from airflow_provider_assistant.loading.columns import ColumnSelection
 from airflow_provider_assistant.loading.field_columns import mapping_of, wanted_columns
 from airflow_provider_assistant.loading.file_rows import FileRows
+from airflow_provider_assistant.loading.options import OF_GROUPS
 from airflow_provider_assistant.loading.rows import DataframeRows, Rows
 from airflow_provider_assistant.loading.sources import Source, open_source
 from airflow_provider_assistant.observability.lineage import LineageDataset
@@ -57,9 +58,9 @@ class AssistantLoadRowsOperator(AssistantSourceOperator, AssistantLoadOperator):
 
     def __init__(self, *, group_columns: str | Sequence[str] = (), **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if self.on_missing == "group" and not group_columns:
+        if self.on_missing in OF_GROUPS.values() and not group_columns:
             raise AssistantInputError(
-                f"task {self.task_id!r}: on_missing='group' needs group_columns", field="group_columns"
+                f"task {self.task_id!r}: on_missing={self.on_missing!r} needs group_columns", field="group_columns"
             )
         self.group_columns = group_columns
         check_given(self)
@@ -228,9 +229,9 @@ class AssistantUploadFilesOperator(AssistantLoadOperator):
         self, *, files: Any, allowed_root: str | None = None, allow_empty: bool = False, **kwargs: Any
     ) -> None:
         super().__init__(**kwargs)
-        if self.on_missing == "group":
+        if self.on_missing in OF_GROUPS.values():
             raise AssistantInputError(
-                f"task {self.task_id!r}: on_missing must be 'stale' or 'ignore', not 'group': files have no groups",
+                f"task {self.task_id!r}: on_missing must not be {self.on_missing!r}: files have no groups",
                 field="on_missing",
             )
         self.files = files

@@ -34,6 +34,17 @@ def load_failure(counts: LoadCounts, options: LoadOptions, listed: str = "") -> 
             f"{' and '.join(problems)} ({counts})",
             todo=f"A retry sends those and no others.{listed}",
         )
+    unchanged_site = []
+    if counts.not_activated:
+        unchanged_site.append(f"{counted(counts.not_activated, 'document')} could not be activated")
+    if counts.not_removed:
+        unchanged_site.append(f"{counted(counts.not_removed, 'outdated document')} could not be removed yet")
+    if unchanged_site:
+        return AssistantIncompleteError(
+            f"{' and '.join(unchanged_site)} ({counts})",
+            safe="All rows of the source are loaded, and nothing was removed that they need.",
+            todo=f"The findings give a reason for each; a retry goes on with them.{listed}",
+        )
     if counts.rejected > tolerance(options.max_rejected, counts.rows):
         return AssistantInputError(
             f"{counts.rejected} rows were rejected, more than max_rejected={options.max_rejected:g} allows ({counts})",

@@ -27,6 +27,7 @@ from airflow_provider_assistant.ledger import DocumentScope, Ledger, LoadRecord,
 from airflow_provider_assistant.loading.findings import FindingsFile
 from airflow_provider_assistant.loading.options import (
     DEFAULTS,
+    OF_GROUPS,
     OPTIONS,
     LoadOptions,
     OnAmbiguous,
@@ -64,8 +65,8 @@ class AssistantLoadOperator(AssistantOperator):
     Base of the operators that load documents.
 
     The options ``on_ambiguous``, ``on_change``, ``on_missing``, ``adopt``, ``allow_mass_change``, ``on_limit``,
-    ``limits_field`` and ``max_rejected`` are documented in
-    :class:`~airflow_provider_assistant.loading.options.LoadOptions`.
+    ``limits_field``, ``max_rejected``, ``activate``, ``ready_timeout`` and ``max_removals_per_minute`` are documented
+    in :class:`~airflow_provider_assistant.loading.options.LoadOptions`.
 
     :param namespace: Separates the keys of this load from those of other loads, for tables whose keys overlap. Changing
         it creates every row again. Default: one namespace for all loads of a site and a kind of document.
@@ -103,6 +104,9 @@ class AssistantLoadOperator(AssistantOperator):
         "on_limit": parameters.choice(*OPTIONS["on_limit"].choices),
         "limits_field": parameters.text,
         "max_rejected": parameters.tolerated,
+        "activate": parameters.flag,
+        "ready_timeout": parameters.seconds,
+        "max_removals_per_minute": parameters.positive,
         "namespace": parameters.text,
         "findings_path": parameters.path,
         "source_name": parameters.text,
@@ -136,6 +140,9 @@ class AssistantLoadOperator(AssistantOperator):
         on_limit: OnLimit = DEFAULTS.on_limit,
         limits_field: str | None = DEFAULTS.limits_field,
         max_rejected: float = DEFAULTS.max_rejected,
+        activate: bool = DEFAULTS.activate,
+        ready_timeout: float = DEFAULTS.ready_timeout,
+        max_removals_per_minute: float | None = DEFAULTS.max_removals_per_minute,
         namespace: str | None = None,
         findings_path: str | None = None,
         source_name: str | None = None,
@@ -155,6 +162,9 @@ class AssistantLoadOperator(AssistantOperator):
         self.on_limit = on_limit
         self.limits_field = limits_field
         self.max_rejected = max_rejected
+        self.activate = activate
+        self.ready_timeout = ready_timeout
+        self.max_removals_per_minute = max_removals_per_minute
         self.namespace = namespace
         self.findings_path = findings_path
         self.source_name = source_name
@@ -170,8 +180,20 @@ class AssistantLoadOperator(AssistantOperator):
                 "every row again",
                 field="deferrable",
             )
+        if self._changes_site and not ledger:
+            raise AssistantInputError(
+                f"task {self.task_id!r}: activate, on_change='replace' and on_missing={on_missing!r} need the ledger: "
+                "only documents that it created are changed",
+                field="ledger",
+            )
         # default_deferrable may be True for a task without the ledger.
         self.deferrable = self.deferrable and ledger
+
+    @property
+    def _changes_site(self) -> bool:
+        """Whether the load changes documents that exist."""
+        options = LoadOptions(1, on_change=self.on_change, on_missing=self.on_missing, activate=self.activate)
+        return options.changes_site
 
     @property
     def load_options(self) -> LoadOptions:
@@ -197,7 +219,7 @@ class AssistantLoadOperator(AssistantOperator):
 
     def _has_whole_source(self, context: Context) -> bool:
         """Return whether this task reads its whole source and can find stale documents. A mapped task cannot."""
-        return self.on_missing == "stale" and RunRef.of(context).map_index < 0
+        return self.on_missing in OF_GROUPS and RunRef.of(context).map_index < 0
 
     @explained
     def execute(self, context: Context) -> dict[str, Any]:
@@ -206,9 +228,10 @@ class AssistantLoadOperator(AssistantOperator):
 
         :param context: Airflow's task context.
         :return: The counts ``rows = created + unchanged + skipped + rejected + ambiguous + failed``, ``drafts``,
-            ``changed``, ``possibly_duplicated``, ``stale``, ``requests``, ``throttled``, ``seconds`` and
-            ``rows_per_second``, see :class:`~airflow_provider_assistant.loading.report.LoadCounts`; ``site_id``;
-            ``source``, the name of the source; and ``findings``, the path of the findings or None if there are none.
+            ``changed``, ``possibly_duplicated``, ``stale``, ``activated``, ``deactivated``, ``deleted``,
+            ``not_activated``, ``not_removed``, ``requests``, ``throttled``, ``seconds`` and ``rows_per_second``, see
+            :class:`~airflow_provider_assistant.loading.report.LoadCounts`; ``site_id``; ``source``, the name of the
+            source; and ``findings``, the path of the findings or None if there are none.
         :raises AssistantInputError: The source cannot be loaded, and nothing was sent; or more than ``max_rejected``
             rows were rejected, and the others are loaded. Airflow does not retry the task.
         :raises AssistantIncompleteError: Rows failed or are ambiguous. A retry sends those and no others.
@@ -218,6 +241,9 @@ class AssistantLoadOperator(AssistantOperator):
         :raises AssistantLedgerError: The ledger cannot be used.
         """
         check_rendered(self, context)
+        if self._changes_site:
+            # Before anything is sent: the connection may not allow it.
+            self.hook.document_routes()
         return self._execute(context, until=self.hook.client.now() + self.timeout)
 
     @explained
@@ -361,10 +387,10 @@ class AssistantLoadOperator(AssistantOperator):
 
         settings = self.hook.settings.client
         options = self.load_options
-        if options.on_missing == "stale" and not has_whole_source:
+        if not has_whole_source:
             # A task that reads only a part of the source cannot tell what is missing from the whole
             # source, but what is missing from the groups that it reads.
-            options = replace(options, on_missing="group")
+            options = replace(options, on_missing=OF_GROUPS.get(options.on_missing, options.on_missing))
         # One span for all rows: no tool can display a trace with millions of spans.
         with tracing.span("load", site_id=self.hook.resolve_site_id(), kind=self.kind) as span:
             async with LoadClient(settings, options) as client:

@@ -1,0 +1,279 @@
+"""Loads that make a site equal to its source: replaced, removed and activated documents, read back from the site."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from random import Random
+
+import pyarrow.parquet as pq
+import pytest
+import sqlalchemy as sa
+
+from airflow_provider_assistant.client.defaults import get_client_defaults, set_client_defaults
+from airflow_provider_assistant.exceptions import (
+    AssistantIncompleteError,
+    AssistantInputError,
+    AssistantPermissionError,
+)
+from airflow_provider_assistant.ledger import Ledger
+from airflow_provider_assistant.ledger.schema import document_changes
+from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
+from tests.document_site import PAGINGS, DocumentSite, Names
+from tests.task_runs.context import task_context
+
+CONN = "AIRFLOW_CONN_ASSISTANT_DEFAULT"
+EQUAL = {"key_columns": ["title"], "on_change": "replace", "on_missing": "delete", "activate": True}
+
+
+@pytest.fixture(autouse=True)
+def pauses() -> Iterator[list[float]]:
+    """Let no retry and no look at the list wait, and return the pauses in seconds."""
+    seconds: list[float] = []
+
+    async def asleep(pause: float) -> None:
+        seconds.append(pause)
+        await asyncio.sleep(0)
+
+    defaults = replace(get_client_defaults(), asleep=asleep, now=lambda: time.time() + sum(seconds))
+    previous = set_client_defaults(defaults)
+    yield seconds
+    set_client_defaults(previous)
+
+
+def rows_of(contents: dict[str, str]) -> list[dict[str, str]]:
+    return [{"title": key, "question": f"What is {key}?", "answer": answer} for key, answer in contents.items()]
+
+
+def in_use(contents: dict[str, str]) -> list[tuple[str, str]]:
+    return sorted((f"What is {key}?", answer) for key, answer in contents.items())
+
+
+def load(contents: dict[str, str], *, run_id: str = "run", map_index: int = -1, **options):
+    options = {**EQUAL, **options}
+    operator = AssistantLoadQAOperator(task_id="load", source=rows_of(contents), **options)
+    operator.render_template_fields({})
+    return operator.execute(task_context("load", run_id=run_id, map_index=map_index))
+
+
+def changed(rng: Random, contents: dict[str, str]) -> dict[str, str]:
+    """Return the contents of the next night: some rows changed, some gone, some new."""
+    names = list(contents)
+    gone = set(rng.sample(names, len(names) // 5))
+    changed_names = set(rng.sample(names, len(names) // 4))
+    following = {}
+    for name, answer in contents.items():
+        if name not in gone:
+            following[name] = f"{answer}!" if name in changed_names else answer
+    for _ in range(rng.randint(0, 4)):
+        following[f"new {rng.random()}"] = "Fresh."
+    return following
+
+
+def findings(result) -> list[dict]:
+    return pq.read_table(result["findings"]).to_pylist() if result["findings"] else []
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_after_each_night_the_site_equals_the_source(seed, monkeypatch):
+    rng = Random(seed)
+    site = DocumentSite(
+        Names.random(rng),
+        paging=rng.choice(PAGINGS),
+        page_size=rng.randint(3, 20),
+        draft=rng.random() < 0.5,
+        processing=rng.randint(0, 3),
+        unknown=rng.choice(["ignore", "reject"]),
+    )
+    contents = {f"row {number}": f"Answer {number}." for number in range(rng.randint(5, 40))}
+    with site:
+        others = [site.store("By hand", "Somebody else's.").id for _ in range(3)]
+        monkeypatch.setenv(CONN, site.connection())
+        for night in range(4):
+            result = load(contents, run_id=f"night {night}")
+            assert (result["not_removed"], result["not_activated"]) == (0, 0)
+            for document_id in others:
+                assert site.documents.pop(document_id).content == "Somebody else's."
+            assert site.in_use() == in_use(contents)
+            assert len(site.documents) == len(contents)
+            others = [site.store("By hand", "Somebody else's.").id for _ in range(3)]
+            again = load(contents, run_id=f"again {night}")
+            assert again["unchanged"] == len(contents)
+            assert (again["activated"], again["deactivated"], again["deleted"]) == (0, 0, 0)
+            contents = changed(rng, contents)
+
+
+def test_the_ledger_has_each_change(monkeypatch):
+    with DocumentSite(draft=True) as site:
+        monkeypatch.setenv(CONN, site.connection())
+        load({"a": "1", "b": "2"})
+        load({"a": "one"}, run_id="second")
+    with Ledger.open() as ledger, ledger.engine.connect() as connection:
+        rows = connection.execute(sa.select(document_changes)).mappings().all()
+    changes = sorted((row["change"], row["document_id"], row["reason"], row["outcome"], row["run_id"]) for row in rows)
+    assert changes == [
+        ("activate", "d00001", "inactive", "done", "run"),
+        ("activate", "d00002", "inactive", "done", "run"),
+        ("activate", "d00003", "inactive", "done", "second"),
+        ("deactivate", "d00001", "superseded", "done", "second"),
+        ("deactivate", "d00002", "stale", "done", "second"),
+        ("delete", "d00001", "superseded", "done", "second"),
+        ("delete", "d00002", "stale", "done", "second"),
+    ]
+
+
+def test_deactivated_documents_remain_on_the_site(monkeypatch):
+    with DocumentSite() as site:
+        monkeypatch.setenv(CONN, site.connection())
+        load({"a": "1", "b": "2", "c": "3"})
+        result = load({"a": "1"}, run_id="second", on_missing="deactivate")
+        assert (result["deactivated"], result["deleted"]) == (2, 0)
+        assert site.in_use() == in_use({"a": "1"})
+        assert len(site.documents) == 3
+        # A row that comes back gets a new document.
+        load({"a": "1", "b": "2"}, run_id="third", on_missing="deactivate")
+        assert site.in_use() == in_use({"a": "1", "b": "2"})
+
+
+def test_a_draft_does_not_replace_a_document(monkeypatch):
+    """Without activation, the assistant would know neither the old nor the new answer."""
+    with DocumentSite() as site:
+        monkeypatch.setenv(CONN, site.connection())
+        load({"a": "1", "b": "2"})
+        site.draft = True
+        with pytest.raises(AssistantIncompleteError, match="1 outdated document could not be removed"):
+            load({"a": "one", "b": "2"}, run_id="second", activate=False)
+        assert ("What is a?", "1") in site.in_use()
+        result = load({"a": "one", "b": "2"}, run_id="third")
+        assert (result["activated"], result["deleted"]) == (1, 1)
+        assert site.in_use() == in_use({"a": "one", "b": "2"})
+
+
+def test_a_stale_document_waits_for_the_new_ones(monkeypatch):
+    """A renamed row is a new document and a stale one."""
+    with DocumentSite() as site:
+        monkeypatch.setenv(CONN, site.connection())
+        load({"old name": "1"})
+        site.draft = True
+        with pytest.raises(AssistantIncompleteError, match="could not be removed"):
+            load({"new name": "1"}, run_id="second", activate=False)
+        assert site.in_use() == in_use({"old name": "1"})
+
+
+@pytest.mark.parametrize("status", [404, 405, 501])
+@pytest.mark.parametrize("routes", [("list", "status", "delete"), ("status", "delete"), ("delete",), ("status",)])
+def test_without_the_routes_a_load_behaves_as_without_management(status, routes, monkeypatch, caplog):
+    with DocumentSite(missing=dict.fromkeys(routes, status)) as site:
+        monkeypatch.setenv(CONN, site.connection())
+        load({"a": "1", "b": "2", "c": "3"}, activate=False)
+        caplog.clear()
+        result = load({"a": "one", "b": "2"}, run_id="second", activate=False)
+        assert (result["created"], result["changed"], result["deleted"], result["not_removed"]) == (1, 1, 0, 0)
+        assert sorted(row["kind"] for row in findings(result)) == ["stale", "superseded"]
+        assert {change.action for change in site.changes} <= {"create", "deactivate"}
+        assert sum("does not have a route" in record.message for record in caplog.records) == 1
+
+
+def test_a_key_without_the_permission_stops_the_load(monkeypatch):
+    with DocumentSite() as site:
+        monkeypatch.setenv(CONN, site.connection())
+        load({"a": "1"})
+        site.before = lambda _, method, path: 403 if "bulk" in path else None
+        with pytest.raises(AssistantPermissionError):
+            load({"a": "one"}, run_id="second")
+        assert len(site.documents) == 2
+
+
+@pytest.mark.parametrize(
+    "options", [{"activate": True}, {"on_change": "replace"}, {"on_missing": "delete"}, {"on_missing": "deactivate"}]
+)
+def test_the_connection_has_to_allow_it(options, monkeypatch):
+    none = {"activate": False, "on_change": "create", "on_missing": "stale"}
+    with DocumentSite() as site:
+        monkeypatch.setenv(CONN, site.connection(manage_documents=False))
+        with pytest.raises(AssistantInputError, match="manage_documents"):
+            load({"a": "1"}, **{**none, **options})
+        with pytest.raises(AssistantInputError, match="need the ledger"):
+            load({"a": "1"}, ledger=False, **{**none, **options})
+    assert not site.requests
+
+
+def test_a_mass_deletion_stops_before_it(monkeypatch):
+    contents = {f"row {number}": "x" for number in range(120)}
+    with DocumentSite() as site:
+        monkeypatch.setenv(CONN, site.connection())
+        load(contents)
+        with pytest.raises(AssistantInputError, match="119 of 120"):
+            load({"row 0": "x"}, run_id="second")
+        assert len(site.documents) == 120
+        result = load({"row 0": "x"}, run_id="third", allow_mass_change=True)
+        assert result["deleted"] == 119
+        assert len(site.documents) == 1
+
+
+def test_documents_of_other_sources_stay(monkeypatch):
+    with DocumentSite() as site:
+        monkeypatch.setenv(CONN, site.connection())
+        load({"a": "1"}, source_name="first")
+        load({"b": "2"}, source_name="second", run_id="second")
+        load({"c": "3"}, source_name="second", run_id="third")
+        assert site.in_use() == in_use({"a": "1", "c": "3"})
+
+
+def test_rows_that_cannot_be_read_keep_the_stale_documents(monkeypatch):
+    rows = [*rows_of({"a": "1"}), {"title": None, "question": "?", "answer": "x"}]
+    with DocumentSite() as site:
+        monkeypatch.setenv(CONN, site.connection())
+        load({"a": "1", "b": "2"})
+        operator = AssistantLoadQAOperator(task_id="load", source=rows, max_rejected=1, **EQUAL)
+        operator.render_template_fields({})
+        with pytest.raises(AssistantIncompleteError, match="could not be removed"):
+            operator.execute(task_context("load", run_id="second"))
+        assert site.in_use() == in_use({"a": "1", "b": "2"})
+
+
+def test_rows_that_the_service_does_not_accept_keep_the_stale_documents(monkeypatch):
+    with DocumentSite() as site:
+        monkeypatch.setenv(CONN, site.connection(retries=0))
+        load({"a": "1", "b": "2"})
+        site.before = lambda _, method, path: 503 if path.endswith("/qa") else None
+        with pytest.raises(AssistantIncompleteError):
+            load({"a": "1", "b renamed": "2"}, run_id="second")
+        assert site.in_use() == in_use({"a": "1", "b": "2"})
+        site.before = lambda *_: None
+        load({"a": "1", "b renamed": "2"}, run_id="second")
+        assert site.in_use() == in_use({"a": "1", "b renamed": "2"})
+
+
+def test_a_document_that_another_row_needs_is_kept(monkeypatch):
+    """For equal content, a service may return the document that it has."""
+
+    class Deduplicating(DocumentSite):
+        def _created(self, fields):
+            for stored in self.documents.values():
+                if (stored.content, stored.question) == (fields["answer"], fields["question"]):
+                    return {"id": stored.id, "status": "active"}
+            return super()._created(fields)
+
+    rows = [{"title": name, "question": "Q?", "answer": "Same."} for name in ("a", "b")]
+    with Deduplicating() as site:
+        monkeypatch.setenv(CONN, site.connection())
+        for number, source in enumerate((rows, rows[:1])):
+            operator = AssistantLoadQAOperator(task_id="load", source=source, **EQUAL)
+            operator.render_template_fields({})
+            operator.execute(task_context("load", run_id=f"run {number}"))
+        assert site.in_use() == [("Q?", "Same.")]
+
+
+def test_the_rate_of_removals_is_limited(monkeypatch, pauses):
+    contents = {f"row {number}": "x" for number in range(20)}
+    with DocumentSite() as site:
+        monkeypatch.setenv(CONN, site.connection())
+        load(contents)
+        pauses.clear()
+        load({"row 0": "x"}, run_id="second", max_removals_per_minute=10)
+    # 19 documents are deactivated and deleted.
+    assert sum(pauses) == pytest.approx(2 * 19 * 6)
+    assert sum("bulk-delete" in path for _, path in site.requests) == 2
