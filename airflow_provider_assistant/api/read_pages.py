@@ -8,6 +8,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from airflow_provider_assistant.api.document_pages import (
     CURSOR_FIELDS,
+    LAST_PAGE_FIELDS,
     LINK_FIELDS,
     MORE_FIELDS,
     TOTAL_FIELDS,
@@ -41,21 +42,28 @@ def next_query(reply: ApiReply, params: Mapping[str, str]) -> dict[str, str] | N
     return None
 
 
-def unread_items(raw: Any, read: int) -> int:
+def unread_items(raw: Any, read: int, pages: int = 1) -> int:
     """
     Return how many items the reply says that there are in addition to those that were read.
 
     :param raw: The reply of the last page.
     :param read: Number of items that were read.
+    :param pages: Number of pages that were read. Default: 1.
     :return: The number; at least 1 if the reply only says that there are more.
     """
-    total = first_value(raw, TOTAL_FIELDS)
-    missing = 0
-    if isinstance(total, int) and not isinstance(total, bool):
-        missing = max(0, total - read)
-    if not missing and first_value(raw, MORE_FIELDS) is True:
-        missing = 1
-    return missing
+    missing = _number(raw, TOTAL_FIELDS) - read
+    if missing > 0:
+        return missing
+    has_more = first_value(raw, MORE_FIELDS) is True or _number(raw, LAST_PAGE_FIELDS) > pages
+    return 1 if has_more else 0
+
+
+def _number(raw: Any, names: tuple[str, ...]) -> int:
+    """Return the number in the first of these fields; 0 if it is not a number."""
+    number = first_value(raw, names)
+    if isinstance(number, int) and not isinstance(number, bool):
+        return number
+    return 0
 
 
 def _link(reply: ApiReply) -> str | None:

@@ -87,7 +87,7 @@ def read_all(send: Send, query: Mapping[str, str], place: ListPlace, *, label: s
         page = place.find(_value(last, with_emails=with_emails))
         if page is not None:
             found.items.extend(page.items)
-    unread = unread_items(last.raw, len(found.items))
+    unread = unread_items(last.raw, len(found.items), pages)
     if unread:
         log.warning("The service says that %s has at least %d more items than it sent.", label, unread)
     rest = records.without_items(value, found.path)

@@ -36,6 +36,7 @@ from airflow_provider_assistant.transfers.ledger_to_parquet import (
 )
 from airflow_provider_assistant.transfers.limits_to_parquet import AssistantLimitsToParquetOperator
 from airflow_provider_assistant.transfers.parquet_to_warehouse import AssistantParquetToWarehouseOperator
+from airflow_provider_assistant.transfers.read_to_parquet import AssistantReadToParquetOperator
 from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
 
 NIGHT = datetime(2026, 11, 21, tzinfo=UTC)
@@ -141,6 +142,7 @@ def tasks(folder: Path) -> Iterator[tuple[str, Any]]:
     yield "limits", run(AssistantLimitsOperator, "limits")
     yield "export statistics", run(AssistantStatisticsToParquetOperator, "statistics", **lake)
     yield "export limits", run(AssistantLimitsToParquetOperator, "export_limits", **lake)
+    yield "export read", run(AssistantReadToParquetOperator, "export_read", read="statistics", **lake)
     today = {"date": datetime.now(UTC).date().isoformat(), **lake}
     for kind in (
         AssistantFeedbackToParquetOperator,
