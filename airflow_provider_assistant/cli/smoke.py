@@ -11,26 +11,34 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from airflow_provider_assistant.api import endpoints, flow
+from airflow_provider_assistant.api.document_state import needs_attention
+from airflow_provider_assistant.api.replies import CreatedDocument
 from airflow_provider_assistant.cli.output import BAD, DIM, GOOD, Console
 from airflow_provider_assistant.cli.runner import OK, WRONG, command, open_hook
 from airflow_provider_assistant.exceptions import (
+    AssistantAmbiguousError,
     AssistantAuthenticationError,
     AssistantConnectionError,
     AssistantError,
     AssistantRequestFailedError,
+    AssistantResponseError,
 )
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.storage.uploads import as_upload
 from airflow_provider_assistant.texts import counted, shortened
 
-DOCUMENT = """# Smoke test of an integration
+# Plain text: a service may not accept Markdown.
+DOCUMENT = """Smoke test of an integration
 
 This document is uploaded by a smoke test. The smoke test reads limits, uploads this document, chats, rates an answer
 and reads statistics. It may be deleted.
 """
+FILE_NAME = "assistant-smoke-test.txt"
 QUESTION = "What does the smoke test of an integration read?"
 POLL_INTERVAL = 1.0
 STYLES = {"ok": GOOD, "failed": BAD, "skipped": DIM}
+# Why nothing is removed after an error that affects all steps.
+STOPPED = "the smoke test was stopped"
 # Errors that would stop all other steps as well.
 FATAL = (AssistantAuthenticationError, AssistantConnectionError)
 
@@ -50,19 +58,52 @@ class StepResult:
     detail: str
 
 
+@dataclass(frozen=True, slots=True)
+class Remainder:
+    """
+    Something that the smoke test has created at the service.
+
+    :param kind: ``document``, ``session`` or ``rating``.
+    :param id: Its id; for a rating that of the chat request. None if it is not known.
+    :param action: ``removed``, ``closed``, or ``left`` as it is.
+    :param reason: Why it was not removed; empty if it was.
+    """
+
+    kind: str
+    id: str | None
+    action: str
+    reason: str
+
+
 @command
 def smoke(out: Console, args: argparse.Namespace) -> int:
-    """Run the steps and write the result of each. Exit code 1 if a step did not succeed."""
+    """Run the steps, remove what can be removed, and write what is left. Exit code 1 if a step did not succeed."""
     hook = open_hook(out, args)
+    run = _Smoke(hook, args)
     results = []
-    for result in _Smoke(hook, args).results(out):
+    for result in run.results(out):
         results.append(result)
         style = STYLES[result.verdict]
         seconds = f"{result.seconds:.2f} s"
         out.fields((result.verdict, style, 7), (result.step, "", 17), (seconds, DIM, 8), (result.detail, DIM, 0))
+    remainders = run.clean_up()
+    for remainder in remainders:
+        shown_id = remainder.id or "no id"
+        style = DIM if remainder.action == "left" else GOOD
+        out.fields(
+            (remainder.action, style, 7),
+            (remainder.kind, "", 17),
+            (shown_id, DIM, 0),
+            (remainder.reason, DIM, 0),
+        )
     passed = all(result.verdict == "ok" for result in results)
     out.result(
-        {"passed": passed, "base_url": hook.settings.client.base_url, "steps": [asdict(result) for result in results]}
+        {
+            "passed": passed,
+            "base_url": hook.settings.client.base_url,
+            "steps": [asdict(result) for result in results],
+            "cleanup": [asdict(remainder) for remainder in remainders],
+        }
     )
     return OK if passed else WRONG
 
@@ -77,6 +118,12 @@ class _Smoke:
         self._timeout = args.timeout
         self._session_id = f"smoke-{uuid.uuid4().hex[:16]}"
         self._request_id = ""
+        # What the steps have created, for the clean-up.
+        self._created: CreatedDocument | None = None
+        self._may_be_created = False
+        self._has_session = False
+        self._is_rated = False
+        self._is_stopped = False
 
     def results(self, out: Console) -> Iterator[StepResult]:
         """Yield the result of each step. Steps that depend on a failed step are skipped."""
@@ -105,6 +152,7 @@ class _Smoke:
                 missing.add(name)
                 detail, verdict = str(error), "failed"
                 if isinstance(error, FATAL):
+                    self._is_stopped = True
                     stopped = f"'{name}' failed with an error that affects all steps"
             yield StepResult(name, verdict, round(time.perf_counter() - started, 3), detail)
 
@@ -116,16 +164,28 @@ class _Smoke:
 
     def _upload(self) -> str:
         file: Any = self._document or io.BytesIO(DOCUMENT.encode())
-        name = None if self._document else "assistant-smoke-test.md"
-        upload = as_upload(file, name)
-        created = self._hook.send(endpoints.upload_document(self._hook.resolve_site_id(), upload))
-        document = created.created_id or "(no id shown)"
-        return f"site {self._hook.resolve_site_id()}: {upload.filename} is document {document}"
+        name = as_upload(self._document).filename if self._document else FILE_NAME
+        try:
+            created = self._hook.upload_document(file, name)
+        except (AssistantAmbiguousError, AssistantResponseError):
+            self._may_be_created = True
+            raise
+        self._created = created
+        document = created.document_id or "(no id shown)"
+        detail = f"site {self._hook.resolve_site_id()}: {name} is document {document}"
+        attention = needs_attention(created.status, created.words)
+        if attention:
+            return f"{detail}, {attention}; answers cannot come from it"
+        if created.status:
+            detail += f", status {created.status!r}"
+        return detail
 
     def _sync_chat(self) -> str:
+        self._has_session = True
         return _reply(self._hook.chat(self._session_id, self._question).text)
 
     def _submit(self) -> str:
+        self._has_session = True
         self._request_id = self._hook.submit_chat(self._session_id, self._question).request_id
         return f"request {self._request_id}"
 
@@ -145,11 +205,58 @@ class _Smoke:
 
     def _rate(self) -> str:
         self._hook.send_feedback(self._session_id, self._request_id, "good")
+        self._is_rated = True
         return f"'good' for request {self._request_id}"
 
     def _statistics(self) -> str:
         raw = self._hook.get_statistics().raw
         return ", ".join(raw) if isinstance(raw, dict) else "no fields shown"
+
+    def clean_up(self) -> list[Remainder]:
+        """Remove what can be removed, and return everything that the steps have created."""
+        remainders = []
+        if self._created:
+            remainders.append(self._clean_up_document(self._created.document_id))
+        elif self._may_be_created:
+            reason = "the reply to its upload was lost: it may exist"
+            remainders.append(Remainder("document", None, "left", reason))
+        if self._has_session:
+            remainders.append(self._close_session())
+        if self._is_rated:
+            reason = "a rating cannot be withdrawn; it counts in the statistics"
+            remainders.append(Remainder("rating", self._request_id, "left", reason))
+        return remainders
+
+    def _clean_up_document(self, document_id: str | None) -> Remainder:
+        """Delete the built-in document, if the connection describes the route."""
+        routes = self._hook.settings.documents
+        if self._document:
+            reason = "it is your file"
+        elif document_id is None:
+            reason = "the service returned no id"
+        elif routes is None or routes.delete is None:
+            reason = "manage_documents in the connection describes no route to delete it"
+        elif self._is_stopped:
+            reason = STOPPED
+        else:
+            try:
+                self._hook.delete_documents([document_id])
+            except AssistantError as error:
+                reason = f"it could not be deleted: {error}"
+            else:
+                return Remainder("document", document_id, "removed", "")
+        return Remainder("document", document_id, "left", reason)
+
+    def _close_session(self) -> Remainder:
+        if self._is_stopped:
+            return Remainder("session", self._session_id, "left", STOPPED)
+        try:
+            self._hook.close_session(self._session_id)
+        except AssistantError as error:
+            reason = f"it could not be closed: {error}"
+            return Remainder("session", self._session_id, "left", reason)
+        reason = "its questions count in the statistics"
+        return Remainder("session", self._session_id, "closed", reason)
 
 
 def _reply(text: str | None) -> str:

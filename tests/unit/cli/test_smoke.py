@@ -28,9 +28,17 @@ def verdicts(ran):
 def test_every_step_of_the_specification_in_its_order(cli, connection, service):
     ran = cli("smoke")
     assert ran.code == 0
-    assert [line[:2] for line in ran.lines] == [["ok", step] for step in STEPS]
-    assert all(line[2].endswith(" s") and line[3] for line in ran.lines)
+    assert [line[:2] for line in ran.lines[:7]] == [["ok", step] for step in STEPS]
+    assert all(line[2].endswith(" s") and line[3] for line in ran.lines[:7])
+    (document,) = service.documents()
+    assert document["title"] == "assistant-smoke-test.txt"
+    assert "status 'active'" in ran.lines[1][3]
+    left, closed, rated = ran.lines[7:]
+    assert left[:3] == ["left", "document", document["id"]]
+    assert "manage_documents" in left[3]
+    assert closed[:2] == ["closed", "session"]
     request_id = service.seen()[4][1].rpartition("/")[2]
+    assert rated[:3] == ["left", "rating", request_id]
     assert service.seen()[:4] == [
         ("GET", "/m2m/tenants/acme-inc/limits"),
         ("POST", f"{SITE}/documents"),
@@ -38,7 +46,11 @@ def test_every_step_of_the_specification_in_its_order(cli, connection, service):
         ("POST", f"{SITE}/chat/async"),
     ]
     assert ("GET", f"{SITE}/chat/requests/{request_id}") in service.seen()
-    assert service.seen()[-2:] == [("POST", f"{SITE}/chat/feedback"), ("GET", f"{SITE}/statistics")]
+    assert service.seen()[-3:] == [
+        ("POST", f"{SITE}/chat/feedback"),
+        ("GET", f"{SITE}/statistics"),
+        ("POST", f"{SITE}/chat/session/close"),
+    ]
 
 
 def test_the_result_for_a_program(cli, connection, service):
@@ -48,11 +60,55 @@ def test_the_result_for_a_program(cli, connection, service):
     assert all(set(step) == {"step", "verdict", "seconds", "detail"} for step in result["steps"])
 
 
+@pytest.mark.parametrize("ids", ["document_ids", "ids"])
+def test_the_document_is_removed_where_documents_are_managed(cli, connect, service, ids):
+    service.behave(document_names={"document_ids": ids})
+    connect(manage_documents={"delete": {"ids": ids}})
+    document, session, rating = cli("smoke", "-o", "json").json["cleanup"]
+    assert (document["kind"], document["action"], document["reason"]) == ("document", "removed", "")
+    assert (session["action"], rating["action"]) == ("closed", "left")
+    assert service.documents() == []
+
+
+def test_what_could_not_be_removed_is_left(cli, connect, service):
+    connect(manage_documents=True)
+    service.answer("status:500", path="bulk-delete$")
+    service.answer("status:404", path="session/close$")
+    result = cli("smoke", "-o", "json").json
+    assert result["passed"] is True
+    document, session, rating = result["cleanup"]
+    assert (document["action"], session["action"], rating["action"]) == ("left", "left", "left")
+    assert "500" in document["reason"]
+    assert "404" in session["reason"]
+    (stored,) = service.documents()
+    assert document["id"] == stored["id"]
+
+
+def test_a_draft_is_shown(cli, connection, service):
+    service.behave(document_status="draft")
+    ran = cli("smoke")
+    assert ran.code == 0
+    assert "created with the status 'draft': the service stored it and does not use it" in ran.lines[1][3]
+
+
+@pytest.mark.parametrize("loss", ["store-then-status:503", "status:502"])
+def test_a_document_whose_reply_was_lost_is_named(cli, connection, service, loss):
+    service.answer(loss, path="/documents$")
+    result = cli("smoke", "-o", "json").json
+    assert result["cleanup"][0] == {
+        "kind": "document",
+        "id": None,
+        "action": "left",
+        "reason": "the reply to its upload was lost: it may exist",
+    }
+
+
 def test_a_file_and_a_question_of_one_s_own(cli, connection, tmp_path, service):
     (tmp_path / "opening.md").write_text("The shop opens at nine.")
     ran = cli("smoke", "--document", tmp_path / "opening.md", "--question", "When does the shop open?", "-o", "json")
     assert ran.code == 0
     assert "opening.md" in ran.json["steps"][1]["detail"]
+    assert ran.json["cleanup"][0]["reason"] == "it is your file"
     assert ran.json["steps"][2]["detail"] == "The shop opens at nine."
 
 
@@ -78,6 +134,7 @@ def test_a_wrong_key_ends_it(cli, connect, service):
     assert ran.code == 1
     assert verdicts(ran) == dict.fromkeys(STEPS, "skipped") | {"read limits": "failed"}
     assert len(service.seen()) == 1
+    assert ran.json["cleanup"] == []
 
 
 def test_an_answer_that_fails_is_a_failed_step(cli, connection, service):
