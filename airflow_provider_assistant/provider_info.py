@@ -138,6 +138,11 @@ def _connection_type(hook_class_name: str) -> dict[str, Any]:
                 "Additional status words of a failed async chat, separated by commas.",
                 "string",
             ),
+            "rating_words": _field(
+                "Rating words",
+                "All ratings that the service accepts, separated by commas. Default: good, bad.",
+                "string",
+            ),
             "manage_documents": _field(
                 "Manage documents",
                 "Whether tasks may list, activate, deactivate and delete documents: true, or their routes as JSON. "

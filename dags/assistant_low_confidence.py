@@ -1,5 +1,5 @@
 """
-Ask a golden set, and list the answers in which the service has little confidence.
+Ask a golden set, and list the answers with low confidence.
 
 A person reads the list: such answers are often wrong, or the documents for them are
 missing. An answer is on the list if its confidence level is ``low``, or if its score is
@@ -85,7 +85,7 @@ def assistant_low_confidence():
 
 
 def is_low(row: dict, threshold: float) -> bool:
-    """Return whether the level of an answer is low, or its score below the threshold."""
+    """Return whether the level of an answer is low, or its score too low."""
     level = row["confidence_level"] or ""
     score = row["confidence_score"]
     return level.strip().lower() == "low" or (score is not None and score < threshold)

@@ -18,6 +18,7 @@ from airflow_provider_assistant.api.call import Call, CallInfo, Upload
 from airflow_provider_assistant.api.json_objects import first_text, nested_objects
 from airflow_provider_assistant.api.payloads import ChatMessage, Feedback, QADocument, SessionClose, TextDocument
 from airflow_provider_assistant.api.privacy import private_texts, shown_path
+from airflow_provider_assistant.api.ratings import RatingReply
 from airflow_provider_assistant.api.replies import (
     ApiReply,
     ChatAnswer,
@@ -154,7 +155,7 @@ def get_chat_request(site_id: str, request_id: str, words: StatusMapping = Statu
     return _on_site("chat.request", "GET", site_id, path, parse, about=f"request {request_id!r} of ")
 
 
-def send_feedback(site_id: str, feedback: Feedback) -> Call[ApiReply]:
+def send_feedback(site_id: str, feedback: Feedback) -> Call[RatingReply]:
     """
     Return the call that rates an answer (``POST …/chat/feedback``).
 
@@ -167,7 +168,7 @@ def send_feedback(site_id: str, feedback: Feedback) -> Call[ApiReply]:
         "POST",
         site_id,
         "chat/feedback",
-        ApiReply,
+        RatingReply,
         json=feedback.body(),
         about=about,
     )

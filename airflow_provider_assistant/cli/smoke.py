@@ -204,9 +204,10 @@ class _Smoke:
         return f"{request.status} after {counted(polls, 'poll')}: {_reply(request.text)}"
 
     def _rate(self) -> str:
-        self._hook.send_feedback(self._session_id, self._request_id, "good")
+        word = self._hook.settings.client.rating_words[0]
+        self._hook.send_feedback(self._session_id, self._request_id, word)
         self._is_rated = True
-        return f"'good' for request {self._request_id}"
+        return f"{word!r} for request {self._request_id}"
 
     def _statistics(self) -> str:
         raw = self._hook.get_statistics().raw

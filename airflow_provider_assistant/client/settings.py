@@ -7,6 +7,7 @@ from typing import Any
 
 from airflow_provider_assistant.api.call import Call
 from airflow_provider_assistant.api.flow import RetryPolicy
+from airflow_provider_assistant.api.ratings import RATING_WORDS
 from airflow_provider_assistant.api.status import StatusMapping
 
 
@@ -27,6 +28,7 @@ class ClientSettings:
     :param max_response_bytes: Maximum size of a response body in bytes, after decompression; reading stops there.
         Default: 16 MiB.
     :param words: Status words that end polling. Default: the built-in ones.
+    :param rating_words: Ratings that the service accepts. Default: ``good`` and ``bad``.
     :param bearer: Whether to send the API key as ``Authorization: Bearer`` instead of ``X-API-Key``, or no header if
         the key is empty. Default: False.
     """
@@ -40,6 +42,7 @@ class ClientSettings:
     verify: bool | str = True
     max_response_bytes: int = 16 * 1024 * 1024
     words: StatusMapping = StatusMapping()
+    rating_words: tuple[str, ...] = RATING_WORDS
     bearer: bool = False
 
     def timeout_of(self, call: Call[Any]) -> float:

@@ -20,12 +20,14 @@ from airflow_provider_assistant.client.worker_pool import CircuitBreaker, for_ea
 from airflow_provider_assistant.exceptions import AssistantError, AssistantIncompleteError, AssistantPermissionError
 from airflow_provider_assistant.feedback.rules import Rating
 from airflow_provider_assistant.ledger import (
+    REPEATED,
     LedgerEntry,
     RatingLedger,
     claim_one,
+    is_repeated,
     outcome_of,
     outcome_of_error,
-    outcome_of_reply,
+    outcome_of_rating,
     rating_claim,
     rating_key,
 )
@@ -43,10 +45,12 @@ log = logging.getLogger(__name__)
 @dataclass(slots=True)
 class RatingCounts:
     """
-    Counts of ratings by outcome; ``sent``, ``already_sent`` and ``failed`` add up to all ratings.
+    Counts of ratings by outcome; ``sent``, ``already_sent``, ``repeated`` and ``failed`` add up to all ratings.
 
-    :param sent: Ratings that this run sent and the service acknowledged.
+    :param sent: Ratings that this run sent and the service accepted.
     :param already_sent: Ratings that an earlier run sent and that are still the latest of their chat request.
+    :param repeated: Ratings that the service did not accept, because their chat request had been rated
+        before.
     :param failed: Ratings without an acknowledgement: refused, ambiguous or not attempted.
     :param possibly_duplicated: Ratings of ``sent`` with an earlier ambiguous attempt.
     :param by_rating: Count of ``sent`` and ``already_sent`` by rating.
@@ -54,6 +58,7 @@ class RatingCounts:
 
     sent: int = 0
     already_sent: int = 0
+    repeated: int = 0
     failed: int = 0
     possibly_duplicated: int = 0
     by_rating: Counter[str] = field(default_factory=Counter)
@@ -114,7 +119,8 @@ class FeedbackSender:
                 self._runner.run(self._send_all())
         finally:
             # Ratings that a stopped run did not attempt count as failed.
-            self.counts.failed = len(wanted) - self.counts.sent - self.counts.already_sent
+            counts = self.counts
+            counts.failed = len(wanted) - counts.sent - counts.already_sent - counts.repeated
         error = self._breaker.error
         if error:
             # A fatal error, such as a missing permission, concerns every rating.
@@ -170,7 +176,11 @@ class FeedbackSender:
                 await self._run_in(thread, self._ledger.record, outcome)
             raise
         if self._ledger:
-            await self._run_in(thread, self._ledger.record, outcome_of_reply(claim, key, reply))
+            await self._run_in(thread, self._ledger.record, outcome_of_rating(claim, reply))
+        if is_repeated(reply, claim.entry):
+            self.counts.repeated += 1
+            self._add_finding("repeated", rating, REPEATED)
+            return
         self.counts.sent += 1
         self.counts.by_rating[rating.word] += 1
         was_ambiguous = entry is not None and entry.state == "ambiguous"

@@ -17,6 +17,7 @@ from airflow_provider_assistant.api.payloads import (
     TextDocument,
     checked,
 )
+from airflow_provider_assistant.api.ratings import RatingReply, check_rating
 from airflow_provider_assistant.api.replies import ApiReply, ChatAnswer, ChatRequest, CreatedDocument, SubmittedChat
 from airflow_provider_assistant.api.site_documents import SiteDocument
 from airflow_provider_assistant.exceptions import (
@@ -296,20 +297,25 @@ class AssistantHook(AssistantReadHook):
         words = self.settings.client.words
         return self.send(endpoints.get_chat_request(self.resolve_site_id(site_id), request_id, words))
 
-    def send_feedback(self, session_id: str, request_id: str, feedback: str, *, site_id: str | None = None) -> ApiReply:
+    def send_feedback(
+        self, session_id: str, request_id: str, feedback: str, *, site_id: str | None = None
+    ) -> RatingReply:
         """
         Rate an answer (``POST …/chat/feedback``).
 
         :param session_id: Id of the answer's session.
         :param request_id: Id of the answer's chat request.
-        :param feedback: The rating, a word that the service accepts, such as ``good``.
+        :param feedback: The rating: ``good``, ``bad``, or another word in ``rating_words`` of the connection.
         :param site_id: Site of the answer. Default: None, the hook's or the connection's.
-        :return: The reply.
-        :raises AssistantInputError: A field is empty or not text; nothing was sent.
+        :return: The reply; ``is_repeated`` says whether the request had been rated before.
+        :raises AssistantInputError: A field is empty or not text, or the rating is another word; nothing
+            was sent.
         :raises AssistantError: The call failed; see the errors that :class:`AssistantHook` lists.
         """
         fields = {"session_id": session_id, "request_id": request_id, "feedback": feedback}
-        return self.send(endpoints.send_feedback(self.resolve_site_id(site_id), checked(Feedback, fields)))
+        rating = checked(Feedback, fields)
+        check_rating(rating.feedback, self.settings.client.rating_words)
+        return self.send(endpoints.send_feedback(self.resolve_site_id(site_id), rating))
 
     def close_session(self, session_id: str, *, site_id: str | None = None) -> ApiReply:
         """

@@ -71,6 +71,7 @@ class ConnectionExtra(BaseModel):
     max_response_bytes: Annotated[Annotated[int, Field(ge=1024)] | None, BeforeValidator(_stripped)] = None
     complete_words: Annotated[list[str] | None, BeforeValidator(_words)] = None
     failed_words: Annotated[list[str] | None, BeforeValidator(_words)] = None
+    rating_words: Annotated[list[str] | None, BeforeValidator(_words)] = None
     ledger_conn_id: Annotated[str | None, BeforeValidator(_stripped)] = None
     manage_documents: Annotated[DocumentRoutes | None, BeforeValidator(_routes)] = None
 
@@ -162,6 +163,7 @@ def settings_of(connection: Connection, extra: dict[str, Any]) -> Settings:
             verify=verify,
             max_response_bytes=options.max_response_bytes or defaults.max_response_bytes,
             words=defaults.words.extended(options.complete_words or (), options.failed_words or ()),
+            rating_words=tuple(options.rating_words or defaults.rating_words),
         ),
         tenant_id=options.tenant_id,
         site_id=options.site_id,

@@ -32,13 +32,21 @@ from airflow_provider_assistant.ledger.outcomes import (
     outcome_of_error,
     outcome_of_reply,
 )
-from airflow_provider_assistant.ledger.ratings import RatingLedger, rating_claim, rating_key
+from airflow_provider_assistant.ledger.ratings import (
+    REPEATED,
+    RatingLedger,
+    is_repeated,
+    outcome_of_rating,
+    rating_claim,
+    rating_key,
+)
 from airflow_provider_assistant.ledger.schema import RunRef
 from airflow_provider_assistant.ledger.scopes import ChatScope, DocumentScope
 from airflow_provider_assistant.ledger.single import claim_one, send_once
 from airflow_provider_assistant.ledger.store import Ledger
 
 __all__ = [
+    "REPEATED",
     "SCHEMA_VERSION",
     "AcceptedQuestion",
     "ChatLedger",
@@ -63,10 +71,12 @@ __all__ = [
     "claim_one",
     "document_group",
     "find_request",
+    "is_repeated",
     "key_of",
     "location_of",
     "outcome_of",
     "outcome_of_error",
+    "outcome_of_rating",
     "outcome_of_reply",
     "rating_claim",
     "rating_key",

@@ -6,15 +6,17 @@ from collections.abc import Sequence
 
 import sqlalchemy as sa
 
+from airflow_provider_assistant.api.ratings import RatingReply
 from airflow_provider_assistant.ledger.bulk_sql import PARAMETERS
 from airflow_provider_assistant.ledger.claims import ScopeLedger, key_of
 from airflow_provider_assistant.ledger.database import transaction
 from airflow_provider_assistant.ledger.entries import LedgerEntry
-from airflow_provider_assistant.ledger.outcomes import Claim
+from airflow_provider_assistant.ledger.outcomes import Claim, ClaimOutcome, outcome_of_reply
 from airflow_provider_assistant.ledger.schema import NOT_CREATED, encoded_id, ratings
 
 # Further columns of the claim of a rating.
 RATING_COLUMNS = ("session_id", "request_id", "rating")
+REPEATED = "the request had been rated before, and the service keeps its first rating"
 
 
 def rating_key(session_id: str, request_id: str, rating: str) -> str:
@@ -29,9 +31,10 @@ class RatingLedger(ScopeLedger):
         """
         Return the entries of these keys.
 
-        The service keeps only the latest rating of a request. So the state of a rating that was replaced
-        by another one is ``none``: it has to be sent again. A rating that another task is sending is
-        ``ambiguous``, because sending it twice does no harm.
+        A service that accepts a further rating of a request keeps only the latest one. So the state of a
+        rating that was replaced by another one is ``none``: it has to be sent again. A rating that the
+        service did not accept, because the request had been rated before, replaces none. A rating that
+        another task is sending is ``ambiguous``, because sending it twice does no harm.
         """
         entries = super().entries(keys)
         created_keys = [key for key, entry in entries.items() if entry.state == "created"]
@@ -74,6 +77,28 @@ def rating_claim(session_id: str, request_id: str, rating: str, entry: LedgerEnt
     # In the order of RATING_COLUMNS.
     details = (session_id, encoded_id(request_id), rating)
     return Claim(key=key, label=session_id, entry=entry, details=details)
+
+
+def is_repeated(reply: RatingReply, entry: LedgerEntry | None) -> bool:
+    """
+    Return whether the service did not accept a rating, because the request had been rated before.
+
+    After an ambiguous attempt at the same rating, the earlier rating is that of this attempt.
+
+    :param entry: Ledger entry of the rating before it was sent; None if there is none.
+    """
+    was_ambiguous = entry is not None and entry.state == "ambiguous"
+    if was_ambiguous or reply.call_info.ambiguous:
+        return False
+    return reply.is_repeated
+
+
+def outcome_of_rating(claim: Claim, reply: RatingReply) -> ClaimOutcome:
+    """Return the outcome of a rating to which the service replied."""
+    outcome = outcome_of_reply(claim, claim.key, reply)
+    if is_repeated(reply, claim.entry):
+        return outcome._replace(outcome="rejected", error=REPEATED)
+    return outcome
 
 
 def _time_of(table: sa.FromClause) -> sa.ColumnElement[object]:

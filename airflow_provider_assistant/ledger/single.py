@@ -10,6 +10,7 @@ from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantError, 
 from airflow_provider_assistant.ledger.claims import ScopeLedger
 from airflow_provider_assistant.ledger.outcomes import (
     Claim,
+    ClaimOutcome,
     outcome_of,
     outcome_of_error,
     outcome_of_reply,
@@ -18,19 +19,29 @@ from airflow_provider_assistant.ledger.outcomes import (
 T = TypeVar("T", bound=ApiReply)
 
 
-def send_once(ledger: ScopeLedger, claim: Claim, send: Callable[[], T]) -> T:
+def send_once(
+    ledger: ScopeLedger,
+    claim: Claim,
+    send: Callable[[], T],
+    on_reply: Callable[[Claim, T], ClaimOutcome] | None = None,
+) -> T:
     """
     Claim a key, send its request and record the outcome.
 
     If the outcome cannot be recorded, it is recorded when the ledger is closed.
 
+    :param on_reply: Returns the outcome of a reply. Default: :func:`outcome_of_reply`.
     :raises AssistantLedgerError: The claim cannot be recorded; nothing was sent.
     """
     claim = claim_one(ledger, claim)
     try:
         reply = send()
-        # The key of a single request identifies its content.
-        ledger.record(outcome_of_reply(claim, claim.key, reply))
+        if on_reply:
+            outcome = on_reply(claim, reply)
+        else:
+            # The key of a single request identifies its content.
+            outcome = outcome_of_reply(claim, claim.key, reply)
+        ledger.record(outcome)
     except AssistantError as error:
         ledger.record(outcome_of_error(claim, claim.key, error, outcome_of(error)))
         raise

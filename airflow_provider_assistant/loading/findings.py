@@ -26,6 +26,7 @@ Kind: TypeAlias = Literal[
     "superseded",
     "skipped",
     "stale",
+    "repeated",
 ]
 FLUSH = 1000
 # Number of findings of a kind to log; the others are only in the file.

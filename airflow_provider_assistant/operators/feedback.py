@@ -11,11 +11,20 @@ from airflow_provider_assistant import parameters
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.call import Call
 from airflow_provider_assistant.api.payloads import Feedback, checked
-from airflow_provider_assistant.api.replies import ApiReply
+from airflow_provider_assistant.api.ratings import RatingReply, check_rating
 from airflow_provider_assistant.failures import FailureContext, explained
 from airflow_provider_assistant.hooks.task_ledger import open_ledger
 from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
-from airflow_provider_assistant.ledger import Ledger, RunRef, rating_claim, rating_key, send_once
+from airflow_provider_assistant.ledger import (
+    REPEATED,
+    Ledger,
+    RunRef,
+    is_repeated,
+    outcome_of_rating,
+    rating_claim,
+    rating_key,
+    send_once,
+)
 from airflow_provider_assistant.operators.base import AssistantOperator
 
 
@@ -33,7 +42,7 @@ class AssistantFeedbackOperator(AssistantOperator):
 
     :param session_id: Session of the chat request.
     :param request_id: The chat request.
-    :param feedback: The rating: a word that the service accepts, such as ``good``.
+    :param feedback: The rating: ``good``, ``bad``, or another word in ``rating_words`` of the connection.
     :param ledger: Whether to use the ledger. Default: True. Without it, a retry sends the rating again.
     :param ledger_conn_id: SQL connection of the ledger. Default: that of the assistant connection, or else of
         Airflow's configuration.
@@ -81,7 +90,11 @@ class AssistantFeedbackOperator(AssistantOperator):
         Send the rating unless it was sent before.
 
         :param context: Airflow's task context.
-        :return: ``request_id``, ``session_id``, ``site_id``, ``feedback``, and ``sent``, whether this run sent it.
+        :return: ``request_id``, ``session_id``, ``site_id``, ``feedback``; ``sent``, whether this run sent it
+            and the service accepted it; and ``repeated``, whether the service did not accept it, because
+            the request had been rated before.
+        :raises AssistantInputError: The rating is not one of the connection's ``rating_words``, and nothing
+            was sent.
         :raises AssistantLedgerError: The ledger cannot be used.
         :raises AssistantError: Any other error, see :func:`airflow_provider_assistant.api.flow.perform`.
         """
@@ -92,20 +105,36 @@ class AssistantFeedbackOperator(AssistantOperator):
             "request_id": self.request_id,
             "feedback": self.feedback,
         }
-        call = endpoints.send_feedback(site_id, checked(Feedback, fields))
-        is_sent = True
+        rating = checked(Feedback, fields)
+        check_rating(rating.feedback, self.hook.settings.client.rating_words)
+        call = endpoints.send_feedback(site_id, rating)
         with open_ledger(self) as ledger:
             if ledger is None:
-                self.hook.send(call)
+                was_rated_before = is_repeated(self.hook.send(call), None)
+                is_sent = not was_rated_before
             else:
-                is_sent = self._send_once(context, ledger, call)
-        rated = "Rated" if is_sent else "An earlier run had already rated"
+                is_sent, was_rated_before = self._send_once(context, ledger, call)
         request_id = self.request_id
-        self.log.info("%s request %r on site %r: %s.", rated, request_id, site_id, self.feedback)
-        return {**fields, "site_id": site_id, "sent": is_sent}
+        if was_rated_before:
+            self.log.warning(
+                "The rating %r of request %r on site %r was not accepted: %s.",
+                self.feedback,
+                request_id,
+                site_id,
+                REPEATED,
+            )
+        else:
+            rated = "Rated" if is_sent else "An earlier run had already rated"
+            self.log.info("%s request %r on site %r: %s.", rated, request_id, site_id, self.feedback)
+        return {**fields, "site_id": site_id, "sent": is_sent, "repeated": was_rated_before}
 
-    def _send_once(self, context: Context, ledger: Ledger, call: Call[ApiReply]) -> bool:
-        """Send the rating unless it is the latest one of its request. Return whether it was sent."""
+    def _send_once(self, context: Context, ledger: Ledger, call: Call[RatingReply]) -> tuple[bool, bool]:
+        """
+        Send the rating unless it is the latest one of its request.
+
+        :return: Whether this run sent it and the service accepted it, and whether the request had been
+            rated before.
+        """
         ratings = ledger.ratings(
             site_url=self.hook.site_url(),
             site_id=self.hook.resolve_site_id(),
@@ -114,12 +143,13 @@ class AssistantFeedbackOperator(AssistantOperator):
         key = rating_key(self.session_id, self.request_id, self.feedback)
         entry = ratings.entries([key]).get(key)
         if entry and entry.state == "created":
-            return False
+            return False, False
         if entry and entry.state == "ambiguous":
             self.log.warning("An earlier attempt at this rating may have been received. Sending it again.")
         claim = rating_claim(self.session_id, self.request_id, self.feedback, entry)
-        send_once(ratings, claim, lambda: self.hook.send(call))
-        return True
+        reply = send_once(ratings, claim, lambda: self.hook.send(call), outcome_of_rating)
+        was_rated_before = is_repeated(reply, claim.entry)
+        return not was_rated_before, was_rated_before
 
     def failure_context(self, context: Context) -> FailureContext:  # noqa: ARG002
         """Return the rating and its request, for the log lines of a failure."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.providers.common.compat.sdk import Context
 
 from airflow_provider_assistant import parameters
+from airflow_provider_assistant.api.ratings import check_rating
 from airflow_provider_assistant.exceptions import (
     NOTHING_SENT,
     AssistantIncompleteError,
@@ -45,7 +46,8 @@ class AssistantRateAnswersOperator(AssistantOperator):
         :class:`~airflow_provider_assistant.operators.chat_batch.AssistantChatBatchOperator` wrote: a local path or an
         object storage URL.
     :param scores: ``scores.parquet`` of the evaluation of these answers: a local path or an object storage URL.
-    :param rules: Mapping from a rating to a condition on the scores: ``{"good": "token_f1 >= 0.8", "bad":
+    :param rules: Mapping from a rating, ``good``, ``bad`` or another word in ``rating_words`` of the
+        connection, to a condition on the scores: ``{"good": "token_f1 >= 0.8", "bad":
         "token_f1 < 0.3"}``. An answer gets the rating of the first condition that holds; if none holds, it is not
         rated.
     :param key_columns: Column or columns that identify a question, as in the evaluation. Default: ``key``.
@@ -108,9 +110,9 @@ class AssistantRateAnswersOperator(AssistantOperator):
         Send the ratings that were not sent before.
 
         :param context: Airflow's task context.
-        :return: The counts ``rows = sent + already_sent + not_rated + not_answered + failed``; ``by_rating``, the
-            number of answers per rating; ``possibly_duplicated``; ``site_id``; and ``findings``, the path of the
-            findings or None if there are none.
+        :return: The counts ``rows = sent + already_sent + repeated + not_rated + not_answered + failed``;
+            ``by_rating``, the number of answers per rating; ``possibly_duplicated``; ``site_id``; and
+            ``findings``, the path of the findings or None if there are none.
         :raises AssistantInputError: The files or the rules are invalid, and nothing was sent.
         :raises AssistantIncompleteError: Ratings could not be sent. A retry sends those and no others.
         :raises AssistantIncompletePermanentError: The service rejected every rating that failed. Airflow does not retry
@@ -123,6 +125,8 @@ class AssistantRateAnswersOperator(AssistantOperator):
         from airflow_provider_assistant.feedback.rules import rate
         from airflow_provider_assistant.feedback.sender import FeedbackSender
 
+        for word in self.rules:
+            check_rating(word, self.hook.settings.client.rating_words, field="rules")
         answers = _table(self.answers, "answers")
         cases = read_cases(answers, key_columns=self.key_columns)
         scores = _table(self.scores, "scores")
@@ -147,6 +151,7 @@ class AssistantRateAnswersOperator(AssistantOperator):
                 counts = self._sender.counts
                 summary = (
                     f"of {rated.total} answers {counts.sent} were rated by this try and {counts.already_sent} before, "
+                    f"{counts.repeated} ratings were not accepted because the answers had been rated before, "
                     f"{counts.failed} ratings failed, no rule holds for {rated.not_rated}, and {rated.not_answered} "
                     "have no answer"
                 )

@@ -487,6 +487,7 @@ def test_connection_fields() -> None:
         "max_concurrency": str(defaults.max_concurrency),
         "max_response_bytes": str(defaults.max_response_bytes),
         "verify": str(defaults.verify).lower(),
+        "rating_words": ", ".join(defaults.rating_words),
     }
     assert {name: row["Default"] for name, row in extra.items()} == {name: values.get(name, "none") for name in extra}
     words = prose(ROOT / CONNECTION).split("Known from the start:")[1].split(".")[0]

@@ -43,6 +43,7 @@ const FINDINGS = {
   draft: "Created, and the service does not use it. Activate the document on the site.",
   superseded: "Its content has changed. Delete the older documents on the site.",
   stale: "No longer in the source. Delete the document on the site.",
+  repeated: "The service kept an earlier rating of the answer. Nothing to do.",
   possibly_duplicated: "An earlier try may have created it as well. Look for a second document on the site.",
 };
 const DELETABLE = ["superseded", "stale"];

@@ -39,6 +39,7 @@ def test_a_rating_is_sent_once_however_often_it_runs(service, connection, run_op
     results = [rate(run_operator, request_id).xcom() for _ in range(3)]
     assert results[0] == {
         "session_id": "s", "request_id": request_id, "feedback": "good", "site_id": "acme-docs", "sent": True,
+        "repeated": False,
     }  # fmt: skip
     assert [result["sent"] for result in results] == [True, False, False]
     assert service.posts(FEEDBACK) == 1
@@ -69,6 +70,7 @@ def submitted(count=1):
 @pytest.mark.parametrize("seed", range(8))
 def test_the_service_has_the_latest_rating(seed, service, connection):
     """A rating is sent unless it is already the latest of its request, in any order of ratings."""
+    connection(rating_words="good bad so-so")
     requests, random, expected = submitted(2), Random(seed), []
     for _ in range(12):
         request_id, word = random.choice(requests), random.choice(["good", "bad", "so-so"])
@@ -110,6 +112,7 @@ def test_a_refused_rating_is_sent_again_by_the_retry(service, connection, run_op
 
 
 def test_mapped(service, connection, run_operator):
+    connection(rating_words=["good", "great"])
     request_id = ask(run_operator)
 
     def build():
@@ -139,6 +142,7 @@ def test_what_cannot_be_sent_is_named_before_any_request(field, service, connect
 
 
 def test_to_parquet(same_day, service, connection, run_operator, tmp_path):
+    connection(rating_words="good,clear")
     request_id = ask(run_operator)
     for rating in ("good", "clear"):
         rate(run_operator, request_id, rating)

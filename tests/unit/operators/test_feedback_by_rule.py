@@ -31,7 +31,7 @@ from tests.unit.ledger.outage import away
 
 FEEDBACK = r"chat/feedback$"
 RULES = {"good": "token_f1 >= 0.8", "bad": "token_f1 < 0.3"}
-ENDS = ("sent", "already_sent", "not_rated", "not_answered", "failed")
+ENDS = ("sent", "already_sent", "repeated", "not_rated", "not_answered", "failed")
 
 
 class Evaluated:
@@ -90,7 +90,7 @@ def test_each_answer_is_rated_once_by_its_scores(evaluated, service):
     requests = evaluated.ask([0.9, 0.1, 0.5, 1.0, None])
     result = evaluated.rate()
     assert result == {
-        "rows": 5, "sent": 3, "already_sent": 0, "not_rated": 2, "not_answered": 0, "failed": 0,
+        "rows": 5, "sent": 3, "already_sent": 0, "repeated": 0, "not_rated": 2, "not_answered": 0, "failed": 0,
         "possibly_duplicated": 0, "by_rating": {"good": 2, "bad": 1}, "site_id": "acme-docs", "findings": None,
     }  # fmt: skip
     found = {row["request_id"]: row["rating"] for row in service.rows("feedback")}
@@ -122,7 +122,8 @@ def test_what_was_rated_alone_is_not_rated_again(evaluated, service):
     assert service.posts(FEEDBACK) == 2
 
 
-def test_other_rules_are_other_ratings(evaluated):
+def test_other_rules_are_other_ratings(evaluated, connection):
+    connection(rating_words="good, so-so, bad")
     evaluated.ask([0.9, 0.5])
     evaluated.rate()
     result = evaluated.rate(rules={"good": "token_f1 >= 0.8", "so-so": "token_f1 >= 0.4"})
