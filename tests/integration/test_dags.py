@@ -178,18 +178,19 @@ def test_evaluation(load, run_dag, service, connection, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("has_confidence", [True, False])
-def test_low_confidence_of_a_service_with_and_without_it(
-    load, run_dag, service, connection, tmp_path, monkeypatch, has_confidence
-):
+def test_low_confidence(has_confidence, load, run_dag, service, connection, tmp_path, monkeypatch):
     monkeypatch.setenv("AIRFLOW_VAR_ASSISTANT_LAKE", str(tmp_path / "lake"))
     service.behave(confidence=has_confidence)
     run = run_dag(load("assistant_low_confidence"))
     assert run.state == "success", run.errors
     found = run.xcom("list_low_confidence")
-    assert found["answers"] == run.xcom("ask")["complete"] == 82
-    assert found["unknown"] == (0 if has_confidence else 82)
-    listed = Path(found["path"]).read_text().splitlines()[1:]
-    assert bool(listed) is bool(found["low"]) is has_confidence
+    counts = run.xcom("ask")
+    assert found["answers"] == counts["complete"] == 82
+    # The site has no documents.
+    assert counts["low_confidence"] == (82 if has_confidence else None)
+    assert (found["low"], found["unknown"]) == ((82, 0) if has_confidence else (0, 82))
+    with Path(found["path"]).open(newline="") as file:
+        assert len(list(csv.DictReader(file))) == found["low"]
 
 
 def test_low_confidence_lists_low_levels_and_low_scores(load, tmp_path):
