@@ -296,6 +296,16 @@ COMMANDS = (
                 function="ledger.superseded",
             ),
             _command(
+                "rebuild",
+                "Rebuild a lost ledger: record the rows whose documents the site lists",
+                Arg(("file",), metavar="FILE", help="the complete source, as load reads it"),
+                Arg(("--dry-run",), action="store_true", help="record nothing; show what matches"),
+                CONNECTION,
+                LEDGER_OF_SITE,
+                *ROWS,
+                function="rebuild.rebuild",
+            ),
+            _command(
                 "forget",
                 "Record that documents were deleted on the site",
                 Arg(("entry",), metavar="DOCUMENT", nargs="*", help="document ids, or keys of entries"),
