@@ -143,15 +143,15 @@ def _connection_type(hook_class_name: str) -> dict[str, Any]:
                 "All ratings that the service accepts, separated by commas. Default: good, bad.",
                 "string",
             ),
+            "ledger_conn_id": _field(
+                "Ledger connection",
+                "SQL connection of the ledger of this tenant or team. Default: [assistant] ledger_conn_id.",
+                "string",
+            ),
             "manage_documents": _field(
                 "Manage documents",
                 "Whether tasks may list, activate, deactivate and delete documents: true, or their routes as JSON. "
                 "Default: empty, they may not.",
-                "string",
-            ),
-            "ledger_conn_id": _field(
-                "Ledger connection",
-                "SQL connection of the ledger of this tenant or team. Default: [assistant] ledger_conn_id.",
                 "string",
             ),
         },

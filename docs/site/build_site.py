@@ -47,7 +47,8 @@ NAVIGATION: dict[str, list[str]] = {
         "examples/index",
     ],
     "How to": [
-        *("howto/load-dataframe", "howto/load-files-of-rows", "howto/incremental-loads", "howto/upload-files"),
+        *("howto/load-dataframe", "howto/load-files-of-rows", "howto/incremental-loads", "howto/equal-site"),
+        *("howto/upload-files",),
         *("howto/knowledge-sources", "howto/knowledge-files", "howto/knowledge-websites"),
         *("howto/chat", "howto/async-chat", "howto/chat-batch", "howto/nightly-export", "howto/warehouse"),
         *("howto/golden-set", "howto/evaluate", "howto/read-evaluation-report", "howto/feedback", "howto/hook"),
