@@ -138,6 +138,11 @@ class Counts(Model):
     changed: int | None
     possibly_duplicated: int | None
     stale: int | None
+    activated: int | None
+    deactivated: int | None
+    deleted: int | None
+    not_activated: int | None
+    not_removed: int | None
     requests: int | None
     throttled: int | None
 
