@@ -115,7 +115,7 @@ def test_bad_input_is_refused_before_any_request(call, field, hook, service):
 def test_other_endpoints_can_be_reached(hook):
     assert hook.call("get", "/m2m/sites/acme-docs/statistics").raw["site_id"] == "acme-docs"
     with pytest.raises(AssistantNotFoundError):
-        hook.call("GET", "/m2m/tenants/acme-inc/usage")
+        hook.call("GET", "/m2m/tenants/acme-inc/invoices")
 
 
 def test_connection_test_says_what_it_saw(hook, service):
