@@ -27,6 +27,7 @@ All exceptions of this package.
     │   └── AssistantRequestFailedPermanentError *
     ├── AssistantRequestTimeoutError
     ├── AssistantRequestLostError
+    ├── AssistantDocumentsFailedError *
     ├── AssistantLedgerError
     │   └── AssistantLedgerPermanentError *
     ├── AssistantWarehouseError
@@ -429,6 +430,20 @@ class AssistantRequestLostError(AssistantError):
 
     default_safe = "Answers that were received are kept."
     default_todo = "Run the task again: it submits the question again."
+
+
+class AssistantDocumentsFailedError(AssistantError, AirflowFailException):
+    """
+    The service could not process documents.
+
+    The list of the site shows them with a status such as failed. Waiting does not change it.
+    """
+
+    default_safe = "Nothing was changed: a sensor only reads."
+    default_todo = (
+        "Read the reason at the service. Correct the documents in the source and load them again, "
+        "then clear the sensor."
+    )
 
 
 class AssistantLedgerError(AssistantError):

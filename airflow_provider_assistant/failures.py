@@ -56,10 +56,10 @@ class Foreign(NamedTuple):
 
 FOREIGN: Final[dict[type[Exception], Foreign]] = {
     AirflowSensorTimeout: Foreign(
-        "A chat was not answered within the sensor's timeout.",
-        "The service is still processing it, or its queue is full.",
-        "The request stays open at the service: a sensor only reads.",
-        "Clear the sensor: it waits for the same request. If answers always take longer, raise its timeout.",
+        "What a sensor waits for did not happen within its timeout.",
+        "The service is still processing the chat or the documents, or its queue is full.",
+        "Chats and documents stay at the service: a sensor only reads.",
+        "Clear the sensor: it waits for the same. If the service always takes longer, raise its timeout.",
     ),
     AirflowNotFoundException: Foreign(
         "Airflow has no connection of this name.",

@@ -64,7 +64,12 @@ def get_provider_info() -> dict[str, Any]:
                 "statistics_to_parquet",
             )
         ],
-        "sensors": [{"integration-name": "Assistant", "python-modules": [f"{package}.sensors.chat"]}],
+        "sensors": [
+            {
+                "integration-name": "Assistant",
+                "python-modules": [f"{package}.sensors.{module}" for module in ("chat", "documents")],
+            }
+        ],
         "triggers": [
             {
                 "integration-name": "Assistant",

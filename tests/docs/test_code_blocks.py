@@ -66,7 +66,9 @@ def test_block_runs(
     request: pytest.FixtureRequest,
 ) -> None:
     """Run a block. Run DAGs with a load twice, and check that the second run sends nothing."""
-    connect(retries=4)
+    # Only some pages need the routes of documents.
+    manages = "sensors.documents" in block.code
+    connect(retries=4, **({"manage_documents": True} if manages else {}))
     monkeypatch.setenv("AIRFLOW_CONN_PYDANTICAI_DEFAULT", service.server.judge_conn_json())
     if is_dag(block):
         dags = dags_of(in_folder(block, tmp_path))

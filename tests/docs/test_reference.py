@@ -31,6 +31,7 @@ from airflow_provider_assistant.operators import documents
 from airflow_provider_assistant.operators.base import AssistantOperator
 from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOperator
 from airflow_provider_assistant.provider_info import get_provider_info
+from airflow_provider_assistant.sensors.documents import AssistantDocumentsReadySensor
 from airflow_provider_assistant.transfers.base import LedgerExportOperator
 from airflow_provider_assistant.transfers.compare_documents import AssistantCompareDocumentsOperator
 from airflow_provider_assistant.transfers.parquet_to_warehouse import AssistantParquetToWarehouseOperator
@@ -91,9 +92,8 @@ def test_endpoints_are_those_of_the_specification() -> None:
             said.add(found[1])
         else:
             others = LedgerExportOperator | AssistantEvaluateOperator | AssistantParquetToWarehouseOperator
-            assert issubclass(
-                tasks()[name], others | AssistantReadToParquetOperator | AssistantCompareDocumentsOperator
-            )
+            others |= AssistantReadToParquetOperator | AssistantCompareDocumentsOperator
+            assert issubclass(tasks()[name], others | AssistantDocumentsReadySensor)
     assert len(said) == 10
     assert said == set(map(route, CASES))
 

@@ -340,7 +340,7 @@ def test_a_sensor_that_timed_out_shows_what_its_cause_says(caplog):
         Task(error, FailureContext("wait")).execute({})
     happened, safe, todo = [record.getMessage() for record in caplog.records]
     assert happened == "What happened: wait: The chat request did not end. It is queued."
-    assert safe == "What is safe: The request stays open at the service: a sensor only reads."
+    assert safe == "What is safe: Chats and documents stay at the service: a sensor only reads."
     assert todo.startswith("What to do: Wait longer. Airflow does not retry this task")
     assert todo.endswith("#airflowsensortimeout")
 

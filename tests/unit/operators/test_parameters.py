@@ -29,6 +29,7 @@ from airflow_provider_assistant.operators.feedback_batch import AssistantRateAns
 from airflow_provider_assistant.operators.limits import AssistantLimitsOperator
 from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChatOperator
 from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
+from airflow_provider_assistant.sensors.documents import AssistantDocumentsReadySensor
 from airflow_provider_assistant.storage.paths import storage_path
 from airflow_provider_assistant.transfers.compare_documents import AssistantCompareDocumentsOperator
 from airflow_provider_assistant.transfers.ledger_to_parquet import (
@@ -52,6 +53,7 @@ KINDS = {
     AssistantChatRequestSensor: {"request_id": "r"},
     AssistantCloseSessionOperator: {"session_id": "s"},
     AssistantCompareDocumentsOperator: LAKE,
+    AssistantDocumentsReadySensor: {},
     AssistantEvaluateOperator: {"answers": ROWS, "output_path": "evaluations"},
     AssistantFeedbackOperator: {"session_id": "s", "request_id": "r", "feedback": "good"},
     AssistantFeedbackToParquetOperator: LAKE,

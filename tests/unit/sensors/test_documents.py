@@ -1,0 +1,263 @@
+"""The sensor of documents in its three modes, against a list of the site."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from functools import partial
+from random import Random
+
+import pytest
+from airflow.providers.common.compat.sdk import AirflowSensorTimeout, TaskDeferred
+
+from airflow_provider_assistant.exceptions import (
+    AssistantAuthenticationError,
+    AssistantDocumentsFailedError,
+    AssistantInputError,
+)
+from airflow_provider_assistant.operators.documents import AssistantLoadTextOperator
+from airflow_provider_assistant.sensors.documents import NAMED, AssistantDocumentsReadySensor
+from tests.document_site import PAGINGS, DocumentSite, Names
+from tests.task_runs.context import task_context
+
+CONN = "AIRFLOW_CONN_ASSISTANT_DEFAULT"
+MODES = {
+    "poke": {"mode": "poke", "deferrable": False},
+    "reschedule": {"mode": "reschedule", "deferrable": False},
+    "deferrable": {"deferrable": True},
+}
+modes = pytest.mark.parametrize("mode", MODES)
+
+
+@pytest.fixture(autouse=True)
+def _home(ledger_home):
+    pass
+
+
+@pytest.fixture
+def connected(monkeypatch):
+    def connect(site, **extra):
+        monkeypatch.setenv(CONN, site.connection(retries=0, **extra))
+
+    return connect
+
+
+@pytest.fixture
+def load(run_operator):
+    def loaded(count, **options):
+        rows = [{"key": number, "title": f"T {number}", "content": f"C {number}"} for number in range(count)]
+        arguments = {"source_name": "pages", "key_columns": ["key"], **options}
+        run = run_operator(AssistantLoadTextOperator, source=rows, **arguments)
+        assert run.state == "success", run.errors
+
+    return loaded
+
+
+@pytest.fixture
+def sense(run_operator):
+    def sensed(mode="poke", **options):
+        arguments = {"poke_interval": 0.01, "max_poke_interval": 0.05, "timeout": 60} | MODES[mode] | options
+        return run_operator(AssistantDocumentsReadySensor, **arguments)
+
+    return sensed
+
+
+class Growing(DocumentSite):
+    """A site with a page of documents that nobody asks for, and a limit of its processing time."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        for number in range(3):
+            self.store(f"Other {number}", "Text", active=False)
+
+
+@modes
+@pytest.mark.parametrize("seed", range(3))
+def test_documents_of_a_load_become_ready(mode, seed, connected, load, sense):
+    rng = Random(seed)
+    paging = rng.choice(PAGINGS)
+    with Growing(Names.random(rng), paging=paging, page_size=rng.randint(2, 9)) as site:
+        connected(site)
+        load(7)
+        loaded = list(site.documents.values())[3:]
+        for stored in loaded:
+            stored.processing = rng.randint(0, 5)
+        run = sense(mode, source_name="pages")
+    assert run.state == "success", run.errors
+    assert run.xcom() == {"site_id": "help", "documents": 7}
+    assert all(stored.processing == 0 for stored in loaded)
+
+
+@modes
+def test_a_draft_is_named_at_the_timeout(mode, connected, load, sense):
+    with DocumentSite() as site:
+        connected(site)
+        load(4)
+        site.documents["d00003"].active = False
+        run = sense(mode, source_name="pages", timeout=0.02, retries=2)
+    assert (run.task_state(), run.tries()) == ("failed", 1)
+    assert type(run.error) is AirflowSensorTimeout
+    assert "3 of 4 documents in use, 1 draft: 'd00003' (draft: draft)" in str(run.error)
+
+
+@modes
+def test_soft_fail_skips(mode, connected, load, sense):
+    with DocumentSite(draft=True) as site:
+        connected(site)
+        load(1)
+        assert sense(mode, soft_fail=True, timeout=0.02).task_state() == "skipped"
+
+
+@modes
+def test_a_failed_document_ends_the_wait_at_once(mode, connected, load, sense):
+    with DocumentSite(Names(processing="error")) as site:
+        connected(site, manage_documents=True)
+        load(3)
+        site.documents["d00002"].processing = 1000
+        run = sense(mode, retries=2)
+    assert (run.task_state(), run.tries()) == ("failed", 1)
+    assert isinstance(run.error, AssistantDocumentsFailedError)
+    assert "1 of 3 documents failed" in str(run.error)
+    assert "'d00002' (failed: error)" in str(run.error)
+
+
+def test_a_document_that_the_list_does_not_show_is_waited_for(connected, sense):
+    with DocumentSite() as site:
+        connected(site)
+        site.store("T", "C")
+        run = sense(document_ids=["d00001", "gone", "d00001"], timeout=0.02)
+    assert "1 of 2 documents in use, 1 not listed: 'gone' (not listed)" in str(run.error)
+
+
+def test_a_message_names_few_of_many(connected, sense):
+    with DocumentSite(draft=True) as site:
+        connected(site)
+        ids = [site.store(f"T {number}", "C").id for number in range(NAMED + 5)]
+        run = sense(document_ids=ids, timeout=0.02)
+    message = str(run.error)
+    assert f"0 of {NAMED + 5} documents in use, {NAMED + 5} draft" in message
+    assert [name for name in ids if repr(name) in message] == ids[:NAMED]
+    assert "and 5 more" in message
+
+
+@modes
+def test_transient_errors_are_waited_through(mode, connected, sense):
+    failing = {1: 503, 2: 500, 3: 429}
+    with DocumentSite(before=lambda number, _, __: failing.get(number + 1)) as site:
+        connected(site)
+        site.store("T", "C")
+        run = sense(mode, document_ids=["d00001"])
+        assert len(site.requests) > len(failing)
+    assert run.state == "success", run.errors
+    assert run.tries() == 1
+
+
+@modes
+def test_a_key_that_is_refused_fails_at_once(mode, connected, sense):
+    with DocumentSite(before=lambda *_: 401) as site:
+        connected(site)
+        run = sense(mode, document_ids=["d00001"], retries=2)
+        assert len(site.requests) == 1
+    assert isinstance(run.error, AssistantAuthenticationError)
+
+
+@pytest.mark.parametrize("status", [404, 405, 501])
+def test_a_missing_list_is_an_error_that_names_the_check(status, connected, sense):
+    with DocumentSite(missing={"list": status}) as site:
+        connected(site)
+        run = sense(document_ids=["d00001"], retries=2)
+    assert (type(run.error), run.tries()) == (AssistantInputError, 1)
+    assert "documents check" in str(run.error)
+
+
+def test_a_connection_that_does_not_manage_documents(connected, sense):
+    with DocumentSite() as site:
+        connected(site, manage_documents=None)
+        run = sense(document_ids=["d00001"])
+        assert not site.requests
+    assert isinstance(run.error, AssistantInputError)
+    assert "manage_documents" in str(run.error)
+
+
+def test_a_list_without_a_status_is_an_error(connected, sense):
+    with DocumentSite(Names(status="zustand")) as site:
+        connected(site, manage_documents=True)
+        site.store("T", "C")
+        run = sense(document_ids=["d00001"])
+    assert isinstance(run.error, AssistantInputError)
+    assert "list.status" in str(run.error)
+
+
+def test_only_documents_of_the_source_count(connected, load, sense):
+    with DocumentSite() as site:
+        connected(site)
+        load(2)
+        load(3, source_name="others", namespace="others")
+        for name in ("d00003", "d00004", "d00005"):
+            site.documents[name].active = False
+        assert sense(source_name="pages").xcom()["documents"] == 2
+        assert "2 of 5 documents in use" in str(sense(timeout=0.02).error)
+
+
+@pytest.mark.parametrize("options", [{}, {"source_name": "unknown"}])
+def test_a_ledger_without_documents_is_an_error(options, connected, sense):
+    with DocumentSite() as site:
+        connected(site)
+        run = sense(**options)
+        assert not site.requests
+    assert isinstance(run.error, AssistantInputError)
+    assert "the ledger has no documents" in str(run.error)
+
+
+def test_documents_without_an_id_cannot_be_waited_for(connected, load, sense):
+    class Silent(DocumentSite):
+        def _created(self, fields):
+            super()._created(fields)
+            return {"ok": True}
+
+    with Silent() as site:
+        connected(site)
+        load(2)
+        run = sense(source_name="pages")
+    assert isinstance(run.error, AssistantInputError)
+    assert "2 documents of source 'pages'" in str(run.error)
+
+
+def test_no_documents_are_ready_at_once(connected, sense):
+    with DocumentSite() as site:
+        connected(site, manage_documents=None)
+        run = sense(document_ids=[])
+        assert not site.requests
+    assert run.xcom() == {"site_id": "help", "documents": 0}
+
+
+def test_the_parameters_exclude_each_other():
+    with pytest.raises(AssistantInputError, match="exclude each other"):
+        AssistantDocumentsReadySensor(task_id="wait", source_name="pages", document_ids=["d1"])
+
+
+def test_the_wait_between_two_looks_grows_and_is_bounded(connected):
+    now = 1_000_000.0
+    started = None
+    waits = []
+    with DocumentSite(draft=True) as site:
+        connected(site)
+        site.store("T", "C")
+        while True:
+            sensor = AssistantDocumentsReadySensor(
+                task_id="wait", document_ids=["d00001"], deferrable=True, timeout=3000
+            )
+            sensor.hook.client.now = partial(float, now)
+            context = task_context("wait")
+            try:
+                if started is None:
+                    sensor.execute(context)
+                else:
+                    sensor.execute_complete(context, started=started)
+            except TaskDeferred as deferred:
+                wait = (deferred.trigger.moment - datetime.now(UTC)).total_seconds()
+                waits.append(round(wait, -1))
+                started = deferred.kwargs["started"]
+                now += waits[-1]
+            except AirflowSensorTimeout:
+                break
+    assert waits == [30, 30, 60, 120, 240, 480, 600, 600, 600, 240]
