@@ -20,6 +20,8 @@ _JSON_ESCAPE = re.compile(r"\\+u([0-9a-fA-F]{4})")
 # A word as addresses are: what is not in it ends an address in a text or a URL.
 _WORD = re.compile(r"[^\s/?&=#<>\[\](){},;:\"`|\\]+")
 _MARKS = ("@", "%", "\ufe6b", "\uff20")
+# The @ of an address in HTML or in JSON in a text.
+_ESCAPED_AT = re.compile(r"&#0*64;|&#[xX]0*40;|&commat;|\\+u0040")
 
 
 def user_label(address: str) -> str:
@@ -41,6 +43,8 @@ def without_addresses(text: str) -> str:
 
     :param text: The text; an address in it may be percent-encoded.
     """
+    if "&" in text or "\\" in text:
+        text = _ESCAPED_AT.sub("@", text)
     if not any(mark in text for mark in _MARKS):
         return text
     return _WORD.sub(_word_without_address, text)

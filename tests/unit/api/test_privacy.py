@@ -92,6 +92,13 @@ def test_labels_replace_addresses_in_a_text(address):
     assert address.partition("@")[2] not in without_addresses(f"mailto:{address}")
 
 
+@pytest.mark.parametrize("at", ["&#64;", "&#x40;", "&commat;", "\\u0040", "\\\\u0040", "%2540", "\uff20"])
+def test_labels_replace_addresses_that_are_escaped(at):
+    assert without_addresses(f'"ada{at}example.com", <b>Ada{at}Example.com</b>') == (
+        f'"{user_label("ada@example.com")}", <b>{user_label("ada@example.com")}</b>'
+    )
+
+
 def test_a_text_without_addresses_stays_as_it_is():
     rng = random.Random(7)
     for _ in range(200):
