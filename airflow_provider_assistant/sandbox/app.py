@@ -132,7 +132,8 @@ def create_app(
         version="v1",
         generate_unique_id_function=lambda route: route.name,
     )
-    for module in (reads, creation, management, chat_routes):
+    # Routes are tried in this order, and loads send most requests.
+    for module in (creation, chat_routes, management, reads):
         api.include_router(module.router)
     models = _App(service, openapi_url=None)
     models.include_router(judge.router)

@@ -46,12 +46,14 @@ class OtherNames:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         names = self._service.settings.document_names
-        root = scope.get("root_path", "")
-        parts = scope["path"].removeprefix(root).split("/", 4)
-        if not names or len(parts) < 5:
+        if not names:
             await self._app(scope, receive, send)
             return
-        *site_parts, rest = parts
+        root = scope.get("root_path", "")
+        *site_parts, rest = scope["path"].removeprefix(root).split("/", 4)
+        if len(site_parts) < 4:
+            await self._app(scope, receive, send)
+            return
         sent_path = "/" + rest
         creates = scope["method"] == "POST" and sent_path in _CREATE_PATHS
         path = sent_path if creates else default_path(sent_path, names)
