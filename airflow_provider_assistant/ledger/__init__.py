@@ -13,13 +13,14 @@ from airflow_provider_assistant.ledger.chats import (
     find_request,
     record_ends,
 )
-from airflow_provider_assistant.ledger.claims import ScopeLedger, key_of
+from airflow_provider_assistant.ledger.claims import ScopeLedger
 from airflow_provider_assistant.ledger.document_groups import DocumentGroup, document_group
 from airflow_provider_assistant.ledger.entries import (
     EarlierDocument,
     EntryContent,
     LedgerEntry,
     StaleDocument,
+    key_of,
 )
 from airflow_provider_assistant.ledger.leases import LeaseSettings
 from airflow_provider_assistant.ledger.load_log import LoadRecord

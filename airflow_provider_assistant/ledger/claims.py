@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
@@ -26,16 +24,6 @@ from airflow_provider_assistant.ledger.scopes import Scope
 from airflow_provider_assistant.texts import storable
 
 log = logging.getLogger(__name__)
-
-
-def key_of(*parts: str | None) -> str:
-    """
-    Return the key of an effect.
-
-    :param parts: Values that identify the effect across retries.
-    :return: Digest of the values, 32 hexadecimal digits.
-    """
-    return hashlib.blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
 
 
 class ScopeLedger(EntryReader):

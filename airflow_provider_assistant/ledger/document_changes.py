@@ -20,7 +20,7 @@ import sqlalchemy as sa
 from airflow_provider_assistant.api.document_routes import Change
 from airflow_provider_assistant.ledger.bulk_sql import PARAMETERS
 from airflow_provider_assistant.ledger.database import connected, stream, transaction
-from airflow_provider_assistant.ledger.entries import StaleDocument
+from airflow_provider_assistant.ledger.entries import StaleDocument, key_of
 from airflow_provider_assistant.ledger.schema import UNRESOLVED, RunRef, document_changes, documents
 
 Reason: TypeAlias = Literal["superseded", "stale", "inactive", "by hand"]
@@ -195,6 +195,7 @@ class DocumentChanges:
     def _claim_row(self, document: KnownDocument, change: Change, now: datetime) -> dict[str, Any]:
         return {
             **self._columns,
+            "change_key": self._change_key(document, change),
             "document_id": document.document_id,
             "change": change,
             "scope": self._scope,
@@ -216,13 +217,14 @@ class DocumentChanges:
 
     def _conditions(self, changed: Sequence[KnownDocument], change: Change) -> Iterator[sa.ColumnElement[bool]]:
         """Yield the conditions of the rows of these changes, with a bounded number of parameters each."""
-        c = document_changes.c
-        ids = [document.document_id for document in changed]
-        # Five parameters of each statement are not ids.
-        per_statement = PARAMETERS - 5
-        for start in range(0, len(ids), per_statement):
-            has_id = c.document_id.in_(ids[start : start + per_statement])
-            yield (c.site_url == self._columns["site_url"]) & (c.change == change) & has_id
+        keys = [self._change_key(document, change) for document in changed]
+        # Four parameters of each statement are not keys.
+        per_statement = PARAMETERS - 4
+        for start in range(0, len(keys), per_statement):
+            yield document_changes.c.change_key.in_(keys[start : start + per_statement])
+
+    def _change_key(self, document: KnownDocument, change: Change) -> str:
+        return key_of(self._columns["site_url"], document.document_id, change)
 
     def _forget_superseded(self, connection: sa.Connection, document: KnownDocument) -> None:
         c = documents.c

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import uuid
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -32,6 +33,16 @@ _STATE_BY_OUTCOME: dict[str, EntryState] = {
     "ambiguous": "ambiguous",
     "claimed": "ambiguous",
 }
+
+
+def key_of(*parts: str | None) -> str:
+    """
+    Return the key of an effect.
+
+    :param parts: Values that identify the effect across retries.
+    :return: Digest of the values, 32 hexadecimal digits.
+    """
+    return hashlib.blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
 
 
 class LedgerEntry(NamedTuple):

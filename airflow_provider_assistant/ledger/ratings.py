@@ -8,9 +8,9 @@ import sqlalchemy as sa
 
 from airflow_provider_assistant.api.ratings import RatingReply
 from airflow_provider_assistant.ledger.bulk_sql import PARAMETERS
-from airflow_provider_assistant.ledger.claims import ScopeLedger, key_of
+from airflow_provider_assistant.ledger.claims import ScopeLedger
 from airflow_provider_assistant.ledger.database import transaction
-from airflow_provider_assistant.ledger.entries import LedgerEntry
+from airflow_provider_assistant.ledger.entries import LedgerEntry, key_of
 from airflow_provider_assistant.ledger.outcomes import Claim, ClaimOutcome, outcome_of_reply
 from airflow_provider_assistant.ledger.schema import NOT_CREATED, encoded_id, ratings
 

@@ -236,10 +236,12 @@ TABLES = {"document": documents, "chat_request": chat_requests, "rating": rating
 document_changes = sa.Table(
     "assistant_document_changes",
     metadata,
-    sa.Column("site_url", StorableText, primary_key=True),
-    sa.Column("document_id", StorableText, primary_key=True),
+    # Hash of the next three columns, because ids may be of any length.
+    sa.Column("change_key", sa.String(64), primary_key=True),
+    sa.Column("site_url", StorableText, nullable=False),
+    sa.Column("document_id", StorableText, nullable=False),
     # ``activate``, ``deactivate`` or ``delete``.
-    sa.Column("change", sa.String(16), primary_key=True),
+    sa.Column("change", sa.String(16), nullable=False),
     sa.Column("site_id", StorableText, nullable=False),
     sa.Column("source", StorableText, nullable=False),
     # The entry of the document.

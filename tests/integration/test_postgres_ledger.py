@@ -29,6 +29,7 @@ from airflow_provider_assistant.ledger import (
     record_ends,
 )
 from airflow_provider_assistant.ledger.database import ATTEMPTS
+from airflow_provider_assistant.ledger.document_changes import KnownDocument
 from airflow_provider_assistant.ledger.entries import LedgerEntry
 from airflow_provider_assistant.ledger.export_queries import requests_between
 from airflow_provider_assistant.ledger.leases import DatabaseNow
@@ -41,7 +42,7 @@ from airflow_provider_assistant.ledger.queries import (
     superseded_documents,
 )
 from airflow_provider_assistant.ledger.resolution import resolve
-from airflow_provider_assistant.ledger.schema import leases, metadata
+from airflow_provider_assistant.ledger.schema import document_changes, leases, metadata
 from airflow_provider_assistant.ledger.selection import ALL, Selection
 from tests.integration.faults.attempts import CONCURRENCY, listed
 from tests.integration.faults.conftest import _process, remote
@@ -265,7 +266,7 @@ def test_stale_documents(ledger):
         memory.commit_and_claim([], wanted)
         memory.commit_and_claim([created(claim) for claim in wanted], [])
     with documents(ledger, run=OTHER_RUN) as memory:
-        assert list(memory.stale(lambda key: key != "b")) == [("row b", "doc-b-1", None)]
+        assert list(memory.stale(lambda key: key != "b")) == [("row b", "doc-b-1", None, "b")]
     with documents(ledger, source="another") as memory:
         assert not list(memory.stale(lambda _: False))
 
@@ -353,6 +354,37 @@ def test_concurrent_claims_of_the_same_keys_in_any_order(server, ledger):
     assert set(winners) == set(keys)
 
 
+def test_changes_of_documents_are_recorded(engine):
+    ledger = Ledger(engine, now=lambda: START)
+    long_id = "d" * 40_000
+    with ledger.documents(scope=DocumentScope(SITE, "documents/qa"), site_id="docs", source="s", run=RUN) as memory:
+        claims = [Claim(key, key, None) for key in "abc"]
+        assert memory.commit_and_claim((), claims) == {"a", "b", "c"}
+        ids = dict(zip("abc", ("1", long_id, "3"), strict=True))
+        memory.commit_and_claim([ClaimOutcome(claim, "created", "old", ids[claim.key]) for claim in claims], ())
+        entry = memory.entries(["a"])["a"]
+        again = Claim("a", "a", entry)
+        assert memory.commit_and_claim((), [again]) == {"a"}
+        memory.commit_and_claim([ClaimOutcome(again, "created", "new", "4")], ())
+        changes = memory.changes()
+        (superseded,) = changes.superseded()
+        assert (superseded.document_id, superseded.successor) == ("1", "4")
+        stale = [KnownDocument.stale(found) for found in memory.stale(lambda key: key == "a")]
+        assert sorted(document.document_id for document in stale) == ["3", long_id]
+        assert changes.uses_of({"1", "3", "4"}) == {"3": 1, "4": 1}
+        for _ in range(2):
+            # A claim replaces that of a killed try.
+            changes.claim([superseded, *stale], "delete")
+        changes.record(stale[:1], "delete", "refused")
+        changes.record_removed([superseded, *stale[1:]], "delete")
+        assert not changes.superseded()
+        left = list(memory.stale(lambda key: key == "a"))
+        assert [found.created_id for found in left] == [stale[0].document_id]
+    with engine.connect() as connection:
+        rows = connection.execute(sa.select(document_changes)).mappings().all()
+    assert sorted(row["outcome"] for row in rows) == ["done", "done", "failed"]
+
+
 TEXTS = {"long": "x" * 40_000, "NUL": "a\0b", "half a surrogate": "a\ud83d", "all": f"\0\udcff{'ü' * 9_000}"}
 
 
@@ -364,7 +396,7 @@ def test_ids_and_labels_are_of_any_length_and_have_any_character(text, engine):
         claim = Claim("k", text, None)
         assert memory.commit_and_claim((), [claim]) == {"k"}
         memory.commit_and_claim([ClaimOutcome(claim, "created", "hash", text, error=text)], ())
-        assert list(memory.stale(lambda _: False)) == [(stored, stored, None)]
+        assert list(memory.stale(lambda _: False)) == [(stored, stored, None, "k")]
     row, _ = submit(ledger, lambda: accepted(text), site_url=SITE, site_id=text, session_id=text)
     assert row.request_id == text
     record_ends(engine, SITE, {text: RequestEnd("complete", START)})

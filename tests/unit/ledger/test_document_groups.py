@@ -85,7 +85,7 @@ def test_a_document_can_move_to_another_group(ledger):
 def test_a_load_without_groups_writes_none(ledger):
     with opened(ledger, has_groups=False) as memory:
         create(memory, "a", "k")
-        assert list(memory.stale(lambda _: False)) == [("label k", "doc k", None)]
+        assert list(memory.stale(lambda _: False)) == [("label k", "doc k", None, "k")]
     with ledger.engine.connect() as connection:
         assert connection.execute(sa.select(documents.c.group_key, documents.c.group_label)).all() == [(None, None)]
 

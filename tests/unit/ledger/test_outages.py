@@ -208,7 +208,7 @@ def test_a_list_that_has_been_read_needs_no_commit(ledger, monkeypatch):
         memory.commit_and_claim((), [claim])
         memory.commit_and_claim([ClaimOutcome(claim, "created", "h", "doc")], ())
         monkeypatch.setattr(ledger.engine.dialect, "do_commit", refuse)
-        assert list(memory.stale(lambda _: False)) == [("label", "doc", None)]
+        assert list(memory.stale(lambda _: False)) == [("label", "doc", None, "a")]
 
 
 def test_a_file_that_may_not_be_written_is_named_with_what_to_do(tmp_path):

@@ -40,7 +40,7 @@ def test_a_document_with_any_id_and_label_is_recorded(ledger, text):
         memory.commit_and_claim([ClaimOutcome(claim, "created", "hash", text, error=text)], ())
         known = memory.entries(["key"])["key"]
         assert (known.state, known.created_id, entry.label) == ("created", stored(text), stored(text))
-        assert list(memory.stale(lambda _: False)) == [(stored(text), stored(text), None)]
+        assert list(memory.stale(lambda _: False)) == [(stored(text), stored(text), None, "key")]
 
 
 def stored(text):
