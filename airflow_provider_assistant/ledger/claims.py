@@ -49,7 +49,6 @@ class ScopeLedger(EntryReader):
         details: Sequence[str] = (),
     ) -> None:
         super().__init__(engine, table, scope=scope, source=source, run=run, now=now, leases=leases, details=details)
-        self._engine = engine
         self._site_id = site_id
         self._lease = Lease(engine, self._token, run, leases)
         # Columns whose values are the same in all claims of this try.
@@ -141,7 +140,7 @@ class ScopeLedger(EntryReader):
     def changes(self) -> DocumentChanges:
         """Return the ledger of changes of this source's documents on the site."""
         columns = {"site_url": self._site_url, "site_id": self._site_id, "source": self.source}
-        return DocumentChanges(self._engine, scope=self._scope, columns=columns, run=self._run, now=self._now)
+        return DocumentChanges(self.engine, scope=self._scope, columns=columns, run=self._run, now=self._now)
 
     def created_ids(self) -> list[str]:
         """Return the ids of the documents that this try of the load has created."""

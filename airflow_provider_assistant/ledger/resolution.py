@@ -51,6 +51,7 @@ def resolve(
     *,
     identifier: str | None = None,
     content_hash: str | None = None,
+    status: str | None = None,
     note: str = BY_HAND,
     dry_run: bool = False,
 ) -> None:
@@ -63,6 +64,7 @@ def resolve(
     :param identifier: Id of the document or request that was found.
     :param content_hash: Content hash of the document that was found. Default: that of the request that made the entry
         ambiguous, if it is known.
+    :param status: Status word of the document that was found; None if it is not known.
     :param note: Who or what found the outcome, for the column ``error``.
     :param dry_run: Whether to check only, without changes.
     :raises AssistantInputError: The entry cannot have this outcome, required values are missing, or the entry has
@@ -85,6 +87,8 @@ def resolve(
         # Some resolutions of a document set another outcome than the given one.
         new_values = {"outcome": outcome, "error": note, "recorded_at": datetime.now(UTC)}
         new_values.update(_further_values(entry, row, outcome, identifier, content_hash))
+        if status is not None:
+            new_values["status"] = status
         if dry_run:
             return
         # A task may change the entry after it was read above.

@@ -10,12 +10,12 @@ import sqlalchemy as sa
 
 from airflow_provider_assistant.ledger.bulk_sql import PARAMETERS
 from airflow_provider_assistant.ledger.database import connected, stream
-from airflow_provider_assistant.ledger.schema import documents
+from airflow_provider_assistant.ledger.schema import document_changes, documents
 from airflow_provider_assistant.texts import storable
 
 
 def known_ids(connection: sa.Connection, site_url: str, document_ids: Collection[str]) -> set[str]:
-    """Return those of the ids that an entry of the site has, as its document or as a superseded one."""
+    """Return those of the ids that an entry of the site has, as its document or a superseded one, or once had."""
     c = documents.c
     # The ledger stores ids in this form.
     id_by_stored_id = {storable(document_id): document_id for document_id in document_ids}
@@ -27,6 +27,12 @@ def known_ids(connection: sa.Connection, site_url: str, document_ids: Collection
         wanted = stored_ids[start : start + ids_per_query]
         query = sa.select(c.document_id).where(c.site_url == site_url, c.document_id.in_(wanted))
         found.update(connection.scalars(query))
+        # Entries forget documents that a load has removed from use.
+        changed = document_changes.c
+        changes_query = sa.select(changed.document_id).where(
+            changed.site_url == site_url, changed.document_id.in_(wanted)
+        )
+        found.update(connection.scalars(changes_query))
     # SQL cannot search the JSON lists of superseded ids, so all of them are read.
     superseded_query = sa.select(c.superseded).where(c.site_url == site_url, c.superseded.is_not(None))
     for superseded in connection.scalars(superseded_query):
@@ -70,3 +76,14 @@ def site_entries(engine: sa.Engine, site_url: str) -> Iterator[SiteEntry]:
                 has_document=has_document,
                 superseded_ids=json.loads(row.superseded or "[]"),
             )
+
+
+def removed_ids(connection: sa.Connection, site_url: str) -> set[str]:
+    """Return the ids of the documents that loads have deactivated or deleted on a site."""
+    c = document_changes.c
+    query = sa.select(c.document_id).where(
+        c.site_url == storable(site_url),
+        c.change.in_(("deactivate", "delete")),
+        c.outcome == "done",
+    )
+    return set(connection.scalars(query))

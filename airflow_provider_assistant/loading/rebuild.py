@@ -78,6 +78,7 @@ class _Planned:
     content_hash: str
     group: DocumentGroup | None
     document_id: str
+    status: str | None
 
 
 def rebuild(
@@ -161,7 +162,7 @@ def _matches(
             continue
         result.unmatched_documents.append(UnmatchedDocument(document.document_id, document.title))
         for number, how in index.fits(texts_of_document(document)):
-            matches.append(Match(number, document.document_id, how))
+            matches.append(Match(number, document.document_id, how, status=document.status))
     result.documents = len(listed_ids)
     return matches
 
@@ -192,6 +193,7 @@ def _planned(row: PreparedRow, match: Match[int]) -> _Planned:
         content_hash=row.fingerprint.content_hash,
         group=row.fingerprint.group,
         document_id=match.document_id,
+        status=match.status,
     )
 
 
@@ -240,6 +242,7 @@ def _write(ledger: ScopeLedger, entries: Sequence[_Planned]) -> None:
                 content_hash=one.content_hash,
                 created_id=one.document_id,
                 attempts=0,
+                status=one.status,
             )
             outcomes.append(outcome)
         ledger.commit_and_claim(outcomes, ())

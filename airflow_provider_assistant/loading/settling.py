@@ -78,7 +78,7 @@ async def settle(site: ManagedSite, client: AssistantClient, ledger: ScopeLedger
     settled = Counter[str]()
     for match in one_to_one(matches):
         sent_row = sent_rows[match.row]
-        if _is_certain(match, sent_row.entry) and _record(ledger, sent_row, match.document_id):
+        if _is_certain(match, sent_row.entry) and _record(ledger, sent_row, match):
             settled[match.how] += 1
     log.info(
         "%d of %d ambiguous rows are settled: the list of the site shows their documents (%d by content, %d by title "
@@ -122,7 +122,7 @@ def _matches(
             is_older = document.created_at is not None and not is_recent
             # An attempt before the claim may have created an older document.
             if not is_older or _was_ambiguous_before(entry):
-                matches.append(Match(key, document.document_id, how, is_recent))
+                matches.append(Match(key, document.document_id, how, is_recent, document.status))
     return matches
 
 
@@ -141,7 +141,7 @@ def _is_certain(match: Match[str], entry: AmbiguousEntry) -> bool:
     return match.how == "content" or (match.is_recent and entry.sent_hash is not None)
 
 
-def _record(ledger: ScopeLedger, sent_row: SentRow, document_id: str) -> bool:
+def _record(ledger: ScopeLedger, sent_row: SentRow, match: Match[str]) -> bool:
     """Record a row as created, and return False if the entry has changed since it was read."""
     content_hash = sent_row.entry.sent_hash or sent_row.content_hash
     try:
@@ -149,8 +149,9 @@ def _record(ledger: ScopeLedger, sent_row: SentRow, document_id: str) -> bool:
             ledger,
             sent_row.entry,
             "created",
-            identifier=document_id,
+            identifier=match.document_id,
             content_hash=content_hash,
+            status=match.status,
             note=BY_LIST,
         )
     except AssistantInputError as error:

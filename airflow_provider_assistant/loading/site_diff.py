@@ -10,15 +10,15 @@ from typing import Any, Literal, TypeAlias
 
 from airflow_provider_assistant.api.site_documents import SiteDocument
 from airflow_provider_assistant.ledger import Ledger
-from airflow_provider_assistant.ledger.site_queries import SiteEntry, site_entries
+from airflow_provider_assistant.ledger.site_queries import SiteEntry, removed_ids, site_entries
 from airflow_provider_assistant.loading.site_match import Texts, texts_of_document
 from airflow_provider_assistant.texts import storable
 
 # "gone": in the ledger, not on the site. "doubled": the same title and content as another document.
-# "superseded": replaced or removed according to the ledger, and still in use.
+# "superseded": replaced by newer content, and still in use. "removed": removed from use by a load, and in use.
 # "draft", "not_ready": in the ledger, and not in use. "unknown": on the site, not in the ledger.
-DifferenceKind: TypeAlias = Literal["gone", "doubled", "superseded", "draft", "not_ready", "unknown"]
-KINDS: tuple[DifferenceKind, ...] = ("gone", "doubled", "superseded", "draft", "not_ready", "unknown")
+DifferenceKind: TypeAlias = Literal["gone", "doubled", "superseded", "removed", "draft", "not_ready", "unknown"]
+KINDS: tuple[DifferenceKind, ...] = ("gone", "doubled", "superseded", "removed", "draft", "not_ready", "unknown")
 # Documents of people are not in the ledger, so an unknown one is not a problem.
 PROBLEMS = KINDS[:-1]
 ReadList: TypeAlias = Callable[[], Iterable[SiteDocument]]
@@ -139,6 +139,7 @@ class _Comparison:
             elif entry.has_document:
                 self._diff.without_id += 1
         self._superseded_ids -= self._current_ids
+        self._removed_ids = ledger.read(removed_ids, site_url)
         self._diff.in_ledger = len(self._current_ids)
 
     def add(self, document: SiteDocument) -> None:
@@ -168,6 +169,8 @@ class _Comparison:
     def _kind(self, stored_id: str, document: SiteDocument) -> DifferenceKind | None:
         if stored_id in self._superseded_ids:
             return None if document.state in {"draft", "failed"} else "superseded"
+        if stored_id not in self._current_ids and stored_id in self._removed_ids:
+            return None if document.state in {"draft", "failed"} else "removed"
         if stored_id not in self._current_ids:
             return "unknown"
         if document.state == "draft":
@@ -222,6 +225,6 @@ class _Comparison:
     def _is_current(difference: Difference) -> bool:
         """Return whether the ledger has not changed its mind about a document while the list was read."""
         is_known = difference.source is not None
-        if difference.kind == "unknown":
+        if difference.kind in {"unknown", "removed"}:
             return not is_known
         return is_known or difference.kind == "doubled"

@@ -130,12 +130,14 @@ class Match(Generic[R]):
 
     :param row: The row, or what identifies it.
     :param is_recent: Whether the document was created after the row was sent; False if the list shows no time.
+    :param status: Status word of the document; None if the list shows none.
     """
 
     row: R
     document_id: str
     how: Fit
     is_recent: bool = False
+    status: str | None = None
 
 
 def one_to_one(matches: Iterable[Match[R]]) -> list[Match[R]]:

@@ -52,9 +52,9 @@ class AssistantCompareDocumentsOperator(ExportOperator):
 
         :param context: Airflow's task context.
         :return: ``documents``, the number of documents on the site; ``in_ledger`` and ``without_id``, the numbers of
-            documents in the ledger with and without an id; ``gone``, ``doubled``, ``superseded``, ``draft``,
-            ``not_ready`` and ``unknown``, the numbers of differences; ``rows``, ``path`` and ``bytes`` of the file;
-            ``site_id`` and ``date``.
+            documents in the ledger with and without an id; ``gone``, ``doubled``, ``superseded``, ``removed``,
+            ``draft``, ``not_ready`` and ``unknown``, the numbers of differences; ``rows``, ``path`` and ``bytes`` of
+            the file; ``site_id`` and ``date``.
         :raises AssistantInputError: The connection does not describe the list of documents, ``date`` is not a date, or
             another file of the partition already contains the rows.
         :raises AssistantLedgerError: The ledger cannot be read.

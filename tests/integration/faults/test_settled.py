@@ -16,6 +16,7 @@ from tests.document_site import PAGINGS, DocumentSite, Names
 from tests.integration.faults.attempts import CONCURRENCY, AttemptProcess
 from tests.integration.faults.loads import LoadAttempt, listed
 from tests.live.process import wait_for
+from tests.unit.loading.test_settling import hide_contents
 
 ROWS = range(60)
 SEEDS = range(int(os.environ.get("ASSISTANT_FAULT_SEEDS", "6")))
@@ -69,7 +70,7 @@ def _own_home(monkeypatch):
 
 @pytest.mark.usefixtures("_own_home")
 @pytest.mark.parametrize("seed", SEEDS)
-def test_no_document_is_doubled(seed, tmp_path):
+def test_no_document_is_doubled(seed, tmp_path, monkeypatch):
     rng = random.Random(seed)
     names = Names.random(rng) if rng.random() < 0.7 else Names()
     site = DocumentSite(
@@ -79,6 +80,8 @@ def test_no_document_is_doubled(seed, tmp_path):
         draft=rng.random() < 0.3,
         processing=rng.choice([0, 0, 3]),
     )
+    if rng.random() < 0.5:
+        hide_contents(site, monkeypatch)
     with site:
         # Documents of people, one of them with the title of a row.
         for number in range(rng.randint(0, 5)):

@@ -181,6 +181,29 @@ def test_a_changed_row_supersedes_the_document_that_was_found(site, load, monkey
     assert [site.documents[document_id].content for *_, document_id in superseded] == ["Nine to five."]
 
 
+def test_what_a_load_has_removed_is_not_of_a_new_row(site, load):
+    load(*ROWS)
+    remaining = (ROWS[0], ROWS[2])
+    load(*remaining, options=("--on-missing", "deactivate"))
+    # The row returns, and its create is rejected by the site without an answer.
+    site.before = lambda _, method, __: 503 if method == "POST" else None
+    load(*ROWS)
+    site.before = lambda *_: None
+    again = load(*ROWS, options=("--on-ambiguous", "skip"))
+    assert (again["unchanged"], again["ambiguous"]) == (2, 1)
+
+
+@pytest.mark.parametrize("draft", [True, False])
+def test_the_status_of_the_document_is_recorded(draft, site, load):
+    site.draft = draft
+    Lost(site, 2)
+    load(*ROWS)
+    load(*ROWS)
+    with Ledger.open() as ledger:
+        statuses = {row["status"] for row in ledger.read(rows_of_ledger)}
+    assert statuses == ({"draft"} if draft else {"active"})
+
+
 def hide_contents(site, monkeypatch):
     item = site._item
 

@@ -16,7 +16,7 @@ from tests.task_runs.context import execute_operator
 from tests.unit.cli.conftest import _as_before, cli  # noqa: F401 (fixtures)
 from tests.unit.loading.test_settling import CONN, source_of
 
-KINDS = ("gone", "doubled", "superseded", "draft", "not_ready", "unknown")
+KINDS = ("gone", "doubled", "superseded", "removed", "draft", "not_ready", "unknown")
 
 
 @pytest.fixture
@@ -89,6 +89,19 @@ def test_every_kind(site, load, cli, tmp_path):  # noqa: F811 (fixture)
     # A deactivated document that was superseded is as it should be.
     site.documents[ids["6"]].active = False
     assert ("superseded", ids["6"]) not in found_by(cli("documents", "diff", "-o", "json"))
+
+
+@pytest.mark.parametrize("change", ["deactivate", "delete"])
+def test_what_a_load_has_removed(change, site, load, cli, tmp_path):  # noqa: F811 (fixture)
+    ids = load(site, {"1": "a", "2": "b"})
+    gone = site.documents[ids["2"]]
+    source = source_of(tmp_path / "kb.csv", ("1", "Title 1", "a"))
+    assert cli("load", source, "--kind", "text", "--key", "id", "--on-missing", change).code == 0
+    assert cli("documents", "diff", "-o", "json").json["differences"] == []
+    # Someone restores it.
+    gone.active = True
+    site.documents[gone.id] = gone
+    assert found_by(cli("documents", "diff", "-o", "json")) == {("removed", gone.id)}
 
 
 @pytest.mark.parametrize("seed", range(10))
