@@ -41,7 +41,7 @@ TASKS = {
     "assistant_evaluation": ["ask", "evaluate", "rate"],
     "assistant_compare_sites": ["ask_live", "ask_staging", "compare"],
     "assistant_low_confidence": ["ask", "list_low_confidence"],
-    "assistant_handbook": ["read_handbook", "load"],
+    "assistant_handbook": ["read_handbook", "load", "compare"],
     "assistant_safety": ["load_documents", "ask", "evaluate"],
     "assistant_approve_baseline": ["ask", "evaluate", "approve", "set_baseline"],
 }  # fmt: skip
@@ -367,7 +367,8 @@ def test_approved_baseline(load, run_dag, service, connection, tmp_path, monkeyp
     assert second.xcom("evaluate")["baseline"] == head["scores_path"], "the person decides, not the gate"
 
 
-def test_handbook(load, run_dag, service, connection, tmp_path, monkeypatch):
+def test_handbook(load, run_dag, service, tmp_path, monkeypatch):
+    monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", service.server.conn_json(manage_documents=True))
     folder = tmp_path / "handbook"
     monkeypatch.setenv("AIRFLOW_VAR_ASSISTANT_HANDBOOK", str(folder))
     monkeypatch.setenv("AIRFLOW_VAR_ASSISTANT_LAKE", str(tmp_path / "lake"))
@@ -379,8 +380,10 @@ def test_handbook(load, run_dag, service, connection, tmp_path, monkeypatch):
     assert second.state == "success", second.errors
     loads = first.xcom("load"), second.xcom("load")
     assert handbook.problem_of(*loads) is None
-    assert len(service.documents()) == min(1000, sum(one["created"] for one in loads))
-    documents = service.documents()
+    documents = service.server.service.documents.listed()
+    assert len(documents) == loads[1]["rows"]
+    chunks = tmp_path / "lake" / "handbook" / "chunks.parquet"
+    assert handbook.difference(documents, chunks, second.xcom("compare")) is None
     assert all("https://docs.example.com/" in document["content"] for document in documents[:20])
 
 

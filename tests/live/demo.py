@@ -44,6 +44,8 @@ def demonstrate(home: Path, dags: Path, screen: Screen, *, stay: bool, degraded:
                 AssistantService(home / "service", processing_seconds=THINKING, history=HISTORY)
             )
             screen.hide(service.api_key)
+            # The example DAG of the handbook deletes outdated documents.
+            service.connection["extra"]["manage_documents"] = True
             screen.say(f"service: {service.base_url}")
             screen.say(f"it generates {HISTORY - 1} days of statistics before today (--history {HISTORY})")
             handbook.write(handbook_of(home))
@@ -54,9 +56,7 @@ def demonstrate(home: Path, dags: Path, screen: Screen, *, stay: bool, degraded:
             }
             env = {**service.env, **{f"AIRFLOW_VAR_ASSISTANT_{name}": place for name, place in places.items()}}
             env["AIRFLOW__ASSISTANT__LAKE_PATH"] = places["LAKE"]
-            # After the comparison, the handbook is loaded into the staging site as well.
-            for name in ("STAGING", "HANDBOOK"):
-                env[f"AIRFLOW_VAR_ASSISTANT_{name}_SITE"] = comparison.STAGING
+            env["AIRFLOW_VAR_ASSISTANT_STAGING_SITE"] = comparison.STAGING
             airflow = LiveAirflow(home / "airflow", dags, env)
             screen.say("Airflow is starting")
             with screen.busy("Airflow is starting"):

@@ -299,8 +299,13 @@ class Demo:
             raise DemoError("the picture is not a PNG file")
 
     def _show_handbook(self) -> None:
-        handbook.show(self.screen, *self.handbooks)
-        if problem := handbook.problem_of(*self.handbooks):
+        documents = self.service.documents(limit=100_000)
+        on_site = sum(document["category"] == "handbook" for document in documents)
+        handbook.show(self.screen, *self.handbooks, on_site)
+        problem = handbook.problem_of(*self.handbooks)
+        chunks = self.lake / "handbook" / "chunks.parquet"
+        problem = problem or handbook.difference(documents, chunks, self._xcom(HANDBOOK, "compare"))
+        if problem:
             raise DemoError(problem)
 
     def _show_comparison(self) -> None:

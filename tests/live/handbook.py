@@ -6,9 +6,9 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.live.comparison import local
-
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from tests.live.screen import Screen
 
 HANDBOOK = "assistant_handbook"
@@ -19,7 +19,7 @@ EDITS = (
     "sandbox.md was deleted",
 )
 PARAGRAPH = "\n\nThis paragraph was inserted by the demo.\n\n"
-SHOWN = ("rows", "created", "unchanged", "changed", "stale", "requests")
+SHOWN = ("rows", "created", "unchanged", "changed", "stale", "deleted", "requests")
 
 
 def write(folder: Path) -> int:
@@ -41,14 +41,11 @@ def edit(folder: Path) -> None:
     (folder / "sandbox.md").unlink()
 
 
-def show(screen: Screen, first: dict[str, Any], second: dict[str, Any]) -> None:
-    """Show the counts of both runs, and the first findings of the second."""
-    import pyarrow.parquet as pq
-
-    screen.show("A handbook in chunks: after three edits, only their chunks are created", "\n".join(EDITS))
+def show(screen: Screen, first: dict[str, Any], second: dict[str, Any], on_site: int) -> None:
+    """Show the counts of both runs, and what the site has now."""
+    screen.show("A handbook in chunks: after three edits, the site equals the folder again", "\n".join(EDITS))
     screen.table(["", *SHOWN], [[name, *(load[count] for count in SHOWN)] for name, load in runs(first, second)])
-    found = pq.read_table(local(second["findings"])).select(["kind", "group", "key", "reason"]).to_pylist()
-    screen.table(["finding", "page", "chunk", "reason"], [row.values() for row in found[:6]])
+    screen.show("", f"{on_site} documents of the handbook are on the site, counted at the service")
 
 
 def problem_of(first: dict[str, Any], second: dict[str, Any]) -> str | None:
@@ -61,7 +58,26 @@ def problem_of(first: dict[str, Any], second: dict[str, Any]) -> str | None:
     # The inserted paragraph changes one chunk, which becomes stale; a title changes the chunks of its page.
     if not second["changed"] or second["stale"] <= 1:
         return f"the edits should supersede chunks of one page, and make those of another stale: {second}"
+    if second["deleted"] != second["changed"] + second["stale"]:
+        return f"every superseded and stale document should be deleted: {second}"
     return None
+
+
+def difference(documents: Iterable[dict[str, Any]], chunks: Path, compared: dict[str, Any]) -> str | None:
+    """
+    Return how the site, the file of chunks and the ledger differ, or None if they are equal.
+
+    :param documents: All documents of the site, as the service has them.
+    :param compared: Result of the comparison of ledger and site.
+    """
+    import pyarrow.parquet as pq
+
+    on_site = sorted(document["content"] for document in documents if document["category"] == "handbook")
+    in_source = sorted(pq.read_table(chunks)["content"].to_pylist())
+    if on_site != in_source:
+        return f"the site has {len(on_site)} documents of the handbook, the source has {len(in_source)} chunks"
+    wrong = {kind: compared[kind] for kind in ("gone", "doubled", "superseded", "draft", "not_ready") if compared[kind]}
+    return f"ledger and site differ: {wrong}" if wrong else None
 
 
 def runs(first: dict[str, Any], second: dict[str, Any]) -> tuple[tuple[str, dict[str, Any]], ...]:
