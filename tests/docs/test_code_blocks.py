@@ -67,7 +67,7 @@ def test_block_runs(
 ) -> None:
     """Run a block. Run DAGs with a load twice, and check that the second run sends nothing."""
     # Only some pages need the routes of documents.
-    manages = "sensors.documents" in block.code
+    manages = "sensors.documents" in block.code or 'on_change="replace"' in block.code
     connect(retries=4, **({"manage_documents": True} if manages else {}))
     monkeypatch.setenv("AIRFLOW_CONN_PYDANTICAI_DEFAULT", service.server.judge_conn_json())
     if is_dag(block):
