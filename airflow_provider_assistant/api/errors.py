@@ -33,6 +33,8 @@ from airflow_provider_assistant.exceptions import (
 )
 from airflow_provider_assistant.texts import shortened
 
+# Endpoints that send a message to a session.
+CHATS = frozenset({"chat", "chat.async"})
 DETAIL_LENGTH = 300
 # Characters of a non-JSON body that are searched: the patterns below take quadratic time on hostile text.
 PAGE_LENGTH = 4096
@@ -93,6 +95,12 @@ EXISTS = Row(
     "Look at it there. If it is the document of this row, leave the row out of the source; otherwise, "
     "rename or delete it, and run the task again.",
 )
+# A chat creates no object that could exist already.
+CHAT_CONFLICT = Row(
+    AssistantBadRequestError,
+    "the session does not take this message",
+    "If the session was closed, use another session_id: a closed session takes no more messages.",
+)
 SERVER_ERROR = Row(AssistantServerError, "server-side failure")
 # A 4xx that the table does not list rejects this one request, like a 400.
 REFUSED = Row(AssistantBadRequestError, "the service refuses this request")
@@ -120,6 +128,8 @@ def from_response(call: Call[Any], response: Response, now: float) -> AssistantA
     row = STATUSES.get(response.status) or _row_of_class(response.status)
     if response.status == HTTPStatus.CONFLICT and call.existing:
         row = EXISTS
+    if response.status == HTTPStatus.CONFLICT and call.endpoint in CHATS:
+        row = CHAT_CONFLICT
     detail = _shown(call, _detail(response))
     retry_after = parse_retry_after(response.headers.get("retry-after"), now)
     happened = f"{_status_line(response.status)}: {row.condition} ({call})"

@@ -133,9 +133,30 @@ def _unanswered(request_id: str | None, submitted_at: datetime | None, error: st
     return {**row, "status": "not_submitted", "error": error or "not sent: the task had stopped", "polls": 0}
 
 
-def publish(table: pa.Table, path: ObjectStoragePath, scope: str) -> None:
-    """Replace the output file as a whole; ``scope`` of the task goes to the file's metadata."""
-    replace(table.replace_schema_metadata({SCOPE: scope.encode()}), path)
+def publish(table: pa.Table, path: ObjectStoragePath, scope: str, metadata: Mapping[bytes, bytes]) -> None:
+    """
+    Replace the output file as a whole.
+
+    :param scope: Scope of the task, for the file's metadata.
+    :param metadata: Further metadata of the file.
+    """
+    replace(table.replace_schema_metadata({SCOPE: scope.encode(), **metadata}), path)
+
+
+def read_published(path: ObjectStoragePath, scope: str, columns: Sequence[str]) -> pa.Table | None:
+    """Return columns of the output file that an earlier attempt of the same task wrote; None if there is none."""
+    import pyarrow.parquet as pq
+
+    if not path.is_file():
+        return None
+    with path.open("rb") as file:
+        try:
+            parquet = pq.ParquetFile(file)
+        except ValueError:  # not a Parquet file, so not written by this task; publish() replaces it
+            return None
+        if (parquet.schema_arrow.metadata or {}).get(SCOPE) != scope.encode():
+            return None
+        return parquet.read(list(columns))
 
 
 def published(
@@ -147,20 +168,11 @@ def published(
     :param rows: The ``question_id`` of each current question, with its values of the columns ``IDENTIFYING``.
     :return: Answers of the current questions; empty if there is no such file or another task wrote it.
     """
-    import pyarrow.parquet as pq
-
-    if not path.is_file():
+    output = read_published(path, scope, COLUMNS)
+    if output is None:
         return []
-    with path.open("rb") as file:
-        try:
-            parquet = pq.ParquetFile(file)
-        except ValueError:  # not a Parquet file, so not written by this task; publish() replaces it
-            return []
-        if (parquet.schema_arrow.metadata or {}).get(SCOPE) != scope.encode():
-            return []
-        output_rows = parquet.read(list(COLUMNS)).to_pylist()
     row_by_question = {}
-    for row in output_rows:
+    for row in output.to_pylist():
         if row["status"] == "complete":
             row_by_question[tuple(row[name] for name in IDENTIFYING)] = row
     answers = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +22,14 @@ from airflow_provider_assistant.chat_batch.poller import Poller
 from airflow_provider_assistant.chat_batch.question_findings import QuestionFindings
 from airflow_provider_assistant.chat_batch.questions import QuestionRows, Questions
 from airflow_provider_assistant.chat_batch.requests import EarlierTurns, FinishedRequest, PendingRequest, Submission
-from airflow_provider_assistant.chat_batch.sessions import close_sessions, ended_sessions
+from airflow_provider_assistant.chat_batch.sessions import (
+    CLOSED,
+    close_sessions,
+    decoded_closed,
+    encoded_closed,
+    ended_sessions,
+    in_closed_sessions,
+)
 from airflow_provider_assistant.chat_batch.state import AnswerWriter, BatchState, findings_of, folder_of
 from airflow_provider_assistant.client.cancellation import CancellableRunner, run_coroutine
 from airflow_provider_assistant.client.rate_limited import RateLimitedClient
@@ -106,7 +114,7 @@ class ChatBatch:
         """
         if turn == 1:
             self.state.check()
-        self._correct_ledger(questions, self._saved_answers(questions))
+        questions = self._in_open_sessions(questions)
         earlier = EarlierTurns()
         if turn > 1:
             earlier = self._earlier_turns()
@@ -145,6 +153,36 @@ class ChatBatch:
         """Return the turn that was submitted last, from the batch state."""
         _, turn = answers.facts_of(self.state.read_questions())
         return turn
+
+    def _in_open_sessions(self, questions: Questions) -> Questions:
+        """
+        Return the questions, none of which would be sent to a session that is closed, or may be.
+
+        Questions that are not sent keep their sessions. What is sent depends on the answers that were saved in a
+        session, so each step corrects the ledger first.
+        """
+        closed = self._closed_sessions()
+        while True:
+            self._correct_ledger(questions, self._saved_answers(questions))
+            if not closed:
+                return questions
+            accepted_ids = set()
+            if self._ledger:
+                accepted_ids = {entry.question_id for entry in self._ledger.accepted() if entry.question_id}
+            positions = in_closed_sessions(questions, closed, accepted_ids)
+            if not positions:
+                return questions
+            if not questions.own_sessions:
+                return questions.with_closed_sessions(positions)
+            questions = questions.in_next_sessions(positions)
+
+    def _closed_sessions(self) -> set[str]:
+        """Return the sessions that earlier attempts, or this one, closed or began to close."""
+        closed = self.state.read_closed()
+        published = answers.read_published(self._output, self._scope, ["session_id", "status", "turn"])
+        if published is not None:
+            closed |= decoded_closed(published)
+        return closed
 
     def _earlier_turns(self) -> EarlierTurns:
         questions = self.state.read_questions()
@@ -387,6 +425,8 @@ class ChatBatch:
         sessions = ended_sessions(table)
         if not sessions:
             return 0, 0
+        # If the task is killed now, the next attempt knows which sessions may be closed.
+        self.state.write_closed(sessions)
         return self._runner.run(close_sessions(self._settings, self._site_id, sessions))
 
     # -- the end -----------------------------------------------------------------------------------
@@ -414,7 +454,11 @@ class ChatBatch:
 
         A later attempt asks the questions again whose requests failed or were lost.
         """
-        answers.publish(table, self._output, self._scope)
+        metadata = {
+            CLOSED: encoded_closed(table, self._closed_sessions()),
+            answers.OWN_SESSIONS: json.dumps(answers.has_own_sessions(table)).encode(),
+        }
+        answers.publish(table, self._output, self._scope, metadata)
         ends: dict[str, RequestEnd] = {}
         for row in table.select(["request_id", "status", "completed_at", "session_id"]).to_pylist():
             request_id = row["request_id"]

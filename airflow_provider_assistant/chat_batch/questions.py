@@ -12,6 +12,7 @@ from airflow_provider_assistant.api.payloads import ChatMessage, checked
 from airflow_provider_assistant.api.sessions import session_id
 from airflow_provider_assistant.chat_batch.answers import COLUMNS
 from airflow_provider_assistant.chat_batch.conversations import read_conversations
+from airflow_provider_assistant.chat_batch.sessions import next_session
 from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputError
 from airflow_provider_assistant.keys import key_label
 from airflow_provider_assistant.loading.columns import BATCH, ColumnSelection
@@ -111,6 +112,30 @@ class Questions:
             passthrough_columns={},
             problems=problems,
         )
+
+    def in_next_sessions(self, positions: Sequence[int]) -> Questions:
+        """Return all questions, those at some positions in new sessions and with new identities."""
+        sessions = list(self.field("session_id"))
+        for position in positions:
+            sessions[position] = next_session(sessions[position])
+        changed = replace(self, fields={**self.fields, "session_id": sessions})
+        moved = changed.at(positions)
+        moved_ids = _content_hashes(moved.fields, moved.constants, len(moved), moved.keys)
+        question_ids = list(self.question_ids)
+        for position, question_id in zip(positions, moved_ids, strict=True):
+            question_ids[position] = question_id
+        return replace(changed, question_ids=question_ids)
+
+    def with_closed_sessions(self, positions: Sequence[int]) -> Questions:
+        """Return all questions, those at some positions with the problem that their session is closed."""
+        sessions = self.field("session_id")
+        problems = dict(self.problems)
+        for position in positions:
+            problems[position] = (
+                f"session {sessions[position]!r} is closed: an earlier try of this task closed it "
+                "(close_sessions=True), and a closed session takes no more messages"
+            )
+        return replace(self, problems=problems)
 
 
 class QuestionRows:

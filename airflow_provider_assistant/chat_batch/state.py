@@ -135,10 +135,22 @@ class BatchState:
         """Return all answers that are saved so far."""
         return [FinishedRequest(**answer) for answer in self._answers()]
 
+    def write_closed(self, sessions: Iterable[str]) -> None:
+        """Add sessions that are about to be closed, in one new file."""
+        lines = map(json.dumps, sessions)
+        self._write(self.folder / f"closed-{uuid.uuid4().hex}.jsonl", lines)
+
+    def read_closed(self) -> set[str]:
+        """Return all sessions that :meth:`write_closed` added."""
+        return set(self._read("closed-*.jsonl"))
+
     def _answers(self) -> Iterator[dict[str, Any]]:
+        return self._read("answers-*.jsonl")
+
+    def _read(self, pattern: str) -> Iterator[Any]:
         if not self.folder.is_dir():
             return
-        for path in self.folder.glob("answers-*.jsonl"):
+        for path in self.folder.glob(pattern):
             with path.open("rb") as file:
                 for line in file:
                     with contextlib.suppress(ValueError):  # the last line of a file is incomplete after a kill

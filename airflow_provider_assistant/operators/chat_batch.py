@@ -91,7 +91,8 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
         it, otherwise ``per_row``.
     :param close_sessions: Which sessions to close after their questions have finished
         (``POST …/chat/session/close``). None (default): those that this task created; True: also those that the source
-        names; False: none.
+        names, each once all its questions have answers; False: none. A closed session takes no more messages: later
+        tries use new sessions, and reject a row whose session the source names and an earlier try closed.
     :param on_ambiguous: What to do with a question that may have been asked although no usable reply came back, or
         whose answer was lost with a killed worker. ``retry`` (default) asks it again: after a 5xx status or a broken
         connection at once, up to the connection's ``retries``; after a ``POST …/chat`` that timed out, only in a retry

@@ -126,6 +126,12 @@ def _check_try(night: BatchNight, attempt: Try, ended: FinishedRequest, world: W
     longest = (night.retries + 1) * (night.timeout + 1.2 * MAX_PAUSE + 2) + 3 * MAX_PAUSE
     waiting = night.wait_timeout + 3 * night.timeout + 1000
     assert is_moved or ended.seconds <= 2 * night.questions * longest + waiting + 300, "the time is bounded"
+    late = set()
+    for entry in ended.sent("chat"):
+        assert entry.item not in late, "a chat that timed out is not sent again in the same try"
+        if entry.is_late:
+            late.add(entry.item)
+    assert not world.service.sent_to_closed, "no message is sent to a session that may be closed"
     if ended.error is not None:
         return
     result = ended.result

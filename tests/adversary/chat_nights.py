@@ -111,7 +111,7 @@ def check_close(night: ChatNight) -> None:
             return AssistantCloseSessionOperator(task_id="task", session_id=SESSION).execute(context)
 
         for number, attempt in enumerate(night.tries, 1):
-            _check_single(night, attempt, world.tried(attempt, execute, number=number), gone=404)
+            _check_single(night, attempt, world.tried(attempt, execute, number=number))
         good = world.tried(Try(), execute, number=len(night.tries) + 1)
         assert good.error is None, repr(good.error)
         assert service.closed[SESSION] >= 1
@@ -157,7 +157,7 @@ def check_rating(night: ChatNight) -> None:
         assert not again.entries, "what was rated is not rated again"
 
 
-def _check_single(night: ChatNight, attempt: Try, ended: FinishedRequest, gone: int = 0) -> None:
+def _check_single(night: ChatNight, attempt: Try, ended: FinishedRequest) -> None:
     """Check the result of a call against its parameters and the documented errors."""
     assert ended.seconds <= night.seconds + LEDGER, "the time is bounded"
     error = ended.error
@@ -165,7 +165,7 @@ def _check_single(night: ChatNight, attempt: Try, ended: FinishedRequest, gone: 
         return
     statuses = [entry.status for entry in ended.entries]
     if error is None:
-        assert not statuses or 200 <= statuses[-1] < 300 or statuses[-1] == gone
+        assert not statuses or 200 <= statuses[-1] < 300
         return
     assert statuses, f"nothing was wrong with the task itself: {error!r}"
     check_permanence(error, attempt, statuses, night.on_ambiguous)

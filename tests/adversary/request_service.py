@@ -104,6 +104,7 @@ class Entry:
     :param is_done: Whether the request took effect.
     :param at: Virtual time in seconds.
     :param answered: Question whose answer reached the client, or None.
+    :param is_late: Whether the client stopped waiting for the response.
     """
 
     endpoint: str
@@ -112,6 +113,7 @@ class Entry:
     is_done: bool
     at: float
     answered: str | None = None
+    is_late: bool = False
 
 
 @dataclass
@@ -131,6 +133,9 @@ class Service:
     submitted: Counter[tuple[str, str]] = field(default_factory=Counter)
     ratings: list[tuple[str, str, str]] = field(default_factory=list)
     closed: Counter[str] = field(default_factory=Counter)
+    # Sessions that are closed or may be, and the messages that were sent to one of them afterwards.
+    closing: set[str] = field(default_factory=set)
+    sent_to_closed: list[tuple[str, str]] = field(default_factory=list)
     files: list[tuple[str, bytes]] = field(default_factory=list)
     documents: Counter[str] = field(default_factory=Counter)
     _ids: int = 0
@@ -144,16 +149,25 @@ class Service:
         if answer.forgets:
             self.requests.clear()
         item, act = self._acts(call, answer)
+        self._note_closing(call)
         said = None
         if answer.is_carried_out or call.method == "GET":
             said = act()
         status = 404 if said is None and 200 <= answer.status < 300 else answer.status
-        if answer.refuses or answer.latency >= timeout:
+        is_late = not answer.refuses and answer.latency >= timeout
+        if answer.refuses or is_late:
             status = 0
         is_done = answer.is_carried_out and said is not None
         answered = self._answered(call, item, said or {}) if 200 <= status < 300 and answer.body == "good" else None
-        self.journal.append(Entry(call.endpoint, item, status, is_done, at, answered))
+        self.journal.append(Entry(call.endpoint, item, status, is_done, at, answered, is_late))
         return status, _body(answer, status, said)
+
+    def _note_closing(self, call: Call[Any]) -> None:
+        session = (call.json or {}).get("session_id", "")
+        if call.endpoint == "session.close":
+            self.closing.add(session)
+        elif call.endpoint in {"chat", "chat.async"} and session in self.closing:
+            self.sent_to_closed.append((session, call.json["message"]))
 
     def _answered(self, call: Call[Any], item: str, said: dict[str, Any]) -> str | None:
         if call.endpoint == "chat":

@@ -109,8 +109,8 @@ class World:
                 "host": f"http://{HOST}/api/v1",
                 "password": SECRET,
                 "extra": {
-                    "tenant_id": TENANT, "site_id": SITE, "timeout": timeout, "retries": retries,
-                    "max_concurrency": max_concurrency,
+                    "tenant_id": TENANT, "site_id": SITE, "timeout": timeout, "chat_timeout": timeout,
+                    "retries": retries, "max_concurrency": max_concurrency,
                 },
             }
         )  # fmt: skip

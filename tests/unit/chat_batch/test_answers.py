@@ -140,7 +140,7 @@ PASSTHROUGH = {
 def test_other_columns_keep_their_type(kind, tmp_path):
     values, expected = PASSTHROUGH[kind]
     table = table_of(tmp_path, ["a", "b", "c"], [], {"x": values})
-    answers.publish(table, ObjectStoragePath(str(tmp_path / "out.parquet")), "scope")
+    answers.publish(table, ObjectStoragePath(str(tmp_path / "out.parquet")), "scope", {})
     column = pq.read_table(tmp_path / "out.parquet")["x"]
     assert column.type == expected
     assert column.to_pylist() == values
@@ -204,7 +204,7 @@ def test_a_latency_has_its_source_and_its_error_and_may_be_unknown(tmp_path):
     assert (found["seconds_p50"], found["noticed_after_p50"]) == (12.0, 12.0)
     assert (found["seconds_measured"], found["seconds_unknown"]) == (1, 1)
     path = ObjectStoragePath(str(tmp_path / "out.parquet"))
-    answers.publish(table, path, "mine")
+    answers.publish(table, path, "mine", {})
     rows = [(name, (str(number), "?", "s")) for number, name in enumerate("abc")]
     assert published(path, "mine", rows) == ends
 
@@ -222,7 +222,7 @@ def test_the_confidence_of_answers_is_in_the_file_and_in_the_counts(tmp_path):
     assert table["confidence_score"].to_pylist() == [0.25, None, 97.5, None, None]
     assert counts(table)["low_confidence"] == 2, "the failed one is no answer"
     path = ObjectStoragePath(str(tmp_path / "out.parquet"))
-    answers.publish(table, path, "mine")
+    answers.publish(table, path, "mine", {})
     rows = [(name, (str(number), "?", "s")) for number, name in enumerate("abcde")]
     assert published(path, "mine", rows) == ends[:4]
 
@@ -239,7 +239,7 @@ def test_an_output_of_a_version_without_confidence_and_measured_latencies_is_reu
     path = ObjectStoragePath(str(tmp_path / "out.parquet"))
     table = table_of(tmp_path, ["a"], [ended("a")])
     added = ["confidence_level", "confidence_score", "seconds_source", "seconds_error"]
-    answers.publish(table.drop_columns(added), path, "mine")
+    answers.publish(table.drop_columns(added), path, "mine", {})
     (found,) = published(path, "mine", [("a", ("0", "?", "s"))])
     assert found == ended("a", latency_source=None, latency_error=None)
 
@@ -249,7 +249,7 @@ def test_complete_answers_are_found_again_by_the_same_task_only(tmp_path):
     rows = [(name, (str(number), "?", "s")) for number, name in enumerate("abcd")]
     assert published(path, "mine", rows) == []
     ends = [ended("a"), ended("b", "failed"), ended("c", raw=None)]
-    answers.publish(table_of(tmp_path, ["a", "b", "c", "d"], ends), path, "mine")
+    answers.publish(table_of(tmp_path, ["a", "b", "c", "d"], ends), path, "mine", {})
     assert published(path, "mine", rows) == [ends[0], ends[2]]
     assert published(path, "mine", [("x", ("2", "?", "s"))]) == [ends[2]._replace(question_id="x")]
     assert published(path, "other", rows) == []
