@@ -77,11 +77,11 @@ def read_conversations(
             continue
         number = _number(numbers[position])
         if name is None or number is None:
-            problem = "has no conversation"
+            problem = f"question {position + 1} has no conversation"
             if name:
-                problem = f"of conversation {name!r} has a turn that is no number"
+                problem = f"the turn of question {position + 1}, of conversation {name!r}, is not a number"
             raise AssistantInputError(
-                f"question {position + 1} {problem}",
+                problem,
                 safe=NOTHING_SENT,
                 field="turn",
             )

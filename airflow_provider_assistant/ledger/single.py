@@ -67,5 +67,5 @@ def claim_one(ledger: ScopeLedger, claim: Claim) -> Claim:
     raise AssistantLedgerError(
         f"other tasks claim {claim.label} at the same time",
         safe=NOTHING_SENT,
-        todo="A retry of the task reads what became of it.",
+        todo="Run the task again: it reads what the other tasks recorded.",
     )
