@@ -161,7 +161,7 @@ def _matches(
             result.in_ledger += 1
             continue
         result.unmatched_documents.append(UnmatchedDocument(document.document_id, document.title))
-        for number, how in index.fits(texts_of_document(document)):
+        for number, how in index.fits(texts_of_document(document)).items():
             matches.append(Match(number, document.document_id, how, status=document.status))
     result.documents = len(listed_ids)
     return matches

@@ -114,7 +114,7 @@ def _matches(
     """Return the documents that fit a row and may have been created by an attempt to send it."""
     matches = []
     for document in documents:
-        for key, how in index.fits(texts_of_document(document)):
+        for key, how in index.fits(texts_of_document(document)).items():
             entry = sent_rows[key].entry
             is_recent = False
             if document.created_at is not None:

@@ -15,6 +15,8 @@ R = TypeVar("R")
 
 # "content": the list shows the text of the row. "title": it shows only a title or question of it.
 Fit: TypeAlias = Literal["content", "title"]
+# Number of rows that say that a document fits several.
+ENOUGH = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +82,8 @@ class RowIndex(Generic[R]):
     """Find the rows that a document may be of, without comparing it with all of them."""
 
     def __init__(self) -> None:
-        # Rows by the text that identifies them best, and the rows without it by the next one.
-        self._by_question: defaultdict[bytes, list[tuple[R, Texts]]] = defaultdict(list)
-        self._by_text: defaultdict[bytes, list[tuple[R, Texts]]] = defaultdict(list)
-        self._by_title: defaultdict[bytes, list[tuple[R, Texts]]] = defaultdict(list)
+        # Rows by each combination of texts that a list may show of them.
+        self._rows: defaultdict[tuple[bytes | None, ...], list[tuple[R, Texts]]] = defaultdict(list)
 
     def add(self, row: R, texts: Texts) -> None:
         """
@@ -91,36 +91,62 @@ class RowIndex(Generic[R]):
 
         :param row: What :meth:`fits` returns of it.
         """
-        item = (row, texts)
+        keys = set()
         if texts.question is not None:
-            self._by_question[texts.question].append(item)
+            keys.add(_of_question(texts.question))
         elif texts.text is not None:
-            self._by_text[texts.text].append(item)
+            keys.add(_of_text(texts.text))
         if texts.title is not None:
-            self._by_title[texts.title].append(item)
+            keys |= {_of_title(texts.title), _of_title_and_text(texts.title, texts.text)}
+        for key in keys:
+            self._rows[key].append((row, texts))
 
-    def fits(self, document: Texts) -> Iterator[tuple[R, Fit]]:
-        """Yield the rows that a document fits."""
+    def fits(self, document: Texts) -> dict[R, Fit]:
+        """
+        Return the rows that a document fits, but no more than ENOUGH.
+
+        If a list shows only titles and many rows have the same one, its documents fit all of these rows.
+        """
+        found: dict[R, Fit] = {}
         for row, texts in self._candidates(document):
             how = fit(texts, document)
             if how is not None:
-                yield row, how
+                found[row] = how
+            if len(found) == ENOUGH:
+                break
+        return found
 
-    def _candidates(self, document: Texts) -> Iterable[tuple[R, Texts]]:
+    def _candidates(self, document: Texts) -> Iterator[tuple[R, Texts]]:
+        keys = []
         if document.question is not None:
-            return self._by_question.get(document.question, ())
-        candidates: list[tuple[R, Texts]] = []
-        if document.text is not None:
-            candidates += self._by_text.get(document.text, ())
-        if document.title is not None:
-            candidates += self._by_question.get(document.title, ())
-            for item in self._by_title.get(document.title, ()):
-                _, texts = item
-                # Text documents whose text is shown were found by it.
-                is_found = document.text is not None and texts.text is not None and texts.question is None
-                if not is_found and texts.question != document.title:
-                    candidates.append(item)
-        return candidates
+            keys.append(_of_question(document.question))
+        else:
+            if document.text is not None:
+                keys.append(_of_text(document.text))
+            if document.title is not None:
+                keys.append(_of_question(document.title))
+            if document.title is not None and document.text is not None:
+                keys += [_of_title_and_text(document.title, document.text), _of_title_and_text(document.title, None)]
+            elif document.title is not None:
+                keys.append(_of_title(document.title))
+        for key in keys:
+            yield from self._rows.get(key, ())
+
+
+def _of_question(question: bytes) -> tuple[bytes | None, ...]:
+    return (b"question", question)
+
+
+def _of_text(text: bytes) -> tuple[bytes | None, ...]:
+    return (b"text", text)
+
+
+def _of_title(title: bytes) -> tuple[bytes | None, ...]:
+    return (b"title", title)
+
+
+def _of_title_and_text(title: bytes, text: bytes | None) -> tuple[bytes | None, ...]:
+    return (b"title and text", title, text)
 
 
 @dataclass(frozen=True, slots=True)
