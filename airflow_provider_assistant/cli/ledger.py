@@ -149,7 +149,7 @@ def _list_to_delete(out: Console, documents: list[dict[str, Any]], state: str, *
         return OK
     cells = [list(document.values()) for document in documents]
     out.table(("site", "source", "label", "document", *more_titles), cells)
-    out.note("The API cannot delete documents. Delete them on the site, then run: ledger forget ID …")
+    out.note("Delete them on the site, then run: ledger forget ID …")
     return WRONG
 
 
