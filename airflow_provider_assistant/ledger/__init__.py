@@ -1,8 +1,8 @@
 """
 The ledger: a SQL record of every effect on the API, with its claim and its outcome.
 
-The specified API has no list, update or delete and no idempotency key, so the client keeps the record itself. It commits a
-claim before each request and the outcome after it. A claim without an outcome means that the request may have
+The specified API has no list, update or delete and no idempotency key, so the client keeps the record itself. It
+commits a claim before each request and the outcome after it. A claim without an outcome means that the request may have
 happened. The API cannot return ratings either; exports read them from the ledger.
 """
 
