@@ -2,8 +2,8 @@
 Keep a site equal to a folder of Markdown, such as a Git checkout, every day.
 
 The first task splits the pages at their headings and writes a file of chunks with their
-addresses. The load sends the new and changed chunks, and deletes the documents that they
-replace and those whose chunks are gone. The last task compares ledger and site.
+addresses. The load sends the new and changed chunks, and deletes the documents that
+they replace and those whose chunks are gone. The last task compares ledger and site.
 
 The connection needs ``manage_documents``, because the API's specification does not show
 the routes that list and delete documents. Without them, leave out ``on_change``,
