@@ -281,9 +281,9 @@ def _check_noticed_after(rule: Rule, summary: Summary, too_few: str) -> RuleVerd
             f"{too_few}; the polls came too late to measure the others. Set a smaller poll_interval, or check "
             f"'{NOTICED_AFTER} {rule.text.partition(LATENCY)[2].strip()}' instead",
         )
-    return _verdict_on(
-        rule, value, f"{_subject(rule)} is at most {_formatted(value, rule.term)}: polls had noticed the answers then"
-    )
+    limit = _formatted(value, rule.term)
+    reason = f"{_subject(rule)} is at most {limit}: polls had noticed the answers by then"
+    return _verdict_on(rule, value, reason)
 
 
 def _measurement_note(rule: Rule, value: float, summary: Summary) -> str:

@@ -105,7 +105,7 @@ def test_a_latency_that_is_not_known_passes_only_if_the_answers_were_noticed_in_
     assert "only 0 of 8 answers were judged" in verdict.reason
     verdict = judged("latency p95 <= 60", polled)
     assert (verdict.verdict, verdict.value) == ("passed", 60.0)
-    assert verdict.reason == "latency p95 is at most 60: polls had noticed the answers then"
+    assert verdict.reason == "latency p95 is at most 60: polls had noticed the answers by then"
     assert judged("latency p95 >= 1", polled).verdict == "failed", "they may have been ready at once"
     assert judged("noticed_after p95 <= 20", polled).verdict == "failed"
     assert judged("noticed_after p95 <= 90", polled).verdict == "passed"
