@@ -26,7 +26,8 @@ class AssistantMessageOperator(AssistantOperator):
 
     :param session_id: The session. Reuse it to continue a conversation.
     :param message: The user's message.
-    :param email: E-mail address of the end user. Default: None, not sent.
+    :param user_email: E-mail address of the end user. Default: None, not sent. Airflow's own parameter ``email`` is the
+        address for alerts, and is not sent.
     :param response_language: Language code of the reply, such as ``en``. Default: None, the service chooses.
     :param on_ambiguous: What to do if the message may have reached the service although no usable reply came back.
         ``retry`` (default) sends it again after a 5xx status or a broken connection, up to the connection's
@@ -41,13 +42,13 @@ class AssistantMessageOperator(AssistantOperator):
         *AssistantOperator.template_fields,
         "session_id",
         "message",
-        "email",
+        "user_email",
         "response_language",
     )
     parameter_checks: ClassVar[Checks] = {
         "session_id": parameters.text,
         "message": parameters.prose,
-        "email": parameters.prose,
+        "user_email": parameters.prose,
         "response_language": parameters.prose,
         "on_ambiguous": parameters.choice(*get_args(OnAmbiguous)),
     }
@@ -57,7 +58,7 @@ class AssistantMessageOperator(AssistantOperator):
         *,
         session_id: str,
         message: str,
-        email: str | None = None,
+        user_email: str | None = None,
         response_language: str | None = None,
         on_ambiguous: OnAmbiguous = "retry",
         **kwargs: Any,
@@ -65,7 +66,7 @@ class AssistantMessageOperator(AssistantOperator):
         super().__init__(**kwargs)
         self.session_id = session_id
         self.message = message
-        self.email = email
+        self.user_email = user_email
         self.response_language = response_language
         self.on_ambiguous = on_ambiguous
         check_given(self)
@@ -78,10 +79,10 @@ class AssistantMessageOperator(AssistantOperator):
         fields = {
             "session_id": self.session_id,
             "message": self.message,
-            "email": self.email,
+            "email": self.user_email,
             "response_language": self.response_language,
         }
-        return checked(ChatMessage, fields)
+        return checked(ChatMessage, fields, names={"email": "user_email"})
 
     def _send(self, call: Call[T]) -> T:
         return self.hook.send(call, "retry" if self.on_ambiguous == "retry" else "fail")

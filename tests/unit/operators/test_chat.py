@@ -95,13 +95,26 @@ def test_chat_sends_every_field_and_goes_to_the_site_it_is_told(service, connect
         AssistantChatOperator,
         session_id="s",
         message="Hallo?",
-        email="a@example.com",
+        user_email="a@example.com",
         response_language="de",
         site_id="acme-shop",
     )
     assert run.xcom()["site_id"] == "acme-shop"
     (row,) = service.rows("requests")
     assert (row["site"], row["language"]) == ("acme-shop", "de")
+
+
+@pytest.mark.filterwarnings("ignore:Setting email")
+@pytest.mark.parametrize("operator", [AssistantChatOperator, AssistantSubmitChatOperator])
+def test_the_address_for_alerts_is_not_sent_as_that_of_the_user(operator, connection, run_operator, monkeypatch):
+    """Airflow's own parameter email often comes from the default_args of a DAG."""
+    with ScriptedService(Answer(200, {"request_id": "r1", "answer": "42"})) as service:
+        url = urlsplit(service.url)
+        uri = f"assistant://:a-key-0123456789@{url.hostname}:{url.port}/http?site_id=docs&retries=0"
+        monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", uri)
+        run_operator(operator, session_id="s", message="m", email="oncall@example.com", email_on_failure=False)
+        run_operator(operator, session_id="t", message="m", user_email="a@example.com")
+    assert [request.json().get("email") for request in service.received] == [None, "a@example.com"]
 
 
 def test_chat_mapped(service, connection, run_operator):
@@ -122,7 +135,7 @@ def test_chat_mapped(service, connection, run_operator):
         ({"message": " "}, "message"),
         ({"session_id": ""}, "session_id"),
         ({"message": 7}, "message"),
-        ({"email": "nobody"}, "email"),
+        ({"user_email": "nobody"}, "email"),
         ({"response_language": "as you like"}, "response_language"),
     ],
 )
