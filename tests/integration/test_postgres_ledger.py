@@ -44,6 +44,7 @@ from airflow_provider_assistant.ledger.queries import (
 from airflow_provider_assistant.ledger.resolution import resolve
 from airflow_provider_assistant.ledger.schema import document_changes, leases, metadata
 from airflow_provider_assistant.ledger.selection import ALL, Selection
+from airflow_provider_assistant.ledger.site_queries import removed_ids, site_entries
 from tests.integration.faults.attempts import CONCURRENCY, listed
 from tests.integration.faults.conftest import _process, remote
 from tests.integration.faults.loads import LoadAttempts
@@ -110,6 +111,30 @@ def test_ambiguous_entries_are_listed_and_resolved_by_hand(ledger):
         assert ledger.read(page_of_ambiguous, ledger.leases, Selection(), ALL).rows == []
         assert ledger.read(superseded_documents, Selection()) == [("docs", "dag.task", "row k", "doc-k-1")]
         assert memory.entries(["k"])["k"].content_hash == "content 2"
+
+
+def test_what_is_compared_with_the_list_of_a_site(ledger):
+    with documents(ledger) as memory:
+        (claim, other) = claims(memory, "k", "other")
+        # A rebuild records documents without a claim.
+        memory.commit_and_claim([created(claim)], ())
+        (again,) = claims(memory, "k")
+        memory.commit_and_claim((), [again, other])
+        memory.commit_and_claim([created(again, 2)], ())
+        assert [entry.key for entry in memory.unresolved()] == ["other"]
+        removed = KnownDocument("gone", "row gone", "doc-gone", "stale")
+        memory.changes().claim([removed], "deactivate")
+        assert ledger.read(removed_ids, SITE) == set()
+        memory.changes().record([removed], "deactivate")
+        assert ledger.read(removed_ids, SITE) == {"doc-gone"}
+        ids = ["doc-k-1", "doc-k-2", "doc-gone", "unknown", "half \ud800"]
+        assert memory.known_ids(ids) == {"doc-k-1", "doc-k-2", "doc-gone"}
+        (entry,) = site_entries(ledger.engine, SITE)
+        assert (entry.document_id, entry.superseded_ids, entry.label) == ("doc-k-2", ["doc-k-1"], "row k")
+        (unresolved,) = memory.unresolved()
+        resolve(memory, unresolved, "created", identifier="found", content_hash="content", status="draft")
+        assert memory.unresolved() == []
+        assert memory.entries(["other"])["other"].status == "draft"
 
 
 def test_a_single_effect_is_made_once(ledger):

@@ -213,6 +213,8 @@ def test_the_operator_writes_the_differences(site, load, compared, capsys):
     person = site.store("By hand", "x").id
     result = compared()
     assert (result["gone"], result["unknown"], result["rows"], result["documents"]) == (1, 1, 2, 2)
+    totals = {"documents", "in_ledger", "without_id", "rows", "path", "bytes", "site_id", "date"}
+    assert set(result) == {*totals, *KINDS}
     rows = pq.ParquetFile(result["path"]).read().to_pylist()
     assert [(row["kind"], row["document_id"], row["label"]) for row in rows] == [
         ("gone", ids["2"], "2"),
