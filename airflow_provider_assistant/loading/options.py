@@ -21,7 +21,7 @@ class LoadOptions:
     :param max_backoff: Longest pause that the load waits out after a 429, in seconds. Default: 300.
     :param on_ambiguous: What to do with a row that an earlier attempt may have created: ``retry`` (default) sends it
         again and lists it as possibly duplicated, ``skip`` lists it without sending it, ``fail`` stops the load. If the
-        connection has ``manage_documents`` and the list of the site shows the document, the row counts as created.
+        connection describes the list of documents and it shows that of the row, the row counts as created.
     :param on_change: What to do with a key whose content has changed: ``create`` (default) creates another document and
         lists the superseded one; ``replace`` creates another document and then deactivates and deletes the superseded
         one; ``skip`` does not send the row; ``fail`` stops the load.
