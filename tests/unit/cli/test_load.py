@@ -52,6 +52,37 @@ def test_what_is_told_of_it(cli, faq):
     assert cli("load", faq, "--key", "id").out == "site acme-docs: 3 rows: 0 created, 3 unchanged\n"
 
 
+REPLACE = ("--on-change", "replace", "--on-missing", "delete", "--activate")
+
+
+def test_a_dry_run_says_what_a_load_removes(cli, connect, service, tmp_path):
+    connect(manage_documents=True)
+    path = tmp_path / "faq.csv"
+    columns = ["id", "title", "question", "answer"]
+    first = [(str(number), f"T{number}", f"Q{number}?", "Yes.") for number in range(6)]
+    pd.DataFrame(first, columns=columns).to_csv(path, index=False)
+    assert cli("load", path, "--key", "id", *REPLACE).code == 0
+    # Two rows are gone, and one has changed.
+    second = [*first[:3], ("3", "T3", "Q3?", "No.")]
+    pd.DataFrame(second, columns=columns).to_csv(path, index=False)
+    before = service.documents()
+    told = cli("load", path, "--key", "id", *REPLACE, "--dry-run", "-o", "json")
+    assert service.documents() == before
+    done = cli("load", path, "--key", "id", *REPLACE, "-o", "json")
+    names = ("created", "changed", "stale", "deleted", "not_removed")
+    assert counts(told, *names) == counts(done, *names) == (1, 1, 2, 3, 0)
+    assert sorted(document["content"] for document in service.documents()) == ["No.", "Yes.", "Yes.", "Yes."]
+    assert cli("load", path, "--key", "id", *REPLACE).out.count("deleted") == 0
+
+
+def test_removing_documents_needs_the_permission_of_the_connection(cli, faq, service):
+    for options in (REPLACE, REPLACE[:2], REPLACE[2:4], REPLACE[4:]):
+        ran = cli("load", faq, "--key", "id", *options)
+        assert ran.code == 2
+        assert "manage_documents" in ran.err
+    assert not service.posts(QA)
+
+
 def test_drafts_are_shown(cli, faq, service):
     service.behave(document_status="draft")
     ran = cli("load", faq, "--key", "id")
