@@ -168,14 +168,21 @@ class DocumentChanges:
 
         def write(connection: sa.Connection) -> None:
             self._record(connection, removed, change, None)
-            for document in removed:
-                if document.reason == "superseded":
-                    self._forget_superseded(connection, document)
-                else:
-                    self._forget_entry(connection, document)
+            self._forget(connection, removed)
 
         if removed:
             transaction(self._engine, write, writes=True)
+
+    def forget(self, outdated: Sequence[KnownDocument]) -> None:
+        """Forget outdated documents in the entries of their keys, because they are not outdated after all."""
+        transaction(self._engine, lambda connection: self._forget(connection, outdated), writes=True)
+
+    def _forget(self, connection: sa.Connection, outdated: Sequence[KnownDocument]) -> None:
+        for document in outdated:
+            if document.reason == "superseded":
+                self._forget_superseded(connection, document)
+            else:
+                self._forget_entry(connection, document)
 
     def record_status(self, changed: Sequence[KnownDocument], status: str) -> None:
         """Record the status of documents that were activated."""

@@ -45,7 +45,7 @@ from airflow_provider_assistant.loading.preflight import LoadPlan, RowAction, pl
 from airflow_provider_assistant.loading.report import PROGRESS, LoadCounts, LoadReport, report_progress
 from airflow_provider_assistant.loading.rows import PreparedRow, Rows
 from airflow_provider_assistant.loading.settling import settle
-from airflow_provider_assistant.loading.site_changes import SiteChanges
+from airflow_provider_assistant.loading.site_changes import SiteChanges, check_routes
 from airflow_provider_assistant.texts import counted
 
 log = logging.getLogger(__name__)
@@ -135,6 +135,7 @@ class Load:
 
     async def _run(self) -> LoadCounts:
         self._started = time.monotonic()
+        check_routes(self._options, self._site)
         plan = plan_load(self._rows, self._ledger, has_groups=self._has_groups, tick=self._report_preflight)
         self.counts.rows = plan.rows
         if self._missing_in == "source" and not plan.rows:

@@ -12,8 +12,9 @@ import logging
 from collections.abc import Callable, Collection, Sequence
 from typing import TypeAlias
 
-from airflow_provider_assistant.api.document_routes import Change
+from airflow_provider_assistant.api.document_routes import Change, route_of
 from airflow_provider_assistant.client.client import AssistantClient
+from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputError
 from airflow_provider_assistant.ledger.document_changes import DocumentChanges, KnownDocument
 from airflow_provider_assistant.loading.managed_site import ManagedSite
 from airflow_provider_assistant.loading.options import LoadOptions
@@ -26,6 +27,33 @@ log = logging.getLogger(__name__)
 Report: TypeAlias = Callable[[Sequence[KnownDocument], str], None]
 # Longest time in seconds until the list shows a change that the service has accepted.
 VISIBLE = 60.0
+
+
+def check_routes(options: LoadOptions, site: ManagedSite | None) -> None:
+    """
+    Check that the connection describes the routes that a load needs to change documents.
+
+    :param site: None if the connection describes none.
+    :raises AssistantInputError: It does not.
+    """
+    needed: list[Change] = []
+    if options.activate:
+        needed.append("activate")
+    if options.removal:
+        needed.append(options.removal)
+    if options.on_change == "replace":
+        needed.append("delete")
+    if not needed:
+        return
+    if site is None:
+        raise AssistantInputError(
+            "the load changes documents, and the connection does not allow it",
+            safe=NOTHING_SENT,
+            todo="Set manage_documents in the connection.",
+            field="manage_documents",
+        )
+    for change in needed:
+        route_of(site.routes, change)
 
 
 class SiteChanges:
@@ -108,7 +136,8 @@ class SiteChanges:
             if uses[document.document_id] <= own:
                 removable.append(document)
             else:
-                log.warning("Document %s (%s) is kept: another row needs it.", document.document_id, document.label)
+                log.info("Document %s (%s) is kept: another row needs it.", document.document_id, document.label)
+                self._changes.forget([document])
         return removable
 
     # -- new documents -------------------------------------------------------------------------

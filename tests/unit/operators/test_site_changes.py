@@ -202,6 +202,24 @@ def test_the_connection_has_to_allow_it(options, monkeypatch):
     assert not site.requests
 
 
+@pytest.mark.parametrize(
+    ("options", "missing"),
+    [
+        ({"activate": True}, "set_status"),
+        ({"on_missing": "deactivate"}, "set_status"),
+        ({"on_missing": "delete"}, "delete"),
+        ({"on_change": "replace"}, "delete"),
+    ],
+)
+def test_a_route_that_the_connection_lacks_stops_the_load_before_it(options, missing, monkeypatch):
+    none = {"activate": False, "on_change": "create", "on_missing": "stale"}
+    with DocumentSite() as site:
+        monkeypatch.setenv(CONN, site.connection(manage_documents={missing: None}))
+        with pytest.raises(AssistantInputError, match=f"no route '{missing}'"):
+            load({"a": "1"}, **{**none, **options})
+    assert not site.requests
+
+
 def test_a_mass_deletion_stops_before_it(monkeypatch):
     contents = {f"row {number}": "x" for number in range(120)}
     with DocumentSite() as site:
@@ -267,6 +285,8 @@ def test_a_document_that_another_row_needs_is_kept(monkeypatch):
             operator.render_template_fields({})
             operator.execute(task_context("load", run_id=f"run {number}"))
         assert site.in_use() == [("Q?", "Same.")]
+        # The row that is gone has no entry any more, and no later load looks at it.
+        assert load({}, run_id="last", allow_empty=True)["stale"] is None
 
 
 def test_the_rate_of_removals_is_limited(monkeypatch, pauses):
