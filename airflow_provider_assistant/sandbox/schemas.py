@@ -99,6 +99,8 @@ class Source(_Reply):
 _NOT_DOCUMENTED = "Absent with the setting documented."
 _TIME = "Absent without the setting request_times."
 _CONFIDENCE = "Only with the setting confidence."
+_ERROR = "A text without the setting request_times."
+_FIRST_RATING = "Only of the first rating, with the setting documented."
 
 
 class Result(_Reply):
@@ -135,7 +137,7 @@ class StatusReply(AsyncReply):
     completed_at: str | None = Field(default=None, description=_TIME)
     result: Result | None = Field(default=None, description=_TIME)
     answer: str = Field(default="", description="Instead of result, without request_times.")
-    error: RequestError | str | None = Field(default=None, description="A text without request_times.")
+    error: RequestError | str | None = Field(default=None, description=_ERROR)
 
 
 class FeedbackReply(_Reply):
@@ -146,7 +148,7 @@ class FeedbackReply(_Reply):
     session_id: str = Field(default="", description=_NOT_DOCUMENTED)
     feedback: str
     created_at: str = Field(default="", description=_NOT_DOCUMENTED)
-    feedback_submitted_at: str = Field(default="", description="Of the first rating, if documented.")
+    feedback_submitted_at: str = Field(default="", description=_FIRST_RATING)
 
 
 class ClosedReply(_Reply):

@@ -122,7 +122,10 @@ def _feedback(ratings: Counter[str]) -> dict[str, Any]:
 def site_record(database: Database, tenant: Tenant, site: str) -> dict[str, Any]:
     """Return what a site is and has."""
     row = database.rows(
-        "SELECT count(*) AS documents, count(activated_at) AS active_documents FROM documents WHERE site = ?",
+        """
+        SELECT count(*) AS documents, count(activated_at) AS active_documents
+        FROM documents WHERE site = ?
+        """,
         site,
     )[0]
     return {
@@ -136,7 +139,10 @@ def site_record(database: Database, tenant: Tenant, site: str) -> dict[str, Any]
 def count_sessions(database: Database, site: str, *, only_open: bool = False) -> int:
     """Return the number of sessions of a site."""
     row = database.rows(
-        "SELECT count(*) - count(closed_at) AS open, count(*) AS total FROM sessions WHERE site = ?",
+        """
+        SELECT count(*) - count(closed_at) AS open, count(*) AS total
+        FROM sessions WHERE site = ?
+        """,
         site,
     )[0]
     count: int = row["open"] if only_open else row["total"]
