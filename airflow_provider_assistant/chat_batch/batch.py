@@ -6,9 +6,9 @@ import functools
 import json
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 
@@ -18,24 +18,29 @@ from airflow_provider_assistant.api.payloads import ChatMessage
 from airflow_provider_assistant.api.replies import ApiReply, ChatAnswer
 from airflow_provider_assistant.chat_batch import answers
 from airflow_provider_assistant.chat_batch.conversations import next_turn
+from airflow_provider_assistant.chat_batch.earlier import EarlierAttempts, earlier_turns, storable_texts
 from airflow_provider_assistant.chat_batch.poller import Poller
 from airflow_provider_assistant.chat_batch.question_findings import QuestionFindings
 from airflow_provider_assistant.chat_batch.questions import QuestionRows, Questions
-from airflow_provider_assistant.chat_batch.requests import EarlierTurns, FinishedRequest, PendingRequest, Submission
+from airflow_provider_assistant.chat_batch.requests import (
+    EarlierTurns,
+    FinishedRequest,
+    Mode,
+    PendingRequest,
+    Submission,
+)
 from airflow_provider_assistant.chat_batch.sessions import (
     CLOSED,
     close_sessions,
-    decoded_closed,
     encoded_closed,
     ended_sessions,
-    in_closed_sessions,
 )
 from airflow_provider_assistant.chat_batch.state import AnswerWriter, BatchState, findings_of, folder_of
 from airflow_provider_assistant.client.cancellation import CancellableRunner, run_coroutine
 from airflow_provider_assistant.client.rate_limited import RateLimitedClient
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import AssistantError, AssistantLedgerError
-from airflow_provider_assistant.ledger import AcceptedQuestion, ChatLedger, RequestEnd
+from airflow_provider_assistant.ledger import ChatLedger, RequestEnd
 from airflow_provider_assistant.loading.engine import Load
 from airflow_provider_assistant.loading.findings import FindingsFile
 from airflow_provider_assistant.loading.load_client import LoadClient
@@ -49,10 +54,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from airflow.providers.common.compat.sdk import ObjectStoragePath
 
-
-Mode: TypeAlias = Literal["async", "sync"]
-# Final states without an answer: a later attempt submits the question again.
-UNANSWERED = {"failed", "lost"}
 
 log = logging.getLogger(__name__)
 
@@ -88,6 +89,7 @@ class ChatBatch:
         self._output = output
         self._scope = scope
         self._ledger = ledger
+        self._earlier = EarlierAttempts(self.state, output=output, scope=scope, mode=mode, ledger=ledger)
         # Each run may ask other questions, so a mass change is normal here, and none of them is stale.
         self._options = LoadOptions(
             settings.max_concurrency,
@@ -114,10 +116,10 @@ class ChatBatch:
         """
         if turn == 1:
             self.state.check()
-        questions = self._in_open_sessions(questions)
+        questions = self._earlier.in_open_sessions(questions)
         earlier = EarlierTurns()
         if turn > 1:
-            earlier = self._earlier_turns()
+            earlier = earlier_turns(self.state.read_questions(), self.table())
         questions_of_turn = questions
         # Reasons why questions are not submitted, by question id.
         reasons = dict(earlier.reasons)
@@ -134,7 +136,7 @@ class ChatBatch:
         if not file.count:
             file.path.unlink(missing_ok=True)  # the file of an earlier run
         # What this attempt has just submitted is replaced by what the ledger and earlier turns know.
-        recorded_submissions = self._recorded_submissions(questions.question_ids)
+        recorded_submissions = self._earlier.recorded_submissions(questions.question_ids)
         submissions = sent.submissions | earlier.submissions | recorded_submissions
         if sent.error:
             if not submissions:
@@ -153,130 +155,6 @@ class ChatBatch:
         """Return the turn that was submitted last, from the batch state."""
         _, turn = answers.facts_of(self.state.read_questions())
         return turn
-
-    def _in_open_sessions(self, questions: Questions) -> Questions:
-        """
-        Return the questions, none of which would be sent to a session that is closed, or may be.
-
-        Questions that are not sent keep their sessions. What is sent depends on the answers that were saved in a
-        session, so each step corrects the ledger first.
-        """
-        closed = self._closed_sessions()
-        while True:
-            self._correct_ledger(questions, self._saved_answers(questions))
-            if not closed:
-                return questions
-            accepted_ids = set()
-            if self._ledger:
-                accepted_ids = {entry.question_id for entry in self._ledger.accepted() if entry.question_id}
-            positions = in_closed_sessions(questions, closed, accepted_ids)
-            if not positions:
-                return questions
-            if not questions.own_sessions:
-                return questions.with_closed_sessions(positions)
-            questions = questions.in_next_sessions(positions)
-
-    def _closed_sessions(self) -> set[str]:
-        """Return the sessions that earlier attempts, or this one, closed or began to close."""
-        closed = self.state.read_closed()
-        published = answers.read_published(self._output, self._scope, ["session_id", "status", "turn"])
-        if published is not None:
-            closed |= decoded_closed(published)
-        return closed
-
-    def _earlier_turns(self) -> EarlierTurns:
-        questions = self.state.read_questions()
-        facts, _ = answers.facts_of(questions)
-        earlier = EarlierTurns(facts=facts)
-        # The table has the questions in the same order.
-        statuses = self.table()["status"].to_pylist()
-        columns = [answers.QUESTION_ID, "request_id", "submitted_at", "attempts", "error"]
-        for row, status in zip(questions.select(columns).to_pylist(), statuses, strict=True):
-            question_id = row[answers.QUESTION_ID]
-            earlier.statuses[question_id] = status
-            if row["submitted_at"]:
-                submitted_at = row["submitted_at"].timestamp()
-                earlier.submissions[question_id] = Submission(
-                    request_id=row["request_id"],
-                    submitted_at=submitted_at,
-                    attempts=row["attempts"],
-                )
-            elif row["error"]:
-                earlier.reasons[question_id] = row["error"]
-        return earlier
-
-    def _saved_answers(self, questions: Questions) -> list[FinishedRequest]:
-        """Return the answers of earlier attempts, and add those of the last output to the batch state."""
-        saved = self.state.read_answers()
-        saved_ids = {answer.question_id for answer in saved}
-        messages = _texts(questions.field("message"))
-        sessions = _texts(questions.field("session_id"))
-        # The values of the columns answers.IDENTIFYING, one tuple per question.
-        identifying_values = zip(questions.display_keys, messages, sessions, strict=True)
-        rows = zip(questions.question_ids, identifying_values, strict=True)
-        published = answers.published(self._output, self._scope, rows)
-        added = [answer for answer in published if answer.question_id not in saved_ids]
-        if added:
-            self.state.write_answers(added)
-        return saved + added
-
-    def _correct_ledger(self, questions: Questions, saved: Iterable[FinishedRequest]) -> None:
-        """Correct what a killed attempt left in the ledger, so that the questions without an answer are submitted."""
-        if not self._ledger:
-            return
-        # publish() records all ends, but an earlier attempt may have been killed before it.
-        ends = {}
-        for answer in saved:
-            if answer.request_id and answer.status in UNANSWERED:
-                ended_at = datetime.fromtimestamp(answer.ended_at, UTC)
-                ends[answer.request_id] = RequestEnd(answer.status, ended_at)
-        self._record_ends(ends)
-        if self._mode == "sync":
-            # A killed attempt may have saved an answer and not yet its outcome, or the other way round.
-            answer_by_id = {answer.question_id: answer for answer in saved}
-            answered = []
-            for key, question_id in zip(questions.keys, questions.question_ids, strict=True):
-                if question_id in answer_by_id:
-                    answered.append(_accepted(key, answer_by_id[question_id]))
-            self._ledger.record_late(answered)
-            unanswered_ids = set(questions.question_ids) - answer_by_id.keys()
-            accepted = self._ledger.accepted()
-            lost_keys = [entry.key for entry in accepted if entry.question_id in unanswered_ids]
-            self._ledger.withdraw(lost_keys, "its answer was lost with the attempt that asked")
-
-    def _record_ends(self, ends: Mapping[str, RequestEnd]) -> None:
-        """Record how requests ended, so that a later attempt asks those without an answer again."""
-        if not self._ledger or not ends:
-            return
-        if self._mode == "sync":
-            # The answer came with the reply, so the request never was open.
-            return
-        # Files have the ids as Parquet can store them, the ledger as the service sent them.
-        ledger_id_by_file_id = {}
-        for accepted in self._ledger.accepted():
-            if accepted.request_id:
-                ledger_id_by_file_id[storable(accepted.request_id)] = accepted.request_id
-        end_by_ledger_id = {}
-        for request_id, end in ends.items():
-            file_id = storable(request_id)
-            if file_id in ledger_id_by_file_id:
-                end_by_ledger_id[ledger_id_by_file_id[file_id]] = end
-        self._ledger.record_ends(end_by_ledger_id)
-
-    def _recorded_submissions(self, question_ids: Iterable[str]) -> dict[str, Submission]:
-        """Return the submissions of this and earlier attempts from the ledger, by question."""
-        if not self._ledger:
-            return {}
-        current_ids = set(question_ids)
-        submissions = {}
-        for accepted in self._ledger.accepted():
-            if accepted.question_id in current_ids:
-                submissions[accepted.question_id] = Submission(
-                    request_id=accepted.request_id,
-                    submitted_at=accepted.recorded_at.timestamp(),
-                    attempts=accepted.attempts,
-                )
-        return submissions
 
     async def _submit(self, questions: Questions, findings: QuestionFindings) -> _Sent:
         """Send the questions with the engine of loads, to which the id of a question is its content hash."""
@@ -348,10 +226,10 @@ class ChatBatch:
             "key": questions.display_keys,
             "repetition": questions.repetitions,
             "turn": questions.turns or [None] * len(questions),
-            "message": _texts(questions.field("message")),
+            "message": storable_texts(questions.field("message")),
             "error": reasons,
             "request_id": request_ids,
-            "session_id": _texts(questions.field("session_id")),
+            "session_id": storable_texts(questions.field("session_id")),
             "submitted_at": submission_times,
             "attempts": attempts,
         }
@@ -455,7 +333,7 @@ class ChatBatch:
         A later attempt asks the questions again whose requests failed or were lost.
         """
         metadata = {
-            CLOSED: encoded_closed(table, self._closed_sessions()),
+            CLOSED: encoded_closed(table, self._earlier.closed_sessions()),
             answers.OWN_SESSIONS: json.dumps(answers.has_own_sessions(table)).encode(),
         }
         answers.publish(table, self._output, self._scope, metadata)
@@ -465,7 +343,7 @@ class ChatBatch:
             if request_id:
                 ends[request_id] = RequestEnd(row["status"], row["completed_at"], row["session_id"])
         try:
-            self._record_ends(ends)
+            self._earlier.record_ends(ends)
         except AssistantLedgerError as error:
             # Do not fail: the answers are written, and submit() of a later attempt records the failed ones.
             log.warning("How the requests ended is not recorded: %s", error)
@@ -488,23 +366,6 @@ class _Sent(NamedTuple):
     counts: LoadCounts
     submissions: dict[str, Submission]
     error: AssistantError | None = None
-
-
-def _texts(values: list[Any]) -> list[str | None]:
-    """Return texts that Parquet can store; None for other values, which were not sent."""
-    return [storable(value) if isinstance(value, str) else None for value in values]
-
-
-def _accepted(key: str, answer: FinishedRequest) -> AcceptedQuestion:
-    """Return the ledger entry of a question in sync mode whose answer is saved."""
-    ended_at = datetime.fromtimestamp(answer.ended_at, UTC)
-    return AcceptedQuestion(
-        key=key,
-        question_id=answer.question_id,
-        request_id=answer.request_id,
-        recorded_at=ended_at,
-        attempts=1,
-    )
 
 
 def _answer_of(question_id: str, reply: ChatAnswer, now: float) -> FinishedRequest:

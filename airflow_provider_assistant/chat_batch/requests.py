@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+Mode: TypeAlias = Literal["async", "sync"]
 State: TypeAlias = Literal["complete", "failed", "lost"]
 LatencySource: TypeAlias = Literal["service", "measured"]
 

@@ -42,8 +42,9 @@ from airflow_provider_assistant.triggers.deferral import defer, is_deferrable, r
 from airflow_provider_assistant.triggers.events import raise_failure
 
 if TYPE_CHECKING:
-    from airflow_provider_assistant.chat_batch.batch import ChatBatch, Mode
+    from airflow_provider_assistant.chat_batch.batch import ChatBatch
     from airflow_provider_assistant.chat_batch.questions import Questions
+    from airflow_provider_assistant.chat_batch.requests import Mode
 
 
 class AssistantChatBatchOperator(AssistantSourceOperator):

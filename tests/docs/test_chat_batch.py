@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, get_args
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_assistant.chat_batch import answers, batch, poller, schedule, state
+from airflow_provider_assistant.chat_batch import answers, poller, schedule, state
+from airflow_provider_assistant.chat_batch.requests import Mode
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.triggers import chat_batch as triggers
 from tests.docs.conftest import QUESTIONS
@@ -65,7 +66,7 @@ def test_statuses_are_told_everywhere() -> None:
 
 def test_modes() -> None:
     (mode,) = [row for row in table(section(OPERATORS, "AssistantChatBatchOperator")) if row["Parameter"] == "`mode`"]
-    assert tuple(codes(mode["Meaning"])[:2]) == get_args(batch.Mode)
+    assert tuple(codes(mode["Meaning"])[:2]) == get_args(Mode)
 
 
 def test_numbers_in_the_text() -> None:
