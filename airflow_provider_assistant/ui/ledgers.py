@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
-from airflow.models.connection import Connection
-from airflow.providers.common.compat.sdk import BaseHook
-from airflow.utils.session import create_session
 from fastapi import HTTPException
 
 from airflow_provider_assistant.exceptions import AssistantLedgerError
@@ -21,6 +17,7 @@ from airflow_provider_assistant.ledger import SCHEMA_VERSION, LedgerLocation, lo
 from airflow_provider_assistant.ledger.leases import LeaseSettings, configured
 from airflow_provider_assistant.ledger.location import airflow_home, engine_at
 from airflow_provider_assistant.ledger.migrate import version_of
+from airflow_provider_assistant.ui.connections import assistant_connections
 from airflow_provider_assistant.ui.models import LedgerRef, Problem, UnavailableError
 
 T = TypeVar("T")
@@ -29,8 +26,6 @@ log = logging.getLogger(__name__)
 
 # Seconds to connect to a database, and milliseconds of one statement: a page should rather show a sentence.
 CONNECT_SECONDS, STATEMENT_MS = 5, 20_000
-# Maximum number of assistant connections that are searched for ledgers.
-MOST_CONNECTIONS = 200
 DEFAULT_FILE = "assistant_ledger.db"
 SET_LEDGER = (
     "Set [assistant] ledger_conn_id to the SQL connection that the tasks use, and make this connection available to "
@@ -156,19 +151,9 @@ def _ledgers_of_connections() -> set[str]:
     """Return the ledgers that assistant connections in Airflow's database and in environment variables name."""
     # Users write these: they may not be texts.
     ledger_ids: list[Any] = []
-    with create_session() as session:
-        query = sa.select(Connection).where(Connection.conn_type == "assistant").order_by(Connection.conn_id)
-        for connection in session.scalars(query.limit(MOST_CONNECTIONS)):
-            with contextlib.suppress(Exception):  # the key that encrypted it may be gone
-                ledger_ids.append(connection.extra_dejson.get("ledger_conn_id"))
-    prefix = "AIRFLOW_CONN_"
-    for name, value in list(os.environ.items())[: 10 * MOST_CONNECTIONS]:
-        if name.startswith(prefix) and "assistant" in value:
-            with contextlib.suppress(Exception):  # it may be invalid
-                conn_id = name.removeprefix(prefix).lower()
-                variable_connection = BaseHook.get_connection(conn_id)
-                if variable_connection.conn_type == "assistant":
-                    ledger_ids.append(variable_connection.extra_dejson.get("ledger_conn_id"))
+    for connection in assistant_connections():
+        with contextlib.suppress(Exception):  # the key that encrypted it may be gone
+            ledger_ids.append(connection.extra_dejson.get("ledger_conn_id"))
     texts = [ledger_id for ledger_id in ledger_ids if isinstance(ledger_id, str)]
     return {text.strip() for text in texts if text.strip()}
 

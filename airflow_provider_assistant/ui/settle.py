@@ -45,7 +45,7 @@ _DELETED = (
     "creates it again."
 )
 _UNKNOWN = "The ledger does not list it: it may be settled already."
-_GONE = "It has changed since the page was loaded. Load the page again."
+GONE = "It has changed since the page was loaded. Load the page again."
 
 
 @router.post("/preview")
@@ -139,10 +139,10 @@ class _Settling:
         self, ledger: Ledger, entry_id: EntryId, entry: AmbiguousEntry | None, outcome: SettleOutcome
     ) -> None:
         if entry is None:
-            self._add(entry_id.key[:12], False, _GONE)
+            self._add(entry_id.key[:12], False, GONE)
             return
         if entry.claimed_at != entry_id.claimed_at:
-            self._add(entry.label, False, _GONE)
+            self._add(entry.label, False, GONE)
             return
         try:
             check_not_under_way(entry, "Wait until its task has ended.")
@@ -155,12 +155,12 @@ class _Settling:
     def _delete(self, ids: list[EntryId]) -> None:
         if any(entry_id.kind != SUPERSEDED for entry_id in ids):
             raise HTTPException(422, "Ambiguous entries can be settled as created or not created.")
-        row_by_id = self._superseded_rows(ids)
+        row_by_id = superseded_rows(self.ledger, ids)
         self._check_rights([row.dag_id for row in row_by_id.values() if row])
         items_by_site: dict[str | None, list[_Deleted]] = {}
         for entry_id, row in row_by_id.items():
             if row is None:
-                self._add(entry_id.key[:12], False, _GONE)
+                self._add(entry_id.key[:12], False, GONE)
             else:
                 item = _Deleted(shown=row.label, names=json.loads(row.superseded))
                 items_by_site.setdefault(row.site_id, []).append(item)
@@ -184,21 +184,6 @@ class _Settling:
         items = [_Deleted(shown=document_id, names=[document_id]) for document_id in document_ids]
         items += [_Deleted(shown=label, names=[label], is_label=True) for label in labels]
         return items
-
-    def _superseded_rows(self, ids: list[EntryId]) -> dict[EntryId, Any]:
-        """Return the row of each entry that still is as the page showed it, else None."""
-        columns = documents.c
-        row_by_id = {}
-        with reading(self.ledger) as opened:
-            for entry_id in ids:
-                query = sa.select(documents).where(
-                    columns.scope == entry_id.scope,
-                    columns.key == entry_id.key,
-                    columns.claimed_at == entry_id.claimed_at,
-                    columns.superseded.is_not(None),
-                )
-                row_by_id[entry_id] = opened.connection.execute(query).one_or_none()
-        return row_by_id
 
     def _forget_on_site(self, ledger: Ledger, site_id: str | None, items: list[_Deleted]) -> None:
         try:
@@ -269,6 +254,22 @@ class _Settling:
             text=text,
             items=self._items,
         )
+
+
+def superseded_rows(ledger: LedgerRef, ids: list[EntryId]) -> dict[EntryId, Any]:
+    """Return the row of each entry that still is as the page showed it, else None."""
+    columns = documents.c
+    row_by_id = {}
+    with reading(ledger) as opened:
+        for entry_id in ids:
+            query = sa.select(documents).where(
+                columns.scope == entry_id.scope,
+                columns.key == entry_id.key,
+                columns.claimed_at == entry_id.claimed_at,
+                columns.superseded.is_not(None),
+            )
+            row_by_id[entry_id] = opened.connection.execute(query).one_or_none()
+    return row_by_id
 
 
 def _refusal(entry: AmbiguousEntry, outcome: SettleOutcome, error: AssistantInputError) -> str:

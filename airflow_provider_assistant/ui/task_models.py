@@ -163,6 +163,18 @@ class SettleRequest(Model):
     labels: list[str] = Field(default_factory=list, max_length=MOST_SETTLED)
 
 
+class DeleteRequest(Model):
+    """
+    Superseded documents to delete at the service.
+
+    :param ids: ``id`` of entries with superseded documents.
+    """
+
+    ledger: str = ""
+    outcome: Literal["delete"] = "delete"
+    ids: list[str] = Field(min_length=1, max_length=MOST_SETTLED)
+
+
 class SettleItem(Model):
     """
     What settling does, or would do, to one entry.

@@ -128,7 +128,7 @@ export function needsAnswer(summary, limits) {
         to: "superseded",
         detail:
           `${number(summary.superseded ?? 0)} superseded, ${number(summary.stale ?? 0)} stale. ` +
-          "The API cannot delete: do it on the site, then record it here.",
+          "Delete superseded ones here, or all with a load, or on the site and then record it.",
       }),
     );
   }

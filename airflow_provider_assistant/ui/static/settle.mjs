@@ -24,9 +24,17 @@ import { Pages, usePages } from "./paging.mjs";
 const LISTED = 10;
 const KINDS = { document: "document", chat_request: "chat request", rating: "rating" };
 export const MARKS = { created: "created", not_created: "not created", deleted: "deleted on the site" };
+// The outcome "delete" changes the service, all others only the ledger.
+const DELETE = "delete";
+
+/** The text of a button: what it does to which entries. */
+function action(outcome, entries) {
+  const text = outcome === DELETE ? `Delete ${entries} at the service` : `Mark ${entries} as ${MARKS[outcome]}`;
+  return text.replace("  ", " ");
+}
 
 /**
- * Ask for confirmation, then settle.
+ * Ask for confirmation, then settle, or delete at the service.
  *
  * `body`: the request. `onDone`: called with the server's sentence when something has changed; `onClose`: without.
  */
@@ -36,27 +44,37 @@ export function SettleDialog({ body, onDone, onClose }) {
   const [reply, setReply] = useState(null);
   const [error, setError] = useState(null);
   const [isSending, setSending] = useState(false);
+  const isDelete = body.outcome === DELETE;
+  const route = isDelete ? "api/delete" : "api/settle";
   useEffect(() => {
     dialog.current.showModal();
     const abort = new AbortController();
-    request(routeUrl("api/settle/preview"), { body, signal: abort.signal }).then(
+    request(routeUrl(`${route}/preview`), { body, signal: abort.signal }).then(
       setReply,
       (trouble) => abort.signal.aborted || setError(trouble),
     );
     return () => abort.abort();
-  }, [body]);
+  }, [body, route]);
 
   async function settle() {
     setSending(true);
     setError(null);
     try {
-      onDone((await request(routeUrl("api/settle"), { body })).text);
+      const done = await request(routeUrl(route), { body });
+      if (isDelete && done.refused) {
+        setReply(done);
+        setSending(false);
+      } else {
+        onDone(done.text);
+      }
     } catch (trouble) {
       setError(trouble);
       setSending(false);
     }
   }
 
+  // Some were deleted and others not: the dialog stays open to show why.
+  const isDone = reply?.is_preview === false;
   const preview =
     reply &&
     h(
@@ -77,25 +95,23 @@ export function SettleDialog({ body, onDone, onClose }) {
     );
   return h(
     "dialog",
-    { ref: dialog, "aria-labelledby": heading, onClose },
-    h("h2", { id: heading }, `Mark as ${MARKS[body.outcome]}?`),
+    { ref: dialog, "aria-labelledby": heading, onClose: isDone ? () => onDone(reply.text) : onClose },
+    h("h2", { id: heading }, isDelete ? "Delete at the service?" : `Mark as ${MARKS[body.outcome]}?`),
     h(
       "div",
       { "aria-live": "polite" },
-      preview ?? (error ? null : h("p", { className: "muted" }, "Asking what the next load would do …")),
+      preview ?? (error ? null : h("p", { className: "muted" }, isDelete ? "Asking what can be deleted …" : "Asking what the next load would do …")),
       error && h(Note, { kind: "bad" }, error.message),
     ),
     h(
       "div",
       { className: "actions" },
       // Closing the dialog gives the focus back to the button that opened it.
-      h("button", { autoFocus: true, onClick: () => dialog.current.close() }, "Cancel"),
+      h("button", { autoFocus: true, onClick: () => dialog.current.close() }, isDone ? "Close" : "Cancel"),
       h(
         "button",
-        { className: "primary", disabled: !reply?.settled || isSending, onClick: settle },
-        reply?.settled
-          ? `Mark ${plural(reply.settled, "entry", "entries")} as ${MARKS[body.outcome]}`
-          : `Mark as ${MARKS[body.outcome]}`,
+        { className: "primary", disabled: !reply?.settled || isDone || isSending, onClick: settle },
+        action(body.outcome, reply?.settled ? plural(reply.settled, "entry", "entries") : ""),
       ),
     ),
   );
@@ -142,7 +158,7 @@ function Settleable({ data, caption, columns, outcomes, ledger, noun, onTurn, on
             disabled: !ids.length,
             onClick: () => setBody({ ledger, outcome, ids }),
           },
-          `Mark ${ids.length || ""} as ${MARKS[outcome]}`.replace("  ", " "),
+          action(outcome, ids.length || ""),
         ),
       ),
     );
@@ -250,8 +266,8 @@ export function Superseded({ ledger, site, onSettled }) {
       title: "Superseded documents",
       wide: true,
       intro:
-        "Their rows have changed since, and newer documents exist. The API cannot delete documents: delete these on " +
-        "the site, then record it here.",
+        "Their rows have changed since, and newer documents exist. Delete them at the service here, if the connection " +
+        "of the site manages documents, or delete them on the site and then record it here.",
     },
     result,
     h(Shown, { of: data, what: "superseded documents", empty: "There are none." }, (found) =>
@@ -259,7 +275,7 @@ export function Superseded({ ledger, site, onSettled }) {
         data: found,
         caption: "Superseded documents",
         columns,
-        outcomes: ["deleted"],
+        outcomes: [DELETE, "deleted"],
         ledger,
         noun: "keys",
         onTurn: turn,

@@ -250,7 +250,8 @@ def findings(**changes: Any) -> tasks.Findings:
 
 
 def preview(_: dict[str, str], body: dict[str, Any]) -> tasks.SettleReply:
-    names = [f"sku={4711 + int(name.removeprefix('entry-'))}" for name in body.get("ids", ())]
+    numbers = [int(name.rpartition("-")[2]) for name in body.get("ids", ())]
+    names = [f"sku={4711 + number}" for number in numbers]
     names += body.get("document_ids", ())
     after = "The next load does not send this row, unless its content has changed."
     return tasks.SettleReply(

@@ -25,7 +25,8 @@ def task(dag_id: str = "kb", task_id: str = "load_faq", run_id: str = RUN) -> m.
 
 def counts(**changes: int | None) -> m.Counts:
     rows = dict.fromkeys(("created", "unchanged", "skipped", "rejected", "ambiguous", "failed"), 0)
-    notes = dict.fromkeys(("drafts", "changed", "possibly_duplicated", "stale", "requests", "throttled"), 0)
+    notes = dict.fromkeys(m.Counts.model_fields, 0)
+    del notes["rows"]
     values = {**rows, **notes, **changes}
     return m.Counts(**{"rows": sum(values[name] or 0 for name in rows), **values})
 

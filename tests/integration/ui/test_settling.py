@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import pytest
 from selenium.webdriver import Keys
@@ -72,6 +73,36 @@ def test_settling_that_is_refused_stays_in_the_dialog(opened: StubPages) -> None
     opened.button("Mark 6 entries as created").click()
     opened.until("You do not have the rights")
     opened.button("Cancel").click()
+
+
+def test_superseded_documents_are_deleted_at_the_service(pages: StubPages) -> None:
+    def deleted(_: dict[str, str], body: dict[str, Any]) -> tasks.SettleReply:
+        first, *others = [tasks.SettleItem(name=name, accepted=True, text="Deleted.") for name in body["ids"]]
+        refused = first.model_copy(update={"accepted": False, "text": "doc-0: the service answered 409."})
+        return tasks.SettleReply(
+            is_preview=False,
+            settled=len(others),
+            refused=1,
+            text=f"The superseded documents of {len(others)} keys were deleted at the service. 1 cannot be deleted.",
+            items=[refused, *others],
+        )
+
+    pages.show("plugin/assistant?view=settle", **{"delete/preview": data.preview, "delete": deleted})
+    for box in pages.all("[aria-labelledby=assistant-superseded] input[type=checkbox]")[:3]:
+        box.click()
+    pages.button("Delete 3 at the service").click()
+    pages.until("Delete at the service?")
+    pages.button("Delete 3 entries at the service").click()
+    pages.until("doc-0: the service answered 409.")
+    assert "old-0 stays as it is" in pages.text()
+    pages.button("Close").click()
+    pages.wait.until(lambda _: not pages.all("dialog"))
+    pages.until("of 2 keys were deleted at the service. 1 cannot be deleted.")
+
+    sent = [body for path, _, body in pages.host.requests if path == "delete"]
+    assert sent == [{"ledger": "", "outcome": "delete", "ids": ["old-0", "old-1", "old-2"]}]
+    assert tasks.DeleteRequest.model_validate(sent[0])
+    assert pages.driver.switch_to.active_element.get_attribute("role") == "status"
 
 
 def test_stale_findings_are_marked_as_deleted(pages: StubPages) -> None:
