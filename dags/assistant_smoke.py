@@ -18,8 +18,9 @@ from airflow_provider_assistant.operators.limits import AssistantLimitsOperator
 from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChatOperator
 from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
 
-DOCUMENT = Path(__file__).parent / "guides" / "deferrable-tasks.md"
-QUESTION = "What does a deferrable task give up while it waits?"
+# Plain text: a service may not accept Markdown.
+DOCUMENT = Path(__file__).parent / "guides" / "knowledge-base.txt"
+QUESTION = "What should a small approved set of documents start with?"
 
 
 @dag(schedule=None, catchup=False, tags=["assistant"], doc_md=__doc__)

@@ -74,7 +74,7 @@ def test_smoke(load, run_dag, service, connection):
     run = run_dag(load("assistant_smoke"))
     assert run.state == "success", run.errors
     assert [state for state, _ in run.tasks.values()] == ["success"] * 7
-    assert "deferrable" in run.xcom("sync_chat", key="text")
+    assert "small approved set" in run.xcom("sync_chat", key="text")
     assert run.xcom("wait_for_answer", key="text") == run.xcom("sync_chat", key="text")
     assert run.xcom("read_statistics")["raw"]["feedback"]["by_rating"] == {"good": 1}
     site = "/m2m/sites/acme-docs"
