@@ -88,7 +88,13 @@ class Load:
     ) -> None:
         self.counts = LoadCounts()
         self._site = site
-        self._report = LoadReport(self.counts, findings, document_words, replaces=options.on_change == "replace")
+        self._report = LoadReport(
+            self.counts,
+            findings,
+            document_words,
+            replaces=options.on_change == "replace",
+            activates=options.activate,
+        )
         self._document_words = document_words
         self._client = client
         self._limiter = client.limiter
@@ -378,10 +384,11 @@ class Load:
     def _record_reply(self, attempt: Attempt, reply: ApiReply) -> None:
         if isinstance(reply, CreatedDocument):
             reply = replace(reply, words=self._document_words)
-        self._report.created(attempt.row, reply, attempt.claim.entry)
-        self._on_created(attempt.row, reply)
         content_hash = attempt.row.fingerprint.content_hash
-        self._writer.record(outcome_of_reply(attempt.claim, content_hash, reply))
+        outcome = outcome_of_reply(attempt.claim, content_hash, reply)
+        self._report.created(attempt.row, reply, attempt.claim.entry, outcome.status)
+        self._on_created(attempt.row, reply)
+        self._writer.record(outcome)
 
     def _record_failure(self, attempt: Attempt, error: AssistantError) -> None:
         failure = decisions.classify(error, attempt.ambiguous, self._options.on_ambiguous)

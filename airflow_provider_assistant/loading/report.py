@@ -139,6 +139,8 @@ class LoadReport:
     Count the outcomes of rows, and add the rows that a person should look at to the findings.
 
     :param replaces: Whether the load removes superseded documents. Then they are listed only if they remain.
+    :param activates: Whether the load activates drafts. Then those with an id are listed only if they
+        remain drafts.
     """
 
     def __init__(
@@ -148,26 +150,34 @@ class LoadReport:
         document_words: DocumentWords = DEFAULT_WORDS,
         *,
         replaces: bool = False,
+        activates: bool = False,
     ) -> None:
         self._counts = counts
         self._findings = findings
         self._document_words = document_words
         self._replaces = replaces
+        self._activates = activates
         # Documents that an earlier attempt had created.
         self._existing = 0
 
-    def created(self, row: PreparedRow, reply: ApiReply, entry: LedgerEntry | None) -> None:
+    def created(
+        self,
+        row: PreparedRow,
+        reply: ApiReply,
+        entry: LedgerEntry | None,
+        status: str | None = None,
+    ) -> None:
         """
         Count a created document.
 
         :param entry: The ledger entry of the row's key before this load; None if it had none.
+        :param status: Status word of the document; None if the reply has none.
         """
         self._counts.created += 1
-        if isinstance(reply, CreatedDocument):
-            reason = needs_attention(reply.status, reply.words)
-            if reason:
-                self._counts.drafts += 1
-                self._add_finding("draft", row, reason, reply.created_id)
+        draft_reason = self._draft_reason(status, reply.created_id)
+        if draft_reason:
+            self._counts.drafts += 1
+            self._add_finding("draft", row, draft_reason, reply.created_id)
         may_be_twice = reply.call_info.ambiguous or (entry and entry.state == "ambiguous")
         if isinstance(reply, CreatedDocument) and reply.existed:
             self._log_existing(row)
@@ -184,6 +194,15 @@ class LoadReport:
                 self._counts.not_removed += 1
                 reason = "its content has changed; the older document remains, because its id is not known"
                 self._add_finding("superseded", row, reason)
+
+    def _draft_reason(self, status: str | None, document_id: str | None) -> str | None:
+        """Return why a created document needs attention, or None."""
+        if status is None:
+            return None
+        is_draft = self._document_words.state(status) in {"draft", "other"}
+        if self._activates and is_draft and document_id is not None:
+            return None
+        return needs_attention(status, self._document_words)
 
     def _log_existing(self, row: PreparedRow) -> None:
         self._existing += 1
@@ -220,10 +239,10 @@ class LoadReport:
                 self._counts.possibly_duplicated += 1
                 reason = "an earlier try of this task may have created it as well"
                 self._add_earlier("possibly_duplicated", document, reason, _ids(document.created_id))
-            reason_of_draft = needs_attention(document.status, self._document_words)
-            if reason_of_draft:
+            draft_reason = self._draft_reason(document.status, document.created_id)
+            if draft_reason:
                 self._counts.drafts += 1
-                self._add_earlier("draft", document, reason_of_draft, _ids(document.created_id))
+                self._add_earlier("draft", document, draft_reason, _ids(document.created_id))
             if document.superseded and not self._replaces:
                 reason = "its content has changed; the older documents remain on the site"
                 self._add_earlier("superseded", document, reason, document.superseded)

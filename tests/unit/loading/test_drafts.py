@@ -63,7 +63,7 @@ class Service:
 def run(tmp_path):
     """Load titles; return the counts, the findings of drafts, and the ledger's status by label."""
 
-    def load_of(service, titles, words=DEFAULT_WORDS, ref=RUN):
+    def load_of(service, titles, words=DEFAULT_WORDS, ref=RUN, **changes):
         source = [{"title": title, "content": "c", "category": "faq"} for title in titles]
         rows = DataframeRows(
             open_source(source, ColumnSelection(FIELDS)),
@@ -73,7 +73,7 @@ def run(tmp_path):
             key_columns=["title"],
             call=lambda document: endpoints.create_text_document("s", document),
         )
-        options = LoadOptions(max_concurrency=3)
+        options = LoadOptions(max_concurrency=3, **changes)
         client = ScriptedClient(service.answer, ClientSettings("http://unused", "key"), options)
         path = tmp_path / "findings.parquet"
         scope = DocumentScope("s", "documents/text")
@@ -134,3 +134,17 @@ def test_the_words_of_the_connection_count(run):
     loaded, listed, _ = run(service, ["a", "b", "c"], words)
     assert loaded.drafts == 2
     assert listed.keys() == {"b", "c"}
+
+
+def test_a_load_that_activates_drafts_lists_what_activation_cannot_help(run):
+    service = Service(
+        {
+            "draft": {"status": "draft"},
+            "other": {"status": "quarantined"},
+            "failed": {"status": "failed"},
+            "no id": {"status": "draft", "id": None},
+        }
+    )
+    loaded, listed, _ = run(service, list(service.fields_by_title), activate=True)
+    assert loaded.drafts == 2
+    assert listed.keys() == {"failed", "no id"}
