@@ -284,3 +284,18 @@ def test_a_message_to_a_session_that_somebody_else_closed_says_what_to_do(operat
     assert "The service said: 'session is closed'" in str(caught.value)
     assert assistant.refused == [("visitor-7", "When?")]
     assistant.refused.clear()
+
+
+@pytest.mark.parametrize("session", [None, "shared"])
+def test_against_the_embedded_service_as_documented(session, service, connection, ask, output):
+    service.behave(closed_sessions="refuse", fail_messages="refund")
+    source = [
+        {"id": "a", "message": "When are refunds paid?"},
+        {"id": "b", "message": "When do parcels leave?"},
+        {"id": "c", "message": "Is there a refund for parcels?"},
+    ]
+    assert ask(source, session=session)["failed"] == 2
+    service.behave(fail_messages="")
+    assert ask(source, session=session)["complete"] == 3
+    statuses = Counter(entry.status for entry in service.journal("POST", "chat/async$"))
+    assert statuses == {202: 5}
