@@ -150,6 +150,29 @@ def test_a_connection_of_another_name_is_found_by_its_site(connected, load, admi
     assert done["settled"] == 3
 
 
+def test_a_connection_in_the_database_is_found(connected, load, admin, monkeypatch):
+    from airflow.models.connection import Connection
+    from airflow.utils.session import create_session
+
+    with DocumentSite() as site:
+        connected(site)
+        load()
+        monkeypatch.delenv(CONN)
+        stored = {**json.loads(site.connection(manage_documents=True)), "conn_id": "stored_site"}
+        stored["extra"] = json.dumps(stored["extra"])
+        # A connection that cannot be used does not hide the others.
+        broken = Connection(conn_id="a_broken_site", conn_type="assistant", extra='{"unknown": 1}')
+        with create_session() as session:
+            session.add_all([broken, Connection(**stored)])
+        try:
+            done = delete(admin, superseded(admin)).json()
+        finally:
+            with create_session() as session:
+                names = Connection.conn_id.in_(["a_broken_site", "stored_site"])
+                session.execute(sa.delete(Connection).where(names))
+    assert done["settled"] == 3, done
+
+
 def test_a_document_is_kept_while_its_newer_one_is_not_in_use(connected, load, admin):
     with DocumentSite(draft=True) as site:
         connected(site)
