@@ -63,7 +63,7 @@ def assistant_chat_batch():
         missed = [
             row["key"] for row in rows if row["expected"] not in (row["answer"] or "")
         ]
-        # Null if the replies of the service have no timestamps.
+        # Null if the replies have no timestamps and no poll came close to the end.
         times = [
             row["seconds"]
             for row in rows

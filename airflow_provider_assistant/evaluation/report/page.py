@@ -63,6 +63,7 @@ def render(evaluation: Evaluation, trend: Sequence[Summary] = ()) -> str:
         measure=measure,
         timing=getattr(summary, measure),
         timing_name=TIMES[measure],
+        timing_note=_timing_note(summary, measure),
         durations=_durations(evaluation, measure),
         quantiles=QUANTILES,
         tags=sections.tags(summary),
@@ -131,6 +132,31 @@ def _measure(summary: Summary) -> str:
     if summary.noticed_after.count and not summary.latency.count:
         return "noticed_after"
     return "latency"
+
+
+def _timing_note(summary: Summary, measure: str) -> str:
+    """Return where the durations come from, and how exact they are."""
+    if measure == "noticed_after":
+        answers = formats.counted(summary.noticed_after.count, "answer")
+        return (
+            f"Seconds from submission to the poll that found the answer, for {answers}. The service's "
+            "replies have no timestamps, and no poll came close to the end of an answer, so the latency is "
+            "not known; these times depend on the poll interval."
+        )
+    known = summary.latency.count
+    measured = summary.latency_error
+    sources = []
+    if known > measured.count:
+        sources.append(f"{formats.count(known - measured.count)} by the service's timestamps")
+    if measured.count:
+        longest = formats.seconds(measured.maximum)
+        median = formats.seconds(measured.p50)
+        sources.append(f"{formats.count(measured.count)} measured, at most {longest} too long (median {median})")
+    note = f"Latency in seconds, for {formats.counted(known, 'answer')}: {'; '.join(sources)}."
+    unknown = summary.questions.answered - known
+    if unknown:
+        note += f" Not known for {formats.counted(unknown, 'answer')}."
+    return note
 
 
 def _durations(evaluation: Evaluation, measure: str) -> Any:
