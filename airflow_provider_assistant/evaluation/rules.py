@@ -31,9 +31,9 @@ ANSWERS = "answers"
 # Names in rules that are not scorers.
 COVERAGE, PASS_RATE, DISAGREEMENT = "coverage", "pass_rate", "disagreement"
 LATENCY, NOTICED_AFTER = "latency", "noticed_after"
-CONFIDENCE_SCORE = "confidence_score"
+CONFIDENCE_SCORE, LOW_CONFIDENCE = "confidence_score", "low_confidence"
 # Scorers of what a reply contains or a poll measures. An answer without such a value is not judged.
-MEASURED = (LATENCY, CONFIDENCE_SCORE)
+MEASURED = (LATENCY, CONFIDENCE_SCORE, LOW_CONFIDENCE)
 QUANTILES = ("p5", "p25", "p50", "p75", "p90", "p95", "p99")
 DROP, AGREEMENT, WORST = "drop", "agreement", "worst"
 # Scorers whose name begins like this ask a model, see :mod:`~airflow_provider_assistant.evaluation.judging`.

@@ -13,12 +13,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 
+from airflow_provider_assistant.api.confidence import is_low
 from airflow_provider_assistant.evaluation.addresses import address, addresses_in
 from airflow_provider_assistant.evaluation.case import Case
 from airflow_provider_assistant.evaluation.chrf import chrf
 from airflow_provider_assistant.evaluation.extra import require_extra
 from airflow_provider_assistant.evaluation.refusals import refuses
-from airflow_provider_assistant.evaluation.rules import CONFIDENCE_SCORE, JUDGE, PAIRWISE
+from airflow_provider_assistant.evaluation.rules import CONFIDENCE_SCORE, JUDGE, LOW_CONFIDENCE, PAIRWISE
 from airflow_provider_assistant.evaluation.text import includes, normalise, tokens
 from airflow_provider_assistant.exceptions import AssistantInputError
 
@@ -153,6 +154,12 @@ def _refusal(case: Case) -> bool | None:
     return refuses(case.answer or "") == case.expect_no_answer
 
 
+def _low_confidence(case: Case) -> bool | None:
+    if not case.has_confidence:
+        return None
+    return is_low(case.confidence_level)
+
+
 SCORERS = {
     scorer.name: scorer
     for scorer in (
@@ -167,6 +174,7 @@ SCORERS = {
         Scorer("refusal", CHECK, _refusal),
         Scorer("latency", LATENCY, lambda case: case.seconds, higher_is_better=False, is_share=False),
         Scorer(CONFIDENCE_SCORE, CONFIDENCE, lambda case: case.confidence_score, is_share=False),
+        Scorer(LOW_CONFIDENCE, CONFIDENCE, _low_confidence, higher_is_better=False),
     )
 }
 

@@ -54,9 +54,10 @@ def test_the_names_and_kinds():
         **dict.fromkeys(("must_include", "must_not_include", "cites", "refusal"), "check"),
         "latency": "latency",
         "confidence_score": "confidence",
+        "low_confidence": "confidence",
     }
     assert [name for name, scorer in SCORERS.items() if not scorer.is_share] == ["latency", "confidence_score"]
-    assert [name for name, scorer in SCORERS.items() if not scorer.higher_is_better] == ["latency"]
+    assert [name for name, scorer in SCORERS.items() if not scorer.higher_is_better] == ["latency", "low_confidence"]
 
 
 @pytest.mark.parametrize("name", LEXICAL)
@@ -261,6 +262,14 @@ def test_refusals_can_be_in_other_words():
 def test_the_confidence_is_the_number_of_the_reply_whatever_its_range(confidence):
     assert score("confidence_score", "x", confidence_score=confidence) == confidence
     assert score("confidence_score", "x") is None
+
+
+@pytest.mark.parametrize(
+    ("level", "confidence", "value"),
+    [("low", None, 1), ("LOW", 0.9, 1), ("high", None, 0), (None, 0.1, 0), (None, None, None)],
+)
+def test_low_confidence_is_by_the_level_alone(level, confidence, value):
+    assert score("low_confidence", "x", confidence_level=level, confidence_score=confidence) == value
 
 
 def test_latency_is_seconds():

@@ -176,8 +176,13 @@ def test_the_confidence_is_a_score_like_others(seed, operator, tmp_path):
         score = round(chance.uniform(0.5, 1), 2)
         answers.append(question(number, confidence_score=score, confidence_level=None))
     answers[5] |= {"confidence_score": 0.1, "confidence_level": "low"}
-    names = [*SCORERS, "confidence_score"]
-    gate = ["confidence_score >= 0.6", "confidence_score p5 >= 0.3", "confidence_score drop <= 0.05"]
+    names = [*SCORERS, "confidence_score", "low_confidence"]
+    gate = [
+        "low_confidence <= 0.025",
+        "confidence_score >= 0.6",
+        "confidence_score p5 >= 0.3",
+        "confidence_score drop <= 0.05",
+    ]
     lake_path = str(tmp_path / "lake")
     first = execute(
         operator(answers, scorers=names, gate=gate, baseline="previous", pass_if="confidence_score >= 0.4",
