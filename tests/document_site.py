@@ -283,7 +283,10 @@ class DocumentSite(LocalServer):
             question=fields.get("question"),
         )
         self.changes.append(Change("create", stored.id))
-        return {"id": stored.id, "status": "active" if stored.active else "draft"}
+        names = self.names
+        status = names.active if stored.active else names.draft
+        # A path in the list has its last name here.
+        return {"record": {names.id: stored.id, names.status.split(".")[-1]: status}}
 
     def _changed(self, route: str, ids: list[str], body: bytes) -> tuple[int, Any, dict[str, str]]:
         unknown = [document_id for document_id in ids if document_id not in self.documents]

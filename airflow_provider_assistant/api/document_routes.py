@@ -8,6 +8,8 @@ bodies. The defaults are the paths that the service's older documentation names,
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property
 from typing import Annotated, Any, Literal, Self, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
@@ -16,7 +18,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from airflow_provider_assistant.api.call import Call
 from airflow_provider_assistant.api.document_state import DocumentWords
 from airflow_provider_assistant.api.endpoints import segment
-from airflow_provider_assistant.api.replies import ApiReply
+from airflow_provider_assistant.api.replies import ApiReply, CreatedDocument
 from airflow_provider_assistant.exceptions import AssistantAPIError, AssistantError, AssistantInputError
 
 T = TypeVar("T")
@@ -183,7 +185,7 @@ class DocumentRoutes(_Data):
             raise ValueError("the path of update needs {document_id}")
         return self
 
-    @property
+    @cached_property
     def words(self) -> DocumentWords:
         """The status words of documents: those known, and those of the connection."""
         return DocumentWords().extended(
@@ -192,6 +194,29 @@ class DocumentRoutes(_Data):
             processing=self.processing_words,
             failed=self.failed_words,
         )
+
+
+def described(reply: CreatedDocument, routes: DocumentRoutes | None) -> CreatedDocument:
+    """
+    Return the reply to a create as the connection describes documents: with its names and status words.
+
+    :param routes: None if the connection describes none.
+    """
+    if routes is None:
+        return reply
+    if routes.list is None:
+        return replace(reply, words=routes.words)
+    return replace(
+        reply,
+        words=routes.words,
+        id_field=_last_name(routes.list.id),
+        status_field=_last_name(routes.list.status),
+    )
+
+
+def _last_name(path: str | None) -> str | None:
+    """Return the last name of a path such as ``meta.key``: the reply to a create may have other envelopes."""
+    return path and path.split(".")[-1]
 
 
 def required(route: T | None, name: str) -> T:

@@ -76,15 +76,22 @@ class CreatedDocument(ApiReply):
     :param call_info: Status, number of attempts and duration of the call.
     :param words: Status words of documents. Default: common ones.
     :param status_field: Field with the status of a document. Default: common ones.
+    :param id_field: Field with the id of a document. Default: common ones.
     """
 
     words: DocumentWords = DEFAULT_WORDS
     status_field: str | None = None
+    id_field: str | None = None
 
     @property
     def document_id(self) -> str | None:
         """Id of the new document; None if the reply has none."""
-        return document_id_of(nested_objects(self.raw))
+        objects = nested_objects(self.raw)
+        if self.id_field is not None:
+            document_id = first_text(objects, (self.id_field,))
+            if document_id:
+                return document_id
+        return document_id_of(objects)
 
     @property
     def created_id(self) -> str | None:

@@ -68,7 +68,6 @@ def load(out: Console, args: argparse.Namespace) -> int:
             hook.document_routes()
         tenant_id = hook.known_tenant_id()
         client_settings = hook.settings.client
-        parts["document_words"] = hook.document_words
         parts["read_limits"] = limits_reader(client_settings, tenant_id, options.on_limit, options.limits_field)
         parts["site"] = ManagedSite.of(hook.resolve_site_id(), hook.settings.documents)
         run_coroutine(_run(out, hook, args.dry_run, result, **parts))

@@ -13,8 +13,8 @@ from airflow.providers.common.compat.sdk import AirflowException, BaseHook
 
 from airflow_provider_assistant.api.ambiguity import OnAmbiguous
 from airflow_provider_assistant.api.call import Call
-from airflow_provider_assistant.api.document_routes import DocumentRoutes
-from airflow_provider_assistant.api.document_state import DEFAULT_WORDS, DocumentWords, needs_attention
+from airflow_provider_assistant.api.document_routes import DocumentRoutes, described
+from airflow_provider_assistant.api.document_state import needs_attention
 from airflow_provider_assistant.api.replies import CreatedDocument
 from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.client.settings import ClientSettings
@@ -174,7 +174,7 @@ class AssistantBaseHook(BaseHook):
 
     def _create(self, call: Call[CreatedDocument]) -> CreatedDocument:
         """Create a document, and log a warning if the service does not use it."""
-        created = replace(self.send(call), words=self.document_words)
+        created = described(self.send(call), self.settings.documents)
         if created.existed:
             self.log.info("An earlier attempt had created the document of this call: %s.", call)
         reason = needs_attention(created.status, created.words)
@@ -182,12 +182,6 @@ class AssistantBaseHook(BaseHook):
             document_id = escaped(str(created.document_id))
             self.log.warning("Document %s of %s: %s.", document_id, call.subject, reason)
         return created
-
-    @property
-    def document_words(self) -> DocumentWords:
-        """Status words of documents: common ones, and those of the connection."""
-        routes = self.settings.documents
-        return routes.words if routes else DEFAULT_WORDS
 
     def document_routes(self) -> DocumentRoutes:
         """

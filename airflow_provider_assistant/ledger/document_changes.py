@@ -38,6 +38,7 @@ class KnownDocument:
         ``inactive`` because it is not known to be in use, or ``by hand``.
     :param group: Name of its group; None if it has none.
     :param successor: Id of the document with the newer content; None if there is none or it is not known.
+    :param status: Status word of an inactive document; None if the service reported none.
     """
 
     key: str
@@ -46,6 +47,7 @@ class KnownDocument:
     reason: Reason
     group: str | None = None
     successor: str | None = None
+    status: str | None = None
 
     @classmethod
     def stale(cls, document: StaleDocument) -> Self:
@@ -97,11 +99,12 @@ class DocumentChanges:
             found += [KnownDocument(key, label, one, "superseded", group, successor) for one in document_ids]
         return found
 
-    def inactive(self, is_in_use: Callable[[str | None], bool]) -> list[KnownDocument]:
+    def inactive(self, is_left_out: Callable[[str | None], bool]) -> list[KnownDocument]:
         """
         Return the documents of this source that are not known to be in use.
 
-        :param is_in_use: Returns whether a status word, None if the service reported none, means that it is.
+        :param is_left_out: Returns whether to leave out documents with a status word; None if the service reported
+            none.
         """
         c = documents.c
         query = sa.select(c.key, c.label, c.document_id, c.status, c.group_label).where(
@@ -109,8 +112,8 @@ class DocumentChanges:
         )
         found = []
         for key, label, document_id, status, group in self._rows(query):
-            if not is_in_use(status):
-                found.append(KnownDocument(key, label, document_id, "inactive", group))
+            if not is_left_out(status):
+                found.append(KnownDocument(key, label, document_id, "inactive", group, status=status))
         return found
 
     def uses_of(self, ids: Collection[str]) -> Counter[str]:

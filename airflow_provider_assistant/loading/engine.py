@@ -14,11 +14,11 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from itertools import islice
 from typing import TypeAlias
 
-from airflow_provider_assistant.api.document_state import DEFAULT_WORDS, DocumentWords
+from airflow_provider_assistant.api.document_routes import described
+from airflow_provider_assistant.api.document_state import DEFAULT_WORDS
 from airflow_provider_assistant.api.replies import ApiReply, CreatedDocument
 from airflow_provider_assistant.client.cancellation import GRACE, CancellableRunner
 from airflow_provider_assistant.client.worker_pool import CircuitBreaker, for_each
@@ -65,7 +65,6 @@ class Load:
 
     :param ledger: None sends every row and records nothing.
     :param findings: Takes the rows that a person should look at.
-    :param document_words: Status words of documents. Default: common ones.
     :param read_limits: Reads the tenant's limits. Called once, before the first row is sent, and not at all if no row
         is sent. None for no limits.
     :param site: The site, if the connection describes the routes of its documents. Ambiguous rows are looked up in its
@@ -81,7 +80,6 @@ class Load:
         *,
         ledger: ScopeLedger | None,
         findings: Findings,
-        document_words: DocumentWords = DEFAULT_WORDS,
         read_limits: ReadLimits | None = None,
         site: ManagedSite | None = None,
         on_created: Callable[[PreparedRow, ApiReply], None] = lambda _, __: None,
@@ -91,11 +89,10 @@ class Load:
         self._report = LoadReport(
             self.counts,
             findings,
-            document_words,
+            site.routes.words if site else DEFAULT_WORDS,
             replaces=options.on_change == "replace",
             activates=options.activate,
         )
-        self._document_words = document_words
         self._client = client
         self._limiter = client.limiter
         self._rows = rows
@@ -383,7 +380,7 @@ class Load:
 
     def _record_reply(self, attempt: Attempt, reply: ApiReply) -> None:
         if isinstance(reply, CreatedDocument):
-            reply = replace(reply, words=self._document_words)
+            reply = described(reply, self._site.routes if self._site else None)
         content_hash = attempt.row.fingerprint.content_hash
         outcome = outcome_of_reply(attempt.claim, content_hash, reply)
         self._report.created(attempt.row, reply, attempt.claim.entry, outcome.status)

@@ -283,6 +283,14 @@ class LoadReport:
         """Count the documents that were activated."""
         self._counts.activated += count
 
+    def still_drafts(self, documents: Sequence[KnownDocument]) -> None:
+        """Count and list the drafts among documents that the service has no route to activate."""
+        for document in documents:
+            reason = needs_attention(document.status, self._document_words)
+            if reason:
+                self._counts.drafts += 1
+                self.outdated([document], reason)
+
     def not_activated(self, documents: Sequence[KnownDocument], reason: str) -> None:
         """Count and list the documents that could not be activated."""
         self._counts.not_activated += len(documents)

@@ -90,7 +90,7 @@ class SiteChanges:
         inactive: list[KnownDocument] = []
         superseded: list[KnownDocument] = []
         if self._options.activate:
-            inactive = self._changes.inactive(self._is_in_use)
+            inactive = self._changes.inactive(self._is_not_to_activate)
         if self._options.on_change == "replace":
             superseded = self._removable(self._changes.superseded())
         stale = self._removable(stale)
@@ -118,11 +118,12 @@ class SiteChanges:
                 self._site_id,
                 missing,
             )
+            self._report.still_drafts(inactive)
             self._report.outdated([*superseded, *stale], "the service has no route to remove it")
 
-    def _is_in_use(self, status: str | None) -> bool:
-        """Return whether a status in the ledger needs no activation."""
-        return status is not None and self._site.routes.words.state(status) in {"active", "processing"}
+    def _is_not_to_activate(self, status: str | None) -> bool:
+        """Return whether a document with this status in the ledger is in use, or activation does not help it."""
+        return status is not None and self._site.routes.words.state(status) not in {"draft", "other"}
 
     def _removable(self, outdated: Sequence[KnownDocument]) -> list[KnownDocument]:
         """Leave out documents that other entries need: for equal content, a service may return an existing document."""

@@ -401,7 +401,6 @@ class AssistantLoadOperator(AssistantOperator):
                     options,
                     ledger=documents,
                     findings=findings,
-                    document_words=self.hook.document_words,
                     read_limits=limits_reader(settings, tenant_id, self.on_limit, self.limits_field),
                     site=ManagedSite.of(self.hook.resolve_site_id(), self.hook.settings.documents),
                 )

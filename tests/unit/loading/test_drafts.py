@@ -11,7 +11,7 @@ import pytest
 
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.call import Response
-from airflow_provider_assistant.api.document_state import DEFAULT_WORDS
+from airflow_provider_assistant.api.document_routes import DocumentRoutes
 from airflow_provider_assistant.api.payloads import TextDocument
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.ledger import DocumentScope, Ledger, RunRef, sqlite_engine
@@ -20,6 +20,7 @@ from airflow_provider_assistant.ledger.selection import Selection
 from airflow_provider_assistant.loading.columns import ColumnSelection
 from airflow_provider_assistant.loading.engine import Load
 from airflow_provider_assistant.loading.findings import FindingsFile
+from airflow_provider_assistant.loading.managed_site import ManagedSite
 from airflow_provider_assistant.loading.options import LoadOptions
 from airflow_provider_assistant.loading.rows import DataframeRows
 from airflow_provider_assistant.loading.sources import open_source
@@ -51,8 +52,11 @@ class Service:
     def __init__(self, fields_by_title):
         self.fields_by_title = fields_by_title
         self.created = []
+        self.status_of_changes = 405
 
     async def answer(self, call):
+        if "title" not in (call.json or {}):
+            return Response(self.status_of_changes, {}, b"{}")
         title = call.json["title"]
         self.created.append(title)
         body = {"status": "success", "data": {"id": f"id-{title}", **self.fields_by_title[title]}}
@@ -63,7 +67,7 @@ class Service:
 def run(tmp_path):
     """Load titles; return the counts, the findings of drafts, and the ledger's status by label."""
 
-    def load_of(service, titles, words=DEFAULT_WORDS, ref=RUN, **changes):
+    def load_of(service, titles, routes=None, ref=RUN, **changes):
         source = [{"title": title, "content": "c", "category": "faq"} for title in titles]
         rows = DataframeRows(
             open_source(source, ColumnSelection(FIELDS)),
@@ -88,7 +92,7 @@ def run(tmp_path):
                 options,
                 ledger=documents,
                 findings=findings,
-                document_words=words,
+                site=ManagedSite.of("s", routes),
             )
             loaded = asyncio.run(load.run())
             totals = ledger.read(counts, Selection())
@@ -130,13 +134,14 @@ def test_drafts_are_counted_and_listed(run, seed):
 
 def test_the_words_of_the_connection_count(run):
     service = Service({"a": {"status": "LIVE-9"}, "b": {"status": "active"}, "c": {"status": "on hold"}})
-    words = DEFAULT_WORDS.extended(active=["live 9"], draft=["active", "on-hold"])
-    loaded, listed, _ = run(service, ["a", "b", "c"], words)
+    routes = DocumentRoutes(list=None, active_words=("live 9",), draft_words=("active", "on-hold"))
+    loaded, listed, _ = run(service, ["a", "b", "c"], routes)
     assert loaded.drafts == 2
     assert listed.keys() == {"b", "c"}
 
 
-def test_a_load_that_activates_drafts_lists_what_activation_cannot_help(run):
+@pytest.mark.parametrize("has_route", [True, False])
+def test_a_load_that_activates_drafts_lists_those_that_it_cannot_activate(run, has_route):
     service = Service(
         {
             "draft": {"status": "draft"},
@@ -145,6 +150,9 @@ def test_a_load_that_activates_drafts_lists_what_activation_cannot_help(run):
             "no id": {"status": "draft", "id": None},
         }
     )
-    loaded, listed, _ = run(service, list(service.fields_by_title), activate=True)
-    assert loaded.drafts == 2
-    assert listed.keys() == {"failed", "no id"}
+    service.status_of_changes = 200 if has_route else 405
+    titles = list(service.fields_by_title)
+    loaded, listed, _ = run(service, titles, DocumentRoutes(list=None), activate=True)
+    expected = {"failed", "no id"} if has_route else set(titles)
+    assert listed.keys() == expected
+    assert (loaded.drafts, loaded.activated) == (len(expected), 2 if has_route else 0)
