@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
+import time
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -148,3 +150,15 @@ def test_repeated_ratings_of_a_batch_are_counted_and_listed(seed, assistant, led
     assert {request_id: assistant.kept[request_id] for request_id in before} == before
     again = operator.execute(task_context("rate"))
     assert (again["sent"], again["already_sent"], again["repeated"]) == (0, result["sent"], len(repeated))
+
+
+def test_the_embedded_service_as_documented_keeps_the_first_rating(service, connection):
+    service.behave(documented=True)
+    hook = AssistantHook()
+    with contextlib.closing(hook.client):
+        request_id = hook.submit_chat("s", "When?").request_id
+        while hook.get_chat_request(request_id).state == "pending":
+            time.sleep(0.05)
+    assert rate("good", request_id) == (True, False)
+    assert rate("bad", request_id) == (False, True)
+    assert [row["rating"] for row in service.rows("feedback")][:1] == ["good"]
