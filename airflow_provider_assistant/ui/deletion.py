@@ -84,6 +84,18 @@ class _Group:
     documents: list[KnownDocument] = field(default_factory=list)
 
 
+@dataclass(slots=True)
+class _Tried:
+    """
+    The documents that a request tried to delete.
+
+    :param not_deleted: Those that were refused, or of which it is not known.
+    """
+
+    deleted: list[str] = field(default_factory=list)
+    not_deleted: list[str] = field(default_factory=list)
+
+
 class _Deletion:
     """One request, checked completely before the first change: 403 changes nothing."""
 
@@ -100,8 +112,8 @@ class _Deletion:
         self._items: list[SettleItem] = []
         self._ledger = select_ledger(request.ledger)
         self._deadline = time.monotonic() + SECONDS
-        # The ids of deleted documents by DAG, for the audit log.
-        self._deleted: dict[str | None, list[str]] = {}
+        # The documents that were tried, by DAG, for the audit log.
+        self._tried: dict[str | None, _Tried] = {}
 
     def run(self) -> SettleReply:
         """
@@ -132,13 +144,15 @@ class _Deletion:
         return self._reply()
 
     def log(self, user: str) -> None:
-        """Write a line per DAG to Airflow's audit log, if anything was deleted."""
+        """Write a line per DAG to Airflow's audit log, if anything was tried."""
+        if not self._tried:
+            return
         with create_session() as session:
-            for dag_id, document_ids in self._deleted.items():
+            for dag_id, tried in self._tried.items():
                 facts = {
                     "ledger": self._ledger.name,
-                    "entries": len(document_ids),
-                    "names": document_ids,
+                    "deleted": tried.deleted,
+                    "not_deleted": tried.not_deleted,
                 }
                 line = Log(
                     event=EVENT,
@@ -187,9 +201,12 @@ class _Deletion:
         if not self._is_preview:
             left = self._deadline - time.monotonic()
             reasons = dict.fromkeys((document.document_id for document in group.documents), _LATE)
-            # After the time is over, the reasons that remain say so.
-            with contextlib.suppress(TimeoutError):
-                asyncio.run(asyncio.wait_for(_delete(group, reasons), max(left, 0.0)))
+            try:
+                # After the time is over, the reasons that remain say so.
+                with contextlib.suppress(TimeoutError):
+                    asyncio.run(asyncio.wait_for(_delete(group, reasons), max(left, 0.0)))
+            except AssistantLedgerError as error:
+                reasons = dict.fromkeys(reasons, str(error))
         for row in group.rows:
             self._add_row(row, group.site.conn_id, reasons)
 
@@ -200,14 +217,14 @@ class _Deletion:
             text = f"Deactivates and deletes through connection {conn_id!r}: {', '.join(deleted)}"
             self._add(row.label, True, sentence(text))
             return
-        if deleted:
-            self._deleted.setdefault(row.dag_id, []).extend(deleted)
-        for document_id in document_ids:
-            if document_id in reasons:
-                text = f"{document_id}: {reasons[document_id]}"
-                self._add(row.label, False, sentence(text))
-                return
-        self._add(row.label, True, sentence(f"Deleted: {', '.join(deleted)}"))
+        kept = [document_id for document_id in document_ids if document_id in reasons]
+        tried = self._tried.setdefault(row.dag_id, _Tried())
+        tried.deleted += deleted
+        tried.not_deleted += kept
+        if kept:
+            self._add(row.label, False, sentence(f"{kept[0]}: {reasons[kept[0]]}"))
+        else:
+            self._add(row.label, True, sentence(f"Deleted: {', '.join(deleted)}"))
 
     def _add(self, name: str, accepted: bool, text: str) -> None:
         self._items.append(SettleItem(name=name, accepted=accepted, text=text))

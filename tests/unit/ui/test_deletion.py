@@ -9,6 +9,7 @@ from random import Random
 import pytest
 import sqlalchemy as sa
 
+from airflow_provider_assistant.exceptions import AssistantLedgerError
 from airflow_provider_assistant.ledger.schema import document_changes, documents
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
 from airflow_provider_assistant.ui import deletion
@@ -95,7 +96,8 @@ def test_superseded_documents_are_deactivated_deleted_and_forgotten(connected, l
         assert changes.index(("delete", old[0])) > changes.index(("deactivate", old[1]))
         assert len(site.documents) == 4
     assert [row["id"] for row in superseded(admin)] == [rows[2]["id"]]
-    facts = {"ledger": "assistant_ledger.db", "entries": 2, "names": [row["document_ids"][0] for row in rows[:2]]}
+    deleted = [row["document_ids"][0] for row in rows[:2]]
+    facts = {"ledger": "assistant_ledger.db", "deleted": deleted, "not_deleted": []}
     assert audit_lines() == [("admin", run.dag_id, facts)]
     with ledger.engine.connect() as connection:
         recorded = connection.execute(sa.select(document_changes.c.change, document_changes.c.outcome)).all()
@@ -207,7 +209,8 @@ def test_refusals_of_the_service_are_shown_and_recorded(connected, load, admin, 
         assert (done["settled"], done["refused"], len(site.documents)) == (0, 3, 6)
     assert "does not have a route" in done["items"][0]["text"]
     assert len(superseded(admin)) == 3
-    assert audit_lines() == []
+    ((_, _, facts),) = audit_lines()
+    assert (facts["deleted"], len(facts["not_deleted"])) == ([], 3)
     with ledger.engine.connect() as connection:
         recorded = set(connection.execute(sa.select(document_changes.c.change, document_changes.c.outcome)).all())
     assert recorded == {("deactivate", "done"), ("delete", "failed")}
@@ -241,7 +244,24 @@ def test_a_service_that_hangs_ends_with_the_time(connected, load, admin, monkeyp
         release.set()
     assert (done["settled"], done["refused"]) == (0, 3)
     assert "The time was over" in done["items"][0]["text"]
+    ((_, _, facts),) = audit_lines()
+    assert (facts["deleted"], len(facts["not_deleted"])) == ([], 3)
     assert len(superseded(admin)) == 3
+
+
+def test_a_ledger_that_fails_midway_is_said_and_logged(connected, load, admin, monkeypatch):
+    def fails(*_):
+        raise AssistantLedgerError("the ledger is locked")
+
+    with DocumentSite() as site:
+        connected(site)
+        load()
+        monkeypatch.setattr(deletion.DocumentChanges, "record_removed", fails)
+        done = delete(admin, superseded(admin)).json()
+        assert (done["settled"], done["refused"], len(site.documents)) == (0, 3, 3)
+        assert "the ledger is locked" in done["items"][0]["text"]
+        ((_, _, facts),) = audit_lines()
+        assert len(facts["not_deleted"]) == 3
 
 
 def test_one_request_deletes_a_bounded_number(connected, load, admin, monkeypatch):
