@@ -33,7 +33,14 @@ def diff(out: Console, args: argparse.Namespace) -> int:
     if args.save:
         _save(args.save, found, {"compared_at": compared_at, "site_id": site_id})
     differences = [difference.as_dict() for difference in found.differences]
-    out.result({"site_id": site_id, **found.counts(), "differences": differences, "saved": args.save})
+    out.result(
+        {
+            "site_id": site_id,
+            **found.counts(),
+            "differences": differences,
+            "saved": args.save,
+        }
+    )
     _show(out, site_id, found)
     if args.save:
         out.note(f"Saved: {args.save}")

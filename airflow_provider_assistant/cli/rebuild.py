@@ -18,7 +18,7 @@ SHOWN = 20
 
 @command
 def rebuild(out: Console, args: argparse.Namespace) -> int:
-    """Record the rows as created whose documents are on the site. Exit code 1 if rows have no document."""
+    """Record the rows whose documents are on the site. Exit code 1 if rows have no document."""
     hook = open_hook(out, args)
     site_id, source = hook.resolve_site_id(), source_name(args)
     scope = DocumentScope(hook.site_url(), KINDS[args.kind].endpoint, args.namespace)
@@ -36,7 +36,13 @@ def rebuild(out: Console, args: argparse.Namespace) -> int:
     return WRONG if result.unmatched_rows else OK
 
 
-def _show(out: Console, args: argparse.Namespace, site_id: str, source: str, result: Rebuild) -> None:
+def _show(
+    out: Console,
+    args: argparse.Namespace,
+    site_id: str,
+    source: str,
+    result: Rebuild,
+) -> None:
     rows, documents = result.unmatched_rows, result.unmatched_documents
     if rows:
         cells = [(row.number, row.key, row.reason) for row in rows[:SHOWN]]
@@ -50,15 +56,17 @@ def _show(out: Console, args: argparse.Namespace, site_id: str, source: str, res
     style = WARNING if rows else GOOD
     out.line(
         f"site {site_id}, source {source}: {result.rows} rows: {result.matched} matched "
-        f"({result.recorded} {verb}), {result.duplicates} duplicates, {len(rows)} without a document",
+        f"({result.recorded} {verb}), {result.duplicates} duplicates, "
+        f"{len(rows)} without a document",
         style,
     )
     out.line(
-        f"{result.documents} documents: {result.matched} matched, {result.in_ledger} in the ledger already, "
+        f"{result.documents} documents: {result.matched} matched, "
+        f"{result.in_ledger} in the ledger already, "
         f"{len(documents)} without a row"
     )
     if result.by_title:
         out.note(
-            f"The list does not show the content of {result.by_title} matched documents: they were matched by title, "
-            "and may have other content than the rows."
+            f"The list does not show the content of {result.by_title} matched documents: they were "
+            "matched by title, and may have other content than the rows."
         )

@@ -1,4 +1,4 @@
-"""Queries of the documents of one site, of all sources, to compare them with the list of the site."""
+"""Queries of the documents of one site, to compare them with the list of the site."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from airflow_provider_assistant.texts import storable
 
 
 def known_ids(connection: sa.Connection, site_url: str, document_ids: Collection[str]) -> set[str]:
-    """Return those of the ids that an entry of the site has, as its document or a superseded one, or once had."""
+    """Return those of the ids that an entry of the site has or had, superseded ones included."""
     c = documents.c
     # The ledger stores ids in this form.
     id_by_stored_id = {storable(document_id): document_id for document_id in document_ids}
@@ -34,7 +34,8 @@ def known_ids(connection: sa.Connection, site_url: str, document_ids: Collection
         )
         found.update(connection.scalars(changes_query))
     # SQL cannot search the JSON lists of superseded ids, so all of them are read.
-    superseded_query = sa.select(c.superseded).where(c.site_url == site_url, c.superseded.is_not(None))
+    is_superseding = (c.site_url == site_url, c.superseded.is_not(None))
+    superseded_query = sa.select(c.superseded).where(*is_superseding)
     for superseded in connection.scalars(superseded_query):
         found.update(json.loads(superseded))
     return {id_by_stored_id[stored_id] for stored_id in found.intersection(stored_ids)}
@@ -44,7 +45,8 @@ class SiteEntry(NamedTuple):
     """
     Hold the documents of a key on a site.
 
-    :param document_id: Id of the current document, as stored; None if there is none or the service returned none.
+    :param document_id: Id of the current document, as stored; None if there is none or the service
+        returned none.
     :param has_document: Whether there is a current document.
     :param superseded_ids: Ids of the superseded documents.
     """
@@ -61,7 +63,15 @@ class SiteEntry(NamedTuple):
 def site_entries(engine: sa.Engine, site_url: str) -> Iterator[SiteEntry]:
     """Yield the entries with documents on a site, of all sources, in constant memory."""
     c = documents.c
-    columns = (c.endpoint, c.namespace, c.source, c.label, c.document_id, c.content_hash, c.superseded)
+    columns = (
+        c.endpoint,
+        c.namespace,
+        c.source,
+        c.label,
+        c.document_id,
+        c.content_hash,
+        c.superseded,
+    )
     has_any_document = c.content_hash.is_not(None) | c.superseded.is_not(None)
     query = sa.select(*columns).where(c.site_url == storable(site_url), has_any_document)
     with connected(engine) as connection:

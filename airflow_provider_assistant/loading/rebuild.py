@@ -1,4 +1,4 @@
-"""Rebuild a lost ledger: find the document of each row in the list of the site, and record it as created."""
+"""Rebuild a lost ledger: find the document of each row in the list of the site, and record it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,23 @@ from typing import Any
 
 from airflow_provider_assistant.api.site_documents import SiteDocument
 from airflow_provider_assistant.exceptions import NOTHING_CHANGED, AssistantInputError
-from airflow_provider_assistant.ledger import Claim, ClaimOutcome, DocumentGroup, DocumentScope, ScopeLedger
+from airflow_provider_assistant.ledger import (
+    Claim,
+    ClaimOutcome,
+    DocumentGroup,
+    DocumentScope,
+    ScopeLedger,
+)
 from airflow_provider_assistant.ledger.site_queries import site_entries
 from airflow_provider_assistant.loading.preflight import LoadPlan, RowAction, plan_load
 from airflow_provider_assistant.loading.rows import PreparedRow, Rows
-from airflow_provider_assistant.loading.site_match import Match, RowIndex, one_to_one, texts_of_call, texts_of_document
+from airflow_provider_assistant.loading.site_match import (
+    Match,
+    RowIndex,
+    one_to_one,
+    texts_of_call,
+    texts_of_document,
+)
 from airflow_provider_assistant.texts import storable
 
 # Entries that are read and written at a time.
@@ -51,11 +63,13 @@ class Rebuild:
     ``documents = matched + in_ledger + unmatched documents``.
 
     :param matched: Rows with exactly one document, which fits no other row.
-    :param by_title: Number of these whose content could not be compared, because the list does not show it.
+    :param by_title: Number of these whose content could not be compared, because the list does not
+        show it.
     :param recorded: Number of these that the ledger did not have yet.
     :param duplicates: Rows that repeat another row.
     :param documents: Number of documents that the list shows.
-    :param in_ledger: Number of these that the ledger knows already, from other sources or as superseded.
+    :param in_ledger: Number of these that the ledger knows already, from other sources or as
+        superseded.
     """
 
     rows: int = 0
@@ -109,12 +123,15 @@ def rebuild(
     for row in rows.prepared(plan.to_send):
         match = certain.get(row.number)
         if match is None:
-            result.unmatched_rows.append(UnmatchedRow(row.number, row.readable_key, reasons.of(row)))
+            unmatched_row = UnmatchedRow(row.number, row.readable_key, reasons.of(row))
+            result.unmatched_rows.append(unmatched_row)
         else:
             planned.append(_planned(row, match))
     matched_ids = {match.document_id for match in certain.values()}
-    unmatched = result.unmatched_documents
-    result.unmatched_documents = [document for document in unmatched if document.document_id not in matched_ids]
+    documents_of_source = result.unmatched_documents
+    result.unmatched_documents = [
+        document for document in documents_of_source if document.document_id not in matched_ids
+    ]
     new_entries = _new_entries(ledger, planned)
     result.recorded = len(new_entries)
     if not dry_run:
@@ -149,7 +166,7 @@ def _other_ids(ledger: ScopeLedger, scope: DocumentScope) -> set[str]:
 def _matches(
     index: RowIndex[int], documents: Iterable[SiteDocument], other_ids: set[str], result: Rebuild
 ) -> list[Match[int]]:
-    """Return the documents that fit rows, and count all. At first, every document of this source is unmatched."""
+    """Return the documents that fit rows, and count all. All are unmatched at first."""
     matches: list[Match[int]] = []
     listed_ids: set[str] = set()
     for document in documents:
@@ -213,7 +230,12 @@ def _new_entries(ledger: ScopeLedger, planned: Sequence[_Planned]) -> list[_Plan
             if entry is None:
                 new_entries.append(one)
                 continue
-            recorded: tuple[Any, ...] = (entry.state, entry.source, entry.content_hash, entry.created_id)
+            recorded: tuple[Any, ...] = (
+                entry.state,
+                entry.source,
+                entry.content_hash,
+                entry.created_id,
+            )
             if recorded != ("created", ledger.source, one.content_hash, storable(one.document_id)):
                 conflicts.append(one.label)
     same = len(planned) - len(new_entries) - len(conflicts)
@@ -222,10 +244,10 @@ def _new_entries(ledger: ScopeLedger, planned: Sequence[_Planned]) -> list[_Plan
         examples = ", ".join(conflicts[:5])
         listed = f", such as {examples}" if examples else ""
         raise AssistantInputError(
-            f"the ledger already has entries of source {ledger.source!r} that are not what the site shows{listed}",
+            f"the ledger already has entries of source {ledger.source!r} that differ from the site{listed}",
             safe=NOTHING_CHANGED,
-            todo="A rebuild is for a source that the ledger has lost. Run the load instead, or check --source-name and "
-            "--namespace.",
+            todo="A rebuild is for a source that the ledger has lost. Run the load instead, or "
+            "check --source-name and --namespace.",
             field="source_name",
         )
     return new_entries

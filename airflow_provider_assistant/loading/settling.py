@@ -1,9 +1,9 @@
 """
 Settle ambiguous rows by the list of the site's documents, before a load sends its first row.
 
-A row is settled if exactly one document of the list is the one that an earlier attempt sent. All others stay
-ambiguous, and ``on_ambiguous`` decides about them. The list may not show a document that was created a moment ago, so
-no row is settled as not created.
+A row is settled if exactly one document of the list is the one that an earlier attempt sent. All
+others stay ambiguous, and ``on_ambiguous`` decides about them. The list may not show a document
+that was created a moment ago, so no row is settled as not created.
 """
 
 from __future__ import annotations
@@ -31,7 +31,13 @@ from airflow_provider_assistant.ledger.resolution import resolve
 from airflow_provider_assistant.loading.managed_site import ManagedSite
 from airflow_provider_assistant.loading.preflight import LoadPlan
 from airflow_provider_assistant.loading.rows import Rows
-from airflow_provider_assistant.loading.site_match import Match, RowIndex, one_to_one, texts_of_call, texts_of_document
+from airflow_provider_assistant.loading.site_match import (
+    Match,
+    RowIndex,
+    one_to_one,
+    texts_of_call,
+    texts_of_document,
+)
 
 log = logging.getLogger(__name__)
 
@@ -52,11 +58,18 @@ class SentRow:
     content_hash: str
 
 
-async def settle(site: ManagedSite, client: AssistantClient, ledger: ScopeLedger, rows: Rows, plan: LoadPlan) -> None:
+async def settle(
+    site: ManagedSite,
+    client: AssistantClient,
+    ledger: ScopeLedger,
+    rows: Rows,
+    plan: LoadPlan,
+) -> None:
     """
     Record ambiguous rows as created whose document is on the site.
 
-    :raises AssistantError: The service failed or is busy; nothing was sent, and a retry looks again.
+    :raises AssistantError: The service failed or is busy; nothing was sent, and a retry looks
+        again.
     """
     entries = {entry.key: entry for entry in ledger.unresolved() if plan.has(entry.key)}
     if not entries:
@@ -81,8 +94,8 @@ async def settle(site: ManagedSite, client: AssistantClient, ledger: ScopeLedger
         if _is_certain(match, sent_row.entry) and _record(ledger, sent_row, match):
             settled[match.how] += 1
     log.info(
-        "%d of %d ambiguous rows are settled: the list of the site shows their documents (%d by content, %d by title "
-        "and time). on_ambiguous decides about the other %d.",
+        "%d of %d ambiguous rows are settled: the list of the site shows their documents (%d by "
+        "content, %d by title and time). on_ambiguous decides about the other %d.",
         settled.total(),
         len(entries),
         settled["content"],
@@ -162,7 +175,8 @@ def _record(ledger: ScopeLedger, sent_row: SentRow, match: Match[str]) -> bool:
 
 def _warn(site: ManagedSite, count: int, error: AssistantError) -> None:
     if is_missing_route(error):
-        reason = f"the service does not have the list of documents that manage_documents describes: {error.happened}"
+        missing = "the service does not have the list that manage_documents describes"
+        reason = f"{missing}: {error.happened}"
     else:
         reason = f"the list of documents cannot be read: {error}"
     log.warning(

@@ -15,10 +15,19 @@ from airflow_provider_assistant.loading.site_match import Texts, texts_of_docume
 from airflow_provider_assistant.texts import storable
 
 # "gone": in the ledger, not on the site. "doubled": the same title and content as another document.
-# "superseded": replaced by newer content, and still in use. "removed": removed from use by a load, and in use.
+# "superseded": replaced by newer content, and still in use.
+# "removed": removed from use by a load, and in use.
 # "draft", "not_ready": in the ledger, and not in use. "unknown": on the site, not in the ledger.
 DifferenceKind: TypeAlias = Literal["gone", "doubled", "superseded", "removed", "draft", "not_ready", "unknown"]
-KINDS: tuple[DifferenceKind, ...] = ("gone", "doubled", "superseded", "removed", "draft", "not_ready", "unknown")
+KINDS: tuple[DifferenceKind, ...] = (
+    "gone",
+    "doubled",
+    "superseded",
+    "removed",
+    "draft",
+    "not_ready",
+    "unknown",
+)
 # Documents of people are not in the ledger, so an unknown one is not a problem.
 PROBLEMS = KINDS[:-1]
 ReadList: TypeAlias = Callable[[], Iterable[SiteDocument]]
@@ -72,7 +81,8 @@ class SiteDiff:
 
     :param documents: Number of documents that the list shows.
     :param in_ledger: Number of current documents of the ledger with an id.
-    :param without_id: Number of current documents of the ledger without an id, which cannot be compared.
+    :param without_id: Number of current documents of the ledger without an id, which cannot be
+        compared.
     """
 
     documents: int = 0
@@ -88,14 +98,19 @@ class SiteDiff:
     def counts(self) -> dict[str, int]:
         """Return the numbers of documents, and of differences by kind."""
         by_kind = Counter(difference.kind for difference in self.differences)
-        totals = {"documents": self.documents, "in_ledger": self.in_ledger, "without_id": self.without_id}
+        totals = {
+            "documents": self.documents,
+            "in_ledger": self.in_ledger,
+            "without_id": self.without_id,
+        }
         return {**totals, **{kind: by_kind[kind] for kind in KINDS}}
 
     def summary(self) -> str:
-        """Return the counts as text, such as ``12 documents, 10 in the ledger: 1 gone, 3 unknown``."""
+        """Return the counts as text, such as ``12 documents, 10 in the ledger: 1 gone``."""
         counts = self.counts()
         listed = [f"{counts[kind]} {kind.replace('_', ' ')}" for kind in KINDS if counts[kind]]
-        text = f"{self.documents} documents, {self.in_ledger} in the ledger: {', '.join(listed) or 'no differences'}"
+        differences = ", ".join(listed) or "no differences"
+        text = f"{self.documents} documents, {self.in_ledger} in the ledger: {differences}"
         if self.without_id:
             text += f"; {self.without_id} entries have no id and are not compared"
         return text
@@ -105,8 +120,8 @@ def compare(ledger: Ledger, site_url: str, read_list: ReadList) -> SiteDiff:
     """
     Compare the ledger with a site.
 
-    Ids and hashes are kept in memory, and the documents that differ. A document that seems to be gone is looked up in a
-    second reading of the list, because the list may change while it is read.
+    Ids and hashes are kept in memory, and the documents that differ. A document that seems to be
+    gone is looked up in a second reading of the list, because the list may change while it is read.
 
     :param read_list: Reads the list of the site's documents; called once or twice.
     :raises AssistantError: The list cannot be read.
@@ -178,7 +193,7 @@ class _Comparison:
         return "not_ready" if document.is_in_use is False else None
 
     def _twin(self, document: SiteDocument) -> str | None:
-        """Return an earlier document of the list with the same title and content; None if there is none."""
+        """Return an earlier document of the list with the same title and content, or None."""
         texts = texts_of_document(document)
         has_name = texts.title is not None or texts.question is not None
         if document.state == "draft" or texts.text is None or not has_name:
@@ -207,12 +222,12 @@ class _Comparison:
                 self._label(stored_id, entry, is_current=False)
         differences = list(self._differences.values())
         differences = [difference for difference in differences if self._is_current(difference)]
-        differences.sort(key=lambda difference: (KINDS.index(difference.kind), difference.document_id))
+        differences.sort(key=lambda one: (KINDS.index(one.kind), one.document_id))
         self._diff.differences = differences
         return self._diff
 
     def _label(self, stored_id: str, entry: SiteEntry, *, is_current: bool) -> None:
-        """Add source and key to a difference, or drop it if the document was superseded while the list was read."""
+        """Add source and key to a difference. Drop it if the document was superseded meanwhile."""
         difference = self._differences.get(stored_id)
         if difference is None:
             return
@@ -223,7 +238,7 @@ class _Comparison:
 
     @staticmethod
     def _is_current(difference: Difference) -> bool:
-        """Return whether the ledger has not changed its mind about a document while the list was read."""
+        """Return whether a difference is still one after the ledger was read again."""
         is_known = difference.source is not None
         if difference.kind in {"unknown", "removed"}:
             return not is_known

@@ -1,4 +1,4 @@
-"""Decide whether a document in the list of a site is the document of a row. Nothing here does I/O."""
+"""Decide whether a document in the list of a site is that of a row. Nothing here does I/O."""
 
 from __future__ import annotations
 
@@ -105,7 +105,8 @@ class RowIndex(Generic[R]):
         """
         Return the rows that a document fits, but no more than ENOUGH.
 
-        If a list shows only titles and many rows have the same one, its documents fit all of these rows.
+        If a list shows only titles and many rows have the same one, its documents fit all of these
+        rows.
         """
         found: dict[R, Fit] = {}
         for row, texts in self._candidates(document):
@@ -126,7 +127,10 @@ class RowIndex(Generic[R]):
             if document.title is not None:
                 keys.append(_of_question(document.title))
             if document.title is not None and document.text is not None:
-                keys += [_of_title_and_text(document.title, document.text), _of_title_and_text(document.title, None)]
+                keys += [
+                    _of_title_and_text(document.title, document.text),
+                    _of_title_and_text(document.title, None),
+                ]
             elif document.title is not None:
                 keys.append(_of_title(document.title))
         for key in keys:
@@ -155,7 +159,8 @@ class Match(Generic[R]):
     A document that fits a row.
 
     :param row: The row, or what identifies it.
-    :param is_recent: Whether the document was created after the row was sent; False if the list shows no time.
+    :param is_recent: Whether the document was created after the row was sent; False if the list
+        shows no time.
     :param status: Status word of the document; None if the list shows none.
     """
 
@@ -171,11 +176,15 @@ def one_to_one(matches: Iterable[Match[R]]) -> list[Match[R]]:
     found = list(matches)
     documents_by_row = Counter(match.row for match in found)
     rows_by_document = Counter(match.document_id for match in found)
-    return [match for match in found if documents_by_row[match.row] == 1 and rows_by_document[match.document_id] == 1]
+
+    def is_only_one(match: Match[R]) -> bool:
+        return documents_by_row[match.row] == 1 and rows_by_document[match.document_id] == 1
+
+    return [match for match in found if is_only_one(match)]
 
 
 def _hash(text: str | None) -> bytes | None:
-    """Return a hash of a text, which ignores the kind of line ends and space at the ends of lines."""
+    """Return a hash of a text without the kind of line ends and space at the ends of lines."""
     if not text:
         return None
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")

@@ -21,20 +21,23 @@ from airflow_provider_assistant.transfers.base import ExportOperator
 
 class AssistantCompareDocumentsOperator(ExportOperator):
     """
-    Compare the ledger with the documents of a site, and write the differences to ``document_differences``.
+    Compare the ledger with the documents of a site, and write what differs to a dataset.
 
-    The connection needs ``manage_documents`` with the list of documents. The list is read once, and a second time if
-    documents seem to be gone. A run replaces this task's file in the partition of its day. Differences that need
-    attention make a warning in the log, and the task succeeds.
+    The dataset is ``document_differences``, with one row per document.
+
+    The connection needs ``manage_documents`` with the list of documents. The list is read once, and
+    a second time if documents seem to be gone. A run replaces this task's file in the partition of
+    its day. Differences that need attention make a warning in the log, and the task succeeds.
 
     .. seealso::
         For more information on how to use this operator, take a look at the guide:
         :doc:`/howto/command-line`
 
-    :param ledger_conn_id: SQL connection of the ledger. Default: that of the assistant connection, or else of
-        Airflow's configuration.
+    :param ledger_conn_id: SQL connection of the ledger. Default: that of the assistant connection,
+        or else of Airflow's configuration.
 
-    The other parameters are those of :class:`~airflow_provider_assistant.transfers.base.ExportOperator`.
+    The other parameters are those of
+    :class:`~airflow_provider_assistant.transfers.base.ExportOperator`.
     """
 
     template_fields: Sequence[str] = (*ExportOperator.template_fields, "ledger_conn_id")
@@ -51,12 +54,13 @@ class AssistantCompareDocumentsOperator(ExportOperator):
         Compare, and write the partition.
 
         :param context: Airflow's task context.
-        :return: ``documents``, the number of documents on the site; ``in_ledger`` and ``without_id``, the numbers of
-            documents in the ledger with and without an id; ``gone``, ``doubled``, ``superseded``, ``removed``,
-            ``draft``, ``not_ready`` and ``unknown``, the numbers of differences; ``rows``, ``path`` and ``bytes`` of
-            the file; ``site_id`` and ``date``.
-        :raises AssistantInputError: The connection does not describe the list of documents, ``date`` is not a date, or
-            another file of the partition already contains the rows.
+        :return: ``documents``, the number of documents on the site; ``in_ledger`` and
+            ``without_id``, the numbers of documents in the ledger with and without an id;
+            ``gone``, ``doubled``, ``superseded``, ``removed``, ``draft``, ``not_ready`` and
+            ``unknown``, the numbers of differences; ``rows``, ``path`` and ``bytes`` of the file;
+            ``site_id`` and ``date``.
+        :raises AssistantInputError: The connection does not describe the list of documents,
+            ``date`` is not a date, or another file of the partition already contains the rows.
         :raises AssistantLedgerError: The ledger cannot be read.
         :raises AssistantError: The list cannot be read, see
             :class:`~airflow_provider_assistant.hooks.assistant.AssistantHook`.
