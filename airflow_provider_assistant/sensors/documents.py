@@ -270,13 +270,12 @@ class AssistantDocumentsReadySensor(BaseSensorOperator):
         looked = self.poke(context)
         if looked:
             return looked.xcom_value
-        left = self._started + self.timeout - self.hook.client.now()
-        if left <= 0:
+        if self.poke_interval <= 0:
             reason = self._not_ready()
             raise AirflowSensorTimeout(str(reason)) from reason
         from airflow.providers.standard.triggers.temporal import TimeDeltaTrigger
 
-        wait = timedelta(seconds=min(self.poke_interval, left))
+        wait = timedelta(seconds=self.poke_interval)
         self.defer(
             trigger=TimeDeltaTrigger(wait),
             method_name="execute_complete",
@@ -290,7 +289,8 @@ class AssistantDocumentsReadySensor(BaseSensorOperator):
         """Return the time to the next look: as long as the wait so far, within its bounds."""
         elapsed = self.hook.client.now() - self._started
         interval: float = min(max(elapsed, self._shortest_interval), self.max_poke_interval)
-        return interval
+        # The last look comes at the timeout.
+        return min(interval, max(self.timeout - elapsed, 0.0))
 
     def _not_ready(self) -> AssistantError:
         """Return the reason of a timeout."""
