@@ -50,6 +50,8 @@ class SiteClient:
         self._client = client
         self._site = site
         self._max_per_minute = max_per_minute
+        # Time from which on further documents may be removed, in seconds since the epoch.
+        self._next_removal = 0.0
         self.routes = site.routes
         self.can_look = site.routes.list is not None
         self.watched: set[str] = set()
@@ -116,13 +118,13 @@ class SiteClient:
         refusals = []
         not_found = []
         for batch in self._batches(change, ids):
+            await self._wait_for_turn(change, len(batch))
             before(batch)
             for document_id, error in await self._send(change, batch):
                 if isinstance(error, AssistantNotFoundError):
                     not_found.append(Refusal(document_id, str(error)))
                 else:
                     refusals.append(Refusal(document_id, str(error)))
-            await self._pause(change, len(batch))
         if not_found:
             is_route_known = len(not_found) < len(ids)
             refusals += await self._still_listed(not_found, is_route_known=is_route_known)
@@ -134,9 +136,14 @@ class SiteClient:
             size = min(size, max(1, int(self._max_per_minute)))
         return document_routes.batches(ids, size)
 
-    async def _pause(self, change: Change, count: int) -> None:
-        if self._max_per_minute is not None and change != "activate":
-            await self._client.asleep(60.0 * count / self._max_per_minute)
+    async def _wait_for_turn(self, change: Change, count: int) -> None:
+        """Wait until the rate allows the next removals."""
+        if self._max_per_minute is None or change == "activate":
+            return
+        pause = self._next_removal - self._client.now()
+        if pause > 0:
+            await self._client.asleep(pause)
+        self._next_removal = self._client.now() + 60.0 * count / self._max_per_minute
 
     async def _send(self, change: Change, batch: Sequence[str]) -> list[tuple[str, AssistantError]]:
         """Send one request; if it is refused, one for each document. Return the documents that were refused."""
