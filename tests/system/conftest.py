@@ -63,6 +63,7 @@ def connections(service: AssistantService, parrot: Parrot) -> dict[str, dict[str
         "assistant_globex": changed(password=GLOBEX_FULL_KEY, extra=globex),
         "assistant_globex_readonly": changed(password=GLOBEX_READONLY_KEY, extra={**globex, "max_concurrency": 4}),
         "assistant_wrong_key": changed(password=WRONG_KEY),
+        "assistant_manages": changed(extra={"manage_documents": True}),
         "assistant_no_retries": changed(extra={"retries": 0}),
         "assistant_parrot": changed(host=parrot.url, password=parrot.key, extra={"retries": 1}),
     }
