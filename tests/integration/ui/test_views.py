@@ -28,6 +28,7 @@ def test_the_page_answers_three_questions(pages: StubPages) -> None:
     for need in (
         "12 ambiguous entries to settle",
         "88 rejected rows of kb.load_faq",
+        "6 documents of kb.load_faq not in use",
         "35 outdated documents to delete",
     ):
         assert need in text
@@ -142,6 +143,7 @@ def test_the_tab_of_a_load(pages: StubPages) -> None:
     assert numbers.pop("= rows") == sum(numbers.values()) == 12_000
     assert "88" in text
     assert "question is empty" in text
+    assert "6 of the created documents are not in use" in text
     bar = pages.all(".chart svg[role=img]")[0].get_attribute("aria-label")
     assert bar == "Rows by outcome: 12,000 rows. 11,700 created, 200 unchanged, 88 rejected, 12 ambiguous"
     assert pages.links()["Request log"] == "https://storage.example.com/requests.jsonl"
