@@ -152,7 +152,7 @@ class SiteChanges:
         accepted_ids = [document.document_id for document in accepted]
 
         def still_drafts() -> set[str]:
-            return set(self._site.among(accepted_ids, {"draft", "other"}))
+            return set(self._site.among(accepted_ids, {"draft", "other", "failed"}))
 
         if accepted:
             await self._site.look()

@@ -322,8 +322,8 @@ def test_when_a_row_has_changed(
     from airflow_provider_assistant.operators.documents import AssistantLoadTextOperator
 
     said = [codes(row["`on_change`"])[0] for row in table(section(INCREMENTAL, "When a row has changed"))]
-    assert said == ["create", "skip", "fail"]
-    connect()
+    assert said == ["create", "replace", "skip", "fail"]
+    connect(manage_documents=True)
     changed = [{**TEXTS[0], "content": "Changed"}, TEXTS[1], {**TEXTS[2], "title": "New"}]
 
     def load(source: list[dict[str, str]], **arguments: Any) -> Run:
@@ -339,6 +339,9 @@ def test_when_a_row_has_changed(
         assert (counts["skipped"], len(service.documents())) == (1, 3), "every night"
     counts = load(changed).xcom()
     assert (counts["created"], counts["changed"], len(service.documents())) == (1, 1, 4)
+    counts = load([{**changed[0], "content": "Changed again"}, *changed[1:]], on_change="replace").xcom()
+    # Both older documents of the row are deleted.
+    assert (counts["created"], counts["deleted"], len(service.documents())) == (1, 2, 3)
 
 
 def test_a_key_of_another_type_is_the_same_key(connect: Callable[..., None], run_operator: Callable[..., Run]) -> None:
