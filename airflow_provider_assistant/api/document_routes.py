@@ -185,6 +185,12 @@ class DocumentRoutes(_Data):
             raise ValueError("the path of update needs {document_id}")
         return self
 
+    def changed(self, **fields: Any) -> Self:
+        """Return these routes with other values of some fields."""
+        # A copy of pydantic would also have the cached words.
+        values = {name: getattr(self, name) for name in type(self).model_fields}
+        return type(self)(**{**values, **fields})
+
     @cached_property
     def words(self) -> DocumentWords:
         """The status words of documents: those known, and those of the connection."""

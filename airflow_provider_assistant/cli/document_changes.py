@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from airflow_provider_assistant.api import document_routes
+from airflow_provider_assistant.api import document_routes, endpoints
 from airflow_provider_assistant.api.call import Call
 from airflow_provider_assistant.api.document_pages import DocumentPages
 from airflow_provider_assistant.api.document_routes import ChangeRoute, DocumentRoutes, StatusRoute
+from airflow_provider_assistant.api.payloads import TextDocument
 from airflow_provider_assistant.api.replies import ApiReply
 from airflow_provider_assistant.api.site_documents import SiteDocument
 from airflow_provider_assistant.cli.document_candidates import delete_routes, status_routes
@@ -98,13 +100,19 @@ class ChangeCheck:
     def _create(self) -> str:
         self.left = f"the document titled {self._title!r}"
         try:
-            created = self._hook.create_text_document(self._title, CONTENT)
+            document = TextDocument(title=self._title, content=CONTENT)
+            # The hook's own method would also log that a draft is not in use.
+            created = self._hook.send(endpoints.create_text_document(self._site_id, document))
         except AssistantError as error:
             if not isinstance(error, AssistantAmbiguousError | AssistantResponseError):
                 self.left = None
             raise
         document_id = created.document_id
         if document_id is None:
+            if self._is_empty:
+                # The id is in a field that only the list can show.
+                with contextlib.suppress(_StepError):
+                    self._understand()
             shown = self._wait_for(lambda document: document is not None, EFFECT_SECONDS)
             if shown is None:
                 raise _StepError(
@@ -163,7 +171,7 @@ class ChangeCheck:
         status_path = self.routes.list.status if self.routes.list else None
         for route in status_routes(self.routes.set_status, document, status_path):
             if self._works_in_both_directions(route, accepted):
-                self.routes = self.routes.model_copy(update={"set_status": route})
+                self.routes = self.routes.changed(set_status=route)
                 return f"{_text(route)} activates and deactivates"
         raise _StepError(_no_route("activates and deactivates", accepted, "set_status"))
 
@@ -184,7 +192,7 @@ class ChangeCheck:
                     "because the list never showed it."
                 )
             if left is None:
-                self.routes = self.routes.model_copy(update={"delete": route})
+                self.routes = self.routes.changed(delete=route)
                 self.left = None
                 return f"{_text(route)} deletes"
         raise _StepError(_no_route("deletes", accepted, "delete"))
@@ -279,7 +287,7 @@ class ChangeCheck:
         unknown = [word for word in words if self.routes.words.state(word) == "other"]
         if unknown:
             known = getattr(self.routes, setting)
-            self.routes = self.routes.model_copy(update={setting: (*known, *unknown)})
+            self.routes = self.routes.changed(**{setting: (*known, *unknown)})
 
     # -- the list ------------------------------------------------------------------------------
 

@@ -105,7 +105,7 @@ def check_list(hook: AssistantHook, routes: DocumentRoutes) -> ListReport:
         report.results.append(CheckResult("list", "problem", detail))
         return report
     route, results = understood_list(route, routes.words, raw)
-    report.routes = routes.model_copy(update={"list": route})
+    report.routes = routes.changed(list=route)
     report.results += results
     if any(result.verdict == "problem" and result.step in {"list", "id"} for result in results):
         return report
