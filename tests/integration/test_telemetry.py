@@ -78,6 +78,7 @@ def work(service, connect, run_operator, tmp_path):
 
     def worked():
         connect(retries=3)
+        service.behave(document_status="draft")
         service.answer("retry-after:0", path="documents/qa")
         service.answer("status:503", path="documents/qa")
         bad = {**ROWS[0], "answer": None}

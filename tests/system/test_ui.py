@@ -42,6 +42,7 @@ EXTRA_LABELS = [
     "Tenant",
     "Site",
     "Timeout (s)",
+    "Chat timeout (s)",
     "Retries",
     "Max concurrency",
     "Verify TLS",
@@ -49,7 +50,9 @@ EXTRA_LABELS = [
     "Max response (bytes)",
     "Status words: complete",
     "Status words: failed",
+    "Rating words",
     "Ledger connection",
+    "Manage documents",
 ]
 HIDDEN_LABELS = {"Host", "Password", "Login", "Port", "Schema"}
 
@@ -62,7 +65,7 @@ class Browser:
     """Chromium with Airflow's UI open."""
 
     def __init__(self, home: Path) -> None:
-        self.driver = chromium(home, "--window-size=1000,2000")
+        self.driver = chromium(home, "--window-size=1000,2400")
         self._wait = WebDriverWait(self.driver, PATIENCE, ignored_exceptions=NOT_YET)
 
     def find(self, selector: str, text: str | None = None) -> WebElement:

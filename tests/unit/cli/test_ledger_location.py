@@ -42,12 +42,12 @@ def cluster(monkeypatch):
 
 
 def test_every_command_that_uses_the_ledger_takes_its_connection():
-    using = {name for name in ACTIONS if " ledger " in name} | {"assistant load"}
+    using = {name for name in ACTIONS if " ledger " in name} | {"assistant load", "assistant documents diff"}
     taking = {
         name for name, command in ACTIONS.items() if "--ledger-conn-id" in str([arg.flags for arg in command.args])
     }
     assert taking == using
-    assert {*COMMANDS, "stale"} == {name.split()[-1] for name in using if " ledger " in name}
+    assert {*COMMANDS, "stale", "rebuild"} == {name.split()[-1] for name in using if " ledger " in name}
 
 
 def test_a_load_uses_the_ledger_of_the_connection(cli, connect, faq, ledgers, monkeypatch, service):

@@ -75,6 +75,18 @@ def evaluation(day: date, mean: float | None) -> dict[str, Any]:
     return {**names, **counts, "asked_at": asked_at, "verdict": "none", "scorer": "token_f1", "mean": mean}
 
 
+def record(day: date, **values: Any) -> dict[str, Any]:
+    """A record of a reply that is neither of statistics nor of limits."""
+    captured_at = datetime.combine(day, time(5), UTC)
+    return {"captured_at": captured_at, "tenant_id": "acme-inc", "read": "usage", **values}
+
+
+def difference(day: date, kind: str) -> dict[str, Any]:
+    """A document that the ledger and a site disagree about."""
+    compared_at = datetime.combine(day, time(6), UTC)
+    return {"compared_at": compared_at, "site_id": "docs", "kind": kind, "document_id": kind, "map_index": -1}
+
+
 def write_nights(root: Path, days: int = 12) -> list[date]:
     """Write a number of days of all datasets, and return the days."""
     dice = random.Random(5)
@@ -96,5 +108,10 @@ def write_nights(root: Path, days: int = 12) -> list[date]:
         ]
         write_rows(root, "requests", day, requests)
         write_rows(root, "loads", day, [loading(day, dice.randrange(10**9)), loading(day, None)])
+        write_rows(
+            root, "reads", day, [record(day, metric="chats", type="number", text=str(number), value=float(number))]
+        )
+        write_rows(root, "reads_raw", day, [record(day, raw="{}")])
+        write_rows(root, "document_differences", day, [difference(day, "gone"), difference(day, "unknown")])
         write_rows(root, "evaluations", day, [evaluation(day, dice.random()), evaluation(day, None)])
     return nights

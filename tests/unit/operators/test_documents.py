@@ -114,8 +114,9 @@ def test_text_documents(service, connection, run_operator):
     run = run_operator(AssistantLoadTextOperator, source=TEXTS)
     assert run.state == "success"
     assert set(run.xcom()) == {
-        "rows", *ENDS, "drafts", "changed", "possibly_duplicated", "stale", "requests", "throttled", "seconds",
-        "rows_per_second", "site_id", "source", "findings",
+        "rows", *ENDS, "drafts", "changed", "possibly_duplicated", "stale", "activated", "deactivated", "deleted",
+        "not_activated", "not_removed", "requests", "throttled", "seconds", "rows_per_second", "site_id", "source",
+        "findings",
     }  # fmt: skip
     (document,) = service.documents()
     assert (document["kind"], document["title"], document["content"], document["category"]) == (

@@ -134,4 +134,4 @@ class TestExtent:
 
 def test_an_unknown_way_with_missing_rows_is_refused():
     with pytest.raises(AssistantInputError, match="on_missing"):
-        AssistantLoadQAOperator(task_id="load", source=[], on_missing="delete")
+        AssistantLoadQAOperator(task_id="load", source=[], on_missing="erase")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
+import sqlalchemy as sa
 
+from airflow_provider_assistant.ledger.schema import documents
 from airflow_provider_assistant.ui.access import Rights
 from airflow_provider_assistant.ui.app import app
 
@@ -30,6 +32,8 @@ EXPECTED = {
     ("GET", "/api/tasks/{dag_id}/{run_id}/{task_id}/{map_index}/findings.csv"): NO_REPORT,
     ("POST", "/api/settle/preview"): (403, 200, 200),
     ("POST", "/api/settle"): (403, 200, 200),
+    ("POST", "/api/delete/preview"): (403, 200, 200),
+    ("POST", "/api/delete"): (403, 200, 200),
 }
 ROUTES = [(method, route.path) for route in app.routes for method in sorted(route.methods)]
 # Routes of one task.
@@ -37,6 +41,8 @@ OF_TASK = [(method, path) for method, path in ROUTES if "{dag_id}" in path]
 
 
 def ask(client, method, path, body=ENTRY):
+    if path.startswith("/api/delete"):
+        body = {"ids": body["ids"]}
     return client.request(method, path.format(**TASK), json=body if method == "POST" else None)
 
 
@@ -59,9 +65,16 @@ def test_a_forged_token_is_refused(method, path, as_user, ledger):
 
 
 @pytest.mark.parametrize(("method", "path"), ROUTES)
-def test_roles(method, path, as_user, fill, known_dags):
+def test_roles(method, path, as_user, fill, ledger, known_dags):
     fill.documents("ambiguous")
-    listed = as_user("admin").get("/api/ambiguous").json()["rows"]
+    page = "/api/ambiguous"
+    if path.startswith("/api/delete"):
+        # Only superseded documents can be deleted.
+        page = "/api/superseded"
+        with ledger.engine.begin() as connection:
+            superseded = {"outcome": "created", "content_hash": "new", "superseded": '["d1"]'}
+            connection.execute(sa.update(documents).values(**superseded))
+    listed = as_user("admin").get(page).json()["rows"]
     body = {**ENTRY, "ids": [row["id"] for row in listed]}
     found = [ask(as_user(role), method, path, body).status_code for role in ("viewer", "user", "admin")]
     assert tuple(found) == EXPECTED[method, path]
