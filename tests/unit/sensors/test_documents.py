@@ -71,7 +71,7 @@ class Growing(DocumentSite):
 
 
 @modes
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_documents_of_a_load_become_ready(mode, seed, connected, load, sense):
     rng = Random(seed)
     paging = rng.choice(PAGINGS)
