@@ -9,13 +9,13 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from airflow_provider_assistant.api.call import Call, CallInfo
 from airflow_provider_assistant.api.document_routes import DocumentRoutes, ListRoute, PagingKind, path_of, required
+from airflow_provider_assistant.api.json_objects import text_of
 from airflow_provider_assistant.api.site_documents import (
     DocumentPage,
     SiteDocument,
     document_page,
     envelopes,
     first_value,
-    text_of,
     value_at,
 )
 from airflow_provider_assistant.exceptions import (

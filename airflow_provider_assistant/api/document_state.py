@@ -282,7 +282,7 @@ def _statuses(json_object: Mapping[str, Any], status_field: str | None) -> list[
 
 
 def _word(value: Any) -> str | None:
-    """Return the word of a status field, which may be in an object of its own."""
+    """Return the word of a status field. Its value may be an object that holds the word."""
     word = text_of(value)
     if isinstance(value, dict):
         word = first_text((value,), WORD_FIELDS)

@@ -14,8 +14,9 @@ from airflow_provider_assistant.api.document_pages import (
     TOTAL_FIELDS,
     next_link,
 )
+from airflow_provider_assistant.api.json_objects import text_of
 from airflow_provider_assistant.api.replies import ApiReply
-from airflow_provider_assistant.api.site_documents import envelopes, first_value, text_of
+from airflow_provider_assistant.api.site_documents import envelopes, first_value
 
 # Fields with the number of the next page.
 PAGE_FIELDS = ("next_page", "nextPage")

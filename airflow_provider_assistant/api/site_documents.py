@@ -10,6 +10,7 @@ from typing import Any
 from airflow_provider_assistant.api.call import CallInfo
 from airflow_provider_assistant.api.document_routes import ListRoute
 from airflow_provider_assistant.api.document_state import DocumentState, DocumentWords, document_state, status_word
+from airflow_provider_assistant.api.json_objects import text_of
 from airflow_provider_assistant.api.replies import ApiReply
 from airflow_provider_assistant.exceptions import AssistantResponseError
 
@@ -184,22 +185,16 @@ def first_value(raw: Any, names: tuple[str, ...]) -> Any:
     return None
 
 
-def text_of(value: Any) -> str | None:
-    """Return a JSON string or integer as text, because ids may be numbers; None for anything else."""
-    if isinstance(value, str):
-        return value or None
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
-    return None
-
-
 def field_of(item: Mapping[str, Any], path: str | None, usual: tuple[str, ...]) -> str | None:
     """
     Return the field of an item that is used: the path of the connection, or a usual name.
 
     :return: None if the item does not have it, or its value is null.
     """
-    for name in usual if path is None else (path,):
+    names = usual
+    if path is not None:
+        names = (path,)
+    for name in names:
         if value_at(item, name) is not None:
             return name
     return None

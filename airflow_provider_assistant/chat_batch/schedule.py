@@ -15,9 +15,9 @@ from airflow_provider_assistant.exceptions import AssistantError
 # The first poll of a chat request comes after this share of the interval, further polls whenever its age has doubled,
 # and from then on one per interval. So quick answers are found quickly, and slow ones cost few polls.
 FIRST = 0.25
-# The latency is unknown if the poll that found the end came more than so many intervals after the last
-# one that found the request pending, and also more than so many seconds after it. This happens after
-# the restart of a triggerer, and to the first questions of a batch that takes long to submit.
+# The latency is unknown if the poll that found the end came too long after the last poll that found the
+# request pending: more than this number of intervals, and also more than this number of seconds. This
+# happens after the restart of a triggerer, and to the first questions of a batch that takes long to submit.
 UNKNOWN_INTERVALS = 2.0
 UNKNOWN_SECONDS = 10.0
 

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 from airflow_provider_assistant.api.document_pages import DocumentPages
 from airflow_provider_assistant.api.document_routes import DocumentRoutes, ListRoute, is_missing_route, path_of
 from airflow_provider_assistant.api.document_state import DocumentWords, status_fields
+from airflow_provider_assistant.api.json_objects import text_of
 from airflow_provider_assistant.api.site_documents import (
     CONTENT_FIELDS,
     CREATED_FIELDS,
@@ -22,7 +23,6 @@ from airflow_provider_assistant.api.site_documents import (
     SiteDocument,
     field_of,
     items_of,
-    text_of,
     value_at,
 )
 from airflow_provider_assistant.exceptions import AssistantAPIError, AssistantResponseError

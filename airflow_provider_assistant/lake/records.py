@@ -136,7 +136,10 @@ def day_of_item(name: str | None, item: Any, field: str | None) -> date | None:
     """
     if name is not None:
         return written_day(name)
-    for path in (field,) if field else DAY_FIELDS:
+    paths: Sequence[str] = DAY_FIELDS
+    if field:
+        paths = (field,)
+    for path in paths:
         day = written_day(_value_at(item, tuple(path.split("."))))
         if day is not None:
             return day

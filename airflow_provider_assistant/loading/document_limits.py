@@ -3,7 +3,7 @@ What the limits of a tenant say about documents, without I/O.
 
 The specification shows neither the fields nor the values of the limits. The service's documentation names
 ``reference_documents`` and ``active_documents``; a load creates documents of both kinds. The usage may be in the limits
-or have a route of its own.
+or in the reply of another route.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ class Load:
         self._read_limits = read_limits
         self._site = site
         self._on_created = on_created
-        # Rows that another task loads, or for which there is no room.
+        # Number of rows that another task loads, or that do not fit into the tenant's limits.
         self._left_out = 0
         self._has_groups = ledger is not None and ledger.has_groups
         # Where to look for documents whose row is gone; what to do with them is in the options.
@@ -219,7 +219,9 @@ class Load:
         """Return why stale documents cannot be removed yet, or None: their row may be one that is not loaded."""
         if self.counts.failed or self.counts.ambiguous or self._left_out:
             return "rows of the source are not loaded yet"
-        unreadable = sum(not row.has_key for fingerprints in self._rows.fingerprints() for row in fingerprints)
+        unreadable = 0
+        for fingerprints in self._rows.fingerprints():
+            unreadable += sum(not row.has_key for row in fingerprints)
         if unreadable:
             return f"the source has {counted(unreadable, 'row')} that cannot be read; it may belong to one of them"
         return None

@@ -47,7 +47,7 @@ def usage_history(
 ) -> list[dict[str, Any]]:
     """Return the usage of a tenant by day.
 
-    :param first: first day. None for so many days (``days``) up to the last one.
+    :param first: first day. None to return ``days`` days, which end with the last one.
     :param last: last day. None for today; later days are left out.
     :param now: current time, in seconds since the epoch.
     """
