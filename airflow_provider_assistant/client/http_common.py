@@ -92,7 +92,10 @@ def failure(
     :param timed_out: Whether the error is a timeout.
     :return: The failure. A timeout before the request was sent is a failure of the connection.
     """
-    reason = str(error) or f"no complete answer within {settings.timeout_of(call):g} s"
+    reason = str(error)
+    if not reason or (timed_out and sent):
+        # Two timers end a response, and the socket's own text does not say after which time.
+        reason = f"no complete answer within {settings.timeout_of(call):g} s"
     # The path of a request may identify a user.
     reason = _URL.sub("://…", reason)
     proxy = proxy_for(settings.base_url)
