@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import date, datetime
-from typing import Any, TypedDict
+from typing import Any, TypeAlias, TypedDict
+
+from airflow_provider_assistant.source_account import AccountedRows
 
 
 class DocumentRow(TypedDict):
@@ -30,6 +32,8 @@ class DocumentRow(TypedDict):
 
 
 COLUMNS = tuple(DocumentRow.__annotations__)
+# An iterator of rows whose attribute account counts what was read and what was left out.
+DocumentRows: TypeAlias = AccountedRows[DocumentRow]
 
 
 def text_of(value: Any) -> str | None:

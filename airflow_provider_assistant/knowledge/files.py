@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import quote
 
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.knowledge.documents import DocumentRow, first_text
+from airflow_provider_assistant.knowledge.documents import DocumentRow, DocumentRows, first_text
 from airflow_provider_assistant.knowledge.front_matter import split_front_matter
 from airflow_provider_assistant.knowledge.headings import first_heading
 from airflow_provider_assistant.knowledge.markdown import absolute_links, joined, without_comments
 from airflow_provider_assistant.parsing.child import LIBRARIES, ChildParser
 from airflow_provider_assistant.parsing.limits import LARGEST_FILE, UnreadableFileError
+from airflow_provider_assistant.source_account import AccountedRows, SourceAccount
 from airflow_provider_assistant.storage.paths import StoragePath, storage_files
-
-log = logging.getLogger(__name__)
 
 MARKDOWN = (".md", ".markdown", ".txt")
 # Bytes of a file that is text. A person writes less.
@@ -28,8 +26,8 @@ YES = frozenset({"true", "yes", "on", "1"})
 
 
 def file_documents(
-    source: Any, *, base_url: str | None = None, allowed_root: str | None = None
-) -> Iterator[DocumentRow]:
+    source: Any, *, base_url: str | None = None, allowed_root: str | None = None, strict: bool = False
+) -> DocumentRows:
     """
     Read Markdown, text, HTML, PDF, Word, PowerPoint and Excel files, one after the other. Each file is one document.
 
@@ -49,18 +47,27 @@ def file_documents(
         names an absolute address have one.
     :param allowed_root: Folder that must contain all files after symbolic links are resolved. Default: the source, if
         it is one folder.
-    :return: The documents.
+    :param strict: Whether files that are left out and could hold content are an error, after the last document.
+        Default: False, they are a warning.
+    :return: The documents. Their attribute ``account`` counts the files by what became of them.
     :raises AssistantInputError: There is no such file, a file is outside ``allowed_root``, damaged, encrypted, not
         UTF-8, or over a limit (10 MB of text or HTML, 100 MB of other files, 20,000 characters of front matter), or
         the extra is not installed. The message names the file.
     """
     if allowed_root is None and not isinstance(source, list | tuple) and "*" not in str(source):
         allowed_root = str(source)
+    return AccountedRows(lambda account: _documents(source, base_url, allowed_root, account), strict=strict)
+
+
+def _documents(
+    source: Any, base_url: str | None, allowed_root: str | None, account: SourceAccount
+) -> Iterator[DocumentRow]:
     with ChildParser() as parser:
         for name, path in storage_files(source, allowed_root):
             file_path = PurePosixPath(name)
             suffix = file_path.suffix.lower()
-            if file_path.name.startswith("~$"):  # the lock of an Office file that somebody has open
+            if file_path.name.startswith("~$"):
+                account.leave_out("file", "is the lock of an Office file that is open", name, is_expected=True)
                 continue
             if suffix in MARKDOWN:
                 fields, text = split_front_matter(_decoded(path, suffix), path)
@@ -68,12 +75,15 @@ def file_documents(
             elif suffix in LIBRARIES:
                 fields = _parsed(parser, suffix, path)
                 text = fields.pop("text", "")
-                if not text.strip():
-                    log.warning("File %r has no text, as a scan; it is skipped. Upload it as a file instead", str(path))
             else:
+                account.leave_out("file", f"has a suffix that is not read ({suffix})", name, is_expected=False)
                 continue
-            is_draft = fields.get("draft", "").lower() in YES
-            if text.strip() and not is_draft:
+            if fields.get("draft", "").lower() in YES:
+                account.leave_out("file", "is a draft", name, is_expected=True)
+            elif not text.strip():
+                account.leave_out("file", "has no text, like a scan", name, is_expected=False)
+            else:
+                account.read("file")
                 yield _row(name, fields, text, base_url)
 
 

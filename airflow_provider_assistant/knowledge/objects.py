@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.knowledge.documents import DocumentRow, first_text, text_of
+from airflow_provider_assistant.knowledge.documents import DocumentRow, DocumentRows, first_text, text_of
+from airflow_provider_assistant.source_account import AccountedRows, SourceAccount
 
 # Attributes or keys of the text: of LangChain, of Haystack and plain mappings, of LlamaIndex and Airflow's common.ai.
 TEXT = ("page_content", "content", "text")
@@ -18,7 +19,7 @@ TITLE = ("title", "file_name", "filename", "name")
 DATE = ("date", "updated_at", "last_modified", "last_modified_date", "lastmod")
 
 
-def documents_of(objects: Iterable[Any], *, content: str | None = None) -> Iterator[DocumentRow]:
+def documents_of(objects: Iterable[Any], *, content: str | None = None) -> DocumentRows:
     """
     Convert the output of a document loader to rows.
 
@@ -34,8 +35,13 @@ def documents_of(objects: Iterable[Any], *, content: str | None = None) -> Itera
     :raises AssistantInputError: An object has no text; the message names it.
     """
     names_of_text = (content,) if content else TEXT
-    for number, document in enumerate(objects):
-        yield _row(document, number, names_of_text)
+
+    def rows(account: SourceAccount) -> Iterator[DocumentRow]:
+        for number, document in enumerate(objects):
+            yield _row(document, number, names_of_text)
+            account.read("document")
+
+    return AccountedRows(rows)
 
 
 def _row(document: Any, number: int, names_of_text: tuple[str, ...]) -> DocumentRow:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import json
+import logging
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -12,6 +14,9 @@ from airflow.providers.common.compat.sdk import ObjectStoragePath
 
 from airflow_provider_assistant import lake
 from airflow_provider_assistant.knowledge.documents import COLUMNS, DocumentRow
+from airflow_provider_assistant.source_account import ACCOUNT, SourceAccount
+
+log = logging.getLogger(__name__)
 
 # Rows in memory. A file is at most 10 MB, and a chunk a few kilobytes.
 BATCH = 1000
@@ -21,16 +26,20 @@ def write_documents(rows: Iterable[DocumentRow], path: str | Path | ObjectStorag
     """
     Write documents to a Parquet file, replacing an existing one as a whole.
 
-    A load that reads the file does not depend on the source being available, and its retries see the same rows.
+    A load that reads the file does not depend on the source being available, and its retries see the same rows. The
+    account of the source, what was read and what was left out, is logged and becomes a part of the file: a load of the
+    file reports it, too.
 
     :param rows: The documents. If reading them fails, an existing file stays as it is.
     :param path: Local path or object storage URL.
-    :return: ``path`` and ``rows``, the number of rows.
+    :return: ``path``; ``rows``, the number of rows; and ``left_out``, a list of what the source left out: ``unit``,
+        ``reason``, ``count`` and whether it ``is_expected``.
     :raises AssistantStorageError: The file cannot be written.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    account = getattr(rows, "account", None) or SourceAccount()
     schema = pa.schema([(name, pa.string()) for name in COLUMNS])
     count = 0
     with tempfile.TemporaryFile(prefix="assistant-documents-") as file:
@@ -38,9 +47,12 @@ def write_documents(rows: Iterable[DocumentRow], path: str | Path | ObjectStorag
             for batch in _batches(rows):
                 writer.write_table(pa.Table.from_pylist(batch, schema=schema))
                 count += len(batch)
+            # The account is complete only now.
+            writer.add_key_value_metadata({ACCOUNT: json.dumps(account.as_dict()).encode()})
         file.seek(0)
         lake.replace_bytes(file.read(), ObjectStoragePath(str(path)))
-    return {"path": str(path), "rows": count}
+    account.log(log)
+    return {"path": str(path), "rows": count, "left_out": account.summary()}
 
 
 def _batches(rows: Iterable[DocumentRow]) -> Iterator[list[Any]]:

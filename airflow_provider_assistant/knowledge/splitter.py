@@ -12,8 +12,9 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator
 
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.knowledge.documents import DocumentRow
+from airflow_provider_assistant.knowledge.documents import DocumentRow, DocumentRows
 from airflow_provider_assistant.knowledge.headings import Section, sections_of
+from airflow_provider_assistant.source_account import AccountedRows, SourceAccount
 
 SEPARATOR = " > "
 
@@ -24,7 +25,7 @@ def split_documents(
     *,
     overlap: int = 0,
     length: Callable[[str], int] | None = None,
-) -> Iterator[DocumentRow]:
+) -> DocumentRows:
     """
     Split documents at their Markdown headings, and long sections at paragraphs, sentences or words.
 
@@ -39,7 +40,7 @@ def split_documents(
     :raises AssistantInputError: ``size`` or ``overlap`` is invalid, or the extra is not installed.
     """
     chunks_of = _splitter(size, overlap, length)
-    return _chunks(rows, chunks_of)
+    return AccountedRows(lambda account: _chunks(rows, chunks_of, account), source=rows)
 
 
 def _splitter(size: int, overlap: int, length: Callable[[str], int] | None) -> Callable[[str], list[str]]:
@@ -70,7 +71,9 @@ def _splitter(size: int, overlap: int, length: Callable[[str], int] | None) -> C
     return chunks_of
 
 
-def _chunks(rows: Iterable[DocumentRow], chunks_of: Callable[[str], list[str]]) -> Iterator[DocumentRow]:
+def _chunks(
+    rows: Iterable[DocumentRow], chunks_of: Callable[[str], list[str]], account: SourceAccount
+) -> Iterator[DocumentRow]:
     for row in rows:
         parent = row["parent"] or row["key"]
         yielded_keys: set[str] = set()
@@ -78,8 +81,11 @@ def _chunks(rows: Iterable[DocumentRow], chunks_of: Callable[[str], list[str]]) 
             title = SEPARATOR.join(_path(row["title"], section)) or None
             for text in chunks_of(section.text):
                 key = chunk_key(row["key"], section.headings, text)
-                if key not in yielded_keys:
+                if key in yielded_keys:
+                    account.leave_out("chunk", "repeats an equal chunk of its page", title or key, is_expected=True)
+                else:
                     yielded_keys.add(key)
+                    account.read("chunk")
                     yield DocumentRow(**{**row, "key": key, "parent": parent, "title": title, "content": text})
 
 

@@ -6,6 +6,7 @@ import codecs
 import csv
 import io
 import itertools
+import json
 import lzma
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,6 +25,7 @@ from airflow_provider_assistant.loading.columns import (
     batches_of_arrow,
     columns_of_rows,
 )
+from airflow_provider_assistant.source_account import ACCOUNT, SourceAccount
 from airflow_provider_assistant.storage.paths import StoragePath
 
 SUFFIXES = {".parquet": "parquet", ".csv": "csv", ".jsonl": "json lines", ".ndjson": "json lines"}
@@ -86,12 +88,17 @@ class CsvOptions:
 
 
 def read_file(
-    path: StoragePath, wanted: ColumnSelection, options: CsvOptions, row_groups: list[int] | None = None
+    path: StoragePath,
+    wanted: ColumnSelection,
+    options: CsvOptions,
+    account: SourceAccount,
+    row_groups: list[int] | None = None,
 ) -> Iterator[Batch]:
     """
     Yield the wanted columns of a file.
 
     :param path: Path of the file. Its suffix determines the format; a second suffix may name a compression.
+    :param account: Counts what is left out.
     :param row_groups: Row groups of a Parquet file to read. None reads all.
     :return: Batches of at most 1,000 rows.
     :raises AssistantInputError: The file cannot be read or lacks a required column.
@@ -108,7 +115,7 @@ def read_file(
     with ExitStack() as stack:
         try:
             if file_format == "parquet":
-                yield from _read_parquet(stack, path, row_groups, wanted)
+                yield from _read_parquet(stack, path, row_groups, wanted, account)
             elif file_format == "csv":
                 yield from _read_csv(stack, path, options, wanted)
             else:
@@ -123,7 +130,11 @@ def _unreadable(path: StoragePath, why: object) -> AssistantInputError:
 
 
 def _read_parquet(
-    stack: ExitStack, path: StoragePath, row_groups: list[int] | None, wanted: ColumnSelection
+    stack: ExitStack,
+    path: StoragePath,
+    row_groups: list[int] | None,
+    wanted: ColumnSelection,
+    account: SourceAccount,
 ) -> Iterator[Batch]:
     import pyarrow.parquet as pq
 
@@ -132,6 +143,10 @@ def _read_parquet(
     parquet_file = stack.enter_context(
         pq.ParquetFile(opened_file, buffer_size=1 << 20, pre_buffer=False, page_checksum_verification=True)
     )
+    metadata = parquet_file.metadata.metadata or {}
+    # A file that write_documents() wrote. Of the tasks that read a part of it each, the first one counts.
+    if ACCOUNT in metadata and (row_groups is None or 0 in row_groups):
+        account.add(SourceAccount.from_dict(json.loads(metadata[ACCOUNT])))
     present_columns = parquet_file.schema_arrow.names
     wanted.check(present_columns, repr(str(path)))
     columns = list(wanted.among(present_columns))

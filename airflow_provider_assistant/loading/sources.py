@@ -28,6 +28,7 @@ from airflow_provider_assistant.loading.columns import (
 )
 from airflow_provider_assistant.loading.file_readers import CsvOptions, read_file
 from airflow_provider_assistant.loading.untemplated import Untemplated, is_dataframe
+from airflow_provider_assistant.source_account import AccountedRows, SourceAccount
 from airflow_provider_assistant.storage.paths import StoragePath, check_inside, storage_files, storage_path
 
 
@@ -35,13 +36,23 @@ class Source:
     """
     Provide rows that can be read repeatedly. Use it as a context manager.
 
-    :param batches: Returns a new iterator over all batches.
+    :param read: Function of an account that returns a new iterator over all batches, and counts what they leave out.
     :param close: Releases the resources of the source, such as a temporary file.
+    :ivar account: What the last complete pass has read and left out.
     """
 
-    def __init__(self, batches: Callable[[], Iterator[Batch]], close: Callable[[], None] = lambda: None) -> None:
-        self.batches = batches
+    def __init__(
+        self, read: Callable[[SourceAccount], Iterator[Batch]], close: Callable[[], None] = lambda: None
+    ) -> None:
+        self._read = read
         self._close = close
+        self.account = SourceAccount()
+
+    def batches(self) -> Iterator[Batch]:
+        """Yield all batches."""
+        account = SourceAccount()
+        yield from number(self._read(account))
+        self.account = account
 
     def __enter__(self) -> Self:
         return self
@@ -83,14 +94,16 @@ def open_source(
         source = source()
     source = _in_memory(source)
     if is_dataframe(source) or is_rows(source):
-        return Source(lambda: number(batches_of(source, wanted)))
+        return Source(lambda _account: batches_of(source, wanted))
     files = _files_of(source, allowed_root, allow_empty)
     if files is not None:
-        return Source(lambda: number(_batches_of_files(files, wanted, options, allowed_root)))
+        return Source(lambda account: _batches_of_files(files, wanted, options, allowed_root, account))
     if hasattr(source, "__arrow_c_stream__"):
         return _buffered_source(batches_of(source, wanted))
     if isinstance(source, list | tuple) and all(is_dataframe(part) or _is_row_or_rows(part) for part in source):
-        return Source(lambda: number(batches_of_parts(source, wanted)))
+        return Source(lambda _account: batches_of_parts(source, wanted))
+    if isinstance(source, AccountedRows):
+        return _buffered_source(batches_of_parts(source, wanted), source.account)
     if isinstance(source, Iterator):
         return _buffered_source(batches_of_parts(source, wanted))
     raise AssistantInputError(
@@ -168,15 +181,20 @@ def _batches_of_files(
     wanted: ColumnSelection,
     options: CsvOptions,
     allowed_root: str | None,
+    account: SourceAccount,
 ) -> Iterator[Batch]:
     for path, row_groups in files:
         # Check in each pass: a symbolic link may have changed since the first one.
         check_inside(path, allowed_root)
-        yield from read_file(path, wanted, options, row_groups)
+        yield from read_file(path, wanted, options, account, row_groups)
 
 
-def _buffered_source(batches: Iterator[Batch]) -> Source:
-    """Buffer a source that can be read only once in a temporary file."""
+def _buffered_source(batches: Iterator[Batch], source_account: SourceAccount | None = None) -> Source:
+    """
+    Buffer a source that can be read only once in a temporary file.
+
+    :param source_account: Account of the source, complete after the last batch.
+    """
     file: BinaryIO = tempfile.TemporaryFile(prefix="assistant-source-")  # noqa: SIM115
     try:
         for batch in batches:
@@ -185,11 +203,13 @@ def _buffered_source(batches: Iterator[Batch]) -> Source:
         file.close()
         raise
 
-    def buffered_batches() -> Iterator[Batch]:
+    def buffered_batches(account: SourceAccount) -> Iterator[Batch]:
+        if source_account is not None:
+            account.add(source_account)
         file.seek(0)
         # pickle.load() raises an EOFError at the end of the file.
         with contextlib.suppress(EOFError):
             while True:
                 yield pickle.load(file)  # noqa: S301 (written above, to an unnamed file)
 
-    return Source(lambda: number(buffered_batches()), file.close)
+    return Source(buffered_batches, file.close)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -13,12 +12,13 @@ from airflow.providers.common.compat.sdk import ObjectStoragePath
 
 from airflow_provider_assistant.client.response_limits import BoundedBody
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.knowledge.documents import DocumentRow
+from airflow_provider_assistant.knowledge.documents import DocumentRow, DocumentRows
 from airflow_provider_assistant.knowledge.website.addresses import host_of, web_address
 from airflow_provider_assistant.knowledge.website.cache import PageCache
 from airflow_provider_assistant.knowledge.website.extraction import Extractor, PageText
 from airflow_provider_assistant.knowledge.website.fetcher import Fetched, Fetcher, Skipped
 from airflow_provider_assistant.knowledge.website.sitemaps import Listed, NotListing, iso_date, listing_of
+from airflow_provider_assistant.source_account import AccountedRows, SourceAccount
 
 log = logging.getLogger(__name__)
 
@@ -30,8 +30,8 @@ DEEPEST_INDEX, MOST_SITEMAPS = 3, 1000
 # Entries of a sitemap, as the protocol allows.
 MOST_ENTRIES = 50_000
 GZIP = b"\x1f\x8b"
-# Skipped pages in the log, of each reason.
-EXAMPLES = 20
+# Reasons for which the owner of the website or of the DAG wants a page left out.
+EXPECTED = frozenset({"is not included", "is on another host", "leads to the same page as another address"})
 
 
 def website_documents(
@@ -44,7 +44,7 @@ def website_documents(
     max_pages: int = 10_000,
     timeout: float = 21_600.0,
     private_networks: bool = False,
-) -> Iterator[DocumentRow]:
+) -> DocumentRows:
     """
     Read the pages of a website, one after the other, and return their main text as Markdown.
 
@@ -107,7 +107,7 @@ def website_documents(
         include=include,
         max_pages=max_pages,
     )
-    return crawl.rows(addresses, is_list=is_list)
+    return AccountedRows(lambda account: crawl.rows(addresses, account, is_list=is_list))
 
 
 def _checked_address(address: str) -> httpx.URL:
@@ -137,10 +137,11 @@ class _Crawl:
         self._cache = cache
         self._include = include
         self._max_pages = max_pages
-        self._count_by_reason: Counter[str] = Counter()
+        self._account = SourceAccount()
         self._unmodified_pages = 0
 
-    def rows(self, addresses: list[httpx.URL], *, is_list: bool) -> Iterator[DocumentRow]:
+    def rows(self, addresses: list[httpx.URL], account: SourceAccount, *, is_list: bool) -> Iterator[DocumentRow]:
+        self._account = account
         count = 0
         with self._fetcher, self._extractor, self._cache:
             listed: Iterable[tuple[httpx.URL, str | None]] = [(url, None) for url in addresses]
@@ -150,33 +151,19 @@ class _Crawl:
             self._check_time(date_by_page)
             for row in self._documents(date_by_page):
                 count += 1
+                account.read("page")
                 yield row
-            skipped = self._skipped_summary()
             if not count:
+                left_out = "; ".join(map(str, account.left_out)) or "nothing was left out"
                 raise AssistantInputError(
-                    f"{addresses[0]} leads to no page that can be read, "
-                    f"of {len(date_by_page)} addresses. Skipped: {skipped}",
+                    f"{addresses[0]} leads to no page that can be read, of {len(date_by_page)} addresses: {left_out}",
                     field="source",
                 )
             self._cache.save()
-        log.info(
-            "%d pages of %s, %d not modified. Skipped: %s",
-            count,
-            addresses[0],
-            self._unmodified_pages,
-            skipped,
-        )
+        log.info("%d pages of %s, %d not modified.", count, addresses[0], self._unmodified_pages)
 
     def _skip(self, address: str, reason: str) -> None:
-        self._count_by_reason[reason] += 1
-        if self._count_by_reason[reason] <= EXAMPLES:
-            log.info("skipped %s: it %s", address, reason)
-
-    def _skipped_summary(self) -> str:
-        if not self._count_by_reason:
-            return "none"
-        counts = sorted(self._count_by_reason.items())
-        return ", ".join(f"{count} {reason}" for reason, count in counts)
+        self._account.leave_out("page", reason, address, is_expected=reason in EXPECTED)
 
     def _listed(self, url: httpx.URL) -> Iterator[tuple[httpx.URL, str | None]]:
         """Return the pages in a sitemap or a feed, and in the sitemaps that an index lists."""

@@ -1,0 +1,194 @@
+"""The account of a source: what of it was read, and what was left out, by reason."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Generic, Self, TypeVar
+
+from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputError
+from airflow_provider_assistant.texts import counted, escaped, shortened
+
+# Number of examples that are kept of each reason, and that a line of the log shows.
+EXAMPLES = 20
+SHOWN = 3
+# Characters of an example in a line of the log.
+EXAMPLE_LENGTH = 80
+
+# Key of the account in the metadata of a Parquet file, as JSON.
+ACCOUNT = b"assistant_source_account"
+
+Row = TypeVar("Row")
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class LeftOut:
+    """
+    Count what was left out for one reason.
+
+    :param unit: What is counted: ``row``, ``file``, ``page`` or ``chunk``.
+    :param reason: Why, as a predicate without the example, such as ``is a draft``.
+    :param is_expected: Whether the owner of the source wants it left out, such as a draft. Otherwise it could hide that
+        content is lost.
+    :param examples: Names of the first ones, such as paths or addresses.
+    """
+
+    unit: str
+    reason: str
+    is_expected: bool
+    count: int = 0
+    examples: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        shown = [shortened(escaped(example), EXAMPLE_LENGTH) for example in self.examples[:SHOWN]]
+        if self.count > len(shown):
+            shown.append("…")
+        text = f"{counted(self.count, self.unit)} left out: {self.reason}"
+        if self.examples:
+            text += f" ({', '.join(shown)})"
+        return text
+
+
+class SourceAccount:
+    """Count what of a source was read, and what was left out, by reason."""
+
+    def __init__(self) -> None:
+        # Number of items by their unit.
+        self._read: Counter[str] = Counter()
+        self._left_out: dict[tuple[str, str], LeftOut] = {}
+        # The lines that are in the log already: each step of the reading logs the account when it ends.
+        self._logged: set[str] = set()
+
+    def __bool__(self) -> bool:
+        """Return whether anything was counted."""
+        return bool(self._read or self._left_out)
+
+    def read(self, unit: str, count: int = 1) -> None:
+        """Count items that were read."""
+        self._read[unit] += count
+
+    def leave_out(self, unit: str, reason: str, example: str = "", *, is_expected: bool, count: int = 1) -> None:
+        """
+        Count items that were left out.
+
+        :param unit: See :class:`LeftOut`, as the other parameters.
+        :param example: Name of the item. Empty for none.
+        """
+        examples = [example] if example else []
+        self._add(LeftOut(unit, reason, is_expected, count, examples))
+
+    def add(self, other: SourceAccount) -> None:
+        """Add another account, such as that of an earlier step."""
+        self._read += other._read
+        for left_out in other.left_out:
+            self._add(left_out)
+
+    def _add(self, left_out: LeftOut) -> None:
+        key = (left_out.unit, left_out.reason)
+        total = self._left_out.setdefault(key, LeftOut(*key, left_out.is_expected))
+        total.count += left_out.count
+        total.is_expected = total.is_expected and left_out.is_expected
+        free = EXAMPLES - len(total.examples)
+        total.examples += left_out.examples[:free]
+
+    @property
+    def left_out(self) -> list[LeftOut]:
+        """What was left out: first what could hide lost content, then the largest counts."""
+        return sorted(
+            self._left_out.values(),
+            key=lambda left_out: (left_out.is_expected, -left_out.count, left_out.unit, left_out.reason),
+        )
+
+    @property
+    def unexpected(self) -> list[LeftOut]:
+        """What was left out and could hide that content is lost."""
+        return [left_out for left_out in self.left_out if not left_out.is_expected]
+
+    def counts(self) -> dict[str, int]:
+        """Return the number of items that were read by unit."""
+        return dict(self._read)
+
+    def summary(self) -> list[dict[str, Any]]:
+        """Return what was left out as plain JSON types for XCom: ``unit``, ``reason``, ``is_expected``, ``count``."""
+        names = ("unit", "reason", "is_expected", "count")
+        return [{name: getattr(left_out, name) for name in names} for left_out in self.left_out]
+
+    def log(self, logger: logging.Logger) -> None:
+        """Log what is not in the log yet: a warning for each reason that could hide lost content."""
+        lines = [(logging.INFO, f"{counted(count, unit)} read") for unit, count in self._read.items()]
+        for left_out in self.left_out:
+            level = logging.INFO if left_out.is_expected else logging.WARNING
+            lines.append((level, str(left_out)))
+        for level, line in lines:
+            if line not in self._logged:
+                self._logged.add(line)
+                logger.log(level, "Source: %s", line)
+
+    def check(self) -> None:
+        """
+        Refuse a source of which something was left out that could hide lost content.
+
+        :raises AssistantInputError: There is such a thing; the message lists all of them.
+        """
+        if self.unexpected:
+            reasons = "; ".join(map(str, self.unexpected))
+            raise AssistantInputError(
+                f"strict=True, and the source is not read as a whole. {reasons}",
+                safe=NOTHING_SENT,
+                todo="Repair or remove what is named, exclude it from the source, or set strict=False.",
+                field="strict",
+            )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the account as plain JSON types, for :meth:`from_dict`."""
+        return {"read": self.counts(), "left_out": [asdict(left_out) for left_out in self.left_out]}
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> Self:
+        """Return the account that :meth:`as_dict` described."""
+        account = cls()
+        account._read.update(given["read"])
+        for fields in given["left_out"]:
+            account._add(LeftOut(**fields))
+        return account
+
+
+class AccountedRows(Iterator[Row], Generic[Row]):
+    """
+    Provide rows one after the other, and the account of their source.
+
+    :param rows: Function of the account that returns the rows and counts what they leave out.
+    :param source: Rows of which these are made. Their account is a part of this one.
+    :param strict: Whether to raise an error after the last row if something was left out that could hide lost content.
+    :ivar account: Complete after the last row.
+    """
+
+    def __init__(
+        self,
+        rows: Callable[[SourceAccount], Iterator[Row]],
+        *,
+        source: Iterable[Any] = (),
+        strict: bool = False,
+    ) -> None:
+        # Steps share one account: it grows while the rows are read.
+        self.account: SourceAccount = getattr(source, "account", None) or SourceAccount()
+        self._rows = rows(self.account)
+        self._strict = strict
+
+    def __next__(self) -> Row:
+        """
+        Return the next row.
+
+        :raises AssistantInputError: There are no more rows, and with ``strict`` something was left out.
+        """
+        try:
+            return next(self._rows)
+        except StopIteration:
+            self.account.log(log)
+            if self._strict:
+                self.account.check()
+            raise
