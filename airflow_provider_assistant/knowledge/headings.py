@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from markdown_it import MarkdownIt
 
-from airflow_provider_assistant.knowledge.markdown import line_starts
+from airflow_provider_assistant.knowledge.markdown import block_parser, line_starts
 
 
 class Section(NamedTuple):
@@ -82,5 +82,5 @@ def _headings(markdown: str) -> Iterator[_Heading]:
 
 @cache
 def _parser() -> MarkdownIt:
-    """Return a parser that only looks for blocks. Headings that are underlined count as text of their section."""
-    return MarkdownIt("commonmark").disable(["inline", "lheading", "reference"])
+    """Return a parser for which headings that are underlined are text of their section."""
+    return block_parser().disable(["lheading"])

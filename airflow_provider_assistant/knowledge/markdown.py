@@ -16,6 +16,7 @@ from urllib.parse import urljoin
 
 from markdown_it import MarkdownIt
 from markdown_it.helpers import parseLinkDestination, parseLinkLabel
+from markdown_it.ruler import RuleOptionsType
 from markdown_it.rules_block import StateBlock, reference
 from markdown_it.rules_inline import StateInline, html_inline, image, link
 
@@ -67,6 +68,43 @@ def joined(base: str, target: str) -> str:
         return urljoin(base, target)
     except ValueError:  # such as "http://[", which is no address
         return target
+
+
+def block_parser() -> MarkdownIt:
+    """Return a parser that only looks for blocks: those of CommonMark, and formulas between lines of ``$$``."""
+    parser = MarkdownIt("commonmark").disable(["inline", "reference"])
+    may_interrupt: RuleOptionsType = {"alt": ["paragraph", "blockquote", "list"]}
+    parser.block.ruler.before("fence", "math_block", _math_block, may_interrupt)
+    return parser
+
+
+def _math_block(state: StateBlock, first: int, end: int, silent: bool) -> bool:
+    """Read a formula. A line of ``$$`` that no other one ends is text."""
+    if state.is_code_block(first) or not _line(state, first).startswith("$$"):
+        return False
+    last = first
+    text = _line(state, first).removeprefix("$$").rstrip()
+    starts_alone = not text
+    while not text.endswith("$$"):
+        last += 1
+        if "$$" in text or last >= end:
+            return False
+        text = _line(state, last).rstrip()
+        # A line that is indented less than the first one ends the list or quotation.
+        ends_block = state.sCount[last] < state.blkIndent or not (text or starts_alone)
+        if ends_block:
+            return False
+    if not silent:
+        state.line = last + 1
+        token = state.push("math_block", "math", 0)
+        token.map = [first, state.line]
+        token.content = state.getLines(first, state.line, state.blkIndent, keepLastLF=True)
+    return True
+
+
+def _line(state: StateBlock, number: int) -> str:
+    """Return a line without its indentation."""
+    return state.src[state.bMarks[number] + state.tShift[number] : state.eMarks[number]]
 
 
 def line_starts(text: str) -> list[int]:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_assistant.knowledge.markdown import absolute_links, without_comments
+from airflow_provider_assistant.knowledge.markdown import absolute_links, block_parser, without_comments
 
 URL = "https://x.org/d/a.md"
 PIECES = st.sampled_from(
@@ -112,3 +112,21 @@ def test_nothing_else_changes(text):
     assert changed.replace("https://x.org/", "") == text
     kept = iter(text)
     assert all(char in kept for char in without_comments(text))
+
+
+@pytest.mark.parametrize(
+    "before", ["", "text\n", "> ", "- ", "1. a\n   - "], ids=["alone", "text", "quote", "item", "list"]
+)
+@pytest.mark.parametrize(("first", "last"), [("$$", "$$"), ("$$x", "$$"), ("$$", "y $$ ")])
+def test_a_line_in_a_formula_is_no_heading(before, first, last):
+    indent = "> " if before == "> " else " " * len(before.rpartition("\n")[2])
+    text = f"{before}{first}\n{indent}# a\n{indent}{last}\n\n# b\n"
+    tokens = block_parser().parse(text)
+    assert [token.map[0] for token in tokens if token.type == "heading_open"] == [text.count("\n") - 1]
+
+
+@pytest.mark.parametrize(
+    "text", ["$$\n# b\nnever ends", "$$ a $$ b\n# b\n$$", "$$$ dear\n\n# b\n$$", "- $$\n\n# b\n$$"]
+)
+def test_a_line_that_is_no_formula_hides_no_heading(text):
+    assert "heading_open" in [token.type for token in block_parser().parse(text)]
