@@ -15,13 +15,22 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from numbers import Integral, Number, Real
+from pathlib import PurePath
 from typing import Any
 from uuid import UUID
 
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.texts import storable
+from airflow_provider_assistant.texts import NOT_TEXT, is_encodable, storable
 
-_WHOLE = re.compile(r"(-?(?:0|[1-9][0-9]*))\.0+")
+# Whole numbers, and times of whole seconds.
+_WHOLE = re.compile(r"(-?(?:0|[1-9][0-9]*)|[0-9]{2}:[0-9]{2}:[0-9]{2})\.0+")
+# Python 3.14 reads 24:00 as a time, and earlier versions do not. Without seconds, "08:30-12" may be a range.
+_TIMESTAMP = re.compile(
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2})[T ]((?:[01][0-9]|2[0-3]):[0-5][0-9])"
+    r"(?:(:[0-5][0-9])(?:[.,]([0-9]+))?"
+    r" ?(Z|UTC|[+-](?:[01][0-9]|2[0-3])(?::?[0-5][0-9])?)?"
+    r"|(Z|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])?)"
+)
 # Texts that are written in another way than :func:`key_text` writes their value.
 _USUAL_SPELLINGS = {"True": "true", "False": "false", "-0": "0"}
 # From this value on, a float cannot represent every integer.
@@ -37,19 +46,22 @@ def key_text(value: Any) -> str | None:
     Convert a value of a key column to the text by which keys are compared.
 
     - Missing: None, NaN, NaT, ``pd.NA``, and text that contains only whitespace.
-    - Text: unchanged except for surrounding whitespace: ``007`` differs from ``7``, and ``1.10`` from ``1.1``. Texts in
-      which programs commonly write other types count as those types: ``7.0`` and ``7.00`` are the number 7; ``True``
-      and ``False`` are booleans.
+    - Text: unchanged except for surrounding whitespace: ``007`` differs from ``7``, ``1.10`` from ``1.1``, and ``1e3``
+      from ``1000``. Three kinds of text count as the value that they spell: whole numbers with zeros after the point,
+      ``True`` and ``False``, and timestamps.
     - Numbers: by value, regardless of type: 7, 7.0, ``Decimal("7.00")`` and ``numpy.int64(7)`` are ``7``; 0.50 is
-      ``0.5``.
+      ``0.5``. A text ``0.50`` is another key: read both columns as numbers, or both as text.
     - Booleans: ``true`` and ``false``.
-    - Dates: ``2026-01-31``. A datetime with a time zone is converted to UTC: ``2026-01-31 08:30:00+00:00``. One without
-      a zone is ``2026-01-31 08:30:00``, and at midnight the date alone.
-    - Times, durations and UUIDs: the result of ``str``. Bytes: as UTF-8 text, or as hexadecimal digits if they are not
-      UTF-8.
+    - Timestamps: with a time zone in UTC, ``2026-01-31 08:30:00+00:00``; without one as they are,
+      ``2026-01-31 08:30:00``, and at midnight the date alone. Fractions of a second have no zeros at their end. Texts
+      are timestamps if they are a date ``2026-01-31``, a ``T`` or a space, a time, and ``Z``, ``UTC``, an offset or
+      nothing. A timestamp with a time zone differs from one without.
+    - Dates: ``2026-01-31``.
+    - Times, durations, UUIDs and paths: the result of ``str``. Bytes: as UTF-8 text, or as hexadecimal digits if they
+      are not UTF-8.
 
-    :raises ValueError: The value cannot identify a row: it is a list, a mapping or another object, or a float so large
-        that it may have lost digits.
+    :raises ValueError: The value cannot identify a row: it is a list, a mapping or another object, a float so large
+        that it may have lost digits, or a text with half a character.
     """
     kind = type(value)
     if kind is str:
@@ -58,10 +70,10 @@ def key_text(value: Any) -> str | None:
         return str(value)
     if is_missing(value):
         return None
-    if isinstance(value, str):
-        return _of_text(str.__str__(value))
     if kind.__module__ == "numpy":
         value = _from_numpy(value)
+    if isinstance(value, str):
+        return _of_text(str.__str__(value))
     return _of_other(value)
 
 
@@ -86,8 +98,9 @@ def key_column(values: Iterable[Any]) -> tuple[list[str | None], dict[int, str]]
         # Most keys are strings that need no conversion. str.strip raises a TypeError for other types.
         stripped = list(map(str.strip, values))
         is_plain = all(stripped) and _USUAL_SPELLINGS.keys().isdisjoint(stripped)
-        # A text such as "7.0" may be a whole number.
-        if is_plain and not any(text[-1] == "0" and "." in text for text in stripped):
+        joined = "\n".join(stripped)
+        may_be_other = (".0" in joined or ":" in joined) and any(map(_may_be_other, stripped))
+        if is_plain and not may_be_other and is_encodable(joined):
             no_problems: dict[int, str] = {}
             return [*stripped], no_problems
     texts: list[str | None] = []
@@ -174,23 +187,53 @@ def _parsed_names(text: str) -> Any:
     return text
 
 
+def _may_be_other(text: str) -> bool:
+    """Return whether a text may be a whole number or a timestamp. This is faster than a regular expression."""
+    return (text[-1:] == "0" and "." in text) or (text[13:14] == ":" and text[4:5] == "-")
+
+
 def _of_text(value: str) -> str | None:
+    if not is_encodable(value):
+        raise ValueError(NOT_TEXT)
     text = value.strip()
-    # A fast check before the regular expression.
-    if text.endswith("0"):
-        whole_number = _WHOLE.fullmatch(text)
-        if whole_number:
-            text = whole_number[1]
+    if _may_be_other(text):
+        if whole := _WHOLE.fullmatch(text):
+            text = whole[1]
+        elif timestamp := _TIMESTAMP.fullmatch(text):
+            # A text such as 2026-02-30 08:00 is not a timestamp.
+            with contextlib.suppress(ValueError, OverflowError):
+                text = _of_timestamp(timestamp)
     # "True" becomes "true", most other texts stay, and an empty text is a missing value.
     return _USUAL_SPELLINGS.get(text, text) or None
 
 
+def _of_timestamp(parts: re.Match[str]) -> str:
+    day, minute, second, fraction, zone, full_zone = parts.groups(default="")
+    zone = zone or full_zone
+    # This checks the day as well.
+    moment = datetime.fromisoformat(f"{day} {minute}{second or ':00'}")
+    if zone.strip("+-0:") not in {"", "Z", "UTC"}:
+        offset = datetime.fromisoformat(f"2026-01-01 00:00{zone}").utcoffset()
+        moment -= offset or timedelta()
+    text = str(moment)
+    fraction = fraction.rstrip("0")
+    if fraction:
+        # Python's datetimes have microseconds only.
+        text = f"{text}.{fraction}"
+    if zone:
+        return f"{text}+00:00"
+    # At midnight, the date alone.
+    return text.removesuffix(" 00:00:00")
+
+
 def _from_numpy(value: Any) -> Any:
     """Convert a NumPy scalar to the corresponding Python type."""
-    type_name = type(value).__name__
-    if type_name in {"datetime64", "timedelta64"}:
-        # Of nanoseconds, item() would return an int.
-        value = value.astype(f"{type_name}[us]")
+    match value.dtype.name:
+        case "datetime64[ns]":
+            # item() would return an int.
+            return str(value)
+        case "timedelta64[ns]":
+            return value.astype("timedelta64[us]").item()
     return value.item()
 
 
@@ -209,16 +252,16 @@ def _of_other(value: Any) -> str | None:
     return _of_moment(value)
 
 
-def _of_moment(value: Any) -> str:
+def _of_moment(value: Any) -> str | None:
     if isinstance(value, datetime):
-        if value.tzinfo:
-            return str(value.astimezone(UTC))
-        # At midnight, the date alone.
-        return str(value).removesuffix(" 00:00:00")
-    if isinstance(value, date | time | timedelta | UUID):
+        return _of_text(str(value.astimezone(UTC) if value.tzinfo else value))
+    if isinstance(value, timedelta):
+        # pandas writes its durations in another way.
+        return str(timedelta(value.days, value.seconds, value.microseconds))
+    if isinstance(value, date | time | UUID | PurePath):
         return str(value)
     raise ValueError(
-        f"holds a {type(value).__name__}, and a key must be text, a number, a boolean, a date, a time or a UUID"
+        f"holds a {type(value).__name__}, and a key must be text, a number, a boolean, a date, a time, a UUID or a path"
     )
 
 

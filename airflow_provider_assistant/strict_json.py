@@ -100,19 +100,20 @@ def read(content: bytes) -> Document:
         return Document(text, _LENIENT.decode(text))
 
 
-def loads(content: bytes | str) -> Any:
+def loads(content: bytes | str, errors: str = "strict") -> Any:
     """
     Read the value of a text whose characters must stay as they are, such as a row.
 
     NaN, infinities and numbers that a float cannot hold become None. Of equal names in an object, the last one counts.
 
     :param content: The text; bytes are UTF-8, or UTF-16 or UTF-32 with a byte order mark.
+    :param errors: As of :meth:`bytes.decode`. Lone surrogates are an error only if it is ``strict``, the default.
     :raises LimitError: The text is nested too deeply or has too many values.
     :raises ValueError: The text is not JSON, not in a known encoding, or has lone surrogates.
     """
-    text = content if isinstance(content, str) else decoded(content)
+    text = content if isinstance(content, str) else decoded(content, errors)
     _check_limits(text)
-    if not _has_only_pairs(text):
+    if errors == "strict" and not _has_only_pairs(text):
         raise ValueError(r"a lone surrogate, such as \ud800, is half of a character")
     return _LENIENT.decode(text)
 

@@ -8,6 +8,21 @@ import unicodedata
 BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
+# What is wrong with a text that is not encodable, after its name.
+NOT_TEXT = "is not valid text: it holds half a character (a lone surrogate), or bytes of another encoding"
+
+
+def is_encodable(text: str) -> bool:
+    """Return whether a text has no lone surrogates, which UTF-8 cannot encode."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def escaped(text: str, kept: str = "") -> str:
     """
     Escape the control characters of a text, so that it is safe in a log and on a terminal.

@@ -14,6 +14,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, ValidationError
 
 from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.texts import NOT_TEXT, is_encodable
 
 LANGUAGE_CODE = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*")
 EMAIL = re.compile(r"[^@\s,;<>]+@[^@\s,;<>.]+(\.[^@\s,;<>.]+)*")
@@ -22,6 +23,8 @@ EMAIL = re.compile(r"[^@\s,;<>]+@[^@\s,;<>.]+(\.[^@\s,;<>.]+)*")
 def _not_blank(text: str) -> str:
     if not text.strip():
         raise ValueError("is empty")
+    if not is_encodable(text):
+        raise ValueError(NOT_TEXT)
     return text
 
 

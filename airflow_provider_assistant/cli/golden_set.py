@@ -177,10 +177,8 @@ def _rows_of(file: str, args: argparse.Namespace, columns: tuple[str, ...]) -> I
     """Yield some columns of all rows of a file, folder or glob."""
     with open_source(file, ColumnSelection((), any=columns), csv_options=csv_options(args)) as source:
         for batch in source.batches():
-            if batch.problems:
-                first_position = next(iter(batch.problems))
-                problem = batch.problems[first_position]
-                raise AssistantInputError(f"{batch.place(first_position)} {problem}", field="file")
+            for position, problem in batch.all_problems().items():
+                raise AssistantInputError(f"{batch.place(position)} {problem}", field="file")
             cells_by_column = [batch.columns[name] for name in columns]
             for row_cells in zip(*cells_by_column, strict=True):
                 yield dict(zip(columns, row_cells, strict=True))

@@ -28,9 +28,10 @@ from airflow_provider_assistant.ledger.resolution import resolve as record_outco
 from airflow_provider_assistant.ledger.selection import ALL, Selection
 from airflow_provider_assistant.loading.file_rows import fingerprint_file
 from airflow_provider_assistant.loading.fingerprints import RowFingerprint
-from airflow_provider_assistant.loading.preflight import plan_load
+from airflow_provider_assistant.loading.preflight import LoadPlan, plan_load
 from airflow_provider_assistant.storage.paths import usable_path
 from airflow_provider_assistant.storage.uploads import as_upload
+from airflow_provider_assistant.texts import counted
 
 # Length limit of an error in text output, in characters. JSON has the whole error.
 ERROR_WIDTH = 60
@@ -115,6 +116,7 @@ def stale(out: Console, args: argparse.Namespace) -> int:
                 if args.group:
                     stale_documents = entries.stale_in_groups(seen.groups, seen.has)
                 else:
+                    _check_keys(seen, args)
                     stale_documents = entries.stale(seen.has)
         listed = []
         # Iterating reads the ledger, so it must still be open.
@@ -122,6 +124,17 @@ def stale(out: Console, args: argparse.Namespace) -> int:
             listed_document = _listed_document(site_id, source, document.label, document.created_id)
             listed.append({**listed_document, "group": document.group})
     return _list_to_delete(out, listed, "stale", "group")
+
+
+def _check_keys(plan: LoadPlan, args: argparse.Namespace) -> None:
+    """Refuse a file of which not every key is known: a row without one may be that of any document."""
+    if plan.without_key:
+        raise AssistantInputError(
+            f"{args.file} has {counted(plan.without_key, 'row')} without a key, or that cannot be read, so that it is "
+            "not known which documents are stale",
+            todo="Fix these rows. A dry run of the load lists them.",
+            field="file",
+        )
 
 
 @command

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.keys import is_missing
+from airflow_provider_assistant.texts import NOT_TEXT, is_encodable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,6 +26,8 @@ class Batch:
     :param columns: Values of each wanted column; all lists have the same length.
     :param start: Number of the first row in the source, from 1.
     :param problems: Why a row cannot be read, by its position in the batch from 0. The row's values are placeholders.
+    :param bad_cells: Why a text cannot be sent, by its column and its position.
+    :param bad_text: What is wrong with a text that has characters without an encoding.
     :param file: Path of the text file that the rows come from. Empty for other sources.
     :param lines: Line number of each row in that file.
     """
@@ -32,6 +35,8 @@ class Batch:
     columns: dict[str, list[Any]]
     start: int = 1
     problems: Mapping[int, str] = field(default_factory=dict)
+    bad_cells: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+    bad_text: str = NOT_TEXT
     file: str = ""
     lines: Sequence[int] = ()
 
@@ -43,6 +48,13 @@ class Batch:
         if self.lines:
             return f"{self.file}, line {self.lines[position]}"
         return f"row {self.start + position}"
+
+    def all_problems(self) -> dict[int, str]:
+        """Return why a row, or a text of it, cannot be read, by its position."""
+        problems: dict[int, str] = {}
+        for problems_of_column in self.bad_cells.values():
+            problems |= problems_of_column
+        return problems | dict(self.problems)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,12 +128,29 @@ class ColumnSelection:
 
 
 def number(batches: Iterable[Batch]) -> Iterator[Batch]:
-    """Yield the non-empty batches, with ``start`` set to the number of their first row."""
+    """Yield the non-empty batches, with the number of their first row and their bad cells."""
     start = 1
     for batch in batches:
         if len(batch) > 0:
-            yield replace(batch, start=start)
+            yield replace(batch, start=start, bad_cells=_bad_cells(batch))
             start += len(batch)
+
+
+def _bad_cells(batch: Batch) -> dict[str, dict[int, str]]:
+    """Return why a text cannot be sent, by its column and its position."""
+    bad_cells = {}
+    for name, values in batch.columns.items():
+        texts = [value for value in values if isinstance(value, str)]
+        # One check of the whole column is faster than one of each value.
+        if is_encodable("".join(texts)):
+            continue
+        problem = f"column {name!r} {batch.bad_text}"
+        bad_cells[name] = {
+            position: problem
+            for position, value in enumerate(values)
+            if isinstance(value, str) and not is_encodable(value)
+        }
+    return bad_cells
 
 
 def batches_of(source: Any, wanted: ColumnSelection) -> Iterator[Batch]:
@@ -236,8 +265,12 @@ def _text(value: Any) -> Any:
 
 
 def _values(name: str, column: pa.Array, wanted: ColumnSelection) -> list[Any]:
-    """Return the values of a column; refuse a column to be sent as text if it has another type."""
-    if name in wanted.text or name in wanted.optional:
+    """
+    Return the values of a column.
+
+    :raises AssistantInputError: Its type is not text and it is to be sent, or its values cannot be keys.
+    """
+    if name in wanted.text_names:
         # A column of nulls may have any type.
         if column.null_count == len(column):
             return [None] * len(column)
@@ -247,7 +280,18 @@ def _values(name: str, column: pa.Array, wanted: ColumnSelection) -> list[Any]:
                 todo="Convert it first.",
                 field=name,
             )
-    values: list[Any] = column.to_pylist()
+    elif name in wanted.any and not _has_values(column.type):
+        raise AssistantInputError(
+            f"source column {name} is of type {column.type}, whose values cannot be read",
+            todo="Convert it to text or numbers first.",
+            field=name,
+        )
+    try:
+        values: list[Any] = column.to_pylist()
+    except UnicodeDecodeError:
+        # Some writers store other encodings as text.
+        octets = column.cast("large_binary").to_pylist()
+        values = [value and value.decode(errors="surrogateescape") for value in octets]
     return values
 
 
@@ -257,38 +301,66 @@ def _is_text(column_type: pa.DataType) -> bool:
     value_type = column_type
     if types.is_dictionary(column_type):
         value_type = column_type.value_type
+    if _is_extension(value_type):
+        # Such as the type of JSON.
+        value_type = value_type.storage_type
     is_text = types.is_string(value_type) or types.is_large_string(value_type) or types.is_string_view(value_type)
     return bool(is_text)
 
 
-def _is_pandas(source: Any) -> bool:
-    """Return whether a source is a dataframe of pandas, without importing pandas."""
+def _is_extension(column_type: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return isinstance(column_type, pa.BaseExtensionType)
+
+
+def _has_values(column_type: pa.DataType) -> bool:
+    """Return whether values of a type are those that people see: an extension may store something else."""
+    if not _is_extension(column_type) or _is_text(column_type):
+        return True
+    return column_type.extension_name in {"arrow.uuid", "arrow.bool8"}
+
+
+def _is_frame_of(package: str, source: Any) -> bool:
+    """Return whether a source is a dataframe of a package, without importing that package."""
     source_type = type(source)
-    package = source_type.__module__.partition(".")[0]
-    return package == "pandas" and source_type.__name__ == "DataFrame"
+    return source_type.__module__.partition(".")[0] == package and source_type.__name__ == "DataFrame"
 
 
 def _batches_of_stream(source: Any, wanted: ColumnSelection) -> Iterator[Batch]:
     import pyarrow as pa
 
-    is_pandas = _is_pandas(source)
-    if is_pandas:
+    is_pandas, is_polars = _is_frame_of("pandas", source), _is_frame_of("polars", source)
+    if is_pandas or is_polars:
         wanted.check(source.columns)
         source = source[list(wanted.among(source.columns))]
+    if (is_pandas and _has_object_keys(source, wanted)) or (is_polars and _has_objects(source)):
+        yield from _batches_of_objects(source, wanted)
+        return
     try:
         reader = pa.RecordBatchReader.from_stream(source)
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
-        if not is_pandas:
+        if not (is_pandas or is_polars):
             raise AssistantInputError(f"source: the dataframe cannot be read: {error}", field="source") from error
         # A column mixes types: validate each row by itself.
-        yield from _batches_of_pandas(source, wanted)
+        yield from _batches_of_objects(source, wanted)
     else:
         # Close the stream also after an error, whose traceback keeps it: DuckDB's connection refuses queries meanwhile.
         with reader:
             if is_pandas and _has_objects_as_text(source, reader.schema, wanted):
-                yield from _batches_of_pandas(source, wanted)
+                yield from _batches_of_objects(source, wanted)
             else:
                 yield from batches_of_arrow(reader, wanted)
+
+
+def _has_object_keys(frame: Any, wanted: ColumnSelection) -> bool:
+    """Return whether a key column holds Python objects: Arrow gives dates and timestamps the same type."""
+    return any(frame[name].dtype == object for name in frame.columns if name in wanted.any)
+
+
+def _has_objects(frame: Any) -> bool:
+    """Return whether a dataframe of polars holds Python objects, of which Arrow gets only the addresses."""
+    return any(str(kind) == "Object" for kind in frame.dtypes)
 
 
 def _has_objects_as_text(frame: Any, schema: pa.Schema, wanted: ColumnSelection) -> bool:
@@ -299,12 +371,14 @@ def _has_objects_as_text(frame: Any, schema: pa.Schema, wanted: ColumnSelection)
     return False
 
 
-def _batches_of_pandas(frame: Any, wanted: ColumnSelection) -> Iterator[Batch]:
+def _batches_of_objects(frame: Any, wanted: ColumnSelection) -> Iterator[Batch]:
+    """Yield the rows of a dataframe of pandas or polars as Python objects."""
+    rows = getattr(frame, "iloc", frame)
     for start in range(0, len(frame), BATCH):
-        piece = frame.iloc[start : start + BATCH]
+        piece = rows[start : start + BATCH]
         columns: dict[str, list[Any]] = {}
         for name in piece.columns:
-            values = piece[name].tolist()
+            values = list(piece[name])
             if name in wanted.text_names:
                 values = _texts(values)
             columns[str(name)] = values

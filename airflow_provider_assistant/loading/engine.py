@@ -141,8 +141,7 @@ class Load:
         check_routes(self._options, self._site)
         plan = plan_load(self._rows, self._ledger, has_groups=self._has_groups, tick=self._report_preflight)
         self.counts.rows = plan.rows
-        if self._missing_in == "source" and not plan.rows:
-            # An empty source does not make every document stale.
+        if self._missing_in == "source" and not self._is_whole(plan):
             self._missing_in = None
         self.counts.unchanged = plan.count(RowAction.UNCHANGED) + plan.count(RowAction.DUPLICATE)
         missing_documents = None
@@ -165,6 +164,17 @@ class Load:
         if self._breaker.error:
             raise self._breaker.error
         return self.counts
+
+    def _is_whole(self, plan: LoadPlan) -> bool:
+        """Return whether the plan has the key of every row, so that the others are gone from the source."""
+        if plan.without_key:
+            log.warning(
+                "%s without a key, or that cannot be read: no stale documents are looked for, because each document "
+                "of the source may be that of such a row.",
+                counted(plan.without_key, "row"),
+            )
+        # An empty source does not make every document stale.
+        return plan.rows > 0 and not plan.without_key
 
     async def _settle(self, site: ManagedSite, ledger: ScopeLedger, plan: LoadPlan) -> None:
         """Record ambiguous rows as created whose documents are on the site."""
@@ -206,25 +216,14 @@ class Load:
             return []
         self.counts.stale = len(stale)
         documents = [KnownDocument.stale(document) for document in stale]
-        reason = self._reason_to_keep()
-        if reason:
-            self._report.kept(documents, reason)
+        if self.counts.failed or self.counts.ambiguous or self._left_out:
+            # The row of such a document may be one of these.
+            self._report.kept(documents, "rows of the source are not loaded yet")
             return []
         with_id = [document for document in documents if document.document_id]
         without_id = [document for document in documents if not document.document_id]
         self._report.kept(without_id, "the service returned no id when it was created")
         return with_id
-
-    def _reason_to_keep(self) -> str | None:
-        """Return why stale documents cannot be removed yet, or None: their row may be one that is not loaded."""
-        if self.counts.failed or self.counts.ambiguous or self._left_out:
-            return "rows of the source are not loaded yet"
-        unreadable = 0
-        for fingerprints in self._rows.fingerprints():
-            unreadable += sum(not row.has_key for row in fingerprints)
-        if unreadable:
-            return f"the source has {counted(unreadable, 'row')} that cannot be read; it may belong to one of them"
-        return None
 
     def _regroup(self, ledger: ScopeLedger) -> None:
         """Record the groups of rows that the ledger knows without a group, or in another one."""

@@ -27,6 +27,7 @@ from airflow_provider_assistant.loading.columns import (
 )
 from airflow_provider_assistant.source_account import ACCOUNT, SourceAccount
 from airflow_provider_assistant.storage.paths import StoragePath
+from airflow_provider_assistant.texts import is_encodable
 
 SUFFIXES = {".parquet": "parquet", ".csv": "csv", ".jsonl": "json lines", ".ndjson": "json lines"}
 COMPRESSED = {".gz", ".bz2", ".xz", ".zst"}
@@ -168,7 +169,7 @@ def _read_csv(stack: ExitStack, path: StoragePath, options: CsvOptions, wanted: 
     rows = _csv_rows(path, reader)
     no_row: _CsvRow = (0, [], "")
     _line, header, problem = next(rows, no_row)
-    if problem or not header or _is_undecoded("".join(header)):
+    if problem or not header or not is_encodable("".join(header)):
         raise _unreadable(path, f"its first line is not a list of column names in {options.encoding}; {_ADVICE}")
     wanted.check(header, repr(str(path)))
     index_by_column = {name: header.index(name) for name in wanted.among(header)}
@@ -228,24 +229,14 @@ def _csv_batch(
     # Keep every column as text: a category "007" must not become 7.
     cells_by_column = list(zip(*cells_by_row, strict=True))
     columns = {name: list(cells_by_column[index]) for name, index in index_by_column.items()}
-    for name, values in columns.items():
-        # One check of the whole column is faster than one of each value.
-        if _is_undecoded("".join(values)):
-            undecoded_rows = [position for position, value in enumerate(values) if _is_undecoded(value)]
-            problem = f"column {name!r} is not text in {options.encoding}; {_ADVICE}"
-            problems |= dict.fromkeys(undecoded_rows, problem)
-    return Batch(wanted.complete(columns, len(rows)), problems=problems, file=str(path), lines=lines)
-
-
-def _is_undecoded(text: str) -> bool:
-    """Return whether a text has bytes that could not be decoded (``surrogateescape``)."""
-    if text.isascii():
-        return False
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return True
-    return False
+    return Batch(
+        wanted.complete(columns, len(rows)),
+        problems=problems,
+        # Bytes that cannot be decoded become surrogates (``surrogateescape``).
+        bad_text=f"is not text in {options.encoding}; {_ADVICE}",
+        file=str(path),
+        lines=lines,
+    )
 
 
 def _read_json_lines(stack: ExitStack, path: StoragePath, wanted: ColumnSelection) -> Iterator[Batch]:
@@ -287,7 +278,8 @@ def _parsed(lines: Sequence[bytes | str]) -> tuple[list[Mapping[str, Any]], dict
     for position, line in enumerate(lines):
         row: dict[str, Any] = {}
         try:
-            value = strict_json.loads(line)
+            # A text that cannot be decoded is a bad cell: the row keeps its key.
+            value = strict_json.loads(line, errors="surrogateescape")
         except strict_json.LimitError as error:
             problems[position] = f"is JSON {error}"
         except ValueError as error:

@@ -62,6 +62,8 @@ class LoadPlan:
     :param foreign: Number of rows whose key belongs to another source and has other content, by that source's name.
     :param regrouped: Number of rows whose key belongs to this source and has another group in the ledger, or none.
     :param groups: Keys of the groups of which the source has every row, sorted.
+    :param without_key: Number of rows that have no key or cannot be read. The document of each may be any document of
+        the source.
     """
 
     actions: bytearray
@@ -71,6 +73,7 @@ class LoadPlan:
     foreign: Mapping[str, int] = field(default_factory=dict)
     regrouped: int = 0
     groups: Sequence[int] = ()
+    without_key: int = 0
 
     @property
     def rows(self) -> int:
@@ -117,6 +120,7 @@ def plan_load(
     relations: Counter[str] = Counter()
     foreign: Counter[str] = Counter()
     groups = SeenGroups()
+    without_key = 0
     for fingerprints in rows.fingerprints():
         contents: Mapping[str, tuple[Any, ...]] = {}
         if ledger:
@@ -140,6 +144,7 @@ def plan_load(
             # Bytes of zero, which is SEND.
             actions += bytes(len(fingerprints))
         keys.extend([short_key(row.key) for row in fingerprints])
+        without_key += [row.has_key for row in fingerprints].count(False)
         if has_groups:
             groups.add(fingerprints)
         tick(len(actions))
@@ -156,6 +161,7 @@ def plan_load(
         foreign=foreign,
         regrouped=relations["regrouped"],
         groups=groups.complete(),
+        without_key=without_key,
     )
 
 

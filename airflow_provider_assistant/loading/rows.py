@@ -6,6 +6,7 @@ import itertools
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import NoneType
 from typing import Any, NamedTuple, Protocol
 
 from airflow_provider_assistant.api.call import Call
@@ -145,26 +146,41 @@ class DataframeRows:
             fields[field] = without_blanks(fields[field])
         contents = hashes_of(list(fields.values()), len(batch), self._content_prefix)
         keys, bad_keys = key_texts(batch.columns, self._key_columns)
-        # Without key columns, the whole content identifies a row.
-        key_hashes = hashes_of(keys, len(batch)) if keys else contents
+        without_key = bad_keys.keys() | batch.problems.keys()
+        key_hashes = hashes_of(keys, len(batch))
+        if not keys:
+            # The whole content identifies a row.
+            key_hashes = contents
+            without_key |= self._incomplete(fields) | batch.all_problems().keys()
         bad_groups: dict[int, str] = {}
         if self._group_columns:
             groups, bad_groups = groups_of(batch.columns, self._group_columns)
             fingerprints = list(map(RowFingerprint, key_hashes, contents, groups))
         else:
             fingerprints = list(map(RowFingerprint, key_hashes, contents))
-        # Problems of the rows whose key is not known.
-        key_problems = bad_keys | dict(batch.problems)
-        for position in key_problems:
+        for position in without_key:
             key = bad_row_key(batch.start + position)
             group = fingerprints[position].group
             fingerprints[position] = RowFingerprint(key, content_hash=key, group=group, has_key=False)
-        for position in bad_groups.keys() - key_problems.keys():
+        for position in bad_groups.keys() - without_key:
             # The row keeps its key, as the source contains it, but is never equal to the document of the key.
             row = fingerprints[position]
             unequal_hash = hash_of(encoded([None, row.content_hash]))
             fingerprints[position] = row._replace(content_hash=unequal_hash)
-        return _ReadBatch(fields=fields, keys=keys, fingerprints=fingerprints, problems=bad_groups | key_problems)
+        problems = bad_groups | bad_keys | batch.all_problems()
+        return _ReadBatch(fields=fields, keys=keys, fingerprints=fingerprints, problems=problems)
+
+    def _incomplete(self, fields: Mapping[str, list[Any]]) -> set[int]:
+        """Return the positions of the rows with a field that no document has, so that their content is not known."""
+        positions: set[int] = set()
+        for name, values in fields.items():
+            filled = without_blanks(values)
+            if filled is values:
+                # All values are texts that are not blank.
+                continue
+            allowed_types = (str, NoneType) if name in self._optional else str
+            positions.update(position for position, value in enumerate(filled) if not isinstance(value, allowed_types))
+        return positions
 
     def _prepare(self, batch: Batch, position: int, read_batch: _ReadBatch) -> PreparedRow:
         fields = {field: values[position] for field, values in read_batch.fields.items()}

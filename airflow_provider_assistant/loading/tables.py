@@ -46,7 +46,7 @@ def read_columns(source: Source) -> SourceColumns:
                 # No earlier batch has this column.
                 result.columns[name] = [None] * rows_before
             result.columns[name].extend(values)
-        for position, problem in batch.problems.items():
+        for position, problem in batch.all_problems().items():
             result.problems[rows_before + position] = f"{batch.place(position)}: {problem}"
         result.count += len(batch)
         for values in result.columns.values():

@@ -15,6 +15,7 @@ from airflow.providers.common.compat.sdk import ObjectStoragePath
 from airflow_provider_assistant.api.call import Upload
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.storage.paths import StoragePath, usable_path
+from airflow_provider_assistant.texts import is_encodable
 
 FileSource: TypeAlias = "str | os.PathLike[str] | ObjectStoragePath | BinaryIO"
 
@@ -91,14 +92,12 @@ def _from_open_file(file: BinaryIO, filename: str | None, content_type: str | No
 
 def _sendable(name: str) -> str:
     """Return the file name, or raise if it is not valid UTF-8, which file systems allow."""
-    try:
-        name.encode()
-    except UnicodeEncodeError:
+    if not is_encodable(name):
         raise AssistantInputError(
             f"the name of file {name!a} is not valid UTF-8",
             todo="Rename the file, or give filename=….",
             field="filename",
-        ) from None
+        )
     return name
 
 

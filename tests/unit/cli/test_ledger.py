@@ -192,6 +192,13 @@ def test_rows_that_the_file_no_longer_has_are_stale(cli, connection, faq):
     assert cli("ledger", "superseded").code == 0
 
 
+def test_a_file_with_unreadable_rows_does_not_say_what_is_stale(cli, connection, faq):
+    cli("load", faq, *LOAD)
+    rows(faq, ("1", "Refunds", "In five days."), (" ", "Hours", "?"), ("\t", "Hours", "!"))
+    ran = cli("ledger", "stale", faq, *LOAD)
+    assert (ran.code, "2 rows without a key" in ran.err) == (2, True)
+
+
 GROUPED = (*LOAD, "--group", "title")
 
 
