@@ -60,12 +60,8 @@ class SourceAccount:
         # Number of items by their unit.
         self._read: Counter[str] = Counter()
         self._left_out: dict[tuple[str, str], LeftOut] = {}
-        # The lines that are in the log already: each step of the reading logs the account when it ends.
+        # The lines that are in the log already: a load logs the account of rows that have logged it as well.
         self._logged: set[str] = set()
-
-    def __bool__(self) -> bool:
-        """Return whether anything was counted."""
-        return bool(self._read or self._left_out)
 
     def read(self, unit: str, count: int = 1) -> None:
         """Count items that were read."""
@@ -84,6 +80,7 @@ class SourceAccount:
     def add(self, other: SourceAccount) -> None:
         """Add another account, such as that of an earlier step."""
         self._read += other._read
+        self._logged |= other._logged
         for left_out in other.left_out:
             self._add(left_out)
 
@@ -108,14 +105,10 @@ class SourceAccount:
         """What was left out and could hide that content is lost."""
         return [left_out for left_out in self.left_out if not left_out.is_expected]
 
-    def counts(self) -> dict[str, int]:
-        """Return the number of items that were read by unit."""
-        return dict(self._read)
-
-    def summary(self) -> list[dict[str, Any]]:
-        """Return what was left out as plain JSON types for XCom: ``unit``, ``reason``, ``is_expected``, ``count``."""
-        names = ("unit", "reason", "is_expected", "count")
-        return [{name: getattr(left_out, name) for name in names} for left_out in self.left_out]
+    @property
+    def count(self) -> int:
+        """Number of items that were left out."""
+        return sum(left_out.count for left_out in self._left_out.values())
 
     def log(self, logger: logging.Logger) -> None:
         """Log what is not in the log yet: a warning for each reason that could hide lost content."""
@@ -145,7 +138,7 @@ class SourceAccount:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the account as plain JSON types, for :meth:`from_dict`."""
-        return {"read": self.counts(), "left_out": [asdict(left_out) for left_out in self.left_out]}
+        return {"read": dict(self._read), "left_out": [asdict(left_out) for left_out in self.left_out]}
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> Self:
@@ -174,8 +167,12 @@ class AccountedRows(Iterator[Row], Generic[Row]):
         source: Iterable[Any] = (),
         strict: bool = False,
     ) -> None:
-        # Steps share one account: it grows while the rows are read.
-        self.account: SourceAccount = getattr(source, "account", None) or SourceAccount()
+        self.account = SourceAccount()
+        self._is_last_step = True
+        if isinstance(source, AccountedRows):
+            # Steps share one account: it grows while the rows are read.
+            self.account = source.account
+            source._is_last_step = False
         self._rows = rows(self.account)
         self._strict = strict
 
@@ -188,7 +185,8 @@ class AccountedRows(Iterator[Row], Generic[Row]):
         try:
             return next(self._rows)
         except StopIteration:
-            self.account.log(log)
+            if self._is_last_step:
+                self.account.log(log)
             if self._strict:
                 self.account.check()
             raise

@@ -30,6 +30,7 @@ from airflow_provider_assistant.loading.fingerprints import (
 from airflow_provider_assistant.loading.rows import PreparedRow, content_label
 from airflow_provider_assistant.loading.sources import open_source
 from airflow_provider_assistant.loading.tables import read_columns
+from airflow_provider_assistant.source_account import SourceAccount
 
 OPTIONAL = ("session_id", "email", "response_language")
 # Values of ``session`` that do not name a column.
@@ -144,6 +145,8 @@ class QuestionRows:
     def __init__(self, questions: Questions, call: Callable[[ChatMessage], Call[Any]]) -> None:
         self._questions = questions
         self._call = call
+        # What the source left out is in the log since it was read.
+        self.account = SourceAccount()
 
     def fingerprints(self) -> Iterator[list[RowFingerprint]]:
         """Yield key and identity of all questions, in batches."""

@@ -265,6 +265,39 @@ COMMANDS = (
         ),
     ),
     GroupCommand(
+        name="knowledge",
+        help="Look at the documents that a folder or a website becomes",
+        epilog=EPILOG,
+        subcommands=(
+            _command(
+                "preview",
+                "Show files or pages, chunks, samples, and what was left out and why; nothing is sent",
+                Arg(("source",), metavar="PATH|URL", help="file, folder or glob; or the address of a website"),
+                Arg(("--size",), type=int, default=2000, metavar="N", help="maximum characters of a chunk"),
+                Arg(("--base-url",), metavar="URL", help="address of the folder on the web"),
+                Arg(("--max-pages",), type=int, default=100, metavar="N", help="maximum number of pages of a website"),
+                Arg(
+                    ("--requests-per-second",),
+                    type=float,
+                    default=1.0,
+                    metavar="N",
+                    help="maximum number of requests per second to a website",
+                ),
+                Arg(
+                    ("--private-networks",),
+                    action="store_true",
+                    help="allow private, loopback and link-local IP addresses of a website",
+                ),
+                Arg(
+                    ("--strict",),
+                    action="store_true",
+                    help="fail if something is left out that could hide lost content",
+                ),
+                function="knowledge.preview",
+            ),
+        ),
+    ),
+    GroupCommand(
         name="ledger",
         help="Inspect and correct the ledger, the record of effects",
         epilog=EPILOG,

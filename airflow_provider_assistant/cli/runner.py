@@ -132,8 +132,10 @@ def _log_to(out: Console, verbose: bool) -> None:
     log.handlers[:] = [LogLines(out)]
     log.propagate = False
     log.setLevel(logging.INFO if verbose else logging.WARNING)
-    # ``load`` shows rejected rows itself.
-    logging.getLogger("airflow_provider_assistant.loading.report").setLevel(log.level if verbose else logging.ERROR)
+    # The commands show rejected rows, and what was left out of a source, themselves.
+    for name in ("loading.report", "source_account"):
+        logger = logging.getLogger(f"airflow_provider_assistant.{name}")
+        logger.setLevel(log.level if verbose else logging.ERROR)
     if not verbose:
         # Airflow warns about short values in a connection that it does not mask as secrets.
         logging.getLogger("airflow").setLevel(logging.ERROR)

@@ -6,7 +6,7 @@ row needs. Load the rows with ``AssistantLoadTextOperator`` and ``key_columns=["
 """
 
 from airflow_provider_assistant.knowledge.citations import with_source
-from airflow_provider_assistant.knowledge.documents import COLUMNS, DocumentRow
+from airflow_provider_assistant.knowledge.documents import COLUMNS, DocumentRow, DocumentRows
 from airflow_provider_assistant.knowledge.files import file_documents
 from airflow_provider_assistant.knowledge.objects import documents_of
 from airflow_provider_assistant.knowledge.parquet import write_documents
@@ -16,6 +16,7 @@ from airflow_provider_assistant.knowledge.website import website_documents
 __all__ = [
     "COLUMNS",
     "DocumentRow",
+    "DocumentRows",
     "documents_of",
     "file_documents",
     "split_documents",

@@ -63,7 +63,7 @@ def _documents(
     source: Any, base_url: str | None, allowed_root: str | None, account: SourceAccount
 ) -> Iterator[DocumentRow]:
     with ChildParser() as parser:
-        for name, path in storage_files(source, allowed_root):
+        for name, path in storage_files(source, allowed_root, account=account):
             file_path = PurePosixPath(name)
             suffix = file_path.suffix.lower()
             if file_path.name.startswith("~$"):

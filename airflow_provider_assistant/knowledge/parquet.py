@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import logging
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -14,9 +13,7 @@ from airflow.providers.common.compat.sdk import ObjectStoragePath
 
 from airflow_provider_assistant import lake
 from airflow_provider_assistant.knowledge.documents import COLUMNS, DocumentRow
-from airflow_provider_assistant.source_account import ACCOUNT, SourceAccount
-
-log = logging.getLogger(__name__)
+from airflow_provider_assistant.source_account import ACCOUNT, AccountedRows, SourceAccount
 
 # Rows in memory. A file is at most 10 MB, and a chunk a few kilobytes.
 BATCH = 1000
@@ -32,14 +29,14 @@ def write_documents(rows: Iterable[DocumentRow], path: str | Path | ObjectStorag
 
     :param rows: The documents. If reading them fails, an existing file stays as it is.
     :param path: Local path or object storage URL.
-    :return: ``path``; ``rows``, the number of rows; and ``left_out``, a list of what the source left out: ``unit``,
-        ``reason``, ``count`` and whether it ``is_expected``.
+    :return: ``path``; ``rows``, the number of rows; and ``left_out``, the number of files, pages and chunks that
+        the source left out.
     :raises AssistantStorageError: The file cannot be written.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    account = getattr(rows, "account", None) or SourceAccount()
+    account = rows.account if isinstance(rows, AccountedRows) else SourceAccount()
     schema = pa.schema([(name, pa.string()) for name in COLUMNS])
     count = 0
     with tempfile.TemporaryFile(prefix="assistant-documents-") as file:
@@ -51,8 +48,7 @@ def write_documents(rows: Iterable[DocumentRow], path: str | Path | ObjectStorag
             writer.add_key_value_metadata({ACCOUNT: json.dumps(account.as_dict()).encode()})
         file.seek(0)
         lake.replace_bytes(file.read(), ObjectStoragePath(str(path)))
-    account.log(log)
-    return {"path": str(path), "rows": count, "left_out": account.summary()}
+    return {"path": str(path), "rows": count, "left_out": account.count}
 
 
 def _batches(rows: Iterable[DocumentRow]) -> Iterator[list[Any]]:

@@ -162,6 +162,7 @@ LOADS = Dataset(
         "deleted": "int",
         "not_activated": "int",
         "not_removed": "int",
+        "left_out": "int",
         "requests": "int",
         "throttled": "int",
         "seconds": "double",

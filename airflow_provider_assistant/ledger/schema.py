@@ -262,7 +262,7 @@ CREATED_ID = {documents.name: "document_id", chat_requests.name: "request_id"}
 COUNTS = (
     *("rows", "created", "unchanged", "skipped", "rejected", "ambiguous", "failed"),
     *("drafts", "changed", "possibly_duplicated", "stale"),
-    *("activated", "deactivated", "deleted", "not_activated", "not_removed"),
+    *("activated", "deactivated", "deleted", "not_activated", "not_removed", "left_out"),
     *("requests", "throttled"),
 )
 loads = sa.Table(

@@ -146,6 +146,9 @@ class Load:
         self.counts.unchanged = plan.count(RowAction.UNCHANGED) + plan.count(RowAction.DUPLICATE)
         missing_documents = None
         try:
+            self._report.source(self._rows.account)
+            if self._options.strict:
+                self._rows.account.check()
             if self._ledger:
                 missing_documents = check_plan(plan, self._ledger, self._options, self._missing_in)
                 if self._site and self._site.routes.list:

@@ -16,6 +16,7 @@ from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputEr
 from airflow_provider_assistant.keys import short_label
 from airflow_provider_assistant.loading.fingerprints import RowFingerprint, check_count, encoded, hash_of
 from airflow_provider_assistant.loading.rows import PreparedRow
+from airflow_provider_assistant.source_account import SourceAccount
 from airflow_provider_assistant.storage.paths import StoragePath
 from airflow_provider_assistant.texts import storable
 
@@ -29,6 +30,7 @@ class FileRows:
     :param files: Pairs of name and path. The name identifies the file.
     :param upload: Returns the upload for a path and the file name that the service sees.
     :param allow_empty: Whether the list may be empty.
+    :param account: What was left out when the files were listed. Default: None, nothing.
     :raises AssistantInputError: Two files have the same name.
     """
 
@@ -39,8 +41,10 @@ class FileRows:
         upload: Callable[[StoragePath, str], Upload],
         call: Callable[[Upload], Call[Any]],
         allow_empty: bool = False,
+        account: SourceAccount | None = None,
     ) -> None:
         _check_names(files)
+        self.account = account or SourceAccount()
         self._files = files
         self._sent_as = shortest_names([name for name, _ in files])
         self._upload = upload

@@ -27,6 +27,7 @@ Kind: TypeAlias = Literal[
     "skipped",
     "stale",
     "repeated",
+    "left_out",
 ]
 FLUSH = 1000
 # Number of findings of a kind to log; the others are only in the file.

@@ -16,6 +16,7 @@ from typing import Any
 from airflow_provider_assistant.keys import key_text
 from airflow_provider_assistant.loading.columns import BATCH, Batch, ColumnSelection
 from airflow_provider_assistant.loading.sources import Source
+from airflow_provider_assistant.source_account import AccountedRows, SourceAccount
 from airflow_provider_assistant.storage.paths import StoragePath, storage_path
 
 log = logging.getLogger(__name__)
@@ -33,13 +34,15 @@ class KeptRows:
 
     def write(self, source: Source, wanted: ColumnSelection) -> bool:
         """
-        Write the rows, one JSON object a line.
+        Write the account of the source, and the rows, one JSON object a line.
 
+        :param source: It was read as a whole before, so that its account is complete.
         :return: Whether they were written. If not, a warning is logged.
         """
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with self.path.open("wb") as file:
+                file.write(f"{json.dumps(source.account.as_dict())}\n".encode())
                 for batch in source.batches():
                     for row in _rows(batch, set(wanted.any)):
                         file.write(f"{json.dumps(row)}\n".encode())
@@ -55,9 +58,13 @@ class KeptRows:
         log.warning("The rows in %s are gone. The function is called again.", self.path)
         return False
 
-    def __call__(self) -> Iterator[list[dict[str, Any]]]:
-        """Yield batches of rows."""
+    def __call__(self) -> AccountedRows[list[dict[str, Any]]]:
+        """Return batches of rows."""
+        return AccountedRows(self._batches)
+
+    def _batches(self, account: SourceAccount) -> Iterator[list[dict[str, Any]]]:
         with self.path.open("rb") as file:
+            account.add(SourceAccount.from_dict(json.loads(file.readline())))
             while batch := [json.loads(line) for line in islice(file, BATCH)]:
                 yield batch
 

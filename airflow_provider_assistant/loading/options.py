@@ -46,6 +46,8 @@ class LoadOptions:
     :param limits_field: Path of the limit of documents in the tenant's limits, such as ``limits.documents``. It has
         fields such as ``limit`` and ``used``, or ``remaining``, or is the number that is left. Default: None, where it
         usually is.
+    :param strict: Whether a source of which something was left out that could hide lost content, such as a page without
+        text, fails before the first request. Default: False, it is a warning, and in the findings.
     :param max_rejected: Number of rejected rows that the load tolerates: a count, or a fraction below 1. Default: 0.
         All other rows are loaded in any case.
     """
@@ -63,6 +65,7 @@ class LoadOptions:
     activate: bool = False
     ready_timeout: float = 600.0
     max_removals_per_minute: float | None = None
+    strict: bool = False
 
     @property
     def removal(self) -> Literal["deactivate", "delete"] | None:
@@ -131,6 +134,7 @@ OPTIONS: Mapping[str, Option] = {
         get_args(OnLimit),
     ),
     "limits_field": Option("path of the limit of documents in the tenant's limits, such as limits.documents"),
+    "strict": Option("fail if something is left out of the source that could hide lost content"),
     "max_rejected": Option("rejected rows to tolerate: a count, or a fraction"),
     "activate": Option("activate the documents of this source that are not known to be in use"),
     "ready_timeout": Option("seconds to wait until new documents are in use, before outdated ones are removed"),

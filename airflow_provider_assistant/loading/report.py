@@ -24,6 +24,7 @@ from airflow_provider_assistant.ledger.document_changes import KnownDocument
 from airflow_provider_assistant.loading.decisions import NotCreated
 from airflow_provider_assistant.loading.findings import LOGGED, Finding, Findings, Kind
 from airflow_provider_assistant.loading.rows import PreparedRow
+from airflow_provider_assistant.source_account import SourceAccount
 from airflow_provider_assistant.texts import escaped
 
 # Seconds between two progress messages.
@@ -59,6 +60,8 @@ class LoadCounts:
     :param deleted: Superseded and stale documents that this run deleted.
     :param not_activated: Documents that should be in use and could not be activated.
     :param not_removed: Superseded and stale documents that should be deactivated or deleted and could not be yet.
+    :param left_out: What the source left out, see :class:`~airflow_provider_assistant.source_account.SourceAccount`:
+        blank rows, and files, pages and chunks of the steps before. They are not among ``rows``.
     :param requests: Requests that send a row, retries included.
     :param throttled: Requests answered with 429.
     :param seconds: Duration in seconds.
@@ -80,6 +83,7 @@ class LoadCounts:
     deleted: int = 0
     not_activated: int = 0
     not_removed: int = 0
+    left_out: int = 0
     requests: int = 0
     throttled: int = 0
     seconds: float = 0.0
@@ -124,7 +128,7 @@ class LoadCounts:
             notes.append(f"{self.possibly_duplicated} possibly duplicated")
         if self.stale:
             notes.append(f"{self.stale} stale")
-        for name in ("activated", "deactivated", "deleted", "not_activated", "not_removed"):
+        for name in ("activated", "deactivated", "deleted", "not_activated", "not_removed", "left_out"):
             count = getattr(self, name)
             if count:
                 notes.append(f"{count} {name.replace('_', ' ')}")
@@ -159,6 +163,17 @@ class LoadReport:
         self._activates = activates
         # Documents that an earlier attempt had created.
         self._existing = 0
+
+    def source(self, account: SourceAccount) -> None:
+        """Log what the source left out, and list what could hide lost content."""
+        self._counts.left_out = account.count
+        account.log(log)
+        for left_out in account.unexpected:
+            for example in left_out.examples:
+                self._findings.add(Finding("left_out", example, f"this {left_out.unit} {left_out.reason}"))
+            others = left_out.count - len(left_out.examples)
+            if others:
+                self._findings.add(Finding("left_out", f"{others} more", f"{left_out.unit}: {left_out.reason}"))
 
     def created(
         self,

@@ -26,6 +26,7 @@ from airflow_provider_assistant.loading.fingerprints import (
     without_blanks,
 )
 from airflow_provider_assistant.loading.sources import Source
+from airflow_provider_assistant.source_account import SourceAccount
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +53,10 @@ class PreparedRow:
 
 class Rows(Protocol):
     """Rows that can be read repeatedly, always in the same order."""
+
+    @property
+    def account(self) -> SourceAccount:
+        """What the source left out. Complete once all fingerprints were read."""
 
     def fingerprints(self) -> Iterator[list[RowFingerprint]]:
         """Yield the fingerprints of all rows, in batches."""
@@ -102,6 +107,11 @@ class DataframeRows:
         fields_and_constants = itertools.chain.from_iterable(sorted(constants.items()))
         self._content_prefix = encoded([payload.__name__, *fields_and_constants])
         self._count: int | None = None
+
+    @property
+    def account(self) -> SourceAccount:
+        """What the source left out. Complete once all fingerprints were read."""
+        return self._source.account
 
     def fingerprints(self) -> Iterator[list[RowFingerprint]]:
         """

@@ -95,9 +95,15 @@ def open_source(
     source = _in_memory(source)
     if is_dataframe(source) or is_rows(source):
         return Source(lambda _account: batches_of(source, wanted))
-    files = _files_of(source, allowed_root, allow_empty)
+    listing = SourceAccount()
+    files = _files_of(source, allowed_root, allow_empty, listing)
     if files is not None:
-        return Source(lambda account: _batches_of_files(files, wanted, options, allowed_root, account))
+
+        def read_files(account: SourceAccount) -> Iterator[Batch]:
+            account.add(listing)
+            return _batches_of_files(files, wanted, options, allowed_root, account)
+
+        return Source(read_files)
     if hasattr(source, "__arrow_c_stream__"):
         return _buffered_source(batches_of(source, wanted))
     if isinstance(source, list | tuple) and all(is_dataframe(part) or _is_row_or_rows(part) for part in source):
@@ -161,7 +167,10 @@ def row_group_shards(path: str, rows: int = 100_000) -> list[dict[str, Any]]:
 
 
 def _files_of(
-    source: Any, allowed_root: str | None = None, allow_empty: bool = False
+    source: Any,
+    allowed_root: str | None = None,
+    allow_empty: bool = False,
+    account: SourceAccount | None = None,
 ) -> list[tuple[StoragePath, list[int] | None]] | None:
     """Return pairs of file and row groups to read, or None if the source does not consist of files."""
     if isinstance(source, Mapping) and set(source) == {"path", "row_groups"}:
@@ -172,7 +181,7 @@ def _files_of(
     is_path_list = all(isinstance(path, str | Path | ObjectStoragePath) for path in paths)
     if not paths or not is_path_list:
         return None
-    named_files = storage_files(source, allowed_root, allow_empty=allow_empty)
+    named_files = storage_files(source, allowed_root, allow_empty=allow_empty, account=account)
     return [(path, None) for _name, path in named_files]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,8 @@ from airflow_provider_assistant.loading.sources import Source
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -37,7 +40,11 @@ class SourceColumns:
 
 
 def read_columns(source: Source) -> SourceColumns:
-    """Read all rows of a source. Where a batch lacks a column of another, its values are None."""
+    """
+    Read all rows of a source, and log what the source left out.
+
+    Where a batch lacks a column of another, its values are None.
+    """
     result = SourceColumns()
     for batch in source.batches():
         rows_before = result.count
@@ -53,6 +60,7 @@ def read_columns(source: Source) -> SourceColumns:
             # This batch may lack a column of an earlier one.
             missing_values = result.count - len(values)
             values.extend([None] * missing_values)
+    source.account.log(log)
     return result
 
 

@@ -28,6 +28,7 @@ from airflow_provider_assistant.observability.lineage import LineageDataset
 from airflow_provider_assistant.operators.loads import AssistantLoadOperator
 from airflow_provider_assistant.operators.runs import kept_rows_file
 from airflow_provider_assistant.operators.source import AssistantSourceOperator
+from airflow_provider_assistant.source_account import SourceAccount
 from airflow_provider_assistant.storage.paths import StoragePath, check_inside, files_in, storage_files
 from airflow_provider_assistant.storage.uploads import as_upload
 
@@ -245,11 +246,13 @@ class AssistantUploadFilesOperator(AssistantLoadOperator):
 
     @contextlib.contextmanager
     def _rows(self, site_id: str) -> Iterator[Rows]:
+        account = SourceAccount()
         yield FileRows(
-            storage_files(self.files, self.allowed_root, allow_empty=self.allow_empty),
+            storage_files(self.files, self.allowed_root, allow_empty=self.allow_empty, account=account),
             upload=self._upload,
             call=lambda upload: endpoints.upload_document(site_id, upload),
             allow_empty=self.allow_empty,
+            account=account,
         )
 
     def _upload(self, path: StoragePath, filename: str) -> Upload:

@@ -65,8 +65,8 @@ class AssistantLoadOperator(AssistantOperator):
     Base of the operators that load documents.
 
     The options ``on_ambiguous``, ``on_change``, ``on_missing``, ``adopt``, ``allow_mass_change``, ``on_limit``,
-    ``limits_field``, ``max_rejected``, ``activate``, ``ready_timeout`` and ``max_removals_per_minute`` are documented
-    in :class:`~airflow_provider_assistant.loading.options.LoadOptions`.
+    ``limits_field``, ``max_rejected``, ``activate``, ``ready_timeout``, ``max_removals_per_minute`` and ``strict`` are
+    documented in :class:`~airflow_provider_assistant.loading.options.LoadOptions`.
 
     :param namespace: Separates the keys of this load from those of other loads, for tables whose keys overlap. Changing
         it creates every row again. Default: one namespace for all loads of a site and a kind of document.
@@ -107,6 +107,7 @@ class AssistantLoadOperator(AssistantOperator):
         "activate": parameters.flag,
         "ready_timeout": parameters.seconds,
         "max_removals_per_minute": parameters.positive,
+        "strict": parameters.flag,
         "namespace": parameters.text,
         "findings_path": parameters.path,
         "source_name": parameters.text,
@@ -143,6 +144,7 @@ class AssistantLoadOperator(AssistantOperator):
         activate: bool = DEFAULTS.activate,
         ready_timeout: float = DEFAULTS.ready_timeout,
         max_removals_per_minute: float | None = DEFAULTS.max_removals_per_minute,
+        strict: bool = DEFAULTS.strict,
         namespace: str | None = None,
         findings_path: str | None = None,
         source_name: str | None = None,
@@ -165,6 +167,7 @@ class AssistantLoadOperator(AssistantOperator):
         self.activate = activate
         self.ready_timeout = ready_timeout
         self.max_removals_per_minute = max_removals_per_minute
+        self.strict = strict
         self.namespace = namespace
         self.findings_path = findings_path
         self.source_name = source_name
@@ -229,9 +232,10 @@ class AssistantLoadOperator(AssistantOperator):
         :param context: Airflow's task context.
         :return: The counts ``rows = created + unchanged + skipped + rejected + ambiguous + failed``, ``drafts``,
             ``changed``, ``possibly_duplicated``, ``stale``, ``activated``, ``deactivated``, ``deleted``,
-            ``not_activated``, ``not_removed``, ``requests``, ``throttled``, ``seconds`` and ``rows_per_second``, see
-            :class:`~airflow_provider_assistant.loading.report.LoadCounts`; ``site_id``; ``source``, the name of the
-            source; and ``findings``, the path of the findings or None if there are none.
+            ``not_activated``, ``not_removed``, ``left_out``, ``requests``, ``throttled``, ``seconds`` and
+            ``rows_per_second``, see :class:`~airflow_provider_assistant.loading.report.LoadCounts`;
+            ``site_id``; ``source``, the name of the source; and ``findings``, the path of the findings or None if there
+            are none.
         :raises AssistantInputError: The source cannot be loaded, and nothing was sent; or more than ``max_rejected``
             rows were rejected, and the others are loaded. Airflow does not retry the task.
         :raises AssistantIncompleteError: Rows failed or are ambiguous. A retry sends those and no others.

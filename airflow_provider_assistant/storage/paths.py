@@ -11,8 +11,10 @@ from airflow.providers.common.compat.sdk import ObjectStoragePath
 
 from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputError
 from airflow_provider_assistant.observability.lineage import LineageDataset
+from airflow_provider_assistant.source_account import SourceAccount
 
 StoragePath: TypeAlias = "Path | ObjectStoragePath"
+HIDDEN = "has a name, or is in a folder, that begins with a dot or an underscore"
 
 
 def storage_path(path: Any) -> StoragePath:
@@ -78,7 +80,11 @@ def _unusable(path: Any, error: Exception) -> AssistantInputError:
 
 
 def storage_files(
-    source: Any, allowed_root: str | None = None, *, allow_empty: bool = False
+    source: Any,
+    allowed_root: str | None = None,
+    *,
+    allow_empty: bool = False,
+    account: SourceAccount | None = None,
 ) -> list[tuple[str, StoragePath]]:
     """
     List the files of a path, object storage URL, glob or folder, in order.
@@ -87,13 +93,14 @@ def storage_files(
 
     :param allowed_root: Folder that must contain all files after symbolic links are resolved. None allows every folder.
     :param allow_empty: Whether folders and globs may match no files.
+    :param account: Counts the files that are skipped. Default: None.
     :return: Pairs of name and path, each file once. The name of a file in a folder or glob is its path relative to
         that folder, so that it does not change when the folder moves.
     :raises AssistantInputError: A file does not exist, there are no files, or a file is outside ``allowed_root``.
     """
     files: list[tuple[str, StoragePath]] = []
     for path in map(usable_path, _as_list(source)):
-        files += _files_of(path)
+        files += _files_of(path, account or SourceAccount())
     if not files and not allow_empty:
         raise AssistantInputError(
             f"there are no files in {source!r}",
@@ -117,14 +124,14 @@ def _as_list(source: Any) -> Sequence[Any]:
     return [source]
 
 
-def _files_of(path: StoragePath) -> list[tuple[str, StoragePath]]:
+def _files_of(path: StoragePath, account: SourceAccount) -> list[tuple[str, StoragePath]]:
     """Return name and path of the files of a folder, of a glob, or of a single file."""
     if path.is_dir():
-        return _files_below(path, path.rglob("*"))
+        return _files_below(path, path.rglob("*"), account)
     folder_name, pattern = _split_glob(str(path))
     if pattern:
         folder = storage_path(folder_name)
-        return _files_below(folder, folder.glob(pattern))
+        return _files_below(folder, folder.glob(pattern), account)
     if path.is_file():
         return [(str(path), path)]
     raise AssistantInputError(f"file {str(path)!r} does not exist", field="source")
@@ -161,7 +168,9 @@ def _split_glob(path: str) -> tuple[str, str]:
     return path, ""
 
 
-def _files_below(root: StoragePath, entries: Iterable[StoragePath]) -> list[tuple[str, StoragePath]]:
+def _files_below(
+    root: StoragePath, entries: Iterable[StoragePath], account: SourceAccount
+) -> list[tuple[str, StoragePath]]:
     """Return name and path of the files among the entries, sorted by name, without hidden files."""
     files: list[tuple[str, StoragePath]] = []
     for entry in entries:
@@ -169,7 +178,9 @@ def _files_below(root: StoragePath, entries: Iterable[StoragePath]) -> list[tupl
             name = _name_below(root, entry)
             # A file in a hidden folder is hidden, too.
             is_hidden = any(part.startswith((".", "_")) for part in name.split("/"))
-            if not is_hidden:
+            if is_hidden:
+                account.leave_out("file", HIDDEN, name, is_expected=True)
+            else:
                 files.append((name, entry))
     return sorted(files, key=lambda file: file[0])
 

@@ -143,6 +143,7 @@ class Counts(Model):
     deleted: int | None
     not_activated: int | None
     not_removed: int | None
+    left_out: int | None
     requests: int | None
     throttled: int | None
 

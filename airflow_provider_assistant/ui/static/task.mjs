@@ -43,6 +43,7 @@ const FINDINGS = {
   draft: "Created, and the service does not use it. Activate the document on the site.",
   superseded: "Its content has changed. Delete the older documents on the site.",
   stale: "No longer in the source. Delete the document on the site.",
+  left_out: "Not read from the source. Repair or convert it, or exclude it from the source.",
   repeated: "The service kept an earlier rating of the answer. Nothing to do.",
   possibly_duplicated: "An earlier try may have created it as well. Look for a second document on the site.",
 };
@@ -125,6 +126,7 @@ function Tries({ tries }) {
     [counts.changed, "of the created documents replace an older one"],
     [counts.possibly_duplicated, "may exist twice on the site"],
     [counts.stale, "are no longer in the source"],
+    [counts.left_out, "files, pages, rows or chunks were left out of the source; the task's log says why"],
     [counts.throttled, `of ${plural(counts.requests ?? 0, "request")} were answered with 429 (too many requests)`],
   ].filter(([count]) => count);
   const parts = ROW_OUTCOMES.map(([name, color, text]) => [name, counts[name], color, text]);

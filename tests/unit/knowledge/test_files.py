@@ -181,7 +181,7 @@ def test_a_file_without_text_is_skipped_with_a_warning(folder, caplog):
     folder("scan.pdf", pdf(""))
     folder("a.md", "text")
     assert [row["key"] for row in file_documents(folder.root)] == ["a.md"]
-    assert "scan.pdf' has no text" in caplog.text
+    assert "has no text, like a scan (scan.pdf)" in caplog.text
 
 
 @pytest.mark.parametrize(("name", "content"), [("b.pdf", b"x"), ("b.docx", b"x"), ("b.html", b"\xff")])

@@ -22,7 +22,7 @@ def rows(count: int):
 @pytest.mark.parametrize("count", [0, 1, 2500])
 def test_the_file_has_all_rows(tmp_path, count):
     path = tmp_path / "new" / "documents.parquet"
-    assert write_documents(rows(count), path) == {"path": str(path), "rows": count, "left_out": []}
+    assert write_documents(rows(count), path) == {"path": str(path), "rows": count, "left_out": 0}
     table = pq.read_table(path)
     assert table.column_names == list(COLUMNS)
     assert table["content"].to_pylist() == [f"text {n}" for n in range(count)]

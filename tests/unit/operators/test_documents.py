@@ -115,8 +115,8 @@ def test_text_documents(service, connection, run_operator):
     assert run.state == "success"
     assert set(run.xcom()) == {
         "rows", *ENDS, "drafts", "changed", "possibly_duplicated", "stale", "activated", "deactivated", "deleted",
-        "not_activated", "not_removed", "requests", "throttled", "seconds", "rows_per_second", "site_id", "source",
-        "findings",
+        "not_activated", "not_removed", "left_out", "requests", "throttled", "seconds", "rows_per_second", "site_id",
+        "source", "findings",
     }  # fmt: skip
     (document,) = service.documents()
     assert (document["kind"], document["title"], document["content"], document["category"]) == (
