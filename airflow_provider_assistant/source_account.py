@@ -158,6 +158,7 @@ class AccountedRows(Iterator[Row], Generic[Row]):
     :param source: Rows of which these are made. Their account is a part of this one.
     :param strict: Whether to raise an error after the last row if something was left out that could hide lost content.
     :ivar account: Complete after the last row.
+    :ivar is_last_step: Whether no other step takes these rows. The last step logs the account.
     """
 
     def __init__(
@@ -168,11 +169,11 @@ class AccountedRows(Iterator[Row], Generic[Row]):
         strict: bool = False,
     ) -> None:
         self.account = SourceAccount()
-        self._is_last_step = True
+        self.is_last_step = True
         if isinstance(source, AccountedRows):
             # Steps share one account: it grows while the rows are read.
             self.account = source.account
-            source._is_last_step = False
+            source.is_last_step = False
         self._rows = rows(self.account)
         self._strict = strict
 
@@ -185,7 +186,7 @@ class AccountedRows(Iterator[Row], Generic[Row]):
         try:
             return next(self._rows)
         except StopIteration:
-            if self._is_last_step:
+            if self.is_last_step:
                 self.account.log(log)
             if self._strict:
                 self.account.check()
