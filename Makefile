@@ -193,7 +193,7 @@ lowest: venv ## Run the unit and contract tests with the lowest declared version
 		$(BIN)/uv venv -q --clear --no-python-downloads --python 3.11 $(LOWEST)
 	$(BIN)/python -m tests.lowest >$(LOWEST)/pins.txt
 	$(BIN)/uv pip install -q --python $(LOWEST)/bin/python -c $(LOWEST)/pins.txt \
-		-e '.[evaluation,files,knowledge,pandas,sandbox,warehouse,website]' $(LOWEST_TOOLS)
+		-e '.[evaluation,files,pandas,sandbox,warehouse,website]' $(LOWEST_TOOLS)
 	$(BIN)/uv pip check -q --python $(LOWEST)/bin/python
 	$(LOWEST)/bin/python -m pytest -q -n 2 tests/unit tests/contract
 

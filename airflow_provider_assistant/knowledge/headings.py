@@ -1,86 +1,99 @@
-"""Sections of a Markdown text: what is below each heading."""
+"""Headings of a Markdown text, as plain text."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, MutableMapping
 from functools import cache
-from itertools import pairwise
-from typing import NamedTuple
+from typing import Any
 
 from markdown_it import MarkdownIt
+from markdown_it.token import Token
 
-from airflow_provider_assistant.knowledge.markdown import block_parser, line_starts
+# A longer one is a paragraph that somebody marked as a heading. A title that long would be of no use.
+LONGEST_HEADING = 200
+
+# What several site generators put behind a heading: {#id}, { .class }, {: #id key="value" }, {-}, {/* #id */}.
+# Atomic groups, here and where it is repeated: with others, a text of many of them could take exponential time.
+ATTRIBUTES = r"""
+    \{(?>
+        \s*(?>[#.][^\s{}]+ | [\w-]+=(?>"[^"{}]*"|'[^'{}]*') | -)[^{}]*
+        | :[^{}]*
+        | /\*[^{}]*\*/
+    )\}
+"""
+_ATTRIBUTES = re.compile(ATTRIBUTES, re.VERBOSE)
+# A heading of these characters only is plain text already.
+_PLAIN = re.compile(r"[\w ,.?'()/-]*", re.ASCII)
+_FOOTNOTE = re.compile(r"\[\^[^\]\s]+\]")
+# Characters without width that a page puts into a heading as a mark or a place to break the line.
+_INVISIBLE = re.compile("[\u00ad\u200b\u2060\ufeff]")
+# The sign of a link to the heading itself, at its end.
+_ANCHOR_MARK = re.compile(r"\s*[¶§🔗]+\ufe0f?$")
 
 
-class Section(NamedTuple):
+def plain_text(heading: str, env: MutableMapping[str, Any] | None = None) -> str:
     """
-    The text between two headings.
+    Return the text of a heading as people read it: without links, emphasis, tags, attributes and anchor marks.
 
-    :param headings: The headings above the text, the outermost first. Empty before the first heading.
-    :param text: Without the headings.
+    :param heading: The heading without its own marks, as Markdown.
+    :param env: What the parser found in the text of the heading: the targets of references.
     """
-
-    headings: tuple[str, ...]
-    text: str
-
-
-class _Heading(NamedTuple):
-    """A heading, and where its line starts and ends in the source."""
-
-    level: int
-    text: str
-    start: int
-    end: int
-
-
-def sections_of(markdown: str) -> Iterator[Section]:
-    """
-    Split a Markdown text at its headings. A heading in a list or a quotation is text of its section.
-
-    :return: The sections that have a text.
-    """
-    above: list[_Heading] = []
-    start = 0
-    for heading in _headings(markdown):
-        yield from _section(above, markdown[start : heading.start])
-        # A heading ends the sections of its own level and of deeper ones.
-        above = [outer for outer in above if outer.level < heading.level]
-        above.append(heading)
-        start = heading.end
-    yield from _section(above, markdown[start:])
+    if _PLAIN.fullmatch(heading) and "_" not in heading:
+        return " ".join(heading.split())
+    marked = _FOOTNOTE.sub("", _ATTRIBUTES.sub("", heading))
+    inline = _parser().parseInline(marked, {} if env is None else env)[0]
+    text = _text_of(inline.children or [], with_images=False)
+    if not has_words(text):
+        # A heading that is only an image, such as a logo.
+        text = _text_of(inline.children or [], with_images=True)
+    text = _INVISIBLE.sub("", text)
+    return " ".join(_ANCHOR_MARK.sub("", text).split())
 
 
 def first_heading(markdown: str) -> str | None:
     """Return the first heading of a Markdown text, if nothing but blank lines is above it."""
-    first_line = markdown.lstrip().partition("\n")[0]
-    heading = next(_headings(first_line), None)
-    if heading is None:
+    lines = markdown.lstrip("\ufeff").splitlines()
+    while lines and not lines[0].strip():
+        lines.pop(0)
+    # A heading has one line, or a second one that underlines it.
+    tokens = _parser().parse("\n".join(lines[:2]))
+    if not tokens or tokens[0].type != "heading_open":
         return None
-    return heading.text or None
+    text = plain_text(tokens[1].content)
+    if len(text) > LONGEST_HEADING:
+        return None
+    return text or None
 
 
-def _section(above: list[_Heading], text: str) -> Iterator[Section]:
-    text = text.strip()
-    if text:
-        headings = tuple(heading.text for heading in above if heading.text)
-        yield Section(headings, text)
+def has_words(text: str) -> bool:
+    """Return whether a text has a letter or a digit of any script."""
+    return any(map(str.isalnum, text))
 
 
-def _headings(markdown: str) -> Iterator[_Heading]:
-    starts = line_starts(markdown)
-    # The token after the one that opens a heading has its text.
-    for token, next_token in pairwise(_parser().parse(markdown)):
-        if token.type == "heading_open" and token.level == 0 and token.map:
-            first_line, line_after = token.map
-            yield _Heading(
-                level=int(token.tag.removeprefix("h")),
-                text=next_token.content,
-                start=starts[first_line],
-                end=starts[line_after],
-            )
+def _text_of(tokens: Iterable[Token], *, with_images: bool) -> str:
+    texts: list[str] = []
+    link = ""
+    # The texts before the link that is open.
+    before = 0
+    for token in tokens:
+        if token.type == "link_open":
+            link = str(token.attrs.get("href", ""))
+            before = len(texts)
+        elif token.type == "link_close":
+            if link.startswith("#") and not has_words("".join(texts[before:])):
+                # The mark with which a site links its headings.
+                del texts[before:]
+        elif token.type in {"softbreak", "hardbreak"}:
+            texts.append(" ")
+        elif token.type == "image":
+            if with_images:
+                texts.append(_text_of(token.children or [], with_images=True))
+        elif token.type != "html_inline":
+            texts.append(token.content)
+    return "".join(texts)
 
 
 @cache
 def _parser() -> MarkdownIt:
-    """Return a parser for which headings that are underlined are text of their section."""
-    return block_parser().disable(["lheading"])
+    return MarkdownIt("commonmark").enable("strikethrough")

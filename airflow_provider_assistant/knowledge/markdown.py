@@ -209,14 +209,14 @@ def _parser() -> MarkdownIt:
     """Return a parser that tells where comments and targets are."""
     parser = MarkdownIt("commonmark", {"inline_definitions": True})
     parser.disable(["inline", "lheading", "emphasis", "entity", "balance_pairs", "fragments_join"])
-    parser.block.ruler.at("reference", _reference)
+    parser.block.ruler.at("reference", reference_rule)
     parser.inline.ruler.at("html_inline", _html)
     parser.inline.ruler.at("link", _link)
     parser.inline.ruler.at("image", _image)
     return parser
 
 
-def _reference(state: StateBlock, first: int, end: int, silent: bool) -> bool:
+def reference_rule(state: StateBlock, first: int, end: int, silent: bool) -> bool:
     """Leave footnotes, which begin like references, to the rule for paragraphs."""
     start = state.bMarks[first] + state.tShift[first]
     if state.src.startswith("[^", start):
