@@ -1,15 +1,15 @@
 """
-HTML comments and links in Markdown.
+Comments and links in Markdown.
 
-markdown-it-py finds them, so what only looks like a link, as in code, stays as it is. The text is never rendered: parts
-of the source are replaced, and everything else stays as it was written.
+markdown-it-py finds code and links, so what only looks like one of them, or is in code, stays as it is. The text is
+never rendered: parts of the source are replaced, and everything else stays as it was written.
 """
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any, NamedTuple
 from urllib.parse import urljoin
@@ -18,10 +18,20 @@ from markdown_it import MarkdownIt
 from markdown_it.helpers import parseLinkDestination, parseLinkLabel
 from markdown_it.ruler import RuleOptionsType
 from markdown_it.rules_block import StateBlock, reference
-from markdown_it.rules_inline import StateInline, html_inline, image, link
+from markdown_it.rules_inline import StateInline, backtick, image, link
 
 _LINE_END = re.compile(r"\r\n?|\n")
-_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+# What begins a comment and what ends it: of HTML, MDX, Liquid, Jinja, Hugo and kramdown. It may have blank lines.
+_COMMENTS = {
+    r"<!--": r"-->",
+    r"\{/\*": r"\*/\s*\}",
+    r"\{%-?\s*comment\b": r"\{%-?\s*endcomment\s*-?%\}",
+    r"\{#(?=[\s-])": r"#\}",
+    r"\{\{[%<-]?\s*/\*": r"\*/\s*[%>-]?\}\}",
+    r"\{::comment\}": r"\{:/(?:comment)?\}",
+}
+_COMMENT_START = re.compile(r"(?<!\\)(?:" + "|".join(f"({start})" for start in _COMMENTS) + ")")
+_COMMENT_ENDS = tuple(re.compile(end) for end in _COMMENTS.values())
 # What is before the target of a reference.
 _LABEL = re.compile(r"\[(?:[^\[\]\\]|\\.)*\]:\s*", re.DOTALL)
 # The notes and tabs of Python-Markdown. Their text is indented, so CommonMark takes it for code.
@@ -32,18 +42,50 @@ _TEMPLATES = ("{{", "{%")
 
 
 class _Span(NamedTuple):
-    """The place of a comment or a target in a text."""
+    """The place of a part in a text."""
 
     start: int
     end: int
 
 
 def without_comments(markdown: str) -> str:
-    """Return a Markdown text without HTML comments. Those in code are shown to readers, so they stay."""
-    if "<!--" not in markdown:
+    """
+    Return a Markdown text without comments. Those in code are shown to readers, so they stay.
+
+    A comment of HTML that begins a block and has no end goes to the end of the block, as in browsers.
+    """
+    if not _COMMENT_START.search(markdown) and "]:" not in markdown:
         return markdown
-    edits = [(comment, "") for comment in _Finder(markdown).comments]
+    finder = _Finder(markdown)
+    edits = [(comment, "") for comment in _comments(markdown, finder)]
     return _replaced(markdown, edits)
+
+
+def _comments(text: str, finder: _Finder) -> Iterator[_Span]:
+    code = _Spans(finder.code)
+    unfinished = _Spans(finder.unfinished_comments)
+    yield from finder.hidden_definitions
+    ends_without_match = set()
+    position = 0
+    while start := _COMMENT_START.search(text, position):
+        position = start.end()
+        block = unfinished.at(start.start())
+        end = None
+        if block:
+            end = block.end
+        elif not code.at(start.start()) and start.lastindex not in ends_without_match:
+            end = _comment_end(text, start, code)
+            if end is None:
+                # The rest of the text is searched once.
+                ends_without_match.add(start.lastindex)
+        if end is not None:
+            yield _Span(start.start(), end)
+            position = end
+
+
+def _comment_end(text: str, start: re.Match[str], code: _Spans) -> int | None:
+    ends = _COMMENT_ENDS[(start.lastindex or 1) - 1].finditer(text, start.end())
+    return next((end.end() for end in ends if not code.at(end.start())), None)
 
 
 def absolute_links(markdown: str, url: str) -> str:
@@ -124,11 +166,34 @@ def _replaced(text: str, edits: Iterable[tuple[_Span, str]]) -> str:
     return "".join(parts)
 
 
+class _Spans:
+    """Parts of a text that do not overlap."""
+
+    def __init__(self, spans: Iterable[_Span]) -> None:
+        self._spans = sorted(spans)
+
+    def at(self, position: int) -> _Span | None:
+        """Return the part that contains a position."""
+        index = bisect_right(self._spans, position, key=lambda span: span.start) - 1
+        if index >= 0 and position < self._spans[index].end:
+            return self._spans[index]
+        return None
+
+
 class _Finder:
-    """Finds the comments in a Markdown text, and the targets of its links, images and references."""
+    """
+    Finds parts of a Markdown text.
+
+    :ivar code: Blocks and parts of lines that are code.
+    :ivar unfinished_comments: Blocks of HTML that are a comment without an end.
+    :ivar hidden_definitions: Definitions of references that are comments, such as ``[//]: # (text)``.
+    :ivar targets: Targets of links, images and references.
+    """
 
     def __init__(self, markdown: str) -> None:
-        self.comments: list[_Span] = []
+        self.code: list[_Span] = []
+        self.unfinished_comments: list[_Span] = []
+        self.hidden_definitions: list[_Span] = []
         self.targets: list[_Span] = []
         self._text = markdown.replace("\0", "\ufffd")  # as the parser does
         self._starts = line_starts(markdown)
@@ -149,32 +214,33 @@ class _Finder:
                 paragraph = token.content
                 self._add_inline(paragraph, first, env)
             elif token.type == "definition":
-                self._add_definition(start, end)
+                self._add_definition(start, end, is_comment=_is_comment(**token.meta))
             elif token.type == "html_block":
-                self._add_html(start, end)
+                if token.content.lstrip().startswith("<!--") and "-->" not in token.content:
+                    self.unfinished_comments.append(_Span(start, end))
             elif token.type == "code_block" and paragraph.startswith(_NOTES) and level < _DEEPEST_NOTE:
                 self._parse(token.content, first, level + 1)
+            elif token.type in {"code_block", "fence"}:
+                self.code.append(_Span(start, end))
 
-    def _add_definition(self, start: int, end: int) -> None:
+    def _add_definition(self, start: int, end: int, *, is_comment: bool) -> None:
         label = _LABEL.search(self._text, start, end)
-        if label:
+        if not label:
+            return
+        if is_comment:
+            self.hidden_definitions.append(_Span(label.start(), end))
+        else:
             self.targets.append(_target(self._text, label.end(), end))
-
-    def _add_html(self, start: int, end: int) -> None:
-        # Up to the last end of a comment: the search takes quadratic time for comments without one.
-        last = self._text.rfind("-->", start, end) + len("-->")
-        for comment in _COMMENT.finditer(self._text, start, last):
-            self.comments.append(_Span(comment.start(), comment.end()))
 
     def _add_inline(self, content: str, first: int, env: dict[str, Any]) -> None:
         """Add what the text of a paragraph or a heading has, which begins at a line of the source."""
-        comments: list[_Span] = []
+        code: list[_Span] = []
         targets: list[_Span] = []
-        env.update(comments=comments, targets=targets)
+        env.update(code=code, targets=targets)
         _parser().inline.parse(content, _parser(), env, [])
-        if comments or targets:
+        if code or targets:
             in_source = self._places(content, first)
-            self.comments += map(in_source, comments)
+            self.code += map(in_source, code)
             self.targets += map(in_source, targets)
 
     def _places(self, content: str, first: int) -> Callable[[_Span], _Span]:
@@ -204,13 +270,18 @@ class _Finder:
         return in_source
 
 
+def _is_comment(*, label: str, title: str, url: str, **_: Any) -> bool:
+    """Return whether a definition is a comment: nothing can refer to it, and its title is the text."""
+    return label.startswith("//") or bool(title and url in {"", "#"})
+
+
 @cache
 def _parser() -> MarkdownIt:
-    """Return a parser that tells where comments and targets are."""
+    """Return a parser that tells where code and targets are."""
     parser = MarkdownIt("commonmark", {"inline_definitions": True})
     parser.disable(["inline", "lheading", "emphasis", "entity", "balance_pairs", "fragments_join"])
     parser.block.ruler.at("reference", reference_rule)
-    parser.inline.ruler.at("html_inline", _html)
+    parser.inline.ruler.at("backticks", _backticks)
     parser.inline.ruler.at("link", _link)
     parser.inline.ruler.at("image", _image)
     return parser
@@ -224,12 +295,14 @@ def reference_rule(state: StateBlock, first: int, end: int, silent: bool) -> boo
     return reference(state, first, end, silent)
 
 
-def _html(state: StateInline, silent: bool) -> bool:
+def _backticks(state: StateInline, silent: bool) -> bool:
     start = state.pos
-    is_html = html_inline(state, silent)
-    if is_html and not silent and state.src.startswith("<!--", start):
-        state.env["comments"].append(_Span(start, state.pos))
-    return is_html
+    tokens_before = len(state.tokens)
+    is_read = backtick(state, silent)
+    # Backticks that nothing closes are text.
+    if any(token.type == "code_inline" for token in state.tokens[tokens_before:]):
+        state.env["code"].append(_Span(start, state.pos))
+    return is_read
 
 
 def _link(state: StateInline, silent: bool) -> bool:
@@ -242,10 +315,12 @@ def _link(state: StateInline, silent: bool) -> bool:
 
 def _image(state: StateInline, silent: bool) -> bool:
     start = state.pos
+    code_before = len(state.env["code"])
     targets_before = len(state.env["targets"])
     is_image = image(state, silent)
     if is_image and not silent:
         # The description is parsed as a text of its own, so the places in it are not places in this one.
+        del state.env["code"][code_before:]
         del state.env["targets"][targets_before:]
         _add_target(state, start + 1, is_image=True)
     return is_image
