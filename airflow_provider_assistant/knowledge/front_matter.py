@@ -26,8 +26,9 @@ _TOML_END = re.compile(r"^\+\+\+[ \t]*$", re.MULTILINE)
 # The first lines of a page for Pelican or MkDocs, up to a blank line. A value goes on in lines that are indented.
 _LINES = re.compile(r"(?:[A-Za-z][\w -]{0,40}:(?:[ \t].*)?\n(?:[ \t]+\S.*\n)*)+(?=[ \t]*\n|\Z)")
 _SEPARATORS = re.compile(r"[\s_-]")
-# What else begins like front matter has none of these.
-_KNOWN = frozenset({"categories", "category", "date", "draft", "published", "slug", "status", "tags", "title"})
+# What else begins like front matter has none of these fields, and its first name is that of no program.
+_KNOWN = frozenset(("category", "date", "draft", "published", "slug", "status", "tags", "title"))
+_PROGRAM_NAME = re.compile(r"(?:\s|#.*\n)*[\"']?[a-z][\w-]*[\"']? *[:=]")
 
 
 def split_front_matter(text: str) -> tuple[Fields, str]:
@@ -52,12 +53,14 @@ def split_front_matter(text: str) -> tuple[Fields, str]:
         end = finish.search(text, opening.end(), opening.end() + LONGEST_FRONT_MATTER)
         if not end:
             raise ValueError(f"has front matter that does not end within {LONGEST_FRONT_MATTER:,} characters")
+        front_matter = text[opening.end() : end.start()]
         try:
-            fields = parse(text[opening.end() : end.start()])
+            fields = parse(front_matter)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"has front matter that is not valid {language}: {error}") from None
         # Below other lines, a rule with a colon in the next line is more likely.
-        if start == 0 or not _KNOWN.isdisjoint(fields):
+        is_known = _PROGRAM_NAME.match(front_matter) or not _KNOWN.isdisjoint(fields)
+        if start == 0 or is_known:
             return fields, text[end.end() :]
     return _fields_of_lines(text, start)
 

@@ -41,7 +41,7 @@ _DEEPEST_NOTE = 20
 _TEMPLATES = ("{{", "{%")
 
 
-class _Span(NamedTuple):
+class Span(NamedTuple):
     """The place of a part in a text."""
 
     start: int
@@ -56,14 +56,14 @@ def without_comments(markdown: str) -> str:
     """
     if not _COMMENT_START.search(markdown) and "]:" not in markdown:
         return markdown
-    finder = _Finder(markdown)
+    finder = _Finder(markdown, _parser())
     edits = [(comment, "") for comment in _comments(markdown, finder)]
     return _replaced(markdown, edits)
 
 
-def _comments(text: str, finder: _Finder) -> Iterator[_Span]:
-    code = _Spans(finder.code)
-    unfinished = _Spans(finder.unfinished_comments)
+def _comments(text: str, finder: _Finder) -> Iterator[Span]:
+    code = Spans(finder.code)
+    unfinished = Spans(finder.unfinished_comments)
     yield from finder.hidden_definitions
     ends_without_match = set()
     position = 0
@@ -79,29 +79,34 @@ def _comments(text: str, finder: _Finder) -> Iterator[_Span]:
                 # The rest of the text is searched once.
                 ends_without_match.add(start.lastindex)
         if end is not None:
-            yield _Span(start.start(), end)
+            yield Span(start.start(), end)
             position = end
 
 
-def _comment_end(text: str, start: re.Match[str], code: _Spans) -> int | None:
+def _comment_end(text: str, start: re.Match[str], code: Spans) -> int | None:
     ends = _COMMENT_ENDS[(start.lastindex or 1) - 1].finditer(text, start.end())
     return next((end.end() for end in ends if not code.at(end.start())), None)
 
 
-def absolute_links(markdown: str, url: str) -> str:
+def absolute_links(markdown: str, address_of: Callable[[str], str]) -> str:
     """
     Return a Markdown text whose links and images have absolute addresses.
 
-    :param url: Its own address.
+    :param address_of: Function that returns the absolute address of a target.
     """
     if "](" not in markdown and "]:" not in markdown:
         return markdown
     edits = []
-    for span in _Finder(markdown).targets:
+    for span in _Finder(markdown, _parser()).targets:
         target = markdown[span.start : span.end]
         if target and not any(mark in target for mark in _TEMPLATES):
-            edits.append((span, joined(url, target)))
+            edits.append((span, address_of(target)))
     return _replaced(markdown, edits)
+
+
+def code_of_mdx(text: str) -> list[Span]:
+    """Return where code is in a text of MDX: indented text is no code, and tags begin no block of HTML."""
+    return _Finder(text, _parser(is_mdx=True)).code
 
 
 def joined(base: str, target: str) -> str:
@@ -155,7 +160,7 @@ def line_starts(text: str) -> list[int]:
     return [0, *ends, len(text)]
 
 
-def _replaced(text: str, edits: Iterable[tuple[_Span, str]]) -> str:
+def _replaced(text: str, edits: Iterable[tuple[Span, str]]) -> str:
     parts = []
     end_of_last = 0
     for span, replacement in sorted(edits):
@@ -166,13 +171,13 @@ def _replaced(text: str, edits: Iterable[tuple[_Span, str]]) -> str:
     return "".join(parts)
 
 
-class _Spans:
+class Spans:
     """Parts of a text that do not overlap."""
 
-    def __init__(self, spans: Iterable[_Span]) -> None:
+    def __init__(self, spans: Iterable[Span]) -> None:
         self._spans = sorted(spans)
 
-    def at(self, position: int) -> _Span | None:
+    def at(self, position: int) -> Span | None:
         """Return the part that contains a position."""
         index = bisect_right(self._spans, position, key=lambda span: span.start) - 1
         if index >= 0 and position < self._spans[index].end:
@@ -190,11 +195,12 @@ class _Finder:
     :ivar targets: Targets of links, images and references.
     """
 
-    def __init__(self, markdown: str) -> None:
-        self.code: list[_Span] = []
-        self.unfinished_comments: list[_Span] = []
-        self.hidden_definitions: list[_Span] = []
-        self.targets: list[_Span] = []
+    def __init__(self, markdown: str, parser: MarkdownIt) -> None:
+        self.code: list[Span] = []
+        self.unfinished_comments: list[Span] = []
+        self.hidden_definitions: list[Span] = []
+        self.targets: list[Span] = []
+        self._parser = parser
         self._text = markdown.replace("\0", "\ufffd")  # as the parser does
         self._starts = line_starts(markdown)
         self._parse(markdown, 0, 0)
@@ -203,7 +209,7 @@ class _Finder:
         """Parse the text, or the part of it that is a note and begins at the line with the number ``offset``."""
         env: dict[str, Any] = {}
         paragraph = ""
-        for token in _parser().parse(markdown, env):
+        for token in self._parser.parse(markdown, env):
             if token.map is None:
                 continue
             first_of_part, line_after = token.map
@@ -217,33 +223,33 @@ class _Finder:
                 self._add_definition(start, end, is_comment=_is_comment(**token.meta))
             elif token.type == "html_block":
                 if token.content.lstrip().startswith("<!--") and "-->" not in token.content:
-                    self.unfinished_comments.append(_Span(start, end))
+                    self.unfinished_comments.append(Span(start, end))
             elif token.type == "code_block" and paragraph.startswith(_NOTES) and level < _DEEPEST_NOTE:
                 self._parse(token.content, first, level + 1)
             elif token.type in {"code_block", "fence"}:
-                self.code.append(_Span(start, end))
+                self.code.append(Span(start, end))
 
     def _add_definition(self, start: int, end: int, *, is_comment: bool) -> None:
         label = _LABEL.search(self._text, start, end)
         if not label:
             return
         if is_comment:
-            self.hidden_definitions.append(_Span(label.start(), end))
+            self.hidden_definitions.append(Span(label.start(), end))
         else:
             self.targets.append(_target(self._text, label.end(), end))
 
     def _add_inline(self, content: str, first: int, env: dict[str, Any]) -> None:
         """Add what the text of a paragraph or a heading has, which begins at a line of the source."""
-        code: list[_Span] = []
-        targets: list[_Span] = []
+        code: list[Span] = []
+        targets: list[Span] = []
         env.update(code=code, targets=targets)
-        _parser().inline.parse(content, _parser(), env, [])
+        self._parser.inline.parse(content, self._parser, env, [])
         if code or targets:
             in_source = self._places(content, first)
             self.code += map(in_source, code)
             self.targets += map(in_source, targets)
 
-    def _places(self, content: str, first: int) -> Callable[[_Span], _Span]:
+    def _places(self, content: str, first: int) -> Callable[[Span], Span]:
         """
         Return a function that finds a part of a paragraph in the source.
 
@@ -264,8 +270,8 @@ class _Finder:
             line = bisect_right(columns, position) - 1
             return places[line] + position - columns[line]
 
-        def in_source(span: _Span) -> _Span:
-            return _Span(place_of(span.start), place_of(span.end))
+        def in_source(span: Span) -> Span:
+            return Span(place_of(span.start), place_of(span.end))
 
         return in_source
 
@@ -276,7 +282,7 @@ def _is_comment(*, label: str, title: str, url: str, **_: Any) -> bool:
 
 
 @cache
-def _parser() -> MarkdownIt:
+def _parser(*, is_mdx: bool = False) -> MarkdownIt:
     """Return a parser that tells where code and targets are."""
     parser = MarkdownIt("commonmark", {"inline_definitions": True})
     parser.disable(["inline", "lheading", "emphasis", "entity", "balance_pairs", "fragments_join"])
@@ -284,6 +290,8 @@ def _parser() -> MarkdownIt:
     parser.inline.ruler.at("backticks", _backticks)
     parser.inline.ruler.at("link", _link)
     parser.inline.ruler.at("image", _image)
+    if is_mdx:
+        parser.disable(["code", "html_block"])
     return parser
 
 
@@ -301,7 +309,7 @@ def _backticks(state: StateInline, silent: bool) -> bool:
     is_read = backtick(state, silent)
     # Backticks that nothing closes are text.
     if any(token.type == "code_inline" for token in state.tokens[tokens_before:]):
-        state.env["code"].append(_Span(start, state.pos))
+        state.env["code"].append(Span(start, state.pos))
     return is_read
 
 
@@ -333,7 +341,7 @@ def _add_target(state: StateInline, start: int, *, is_image: bool) -> None:
         state.env["targets"].append(_target(state.src, end + len("]("), state.pos))
 
 
-def _target(text: str, start: int, end: int) -> _Span:
+def _target(text: str, start: int, end: int) -> Span:
     """Return where the target is that begins here, after spaces."""
     while text[start].isspace():
         start += 1
@@ -343,5 +351,5 @@ def _target(text: str, start: int, end: int) -> _Span:
     destination = parseLinkDestination(text, start, end)
     if text[start] == "<":
         # Without the angle brackets.
-        return _Span(start + 1, destination.pos - 1)
-    return _Span(start, destination.pos)
+        return Span(start + 1, destination.pos - 1)
+    return Span(start, destination.pos)

@@ -13,21 +13,37 @@ import unicodedata
 import warnings
 from collections.abc import Callable
 from multiprocessing.connection import Connection
+from typing import Any
 
 from airflow_provider_assistant.parsing.child import PAGE
 from airflow_provider_assistant.parsing.html import parse_html
 from airflow_provider_assistant.parsing.limits import MOST_CHARACTERS, UnreadableFileError
+from airflow_provider_assistant.parsing.notebook import parse_notebook
 from airflow_provider_assistant.parsing.office import parse_pptx, parse_xlsx
 from airflow_provider_assistant.parsing.page import parse_page
 from airflow_provider_assistant.parsing.pdf import parse_pdf
 from airflow_provider_assistant.parsing.word import parse_docx
 
-PARSERS: dict[str, Callable[..., dict[str, str | None]]] = {
+
+def _parse_rst(content: bytes) -> dict[str, Any]:
+    # The module needs docutils when it is imported.
+    from airflow_provider_assistant.parsing.rst import parse_rst
+
+    return parse_rst(content)
+
+
+PARSERS: dict[str, Callable[..., dict[str, Any]]] = {
+    ".docm": parse_docx,
     ".docx": parse_docx,
     ".htm": parse_html,
     ".html": parse_html,
+    ".ipynb": parse_notebook,
     ".pdf": parse_pdf,
+    ".pptm": parse_pptx,
     ".pptx": parse_pptx,
+    ".rst": _parse_rst,
+    ".xhtml": parse_html,
+    ".xlsm": parse_xlsx,
     ".xlsx": parse_xlsx,
     PAGE: parse_page,
 }
@@ -35,7 +51,7 @@ PARSERS: dict[str, Callable[..., dict[str, str | None]]] = {
 _KEPT_CONTROLS = "\n\t"
 
 
-def answer(kind: str, content: bytes, **details: str) -> dict[str, str | None]:
+def answer(kind: str, content: bytes, **details: str) -> dict[str, Any]:
     """
     Parse a file or a page.
 
@@ -57,8 +73,8 @@ def answer(kind: str, content: bytes, **details: str) -> dict[str, str | None]:
         return {"problem": f"is damaged or not a {expected} ({type(error).__name__})"}
     if len(parsed["text"] or "") > MOST_CHARACTERS:
         return {"problem": f"has more than {MOST_CHARACTERS:,} characters of text"}
-    # Empty values stay as they are.
-    return {name: value and _plain_text(value) for name, value in parsed.items()}
+    # Empty values and lists stay as they are.
+    return {name: _plain_text(value) if isinstance(value, str) else value for name, value in parsed.items()}
 
 
 def _plain_text(text: str) -> str:

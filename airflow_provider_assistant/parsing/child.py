@@ -10,19 +10,41 @@ import subprocess
 import sys
 from multiprocessing.connection import Connection, Pipe
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from airflow_provider_assistant.parsing.limits import BUSY, MEMORY, SECONDS, UnreadableFileError
 
 # The modules that a file needs, by suffix.
+_HTML = ("bs4", "lxml", "markdownify", "webencodings")
+_WORD = ("bs4", "lxml", "mammoth", "markdownify")
 LIBRARIES = {
-    ".docx": ("bs4", "lxml", "mammoth", "markdownify"),
-    ".htm": ("bs4", "lxml", "markdownify", "webencodings"),
-    ".html": ("bs4", "lxml", "markdownify", "webencodings"),
+    ".docm": _WORD,
+    ".docx": _WORD,
+    ".htm": _HTML,
+    ".html": _HTML,
+    ".ipynb": (),
     ".pdf": ("pypdf",),
+    ".pptm": ("pptx",),
     ".pptx": ("pptx",),
+    ".rst": ("bs4", "docutils", "lxml", "markdownify"),
+    ".xhtml": _HTML,
+    ".xlsm": ("openpyxl",),
     ".xlsx": ("openpyxl",),
 }
+
+
+def is_installed(kind: str) -> bool:
+    """Return whether the libraries for a suffix are installed."""
+    return _missing_library(kind) is None
+
+
+def _missing_library(kind: str) -> str | None:
+    for library in LIBRARIES.get(kind, ()):
+        if importlib.util.find_spec(library) is None:
+            return library
+    return None
+
+
 # The kind of a page of a website, which has no suffix. It needs trafilatura.
 PAGE = "web page"
 # A new process from time to time: what the libraries keep must not count as memory of the next file.
@@ -51,7 +73,7 @@ class ChildParser:
     ) -> None:
         self.close()
 
-    def parse(self, kind: str, content: bytes, **details: str) -> dict[str, str]:
+    def parse(self, kind: str, content: bytes, **details: str) -> dict[str, Any]:
         """
         Return the text of a file or a page.
 
@@ -62,9 +84,9 @@ class ChildParser:
         :raises UnreadableFileError: The file is damaged, encrypted, too large or takes too long.
         :raises ModuleNotFoundError: A library for this suffix is not installed.
         """
-        for library in LIBRARIES.get(kind, ()):
-            if importlib.util.find_spec(library) is None:
-                raise ModuleNotFoundError(f"No module named {library!r}", name=library)
+        library = _missing_library(kind)
+        if library:
+            raise ModuleNotFoundError(f"No module named {library!r}", name=library)
         if self._files >= FILES_PER_PROCESS:
             self.close()
         connection = self._connection or self._start_process()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -14,7 +14,6 @@ from airflow_provider_assistant.observability.lineage import LineageDataset
 from airflow_provider_assistant.source_account import SourceAccount
 
 StoragePath: TypeAlias = "Path | ObjectStoragePath"
-HIDDEN = "has a name, or is in a folder, that begins with a dot or an underscore"
 
 
 def storage_path(path: Any) -> StoragePath:
@@ -79,28 +78,38 @@ def _unusable(path: Any, error: Exception) -> AssistantInputError:
     return AssistantInputError(f"{str(path)!r} cannot be used as a file: {error}", field="file")
 
 
+def reason_hidden(name: str) -> str | None:
+    """Return why a file is skipped, if its name or that of a folder begins with a dot or an underscore."""
+    if any(part.startswith((".", "_")) for part in name.split("/")):
+        return "has a name, or is in a folder, that begins with a dot or an underscore"
+    return None
+
+
 def storage_files(
     source: Any,
     allowed_root: str | None = None,
     *,
     allow_empty: bool = False,
     account: SourceAccount | None = None,
+    reason_skipped: Callable[[str], str | None] = reason_hidden,
 ) -> list[tuple[str, StoragePath]]:
     """
     List the files of a path, object storage URL, glob or folder, in order.
 
-    Files whose names start with a dot or an underscore, such as ``_SUCCESS``, are skipped.
-
     :param allowed_root: Folder that must contain all files after symbolic links are resolved. None allows every folder.
     :param allow_empty: Whether folders and globs may match no files.
     :param account: Counts the files that are skipped. Default: None.
+    :param reason_skipped: Function that returns why a file of a folder or glob is skipped, by its name; None if it is
+        not. Default: files whose names start with a dot or an underscore, such as ``_SUCCESS``, are skipped.
     :return: Pairs of name and path, each file once. The name of a file in a folder or glob is its path relative to
         that folder, so that it does not change when the folder moves.
     :raises AssistantInputError: A file does not exist, there are no files, or a file is outside ``allowed_root``.
     """
+    if account is None:  # an account without counts is false
+        account = SourceAccount()
     files: list[tuple[str, StoragePath]] = []
     for path in map(usable_path, _as_list(source)):
-        files += _files_of(path, account or SourceAccount())
+        files += _files_of(path, account, reason_skipped)
     if not files and not allow_empty:
         raise AssistantInputError(
             f"there are no files in {source!r}",
@@ -124,14 +133,16 @@ def _as_list(source: Any) -> Sequence[Any]:
     return [source]
 
 
-def _files_of(path: StoragePath, account: SourceAccount) -> list[tuple[str, StoragePath]]:
+def _files_of(
+    path: StoragePath, account: SourceAccount, reason_skipped: Callable[[str], str | None]
+) -> list[tuple[str, StoragePath]]:
     """Return name and path of the files of a folder, of a glob, or of a single file."""
     if path.is_dir():
-        return _files_below(path, path.rglob("*"), account)
+        return _files_below(path, path.rglob("*"), account, reason_skipped)
     folder_name, pattern = _split_glob(str(path))
     if pattern:
         folder = storage_path(folder_name)
-        return _files_below(folder, folder.glob(pattern), account)
+        return _files_below(folder, folder.glob(pattern), account, reason_skipped)
     if path.is_file():
         return [(str(path), path)]
     raise AssistantInputError(f"file {str(path)!r} does not exist", field="source")
@@ -169,17 +180,19 @@ def _split_glob(path: str) -> tuple[str, str]:
 
 
 def _files_below(
-    root: StoragePath, entries: Iterable[StoragePath], account: SourceAccount
+    root: StoragePath,
+    entries: Iterable[StoragePath],
+    account: SourceAccount,
+    reason_skipped: Callable[[str], str | None],
 ) -> list[tuple[str, StoragePath]]:
-    """Return name and path of the files among the entries, sorted by name, without hidden files."""
+    """Return name and path of the files among the entries, sorted by name, without those that are skipped."""
     files: list[tuple[str, StoragePath]] = []
     for entry in entries:
         if entry.is_file():
             name = _name_below(root, entry)
-            # A file in a hidden folder is hidden, too.
-            is_hidden = any(part.startswith((".", "_")) for part in name.split("/"))
-            if is_hidden:
-                account.leave_out("file", HIDDEN, name, is_expected=True)
+            reason = reason_skipped(name)
+            if reason:
+                account.leave_out("file", reason, name, is_expected=True)
             else:
                 files.append((name, entry))
     return sorted(files, key=lambda file: file[0])

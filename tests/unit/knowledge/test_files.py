@@ -71,23 +71,37 @@ def test_the_title(folder, name, text, title):
     assert only(folder(name, text))["title"] == title
 
 
-def test_drafts_other_files_and_hidden_ones_are_skipped(folder):
-    for name in ("a.md", "b.MARKDOWN", "c.txt"):
+def test_names_decide_what_is_read(folder):
+    """Every file is a row or in the account, with whether it could hold content."""
+    read = [
+        "a.md", "B.MARKDOWN", "c.TXT", "d.mdx", "_index.md", "_posts/e.md",
+        "f.qmd", "_f/_g.rst", "page?[1].md", "h.mkd",
+    ]  # fmt: skip
+    expected = [
+        "p.png", "q.JPG", "r.css", "s.js", "t.zip", "u.woff2",
+        "_category_.json", "mkdocs.yml", "LICENSE", "v.md~",
+    ]  # fmt: skip
+    hidden = [
+        ".git/w.md", "x/.y/z.md", "_templates/a.html", "_build/b/c.md", "_drafts/d.md", "node_modules/e/README.md",
+        "~$f.docx",
+    ]  # fmt: skip
+    lost = [
+        "a.adoc", "b.doc", "c.odt", "d.RTF", "e.epub", "f.csv",
+        "g.json", "h.tex", "i.org", "README", "Plan v1.5 final",
+    ]  # fmt: skip
+    for name in (*read, *expected, *hidden, *lost):
         folder(name, "text")
-    for name in ("d.rst", ".git/e.md", "_drafts/f.md", "g.png", "~$h.docx"):
-        folder(name, "text")
-    folder("draft.md", "---\ndraft: True\n---\ntext")
-    folder("empty.md", " \n")
-    assert [row["key"] for row in file_documents(folder.root)] == ["a.md", "b.MARKDOWN", "c.txt"]
-
-
-@pytest.mark.parametrize(
-    "front",
-    ["---\n\ndraft: true\n---\n", "---\n# a\n\n'draft': yes\n---\n", "---\npage id: 7\ndraft: on\n...\n"],
-    ids=["blank line", "quoted", "with a space"],
-)
-def test_a_draft_in_other_forms_is_skipped(folder, front):
-    assert not list(file_documents(folder("a.md", f"{front}text")))
+    rows = file_documents(folder.root)
+    assert [row["key"] for row in rows] == sorted(read)
+    held = rows.account.as_dict()
+    assert held["read"] == {"file": len(read)}
+    by_expectation = {True: set(), False: set()}
+    for left_out in rows.account.left_out:
+        assert len(left_out.examples) == left_out.count
+        by_expectation[left_out.is_expected].update(left_out.examples)
+    assert by_expectation == {True: {*expected, *hidden}, False: set(lost)}
+    with pytest.raises(AssistantInputError, match=r"\.adoc.*a\.adoc"):
+        list(file_documents(folder.root, strict=True))
 
 
 @pytest.mark.parametrize("text", ["---\n\n[a](b) | **c: d**\n\n---\n", "---\nNote that https://x.org\n---\n"])
@@ -127,7 +141,7 @@ def test_links_stay_as_they_are_without_an_address(folder):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"\xff\xfe", "is not UTF-8 at byte 0"),
+        (b"\xff", "is not UTF-8 at byte 0"),
         (b"x" * 10_000_001, "is larger than 10,000,000 bytes"),
         (b"---\ntitle: " + b"x" * 9_000_000, "does not end within 20,000 characters"),
         (b"---\ntitle: [a\n---\ntext", "not valid YAML"),
@@ -181,13 +195,13 @@ def test_a_file_without_text_is_skipped_with_a_warning(folder, caplog):
     folder("scan.pdf", pdf(""))
     folder("a.md", "text")
     assert [row["key"] for row in file_documents(folder.root)] == ["a.md"]
-    assert "has no text, like a scan (scan.pdf)" in caplog.text
+    assert "1 file left out: has no text (scan.pdf)" in caplog.text
 
 
 @pytest.mark.parametrize(("name", "content"), [("b.pdf", b"x"), ("b.docx", b"x"), ("b.html", b"\xff")])
 def test_a_damaged_file_is_named(folder, name, content):
     folder("a.md", "text")
-    with pytest.raises(AssistantInputError, match=rf"{name}' is .*\. Repair it, leave it out, or upload it") as refused:
+    with pytest.raises(AssistantInputError, match=rf"{name}' is .*\. Repair what is named") as refused:
         list(file_documents(folder(name, content)))
     assert refused.value.field == "source"
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_assistant.knowledge.markdown import absolute_links, block_parser, without_comments
+from airflow_provider_assistant.knowledge.markdown import absolute_links, block_parser, joined, without_comments
 
 URL = "https://x.org/d/a.md"
 PIECES = st.sampled_from(
@@ -91,7 +93,7 @@ def test_what_only_looks_like_a_comment_stays(text):
     ],
 )  # fmt: skip
 def test_a_link_becomes_absolute(text, changed):
-    assert absolute_links(text, URL) == changed
+    assert absolute_links(text, partial(joined, URL)) == changed
 
 
 @pytest.mark.parametrize(
@@ -117,14 +119,14 @@ def test_a_link_becomes_absolute(text, changed):
     ],
 )
 def test_what_is_no_relative_link_stays(text):
-    assert absolute_links(text, URL) == text
+    assert absolute_links(text, partial(joined, URL)) == text
 
 
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(st.lists(PIECES, max_size=25).map("".join))
 def test_nothing_else_changes(text):
     """Only addresses are added, and only whole comments are left out."""
-    changed = absolute_links(text, "https://x.org/")
+    changed = absolute_links(text, partial(joined, "https://x.org/"))
     assert changed.replace("https://x.org/", "") == text
     kept = iter(text)
     assert all(char in kept for char in without_comments(text))
