@@ -287,7 +287,8 @@ def test_an_edit_changes_few_keys():
 def test_hostile_texts_take_linear_time(text):
     """With quadratic time, this would take hours."""
     assert all(len(chunk["content"]) <= 2000 for chunk in split(text, 2000))
-    assert without_comments(text) == text
+    # A comment that begins a block and has no end hides the rest.
+    assert without_comments(text) == ("" if text.startswith("<!--") else text)
     assert absolute_links(f"[a](b)\n\n{text}", partial(joined, "https://x.org/")) == f"[a](https://x.org/b)\n\n{text}"
 
 
