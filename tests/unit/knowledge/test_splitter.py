@@ -162,7 +162,7 @@ def test_chunks_stand_alone(seed):
         chunks = list(rows)
         shown = "\n".join(f"{chunk['title']}\n{chunk['content']}" for chunk in chunks)
         assert set(re.findall(r"u\d+u", text)) == set(re.findall(r"u\d+u", shown))
-        assert rows.account.counts().get("chunk", 0) == len(chunks)
+        assert rows.account.as_dict()["read"].get("chunk", 0) == len(chunks)
         for chunk in chunks:
             content = chunk["content"]
             assert len(content) <= size
