@@ -8,6 +8,7 @@ row needs. Load the rows with ``AssistantLoadTextOperator`` and ``key_columns=["
 from airflow_provider_assistant.knowledge.citations import with_source
 from airflow_provider_assistant.knowledge.documents import COLUMNS, DocumentRow, DocumentRows
 from airflow_provider_assistant.knowledge.files import file_documents
+from airflow_provider_assistant.knowledge.help_desk import article_documents
 from airflow_provider_assistant.knowledge.objects import documents_of
 from airflow_provider_assistant.knowledge.parquet import write_documents
 from airflow_provider_assistant.knowledge.splitter import split_documents
@@ -17,6 +18,7 @@ __all__ = [
     "COLUMNS",
     "DocumentRow",
     "DocumentRows",
+    "article_documents",
     "documents_of",
     "file_documents",
     "split_documents",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -11,12 +12,17 @@ from airflow_provider_assistant.source_account import AccountedRows, SourceAccou
 
 # Attributes or keys of the text: of LangChain, of Haystack and plain mappings, of LlamaIndex and Airflow's common.ai.
 TEXT = ("page_content", "content", "text")
-METADATA = ("metadata", "meta")
+METADATA = ("metadata", "meta", "extra_info")
 # Names in the metadata, the specific ones first. `source` is LangChain's name for the address or path.
 PARENT = ("url", "source", "file_path", "path", "file_name", "filename")
-PAGE = ("page", "page_number", "page_label")
+PAGE = ("page", "page_number", "page_label", "row")
 TITLE = ("title", "file_name", "filename", "name")
 DATE = ("date", "updated_at", "last_modified", "last_modified_date", "lastmod")
+# Attributes of LlamaIndex: the document of a node, and its own id. It gives a random one to an object without id.
+PARENT_ID = ("ref_doc_id",)
+OWN_ID = ("id_", "node_id")
+METADATA_ID = ("id", "page_id", "document_id", "doc_id")
+_RANDOM_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", re.IGNORECASE)
 
 
 def documents_of(objects: Iterable[Any], *, content: str | None = None) -> DocumentRows:
@@ -26,8 +32,10 @@ def documents_of(objects: Iterable[Any], *, content: str | None = None) -> Docum
     Known are the documents of LangChain, LlamaIndex, Haystack and Airflow's common.ai provider, and mappings such as
     the rows of dlt. They are read one after the other.
 
-    The key of a row is the address or path in its metadata, and the number of its page if there is one; otherwise the
-    ``id`` of the object. Without either, it is None, and a load with ``key_columns=["key"]`` rejects the row.
+    The key of a row is the address, path or id in its metadata, and the number of its page or row if there is one;
+    otherwise the ``id`` of the object, or ``id_`` of LlamaIndex unless it is a random UUID. Without either, it is None,
+    and a load with ``key_columns=["key"]`` rejects the row. Several objects may have one key, such as the parts of a
+    page: :func:`.split_documents` gives each chunk a key of its own, and a load of the rows themselves fails.
 
     :param objects: The documents, for example ``loader.lazy_load()``.
     :param content: Attribute or key of the text. Default: the first of ``page_content``, ``content`` and ``text``.
@@ -53,16 +61,18 @@ def _row(document: Any, number: int, names_of_text: tuple[str, ...]) -> Document
             todo="Pass the documents of a loader, or name the field with content=….",
             field="objects",
         )
-    metadata = _first_of_type(fields, METADATA, Mapping)
-    if metadata is None:
-        # A plain mapping may have the metadata beside the text.
-        metadata = document if isinstance(document, Mapping) else {}
-    parent = first_text(metadata, PARENT)
+    metadata = _first_of_type(fields, METADATA, Mapping) or {}
+    own_id = text_of(fields.get("id")) or _stable_id(fields, OWN_ID) or first_text(metadata, METADATA_ID)
+    if isinstance(document, Mapping):
+        # Metadata may be beside the text, too.
+        metadata = {**document, **metadata}
+    address = first_text(metadata, PARENT)
+    parent = address or _stable_id(fields, PARENT_ID) or own_id
     page = first_text(metadata, PAGE)
-    if parent and page:
-        key: str | None = f"{parent}#page={page}"
+    if address and page:
+        key: str | None = f"{address}#page={page}"
     else:
-        key = parent or text_of(fields.get("id"))
+        key = address or own_id or parent
     url = first_text(metadata, ("url", "source"))
     if url and "://" not in url:
         # It is a path.
@@ -83,6 +93,15 @@ def _first_of_type(fields: Any, names: tuple[str, ...], kind: type[Any]) -> Any:
     for name in names:
         value = fields.get(name)
         if isinstance(value, kind):
+            return value
+    return None
+
+
+def _stable_id(fields: Any, names: tuple[str, ...]) -> str | None:
+    """Return the first id that is not random: with a random one, each run would create the document again."""
+    for name in names:
+        value = text_of(fields.get(name))
+        if value and not _RANDOM_ID.fullmatch(value):
             return value
     return None
 

@@ -49,7 +49,7 @@ NAVIGATION: dict[str, list[str]] = {
     "How to": [
         *("howto/load-dataframe", "howto/load-files-of-rows", "howto/incremental-loads", "howto/equal-site"),
         "howto/upload-files",
-        *("howto/knowledge-sources", "howto/knowledge-files", "howto/knowledge-websites"),
+        *("howto/knowledge-sources", "howto/knowledge-files", "howto/knowledge-websites", "howto/knowledge-help-desks"),
         "howto/documents-ready",
         *("howto/chat", "howto/async-chat", "howto/chat-batch", "howto/nightly-export", "howto/warehouse"),
         *("howto/golden-set", "howto/evaluate", "howto/read-evaluation-report", "howto/feedback", "howto/hook"),

@@ -29,6 +29,15 @@ FAQ = [
     {"id": 19, "headline": "Returns", "question": "How long may I return goods?", "answer": "For 30 days."},
 ]
 
+ARTICLE = {
+    "id": 7,
+    "title": "Hours",
+    "body": "<p>From <b>nine</b> to five.</p>",
+    "html_url": "https://acme.zendesk.com/hc/en-us/articles/7",
+    "draft": False,
+    "locale": "en-us",
+}
+
 QUESTIONS = [{"id": row["id"], "message": row["question"], "expected": row["answer"], "language": "en"} for row in FAQ]
 
 # Every second answer that a person has seen is the answer to another question.
@@ -63,10 +72,14 @@ def empty_warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def website() -> Iterator[str]:
-    """The sitemap of a website on this machine."""
+    """The sitemap of a website on this machine, which is a help desk as well."""
     with Website() as running:
         pages = {"/office": page("Office", "From nine to five."), "/archive/old": page("Old", "From eight to four.")}
-        yield running.site({path: File(html, headers={"ETag": f'"{path}"'}) for path, html in pages.items()})
+        sitemap = running.site({path: File(html, headers={"ETag": f'"{path}"'}) for path, html in pages.items()})
+        articles = {"articles": [ARTICLE, {**ARTICLE, "id": 8, "draft": True}], "meta": {"has_more": False}}
+        for brackets in ("[size]", "%5Bsize%5D"):
+            running.files[f"/api/v2/help_center/articles.json?page{brackets}=100"] = json.dumps(articles).encode()
+        yield sitemap
 
 
 @pytest.fixture
@@ -117,6 +130,8 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_warehouse: Path
     for name, path in variables.items():
         monkeypatch.setenv(f"AIRFLOW_VAR_{name.upper()}", str(path))
     monkeypatch.setenv("AIRFLOW_VAR_WEBSITE_SITEMAP", website)
+    help_desk = {"conn_type": "http", "host": website.removesuffix("/sitemap.xml"), "login": "a", "password": "b"}
+    monkeypatch.setenv("AIRFLOW_CONN_ZENDESK", json.dumps(help_desk))
     # The website of the pages is public, the one of the tests is on this machine.
     monkeypatch.setattr(addresses, "is_public", lambda _: True)
     warehouse_connection = {"conn_type": "sqlite", "host": str(tmp_path / "warehouse.db")}

@@ -35,7 +35,8 @@ def test_a_key_without_metadata():
     """Ids of LlamaIndex are random: they would create every document again."""
     haystack = HaystackDocument(content="text")
     documents = [LangChainDocument(page_content="text", id="7"), LlamaIndexDocument(text="text"), haystack]
-    assert [row["key"] for row in documents_of(documents)] == ["7", None, haystack.id]
+    documents += [LlamaIndexDocument(text="text", id_="a.md"), TextNode(text="text")]
+    assert [row["key"] for row in documents_of(documents)] == ["7", None, haystack.id, "a.md", None]
 
 
 def test_a_document_without_text():

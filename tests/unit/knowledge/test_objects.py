@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.knowledge import COLUMNS, documents_of
+from airflow_provider_assistant.knowledge import COLUMNS, documents_of, split_documents
 
 METADATA = {"source": "https://docs.example.com/a", "title": "A", "category": "guide", "date": date(2026, 11, 22)}
 
@@ -26,7 +27,8 @@ class LangChain:
 class LlamaIndex:
     text: str
     metadata: dict[str, Any] = field(default_factory=dict)
-    id_: str = "a random id"
+    id_: str = field(default_factory=lambda: str(uuid4()))
+    ref_doc_id: str | None = None
 
 
 @dataclass
@@ -69,6 +71,14 @@ def test_text_and_metadata_of_known_objects(found):
         (LlamaIndex("text", {"file_path": "a.pdf", "page_label": "iv"}), "a.pdf#page=iv"),
         (LangChain("text", {}, id="7"), "7"),
         (LlamaIndex("text"), None),
+        (LlamaIndex("text", {}, "handbook/a.md"), "handbook/a.md"),
+        (LlamaIndex("text", {"page_id": "p7"}), "p7"),
+        (LlamaIndex("text", {}, ref_doc_id="a.md"), "a.md"),
+        (LlamaIndex("text", {}, "node 1", "a.md"), "node 1"),
+        (LangChain("text", {"source": "/data/a.csv", "row": 3}), "/data/a.csv#page=3"),
+        (LangChain("text", {"id": "7"}), "7"),
+        ({"content": "text", "id": 7, "page_id": 3}, "7"),
+        ({"content": "text", "metadata": {"title": "A"}, "path": "a.md"}, "a.md"),
         ({"content": "text", "id": 7}, "7"),
         ({"content": "text", "url": "", "path": None, "id": " "}, None),
         ({"content": "text", "metadata": {"url": "u", "source": "s"}}, "u"),
@@ -78,6 +88,28 @@ def test_the_key_is_the_source_and_its_page(found, key):
     (row,) = documents_of([found])
     assert row["key"] == key
     assert row["url"] is None
+
+
+def test_a_document_of_a_node_is_its_parent():
+    nodes = [
+        LlamaIndex("one", {}, "node 1", "a.md"),
+        LlamaIndex("two", ref_doc_id="a.md"),
+        LlamaIndex("three", {}, "b.md"),
+    ]
+    assert [(row["parent"], row["key"]) for row in documents_of(nodes)] == [
+        ("a.md", "node 1"),
+        ("a.md", "a.md"),
+        ("b.md", "b.md"),
+    ]
+
+
+def test_parts_of_one_page_have_different_chunks():
+    """Many loaders give the parts of a page one address and no number."""
+    parts = [LangChain(f"part {number}", {"source": "https://docs.example.com/a"}) for number in range(3)]
+    chunks = list(split_documents(documents_of(parts)))
+    assert [chunk["content"] for chunk in chunks] == ["part 0", "part 1", "part 2"]
+    assert len({chunk["key"] for chunk in chunks}) == 3
+    assert {chunk["parent"] for chunk in chunks} == {"https://docs.example.com/a"}
 
 
 def test_the_field_of_the_text_can_be_named():

@@ -1,0 +1,236 @@
+"""Articles of help desks as rows: addresses for readers, text from HTML, without drafts and other languages."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.knowledge import article_documents, split_documents
+
+LOCALES = ["en-us", "en_GB", "de", "pt-br", "en"]
+
+
+def zendesk(number, text, *, is_draft=False, locale="en-us"):
+    return {
+        "id": 360000 + number,
+        "url": f"https://acme.zendesk.com/api/v2/help_center/{locale}/articles/{number}.json",
+        "html_url": f"https://acme.zendesk.com/hc/{locale}/articles/{number}",
+        "title": f"Title {number}",
+        "name": "not this",
+        "body": text,
+        "draft": is_draft,
+        "locale": locale,
+        "section_id": 7,
+        "created_at": "2020-01-01T00:00:00Z",
+        "updated_at": "2026-11-01T00:00:00Z",
+    }
+
+
+def intercom(number, text, *, is_draft=False, locale="en"):
+    return {
+        "type": "article",
+        "id": str(number),
+        "title": f"Title {number}",
+        "description": "A summary.",
+        "body": text,
+        "state": "draft" if is_draft else "published",
+        "url": None if is_draft else f"https://help.acme.com/{locale}/articles/{number}",
+        "updated_at": 1793491200,
+        "default_locale": locale,
+    }
+
+
+def freshdesk(number, text, *, is_draft=False, locale=None):
+    return {
+        "id": number,
+        "title": f"Title {number}",
+        "description": text,
+        "description_text": "not this",
+        "status": 1 if is_draft else 2,
+        "type": 1,
+        "folder_id": 5,
+        "updated_at": "2026-11-01T00:00:00Z",
+    }
+
+
+def confluence(number, text, *, is_draft=False, locale=None, form="storage"):
+    return {
+        "id": str(number),
+        "type": "page",
+        "title": f"Title {number}",
+        "status": random.Random(number).choice(["draft", "archived", "trashed"]) if is_draft else "current",
+        "body": {form: {"value": text, "representation": form}, "_expandable": {}},
+        "version": {"when": "2026-11-01T00:00:00.000Z", "number": 3},
+        "space": {"key": "ENG", "name": "Engineering"},
+        "_links": {
+            "webui": f"/spaces/ENG/pages/{number}",
+            "self": "https://acme.atlassian.net/wiki/rest/api/content/1",
+        },
+    }
+
+
+SHAPES = [zendesk, intercom, freshdesk, confluence]
+URLS = {
+    zendesk: "https://acme.zendesk.com/hc/{locale}/articles/{number}",
+    intercom: "https://help.acme.com/{locale}/articles/{number}",
+    freshdesk: None,
+    confluence: "https://acme.atlassian.net/wiki/spaces/ENG/pages/{number}",
+}
+BODIES = [
+    ("<h2>Hours</h2><p>From <b>9</b> to 5 &amp; later: w{n}w.</p>", "## Hours\n\nFrom **9** to 5 & later: w{n}w."),
+    ("<aside>Note</aside><ul><li>w{n}w</li></ul><script>x</script>", "Note\n\n- w{n}w"),
+    ("Plain w{n}w text.\n\n- one\n- two", "Plain w{n}w text.\n\n- one\n- two"),
+    ("w{n}w Q&amp;A", "w{n}w Q&A"),
+    ("<p>w{n}w</p><pre># no heading</pre>", "w{n}w\n\n```\n# no heading\n```"),
+]
+
+
+def articles(dice):
+    """Yield the shape, the article, what it is and the text that is expected."""
+    for number in range(1, 61):
+        shape = dice.choice(SHAPES)
+        html, text = dice.choice(BODIES)
+        is_draft = dice.random() < 0.25
+        locale = dice.choice(LOCALES) if shape in (zendesk, intercom) else None
+        article = shape(number, html.replace("{n}", str(number)), is_draft=is_draft, locale=locale)
+        yield shape, number, article, is_draft, locale, text.replace("{n}", str(number))
+
+
+@pytest.fixture(scope="module")
+def generated():
+    made = list(articles(random.Random(1)))
+    rows = article_documents(
+        (article for _, _, article, *_ in made), locales="en", base_url="https://acme.atlassian.net/wiki/"
+    )
+    return made, list(rows), rows.account
+
+
+def test_articles_for_readers_are_documents(generated):
+    made, rows, _ = generated
+    wanted = [one for one in made if not one[3] and (one[4] is None or one[4].startswith("en"))]
+    assert len(rows) == len(wanted) > 20
+    for row, (shape, number, article, _, locale, text) in zip(rows, wanted, strict=True):
+        name = str(article["id"])
+        assert row["key"] == row["parent"] == (f"{name}/{locale}" if locale else name)
+        assert row["title"] == f"Title {number}"
+        assert row["content"] == text
+        assert row["date"].startswith("2026-11-01T00:00:00")
+        url = URLS[shape]
+        assert row["url"] == (url and url.format(number=number, locale=locale))
+        assert row["category"] == ("Engineering" if shape is confluence else None)
+
+
+def test_what_is_left_out_is_counted(generated):
+    made, rows, account = generated
+    drafts = sum(one[3] for one in made)
+    others = sum(not one[3] and one[4] in ("de", "pt-br") for one in made)
+    counts = {one.reason: (one.count, one.is_expected) for one in account.left_out}
+    assert counts == {"is a draft": (drafts, True), "is in another language": (others, True)}
+    assert account.as_dict()["read"] == {"article": len(rows)}
+    assert len(rows) + drafts + others == len(made)
+
+
+def test_what_could_be_lost_is_a_warning_or_an_error():
+    given = [
+        freshdesk(1, "text"),
+        {**intercom(2, "text"), "state": "in review"},
+        zendesk(3, None),
+        zendesk(4, "<p> </p>"),
+    ]
+    rows = article_documents(given)
+    assert [row["key"] for row in rows] == ["1"]
+    assert [(one.reason, one.count) for one in rows.account.unexpected] == [
+        ("has no text", 2),
+        ("has an unknown state (in review)", 1),
+    ]
+    with pytest.raises(AssistantInputError, match="in review"):
+        list(article_documents(given, strict=True))
+
+
+def test_other_fields_are_named():
+    article = {
+        "number": 5,
+        "fields": {"head": "H", "texts": [{"html": "<p>a</p>"}]},
+        "link": "https://x.org/5",
+        "section": 3,
+        "flag": "no",
+        "status": "odd",
+        "lang": "FR_ca",
+        "day": "2026-01-01",
+        "a.b": "dotted",
+    }
+    (row,) = article_documents(
+        [article],
+        key="number",
+        title="fields.head",
+        content="fields.texts.0.html",
+        url=lambda one: one["link"] + "/api/",
+        category=lambda one: {3: "Three"}[one["section"]],
+        date="day",
+        locale="lang",
+        locales=["fr"],
+        is_draft="flag",
+    )
+    assert row == {
+        "key": "5",
+        "parent": "5",
+        "title": "H",
+        "content": "a",
+        "url": "https://x.org/5/api/",
+        "category": "Three",
+        "date": "2026-01-01",
+    }
+    (row,) = article_documents([{**article, "a.b": "dotted"}], content="a.b", is_draft=lambda one: False)
+    assert (row["key"], row["content"]) == (None, "dotted")
+    assert list(article_documents([article], content="a.b", is_draft=lambda one: "yes")) == []
+
+
+def test_translations_inside_an_article():
+    translations = {
+        "type": "article_translated_content",
+        "en": {"title": "Hours", "body": "<p>From 9</p>", "state": "published", "url": "https://x.org/en/7"},
+        "de": {"title": "Zeiten", "body": "<p>Ab 9</p>", "state": "published", "url": "https://x.org/de/7"},
+        "fr": {"title": "Heures", "body": "<p>De 9</p>", "state": "draft"},
+        "es": None,
+    }
+    article = {**intercom(7, "<p>From 9</p>"), "translated_content": translations}
+    rows = list(article_documents([article], locales=["de", "en", "fr"]))
+    assert [(row["key"], row["title"], row["content"], row["url"]) for row in rows] == [
+        ("7/en", "Hours", "From 9", "https://x.org/en/7"),
+        ("7/de", "Zeiten", "Ab 9", "https://x.org/de/7"),
+    ]
+    assert [row["key"] for row in article_documents([article])] == ["7/en"]
+
+
+ADF = {"type": "doc", "version": 1, "content": []}
+
+
+@pytest.mark.parametrize(
+    ("article", "problem"),
+    [
+        ({**confluence(1, ""), "body": {"atlas_doc_format": {"value": "{}"}}}, "article '1' has a body in Atlassian's"),
+        ({"id": 5, "body": ADF}, "article '5' has a body in Atlassian's document format"),
+        ({"id": 5, "body": {}}, "article '5' has a body without export_view, view or storage"),
+        ({"id": 5, "words": "text"}, "article '5' has no text: its fields are id, words"),
+        ("articles", "article 0 is a str, not a mapping"),
+    ],
+)
+def test_an_article_that_cannot_be_read_is_named(article, problem):
+    with pytest.raises(AssistantInputError, match=problem):
+        list(article_documents([article]))
+
+
+@pytest.mark.parametrize("form", ["storage", "view", "export_view"])
+def test_all_formats_of_confluence(form):
+    (row,) = article_documents([confluence(1, "<p>text</p>", form=form)])
+    assert (row["content"], row["url"]) == ("text", None)
+
+
+def test_the_base_of_confluence_in_each_page():
+    page = confluence(1, "<p>See <a href='/wiki/x'>x</a>.</p>")
+    page["_links"]["base"] = "https://acme.atlassian.net/wiki"
+    (chunk,) = split_documents(article_documents([page]))
+    assert chunk["url"] == "https://acme.atlassian.net/wiki/spaces/ENG/pages/1"
+    assert chunk["content"] == "See [x](https://acme.atlassian.net/wiki/x)."
