@@ -28,8 +28,8 @@ LIBRARIES = {
     ".pptx": ("pptx",),
     ".rst": ("bs4", "docutils", "lxml", "markdownify"),
     ".xhtml": _HTML,
-    ".xlsm": ("openpyxl",),
-    ".xlsx": ("openpyxl",),
+    ".xlsm": ("lxml", "openpyxl"),
+    ".xlsx": ("lxml", "openpyxl"),
 }
 
 

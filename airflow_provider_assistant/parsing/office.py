@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from datetime import date, datetime
 from typing import Any
 
 from airflow_provider_assistant.parsing.limits import LARGEST_ARCHIVE, MOST_MEMBERS, Text, UnreadableFileError
 from airflow_provider_assistant.parsing.markdown import escaped, heading, table
+from airflow_provider_assistant.parsing.sheets import SheetLayout
 
 # The format forbids document type definitions, with which a few bytes of XML become gigabytes.
 _DOCTYPES = tuple("<!DOCTYPE".encode(encoding) for encoding in ("utf-8", "utf-16-le", "utf-16-be"))
 _MIDNIGHT = " 00:00:00"
 
 
-def parse_pptx(content: bytes) -> dict[str, str | None]:
+# Shapes of a slide that repeat on every one, or change from day to day: date, footer, header, number.
+_REPEATED_PLACEHOLDERS = frozenset({"dt", "ftr", "hdr", "sldNum"})
+
+
+def parse_pptx(content: bytes) -> dict[str, Any]:
     """
     Return title and text of a PowerPoint file. Each slide is a section; hidden slides and notes are left out.
 
@@ -26,12 +32,18 @@ def parse_pptx(content: bytes) -> dict[str, str | None]:
 
     presentation = pptx.Presentation(checked_archive(content))
     text = Text()
+    hidden = 0
     for slide in presentation.slides:
         # python-pptx has no other access to it.
-        is_hidden = slide._element.get("show") == "0"  # noqa: SLF001
-        if not is_hidden:
+        if slide._element.get("show") in {"0", "false"}:  # noqa: SLF001
+            hidden += 1
+        else:
             _add_slide(slide, text)
-    return {"title": presentation.core_properties.title, "text": str(text)}
+    return {
+        "title": presentation.core_properties.title,
+        "text": str(text),
+        "left_out": [("slide", "is hidden", True, hidden)] if hidden else [],
+    }
 
 
 def _add_slide(slide: Any, text: Text) -> None:
@@ -43,16 +55,32 @@ def _add_slide(slide: Any, text: Text) -> None:
     for shape in _ungrouped_shapes(slide.shapes):
         if title_shape is not None and shape.shape_id == title_shape.shape_id:
             continue
+        if not _REPEATED_PLACEHOLDERS.isdisjoint(shape.element.xpath(".//p:nvPr/p:ph/@type")):
+            continue
         if shape.has_text_frame:
             # python-pptx returns a line break within a paragraph as a vertical tab.
             text.add(escaped(shape.text_frame.text.replace("\v", "\n")))
         elif getattr(shape, "has_table", False):
             text.add(table(_table_rows(shape.table)))
+    for relation in slide.part.rels.values():
+        if relation.reltype.endswith("/diagramData"):
+            text.add(escaped("\n".join(_diagram_texts(relation.target_part.blob))))
 
 
 def _table_rows(shape_table: Any) -> Iterator[list[str]]:
     for row in shape_table.rows:
-        yield [cell.text for cell in row.cells]
+        # The cells that a merged cell covers may have kept their text.
+        yield ["" if cell.is_spanned else cell.text for cell in row.cells]
+
+
+def _diagram_texts(content: bytes) -> Iterator[str]:
+    """Yield the texts of a diagram, which python-pptx does not read."""
+    from lxml import etree
+
+    for paragraph in etree.fromstring(content).iter("{*}p"):
+        text = "".join(part.text or "" for part in paragraph.iter("{*}t"))
+        if text.strip():
+            yield text
 
 
 def _ungrouped_shapes(shapes: Iterable[Any]) -> Iterator[Any]:
@@ -64,9 +92,9 @@ def _ungrouped_shapes(shapes: Iterable[Any]) -> Iterator[Any]:
             yield shape
 
 
-def parse_xlsx(content: bytes) -> dict[str, str | None]:
+def parse_xlsx(content: bytes) -> dict[str, Any]:
     """
-    Return title and text of an Excel file. Each sheet is a section with a table; hidden sheets are left out.
+    Return title and text of an Excel file. Each sheet is a section with a table; what is hidden is left out.
 
     :raises UnreadableFileError: The file is damaged, encrypted or too large.
     """
@@ -74,18 +102,24 @@ def parse_xlsx(content: bytes) -> dict[str, str | None]:
 
     workbook = openpyxl.load_workbook(checked_archive(content), read_only=True, data_only=True)
     text = Text()
+    left_out: Counter[tuple[str, str, bool]] = Counter()
     for sheet in workbook.worksheets:
-        if sheet.sheet_state == "visible":
-            # A file may declare a sheet of a million rows, which would be filled up with empty ones.
-            sheet.reset_dimensions()
-            text.add(heading(sheet.title, 2))
-            text.add(table(_sheet_rows(sheet)))
-    return {"title": workbook.properties.title, "text": str(text)}
-
-
-def _sheet_rows(sheet: Any) -> Iterator[list[str]]:
-    for values in sheet.iter_rows(values_only=True):
-        yield [_cell_text(value) for value in values]
+        if sheet.sheet_state != "visible":
+            left_out["sheet", "is hidden", True] += 1
+            continue
+        # A file may declare a sheet of a million rows, which would be filled up with empty ones.
+        sheet.reset_dimensions()
+        text.add(heading(sheet.title, 2))
+        with sheet._get_source() as source:  # noqa: SLF001 (openpyxl does not read these in this mode)
+            layout = SheetLayout(source.read())
+        rows = ([_cell_text(value) for value in row] for row in sheet.iter_rows(values_only=True))
+        text.add(table(layout.shown(rows)))
+        left_out += layout.left_out
+    return {
+        "title": workbook.properties.title,
+        "text": str(text),
+        "left_out": [(*what, count) for what, count in left_out.items()],
+    }
 
 
 def _cell_text(value: Any) -> str:
@@ -97,14 +131,13 @@ def _cell_text(value: Any) -> str:
     return str(value)
 
 
-def checked_archive(content: bytes, change: Callable[[str, bytes], bytes] | None = None) -> io.BytesIO:
+def checked_archive(content: bytes) -> io.BytesIO:
     """
     Check the archive that an Office file is, and pack it again.
 
     The libraries unpack members in one piece. A member that declares a false size would need the memory of its true
     size, so they get an archive of what was read here.
 
-    :param change: Function of a member's name and content that returns its new content.
     :return: The archive, not compressed.
     :raises UnreadableFileError: It is not an archive, has too many members, is too large, or has a document type
         definition.
@@ -127,8 +160,6 @@ def checked_archive(content: bytes, change: Callable[[str, bytes], bytes] | None
                 is_xml = member.filename.endswith((".xml", ".rels"))
                 if is_xml and any(doctype in data for doctype in _DOCTYPES):
                     raise UnreadableFileError("has a document type definition, which the format forbids")
-                if change is not None:
-                    data = change(member.filename, data)
                 copy.writestr(member.filename, data)
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError) as error:
         raise UnreadableFileError(f"is damaged or encrypted ({type(error).__name__})") from None

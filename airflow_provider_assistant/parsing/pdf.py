@@ -12,7 +12,7 @@ from airflow_provider_assistant.parsing.markdown import escaped, heading
 MOST_BOOKMARKS = 10_000
 
 
-def parse_pdf(content: bytes) -> dict[str, str | None]:
+def parse_pdf(content: bytes) -> dict[str, Any]:
     """
     Return title and text of a PDF file. Its bookmarks become headings above the page to which they lead.
 
@@ -28,11 +28,24 @@ def parse_pdf(content: bytes) -> dict[str, str | None]:
         raise UnreadableFileError(f"has more than {MOST_PAGES:,} pages")
     headings_by_page = _bookmark_headings(reader)
     text = Text()
+    scanned = 0
     for page_number, page in enumerate(reader.pages):
         for page_heading in headings_by_page.get(page_number, ()):
             text.add(page_heading)
-        text.add(escaped(page.extract_text()))
-    return {"title": _title(reader), "text": str(text)}
+        page_text = page.extract_text()
+        text.add(escaped(page_text))
+        if not page_text.strip():
+            scanned += _has_image(page)
+    left_out = [("page", "has a picture and no text, like a scan", False, scanned)] if scanned else []
+    return {"title": _title(reader), "text": str(text), "left_out": left_out}
+
+
+def _has_image(page: Any) -> bool:
+    try:
+        objects = page["/Resources"]["/XObject"].values()
+        return any(found.get_object()["/Subtype"] == "/Image" for found in objects)
+    except Exception:  # noqa: BLE001 (pypdf raises many types for invalid resources)
+        return False
 
 
 def _title(reader: Any) -> str | None:

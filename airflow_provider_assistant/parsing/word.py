@@ -2,7 +2,7 @@
 Files of Word as Markdown.
 
 mammoth converts a file to HTML, and the HTML becomes Markdown. It reads content controls, smart tags, footnotes and
-nested tables, which python-docx has no access to.
+nested tables, to which python-docx has no access. What it does not read is changed before.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import zipfile
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider_assistant.parsing.html import to_markdown
 from airflow_provider_assistant.parsing.markdown import escaped
@@ -19,11 +19,12 @@ from airflow_provider_assistant.parsing.office import checked_archive
 if TYPE_CHECKING:
     from bs4 import BeautifulSoup, Tag
 
-# mammoth leaves out the text of these fields, so their tags are removed and the text stays.
-_FIELD_TAG = re.compile(rb'</?w:fldSimple\b(?:[^>"]|"[^"]*")*>')
+    from airflow_provider_assistant.parsing.word_xml import Styles
+
 _HEADING = re.compile(r"title|heading ([1-9])", re.IGNORECASE)
-# Namespaces as lxml writes them.
-_WORD_NAMESPACE = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
+# The table of contents, which repeats the headings.
+_STYLES_LEFT_OUT = "p[style-name^='toc '] => !"
+# As lxml writes it.
 _TITLE_TAG = "{http://purl.org/dc/elements/1.1/}title"
 # A title is not bold, and links within the file lead nowhere.
 _UNWRAPPED = 'strong, em, s, sup, sub, a[href^="#"], a:not([href])'
@@ -31,19 +32,23 @@ _REMOVED = 'img, a[href^="#footnote-ref"], a[href^="#endnote-ref"]'
 _MOST_COLUMNS = 1000
 
 
-def parse_docx(content: bytes) -> dict[str, str | None]:
+def parse_docx(content: bytes) -> dict[str, Any]:
     """
-    Return title and text of a Word file: headings, paragraphs, lists, links, tables and footnotes.
+    Return title and text of a Word file: headings, paragraphs, lists, links, tables, text boxes and footnotes.
 
     :raises UnreadableFileError: The file is damaged, encrypted or too large.
     """
     import mammoth
     from bs4 import BeautifulSoup
 
-    file = checked_archive(content, _without_field_tags)
+    from airflow_provider_assistant.parsing.word_xml import Styles, readable
+
+    file = checked_archive(content)
+    styles = Styles(file)
+    style_map = "\n".join([_STYLES_LEFT_OUT, *_heading_styles(styles)])
     with zipfile.ZipFile(file) as archive:
         title = _title(archive)
-        style_map = "\n".join(_heading_styles(archive))
+    file, hidden = readable(file, styles)
     # Without this, mammoth writes the images themselves into the HTML.
     no_image = mammoth.images.img_element(lambda _: {})
     converted = mammoth.convert_to_html(file, style_map=style_map, convert_image=no_image)
@@ -51,13 +56,8 @@ def parse_docx(content: bytes) -> dict[str, str | None]:
     _clean(soup)
     # Two spaces at the end of a line are a line break of Markdown.
     markdown = to_markdown(soup).replace("  \n", "\n")
-    return {"title": title, "text": markdown}
-
-
-def _without_field_tags(name: str, member: bytes) -> bytes:
-    if not name.startswith("word/"):
-        return member
-    return _FIELD_TAG.sub(b"", member)
+    left_out = [("passage", "is hidden text", True, hidden)] if hidden else []
+    return {"title": title, "text": markdown, "left_out": left_out}
 
 
 def _title(archive: zipfile.ZipFile) -> str | None:
@@ -70,46 +70,16 @@ def _title(archive: zipfile.ZipFile) -> str | None:
     return title
 
 
-def _heading_styles(archive: zipfile.ZipFile) -> Iterator[str]:
+def _heading_styles(styles: Styles) -> Iterator[str]:
     """Return a line of mammoth's style map for each style that is, or is based on, one of Word's headings."""
-    from lxml import etree
-
-    if "word/styles.xml" not in archive.namelist():
-        return
-    name_by_id: dict[str, str] = {}
-    base_by_id: dict[str, str] = {}
-    styles = etree.fromstring(archive.read("word/styles.xml"))
-    for style in styles.iter(f"{_WORD_NAMESPACE}style"):
-        style_id = style.get(f"{_WORD_NAMESPACE}styleId", "")
-        for child in style.iter(f"{_WORD_NAMESPACE}name"):
-            name_by_id[style_id] = child.get(f"{_WORD_NAMESPACE}val", "")
-        for child in style.iter(f"{_WORD_NAMESPACE}basedOn"):
-            base_by_id[style_id] = child.get(f"{_WORD_NAMESPACE}val", "")
-    for style_id, name in name_by_id.items():
-        level = _heading_level(style_id, name_by_id, base_by_id)
-        if level and name.isprintable():
+    for style_id, name in styles.name_by_id.items():
+        names = [styles.name_by_id[base] for base in styles.chain(style_id)]
+        headings = [heading for heading in map(_HEADING.fullmatch, names) if heading]
+        if headings and name.isprintable():
+            # The style "Title" has no number.
+            level = min(int(headings[0][1] or 1), 6)
             quoted = name.replace("\\", "\\\\").replace("'", "\\'")
             yield f"p[style-name='{quoted}'] => h{level}:fresh"
-
-
-def _heading_level(
-    style_id: str,
-    name_by_id: dict[str, str],
-    base_by_id: dict[str, str],
-) -> int | None:
-    seen_ids: set[str] = set()
-    # Styles of a damaged file may be based on each other.
-    while style_id not in seen_ids:
-        heading = _HEADING.fullmatch(name_by_id.get(style_id, ""))
-        if heading:
-            number = heading[1]
-            if number is None:  # the style "Title"
-                return 1
-            return min(int(number), 6)
-        seen_ids.add(style_id)
-        # A style without a base is its own, which ends the loop.
-        style_id = base_by_id.get(style_id, style_id)
-    return None
 
 
 def _clean(soup: BeautifulSoup) -> None:
@@ -121,8 +91,9 @@ def _clean(soup: BeautifulSoup) -> None:
         _flatten(inner_table)
     for table in soup.select("table"):
         _add_covered_cells(soup, table)
-        for cell in table.select("tr:first-child td"):
-            cell.name = "th"  # the header
+        header = table.find("tr")
+        for cell in header.find_all("td") if header else []:
+            cell.name = "th"
     # Neighbouring texts become one: a mark may be in two of them.
     soup.smooth()
     for text in soup.find_all(string=True):

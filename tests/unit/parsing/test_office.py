@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import io
+import random
+import re
 import struct
 import zipfile
 import zlib
+from collections import Counter
 from datetime import date, datetime
 
 import pytest
+from lxml import etree
 
 from airflow_provider_assistant.parsing.limits import MOST_MEMBERS, UnreadableFileError
 from airflow_provider_assistant.parsing.office import checked_archive, parse_pptx, parse_xlsx
 from tests.unit.parsing.samples import docx, pptx, repacked, saved, xlsx
 
+SLIDES = "http://schemas.openxmlformats.org/presentationml/2006/main"
+DRAWINGS = "http://schemas.openxmlformats.org/drawingml/2006/main"
 ENTITIES = "".join(f'<!ENTITY a{n} "{f"&a{n - 1};" * 10}">' for n in range(1, 10))
 BOMB = f'<?xml version="1.0"?><!DOCTYPE x [<!ENTITY a0 "boom">{ENTITIES}]><x>&a9;</x>'
 
@@ -55,6 +61,7 @@ def test_sheets_are_tables_without_hidden_ones():
     workbook["Salaries"].sheet_state = "hidden"
     workbook.properties.title = "Plan"
     assert parse_xlsx(saved(workbook)) == {
+        "left_out": [("sheet", "is hidden", True, 1)],
         "title": "Plan",
         "text": """## Hours
 
@@ -66,6 +73,66 @@ def test_sheets_are_tables_without_hidden_ones():
 
 ## Empty""",
     }
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_hidden_rows_and_columns_are_counted_and_merged_cells_read_once(seed):
+    """Each cell has a word of its own."""
+    from openpyxl import Workbook
+    from openpyxl.utils import get_column_letter
+
+    dice = random.Random(seed)
+    workbook = Workbook()
+    shown, left_out = set(), Counter()
+    for sheet in (workbook.active, workbook.create_sheet("Second")):
+        height, width = dice.randint(5, 9), dice.randint(4, 7)
+        hidden_rows = set(dice.sample(range(1, height + 1), 2))
+        hidden_columns = set(dice.sample(range(1, width + 1), dice.randint(1, 2)))
+        row, column = dice.randint(1, height - 1), dice.randint(1, width - 1)
+        covered = {(row, column + 1), (row + 1, column), (row + 1, column + 1)}
+        for number in range(1, height + 1):
+            for place in range(1, width + 1):
+                sheet.cell(number, place).value = word = f"{sheet.title}_{number}_{place}"
+                if number not in hidden_rows and place not in hidden_columns and (number, place) not in covered:
+                    shown.add(word)
+        for number in hidden_rows:
+            sheet.row_dimensions[number].hidden = True
+        for place in hidden_columns:
+            sheet.column_dimensions[get_column_letter(place)].hidden = True
+        has_filter = dice.random() < 0.5
+        if has_filter:
+            sheet.auto_filter.ref = f"A1:C{height}"
+            sheet.auto_filter.add_filter_column(0, ["a"])
+        row_reason = ("is hidden by a filter", False) if has_filter else ("is hidden", True)
+        left_out["row of a sheet", *row_reason] += 2
+        left_out["column of a sheet", "is hidden", True] += len(hidden_columns)
+        # Other programs keep what a merged cell covers.
+        sheet.merged_cells.add(f"{get_column_letter(column)}{row}:{get_column_letter(column + 1)}{row + 1}")
+    parsed = parse_xlsx(saved(workbook))
+    assert sorted(re.findall(r"\w+_\d+_\d+", parsed["text"])) == sorted(shown)
+    assert Counter({tuple(what): count for *what, count in parsed["left_out"]}) == left_out
+
+
+def test_a_diagram_and_a_merged_cell_on_a_slide_are_read_and_the_footer_is_not():
+    from pptx import Presentation
+    from pptx.opc.package import Part
+    from pptx.opc.packuri import PackURI
+
+    presentation = Presentation(io.BytesIO(pptx(("Steps", "First this"))))
+    slide = presentation.slides[0]
+    table = slide.shapes.add_table(1, 2, 0, 0, 9, 9).table
+    table.cell(0, 0).text, table.cell(0, 1).text = "wide", "behind"
+    cell = table.cell(0, 1)._tc
+    table.cell(0, 0)._tc.set("gridSpan", "2")
+    cell.set("hMerge", "1")
+    footer = slide.shapes.add_textbox(0, 0, 9, 9)
+    footer.text_frame.text = "Page 1"
+    footer.element.xpath(".//p:nvPr")[0].append(etree.fromstring(f'<p:ph xmlns:p="{SLIDES}" type="sldNum"/>'))
+    xml = f'<d:pts xmlns:d="urn:d" xmlns:a="{DRAWINGS}"><a:p><a:r><a:t>Then</a:t></a:r><a:t> that</a:t></a:p></d:pts>'
+    part = Part(PackURI("/ppt/diagrams/data1.xml"), "application/xml", slide.part.package, xml.encode())
+    slide.part.relate_to(part, "http://schemas.openxmlformats.org/officeDocument/2006/relationships/diagramData")
+    text = parse_pptx(saved(presentation))["text"]
+    assert text == "## Steps\n\nFirst this\n\n| wide |\n| --- |\n\nThen that"
 
 
 def test_a_sheet_that_declares_a_million_rows_is_as_long_as_it_is():

@@ -34,6 +34,7 @@ def test_pages_bookmarks_and_title():
         "From 9\nto 5.\n# 1", "Bye.", objects=OUTLINE, catalog=b"/Outlines 100 0 R", info=b"/Title (Handbook)"
     )
     assert parse_pdf(content) == {
+        "left_out": [],
         "title": "Handbook",
         "text": "# Office\n\n## Hours\n\nFrom 9\nto 5.\n\\# 1\n\n# Home\n\nBye.",
     }
@@ -44,8 +45,14 @@ def test_a_name_given_by_the_export_is_no_title(title):
     assert not parse_pdf(pdf("text", info=title))["title"]
 
 
-def test_a_scan_has_no_text():
-    assert parse_pdf(pdf(""))["text"] == ""
+def test_a_page_that_is_a_picture_is_counted_and_a_blank_one_is_not():
+    picture = b"<< /Type /XObject /Subtype /Image /Width 1 /Height 1 /Length 1 >> stream\nx\nendstream"
+    before, last = b"/Resources << ", b"/Resources << /XObject << /I 100 0 R >> "
+    content = last.join(pdf("text", "", "", objects=(picture,)).rsplit(before, 1))
+    parsed = parse_pdf(content)
+    assert parsed["text"] == "text"
+    assert parsed["left_out"] == [("page", "has a picture and no text, like a scan", False, 1)]
+    assert parse_pdf(pdf("")) == {"left_out": [], "text": "", "title": ""}
 
 
 def test_a_file_encrypted_without_password_is_read():

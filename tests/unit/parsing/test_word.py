@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
-import pytest
+import re
 
 from airflow_provider_assistant.parsing.word import parse_docx
 from tests.unit.parsing.samples import docx, repacked
 
 SPACES = (
     'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main" '
-    'xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationships"'
+    'xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationships" '
+    'xmlns:mc="http://schemas.openxmlformats.org/markup-compatibility/2006" '
+    'xmlns:m="http://schemas.openxmlformats.org/officeDocument/2006/math" '
+    'xmlns:v="urn:schemas-microsoft-com:vml" xmlns:s="http://schemas.microsoft.com/office/word/2010/wordprocessingShape"'
 )
 RUN = "<w:r><w:t>text</w:t></w:r>"
+HIDDEN = "<w:r><w:rPr><w:vanish/></w:rPr><w:t>gone</w:t></w:r>"
 FOOTNOTES = f"""<?xml version="1.0"?><w:footnotes {SPACES}><w:footnote w:type="separator" w:id="0"><w:p/></w:footnote>
 <w:footnote w:id="2"><w:p><w:r><w:t>Except on Fridays.</w:t></w:r></w:p></w:footnote></w:footnotes>"""
+BOX = f"<w:txbxContent><w:p>{RUN}</w:p></w:txbxContent>"
+DRAWING = f"<w:drawing><s:wsp><s:txbx>{BOX}</s:txbx></s:wsp></w:drawing>"
+PICTURE = f"<w:pict><v:shape><v:textbox>{BOX}</v:textbox></v:shape></w:pict>"
+CHOICE = f"<mc:AlternateContent><mc:Choice>{DRAWING}</mc:Choice>"
 PART = "application/vnd.openxmlformats-officedocument.wordprocessingml.footnotes+xml"
 
 
 def with_xml(xml: str) -> bytes:
     """Return a Word file whose body begins with some XML."""
-    return repacked(docx(lambda _: None), lambda _, content: content.replace(b"<w:body>", b"<w:body>" + xml.encode()))
+
+    def change(_, content):
+        content = content.replace(b"<w:body>", b"<w:body>" + xml.encode())
+        return re.sub(rb"<w:document [^>]*>", f"<w:document {SPACES}>".encode(), content)
+
+    return repacked(docx(lambda _: None), change)
 
 
 def test_word():
@@ -36,6 +49,7 @@ def test_word():
         cells[0].cells[0].text, cells[0].cells[1].text, cells[1].cells[0].text = "Day", "a|b", "Monday"
 
     assert parse_docx(docx(write)) == {
+        "left_out": [],
         "title": "Handbook",
         "text": """# Office
 
@@ -68,22 +82,37 @@ def test_a_link_of_word_keeps_its_address():
     assert parse_docx(docx(write))["text"] == "See [the page](https://x.org/a)"
 
 
-@pytest.mark.parametrize(
-    "xml",
-    [
-        f"<w:sdt><w:sdtContent><w:p>{RUN}</w:p></w:sdtContent></w:sdt>",
-        f"<w:p><w:sdt><w:sdtContent>{RUN}</w:sdtContent></w:sdt></w:p>",
-        f"<w:p><w:fldSimple w:instr='TITLE &gt; 1'>{RUN}</w:fldSimple></w:p>",
-        f'<w:p><w:fldSimple w:instr="IF 2 > 1">{RUN}</w:fldSimple></w:p>',
-        f"<w:p><w:smartTag w:uri='u' w:element='e'>{RUN}</w:smartTag></w:p>",
-        f"<w:p><w:ins w:id='1' w:author='a'>{RUN}</w:ins></w:p>",
-        f"<w:p>{RUN}<w:del w:id='1' w:author='a'><w:r><w:delText>gone</w:delText></w:r></w:del></w:p>",
-        "<w:p><w:r><w:rPr><w:b/></w:rPr><w:t>text</w:t></w:r></w:p>",
-    ],
-    ids=["block control", "control", "field", "field with a sign", "smart tag", "inserted", "deleted", "bold"],
-)
-def test_the_text_of_every_element_is_kept(xml):
-    assert parse_docx(with_xml(xml))["text"] == "text"
+ELEMENTS = [
+    f"<w:sdt><w:sdtContent><w:p>{RUN}</w:p></w:sdtContent></w:sdt>",
+    f"<w:p><w:sdt><w:sdtContent>{RUN}</w:sdtContent></w:sdt></w:p>",
+    f"<w:p><w:fldSimple w:instr='TITLE &gt; 1'>{RUN}</w:fldSimple></w:p>",
+    f'<w:p><w:fldSimple w:instr="IF 2 > 1">{RUN}</w:fldSimple></w:p>',
+    f"<w:p><w:smartTag w:uri='u' w:element='e'>{RUN}</w:smartTag></w:p>",
+    f"<w:p><w:ins w:id='1' w:author='a'>{RUN}</w:ins></w:p>",
+    f"<w:p>{RUN}<w:del w:id='1' w:author='a'><w:r><w:delText>gone</w:delText></w:r></w:del></w:p>",
+    "<w:p><w:r><w:rPr><w:b/></w:rPr><w:t>text</w:t></w:r></w:p>",
+    f"<w:p><w:moveTo w:id='1'>{RUN}</w:moveTo><w:moveFrom w:id='1'><w:r><w:t>gone</w:t></w:r></w:moveFrom></w:p>",
+    f"<w:p><w:bdo w:val='rtl'><w:dir w:val='ltr'>{RUN}</w:dir></w:bdo></w:p>",
+    f"<w:p><w:r><w:ruby><w:rt><w:r><w:t>aid</w:t></w:r></w:rt><w:rubyBase>{RUN}</w:rubyBase></w:ruby></w:r></w:p>",
+    f"<w:p><w:r>{PICTURE}</w:r></w:p>",
+    f"<w:p><w:r>{DRAWING}</w:r></w:p>",
+    f"<w:p><w:r>{CHOICE}<mc:Fallback>{PICTURE}</mc:Fallback></mc:AlternateContent></w:r></w:p>",
+    f"<w:p><w:r>{CHOICE}</mc:AlternateContent></w:r></w:p>",
+    f"<w:p><w:r>{CHOICE}<mc:Fallback/></mc:AlternateContent></w:r></w:p>",
+    "<w:p><m:oMathPara><m:oMath><m:r><m:t>text</m:t></m:r></m:oMath></m:oMathPara></w:p>",
+    "<w:p><w:r><w:t>tex</w:t><w:softHyphen/><w:t>t</w:t></w:r></w:p>",
+    f"<w:p>{HIDDEN}{RUN}</w:p>",
+    f"<w:p><w:r><w:rPr><w:vanish w:val='false'/></w:rPr><w:t>text</w:t></w:r></w:p><w:p>{HIDDEN}</w:p>",
+]  # fmt: skip
+
+
+def test_the_text_of_every_element_is_kept():
+    """What is not shown is "gone" in each."""
+    words = [f"word{number}" for number in range(len(ELEMENTS))]
+    xml = [element.replace(">text<", f">{word}<") for element, word in zip(ELEMENTS, words, strict=True)]
+    xml = [element.replace("<w:t>tex</w:t>", f"<w:t>{word[:2]}</w:t>").replace("<w:t>t<", f"<w:t>{word[2:]}<")
+           for element, word in zip(xml, words, strict=True)]  # fmt: skip
+    assert parse_docx(with_xml("".join(xml)))["text"].split() == words
 
 
 def test_a_field_that_is_a_link():
@@ -139,3 +168,24 @@ def test_styles_that_are_based_on_each_other():
 def test_a_very_wide_cell():
     wide = '<w:tbl><w:tr><w:tc><w:tcPr><w:gridSpan w:val="100000000"/></w:tcPr><w:p/></w:tc></w:tr></w:tbl>'
     assert len(parse_docx(with_xml(wide))["text"]) < 20_000
+
+
+def test_formulas_and_line_breaks_keep_their_marks():
+    fraction = "<m:f><m:num><m:r><m:t>a</m:t></m:r></m:num><m:den><m:r><m:t>b</m:t></m:r></m:den></m:f>"
+    power = "<m:sSup><m:e><m:r><m:t>x</m:t></m:r></m:e><m:sup><m:r><m:t>2</m:t></m:r></m:sup></m:sSup>"
+    breaks = "<w:r><w:t>c</w:t><w:cr/><w:t>d</w:t><w:ptab/><w:t>e</w:t></w:r>"
+    text = parse_docx(with_xml(f"<w:p><m:oMath>{fraction}{power}</m:oMath></w:p><w:p>{breaks}</w:p>"))["text"]
+    assert text.split() == ["a/bx^2", "c", "d", "e"]
+
+
+def test_what_a_style_hides_is_counted_and_the_table_of_contents_is_left_out():
+    def write(document):
+        for name in ("Secret", "Secret too", "toc 1"):
+            document.styles.add_style(name, 1)
+        document.styles["Secret"].font.hidden = True
+        document.styles["Secret too"].base_style = document.styles["Secret"]
+        for number, style in enumerate(("Secret", "Secret too", "Normal", "toc 1")):
+            document.add_paragraph(f"text{number}", style=style)
+
+    parsed = parse_docx(docx(write))
+    assert (parsed["text"], parsed["left_out"]) == ("text2", [("passage", "is hidden text", True, 2)])
