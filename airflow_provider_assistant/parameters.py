@@ -116,13 +116,17 @@ def query(value: Any) -> dict[str, str]:
         raise ValueError("must be a mapping of texts that are not empty") from None
 
 
-def csv_options(value: Any) -> dict[str, str]:
-    """Accept a mapping from names to texts, also white space, such as a tab between columns."""
+def csv_options(value: Any) -> dict[str, Any]:
+    """
+    Accept a mapping from names to the values that options of files have.
+
+    Texts may be white space, such as a tab between columns.
+    """
     if not isinstance(value, Mapping):
-        raise ValueError(f"must be a mapping of texts, not {_short(value)}")  # noqa: TRY004
-    options: dict[str, str] = {}
+        raise ValueError(f"must be a mapping, not {_short(value)}")  # noqa: TRY004
+    options: dict[str, Any] = {}
     for name, option in value.items():
-        if isinstance(option, str):
+        if option is None or isinstance(option, str | bool) or _is_list(option):
             options[str(name)] = option
         else:
             options[str(name)] = _checked_text(repr(name), option)

@@ -59,6 +59,10 @@ class LimitError(ValueError):
     """Raised for JSON that is nested too deeply or has too many values."""
 
 
+class RepeatedNameError(ValueError):
+    """Raised for a JSON object that has a name twice."""
+
+
 @dataclass(frozen=True, slots=True)
 class Document:
     """
@@ -100,22 +104,31 @@ def read(content: bytes) -> Document:
         return Document(text, _LENIENT.decode(text))
 
 
-def loads(content: bytes | str, errors: str = "strict") -> Any:
+def loads(content: bytes | str) -> Any:
     """
-    Read the value of a text whose characters must stay as they are, such as a row.
+    Read the value of a text whose characters must stay as they are, such as a setting.
 
     NaN, infinities and numbers that a float cannot hold become None. Of equal names in an object, the last one counts.
 
     :param content: The text; bytes are UTF-8, or UTF-16 or UTF-32 with a byte order mark.
-    :param errors: As of :meth:`bytes.decode`. Lone surrogates are an error only if it is ``strict``, the default.
     :raises LimitError: The text is nested too deeply or has too many values.
     :raises ValueError: The text is not JSON, not in a known encoding, or has lone surrogates.
     """
-    text = content if isinstance(content, str) else decoded(content, errors)
+    text = content if isinstance(content, str) else decoded(content)
     _check_limits(text)
-    if errors == "strict" and not _has_only_pairs(text):
+    if not _has_only_pairs(text):
         raise ValueError(r"a lone surrogate, such as \ud800, is half of a character")
     return _LENIENT.decode(text)
+
+
+def loads_row(text: str) -> Any:
+    """
+    Read the value of a row like :func:`loads`, but keep lone surrogates, and refuse repeated names.
+
+    :raises RepeatedNameError: An object has a name twice.
+    """
+    _check_limits(text)
+    return _ROW.decode(text)
 
 
 def decoded(content: bytes, errors: str = "strict") -> str:
@@ -219,6 +232,15 @@ def _usual_float(digits: str) -> float:
     return value
 
 
+def _object_of_unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        names = [name for name, _ in pairs]
+        repeated = next(name for name in value if names.count(name) > 1)
+        raise RepeatedNameError(f"with the name {repeated!r} more than once in one object")
+    return value
+
+
 def _refuse_constant(name: str) -> Any:
     """Refuse NaN, Infinity and -Infinity."""
     raise ValueError(f"an unusual number: {name}")
@@ -227,3 +249,6 @@ def _refuse_constant(name: str) -> Any:
 # json.loads would make a new decoder for each text.
 _STRICT = json.JSONDecoder(parse_float=_usual_float, parse_constant=_refuse_constant)
 _LENIENT = json.JSONDecoder(parse_float=_finite_or_none, parse_constant=lambda _: None)
+_ROW = json.JSONDecoder(
+    parse_float=_finite_or_none, parse_constant=lambda _: None, object_pairs_hook=_object_of_unique_names
+)

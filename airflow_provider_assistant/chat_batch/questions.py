@@ -193,7 +193,7 @@ def read_questions(
     repeat: int = 1,
     turn: str | None = None,
     allowed_root: str | None = None,
-    csv_options: Mapping[str, str] | None = None,
+    csv_options: Mapping[str, Any] | None = None,
     allow_empty: bool = False,
 ) -> Questions:
     """

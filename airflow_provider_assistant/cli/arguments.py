@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from airflow.cli.cli_config import Arg
 
+from airflow_provider_assistant.loading.csv_options import FORMATS
 from airflow_provider_assistant.loading.options import DEFAULTS, OPTIONS, Option
 
 OUTPUT = Arg(
@@ -63,9 +64,21 @@ SOURCE_NAME = Arg(
 DELETED = Arg(
     ("--findings",), metavar="FILE", help="findings file of a load; selects the documents listed as stale or superseded"
 )
-DELIMITER = Arg(("--delimiter",), metavar="CHARACTER", help="delimiter of a CSV file; \\t is a tab (default: ,)")
-ENCODING = Arg(("--encoding",), metavar="NAME", help="encoding of a CSV file, such as cp1252 (default: utf-8)")
-QUOTE = Arg(("--quote",), metavar="CHARACTER", help='quote character of a CSV file (default: ")')
+FILE_FORMAT = Arg(("--format",), choices=FORMATS, help="format of the file (default: by its suffix)")
+DELIMITER = Arg(("--delimiter",), metavar="TEXT", help="delimiter of a CSV file; \\t is a tab (default: ,)")
+ENCODING = Arg(("--encoding",), metavar="NAME", help="encoding of a CSV or JSON file, such as cp1252 (default: utf-8)")
+QUOTE = Arg(("--quote",), metavar="CHARACTER", help='quote character of a CSV file; empty for none (default: ")')
+ESCAPE = Arg(("--escape",), metavar="CHARACTER", help="escape character of a CSV file (default: none)")
+HEADER = Arg(
+    ("--header",),
+    metavar="NAMES",
+    help="column names, with commas, of a CSV file without a line of names; none to number its columns",
+)
+SKIP_LINES = Arg(("--skip-lines",), metavar="N", help="lines of a CSV file before that of the names (default: 0)")
+NULL_TEXT = Arg(
+    ("--null-text",), action="append", metavar="TEXT", help="text of a CSV file that means no value; repeatable"
+)
+SKIP_BLANKS = Arg(("--skip-blanks",), action="store_true", help="ignore blanks after the delimiters of a CSV file")
 ALLOW_EMPTY = Arg(("--allow-empty",), action="store_true", help="succeed if the file has no rows")
 QUESTION_KEY = Arg(
     ("--key",),
@@ -73,7 +86,7 @@ QUESTION_KEY = Arg(
     metavar="COLUMN",
     help="column that identifies a question; repeatable (default: key if there is one, or else the message)",
 )
-FORMAT = (DELIMITER, ENCODING, QUOTE)
+FORMAT = (FILE_FORMAT, DELIMITER, ENCODING, QUOTE, ESCAPE, HEADER, SKIP_LINES, NULL_TEXT, SKIP_BLANKS)
 IN_FILE = (KIND, COLUMN, CONSTANT, KEY, *FORMAT, ALLOW_EMPTY)
 NAMESPACE = Arg(("--namespace",), metavar="NAME", help="separate the keys of this load from those of other loads")
 ROWS = (SITE, SOURCE_NAME, NAMESPACE, GROUP, *IN_FILE)

@@ -52,8 +52,22 @@ KINDS = {
 
 
 def csv_options(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the format of CSV files."""
-    return {"delimiter": args.delimiter, "encoding": args.encoding, "quote": args.quote}
+    """Return the format of the file, as far as the arguments say it."""
+    header = args.header
+    if header is not None:
+        header = False if header == "none" else header.split(",")
+    options = {
+        "format": args.format,
+        "delimiter": args.delimiter,
+        "encoding": args.encoding,
+        "quote": args.quote,
+        "escape": args.escape,
+        "header": header,
+        "skip_lines": args.skip_lines,
+        "null_texts": args.null_text,
+        "skip_blanks_after_delimiter": args.skip_blanks,
+    }
+    return {name: value for name, value in options.items() if value is not None}
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -108,12 +109,13 @@ class ColumnSelection:
         :raises AssistantInputError: A required column is missing, or a column to read occurs more than once.
         """
         count_by_name = Counter(list(present))
-        present_names = ", ".join(map(str, count_by_name)) or "none"
+        present_names = ", ".join(map(_shown, count_by_name)) or "none"
         missing = [name for name in self.names if name not in count_by_name]
         if missing:
             raise AssistantInputError(
-                f"{where} has no column {', '.join(missing)}; it has {present_names}",
-                todo="If a field's column has another name, pass columns={field: column} (--column "
+                f"{where} has no column {', '.join(map(_shown, missing))}; it has {present_names}",
+                todo=_similar_names(missing, count_by_name)
+                + "If a field's column has another name, pass columns={field: column} (--column "
                 "FIELD=COLUMN); if a field has the same value in all rows, pass constants={field: value} "
                 "(--constant FIELD=VALUE).",
                 field="columns",
@@ -125,6 +127,30 @@ class ColumnSelection:
                 todo="Rename or drop one of them.",
                 field="columns",
             )
+
+
+def _shown(name: Any) -> str:
+    """Return the name of a column, in quotes and with escapes if it has characters that cannot be seen."""
+    text = str(name)
+    is_plain = text.isprintable() and text == text.strip() and bool(text)
+    return text if is_plain else repr(text)
+
+
+def _similar_names(missing: Iterable[str], present: Iterable[Any]) -> str:
+    """Return sentences about names that look like missing ones."""
+    sentences = ""
+    present_names = {_seen(str(name)): str(name) for name in present}
+    for name in missing:
+        similar = present_names.get(_seen(name))
+        if similar is not None:
+            sentences += f"The name {similar!r} looks like {name!r}, but has other characters: rename one of them. "
+    return sentences
+
+
+def _seen(name: str) -> str:
+    """Return what people see of a name: without white space and invisible characters, and without case."""
+    letters = [char for char in unicodedata.normalize("NFKC", name) if char.isprintable() and not char.isspace()]
+    return "".join(letters).casefold()
 
 
 def number(batches: Iterable[Batch]) -> Iterator[Batch]:

@@ -26,7 +26,8 @@ from airflow_provider_assistant.loading.columns import (
     is_rows,
     number,
 )
-from airflow_provider_assistant.loading.file_readers import CsvOptions, read_file
+from airflow_provider_assistant.loading.csv_options import CsvOptions
+from airflow_provider_assistant.loading.file_readers import read_file
 from airflow_provider_assistant.loading.untemplated import Untemplated, is_dataframe
 from airflow_provider_assistant.source_account import AccountedRows, SourceAccount
 from airflow_provider_assistant.storage.paths import StoragePath, check_inside, storage_files, storage_path
@@ -66,7 +67,7 @@ def open_source(
     wanted: ColumnSelection,
     allowed_root: str | None = None,
     *,
-    csv_options: Mapping[str, str] | CsvOptions | None = None,
+    csv_options: Mapping[str, Any] | CsvOptions | None = None,
     allow_empty: bool = False,
 ) -> Source:
     """

@@ -99,8 +99,8 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
     :param tag: Tag of this evaluation, for the ``baseline`` of later ones. Default: None.
     :param key_columns: Column or columns that identify a question, in ``answers`` and ``expectations``. Default:
         ``key``.
-    :param csv_options: Format of CSV files: a mapping with ``delimiter`` (default ``,``), ``encoding`` (default
-        ``utf-8``) and ``quote`` (default ``"``).
+    :param csv_options: Format of files: a mapping with some of the fields of
+        :class:`~airflow_provider_assistant.loading.csv_options.CsvOptions`, such as ``delimiter`` and ``encoding``.
     :param allow_empty: Whether answers without rows or files succeed with zero counts, without files and without a
         verdict. Default: False, empty answers are an error.
     :param name: Name of the evaluation. ``previous`` and tags refer to evaluations of the same name. Default:
@@ -163,7 +163,7 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
         baseline: BaselineOf | None = None,
         tag: str | None = None,
         key_columns: str | Sequence[str] = "key",
-        csv_options: Mapping[str, str] | None = None,
+        csv_options: Mapping[str, Any] | None = None,
         allow_empty: bool = False,
         name: str | None = None,
         lake_path: str | None = None,

@@ -39,8 +39,9 @@ class AssistantSourceOperator(AssistantOperator):
     :param key_columns: Column or columns that identify a row. Default: an empty sequence, the whole content of the row
         identifies it. Keys are compared as text, whatever the type of the column, see
         :func:`~airflow_provider_assistant.keys.key_text`.
-    :param csv_options: Format of CSV files: a mapping with ``delimiter`` (default ``,``), ``encoding`` (default
-        ``utf-8``) and ``quote`` (default ``"``). Default: None.
+    :param csv_options: Format of files: a mapping with some of the fields of
+        :class:`~airflow_provider_assistant.loading.csv_options.CsvOptions`, such as ``delimiter`` and ``encoding``.
+        Default: None.
     :param allowed_root: Folder that all files must lie in after symbolic links are resolved: a local path or an object
         storage URL. Default: None, files may lie anywhere.
     :param allow_empty: Whether a source without rows or files succeeds with zero counts. A load then marks no document
@@ -76,7 +77,7 @@ class AssistantSourceOperator(AssistantOperator):
         columns: Mapping[str, str] | None = None,
         constants: Mapping[str, str] | None = None,
         key_columns: str | Sequence[str] = (),
-        csv_options: Mapping[str, str] | None = None,
+        csv_options: Mapping[str, Any] | None = None,
         allowed_root: str | None = None,
         allow_empty: bool = False,
         **kwargs: Any,

@@ -122,7 +122,7 @@ def test_kinds_of_files() -> None:
     assert all(len({file_readers.SUFFIXES[suffix] for suffix in row}) == 1 for row in said)
     compressed = re.search(r"may be compressed \((.*?)\)", text)
     assert compressed
-    assert {f".{name.rsplit('.', 1)[1]}" for name in codes(compressed[1])} <= file_readers.COMPRESSED
+    assert {f".{name.rsplit('.', 1)[1]}" for name in codes(compressed[1])} <= set(file_readers.COMPRESSED)
 
 
 # -- the ledger ------------------------------------------------------------------------------------

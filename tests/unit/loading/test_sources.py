@@ -345,7 +345,8 @@ def test_json_lines_are_read_by_their_byte_order_mark(encoding, compress, tmp_pa
     ("line", "problem"),
     [
         (b'{"title": [' + b"1," * 1_000_001 + b"1]}", "more than 1,000,000 values"),
-        ('{"title": "中"}'.encode("utf-16-le"), "NUL bytes"),
+        ('{"title": "中"}'.encode("utf-16-le"), "is not JSON"),
+        (b'{"title": "x", "other": {"a": 1, "a": 2}}', "with the name 'a' more than once"),
     ],
 )
 def test_a_line_that_cannot_be_read_is_a_problem_of_its_row(line, problem, tmp_path):
@@ -359,18 +360,20 @@ def test_a_line_that_cannot_be_read_is_a_problem_of_its_row(line, problem, tmp_p
 
 
 @pytest.mark.parametrize(("name", "content", "part"), [
-    ("a.jsonl", '{"title": "中"}\n'.encode("utf-16-be"), "line 1 is not JSON: it has NUL bytes"),
-    ("a.xlsx", b"x", "does not have the suffix of a Parquet, CSV or JSON lines file"),
-    ("a", b"x", "does not have the suffix of a Parquet, CSV or JSON lines file"),
+    ("a.xlsx", b"x", r"does not have the suffix of .*pandas.read_excel\('.*a.xlsx', dtype=str, keep_default_na=False"),
+    ("a.avro", b"x", r"does not have the suffix of .*polars.read_avro"),
+    ("a", b"x", r"does not have the suffix of .*--format"),
+    ("a.csv", gzip.compress(b"title\na\n"), "is compressed with gzip"),
+    ("a.csv", b"PK\x03\x04", "Excel workbook"),
     ("a.parquet", b"no parquet", "cannot be read"),
     ("a.parquet", b"", "cannot be read"),
-    ("a.csv", b"", "cannot be read"),
-    ("a.csv", b"\xff\xfet\0i\0t\0l\0e\0", "cannot be read.*--encoding"),
+    ("a.csv", b"t\xe9tle\n", "cannot be read.*--encoding"),
     ("a.csv", b'title\na\n"b\nc\n', "cannot be read: line 3: a quote is opened and not closed"),
     ("a.jsonl", b'{"title": ', "cannot be read"),
     ("a.jsonl", b"\xff", "cannot be read"),
-    ("a.jsonl", b"[1]\n", "must be a JSON object"),
-    ("a.jsonl", b"[" * 101 + b"]" * 101, "is JSON nested more than 100 levels deep"),
+    ("a.jsonl", b"1\n", "must be a JSON object"),
+    ("a.jsonl", b"[1]\n", "line 1"),
+    ("a.jsonl", b'{"a": ' + b"[" * 101 + b"]" * 101 + b"}", "is JSON nested more than 100 levels deep"),
     ("a.jsonl.gz", b"no gzip", "cannot be read"),
     ("a.jsonl.gz", gzip.compress(JSON_LINES.encode() * 1000, mtime=0)[:-40], "cannot be read"),
     ("a.csv.gz", gzip.compress(b"title\n" + bytes(range(97, 123)) * 99, mtime=0)[:30] + b"\0" * 40, "cannot be read"),

@@ -94,7 +94,7 @@ WRONG = {
     parameters.names: ["", 1.1, True, timedelta(1), {"a": "b"}, ["a", ""], ["a", None], [1.1]],
     parameters.text_list: ["", "a", 7, {"a": "b"}, ["a", ""], ["a", None], [1.1]],
     parameters.text_map: ["", "a", 7, ["a"], {"a": ""}, {"a": None}, {"a": 1.1}],
-    parameters.csv_options: ["", "a", 7, ["a"], {"delimiter": 1.1}],
+    parameters.csv_options: ["", "a", 7, ["a"], {"delimiter": 1.1}, {"skip_lines": 2.5}],
     parameters.address: ["", " ", "ada", 7, True, ["ada@example.com"]],
     parameters.query: ["", "a", 7, ["a"], {"a": ""}, {"a": None}, {"a": 1.1}],
     parameters.anything: ["", " "],
@@ -113,7 +113,13 @@ RIGHT = {
     parameters.names: [("a", "a"), (["a", 7], ["a", "7"]), (("a",), ["a"]), (2024, "2024")],
     parameters.text_list: [(["a", 7], ["a", "7"]), ([], [])],
     parameters.text_map: [({"title": "a"}, {"title": "a"}), ({"title": 7}, {"title": "7"}), ({}, {})],
-    parameters.csv_options: [({"delimiter": "\t"}, {"delimiter": "\t"})],
+    parameters.csv_options: [
+        ({"delimiter": "\t", "quote": None}, {"delimiter": "\t", "quote": None}),
+        (
+            {"header": False, "skip_lines": 2, "null_texts": [""]},
+            {"header": False, "skip_lines": "2", "null_texts": [""]},
+        ),
+    ],
     parameters.address: [("ada@example.com", "ada@example.com")],
     parameters.query: [({"from": "a"}, {"from": "a"}), ({"n": 7}, {"n": "7"}), ({}, {})],
 }
