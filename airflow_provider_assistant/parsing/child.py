@@ -14,6 +14,8 @@ from typing import Any, Self
 
 from airflow_provider_assistant.parsing.limits import BUSY, MEMORY, SECONDS, UnreadableFileError
 
+# The kind of a page of a website, which has no suffix.
+PAGE = "web page"
 # The modules that a file needs, by suffix.
 _HTML = ("bs4", "lxml", "markdownify", "webencodings")
 _WORD = ("bs4", "lxml", "mammoth", "markdownify")
@@ -23,6 +25,7 @@ LIBRARIES = {
     ".htm": _HTML,
     ".html": _HTML,
     ".ipynb": (),
+    PAGE: _HTML,
     ".pdf": ("pypdf",),
     ".pptm": ("pptx",),
     ".pptx": ("pptx",),
@@ -45,8 +48,6 @@ def _missing_library(kind: str) -> str | None:
     return None
 
 
-# The kind of a page of a website, which has no suffix. It needs trafilatura.
-PAGE = "web page"
 # A new process from time to time: what the libraries keep must not count as memory of the next file.
 FILES_PER_PROCESS = 500
 
@@ -78,9 +79,8 @@ class ChildParser:
         Return the text of a file or a page.
 
         :param kind: Suffix of the file's name, in lower case; one of ``LIBRARIES``. ``PAGE`` for a page.
-        :param details: ``url`` and ``content_type`` of a page.
-        :return: ``text``, and if known ``title``, ``url``, ``category`` and ``date``. ``text`` is left out if there is
-            none.
+        :param details: Further arguments of the parser of a page.
+        :return: ``text``, and what else the parser returns. What is empty is left out.
         :raises UnreadableFileError: The file is damaged, encrypted, too large or takes too long.
         :raises ModuleNotFoundError: A library for this suffix is not installed.
         """

@@ -1,51 +1,85 @@
 """
 Pages of a website as Markdown: their main text, without navigation, headers and footers.
 
-For some pages, the parser and trafilatura take a time that grows with the square of the size, and only the end of the
-process stops them.
+For some pages, the parser takes a time that grows with the square of the size, and only the end of the process stops
+it.
 """
 
 from __future__ import annotations
 
 import contextlib
-from typing import Any
+import re
+from urllib.parse import urljoin
 
 from airflow_provider_assistant.parsing.charsets import decode, named_charset
+from airflow_provider_assistant.parsing.html import head_fields, meta_contents, title_of, to_markdown
+from airflow_provider_assistant.parsing.html_tags import has_word
 
 # What browsers take if a page does not name its charset.
 DEFAULT_CHARSET = "windows-1252"
 UTF_8 = frozenset({"utf-8", "utf8"})
-OF_HEAD = frozenset({"base", "link", "meta", "noscript", "script", "style", "template", "title"})
+# Whom the meta tags speak to that say what search engines may show.
+_ROBOTS = ("robots", "googlebot")
+# Characters without white space: a page with more text has content.
+_LONGEST_NOTICE = 300
+_NO_SCRIPT = re.compile(r"java\s?script", re.IGNORECASE)
 
 
-def parse_page(content: bytes, *, url: str, content_type: str) -> dict[str, str | None]:
+def parse_page(
+    content: bytes, *, url: str, content_type: str, select: str = "", remove: str = ""
+) -> dict[str, str | None]:
     """
     Return the main text of a page.
 
     :param url: Address to which relative links are relative.
-    :return: ``title``, ``text``, ``category`` and ``date``; ``text`` is None if the page has no main text.
+    :param select: Selector of CSS for the main part; empty to look for it.
+    :param remove: Selector of CSS for parts to remove.
+    :return: ``title``, ``text``, ``category``, ``date``, ``language``, ``url`` (the canonical address), ``robots``
+        (what the page tells search engines) and ``obstacle`` (why it shows no content, as a predicate). ``text`` is
+        empty if the page has none.
     """
-    from trafilatura.metadata import extract_metadata
+    from bs4 import BeautifulSoup
 
-    html = decoded(content, content_type)
-    tree = _tree(html, url)
-    if tree is None:
-        return {"text": None}
-    # Only dates that the page declares: those that trafilatura finds in its text may change every day.
-    metadata = extract_metadata(tree, default_url=url, extensive=False)
-    text = _markdown(tree, url, is_precise=True)
-    if not text:
-        # trafilatura may have changed the tree, so the second attempt needs another one.
-        text = _markdown(_tree(html, url), url, is_precise=False)
-    category = None
-    if metadata.categories:
-        category = metadata.categories[0]
+    from airflow_provider_assistant.parsing.main_content import main_content
+    from airflow_provider_assistant.parsing.markup import absolute_links
+
+    soup = BeautifulSoup(decoded(content, content_type), "lxml")
+    fields = head_fields(soup)
+    base_tag = soup.find("base", href=True)
+    base = url
+    if base_tag is not None:
+        with contextlib.suppress(ValueError):
+            base = urljoin(url, str(base_tag["href"]))
+    if fields["url"]:
+        with contextlib.suppress(ValueError):
+            fields["url"] = urljoin(base, fields["url"])
+    contents = meta_contents(soup)
+    language = ""
+    if soup.html is not None:
+        language = str(soup.html.get("lang") or soup.html.get("xml:lang") or "")
+    has_password = soup.select_one('input[type="password" i]') is not None
+    main = main_content(soup, select=select, removed=remove)
+    absolute_links(main, base)
+    text = to_markdown(main)
     return {
-        "title": metadata.title,
-        "text": text or None,
-        "category": category,
-        "date": metadata.date,
+        **fields,
+        "title": title_of(fields["title"], main),
+        "text": text if has_word(text) else "",
+        "language": language,
+        "robots": ", ".join(contents[name] for name in _ROBOTS if contents.get(name)),
+        "obstacle": _obstacle(text, has_password=has_password),
     }
+
+
+def _obstacle(text: str, *, has_password: bool) -> str | None:
+    size = len("".join(text.split()))
+    if size > _LONGEST_NOTICE:
+        return None
+    if has_password:
+        return "asks to log in"
+    if _NO_SCRIPT.search(text):
+        return "has no text without JavaScript"
+    return None
 
 
 def decoded(html: bytes, content_type: str) -> str:
@@ -67,40 +101,3 @@ def decoded(html: bytes, content_type: str) -> str:
             with contextlib.suppress(LookupError):
                 return decode(html, name, errors="replace")
     return decode(html, DEFAULT_CHARSET, errors="replace")
-
-
-def _tree(html: str, url: str) -> Any:
-    from trafilatura import load_html
-
-    tree = load_html(html)
-    if tree is not None:
-        _add_body(tree)
-        # trafilatura takes the address for a folder of the host.
-        tree.make_links_absolute(url, handle_failures="ignore")
-    return tree
-
-
-def _add_body(tree: Any) -> None:
-    """HTML 5 may leave out the tag of the body. The parser, which is older, then leaves the text in the head."""
-    head = tree.find("head")
-    if head is not None and tree.find("body") is None:
-        body = tree.makeelement("body")
-        body.extend([child for child in head if child.tag not in OF_HEAD])
-        tree.append(body)
-
-
-def _markdown(tree: Any, url: str, *, is_precise: bool) -> str:
-    """Return the text. If not precise, that of a page of less than 250 characters includes navigation, not headings."""
-    from trafilatura import extract
-
-    text: str | None = extract(
-        tree,
-        url=url,
-        output_format="markdown",
-        favor_precision=is_precise,
-        include_comments=False,
-        include_links=True,
-        include_tables=True,
-        include_formatting=True,
-    )
-    return (text or "").strip()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import logging
 import socket
 import zlib
 from types import SimpleNamespace
@@ -122,7 +121,7 @@ def test_pages_are_read_one_at_a_time(website):
     assert website.requests == []
     next(rows)
     assert website.requests[-1] == "/a"
-    rows.close()
+    del rows
 
 
 @pytest.mark.parametrize(
@@ -175,8 +174,7 @@ def test_compressed_pages_and_charsets(website):
 # -- what is skipped -------------------------------------------------------------------------------
 
 
-def test_every_skipped_page_has_a_reason_in_the_log(website, caplog):
-    caplog.set_level(logging.INFO)
+def test_every_page_that_is_left_out_has_a_reason(website):
     website.site(
         {
             "/a": OFFICE,
@@ -184,34 +182,36 @@ def test_every_skipped_page_has_a_reason_in_the_log(website, caplog):
             "/moved": File(status=301, headers={"Location": "/a"}),
             "/away": File(status=302, headers={"Location": "http://10.0.0.1/secret"}),
             "/a.pdf": File(b"%PDF", headers={"Content-Type": "application/pdf"}),
+            "/a.png": File(b"PNG", headers={"Content-Type": "image/png"}),
             "/empty": b"<html><title>Empty</title></html>",
             "/private/b": HOME,
         }
     )
     website.files["/robots.txt"] = b"User-agent: *\nDisallow: /private"
-    urls = [website.url(path) for path in (*list(website.files)[:-2], "/missing")]
+    urls = [website.url(path) for path in (*list(website.files)[:-2], "/missing", "/private/b")]
     website.files["/sitemap.xml"] = sitemap(*urls, "http://other.example/", "http://user:pass@other.example/")
-    assert paths(documents(website.url("/sitemap.xml"))) == ["/a"]
-    summary = caplog.messages[-1]
-    assert summary.startswith(f"1 pages of {website.url('/sitemap.xml')}, 0 not modified. Skipped: ")
-    for reason in (
-        "1 has an invalid address",
-        "1 has no main text",
-        "1 is application/pdf",
-        "1 is gone (404)",
-        "1 is gone (410)",
-        "1 is not allowed by robots.txt",
-        "1 is on another host",
-        "1 is on another host, 10.0.0.1",
-        "1 leads to the same page as another address",
-    ):
-        assert reason in summary
-    assert f"skipped {website.url('/gone')}: it is gone (410)" in caplog.messages
+    rows = website_documents(website.url("/sitemap.xml"), requests_per_second=1000, private_networks=True)
+    assert paths(rows) == ["/a"]
+    assert rows.account.as_dict()["read"] == {"page": 1}
+    assert {(each.reason, each.count, each.is_expected) for each in rows.account.left_out} == {
+        ("has an invalid address", 1, False),
+        ("has no main text", 1, False),
+        ("is not HTML (application/pdf)", 1, False),
+        ("is not HTML (image/png)", 1, True),
+        ("is gone (404)", 1, False),
+        ("is gone (410)", 1, False),
+        ("is not allowed by robots.txt", 1, True),
+        ("is on another host", 2, True),
+        ("leads to the same page as another address", 1, True),
+    }
+    assert "pass@" not in str(rows.account.as_dict())
     assert "/private/b" not in website.requests
 
 
 def test_nothing_to_read_is_an_error(website):
-    with pytest.raises(AssistantInputError, match=r"no page that can be read, of 1 addresses. Skipped: 1 is gone"):
+    with pytest.raises(
+        AssistantInputError, match=r"no page that can be read, of 1 addresses: 1 page left out: is gone"
+    ):
         documents(website.site({"/a": File(status=404)}))
     with pytest.raises(AssistantInputError, match="no page that can be read, of 0 addresses"):
         documents(website.site({}))
@@ -359,7 +359,7 @@ def test_robots_that_refuse_everything_are_an_error(website):
     website.files["/robots.txt"] = b"User-agent: *\nDisallow: /"
     with pytest.raises(AssistantInputError, match=r"it is not allowed by robots\.txt"):
         documents(website.url("/sitemap.xml"))
-    with pytest.raises(AssistantInputError, match=r"1 is not allowed by robots\.txt"):
+    with pytest.raises(AssistantInputError, match=r"1 page left out: is not allowed by robots\.txt"):
         documents([website.url("/a")])
 
 

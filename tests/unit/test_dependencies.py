@@ -18,7 +18,6 @@ PACKAGE = "airflow_provider_assistant"
 # Which extras a folder may count on, besides the package's own dependencies.
 EXTRAS_OF = {
     f"{PACKAGE}/evaluation": {"evaluation"},
-    f"{PACKAGE}/knowledge": {"knowledge"},
     f"{PACKAGE}/knowledge/website": {"website"},
     f"{PACKAGE}/lake/warehouse": {"warehouse"},
     f"{PACKAGE}/parsing": {"files", "website"},

@@ -7,6 +7,7 @@ import re
 import socket
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
+from urllib.parse import urlencode
 
 import httpx
 
@@ -17,6 +18,8 @@ LONGEST_URL = 2048
 HIGHEST_PORT = 65535
 # A name, or an IP address without brackets.
 HOST = re.compile(rb"[\w.:-]+")
+_INDEX_FILE = re.compile(r"/(?:index|default)\.(?:html?|php|aspx?)$", re.IGNORECASE)
+_TRACKING = re.compile(r"utm_\w+|gclid|fbclid|msclkid|mc_[ce]id|_ga|_gl|igshid|ref_src", re.IGNORECASE)
 _Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 # Their last 32 bits are an IPv4 address, to which a gateway of the network connects.
 NAT64 = ipaddress.ip_network("64:ff9b::/96")
@@ -49,6 +52,18 @@ def web_address(text: str, base: httpx.URL | None = None) -> httpx.URL | None:
     if url.userinfo or len(str(url)) > LONGEST_URL:
         return None
     return url
+
+
+def spelling(url: httpx.URL) -> str:
+    """
+    Return what equal addresses of one page have in common.
+
+    :return: The address without its scheme, ``www.``, the name of the file that a folder shows, a slash at the end, and
+        the parameters that advertising adds.
+    """
+    path = _INDEX_FILE.sub("", url.path).rstrip("/")
+    parameters = [item for item in url.params.multi_items() if not _TRACKING.fullmatch(item[0])]
+    return f"{host_of(url).removeprefix('www.')}{path}?{urlencode(parameters)}"
 
 
 def host_of(url: httpx.URL) -> str:

@@ -21,7 +21,6 @@ from airflow_provider_assistant import lake
 from airflow_provider_assistant.knowledge.website.extraction import PageText
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
 log = logging.getLogger(__name__)
@@ -40,9 +39,11 @@ class PageCache:
     Use it as a context manager. The file is replaced by :meth:`save`, and otherwise stays as it is.
 
     :param path: Local path or object storage URL. None: nothing is kept.
+    :param parser: What the texts depend on besides the pages. The file of another parser is not used.
     """
 
-    def __init__(self, path: str | Path | ObjectStoragePath | None) -> None:
+    def __init__(self, path: str | Path | ObjectStoragePath | None, parser: str = "") -> None:
+        self._schema = _schema(parser)
         self._path = None if path is None else ObjectStoragePath(str(path))
         self._open_files = contextlib.ExitStack()
         self._earlier_file: pq.ParquetFile | None = None
@@ -61,7 +62,7 @@ class PageCache:
         if self._path is not None:
             self._read_earlier_file(self._path)
             self._new_file = self._open_files.enter_context(_temporary_file())
-            writer = pq.ParquetWriter(self._new_file, _schema(), compression="zstd")
+            writer = pq.ParquetWriter(self._new_file, self._schema, compression="zstd")
             self._writer = self._open_files.enter_context(writer)
         return self
 
@@ -80,6 +81,9 @@ class PageCache:
             with path.open("rb") as file:
                 shutil.copyfileobj(file, copy)
             earlier_file = pq.ParquetFile(copy)
+            if not earlier_file.schema_arrow.equals(self._schema, check_metadata=True):
+                log.warning("%s is not a cache of pages of this version, so all pages are read again", path)
+                return
             for group in range(earlier_file.num_row_groups):
                 table = earlier_file.read_row_group(group, ["url", *VALIDATORS])
                 for row in table.to_pylist():
@@ -147,7 +151,7 @@ class PageCache:
         import pyarrow as pa
 
         if self._new_rows:
-            table = pa.Table.from_pylist(self._new_rows, schema=_schema())
+            table = pa.Table.from_pylist(self._new_rows, schema=self._schema)
             self._writer.write_table(table)
             self._new_rows.clear()
 
@@ -165,7 +169,7 @@ def _temporary_file() -> IO[bytes]:
     return tempfile.TemporaryFile(prefix="assistant-website-")
 
 
-def _schema() -> pa.Schema:
+def _schema(parser: str) -> Any:
     import pyarrow as pa
 
-    return pa.schema([(name, pa.string()) for name in COLUMNS])
+    return pa.schema([(name, pa.string()) for name in COLUMNS], metadata={"parser": parser})

@@ -2,36 +2,38 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import httpx
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 
-from airflow_provider_assistant.client.response_limits import BoundedBody
-from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.exceptions import AssistantError, AssistantInputError
 from airflow_provider_assistant.knowledge.documents import DocumentRow, DocumentRows
-from airflow_provider_assistant.knowledge.website.addresses import host_of, web_address
+from airflow_provider_assistant.knowledge.website.addresses import host_of, spelling, web_address
 from airflow_provider_assistant.knowledge.website.cache import PageCache
 from airflow_provider_assistant.knowledge.website.extraction import Extractor, PageText
-from airflow_provider_assistant.knowledge.website.fetcher import Fetched, Fetcher, Skipped
-from airflow_provider_assistant.knowledge.website.sitemaps import Listed, NotListing, iso_date, listing_of
+from airflow_provider_assistant.knowledge.website.fetcher import (
+    Fetched,
+    Fetcher,
+    Skipped,
+    WebsiteTimeoutError,
+)
+from airflow_provider_assistant.knowledge.website.page_list import PageList
+from airflow_provider_assistant.knowledge.website.sitemaps import iso_date
 from airflow_provider_assistant.source_account import AccountedRows, SourceAccount
 
 log = logging.getLogger(__name__)
 
 HTML = frozenset({"text/html", "application/xhtml+xml"})
-# Bytes of a page and, after the protocol of sitemaps, of a sitemap.
-LARGEST_PAGE, LARGEST_SITEMAP = 5_000_000, 52_428_800
-# The protocol allows one level of indexes, and websites have a few dozen sitemaps.
-DEEPEST_INDEX, MOST_SITEMAPS = 3, 1000
-# Entries of a sitemap, as the protocol allows.
-MOST_ENTRIES = 50_000
-GZIP = b"\x1f\x8b"
-# Reasons for which the owner of the website or of the DAG wants a page left out.
-EXPECTED = frozenset({"is not included", "is on another host", "leads to the same page as another address"})
+# Bytes of a page.
+LARGEST_PAGE = 5_000_000
+DOUBLE = "leads to the same page as another address"
 
 
 def website_documents(
@@ -39,7 +41,13 @@ def website_documents(
     *,
     cache: str | Path | ObjectStoragePath | None = None,
     include: Callable[[str], bool] | None = None,
+    include_noindex: bool = False,
+    languages: Collection[str] = (),
+    select: str | Collection[str] = (),
+    remove: str | Collection[str] = (),
     hosts: Collection[str] = (),
+    on_error: Literal["fail", "skip"] = "fail",
+    strict: bool = False,
     requests_per_second: float = 1.0,
     max_pages: int = 10_000,
     timeout: float = 21_600.0,
@@ -48,24 +56,38 @@ def website_documents(
     """
     Read the pages of a website, one after the other, and return their main text as Markdown.
 
-    robots.txt is followed, also its ``Crawl-delay``. A page is skipped, and its reason logged, if it is gone (404 or
-    410), is not HTML, has no main text, is on another host, or is not allowed by robots.txt. Every other failure ends
-    the task after retries, because the documents of a missing page would look stale. Key and parent are the address
-    after redirects; a page that several addresses lead to is one document. Needs the extra ``website``.
+    robots.txt is followed, also its ``Crawl-delay``. A page is left out, and counted, if it is gone (404 or 410), is
+    not HTML, is marked ``noindex``, has no text, asks to log in or for JavaScript, is on another host, or is not
+    allowed by robots.txt. Every other failure ends the task after retries, because the documents of a missing page
+    would look stale. Key and parent are the address after redirects, or the canonical one if only its spelling
+    differs; a page that several addresses lead to is one document. Needs the extra ``website``.
 
-    :param source: Address of a sitemap, an index of sitemaps or a feed (RSS or Atom), or the addresses of the pages.
+    :param source: Address of a sitemap, an index of sitemaps or a feed (RSS or Atom); of robots.txt or a page of a
+        website whose sitemap is found; or the addresses of the pages.
     :param cache: Parquet file, local path or object storage URL, that keeps the pages with an ETag or a time of
         modification. The next run transfers only pages that were modified since. It is replaced after the last page.
         Default: None, all pages are transferred.
     :param include: Function of an address that returns whether to read the page. Default: None, all.
+    :param include_noindex: Whether to read pages that search engines must not show, such as those of an intranet.
+        Default: False.
+    :param languages: Languages of the pages to read, such as ``en``, which includes ``en-GB``. A page that does not
+        name its language is read. Default: all.
+    :param select: Selectors of CSS for the content of a page, such as ``.article-body``. Default: none, the main part
+        is found by its tags.
+    :param remove: Selectors of CSS for parts of a page that are not content. Default: none.
     :param hosts: Hosts besides those in ``source`` that pages, sitemaps and redirects may be on, such as
         ``www.example.com``. Default: none.
+    :param on_error: What to do with a page that cannot be read, also after retries. ``skip``: return a row without
+        key and content, which the load rejects, so that no document of the page looks stale. Default: ``fail``.
+    :param strict: Whether pages that are left out and could hold content are an error, after the last document.
+        Default: False, they are a warning.
     :param requests_per_second: Maximum number of requests per second. Default: 1.
     :param max_pages: Maximum number of pages. More are an error. Default: 10,000.
     :param timeout: Longest time for all pages, in seconds. Default: six hours.
-    :param private_networks: Whether to connect to private, loopback and link-local IP addresses, and through the proxy
-        of the environment variables. Default: False.
-    :return: The documents. ``date`` is that of the sitemap or feed, otherwise that in the page.
+    :param private_networks: Whether to connect to private, loopback and link-local IP addresses, and through the
+        proxy of the environment variables. Default: False.
+    :return: The documents. ``date`` is that of the sitemap or feed, otherwise that in the page. Their attribute
+        ``account`` counts the pages by what became of them.
     :raises AssistantInputError: An argument is invalid, the sitemap or feed cannot be read or has more addresses than
         ``max_pages``, there is no page, a page is larger than 5 MB or is refused by the website (4xx), a host has a
         private IP address, or the extra is not installed.
@@ -76,13 +98,17 @@ def website_documents(
     :raises AssistantResponseError: A page cannot be decompressed, also after retries.
     :raises AssistantStorageError: The cache cannot be written.
     """
-    extractor = Extractor()
+    extractor = Extractor(select=_selector(select), remove=_selector(remove), include_noindex=include_noindex)
     if not (requests_per_second > 0 and max_pages > 0 and timeout > 0):
         raise AssistantInputError(
             "requests_per_second, max_pages and timeout must be positive, not "
             f"{requests_per_second}, {max_pages} and {timeout}",
             field="requests_per_second",
         )
+    if on_error not in {"fail", "skip"}:
+        raise AssistantInputError(f"on_error must be 'fail' or 'skip', not {on_error!r}", field="on_error")
+    if isinstance(languages, str):
+        languages = (languages,)
     if isinstance(source, str):
         is_list = False
         given = [source]
@@ -100,14 +126,42 @@ def website_documents(
         timeout=timeout,
         private_networks=private_networks,
     )
-    crawl = _Crawl(
-        fetcher=fetcher,
-        extractor=extractor,
-        cache=PageCache(cache),
-        include=include,
-        max_pages=max_pages,
-    )
-    return AccountedRows(lambda account: crawl.rows(addresses, account, is_list=is_list))
+
+    def rows(account: SourceAccount) -> Iterator[DocumentRow]:
+        page_cache = PageCache(cache, extractor.version)
+        with fetcher, extractor, page_cache:
+            listed: Iterable[tuple[httpx.URL, str | None]] = [(url, None) for url in addresses]
+            if not is_list:
+                listed = PageList(fetcher, account).pages(addresses[0])
+            pages = _chosen(listed, fetcher.hosts, include, max_pages, account)
+            _check_time(pages, fetcher)
+            reader = _Reader(
+                fetcher=fetcher,
+                extractor=extractor,
+                cache=page_cache,
+                account=account,
+                pages=pages,
+                languages=frozenset(map(str.lower, languages)),
+                skips_errors=on_error == "skip",
+            )
+            for url in pages:
+                yield from reader.rows(url)
+            if not reader.count:
+                left_out = "; ".join(map(str, account.left_out)) or "nothing was left out"
+                raise AssistantInputError(
+                    f"{addresses[0]} leads to no page that can be read, of {len(pages)} addresses: {left_out}",
+                    field="source",
+                )
+            page_cache.save()
+        log.info("%d pages of %s, %d not modified.", reader.count, addresses[0], reader.unmodified)
+
+    return AccountedRows(rows, strict=strict)
+
+
+def _selector(selectors: str | Collection[str]) -> str:
+    if isinstance(selectors, str):
+        return selectors
+    return ", ".join(selectors)
 
 
 def _checked_address(address: str) -> httpx.URL:
@@ -121,162 +175,162 @@ def _checked_address(address: str) -> httpx.URL:
     return url
 
 
-class _Crawl:
-    """One pass over the pages, and what was skipped."""
-
-    def __init__(
-        self,
-        fetcher: Fetcher,
-        extractor: Extractor,
-        cache: PageCache,
-        include: Callable[[str], bool] | None,
-        max_pages: int,
-    ) -> None:
-        self._fetcher = fetcher
-        self._extractor = extractor
-        self._cache = cache
-        self._include = include
-        self._max_pages = max_pages
-        self._account = SourceAccount()
-        self._unmodified_pages = 0
-
-    def rows(self, addresses: list[httpx.URL], account: SourceAccount, *, is_list: bool) -> Iterator[DocumentRow]:
-        self._account = account
-        count = 0
-        with self._fetcher, self._extractor, self._cache:
-            listed: Iterable[tuple[httpx.URL, str | None]] = [(url, None) for url in addresses]
-            if not is_list:
-                listed = self._listed(addresses[0])
-            date_by_page = self._pages(listed)
-            self._check_time(date_by_page)
-            for row in self._documents(date_by_page):
-                count += 1
-                account.read("page")
-                yield row
-            if not count:
-                left_out = "; ".join(map(str, account.left_out)) or "nothing was left out"
-                raise AssistantInputError(
-                    f"{addresses[0]} leads to no page that can be read, of {len(date_by_page)} addresses: {left_out}",
-                    field="source",
-                )
-            self._cache.save()
-        log.info("%d pages of %s, %d not modified.", count, addresses[0], self._unmodified_pages)
-
-    def _skip(self, address: str, reason: str) -> None:
-        self._account.leave_out("page", reason, address, is_expected=reason in EXPECTED)
-
-    def _listed(self, url: httpx.URL) -> Iterator[tuple[httpx.URL, str | None]]:
-        """Return the pages in a sitemap or a feed, and in the sitemaps that an index lists."""
-        waiting = [(url, 0)]  # sitemaps to read, and how many indexes lead to them
-        seen = {url}
-        while waiting:
-            sitemap, depth = waiting.pop(0)
-            sitemap_url, is_index, entries = self._listing(sitemap)
-            for entry in entries:
-                address = web_address(entry.url, sitemap_url)
-                if address is None:
-                    self._skip(entry.url[:200], "has an invalid address")
-                elif not is_index:
-                    yield address, entry.date
-                elif address not in seen:
-                    seen.add(address)
-                    waiting.append((address, depth + 1))
-            is_too_deep = False
-            if waiting:
-                _, deepest = waiting[-1]  # the last one was found last
-                is_too_deep = deepest > DEEPEST_INDEX
-            if len(seen) > MOST_SITEMAPS or is_too_deep:
-                raise AssistantInputError(
-                    f"{url} leads to more than {MOST_SITEMAPS:,} sitemaps or {DEEPEST_INDEX} levels of them",
-                    todo="Pass the address of one of them.",
-                    field="source",
-                )
-
-    def _listing(self, url: httpx.URL) -> tuple[httpx.URL, bool, list[Listed]]:
-        """Return the address after redirects, whether it is an index, and what it lists."""
-        try:
-            file = self._fetcher.fetch(url, LARGEST_SITEMAP)
-            is_index, entries = listing_of(_decompressed(file), MOST_ENTRIES)
-        except (Skipped, NotListing) as reason:
-            raise AssistantInputError(
-                f"{url} cannot be read as a sitemap or a feed: it {reason}",
-                todo="Pass the address of a sitemap, an RSS or Atom feed, or a list of the pages' addresses.",
-                field="source",
-            ) from None
-        return file.url, is_index, entries
-
-    def _pages(self, listed: Iterable[tuple[httpx.URL, str | None]]) -> dict[httpx.URL, str | None]:
-        """Return address and date of the pages to read. All are known before the first is read."""
-        pages: dict[httpx.URL, str | None] = {}
-        for url, date in listed:
-            if host_of(url) not in self._fetcher.hosts:
-                self._skip(str(url), "is on another host")
-            elif self._include is not None and not self._include(str(url)):
-                self._skip(str(url), "is not included")
-            else:
-                pages.setdefault(url, date)
-            if len(pages) > self._max_pages:
-                raise AssistantInputError(
-                    f"the website has more than max_pages={self._max_pages:,} pages",
-                    safe="Nothing was written, because the documents of the other pages would look stale.",
-                    todo="Raise max_pages, or leave pages out with include=….",
-                    field="max_pages",
-                )
-        return pages
-
-    def _check_time(self, pages: Mapping[httpx.URL, str | None]) -> None:
-        """Read robots.txt of all hosts, and refuse a task that would run for hours and then fail."""
-        page_by_origin = {f"{url.scheme}://{host_of(url)}": url for url in pages}
-        for url in page_by_origin.values():
-            self._fetcher.robots(url)
-        self._fetcher.check_time(len(pages))
-
-    def _documents(self, pages: Mapping[httpx.URL, str | None]) -> Iterator[DocumentRow]:
-        seen: set[httpx.URL] = set()
-        for url, date in pages.items():
-            try:
-                page = self._fetcher.fetch(url, LARGEST_PAGE, HTML, self._cache.validators)
-                text = self._text(page, seen)
-            except Skipped as reason:
-                self._skip(str(url), str(reason))
-                continue
-            key = str(page.url)
-            yield DocumentRow(
-                key=key,
-                parent=key,
-                title=text.title,
-                content=text.content,
-                category=text.category,
-                url=key,
-                date=date or iso_date(text.date or ""),
-            )
-
-    def _text(self, page: Fetched, seen: set[httpx.URL]) -> PageText:
-        address = str(page.url)
-        if page.url in seen:
-            raise Skipped("leads to the same page as another address")
-        seen.add(page.url)
-        text: PageText | None
-        if page.content is None:  # it has not been modified
-            self._unmodified_pages += 1
-            text = self._cache.text(address)
+def _chosen(
+    listed: Iterable[tuple[httpx.URL, str | None]],
+    hosts: Collection[str],
+    include: Callable[[str], bool] | None,
+    max_pages: int,
+    account: SourceAccount,
+) -> dict[httpx.URL, str | None]:
+    """Return address and date of the pages to read. All are known before the first is read."""
+    pages: dict[httpx.URL, str | None] = {}
+    for url, date in listed:
+        if host_of(url) not in hosts:
+            account.leave_out("page", "is on another host", str(url), is_expected=True)
+        elif include is not None and not include(str(url)):
+            account.leave_out("page", "is not included", str(url), is_expected=True)
         else:
-            content_type = page.headers.get("content-type", "")
-            text = self._extractor.text(page.content, content_type, address)
-        if text is None:
-            raise Skipped("has no main text")
-        self._cache.add(address, page.headers, text)
+            pages.setdefault(url, date)
+        if len(pages) > max_pages:
+            raise AssistantInputError(
+                f"the website has more than max_pages={max_pages:,} pages",
+                safe="Nothing was written, because the documents of the other pages would look stale.",
+                todo="Raise max_pages, or leave pages out with include=….",
+                field="max_pages",
+            )
+    return pages
+
+
+def _check_time(pages: Mapping[httpx.URL, str | None], fetcher: Fetcher) -> None:
+    """Read robots.txt of all hosts, and refuse a task that would run for hours and then fail."""
+    page_by_origin = {f"{url.scheme}://{host_of(url)}": url for url in pages}
+    for url in page_by_origin.values():
+        fetcher.robots(url)
+    fetcher.check_time(len(pages))
+
+
+@dataclass
+class _Reader:
+    """
+    Reads the pages, each once.
+
+    :param pages: Address and date of all pages.
+    :param languages: In lower case. Empty for all.
+    :ivar count: Number of pages that were read.
+    :ivar unmodified: Number of pages that have not been modified.
+    """
+
+    fetcher: Fetcher
+    extractor: Extractor
+    cache: PageCache
+    account: SourceAccount
+    pages: Mapping[httpx.URL, str | None]
+    languages: frozenset[str]
+    skips_errors: bool
+    count: int = 0
+    unmodified: int = 0
+    _begun: set[httpx.URL] = field(default_factory=set)
+    # The hash of the text of each page, by its addresses before and after redirects.
+    _hashes: dict[httpx.URL, bytes] = field(default_factory=dict)
+    _hash_by_spelling: dict[str, bytes] = field(default_factory=dict)
+    _keys: set[httpx.URL] = field(default_factory=set)
+
+    def rows(self, url: httpx.URL, *, follow: bool = True) -> Iterator[DocumentRow]:
+        """
+        Return the row of a page, if it was not returned before, and of the one that it calls canonical.
+
+        :param follow: Whether to read the canonical page first.
+        """
+        if url in self._begun:
+            return
+        self._begun.add(url)
+        try:
+            address, text = self._text(url)
+            if follow and text.canonical:
+                canonical = web_address(text.canonical, address)
+                if canonical is not None and canonical != address and canonical in self.pages:
+                    yield from self.rows(canonical, follow=False)
+            key = str(self._key(address, text))
+        except Skipped as reason:
+            self.account.leave_out("page", str(reason), str(url), is_expected=reason.is_expected)
+        except WebsiteTimeoutError:
+            raise
+        except AssistantError as error:
+            if not self.skips_errors:
+                raise
+            log.warning("%s", error)
+            status = getattr(error, "status", None)
+            problem = f"answers {status}" if status else "cannot be read"
+            self.account.leave_out("page", problem, str(url), is_expected=False)
+            yield _row(None, str(url), PageText(None, ""), None)
+        else:
+            self.count += 1
+            self.account.read("page")
+            yield _row(key, key, text, self.pages[url])
+
+    def _text(self, url: httpx.URL) -> tuple[httpx.URL, PageText]:
+        """Return address and text of a page, unless another address has led to it."""
+        page = self.fetcher.fetch(url, LARGEST_PAGE, HTML, self.cache.validators)
+        if page.url in self._hashes:
+            raise Skipped(DOUBLE, is_expected=True)
+        text = self._cached(page) if page.content is None else self._extracted(page, page.content)
+        self._hashes[page.url] = self._hashes[url] = _hash(text)
+        language = (text.language or "").lower().replace("_", "-")
+        if self.languages and language and self.languages.isdisjoint((language, language.partition("-")[0])):
+            raise Skipped("is in another language", is_expected=True)
+        return page.url, text
+
+    def _cached(self, page: Fetched) -> PageText:
+        """Return the text of a page that has not been modified."""
+        self.unmodified += 1
+        address = str(page.url)
+        text = self.cache.text(address)
+        self.cache.add(address, page.headers, text)
         return text
 
+    def _extracted(self, page: Fetched, content: bytes) -> PageText:
+        address = str(page.url)
+        robots = "\n".join(page.headers.get_list("x-robots-tag"))
+        text = self.extractor.text(content, page.headers.get("content-type", ""), address, robots)
+        if not text.language:
+            text = text._replace(language=page.headers.get("content-language"))
+        self.cache.add(address, page.headers, text)
+        return text
 
-def _decompressed(file: Fetched) -> bytes:
-    """Return a sitemap, which may be a gzip file."""
-    content = file.content or b""
-    if not content.startswith(GZIP):
-        return content
-    body = BoundedBody(LARGEST_SITEMAP, "gzip")
-    body.feed(content)
-    content = body.end()
-    if body.defect:
-        raise NotListing(f"cannot be decompressed, or is larger than {LARGEST_SITEMAP:,} bytes")
-    return content
+    def _key(self, address: httpx.URL, text: PageText) -> httpx.URL:
+        """
+        Return the address that identifies a page.
+
+        The canonical address counts if only its spelling differs. Another page is canonical only if its text is the
+        same: some websites call their home page canonical on every page.
+        """
+        key = address
+        own_hash = _hash(text)
+        canonical = web_address(text.canonical, address) if text.canonical else None
+        if canonical is not None and host_of(canonical) in self.fetcher.hosts:
+            if spelling(canonical) == spelling(address):
+                key = canonical
+            elif self._hashes.get(canonical) == own_hash:
+                raise Skipped(DOUBLE, is_expected=True)
+        name = spelling(address)
+        if key in self._keys or self._hash_by_spelling.get(name) == own_hash:
+            raise Skipped(DOUBLE, is_expected=True)
+        self._hash_by_spelling.setdefault(name, own_hash)
+        self._keys.add(key)
+        return key
+
+
+def _hash(text: PageText) -> bytes:
+    return hashlib.sha256(text.content.encode()).digest()
+
+
+def _row(key: str | None, parent: str, text: PageText, date: str | None) -> DocumentRow:
+    return DocumentRow(
+        key=key,
+        parent=parent,
+        title=text.title,
+        content=text.content,
+        category=text.category,
+        url=parent,
+        date=date or iso_date(text.date or ""),
+    )

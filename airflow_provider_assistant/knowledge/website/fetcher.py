@@ -44,11 +44,26 @@ LARGEST_ROBOTS = 1_000_000
 REDIRECTED = frozenset({301, 302, 303, 307, 308})
 GONE = frozenset({404, 410})
 NOT_MODIFIED = 304
+# Starts of the media types of files without text.
+NOT_TEXT = ("audio/", "font/", "image/", "video/", "text/css", "text/javascript", "application/javascript")
 _Validators = Callable[[str], Mapping[str, str]]
 
 
 class Skipped(Exception):
-    """A file is not to be read, or is not what was looked for; the message is the reason, as a predicate."""
+    """
+    A file is not to be read, or is not what was looked for.
+
+    :param reason: Why, as a predicate.
+    :param is_expected: Whether the owner of the website wants that.
+    """
+
+    def __init__(self, reason: str, *, is_expected: bool = False) -> None:
+        super().__init__(reason)
+        self.is_expected = is_expected
+
+
+class WebsiteTimeoutError(AssistantTimeoutError):
+    """The time for all pages is over."""
 
 
 class Fetched(NamedTuple):
@@ -139,7 +154,7 @@ class Fetcher:
         for _ in range(REDIRECTS + 1):
             self._check_host(url)
             if not self.robots(url).allows(str(url)):
-                raise Skipped("is not allowed by robots.txt")
+                raise Skipped("is not allowed by robots.txt", is_expected=True)
             fetched, status = self._request(url, limit, types, validators(str(url)))
             if status in GONE:
                 raise Skipped(f"is gone ({status})")
@@ -207,7 +222,7 @@ class Fetcher:
 
     def _check_host(self, url: httpx.URL) -> None:
         if host_of(url) not in self.hosts:
-            raise Skipped(f"is on another host, {host_of(url)}")
+            raise Skipped("is on another host", is_expected=True)
 
     def _request(
         self,
@@ -281,7 +296,7 @@ class Fetcher:
     def _wait(self, seconds: float) -> None:
         """Wait, unless the time would be over then."""
         if self._clock() + seconds >= self._end_time:
-            raise AssistantTimeoutError(
+            raise WebsiteTimeoutError(
                 f"the website could not be read within timeout={self._timeout:g} s",
                 todo="Raise timeout, or read fewer pages per task.",
             )
@@ -336,7 +351,8 @@ def _check_type(header: str, types: Collection[str] | None) -> None:
     media_type = media_type.strip().lower()
     # A file without a type is read.
     if types is not None and media_type and media_type not in types:
-        raise Skipped(f"is {media_type[:60]}")
+        is_expected = media_type.startswith(NOT_TEXT)
+        raise Skipped(f"is not HTML ({media_type[:60]})", is_expected=is_expected)
 
 
 def _body(url: httpx.URL, response: httpx.Response, limit: int, *, is_robots: bool) -> bytes:

@@ -25,6 +25,8 @@ class Robots:
         self._rules = Protego.parse("\n".join(simplified_lines))
         self.crawl_delay = self._rules.crawl_delay(NAME) or 0.0
         """Seconds between requests; 0 if the file does not say."""
+        self.sitemaps = list(self._rules.sitemaps)
+        """Addresses of sitemaps, as written."""
 
     def allows(self, url: str) -> bool:
         """

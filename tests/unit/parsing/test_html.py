@@ -54,10 +54,10 @@ ls *
     ("body", "text"),
     [
         ("<header>a</header><p>b</p><footer>c</footer><aside>d</aside>", "b"),
-        ("<div>a</div><article>b</article>", "b"),
+        ("<div>a</div><article>b c</article>", "b c"),
         ("<article>a</article><article>b</article>", "ab"),
         ("<div>a</div><div role='main'>b</div>", "b"),
-        ("<p>a<img src='data:image/png;base64,AAAA' alt='map'>b</p>", "amapb"),
+        ("<p>a<img src='data:image/png;base64,AAAA' alt='map'>b</p>", "a map b"),
         ("<a href='javascript:alert(1)'>a</a>", "a"),
         ("", ""),
         ("a < b &amp; c &copy; &#x1F600;", "a < b & c © 😀"),

@@ -11,7 +11,7 @@ from airflow_provider_assistant.knowledge.website.extraction import PageText
 
 
 def text(number):
-    return PageText(f"Page {number}", f"text {number}", None, None)
+    return PageText(f"Page {number}", f"text {number}", canonical=f"https://x.org/{number}", language="en")
 
 
 def fill(path, count, **headers):
@@ -76,6 +76,13 @@ def test_another_file_is_no_cache(tmp_path, content, caplog):
     assert "is not a cache of pages" in caplog.text
     with PageCache(path) as cache:
         cache.add("https://x.org/0", {"etag": "b"}, text(0))
+
+
+def test_the_texts_of_another_parser_are_not_used(tmp_path):
+    path = tmp_path / "cache.parquet"
+    fill(path, 1)
+    with PageCache(path, "other selectors") as cache:
+        assert cache.validators("https://x.org/0") == {}
 
 
 def test_no_file():

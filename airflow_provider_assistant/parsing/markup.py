@@ -1,0 +1,272 @@
+"""Tags that people see in another way than Markdown would write them: anchors, panels, code, tables and forms."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_assistant.parsing.html_tags import (
+    HEADINGS,
+    attribute,
+    class_names,
+    has_word,
+    length,
+    remove,
+    set_of,
+    words_of,
+)
+
+if TYPE_CHECKING:
+    from bs4 import Tag
+
+# An address that holds the content itself, and does not lead to a file.
+_INLINE_CONTENT = re.compile(r"\s*(?:data|javascript|blob|vbscript):", re.IGNORECASE)
+_TITLES = (*HEADINGS, "summary", "dt", "caption", "legend")
+_ANCHORS = frozenset(("anchor", "anchors", "permalink", "headerlink", "headinglink", "hashlink", "anchorjs"))
+_ANCHOR_LABEL = re.compile(
+    r"permalink|permanent|(?:copy|direct)? ?link (?:to|for)|section titled|anchor", re.IGNORECASE
+)
+_LINE_NUMBERS = set_of("linenos lineno linenodiv line-numbers-rows rouge-gutter hljs-ln-numbers gutter blob-num")
+# Their text is the name of a picture.
+_ICONS = set_of(
+    "material-icons material-icons-outlined material-icons-round material-icons-sharp material-symbols-outlined"
+    " material-symbols-rounded material-symbols-sharp"
+)
+_SCREEN_READER = frozenset(("sr-only", "visually-hidden", "screen-reader-text", "visuallyhidden"))
+_FORMULA_IMAGES = frozenset(("katex-html", "MathJax_Preview"))
+_CONTROLS = ("input", "select", "textarea", "option", "datalist", "progress", "meter")
+# What opens a panel.
+_TOGGLES = "aria-expanded", "aria-controls", "data-toggle", "data-bs-toggle", "data-target", "data-bs-target"
+_TOGGLE_WORDS = frozenset(("accordion", "collapse", "collapsible", "faq", "question", "toggle", "trigger", "tab"))
+_QUESTION_MARKS = ("?", "\uff1f", "\u061f", "\u037e")
+_BLOCKS = ("article", "blockquote", "div", "dl", *HEADINGS, "ol", "p", "pre", "section", "table", "ul")
+# Characters of a form that is not content, apart from labels; of the text before the buttons of a vote; and of a button
+# that is a sentence.
+_LONGEST_FORM, _LONGEST_VOTE, _SENTENCE = 200, 60, 25
+
+
+# -- headings --------------------------------------------------------------------------------------
+
+
+def plain_headings(body: Tag) -> None:
+    """Remove the marks that link to a heading, also around it, and the links that are a heading."""
+    for tag in body.find_all(role="heading"):
+        level = attribute(tag, "aria-level")
+        tag.name = f"h{min(int(level), 6)}" if level.isdigit() and int(level) else "h2"
+    for link in body.find_all("a"):
+        if not link.decomposed:
+            _plain_link(link)
+    for title in body.find_all(_TITLES):
+        for tag in title.find_all(_is_hidden):
+            if not tag.decomposed and _is_only_part(tag, title):
+                tag.decompose()
+        for tag in title.find_all("button"):
+            if not has_word(tag.get_text()) or (_ANCHORS & _all_words(tag) and _is_only_part(tag, title)):
+                tag.decompose()
+
+
+def _is_hidden(tag: Tag) -> bool:
+    return attribute(tag, "aria-hidden") == "true"
+
+
+def _plain_link(link: Tag) -> None:
+    href = attribute(link, "href").strip()
+    if not href and link.get("href") is None and not _is_hidden(link):
+        return  # a place that others link to
+    _, mark, fragment = href.partition("#")
+    title = link.find_parent(_TITLES)
+    if not has_word(link.get_text()) and link.find("img", alt=True) is None:
+        if mark or not href:
+            link.decompose()
+        return
+    if not mark:
+        return
+    is_part = title is None or _is_only_part(link, title)
+    label = attribute(link, "aria-label") or attribute(link, "title")
+    is_mark = bool(
+        _ANCHORS & _all_words(link)
+        or (title is not None and _ANCHOR_LABEL.match(label))
+        or _is_hidden(link)
+        or (title is not None and fragment and fragment in _ids(title))
+    )
+    if is_mark and is_part:
+        link.decompose()
+    elif title is not None and (is_mark or href.startswith("#")):
+        link.unwrap()
+
+
+def _all_words(tag: Tag) -> set[str]:
+    """Return the words of the classes, also joined, as in ``hash-link``."""
+    words: set[str] = set()
+    for name in class_names(tag):
+        parts = words_of(name)
+        words.update(parts)
+        words.add("".join(parts))
+    return words
+
+
+def _ids(title: Tag) -> set[str]:
+    parent = title.parent
+    ids = {attribute(title, "id"), attribute(parent, "id") if parent is not None else ""}
+    ids.update(attribute(tag, "id") or attribute(tag, "name") for tag in title.find_all(True))
+    return ids
+
+
+def _is_only_part(tag: Tag, title: Tag) -> bool:
+    """Return whether the title has other text as well."""
+    return length([tag]) < length([title])
+
+
+# -- everything else -------------------------------------------------------------------------------
+
+
+def plain_markup(main: Tag) -> None:
+    """Change the tags of the main part whose text would be lost, repeated or glued to another one."""
+    _remove_by_class(main)
+    _plain_formulas(main)
+    _plain_code(main)
+    _place_tabs(main)
+    _remove_votes(main)
+    for button in main.find_all("button"):
+        if not _is_kept(button):
+            button.decompose()
+    _plain_forms(main)
+    remove(main.find_all(_CONTROLS))
+    _unwrap_layout_tables(main)
+    _plain_links(main)
+
+
+def _remove_by_class(main: Tag) -> None:
+    """Remove what readers do not see as text."""
+    for tag in main.find_all(class_=True):
+        if tag.decomposed:
+            continue
+        names = class_names(tag)
+        is_removed = not (_ICONS | _LINE_NUMBERS | _FORMULA_IMAGES).isdisjoint(names)
+        if not _SCREEN_READER.isdisjoint(names) and tag.parent is not None:
+            is_removed = _is_only_part(tag, tag.parent)
+        if is_removed:
+            tag.decompose()
+
+
+def _plain_formulas(main: Tag) -> None:
+    """Keep the source of a formula, which pages also have as MathML and as a drawing of its characters."""
+    remove(main.find_all("mjx-assistive-mml"))
+    for formula in main.find_all("math"):
+        source = formula.find("annotation")
+        if source is not None:
+            formula.replace_with(source.get_text().strip())
+
+
+def _plain_code(main: Tag) -> None:
+    for code in main.find_all("pre"):
+        remove(code.find_all(["button", "select"]))
+        for line_break in code.find_all("br"):
+            line_break.replace_with("\n")
+        for line in code.find_all(["div", "li", "p"]):
+            if not line.get_text().endswith("\n"):
+                line.append("\n")
+        code.string = code.get_text()
+
+
+def _place_tabs(main: Tag) -> None:
+    """Put the label of a tab before its panel."""
+    tabs = main.find_all(role="tab")
+    if not tabs:
+        return
+    by_id = {attribute(tag, "id"): tag for tag in main.find_all(id=True)}
+    for tab in tabs:
+        target = attribute(tab, "aria-controls") or attribute(tab, "data-bs-target") or attribute(tab, "href")
+        panel = by_id.get(target.removeprefix("#"))
+        if panel is None or panel.find_parent(_TITLES) or tab in panel.parents or panel in tab.parents:
+            continue
+        if tab.find(_BLOCKS) is None and tab.find_parent(HEADINGS) is None and tab.name not in HEADINGS:
+            tab.name = "p"
+            panel.insert_before(tab.extract())
+
+
+def _remove_votes(main: Tag) -> None:
+    """Remove a short question with several buttons, such as "Was this helpful?"."""
+    for button in main.find_all("button"):
+        if button.decomposed or _is_toggle(button) or button.parent is None:
+            continue
+        vote = button.parent
+        if vote is not main and len(vote.find_all("button")) == 1 and vote.parent is not None:
+            vote = vote.parent
+        buttons = vote.find_all("button")
+        rest = length([vote]) - length(buttons)
+        is_short = rest <= _LONGEST_VOTE and length(buttons) <= _LONGEST_VOTE
+        is_vote = len(buttons) > 1 and is_short and vote.find(HEADINGS[:2]) is None
+        if is_vote and vote is not main and not any(map(_is_toggle, buttons)):
+            vote.decompose()
+
+
+def _is_toggle(button: Tag) -> bool:
+    if attribute(button, "aria-haspopup"):
+        return False
+    if attribute(button, "role") == "tab" or any(button.has_attr(name) for name in _TOGGLES):
+        return True
+    if button.find_parent(_TITLES) is not None or button.find(HEADINGS) is not None:
+        return True
+    return bool(_TOGGLE_WORDS & _all_words(button))
+
+
+def _is_kept(button: Tag) -> bool:
+    """Return whether a button is a title, or a part of a sentence."""
+    text = button.get_text().strip()
+    if _is_toggle(button) or len(text) >= _SENTENCE or text.endswith(_QUESTION_MARKS):
+        return True
+    line = button.find_parent(["p", "li", "td", "dd"])
+    return line is not None and line.find("button", recursive=True) is button and _is_only_part(button, line)
+
+
+def _plain_forms(main: Tag) -> None:
+    """Remove the forms that ask for something; some pages are inside of a form."""
+    for form in main.find_all("form"):
+        if form.decomposed:
+            continue
+        labels = form.find_all(["label", "legend", "button"])
+        asks = form.select_one('textarea, select, input:not([type="hidden"], [type="checkbox"])')
+        is_content = form.find(["h1", "main", "article"]) is not None
+        if asks is not None and not is_content and length([form]) - length(labels) <= _LONGEST_FORM:
+            form.decompose()
+    for label in main.find_all("label"):
+        control = label.select_one('input:not([type="checkbox"], [type="radio"]), select, textarea')
+        if control is not None and len(label.get_text().strip()) < _SENTENCE:
+            label.decompose()
+
+
+def _unwrap_layout_tables(main: Tag) -> None:
+    """Replace tables that place parts of a page, such as code and its line numbers, by these parts."""
+    for table in reversed(main.find_all("table")):
+        is_layout = attribute(table, "role") in {"presentation", "none"}
+        if is_layout or table.find([*HEADINGS, "table", "article"]) is not None or _has_long_code(table):
+            for tag in table.find_all(["thead", "tbody", "tfoot", "tr", "td", "th", "caption"]):
+                tag.name = "div"
+            table.name = "div"
+
+
+def _has_long_code(table: Tag) -> bool:
+    return any("\n" in code.get_text().strip() for code in table.find_all("pre"))
+
+
+def _plain_links(main: Tag) -> None:
+    # The content of a data: address is not text, and a script is not an address.
+    for image in main.find_all("img"):
+        image.replace_with(f" {' '.join(attribute(image, 'alt').split())} ")
+    for link in main.find_all("a"):
+        is_script = _INLINE_CONTENT.match(attribute(link, "href")) is not None
+        if is_script or link.find(_BLOCKS) is not None:
+            link.unwrap()
+
+
+def absolute_links(main: Tag, base: str) -> None:
+    """Make the targets of links absolute."""
+    from urllib.parse import urljoin
+
+    for link in main.find_all("a", href=True):
+        href: Any = link["href"]
+        try:
+            link["href"] = urljoin(base, href.strip())
+        except ValueError:  # such as "http://["
+            link.unwrap()
