@@ -67,12 +67,14 @@ class ColumnSelection:
     :param any: Required columns of any type, such as key columns.
     :param rest: Whether to read all other columns as well.
     :param optional: Columns with text that the source may lack.
+    :param partition: Values of columns that are the same in all rows, for a source that lacks the columns.
     """
 
     text: tuple[str, ...]
     any: tuple[str, ...] = ()
     rest: bool = False
     optional: tuple[str, ...] = ()
+    partition: Mapping[str, str | None] = field(default_factory=dict)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -97,9 +99,9 @@ class ColumnSelection:
         return tuple(name for name in self.read if name in present_names)
 
     def complete(self, columns: dict[str, list[Any]], length: int) -> dict[str, list[Any]]:
-        """Return the columns, with columns of None for those that the source lacks."""
-        missing_columns = {name: [None] * length for name in self.read if name not in columns}
-        return columns | missing_columns
+        """Return the columns, with those that the source lacks: of one value, or of None."""
+        missing_names = [name for name in self.read if name not in columns]
+        return columns | {name: [self.partition.get(name)] * length for name in missing_names}
 
     def check(self, present: Iterable[Any], where: str = "source") -> None:
         """
@@ -110,7 +112,7 @@ class ColumnSelection:
         """
         count_by_name = Counter(list(present))
         present_names = ", ".join(map(_shown, count_by_name)) or "none"
-        missing = [name for name in self.names if name not in count_by_name]
+        missing = [name for name in self.names if name not in {*count_by_name, *self.partition}]
         if missing:
             raise AssistantInputError(
                 f"{where} has no column {', '.join(map(_shown, missing))}; it has {present_names}",

@@ -12,6 +12,7 @@ import itertools
 import pickle
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
@@ -28,6 +29,7 @@ from airflow_provider_assistant.loading.columns import (
 )
 from airflow_provider_assistant.loading.csv_options import CsvOptions
 from airflow_provider_assistant.loading.file_readers import read_file
+from airflow_provider_assistant.loading.table_folders import check_no_tables, partition_values
 from airflow_provider_assistant.loading.untemplated import Untemplated, is_dataframe
 from airflow_provider_assistant.source_account import AccountedRows, SourceAccount
 from airflow_provider_assistant.storage.paths import StoragePath, check_inside, storage_files, storage_path
@@ -177,13 +179,16 @@ def _files_of(
     if isinstance(source, Mapping) and set(source) == {"path", "row_groups"}:
         path = storage_path(source["path"])
         check_inside(path, allowed_root)
+        check_no_tables([path])
         return [(path, list(source["row_groups"]))]
     paths = source if isinstance(source, list | tuple) else [source]
     is_path_list = all(isinstance(path, str | Path | ObjectStoragePath) for path in paths)
     if not paths or not is_path_list:
         return None
     named_files = storage_files(source, allowed_root, allow_empty=allow_empty, account=account)
-    return [(path, None) for _name, path in named_files]
+    files = [path for _name, path in named_files]
+    check_no_tables(files)
+    return [(path, None) for path in files]
 
 
 def _batches_of_files(
@@ -196,7 +201,8 @@ def _batches_of_files(
     for path, row_groups in files:
         # Check in each pass: a symbolic link may have changed since the first one.
         check_inside(path, allowed_root)
-        yield from read_file(path, wanted, options, account, row_groups)
+        values = partition_values(path, wanted.read)
+        yield from read_file(path, replace(wanted, partition=values), options, account, row_groups)
 
 
 def _buffered_source(batches: Iterator[Batch], source_account: SourceAccount | None = None) -> Source:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -12,6 +12,7 @@ from airflow.providers.common.compat.sdk import ObjectStoragePath
 from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputError
 from airflow_provider_assistant.observability.lineage import LineageDataset
 from airflow_provider_assistant.source_account import SourceAccount
+from airflow_provider_assistant.storage.folders import ANY_FOLDERS, files_below, local_path
 
 StoragePath: TypeAlias = "Path | ObjectStoragePath"
 
@@ -79,7 +80,7 @@ def _unusable(path: Any, error: Exception) -> AssistantInputError:
 
 
 def reason_hidden(name: str) -> str | None:
-    """Return why a file is skipped, if its name or that of a folder begins with a dot or an underscore."""
+    """Return why a file or a folder is skipped, if its name begins with a dot or an underscore, as ``_SUCCESS``."""
     if any(part.startswith((".", "_")) for part in name.split("/")):
         return "has a name, or is in a folder, that begins with a dot or an underscore"
     return None
@@ -96,20 +97,23 @@ def storage_files(
     """
     List the files of a path, object storage URL, glob or folder, in order.
 
+    Linked folders are followed. A path with ``*``, ``?`` or ``[…]`` is a glob, unless a file has this name.
+
     :param allowed_root: Folder that must contain all files after symbolic links are resolved. None allows every folder.
     :param allow_empty: Whether folders and globs may match no files.
     :param account: Counts the files that are skipped. Default: None.
     :param reason_skipped: Function that returns why a file of a folder or glob is skipped, by its name; None if it is
-        not. Default: files whose names start with a dot or an underscore, such as ``_SUCCESS``, are skipped.
+        not. The name of a folder ends in a slash. Default: :func:`reason_hidden`.
     :return: Pairs of name and path, each file once. The name of a file in a folder or glob is its path relative to
         that folder, so that it does not change when the folder moves.
-    :raises AssistantInputError: A file does not exist, there are no files, or a file is outside ``allowed_root``.
+    :raises AssistantInputError: A file does not exist, there are no files, a file or a linked folder is outside
+        ``allowed_root``, or a folder cannot be read.
     """
-    if account is None:  # an account without counts is false
+    if account is None:
         account = SourceAccount()
     files: list[tuple[str, StoragePath]] = []
     for path in map(usable_path, _as_list(source)):
-        files += _files_of(path, account, reason_skipped)
+        files += _files_of(path, account, reason_skipped, lambda link: check_inside(link, allowed_root))
     if not files and not allow_empty:
         raise AssistantInputError(
             f"there are no files in {source!r}",
@@ -134,18 +138,40 @@ def _as_list(source: Any) -> Sequence[Any]:
 
 
 def _files_of(
-    path: StoragePath, account: SourceAccount, reason_skipped: Callable[[str], str | None]
-) -> list[tuple[str, StoragePath]]:
+    path: StoragePath,
+    account: SourceAccount,
+    reason_skipped: Callable[[str], str | None],
+    check_link: Callable[[StoragePath], None],
+) -> Sequence[tuple[str, StoragePath]]:
     """Return name and path of the files of a folder, of a glob, or of a single file."""
-    if path.is_dir():
-        return _files_below(path, path.rglob("*"), account, reason_skipped)
-    folder_name, pattern = _split_glob(str(path))
-    if pattern:
-        folder = storage_path(folder_name)
-        return _files_below(folder, folder.glob(pattern), account, reason_skipped)
-    if path.is_file():
-        return [(str(path), path)]
-    raise AssistantInputError(f"file {str(path)!r} does not exist", field="source")
+    folder, pattern = path, ANY_FOLDERS
+    try:
+        if path.is_file():
+            return [(str(path), path)]
+        if not path.is_dir():
+            folder, pattern = _glob_of(path)
+            if not folder.is_dir():
+                # A glob that matches nothing.
+                return []
+    except OSError as error:
+        raise AssistantInputError(f"file {str(path)!r} cannot be read: {error}", field="source") from error
+    return files_below(folder, pattern, account, reason_skipped=reason_skipped, check_link=check_link)
+
+
+def _glob_of(path: StoragePath) -> tuple[StoragePath, str]:
+    """Split a glob into folder and pattern."""
+    _folder_name, pattern = _split_glob(str(path).rstrip("/"))
+    if not pattern:
+        raise AssistantInputError(f"file {str(path)!r} does not exist", field="source")
+    folder = path
+    for _ in pattern.split("/"):
+        folder = folder.parent
+    # A folder may have a name with such characters.
+    name, _, rest = pattern.partition("/")
+    while rest and (folder / name).is_dir():
+        folder, pattern = folder / name, rest
+        name, _, rest = pattern.partition("/")
+    return folder, pattern
 
 
 def files_in(source: Any) -> list[LineageDataset]:
@@ -170,40 +196,13 @@ def _split_glob(path: str) -> tuple[str, str]:
     """Split a glob into folder and pattern; the pattern is empty if the path is not a glob."""
     parts = path.split("/")
     for number, part in enumerate(parts):
-        if "*" in part or "?" in part:
+        if any(mark in part for mark in "*?["):
             folder = "/".join(parts[:number])
             pattern = "/".join(parts[number:])
             if not folder:
                 folder = "/" if path.startswith("/") else "."
             return folder, pattern
     return path, ""
-
-
-def _files_below(
-    root: StoragePath,
-    entries: Iterable[StoragePath],
-    account: SourceAccount,
-    reason_skipped: Callable[[str], str | None],
-) -> list[tuple[str, StoragePath]]:
-    """Return name and path of the files among the entries, sorted by name, without those that are skipped."""
-    files: list[tuple[str, StoragePath]] = []
-    for entry in entries:
-        if entry.is_file():
-            name = _name_below(root, entry)
-            reason = reason_skipped(name)
-            if reason:
-                account.leave_out("file", reason, name, is_expected=True)
-            else:
-                files.append((name, entry))
-    return sorted(files, key=lambda file: file[0])
-
-
-def _name_below(root: StoragePath, entry: StoragePath) -> str:
-    # Check for ObjectStoragePath first: on Airflow 3.1 it is also a Path, and its relative_to returns the whole URL.
-    if isinstance(root, ObjectStoragePath):
-        root_url = str(root)
-        return str(entry)[len(root_url) :].lstrip("/")
-    return str(entry.relative_to(root))
 
 
 def check_inside(path: StoragePath, allowed_root: str | StoragePath | None) -> None:
@@ -216,8 +215,8 @@ def check_inside(path: StoragePath, allowed_root: str | StoragePath | None) -> N
     if allowed_root is None:
         return
     folder = storage_path(allowed_root)
-    local_path = _local(path)
-    local_root = _local(folder)
+    local_file = local_path(path)
+    local_root = local_path(folder)
     if local_root is not None and not local_root.is_dir():
         raise AssistantInputError(
             f"allowed_root {str(allowed_root)!r} is not a folder",
@@ -225,13 +224,13 @@ def check_inside(path: StoragePath, allowed_root: str | StoragePath | None) -> N
             field="allowed_root",
         )
     link_note = ""
-    if local_path is not None and local_root is not None:
+    if local_file is not None and local_root is not None:
         # resolve() follows symbolic links and removes '..'.
-        target = local_path.resolve()
+        target = local_file.resolve()
         is_inside = target.is_relative_to(local_root.resolve())
-        if target != local_path.absolute():
+        if target != local_file.absolute():
             link_note = f" leads to {str(target)!r}, which"
-    elif local_path is None and local_root is None:
+    elif local_file is None and local_root is None:
         is_inside = _is_within(path, folder)
     else:
         # One is local, the other in object storage.
@@ -243,16 +242,6 @@ def check_inside(path: StoragePath, allowed_root: str | StoragePath | None) -> N
             todo="Move the file, remove the link, or set allowed_root to a folder that contains the file.",
             field="allowed_root",
         )
-
-
-def _local(path: StoragePath) -> Path | None:
-    """Return a path in the local file system, or None for object storage."""
-    # Check for ObjectStoragePath first: on Airflow 3.1 it is also a Path.
-    if isinstance(path, ObjectStoragePath):
-        if path.protocol in {"", "file", "local"}:
-            return Path(path.path)
-        return None
-    return path
 
 
 def _is_within(path: StoragePath, root: StoragePath) -> bool:

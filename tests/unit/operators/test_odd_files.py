@@ -105,7 +105,11 @@ def test_a_file_that_may_not_be_read(service, connection, tmp_path, ledger_home)
 
 def test_a_link_that_leads_nowhere_and_a_name_that_is_not_utf_8(service, connection, tmp_path, ledger_home):
     folder = write(tmp_path / "docs", "a.md", "ü 🕘 #1.md")
-    (tmp_path / "docs" / "gone.md").symlink_to(tmp_path / "nowhere.md")
+    link = tmp_path / "docs" / "gone.md"
+    link.symlink_to(tmp_path / "nowhere.md")
+    with pytest.raises(AssistantInputError, match=r"gone\.md' is a link that leads to nothing"):
+        upload(folder)
+    link.unlink()
     (tmp_path / "docs" / os.fsdecode(b"gr\xfcn.md")).write_text("# odd")
     assert counts(upload(folder, max_rejected=1)) == {"created": 2, "rejected": 1}
     ((key, reason),) = rejected(ledger_home).items()
