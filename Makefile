@@ -166,6 +166,12 @@ loaders: venv ## The documents of LangChain, LlamaIndex, Haystack and dlt, as so
 		dlt haystack-ai langchain-core llama-index-core
 	PYTHONPATH=build/loaders $(BIN)/pytest -q tests/loaders
 
+.PHONY: splitters
+splitters: venv ## Compare the chunks of documents with those of other splitters, and print a table
+	$(BIN)/uv pip install -q --python $(BIN)/python --target build/splitters -c $(CONSTRAINTS) \
+		langchain-text-splitters semantic-text-splitter
+	PYTHONPATH=build/splitters $(BIN)/python -m tests.benchmarks.splitters
+
 .PHONY: cluster-test
 cluster-test: $(CLUSTER_STAMP) redis ## The system tests on a Celery cluster
 	$(BIN)/pytest -q -s tests/cluster

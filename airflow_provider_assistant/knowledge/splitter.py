@@ -202,9 +202,9 @@ class _Packer:
         if block.kind in CONTAINERS:
             return self._units_of_container(block)
         if block.kind in CODE:
-            return [_Unit(piece) for piece in self._pieces_of_code(block, introduction)]
+            return list(self._parts_of_code(block, introduction))
         if block.kind == TABLE:
-            return [_Unit(piece) for piece in self._pieces_of_table(block, introduction)]
+            return list(self._parts_of_table(block, introduction))
         pieces = cut(text, self._fits, by_lines=block.kind in BY_LINES)
         return [_Unit(piece, has_visible_words(piece), is_inner=number > 0) for number, piece in enumerate(pieces)]
 
@@ -217,7 +217,7 @@ class _Packer:
                 units.append(_Unit(unit.text.rstrip("\n"), unit.has_words, is_inner, is_nested=True))
         return units
 
-    def _pieces_of_code(self, block: Block, introduction: str) -> Iterator[str]:
+    def _parts_of_code(self, block: Block, introduction: str) -> Iterator[_Unit]:
         """Yield lines of code, each time between fences, or with the indentation that marks code."""
         token = block.tokens[0]
 
@@ -234,7 +234,7 @@ class _Packer:
                 lines += cut(line, lambda piece: self._fits(written([piece])))
         yield from self._grouped(lines, written, introduction)
 
-    def _pieces_of_table(self, block: Block, introduction: str) -> Iterator[str]:
+    def _parts_of_table(self, block: Block, introduction: str) -> Iterator[_Unit]:
         """Yield rows of a table, each time below its header. A row that is too long with it is a list of its cells."""
         header, rule, *rows = table_lines(block.lines)
 
@@ -252,7 +252,7 @@ class _Packer:
             introduction = ""
         yield from self._grouped(together, written, introduction)
 
-    def _record(self, header: str, row: str) -> Iterator[str]:
+    def _record(self, header: str, row: str) -> Iterator[_Unit]:
         """Yield a row of a table that is too long for a chunk, as a line for each cell with the name of its column."""
         names = cells_of(header)
         lines: list[str] = []
@@ -268,7 +268,7 @@ class _Packer:
 
     def _grouped(
         self, lines: Sequence[str], written: Callable[[Sequence[str]], str], introduction: str = ""
-    ) -> Iterator[str]:
+    ) -> Iterator[_Unit]:
         """Yield as many lines at a time as fit, the first ones below an introduction."""
 
         def fit(some: Sequence[str]) -> bool:
@@ -281,7 +281,8 @@ class _Packer:
         while start < len(lines):
             count = most(lines, start, fit_below) if introduction and not start else 0
             count = with_words_after(lines, start, count or most(lines, start, fit))
-            yield written(lines[start : start + count])
+            some = lines[start : start + count]
+            yield _Unit(written(some), any(map(has_words, some)))
             start += count
 
 
