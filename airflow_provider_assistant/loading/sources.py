@@ -19,15 +19,9 @@ from typing import Any, BinaryIO, Self
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.loading.columns import (
-    Batch,
-    ColumnSelection,
-    batches_of,
-    batches_of_parts,
-    is_rows,
-    number,
-)
+from airflow_provider_assistant.loading.columns import Batch, ColumnSelection, is_rows, number
 from airflow_provider_assistant.loading.csv_options import CsvOptions
+from airflow_provider_assistant.loading.dataframes import batches_of, batches_of_parts
 from airflow_provider_assistant.loading.file_readers import read_file
 from airflow_provider_assistant.loading.table_folders import check_no_tables, partition_values
 from airflow_provider_assistant.loading.untemplated import Untemplated, is_dataframe

@@ -363,7 +363,7 @@ def test_a_line_that_cannot_be_read_is_a_problem_of_its_row(line, problem, tmp_p
     ("a.xlsx", b"x", r"does not have the suffix of .*pandas.read_excel\('.*a.xlsx', dtype=str, keep_default_na=False"),
     ("a.avro", b"x", r"does not have the suffix of .*polars.read_avro"),
     ("a", b"x", r"does not have the suffix of .*--format"),
-    ("a.csv", gzip.compress(b"title\na\n"), "is compressed with gzip"),
+    ("a.csv", gzip.compress(b"title\na\n", mtime=0), "is compressed with gzip"),
     ("a.csv", b"PK\x03\x04", "Excel workbook"),
     ("a.parquet", b"no parquet", "cannot be read"),
     ("a.parquet", b"", "cannot be read"),
