@@ -109,11 +109,6 @@ def test_a_rule_is_no_front_matter(folder, text):
     assert only(folder("a.md", text))["content"] == text
 
 
-def test_comments_are_left_out(folder):
-    row = only(folder("a.md", "<!-- (c) -->\n# Hours\n\n<!--\n# Not yet\nFrom 7.\n-->\nFrom 9."))
-    assert (row["title"], row["content"]) == ("Hours", "\n# Hours\n\n\nFrom 9.")
-
-
 def test_relative_links_become_absolute(folder):
     text = """[a](../b.md#c) ![x](img/x.png "title") [w](https://w.org) [m](mailto:a@b.c) [h](#top)
 
@@ -196,14 +191,6 @@ def test_a_file_without_text_is_skipped_with_a_warning(folder, caplog):
     folder("a.md", "text")
     assert [row["key"] for row in file_documents(folder.root)] == ["a.md"]
     assert "1 file left out: has no text (scan.pdf)" in caplog.text
-
-
-@pytest.mark.parametrize(("name", "content"), [("b.pdf", b"x"), ("b.docx", b"x"), ("b.html", b"\xff")])
-def test_a_damaged_file_is_named(folder, name, content):
-    folder("a.md", "text")
-    with pytest.raises(AssistantInputError, match=rf"{name}' is .*\. Repair what is named") as refused:
-        list(file_documents(folder(name, content)))
-    assert refused.value.field == "source"
 
 
 def test_a_large_page_is_not_parsed(folder):
