@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -30,6 +30,10 @@ _WITHOUT_WORDS = ("hr", "definition")
 _BLANK_LINES = re.compile(r"\n{3,}")
 _INDENTATION = re.compile(r"[ \t]*")
 _CELL_BORDER = re.compile(r"(?<!\\)\|")
+# The titles of the notes and tabs of Python-Markdown, such as `!!! note "Title"` and `=== "Linux"`.
+_NOTE = re.compile(r'(?:!!!|\?{3}\+?|={3}[+!]*) +(?P<kind>[\w-]{0,30})(?: [\w -]{0,60})?(?:(?<= )"(?P<title>[^"]*)")?')
+_NOTE_INDENTATIONS = ("    ", "\t")
+_DEEPEST_NOTE = 20
 # Lines that only steer a generator: attributes, a target of MyST, a table of contents, tags of a template.
 _STEERING = re.compile(
     rf"(?>{ATTRIBUTES} | \([\w\ .:-]+\)= | \[\[?_?toc_?\]?\] | \{{%[^%]*%\}} | \s+)++",
@@ -40,6 +44,7 @@ _TARGET = r"(?:\([^()]*\)|\[[^\[\]]*\])"
 _LINKED_IMAGE = re.compile(rf"\[!\[[^\[\]]*\]{_TARGET}\]{_TARGET}")
 _IMAGE = re.compile(r"!\[([^\[\]]*)\]\(([^()]*)\)")
 _LINK_TARGET = re.compile(rf"\]{_TARGET}")
+_HTML_IMAGE = re.compile(r'<img\b([^<>]*?)\balt="([^"<>]*)"([^<>]*)>')
 _TAG = re.compile(r"<[!/a-zA-Z][^<>]*>")
 # Parts of the address of an image that shows the state of a build.
 _BADGES = ("badge", "shields.io")
@@ -94,7 +99,8 @@ class Block:
 
 def has_visible_words(markdown: str) -> bool:
     """Return whether a text has words other than those in tags, addresses and badges."""
-    text = _TAG.sub("", _LINKED_IMAGE.sub("", markdown))
+    text = _HTML_IMAGE.sub(r"![\2](\1\3)", markdown)
+    text = _TAG.sub("", _LINKED_IMAGE.sub("", text))
     if has_words(_LINK_TARGET.sub("]", _IMAGE.sub("", text))):
         return True
     for description, address in _IMAGE.findall(text):
@@ -134,6 +140,7 @@ def sections_of(markdown: str) -> Iterator[Section]:
     :return: The sections with white space at the ends of lines removed; also those without blocks.
     """
     lines = [line.rstrip() for line in markdown.replace("\r\n", "\n").replace("\r", "\n").split("\n")]
+    lines = _with_flat_notes(lines)
     env: dict[str, Any] = {}
     tokens = _parser().parse("\n".join(lines), env)
     above: list[_Heading] = []
@@ -150,6 +157,62 @@ def sections_of(markdown: str) -> Iterator[Section]:
         above.append(heading)
         blocks = []
     yield _section(above, blocks, is_leaf=bool(above))
+
+
+def _with_flat_notes(lines: list[str]) -> list[str]:
+    """
+    Return lines in which the notes and tabs of Python-Markdown are paragraphs below a bold title.
+
+    Their text is indented, so CommonMark takes it for code, or for a part of the title.
+    """
+    for _ in range(_DEEPEST_NOTE):
+        if not any(map(_NOTE.fullmatch, lines)):
+            break
+        # Only paragraphs of the page: code may show how to write a note.
+        titles = set()
+        for tokens in _top_level(_parser().parse("\n".join(lines)), 0):
+            first, _after = tokens[0].map or (0, 0)
+            if _kind(tokens[0]) == "paragraph" and _is_title(lines, first):
+                titles.add(first)
+        if not titles:
+            break
+        lines = _flattened(lines, titles)
+    return lines
+
+
+def _is_title(lines: Sequence[str], number: int) -> bool:
+    """Return whether a line is the title of a note: what follows it is indented."""
+    if not _NOTE.fullmatch(lines[number]):
+        return False
+    following = next((line for line in lines[number + 1 : number + 4] if line), "")
+    return following.startswith(_NOTE_INDENTATIONS)
+
+
+def _flattened(lines: Sequence[str], titles: Container[int]) -> list[str]:
+    """Return lines with notes as paragraphs; a note in a note is the text of one then."""
+    flat: list[str] = []
+    is_in_note = False
+    for number, line in enumerate(lines):
+        if number in titles or (is_in_note and _is_title(lines, number)):
+            flat += ["", _shown_title(line), ""]
+            is_in_note = True
+        elif not is_in_note or not line:
+            flat.append(line)
+        elif line.startswith(_NOTE_INDENTATIONS):
+            flat.append(line[1:] if line.startswith("\t") else line[4:])
+        else:
+            is_in_note = False
+            flat += ["", line]
+    return flat
+
+
+def _shown_title(line: str) -> str:
+    """Return the title of a note or tab as people see it: that of a note without one is its kind."""
+    found = _NOTE.fullmatch(line)
+    title = ""
+    if found:
+        title = found["kind"].capitalize() if found["title"] is None else found["title"]
+    return f"**{title}**" if title else ""
 
 
 def _section(above: Sequence[_Heading], blocks: Sequence[Block], *, is_leaf: bool) -> Section:

@@ -41,7 +41,7 @@ def split_documents(
     rows: Iterable[DocumentRow],
     size: int = 2000,
     *,
-    length: Callable[[str], int] = len,
+    length: Callable[[str], int] | None = None,
 ) -> DocumentRows:
     """
     Split documents at their Markdown headings, and long sections between paragraphs, lists, tables and blocks of code.
@@ -62,7 +62,7 @@ def split_documents(
     """
     if size < 1:
         raise AssistantInputError(f"size must be at least 1, not {size}", field="size")
-    packer = _Packer(size, length)
+    packer = _Packer(size, length or len)
 
     def chunks(account: SourceAccount) -> Iterator[DocumentRow]:
         for row in rows:
@@ -236,7 +236,8 @@ class _Packer:
 
     def _parts_of_table(self, block: Block, introduction: str) -> Iterator[_Unit]:
         """Yield rows of a table, each time below its header. A row that is too long with it is a list of its cells."""
-        header, rule, *rows = table_lines(block.lines)
+        # In a quotation, each line has its marks.
+        header, rule, *rows = table_lines([line.lstrip(" \t>") for line in block.lines])
 
         def written(some: Sequence[str]) -> str:
             return "\n".join((header, rule, *some))

@@ -134,6 +134,108 @@ def test_a_table_with_other_spaces_is_the_same():
     assert split("a|b\n-|:-\n1|2 \\| 3") == split("| a   | b |\n|:---:|:--|\n| 1   | 2 \\| 3 |".replace(":---:", "---"))
 
 
+NOTES = """
+!!! warning "Careful"
+    Read *this*.
+
+    ```yaml
+    # no heading
+    key:
+      inner: 1
+    ```
+
+    ??? question inline end
+        Nested.
+!!! tip
+\t- a
+
+=== "Linux"
+
+    ## Packages
+
+    apt
+
+!!! note ""
+    Untitled.
+
+```md
+!!! note
+    code
+```
+
+!!! no note
+because nothing is indented
+"""
+FLAT = """**Careful**
+
+Read *this*.
+
+```yaml
+# no heading
+key:
+  inner: 1
+```
+
+**Question**
+
+Nested.
+
+**Tip**
+
+- a
+
+**Linux**
+
+# Packages
+
+apt
+
+Untitled.
+
+```md
+!!! note
+    code
+```
+
+!!! no note
+because nothing is indented"""
+
+
+def test_the_text_of_notes_and_tabs_is_no_code():
+    above, below = FLAT.split("\n\n# Packages\n\n")
+    assert [(chunk["title"], chunk["content"]) for chunk in split(NOTES, 500)] == [
+        ("Handbook", above),
+        ("Handbook > Packages", below),
+    ]
+
+
+def test_a_table_in_a_quotation_or_a_list_repeats_its_header():
+    table = "| A | B |\n|---|---|\n" + "".join(f"| row {number} | value |\n" for number in range(20))
+    for mark, next_mark in (("> ", "> "), ("1. text\n\n   ", "   ")):
+        chunks = split(mark + table.strip().replace("\n", f"\n{next_mark}"), 100)
+        tables = [chunk["content"].removeprefix("1. text\n\n") for chunk in chunks]
+        assert len(tables) > 3
+        assert all(one.startswith("| A | B |\n| --- | --- |\n| row ") for one in tables if one != "1. text")
+
+
+@pytest.mark.parametrize(
+    ("image", "is_content"),
+    [
+        ("![Map of the office](map.png)", True),
+        ('<img src="map.png" alt="Map of the office" width="5">', True),
+        ("![](map.png)", False),
+        ('<img src="map.png">', False),
+        ("[![Build](https://x.org/a.svg)](https://x.org)", False),
+        ("[![Build][a]][b]", False),
+        ("![Build](https://img.shields.io/a.svg)", False),
+        ('<a href="x"><img alt="Build" src="https://x.org/badge.svg"></a>', False),
+    ],
+)
+def test_an_image_with_a_description_is_content(image, is_content):
+    contents = [chunk["content"] for chunk in split(f"{image}\n\n# A\n\ntext")]
+    assert contents == ([image, "text"] if is_content else ["text"])
+
+
 def test_a_row_that_is_too_long_for_its_header_is_a_list_of_cells():
     header = "| Country | Opening hours |\n|---|---|\n"
     chunks = split(f"{header}| Norway | {'from nine to five, ' * 4}|\n| Chile | ten |", 70)
@@ -162,6 +264,7 @@ def test_sizes_in_tokens():
         return len(re.findall(r"\w+|[^\w\s]", text))
 
     text = text_of(handbook(random.Random(1), 20))
+    assert split(text, 200, length=None) == split(text, 200, length=len)
     chunks = split(text, 200, length=tokens)
     assert 100 < max(tokens(chunk["content"]) for chunk in chunks) <= 200
     assert counted < 25 * len(text)
