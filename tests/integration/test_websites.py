@@ -20,16 +20,18 @@ from airflow_provider_assistant.exceptions import (
     AssistantServerError,
     AssistantTimeoutError,
 )
-from airflow_provider_assistant.knowledge import website_documents, write_documents
+from airflow_provider_assistant.knowledge import split_documents, website_documents, with_source, write_documents
 from airflow_provider_assistant.knowledge.website import extraction
 from airflow_provider_assistant.knowledge.website.fetcher import Fetcher, Skipped
 from airflow_provider_assistant.parsing.child import ChildParser
 from tests.live.clients import local_request
 from tests.live.process import wait_for
+from tests.pages import generated_page
 from tests.website import File, Website, index, page, sitemap
 from tests.wire import refusing_port
 
 OFFICE, HOME = page("Office", "From nine to five."), page("Home", "Ask first.")
+LANGUAGES = {"/en": b"en", "/us": b"en-US", "/de": b"de", "/br": b"pt_BR"}
 # The website asks for an immediate retry.
 NOW = {"Retry-After": "0"}
 
@@ -224,6 +226,164 @@ def test_a_redirect_to_another_host_can_be_allowed(website):
         rows = documents(website.site(moved), hosts=[other.host])
     assert [row["key"] for row in rows] == [other.url("/b")]
     assert other.requests == ["/robots.txt", "/b"]
+
+
+@pytest.mark.parametrize("header", ["noindex", "googlebot: none", "otherbot: all\nX-Robots-Tag: noindex"])
+def test_pages_that_search_engines_must_not_show(website, header):
+    name, *more = header.split("\n")
+    headers = {"X-Robots-Tag": name, **dict(line.split(": ") for line in more)}
+    hidden = b'<meta name="Googlebot" content="NOINDEX, nofollow">' + HOME
+    source = website.site({"/a": OFFICE, "/meta": hidden, "/header": File(HOME, headers=headers)})
+    rows = website_documents(source, requests_per_second=1000, private_networks=True)
+    expected = ["/a"] if "otherbot" not in header or more else ["/a", "/header"]
+    assert paths(rows) == expected
+    assert [(each.reason, each.is_expected) for each in rows.account.left_out] == [("is marked noindex", True)]
+    assert paths(documents(source, include_noindex=True)) == ["/a", "/meta", "/header"]
+
+
+def test_languages(website):
+    pages = {name: b"<html lang=%s>" % lang + OFFICE for name, lang in LANGUAGES.items()}
+    pages["/none"] = OFFICE
+    pages["/header"] = File(HOME, headers={"Content-Language": "fr"})
+    source = website.site(pages)
+    assert paths(documents(source, languages="en")) == ["/en", "/us", "/none"]
+    assert paths(documents(source, languages=["pt-BR", "FR"])) == ["/br", "/none", "/header"]
+
+
+# -- addresses that mean the same page -------------------------------------------------------------
+
+
+def canonical(address, content):
+    return f'<link rel="canonical" href="{address}">'.encode() + content
+
+
+def test_canonical_addresses(website):
+    url = website.url
+    website.site(
+        {
+            # Only the spelling differs: the canonical address is the key, whichever comes first.
+            "/one?utm_source=mail": canonical("/one", page("One", "text")),
+            "/one/": canonical(url("/one#top"), page("One", "text, and a banner")),
+            "/two/index.html": canonical("/two/", page("Two", "text")),
+            # Without canonical address, equal texts under such addresses are one page.
+            "/three?gclid=1": page("Three", "text"),
+            "/three": page("Three", "text"),
+            # Another page of the list: the same text is a double, another text is a mistake of the website.
+            "/print/four": canonical("/four", page("Four", "text")),
+            "/four": canonical("/print/four", page("Four", "text")),
+            "/five": canonical("/", page("Five", "text")),
+            "/six": canonical("/", page("Six", "text")),
+            "/": canonical("/", page("Home", "text")),
+            # Neither of the list nor of the website.
+            "/seven": canonical("/elsewhere", page("Seven", "text")),
+            "/eight": canonical("https://other.example/eight", page("Eight", "text")),
+            "/nine": canonical("http://[", page("Nine", "text")),
+            "/ten?page=1": canonical("/ten", page("Ten", "first")),
+            "/ten?page=2": canonical("/ten", page("Ten", "second")),
+        }
+    )
+    rows = website_documents(url("/sitemap.xml"), requests_per_second=1000, private_networks=True)
+    found = {httpx.URL(row["key"]).raw_path.decode(): row["title"] for row in rows}
+    assert list(found) == [
+        "/one",
+        "/two/",
+        "/three?gclid=1",
+        "/four",
+        "/",
+        "/five",
+        "/six",
+        "/seven",
+        "/eight",
+        "/nine",
+        "/ten?page=1",
+        "/ten?page=2",
+    ]
+    assert rows.account.as_dict()["read"] == {"page": 12}
+    (double,) = rows.account.left_out
+    assert (double.reason, double.count) == ("leads to the same page as another address", 3)
+
+
+# -- where the pages are listed --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("start", ["/", "/docs/", "/docs/intro", "/robots.txt"])
+@pytest.mark.parametrize("place", ["robots", "top"])
+def test_the_sitemap_of_a_website_is_found(website, start, place):
+    website.files |= {"/": HOME, "/docs/": HOME, "/docs/intro": HOME, "/a": OFFICE, "/b": HOME}
+    if place == "robots":
+        website.files |= {"/x.xml": index(website.url("/y.xml")), "/y.xml": sitemap(website.url("/a"))}
+        website.files["/z.xml"] = sitemap(website.url("/b"))
+        website.files["/robots.txt"] = b"User-agent: *\nDisallow: /private\nSitemap: /x.xml\nsitemap: /z.xml"
+    else:
+        website.files["/sitemap.xml"] = sitemap(website.url("/a"), website.url("/b"))
+    assert sorted(paths(documents(website.url(start)))) == ["/a", "/b"]
+
+
+def test_the_sitemap_of_a_part_of_a_website(website):
+    website.files |= {"/docs/": HOME, "/docs/sitemap.xml": sitemap(website.url("/docs/a")), "/docs/a": OFFICE}
+    assert paths(documents(website.url("/docs/"))) == ["/docs/a"]
+
+
+def test_a_website_without_sitemap(website):
+    website.files["/"] = HOME
+    for start in ("/", "/robots.txt"):
+        with pytest.raises(AssistantInputError, match=r"robots\.txt and /sitemap\.xml do not lead to one either"):
+            documents(website.url(start))
+    website.files["/robots.txt"] = b"Sitemap: https://www.example.com/sitemap.xml"
+    with pytest.raises(AssistantInputError, match=r"if www\.example\.com is the same website, pass it in hosts"):
+        documents(website.url("/"))
+
+
+# -- pages that cannot be read ---------------------------------------------------------------------
+
+
+def test_pages_that_fail_can_be_rows_without_key(website):
+    failures = {
+        "/403": File(status=403),
+        "/500": File(status=500, headers=NOW),
+        "/loop": File(status=302, headers={"Location": "/loop"}),
+        "/long": File(b"x" * 5_000_001),
+    }
+    source = website.site({"/a": OFFICE, **failures, "/b": HOME})
+    rows = website_documents(source, on_error="skip", requests_per_second=1000, private_networks=True)
+    found = list(rows)
+    assert [row["key"] for row in found if row["key"]] == [website.url("/a"), website.url("/b")]
+    lost = [row for row in found if row["key"] is None]
+    assert [(row["parent"], row["content"]) for row in lost] == [(website.url(path), "") for path in failures]
+    assert {each.reason: each.count for each in rows.account.unexpected} == {
+        "answers 403": 1,
+        "answers 500": 1,
+        "is larger than 5,000,000 bytes": 1,
+        "is the end of 5 redirects, and redirects again": 1,
+    }
+    with pytest.raises(AssistantInputError, match=r"strict=True.*answers 403"):
+        documents(source, on_error="skip", strict=True)
+    website.site(failures)
+    with pytest.raises(AssistantInputError, match="leads to no page that can be read"):
+        documents(source, on_error="skip")
+
+
+def test_the_end_of_the_time_is_never_skipped(website):
+    website.files["/a"] = File(status=503, headers={"Retry-After": "100"})
+    with pytest.raises(AssistantTimeoutError, match=r"within timeout=5 s"):
+        documents([website.url("/a")], on_error="skip", timeout=5)
+
+
+# -- night after night -----------------------------------------------------------------------------
+
+
+def test_a_website_that_is_built_every_night_stays_as_it_is(website):
+    nights = []
+    for day in ("2026-11-20", "2026-11-21"):
+        generated = {f"/{seed}": generated_page(seed, day=day) for seed in range(20)}
+        website.site({path: each.html.encode() for path, each in generated.items()})
+        entries = "".join(f"<url><loc>{website.url(path)}</loc><lastmod>{day}</lastmod></url>" for path in generated)
+        website.files["/sitemap.xml"] = f"<urlset>{entries}</urlset>".encode()
+        rows = list(with_source(split_documents(documents(website.url("/sitemap.xml")), 500)))
+        assert {row["date"] for row in rows} == {day}
+        nights.append([(row["key"], row["title"], row["content"]) for row in rows])
+    assert nights[0] == nights[1]
+    assert len({key for key, *_ in nights[0]}) == len(nights[0]) > 100
 
 
 # -- what ends the task, so that no document looks stale ---------------------------------------------
@@ -507,6 +667,9 @@ def test_a_sitemap_that_cannot_be_read_is_named(website, body, message):
         ("https://example.com/", {"requests_per_second": 0}, "must be positive"),
         ("https://example.com/", {"max_pages": 0}, "must be positive"),
         ("https://example.com/", {"timeout": 0}, "must be positive"),
+        ("https://example.com/", {"on_error": "ignore"}, "must be 'fail' or 'skip'"),
+        ("https://example.com/", {"select": "main >"}, "select='main >' is not a selector of CSS"),
+        ("https://example.com/", {"remove": [".a", "..b"]}, "remove='.a, ..b' is not a selector of CSS"),
     ],
 )
 def test_invalid_arguments_are_refused_at_once(source, options, message):

@@ -230,9 +230,9 @@ class _Reader:
     count: int = 0
     unmodified: int = 0
     _begun: set[httpx.URL] = field(default_factory=set)
-    # The hash of the text of each page, by its addresses before and after redirects.
-    _hashes: dict[httpx.URL, bytes] = field(default_factory=dict)
-    _hash_by_spelling: dict[str, bytes] = field(default_factory=dict)
+    _seen: set[httpx.URL] = field(default_factory=set)
+    # The hash of the text of each page that has a row, by the spelling of its address.
+    _hashes: dict[str, bytes] = field(default_factory=dict)
     _keys: set[httpx.URL] = field(default_factory=set)
 
     def rows(self, url: httpx.URL, *, follow: bool = True) -> Iterator[DocumentRow]:
@@ -245,12 +245,11 @@ class _Reader:
             return
         self._begun.add(url)
         try:
-            address, text = self._text(url)
-            if follow and text.canonical:
-                canonical = web_address(text.canonical, address)
-                if canonical is not None and canonical != address and canonical in self.pages:
-                    yield from self.rows(canonical, follow=False)
-            key = str(self._key(address, text))
+            page_url, text = self._text(url)
+            canonical = web_address(text.canonical, page_url) if text.canonical else None
+            if follow and canonical is not None and canonical in self.pages:
+                yield from self.rows(canonical, follow=False)
+            key = str(self._key(page_url, canonical, text))
         except Skipped as reason:
             self.account.leave_out("page", str(reason), str(url), is_expected=reason.is_expected)
         except WebsiteTimeoutError:
@@ -258,9 +257,10 @@ class _Reader:
         except AssistantError as error:
             if not self.skips_errors:
                 raise
-            log.warning("%s", error)
-            status = getattr(error, "status", None)
-            problem = f"answers {status}" if status else "cannot be read"
+            log.warning("%s", error.happened)
+            address, _, problem = error.happened.partition(" ")
+            if address != str(url):
+                problem = "cannot be read"
             self.account.leave_out("page", problem, str(url), is_expected=False)
             yield _row(None, str(url), PageText(None, ""), None)
         else:
@@ -271,10 +271,10 @@ class _Reader:
     def _text(self, url: httpx.URL) -> tuple[httpx.URL, PageText]:
         """Return address and text of a page, unless another address has led to it."""
         page = self.fetcher.fetch(url, LARGEST_PAGE, HTML, self.cache.validators)
-        if page.url in self._hashes:
+        if page.url in self._seen:
             raise Skipped(DOUBLE, is_expected=True)
+        self._seen.add(page.url)
         text = self._cached(page) if page.content is None else self._extracted(page, page.content)
-        self._hashes[page.url] = self._hashes[url] = _hash(text)
         language = (text.language or "").lower().replace("_", "-")
         if self.languages and language and self.languages.isdisjoint((language, language.partition("-")[0])):
             raise Skipped("is in another language", is_expected=True)
@@ -297,7 +297,7 @@ class _Reader:
         self.cache.add(address, page.headers, text)
         return text
 
-    def _key(self, address: httpx.URL, text: PageText) -> httpx.URL:
+    def _key(self, address: httpx.URL, canonical: httpx.URL | None, text: PageText) -> httpx.URL:
         """
         Return the address that identifies a page.
 
@@ -305,23 +305,17 @@ class _Reader:
         same: some websites call their home page canonical on every page.
         """
         key = address
-        own_hash = _hash(text)
-        canonical = web_address(text.canonical, address) if text.canonical else None
+        text_hash = hashlib.sha256(text.content.encode()).digest()
         if canonical is not None and host_of(canonical) in self.fetcher.hosts:
             if spelling(canonical) == spelling(address):
                 key = canonical
-            elif self._hashes.get(canonical) == own_hash:
+            elif self._hashes.get(spelling(canonical)) == text_hash:
                 raise Skipped(DOUBLE, is_expected=True)
-        name = spelling(address)
-        if key in self._keys or self._hash_by_spelling.get(name) == own_hash:
+        if key in self._keys or self._hashes.get(spelling(address)) == text_hash:
             raise Skipped(DOUBLE, is_expected=True)
-        self._hash_by_spelling.setdefault(name, own_hash)
         self._keys.add(key)
+        self._hashes.setdefault(spelling(address), text_hash)
         return key
-
-
-def _hash(text: PageText) -> bytes:
-    return hashlib.sha256(text.content.encode()).digest()
 
 
 def _row(key: str | None, parent: str, text: PageText, date: str | None) -> DocumentRow:

@@ -341,7 +341,7 @@ def _check_status(
         raise AssistantInputError(
             f"{url} answers {status}",
             safe="Its documents would look stale if the page was left out, so nothing was written.",
-            todo="If the page is not public, leave it out with include=….",
+            todo="If the page is not public, leave it out with include=…, or pass on_error='skip'.",
             field="source",
         )
 

@@ -353,10 +353,18 @@ def test_an_impossible_size_is_refused_at_once(size):
 
 
 def test_the_source_is_appended_to_the_text():
-    rows = [row("{a} {content}", url="https://x/a", date="2026-11-22"), row("b", url="https://x/b"), row("c")]
+    rows = [row("{a} {date}", url="https://x/a", date="2026-11-22"), row("b", url="https://x/b"), row("c")]
+    rows.append(row("", url="https://x/d"))
     assert [one["content"] for one in with_source(rows)] == [
-        "{a} {content}\n\nSource: https://x/a, 2026-11-22",
+        "{a} {date}\n\nSource: https://x/a",
         "b\n\nSource: https://x/b",
         "c",
+        "",
     ]
-    assert [one["content"] for one in with_source(rows[1:2], "{source}: {content}")] == ["https://x/b: b"]
+    with_date = with_source(rows, "{source} {date}: {content}")
+    assert [one["content"] for one in with_date] == [
+        "https://x/a 2026-11-22: {a} {date}",
+        "https://x/b : b",
+        "c",
+        "",
+    ]
