@@ -25,7 +25,6 @@ LIBRARIES = {
     ".htm": _HTML,
     ".html": _HTML,
     ".ipynb": (),
-    PAGE: _HTML,
     ".pdf": ("pypdf",),
     ".pptm": ("pptx",),
     ".pptx": ("pptx",),

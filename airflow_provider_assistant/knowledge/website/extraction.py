@@ -56,7 +56,7 @@ class Extractor:
         include_noindex: bool = False,
         seconds: float = PAGE_SECONDS,
     ) -> None:
-        for library in ("protego", *LIBRARIES[PAGE]):
+        for library in ("protego", *LIBRARIES[".html"]):
             if not importlib.util.find_spec(library):
                 raise AssistantInputError(
                     f"{library} is not installed",
