@@ -59,7 +59,7 @@ GROUP = Arg(
 SOURCE_NAME = Arg(
     ("--source-name",),
     metavar="NAME",
-    help="name of the source in the ledger; use dag_id.task_id for the source of a task (default: name of the file)",
+    help="name of the source in the ledger; use dag_id.task_id for the source of a task (default: path of the file)",
 )
 DELETED = Arg(
     ("--findings",), metavar="FILE", help="findings file of a load; selects the documents listed as stale or superseded"

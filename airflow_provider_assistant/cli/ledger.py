@@ -105,6 +105,13 @@ def stale(out: Console, args: argparse.Namespace) -> int:
         entries = stack.enter_context(
             ledger.documents(scope=scope, site_id=site_id, source=source, run=this_run(), has_groups=True)
         )
+        if not entries.size():
+            raise AssistantInputError(
+                f"the ledger has no documents of source {source!r} on site {site_id}",
+                todo="Name the source of the load with --source-name. That of a task is dag_id.task_id, that of a "
+                "command the path of its file.",
+                field="source_name",
+            )
         with out.busy("reading the file"):
             if args.gone:
                 # The groups have no rows any more: the file names only the groups.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
-from os import getpid
 from typing import Any, NamedTuple
 
 from airflow_provider_assistant.api import endpoints
@@ -121,18 +121,23 @@ def gone_groups(file: str, args: argparse.Namespace) -> Sequence[int]:
 
 
 def source_name(args: argparse.Namespace) -> str:
-    """Return the name of the source in the ledger: ``--source-name``, else the name of the file."""
+    """Return the name of the source in the ledger: ``--source-name``, else the absolute path or URL of the file."""
     if args.source_name:
         return str(args.source_name)
-    file_name = args.file.rstrip("/").rpartition("/")[2]
-    # The path "/" has no name.
-    return str(file_name or args.file)
+    file = str(args.file).removeprefix("file://")
+    if "://" not in file:
+        # Path.resolve() would follow links, such as one to the newest export.
+        return os.path.abspath(file)  # noqa: PTH100
+    protocol, _, path = file.rstrip("/").partition("://")
+    # Before an at sign is the connection.
+    host, slash, path_in_host = path.partition("/")
+    return f"{protocol}://{host.rpartition('@')[2]}{slash}{path_in_host}"
 
 
 def this_run() -> RunRef:
     """Return the run that the ledger records for this command. Its id is unique."""
     # A command has no task instance: the ledger records these names instead.
-    run_id = f"cli__{datetime.now(UTC):%Y-%m-%dT%H:%M:%S}__{getpid()}"
+    run_id = f"cli__{datetime.now(UTC):%Y-%m-%dT%H:%M:%S}__{os.getpid()}"
     return RunRef(dag_id="airflow assistant", run_id=run_id, task_id="load", map_index=-1)
 
 

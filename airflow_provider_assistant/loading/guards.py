@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 
 from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputError
@@ -9,6 +10,8 @@ from airflow_provider_assistant.ledger import ScopeLedger
 from airflow_provider_assistant.loading.options import LoadOptions
 from airflow_provider_assistant.loading.preflight import LoadPlan, RowAction
 from airflow_provider_assistant.texts import counted
+
+log = logging.getLogger(__name__)
 
 # A load is refused if it would replace or leave stale more than this share of its source's documents, and at least
 # this many of them: such a load is usually a mistake.
@@ -43,6 +46,12 @@ def check_plan(plan: LoadPlan, ledger: ScopeLedger, options: LoadOptions, missin
     # A document is kept, changed or missing.
     missing = documents - plan.kept - plan.changed
     check_extent(ledger.source, documents=documents, changed=changed, missing=max(0, missing))
+    if not documents and plan.count(RowAction.UNCHANGED):
+        log.warning(
+            "The documents of these rows belong to other sources than %r, so that no document is found whose row is "
+            "gone. If this load was renamed, set source_name (--source-name) to its old name.",
+            ledger.source,
+        )
     if plan.count(RowAction.DUPLICATE):
         # A repeated row counts as a document twice, so the number is too low.
         return None
@@ -64,8 +73,9 @@ def check_owner(source: str, foreign: Mapping[str, int]) -> None:
     raise AssistantInputError(
         f"this load, of source {source!r}, has {key_count} of another source, with other content: {owners}",
         safe=NOTHING_SENT,
-        todo=f"If this load was renamed, set source_name={owner_names[0]!r}; if these are different rows that "
-        "share their keys, set a namespace; to take the keys over, set adopt=True for one run.",
+        todo=f"If this load was renamed, set source_name={owner_names[0]!r} (--source-name); if these are different "
+        "rows that share their keys, set a namespace (--namespace); to take the keys over, set adopt=True (--adopt) "
+        "for one run.",
         field="source_name",
     )
 

@@ -64,14 +64,14 @@ def test_a_ledger_on_a_server_does_not_show_its_password(cli, monkeypatch):
     assert "sesame" not in ran.err
 
 
-def test_what_is_in_doubt_is_listed(cli, in_doubt):
+def test_what_is_in_doubt_is_listed(cli, in_doubt, faq):
     ran = cli("ledger", "ambiguous")
     assert ran.code == 1
     assert ran.lines[1][:6] == [
         in_doubt["key"][:12],
         "document",
         "acme-docs",
-        "faq.csv",
+        str(faq),
         in_doubt["label"],
         "ambiguous",
     ]
@@ -188,7 +188,8 @@ def test_rows_that_the_file_no_longer_has_are_stale(cli, connection, faq):
     ran = cli("ledger", "stale", faq, *LOAD, "-o", "json")
     assert ran.code == 1
     assert {(one["label"], one["group"]) for one in ran.json} == {("2", None), ("3", None)}
-    assert cli("ledger", "stale", faq, *LOAD, "--source-name", "other").code == 0
+    other = cli("ledger", "stale", faq, *LOAD, "--source-name", "other")
+    assert (other.code, "no documents of source 'other'" in other.err) == (2, True)
     assert cli("ledger", "superseded").code == 0
 
 
@@ -208,7 +209,7 @@ def test_stale_rows_of_the_groups_in_the_file(cli, connection, faq):
     assert cli("load", faq, *GROUPED).code == 0
     rows(faq, before[0])
     (ran,) = cli("ledger", "stale", faq, *GROUPED, "-o", "json").json
-    assert (ran["label"], ran["group"], ran["source"]) == ("2", "Refunds", "faq.csv")
+    assert (ran["label"], ran["group"], ran["source"]) == ("2", "Refunds", str(faq))
     assert cli("ledger", "stale", faq, *GROUPED).lines[0] == ["site", "source", "label", "document", "group"]
     assert {one["label"]: one["group"] for one in cli("ledger", "stale", faq, *LOAD, "-o", "json").json} == {
         "2": "Refunds",
@@ -225,7 +226,7 @@ def test_all_documents_of_groups_that_are_gone(cli, connection, faq, tmp_path):
     cli("load", faq, *GROUPED)
     gone = tmp_path / "gone.csv"
     gone.write_text("title\nHours\nUnknown\n")
-    ran = cli("ledger", "stale", gone, *GROUPED, "--gone", "--source-name", "faq.csv", "-o", "json")
+    ran = cli("ledger", "stale", gone, *GROUPED, "--gone", "--source-name", str(faq), "-o", "json")
     assert {one["label"] for one in ran.json} == {"3", "Hours"}
 
 

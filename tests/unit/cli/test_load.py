@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
+
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
+from airflow_provider_assistant.cli.rows import source_name
 from airflow_provider_assistant.ledger import Ledger, queries
 from airflow_provider_assistant.ledger.selection import Selection
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
@@ -45,7 +48,7 @@ def test_every_row_once(cli, faq, service):
 
 def test_what_is_told_of_it(cli, faq):
     result = cli("load", faq, "--key", "id", "-o", "json").json
-    assert {"dry_run": False, "site_id": "acme-docs", "source": "faq.csv", "findings": None, "error": None}.items() <= (
+    assert {"dry_run": False, "site_id": "acme-docs", "source": str(faq), "findings": None, "error": None}.items() <= (
         result.items()
     )
     assert sorted(result["sent"]) == ["1", "2", "3"]
@@ -96,7 +99,7 @@ def test_drafts_are_shown(cli, faq, service):
 
 
 def test_the_command_and_a_dag_know_what_the_other_has_loaded(cli, faq, run_operator, service):
-    task = {"source": str(faq), "key_columns": "id", "source_name": "faq.csv"}
+    task = {"source": str(faq), "key_columns": "id", "source_name": str(faq)}
     cli("load", faq, "--key", "id")
     assert run_operator(AssistantLoadQAOperator, **task).xcom()["unchanged"] == 3
     rows(faq, ("1", "Refunds", "In five days."), ("4", "New", "Yes."))
@@ -126,7 +129,7 @@ def test_a_dry_run_sends_nothing_and_says_what_a_load_then_does(cli, faq, servic
 def test_the_command_and_a_dataframe_agree_about_keys(cli, faq, service):
     frame = pd.read_csv(faq)
     assert frame["id"].dtype == "int64"
-    task = AssistantLoadQAOperator(task_id="load", source=frame, key_columns=["id"], source_name="faq.csv")
+    task = AssistantLoadQAOperator(task_id="load", source=frame, key_columns=["id"], source_name=str(faq))
     assert task.execute(task_context("load"))["created"] == 3
     assert cli("ledger", "stale", faq, "--key", "id").code == 0
     ran = cli("load", faq, "--key", "id", "--dry-run", "-o", "json")
@@ -261,3 +264,54 @@ def test_what_is_in_doubt_is_in_a_rehearsal_too(cli, faq, service):
 def test_another_site(cli, faq, service):
     cli("load", faq, "--site", "acme-shop")
     assert len(service.documents("acme-shop")) == 3
+
+
+def test_files_of_the_same_name_are_two_sources(cli, tmp_path, service, monkeypatch):
+    german, english = tmp_path / "de" / "faq.csv", tmp_path / "en" / "faq.csv"
+    for file in (german, english):
+        file.parent.mkdir()
+        rows(file, *((f"{file.parent.name}{number}", "T", "A") for number in range(3)))
+    monkeypatch.chdir(tmp_path)
+    names = [cli("load", f"{file}/faq.csv", "--key", "id", "-o", "json").json["source"] for file in ("de", "./en")]
+    assert names == [str(german), str(english)]
+    for file in (german, f"file://{german}", "de/../de/faq.csv"):
+        last = cli("load", file, "--key", "id", "-o", "json")
+        assert counts(last, "unchanged", "stale") == (3, 0)
+    monkeypatch.chdir(english.parent)
+    rows(english, ("en1", "T", "A"))
+    last = cli("load", "faq.csv", "--key", "id", "-o", "json")
+    assert counts(last, "unchanged", "stale") == (1, 2)
+    assert cli("ledger", "stale", "faq.csv", "--key", "id").code == 1
+    assert service.posts() == 6
+
+
+def test_a_file_that_was_moved_does_not_create_its_documents_again(cli, faq, service):
+    """Its keys belong to the name of the source before."""
+    cli("load", faq, "--key", "id", "--source-name", "faq.csv")
+    ran = cli("load", faq, "--key", "id", "-o", "json")
+    assert counts(ran, "unchanged", "stale") == (3, 0)
+    assert "belong to other sources" in ran.err
+    rows(faq, ("1", "Refunds", "In six days."), ("2", "Hours", "Nine to five."))
+    ran = cli("load", faq, "--key", "id")
+    assert (ran.code, service.posts()) == (2, 3)
+    assert "1 key of another source" in ran.err
+    assert "source_name='faq.csv' (--source-name)" in ran.err
+    adopted = cli("load", faq, "--key", "id", "--adopt", "-o", "json")
+    assert counts(adopted, "created", "unchanged", "stale") == (1, 1, 0)
+    rows(faq, ("1", "Refunds", "In six days."))
+    assert counts(cli("load", faq, "--key", "id", "-o", "json"), "unchanged", "stale") == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [
+        ("s3://bucket/de/faq.csv", "s3://bucket/de/faq.csv"),
+        ("s3://my_aws@bucket/de/", "s3://bucket/de"),
+        ("sftp://user:secret@host/a@b/*.csv", "sftp://host/a@b/*.csv"),
+        ("file:///data/faq.csv", "/data/faq.csv"),
+        ("/data//faq/", "/data/faq"),
+        ("/", "/"),
+    ],
+)
+def test_names_of_sources(file, name):
+    assert source_name(argparse.Namespace(file=file, source_name=None)) == name

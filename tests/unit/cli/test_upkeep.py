@@ -136,7 +136,7 @@ def test_loads_of_the_command_line_are_listed_with_how_they_ended(cli, changed, 
         ("failed", 2, 0, 2), ("succeeded", 1, 1, 2), ("succeeded", 3, 3, 0),
     ]  # fmt: skip
     assert "rejected" in found[0]["error"]
-    assert {(one["dag_id"], one["source"]) for one in found} == {("airflow assistant", "faq.csv")}
+    assert {(one["dag_id"], one["source"]) for one in found} == {("airflow assistant", str(faq))}
     assert len(cli("ledger", "loads", "--limit", "1").lines) == 2
     assert cli("ledger", "loads", "--site", "acme-shop", "-o", "json").json == []
 
