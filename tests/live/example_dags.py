@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.live import comparison, evaluation, handbook
+from tests.live import comparison, evaluation, handbook, traps
 from tests.live.airflow import LiveAirflow
 from tests.live.comparison import COMPARISON
 from tests.live.evaluation import EVALUATION
@@ -102,6 +102,7 @@ class Demo:
         self._show_comparison()
         self._show_approval()
         self._show_evaluation()
+        self._load_traps()
 
     # -- running -----------------------------------------------------------------------------------
 
@@ -306,6 +307,13 @@ class Demo:
         chunks = self.lake / "handbook" / "chunks.parquet"
         problem = problem or handbook.difference(documents, chunks, self._xcom(HANDBOOK, "compare"))
         if problem:
+            raise DemoError(problem)
+
+    def _load_traps(self) -> None:
+        written, preview, loaded = traps.load(self.home / "traps", self.airflow.env)
+        if loaded:
+            traps.show(self.screen, preview, loaded)
+        if problem := traps.problem_of(written, loaded, self.service.documents(limit=100_000)):
             raise DemoError(problem)
 
     def _show_comparison(self) -> None:

@@ -1,0 +1,79 @@
+"""A folder with one of each trap: the service stores every word to keep once, and none to leave out."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import pyarrow.parquet as pq
+import pytest
+
+from airflow_provider_assistant.knowledge import file_documents, split_documents, with_source, write_documents
+from airflow_provider_assistant.operators.documents import AssistantLoadTextOperator
+from tests.traps import knowledge_traps
+
+
+@pytest.fixture
+def loaded(tmp_path, connection, ran):
+    """A function that reads and loads a folder like the DAG of the docs, and returns the result of the load."""
+    path = str(tmp_path / "chunks.parquet")
+
+    def load(folder, **options):
+        chunks = with_source(split_documents(file_documents(folder, base_url="https://x.example/"), 500))
+        write_documents(chunks, path)
+        done, _ = ran(
+            AssistantLoadTextOperator,
+            source=path,
+            key_columns=["key"],
+            group_columns=["parent"],
+            source_name="traps",
+            **options,
+        )
+        return done.xcom()
+
+    return load
+
+
+def test_every_word_is_stored_once_and_a_second_night_changes_nothing(tmp_path, loaded, service):
+    traps = knowledge_traps()
+    folder = tmp_path / "traps"
+    traps.write(folder)
+    first = loaded(folder)
+    assert (first["rejected"], first["failed"]) == (0, 0)
+    stored = Counter()
+    for document in service.documents():
+        stored.update(re.findall(r"(?:keep|drop)\w+", f"{document['title']} {document['content']}"))
+    lost = [word for word in traps.kept if not stored[word]]
+    leaked = [word for word in traps.dropped if stored[word]]
+    assert (lost, leaked) == ([], [])
+    # Lines end in spaces and another kind of line break: the content is the same.
+    page = folder / "comments.md"
+    page.write_bytes(page.read_bytes().replace(b"\n", b"  \r\n"))
+    second = loaded(folder)
+    assert (second["created"], second["unchanged"], second["stale"]) == (0, first["rows"], 0)
+
+
+def test_the_load_reports_what_could_hide_lost_content(tmp_path, loaded, service):
+    folder = tmp_path / "handbook"
+    folder.mkdir()
+    (folder / "page.md").write_text("# Page\n\nText.\n")
+    (folder / "draft.md").write_text("---\ndraft: true\n---\nText.\n")
+    (folder / "contract.doc").write_bytes(b"an old format")
+    findings = str(tmp_path / "findings.parquet")
+    result = loaded(folder, findings_path=findings)
+    assert (result["created"], result["left_out"]) == (1, 2)
+    (finding,) = pq.read_table(findings).to_pylist()
+    assert (finding["kind"], finding["key"]) == ("left_out", "contract.doc")
+    assert ".doc" in finding["reason"]
+
+
+def test_strict_fails_before_the_first_request(tmp_path, connection, run_operator, service):
+    folder = tmp_path / "handbook"
+    folder.mkdir()
+    (folder / "page.md").write_text("# Page\n\nText.\n")
+    (folder / "contract.doc").write_bytes(b"an old format")
+    path = tmp_path / "chunks.parquet"
+    write_documents(split_documents(file_documents(folder)), path)
+    run = run_operator(AssistantLoadTextOperator, source=str(path), key_columns=["key"], strict=True)
+    assert run.state == "failed"
+    assert service.seen() == []
