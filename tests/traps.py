@@ -110,7 +110,9 @@ def _html(traps: Traps) -> None:
     traps.text("form.html", "<body><form><h1>Form</h1><p>keepform</p><select><option>dropoption</select></form></body>")
     traps.text("hash.html", "<body><main><h1>Hash</h1><p># keephash is no heading</p></main></body>")
     traps.text("hidden.html", '<head><meta name="robots" content="noindex"></head><body><p>dropnoindex</p></body>')
-    traps.text("latin.html", '<head><meta charset="iso-8859-1"></head><body><p>keeplatin “quoted” €</p></body>', "cp1252")
+    traps.text(
+        "latin.html", '<head><meta charset="iso-8859-1"></head><body><p>keeplatin “quoted” €</p></body>', "cp1252"
+    )
 
 
 def _names(traps: Traps) -> None:

@@ -9,12 +9,11 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from airflow_provider_assistant.api.call import Call, CallInfo
 from airflow_provider_assistant.api.document_routes import DocumentRoutes, ListRoute, PagingKind, path_of, required
-from airflow_provider_assistant.api.json_objects import text_of
+from airflow_provider_assistant.api.json_objects import nested_objects, text_of
 from airflow_provider_assistant.api.site_documents import (
     DocumentPage,
     SiteDocument,
     document_page,
-    envelopes,
     first_value,
     value_at,
 )
@@ -186,7 +185,7 @@ class DocumentPages:
         """Return the next cursor, None if there is none, and its query parameter."""
         if self._paging.next:
             return text_of(value_at(page.raw, self._paging.next)), self._paging.parameter or "cursor"
-        for envelope in envelopes(page.raw):
+        for envelope in nested_objects(page.raw):
             for name, parameter in CURSOR_FIELDS.items():
                 cursor = text_of(envelope.get(name))
                 if cursor:
@@ -252,17 +251,7 @@ class DocumentPages:
     def _link(self, page: DocumentPage) -> str | None:
         if self._paging.next:
             return text_of(value_at(page.raw, self._paging.next))
-        link = next_link(page.call_info.link)
-        if link:
-            return link
-        for envelope in envelopes(page.raw):
-            for name in LINK_FIELDS:
-                value = envelope.get(name)
-                if isinstance(value, Mapping):
-                    value = value.get("href")
-                if isinstance(value, str) and urlsplit(value).query:
-                    return value
-        return None
+        return next_link(page.raw, page.call_info.link)
 
     def _call(self, query: dict[str, str]) -> Call[DocumentPage]:
         self._last_query = query
@@ -282,12 +271,27 @@ class DocumentPages:
         return document_page(self._route, self._words, raw, call_info)
 
 
-def next_link(header: str | None) -> str | None:
+def next_link(raw: Any, header: str | None) -> str | None:
     """
-    Return the URL of the next page in a ``Link`` header.
+    Return the URL of the next page, if it has a query.
 
-    :param header: Value of the header, or None.
+    :param raw: The reply.
+    :param header: Value of its ``Link`` header, or None.
     """
+    link = _link_in_header(header)
+    if link and urlsplit(link).query:
+        return link
+    for envelope in nested_objects(raw):
+        for name in LINK_FIELDS:
+            value = envelope.get(name)
+            if isinstance(value, Mapping):
+                value = value.get("href")
+            if isinstance(value, str) and urlsplit(value).query:
+                return value
+    return None
+
+
+def _link_in_header(header: str | None) -> str | None:
     for target, parameters in _LINK.findall(header or ""):
         for parameter in parameters.split(";"):
             name, _, value = parameter.partition("=")

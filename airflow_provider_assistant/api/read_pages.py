@@ -9,14 +9,13 @@ from urllib.parse import parse_qsl, urlsplit
 from airflow_provider_assistant.api.document_pages import (
     CURSOR_FIELDS,
     LAST_PAGE_FIELDS,
-    LINK_FIELDS,
     MORE_FIELDS,
     TOTAL_FIELDS,
     next_link,
 )
 from airflow_provider_assistant.api.json_objects import text_of
 from airflow_provider_assistant.api.replies import ApiReply
-from airflow_provider_assistant.api.site_documents import envelopes, first_value
+from airflow_provider_assistant.api.site_documents import first_value
 
 # Fields with the number of the next page.
 PAGE_FIELDS = ("next_page", "nextPage")
@@ -30,7 +29,7 @@ def next_query(reply: ApiReply, params: Mapping[str, str]) -> dict[str, str] | N
     :return: The query. Of a link, only the query is used, so the API key stays with the configured host and path. None
         if the reply shows no next page.
     """
-    link = _link(reply)
+    link = next_link(reply.raw, reply.call_info.link)
     if link:
         return dict(parse_qsl(urlsplit(link).query, keep_blank_values=True))
     for name, parameter in CURSOR_FIELDS.items():
@@ -65,19 +64,3 @@ def _number(raw: Any, names: tuple[str, ...]) -> int:
     if isinstance(number, int) and not isinstance(number, bool):
         return number
     return 0
-
-
-def _link(reply: ApiReply) -> str | None:
-    """Return the URL of the next page, if it has a query."""
-    candidates = [next_link(reply.call_info.link)]
-    for envelope in envelopes(reply.raw):
-        for name in LINK_FIELDS:
-            value = envelope.get(name)
-            if isinstance(value, Mapping):
-                value = value.get("href")
-            if isinstance(value, str):
-                candidates.append(value)
-    for link in candidates:
-        if link and urlsplit(link).query:
-            return link
-    return None

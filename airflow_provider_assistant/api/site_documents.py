@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -10,12 +10,10 @@ from typing import Any
 from airflow_provider_assistant.api.call import CallInfo
 from airflow_provider_assistant.api.document_routes import ListRoute
 from airflow_provider_assistant.api.document_state import DocumentState, DocumentWords, document_state, status_word
-from airflow_provider_assistant.api.json_objects import text_of
+from airflow_provider_assistant.api.json_objects import nested_objects, text_of
 from airflow_provider_assistant.api.replies import ApiReply
 from airflow_provider_assistant.exceptions import AssistantResponseError
 
-# Depth at which the list and the fields about paging are searched.
-LEVELS = 4
 ITEM_FIELDS = ("documents", "items", "data", "results", "records", "content", "rows", "entries")
 ID_FIELDS = ("document_id", "documentId", "id", "uuid", "_id")
 TITLE_FIELDS = ("title", "name", "filename", "file_name", "fileName")
@@ -105,11 +103,11 @@ def items_of(route: ListRoute, raw: Any) -> list[Any] | None:
     if isinstance(raw, list):
         return raw
     for name in ITEM_FIELDS:
-        for envelope in envelopes(raw):
+        for envelope in nested_objects(raw):
             items = envelope.get(name)
             if isinstance(items, list):
                 return items
-    for envelope in envelopes(raw):
+    for envelope in nested_objects(raw):
         for value in envelope.values():
             if isinstance(value, list) and value and isinstance(value[0], Mapping):
                 return value
@@ -165,21 +163,10 @@ def value_at(value: Any, path: str) -> Any:
     return value
 
 
-def envelopes(raw: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield the object and those nested in it, level by level. The items of lists are not among them."""
-    level = [raw] if isinstance(raw, Mapping) else []
-    for _ in range(LEVELS):
-        yield from level
-        nested = []
-        for envelope in level:
-            nested += [value for value in envelope.values() if isinstance(value, Mapping)]
-        level = nested
-
-
 def first_value(raw: Any, names: tuple[str, ...]) -> Any:
     """Return the first of these fields that an envelope has; None if none has one."""
     for name in names:
-        for envelope in envelopes(raw):
+        for envelope in nested_objects(raw):
             if envelope.get(name) is not None:
                 return envelope[name]
     return None

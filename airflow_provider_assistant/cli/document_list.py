@@ -11,12 +11,11 @@ from typing import Any, Literal, TypeAlias
 from airflow_provider_assistant.api.document_pages import DocumentPages
 from airflow_provider_assistant.api.document_routes import DocumentRoutes, ListRoute, is_missing_route, path_of
 from airflow_provider_assistant.api.document_state import DocumentWords, status_fields
-from airflow_provider_assistant.api.json_objects import text_of
+from airflow_provider_assistant.api.json_objects import LEVELS, text_of
 from airflow_provider_assistant.api.site_documents import (
     CONTENT_FIELDS,
     CREATED_FIELDS,
     ID_FIELDS,
-    LEVELS,
     QUESTION_FIELDS,
     TITLE_FIELDS,
     UPDATED_FIELDS,

@@ -141,4 +141,4 @@ def test_routes_that_cannot_be_used_are_an_error_of_the_connection(value, monkey
     ],
 )
 def test_the_next_link_of_a_header(header, expected):
-    assert next_link(header) == expected
+    assert next_link(None, header) == expected
