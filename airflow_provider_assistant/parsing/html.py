@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_assistant.parsing.charsets import decode, named_charset
@@ -10,6 +11,8 @@ from airflow_provider_assistant.parsing.limits import UnreadableFileError
 if TYPE_CHECKING:
     from bs4 import BeautifulSoup, Tag
 
+# What browsers take if a page does not name its charset.
+DEFAULT_CHARSET = "windows-1252"
 # Names of the meta tags with the date, best first.
 _DATE_NAMES = (
     "article:modified_time",
@@ -81,17 +84,17 @@ def to_markdown(html: Any) -> str:
 
 def _decoded(content: bytes) -> str:
     name = named_charset(content)
-    if name:
-        origin = "declared"
-    else:
-        name = "utf-8"
-        origin = "assumed, because it declares no encoding"
+    if not name:
+        with contextlib.suppress(UnicodeDecodeError):
+            return decode(content, "utf-8")
+        # Every byte is a character of it.
+        return decode(content, DEFAULT_CHARSET)
     try:
         return decode(content, name)
     except LookupError:
         raise UnreadableFileError(f"declares the unknown encoding {name!r}") from None
     except UnicodeDecodeError as error:
-        raise UnreadableFileError(f"is not {name} ({origin}) at byte {error.start}") from None
+        raise UnreadableFileError(f"is not {name}, as it declares, at byte {error.start}") from None
 
 
 def title_of(title: str | None, main: Tag) -> str | None:

@@ -32,7 +32,7 @@ def main_content(soup: BeautifulSoup, *, select: str = "", removed: str = "") ->
     if removed:
         remove(soup.select(removed))
     remove(soup.find_all(_NOT_TEXT))
-    remove(tag for tag in soup.find_all("template") if not tag.has_attr("shadowrootmode"))
+    remove([tag for tag in soup.find_all("template") if not tag.has_attr("shadowrootmode")])
     body = soup.body or soup
     plain_headings(body)
     if select:

@@ -12,11 +12,9 @@ import re
 from urllib.parse import urljoin
 
 from airflow_provider_assistant.parsing.charsets import decode, named_charset
-from airflow_provider_assistant.parsing.html import head_fields, meta_contents, title_of, to_markdown
+from airflow_provider_assistant.parsing.html import DEFAULT_CHARSET, head_fields, meta_contents, title_of, to_markdown
 from airflow_provider_assistant.parsing.html_tags import has_word
 
-# What browsers take if a page does not name its charset.
-DEFAULT_CHARSET = "windows-1252"
 UTF_8 = frozenset({"utf-8", "utf8"})
 # Whom the meta tags speak to that say what search engines may show.
 _ROBOTS = ("robots", "googlebot")

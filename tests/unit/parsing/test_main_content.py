@@ -108,3 +108,8 @@ def test_selectors():
 def test_pages_that_show_no_content(body, obstacle):
     page = parse_page(body.encode(), url="https://x.example/p", content_type="")
     assert page["obstacle"] == obstacle
+
+
+def test_templates_in_templates_are_removed():
+    html = b"<template>a<template>b</template></template><p>text</p>"
+    assert parse_page(html, url="https://x.example/", content_type="")["text"] == "text"
