@@ -145,6 +145,9 @@ class _Reader:
         is_expected = True
         if "redirect" in page.fields:
             reason = "leads to another page"
+        elif not reason and "obstacle" in page.fields:
+            is_expected = False
+            reason = str(page.fields["obstacle"])
         elif not reason and not page.text.strip():
             # What a person has left empty is no loss.
             is_expected = suffix in MARKDOWN

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_assistant.parsing.charsets import decode, named_charset
+from airflow_provider_assistant.parsing.html_tags import has_word
 from airflow_provider_assistant.parsing.limits import UnreadableFileError
 
 if TYPE_CHECKING:
@@ -13,6 +15,11 @@ if TYPE_CHECKING:
 
 # What browsers take if a page does not name its charset.
 DEFAULT_CHARSET = "windows-1252"
+# Whom the meta tags speak to that say what search engines may show.
+_ROBOTS = ("robots", "googlebot")
+# Characters without white space: a page with more text has content.
+_LONGEST_NOTICE = 300
+_NO_SCRIPT = re.compile(r"java\s?script", re.IGNORECASE)
 # Names of the meta tags with the date, best first.
 _DATE_NAMES = (
     "article:modified_time",
@@ -27,22 +34,60 @@ def parse_html(content: bytes) -> dict[str, str | None]:
     """
     Return the main part of an HTML file.
 
-    :return: ``title``, ``text``, ``url`` (the canonical address), ``category`` and ``date``.
+    :return: See :func:`page_fields`.
     :raises UnreadableFileError: The encoding is unknown, or the file does not have it.
     """
     from bs4 import BeautifulSoup
 
+    return page_fields(BeautifulSoup(_decoded(content), "lxml"))
+
+
+def page_fields(soup: BeautifulSoup, *, base: str = "", select: str = "", remove: str = "") -> dict[str, str | None]:
+    """
+    Return what a page says.
+
+    :param base: Address to which its links are relative; empty to leave them as they are.
+    :param select: Selector of CSS for the main part; empty to look for it.
+    :param remove: Selector of CSS for parts to remove.
+    :return: ``title``, ``text``, ``category``, ``date``, ``language``, ``url`` (the canonical address), ``robots``
+        (what the page tells search engines) and ``obstacle`` (why it shows no content, as a predicate). ``text`` is
+        empty if the page has none.
+    """
     from airflow_provider_assistant.parsing.main_content import main_content
+    from airflow_provider_assistant.parsing.markup import absolute_links
 
-    soup = BeautifulSoup(_decoded(content), "lxml")
-    fields = head_fields(soup)
-    main = main_content(soup)
-    return {**fields, "title": title_of(fields["title"], main), "text": to_markdown(main)}
+    fields = _head_fields(soup)
+    language = ""
+    if soup.html is not None:
+        language = str(soup.html.get("lang") or soup.html.get("xml:lang") or "")
+    has_password = soup.select_one('input[type="password" i]') is not None
+    main = main_content(soup, select=select, removed=remove)
+    if base:
+        absolute_links(main, base)
+    text = to_markdown(main)
+    return {
+        **fields,
+        "title": _title_of(fields["title"], main),
+        "text": text if has_word(text) else "",
+        "language": language,
+        "obstacle": _obstacle(text, has_password=has_password),
+    }
 
 
-def head_fields(soup: BeautifulSoup) -> dict[str, str | None]:
-    """Return what the head of a page says: ``title``, ``url``, ``category`` and ``date``."""
-    content_by_name = meta_contents(soup)
+def _obstacle(text: str, *, has_password: bool) -> str | None:
+    size = len("".join(text.split()))
+    if size > _LONGEST_NOTICE:
+        return None
+    if has_password:
+        return "asks to log in"
+    if _NO_SCRIPT.search(text):
+        return "has no text without JavaScript"
+    return None
+
+
+def _head_fields(soup: BeautifulSoup) -> dict[str, str | None]:
+    """Return what the head of a page says."""
+    content_by_name = _meta_contents(soup)
     title = None
     if soup.title:
         title = _single_line(soup.title.get_text())
@@ -59,10 +104,11 @@ def head_fields(soup: BeautifulSoup) -> dict[str, str | None]:
         "url": url,
         "category": content_by_name.get("category") or content_by_name.get("article:section"),
         "date": date,
+        "robots": ", ".join(content_by_name[name] for name in _ROBOTS if content_by_name.get(name)),
     }
 
 
-def meta_contents(soup: BeautifulSoup) -> dict[str, str]:
+def _meta_contents(soup: BeautifulSoup) -> dict[str, str]:
     """Return the content of each meta tag, by its property or name in lower case."""
     content_by_name = {}
     for tag in soup.find_all("meta"):
@@ -97,7 +143,7 @@ def _decoded(content: bytes) -> str:
         raise UnreadableFileError(f"is not {name}, as it declares, at byte {error.start}") from None
 
 
-def title_of(title: str | None, main: Tag) -> str | None:
+def _title_of(title: str | None, main: Tag) -> str | None:
     """Return the first heading if the title contains it: many titles also name the website."""
     heading = ""
     first_heading = main.find("h1")
