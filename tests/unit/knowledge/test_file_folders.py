@@ -188,7 +188,7 @@ BAD = {
     "d.md": (b"+++\na = \n+++\ntext", "not valid TOML"),
     "e.md": (b"---\nexpiryDate: soon\n---\ntext", "not a date"),
     "f.docx": (b"x", "is damaged"),
-    "g.html": (b"<p>\xff", "is not utf-8"),
+    "g.html": (b"<meta charset=utf-8><p>\xff", "is not utf-8"),
     "h.ipynb": (b"{}", "is damaged"),
     "i.rst": (b"\xff", "is not UTF-8"),
 }
