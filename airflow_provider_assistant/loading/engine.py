@@ -141,7 +141,7 @@ class Load:
         check_routes(self._options, self._site)
         plan = plan_load(self._rows, self._ledger, has_groups=self._has_groups, tick=self._report_preflight)
         self.counts.rows = plan.rows
-        if self._missing_in == "source" and not self._is_whole(plan):
+        if self._missing_in and not self._knows_what_is_gone(plan):
             self._missing_in = None
         self.counts.unchanged = plan.count(RowAction.UNCHANGED) + plan.count(RowAction.DUPLICATE)
         missing_documents = None
@@ -168,8 +168,10 @@ class Load:
             raise self._breaker.error
         return self.counts
 
-    def _is_whole(self, plan: LoadPlan) -> bool:
-        """Return whether the plan has the key of every row, so that the others are gone from the source."""
+    def _knows_what_is_gone(self, plan: LoadPlan) -> bool:
+        """Return whether the plan has the key of every row, or of every row of a group."""
+        if self._missing_in == "groups":
+            return bool(plan.groups) or not plan.without_key
         if plan.without_key:
             log.warning(
                 "%s without a key, or that cannot be read: no stale documents are looked for, because each document "
