@@ -489,9 +489,9 @@ class AssistantWarehouseError(AssistantError):
 @dataclass(eq=False, repr=False, kw_only=True)
 class AssistantStorageError(AssistantError, OSError):
     """
-    A file could not be written.
+    A file could not be written, or an object storage could not be read.
 
-    The disk is full or read-only, a permission is missing, or the object storage failed.
+    The disk is full or read-only, a permission is missing, or the object storage failed or cannot be reached.
 
     :param errno: Error number of the operating system, or None.
     """

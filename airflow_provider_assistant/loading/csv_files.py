@@ -13,7 +13,7 @@ from typing import Any, TextIO, TypeAlias
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.loading.columns import BATCH, Batch, ColumnSelection
 from airflow_provider_assistant.loading.csv_options import CsvOptions
-from airflow_provider_assistant.loading.csv_quotes import Quoting, are_rows, doubt_about_row, embedded_rows
+from airflow_provider_assistant.loading.csv_quotes import Quoting, doubt_about_row, embedded_rows, has_row
 from airflow_provider_assistant.loading.text_files import open_text
 from airflow_provider_assistant.source_account import SourceAccount
 from airflow_provider_assistant.storage.paths import StoragePath
@@ -141,7 +141,7 @@ class _Reader:
         escaped_nulls = [text for text in self.nulls if options.escape and text.startswith(options.escape)]
         if escaped_nulls:
             lines = self._with_marked_nulls(lines, escaped_nulls)
-            self.nulls.add(_NULL)
+            self.nulls = self.nulls.difference(escaped_nulls) | {_NULL}
         csv.field_size_limit(max(csv.field_size_limit(), CELL_LIMIT))
         self._file_lines, parsed_lines = itertools.tee(lines)
         self._reader = csv.reader(
@@ -266,10 +266,10 @@ class _Reader:
         if not embedded:
             return
         neighbours = [other for other in block.rows if len(other) == len(row) and not _line_breaks(other)]
-        if are_rows(embedded, neighbours):
-            raise self._doubt(line, "the lines of a cell look like rows: a quote before or after may be missing")
+        if has_row(embedded, neighbours):
+            raise self._doubt(line, "a line of a cell looks like a row: a quote before or after it may be missing")
         # Two cells in one line are common in texts.
-        if len(row) > 2 or len(embedded) > 2:
+        if len(row) > 2 and len(embedded) > _line_breaks(row):
             place = f"{self.path}, line {line}"
             account.leave_out("row", "may be in a cell whose quote is missing", place, is_expected=False)
 

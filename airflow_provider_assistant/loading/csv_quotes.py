@@ -8,8 +8,9 @@ takes lines of a cell as rows, or rows as a part of a cell. So such a file is re
 from __future__ import annotations
 
 import functools
+import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 LINE_BREAK = re.compile(r"\r\n|\r|\n")
@@ -40,10 +41,14 @@ def doubt_about_row(record: str, cells: Sequence[str], width: int, quoting: Quot
     :param width: Number of cells that it should have.
     """
     quote = quoting.quote
-    for text in _unquoted_cells(record, quoting):
+    texts = _unquoted_cells(record, quoting)
+    has_quoted_cells = None in texts
+    for text in texts:
+        if text is None or quote not in text:
+            continue
         if text.lstrip().startswith(quote):
             return "a quote follows a blank at the beginning of a cell, so it does not count as one"
-        if _has_odd_quote(text, quote):
+        if _has_odd_quote(text, quote, may_end=not has_quoted_cells):
             return "a quote is opened or closed in the middle of a cell"
     if len(cells) == width:
         return ""
@@ -56,14 +61,13 @@ def doubt_about_row(record: str, cells: Sequence[str], width: int, quoting: Quot
     return ""
 
 
-def _unquoted_cells(record: str, quoting: Quoting) -> Iterator[str]:
-    """Yield the cells that have quotes in them, but not around them; without escaped characters."""
-    for match in _cell_pattern(quoting).finditer(record):
-        text = match.group(1)
-        if text and quoting.escape:
-            text = re.sub(rf"{re.escape(quoting.escape)}.", "", text, flags=re.DOTALL)
-        if text and quoting.quote in text:
-            yield text
+def _unquoted_cells(record: str, quoting: Quoting) -> list[str | None]:
+    """Return the cells of a row without escaped characters, and None for each cell with quotes around it."""
+    texts: list[str | None] = [match.group(1) for match in _cell_pattern(quoting).finditer(record)]
+    if not quoting.escape:
+        return texts
+    escaped = re.compile(rf"{re.escape(quoting.escape)}.", re.DOTALL)
+    return [text and escaped.sub("", text) for text in texts]
 
 
 @functools.lru_cache(maxsize=16)
@@ -78,65 +82,77 @@ def _cell_pattern(quoting: Quoting) -> re.Pattern[str]:
     return re.compile(rf"(?:{quoted}|{unquoted})(?:{delimiter}|\r\n?|\n|\Z)", re.DOTALL)
 
 
-def _has_odd_quote(text: str, quote: str) -> bool:
-    """Return whether a text has a quote without its counterpart that is neither an inch mark nor an apostrophe."""
+def _has_odd_quote(text: str, quote: str, *, may_end: bool) -> bool:
+    """
+    Return whether a text has a quote without its counterpart that is neither an inch mark nor an apostrophe.
+
+    :param may_end: Whether an inch mark may be the last character.
+    """
     if text.count(quote) % 2 == 0:
         return False
     escaped_quote = re.escape(quote)
-    return not re.search(rf"(?<=\d){escaped_quote}|(?<=\w){escaped_quote}(?=\w)", text)
+    after_inch_mark = rf"(?!{escaped_quote})" if may_end else rf"(?=[^{escaped_quote}])"
+    return not re.search(rf"(?<=\d){escaped_quote}{after_inch_mark}|(?<=\w){escaped_quote}(?=\w)", text)
 
 
 def embedded_rows(cells: Sequence[str], quoting: Quoting) -> list[dict[int, str]]:
     """
-    Return the rows that a cell with line breaks would be the end, the middle and the beginning of.
-
-    A quote that is opened in one row and closed in a later one gives such a cell.
+    Return the rows that the lines of a cell would be: a quote that is missing joins rows in a cell.
 
     :param cells: A row with the right number of cells.
-    :return: The cells by column of each of these rows; empty if its lines have other numbers of cells.
+    :return: For each line that would have this number of cells, those that are inside of the cell, by column.
     """
     broken_columns = [column for column, cell in enumerate(cells) if LINE_BREAK.search(cell)]
     if len(broken_columns) != 1:
         return []
     (column,) = broken_columns
-    if quoting.quote in cells[column]:
-        return []
     lines = [line.split(quoting.delimiter) for line in LINE_BREAK.split(cells[column])]
-    if not quoting.skips_blanks and any(cell.startswith(" ") for line in lines for cell in line[1:]):
-        # A comma in prose.
-        return []
-    # The cells before the broken one are on its first line, those after it on its last line.
-    lines[0] = [*cells[:column], *lines[0]]
-    lines[-1] = [*lines[-1], *cells[column + 1 :]]
-    if any(len(line) != len(cells) for line in lines):
-        return []
-    rows = [dict(enumerate(line)) for line in lines]
-    # These cells are certain: they are outside of the quotes, or the beginning or end of the broken cell.
-    rows[0] = {number: cell for number, cell in rows[0].items() if number > column}
-    rows[-1] = {number: cell for number, cell in rows[-1].items() if number < column}
-    return [row for row in rows if row]
+    rows = []
+    for number, line in enumerate(lines):
+        before = cells[:column] if number == 0 else []
+        after = cells[column + 1 :] if number == len(lines) - 1 else []
+        if len(before) + len(line) + len(after) != len(cells) or _has_prose_delimiter(line):
+            continue
+        row = dict(enumerate(line, start=len(before)))
+        if number in {0, len(lines) - 1}:
+            # Only a part of this cell is inside.
+            row.pop(column)
+        if row:
+            rows.append(row)
+    return rows
 
 
-def are_rows(embedded: Sequence[Mapping[int, str]], neighbours: Sequence[Sequence[str]]) -> bool:
+def _has_prose_delimiter(pieces: Sequence[str]) -> bool:
+    """Return whether a delimiter is one of a text, such as a comma before a blank or in a number."""
+    for left, right in itertools.pairwise(pieces):
+        is_in_number = left[-1:].isdigit() and right[:1].isdigit()
+        if right.startswith(" ") or is_in_number:
+            return True
+    return False
+
+
+def has_row(embedded: Sequence[Mapping[int, str]], neighbours: Sequence[Sequence[str]]) -> bool:
     """
-    Return whether each of these rows has a value like those of the same column in other rows.
+    Return whether one of these rows has a value like those of the same column in other rows.
 
     :param embedded: Cells by column.
     """
     for row in embedded:
-        if not any(_is_like(cell, [other[column] for other in neighbours]) for column, cell in row.items()):
-            return False
-    return True
+        if any(_is_like(cell, [other[column] for other in neighbours]) for column, cell in row.items()):
+            return True
+    return False
 
 
 def _is_like(cell: str, others: Sequence[str]) -> bool:
-    """Return whether one of the other cells is the same, or differs only in its words and numbers, such as an id."""
+    """Return whether a cell has the shape of others, such as an id, or is one of a few values, such as a category."""
     if not cell.strip():
         return False
     shape = _shape(cell)
-    has_digits = "9" in shape
-    return cell in others or (has_digits and shape in map(_shape, others))
+    if "9" in shape:
+        return shape in map(_shape, others)
+    return cell in others and len(set(others)) <= len(others) // 3
 
 
 def _shape(text: str) -> str:
+    """Return a text with 9 for each number and a for each word."""
     return re.sub(r"\d+", "9", re.sub(r"[^\W\d_]+", "a", text))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import lzma
-import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack
 
@@ -17,7 +15,7 @@ from airflow_provider_assistant.loading.dataframes import batches_of_arrow
 from airflow_provider_assistant.loading.json_files import read_json
 from airflow_provider_assistant.loading.text_files import COMPRESSED
 from airflow_provider_assistant.source_account import ACCOUNT, SourceAccount
-from airflow_provider_assistant.storage.paths import StoragePath
+from airflow_provider_assistant.storage.paths import StoragePath, reading
 
 SUFFIXES = {
     ".parquet": "parquet",
@@ -61,20 +59,16 @@ def read_file(
     :raises AssistantInputError: The file cannot be read or lacks a required column.
     """
     file_format = options.format or _format_of(path)
-    with ExitStack() as stack:
-        try:
-            if file_format == "parquet":
-                yield from _read_parquet(stack, path, row_groups, wanted, account)
-            elif file_format in {"csv", "tsv"}:
-                default_delimiter = "\t" if file_format == "tsv" else ","
-                csv_options = dataclasses.replace(options, delimiter=options.delimiter or default_delimiter)
-                yield from read_csv(stack, path, csv_options, wanted, account)
-            else:
-                has_lines = file_format == "json lines"
-                yield from read_json(stack, path, options.encoding, wanted, account, has_lines=has_lines)
-        except (OSError, ValueError, EOFError, zlib.error, lzma.LZMAError) as error:
-            # pyarrow's errors are ValueErrors and OSErrors; the others come from decompression.
-            raise AssistantInputError(f"{str(path)!r} cannot be read: {error}", field="source") from error
+    with reading(path), ExitStack() as stack:
+        if file_format == "parquet":
+            yield from _read_parquet(stack, path, row_groups, wanted, account)
+        elif file_format in {"csv", "tsv"}:
+            default_delimiter = "\t" if file_format == "tsv" else ","
+            csv_options = dataclasses.replace(options, delimiter=options.delimiter or default_delimiter)
+            yield from read_csv(stack, path, csv_options, wanted, account)
+        else:
+            has_lines = file_format == "json lines"
+            yield from read_json(stack, path, options.encoding, wanted, account, has_lines=has_lines)
 
 
 def _format_of(path: StoragePath) -> str:

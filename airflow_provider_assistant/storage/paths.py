@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 
-from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputError
+from airflow_provider_assistant.exceptions import (
+    NOTHING_SENT,
+    AssistantError,
+    AssistantInputError,
+    AssistantStorageError,
+)
 from airflow_provider_assistant.observability.lineage import LineageDataset
 from airflow_provider_assistant.source_account import SourceAccount
 from airflow_provider_assistant.storage.folders import ANY_FOLDERS, files_below, local_path
@@ -145,7 +151,7 @@ def _files_of(
 ) -> Sequence[tuple[str, StoragePath]]:
     """Return name and path of the files of a folder, of a glob, or of a single file."""
     folder, pattern = path, ANY_FOLDERS
-    try:
+    with reading(path):
         if path.is_file():
             return [(str(path), path)]
         if not path.is_dir():
@@ -153,9 +159,48 @@ def _files_of(
             if not folder.is_dir():
                 # A glob that matches nothing.
                 return []
-    except OSError as error:
-        raise AssistantInputError(f"file {str(path)!r} cannot be read: {error}", field="source") from error
-    return files_below(folder, pattern, account, reason_skipped=reason_skipped, check_link=check_link)
+        return files_below(folder, pattern, account, reason_skipped=reason_skipped, check_link=check_link)
+
+
+@contextlib.contextmanager
+def reading(path: StoragePath) -> Iterator[None]:
+    """
+    Convert the error of reading a file inside the ``with`` block into one of this package.
+
+    :raises AssistantInputError: The file does not exist, or must not or cannot be read.
+    :raises AssistantStorageError: The object storage cannot be reached, or fails.
+    """
+    try:
+        yield
+    except AssistantError:
+        raise
+    except Exception as error:
+        happened = f"{str(path)!r} cannot be read: {error}"
+        if isinstance(path, ObjectStoragePath) and _is_outage(error):
+            todo = "Check that this machine reaches the storage, then run the task again."
+            raise AssistantStorageError(happened, safe=NOTHING_SENT, todo=todo) from error
+        if not isinstance(error, OSError | ValueError | EOFError | ImportError) and not _library_of(error):
+            # A fault of this program.
+            raise
+        raise AssistantInputError(happened, field="source") from error
+
+
+def _is_outage(error: Exception) -> bool:
+    """Return whether an error of an object storage may be gone later."""
+    if isinstance(error, FileNotFoundError | PermissionError | IsADirectoryError | NotADirectoryError | ValueError):
+        return False
+    if isinstance(error, OSError):
+        # Errors of decompression have no number.
+        return error.errno is not None or isinstance(error, ConnectionError | TimeoutError)
+    # Each client of an object storage has exceptions of its own.
+    is_client = bool(_library_of(error)) and _library_of(error) not in {"zlib", "_lzma", "pyarrow"}
+    settings = ("Credential", "Auth", "Token", "Param", "Region", "Profile", "Config")
+    return is_client and not any(word in type(error).__name__ for word in settings)
+
+
+def _library_of(error: Exception) -> str:
+    """Return the package that defines the class of an error; empty for Python's own classes."""
+    return type(error).__module__.partition(".")[0].removeprefix("builtins")
 
 
 def _glob_of(path: StoragePath) -> tuple[StoragePath, str]:

@@ -148,6 +148,24 @@ def test_a_file_of_a_spreadsheet(cli, tmp_path, service):
     assert cli("load", path, "--delimiter", ";;").code == 2
 
 
+def test_a_file_of_another_program_is_the_same_the_next_night(cli, tmp_path, service):
+    path = tmp_path / "faq.txt"
+    path.write_text('exported today\n1||5" pipe||Q||\\N||A\n||||||||\n2||\\N||Q||c||A\n3||T||Q||c||A| B\n')
+    options = ("--format", "csv", "--delimiter", "||", "--quote", "", "--skip-lines", 1, "--null-text", "\\N")
+    command = ("load", path, *options, "--header", "id,title,question,category,answer", "--key", "id", "-o", "json")
+    for night in range(2):
+        ran = cli(*command)
+        assert ran.code == 1, ran.err
+        assert counts(ran, "created", "unchanged", "rejected", "stale") == (2 - 2 * night, 2 * night, 1, 0)
+        assert ran.json["left_out"] == 1
+    documents = {document["title"]: document for document in service.documents("acme-docs")}
+    assert {title: document["content"] for title, document in documents.items()} == {'5" pipe': "A", "T": "A| B"}
+    assert documents['5" pipe']["category"] is None
+    numbered = ("--column", "title=2", "--column", "question=3", "--column", "answer=5", "--column", "category=4")
+    ran = cli("load", path, *options, "--header", "none", *numbered, "--key", "1", "--dry-run", "-o", "json")
+    assert counts(ran, "rows", "unchanged") == (3, 2)
+
+
 def test_a_file_without_rows_may_be_allowed(cli, tmp_path):
     file = rows(tmp_path / "faq.csv")
     refused = cli("load", file)

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import fsspec
 import pytest
 from airflow.sdk import ObjectStoragePath
+from airflow.sdk.io import attach
+from fsspec.implementations.memory import MemoryFileSystem
 
+from airflow_provider_assistant.cli.runner import exit_code
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.loading.columns import ColumnSelection
 from airflow_provider_assistant.loading.sources import open_source
 from airflow_provider_assistant.storage.paths import check_inside, storage_files
+
+TITLE = ColumnSelection(("title",))
 
 
 @pytest.fixture
@@ -132,3 +138,58 @@ def test_row_groups_of_a_file_outside_are_refused(folders):
     shard = {"path": str(outside / "secret.md"), "row_groups": [0]}
     with pytest.raises(AssistantInputError, match="not below allowed_root"):
         open_source(shard, ColumnSelection(("title",)), str(root))
+
+
+class NoCredentialsError(Exception):
+    """As of the client of an object storage."""
+
+
+class EndpointConnectionError(Exception):
+    """As of the client of an object storage."""
+
+
+class FailingFileSystem(MemoryFileSystem):
+    """A storage that fails when files are listed, or when they are opened."""
+
+    protocol = ("failing",)
+    error = None
+
+    @classmethod
+    def _strip_protocol(cls, path):
+        return super()._strip_protocol(path.replace("failing://", "memory://"))
+
+    def info(self, path, **options):
+        if self.error and "list" in path:
+            raise self.error
+        return super().info(path, **options)
+
+    def _open(self, path, mode="rb", **options):
+        if self.error and "r" in mode:
+            raise self.error
+        return super()._open(path, mode, **options)
+
+
+STORAGE = FailingFileSystem()
+fsspec.register_implementation("failing", FailingFileSystem)
+attach("failing", fs=STORAGE)
+
+
+@pytest.mark.parametrize("path", ["failing://list/faq.csv", "failing://open/faq.csv", "failing://open/faq.jsonl.gz"])
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (NoCredentialsError("Unable to locate credentials"), 2),
+        (PermissionError("Access Denied"), 2),
+        (EndpointConnectionError("Could not connect"), 4),
+        (TimeoutError("read timed out"), 4),
+        (ConnectionResetError(104, "reset"), 4),
+        (OSError(5, "SlowDown"), 4),
+    ],
+)
+def test_a_storage_that_fails_is_named_with_what_a_retry_can_do(error, code, path):
+    STORAGE.error = None
+    STORAGE.pipe_file(path, b"title\n")
+    STORAGE.error = error
+    with pytest.raises(Exception, match=r"faq.*' cannot be read: ") as caught, open_source(path, TITLE) as source:
+        list(source.batches())
+    assert exit_code(caught.value) == code
