@@ -33,10 +33,11 @@ _CELL_BORDER = re.compile(r"(?<!\\)\|")
 # The titles of the notes and tabs of Python-Markdown, such as `!!! note "Title"` and `=== "Linux"`.
 _NOTE = re.compile(r'(?:!!!|\?{3}\+?|={3}[+!]*) +(?P<kind>[\w-]{0,30})(?: [\w -]{0,60})?(?:(?<= )"(?P<title>[^"]*)")?')
 _NOTE_INDENTATIONS = ("    ", "\t")
+_NOTE_MARKS = ("!!! ", "??? ", "???+ ", "===")
 _DEEPEST_NOTE = 20
 # Lines that only steer a generator: attributes, a target of MyST, a table of contents, tags of a template.
 _STEERING = re.compile(
-    rf"(?>{ATTRIBUTES} | \([\w\ .:-]+\)= | \[\[?_?toc_?\]?\] | \{{%[^%]*%\}} | \s+)++",
+    rf"(?>{ATTRIBUTES} | \([\w\ .:-]+\)= | \[\[?_?toc_?\]?\] | \s+)++",
     re.IGNORECASE | re.VERBOSE,
 )
 _MARKUP = frozenset("[({<")
@@ -140,7 +141,8 @@ def sections_of(markdown: str) -> Iterator[Section]:
     :return: The sections with white space at the ends of lines removed; also those without blocks.
     """
     lines = [line.rstrip() for line in markdown.replace("\r\n", "\n").replace("\r", "\n").split("\n")]
-    lines = _with_flat_notes(lines)
+    if any(mark in markdown for mark in _NOTE_MARKS):
+        lines = _with_flat_notes(lines)
     env: dict[str, Any] = {}
     tokens = _parser().parse("\n".join(lines), env)
     above: list[_Heading] = []
@@ -166,14 +168,13 @@ def _with_flat_notes(lines: list[str]) -> list[str]:
     Their text is indented, so CommonMark takes it for code, or for a part of the title.
     """
     for _ in range(_DEEPEST_NOTE):
-        if not any(map(_NOTE.fullmatch, lines)):
+        if not any(_NOTE.fullmatch(line.strip()) for line in lines):
             break
-        # Only paragraphs of the page: code may show how to write a note.
+        # Only paragraphs: code may show how to write a note.
         titles = set()
-        for tokens in _top_level(_parser().parse("\n".join(lines)), 0):
-            first, _after = tokens[0].map or (0, 0)
-            if _kind(tokens[0]) == "paragraph" and _is_title(lines, first):
-                titles.add(first)
+        for token in _parser().parse("\n".join(lines)):
+            if token.type == "paragraph_open" and token.map and _is_title(lines, token.map[0]):
+                titles.add(token.map[0])
         if not titles:
             break
         lines = _flattened(lines, titles)
@@ -182,26 +183,35 @@ def _with_flat_notes(lines: list[str]) -> list[str]:
 
 def _is_title(lines: Sequence[str], number: int) -> bool:
     """Return whether a line is the title of a note: what follows it is indented."""
-    if not _NOTE.fullmatch(lines[number]):
+    line = lines[number]
+    if not _NOTE.fullmatch(line.strip()):
         return False
     following = next((line for line in lines[number + 1 : number + 4] if line), "")
-    return following.startswith(_NOTE_INDENTATIONS)
+    return _is_below(following, indentation_of(line))
+
+
+def _is_below(line: str, indentation: str) -> bool:
+    """Return whether a line is the text of a note with an indentation."""
+    return line.startswith((f"{indentation}    ", f"{indentation}\t"))
 
 
 def _flattened(lines: Sequence[str], titles: Container[int]) -> list[str]:
     """Return lines with notes as paragraphs; a note in a note is the text of one then."""
     flat: list[str] = []
-    is_in_note = False
+    # That of the note that the lines are in.
+    indentation: str | None = None
     for number, line in enumerate(lines):
-        if number in titles or (is_in_note and _is_title(lines, number)):
-            flat += ["", _shown_title(line), ""]
-            is_in_note = True
-        elif not is_in_note or not line:
+        is_below = indentation is not None and _is_below(line, indentation)
+        if number in titles or (indentation is not None and not is_below and _is_title(lines, number)):
+            indentation = indentation_of(line)
+            flat += ["", indentation + _shown_title(line.strip()), ""]
+        elif indentation is None or not line:
             flat.append(line)
-        elif line.startswith(_NOTE_INDENTATIONS):
-            flat.append(line[1:] if line.startswith("\t") else line[4:])
+        elif is_below:
+            text = line.removeprefix(indentation)
+            flat.append(indentation + (text[1:] if text.startswith("\t") else text[4:]))
         else:
-            is_in_note = False
+            indentation = None
             flat += ["", line]
     return flat
 

@@ -13,19 +13,24 @@ from markdown_it.token import Token
 # A longer one is a paragraph that somebody marked as a heading. A title that long would be of no use.
 LONGEST_HEADING = 200
 
-# What several site generators put behind a heading: {#id}, { .class }, {: #id key="value" }, {-}, {/* #id */}.
+# What several site generators put behind a heading: {#id}, { .class }, {: #id key="value" }, {-}, {/* #id */},
+# and what a template puts there: {% include version.html %}.
 # Atomic groups, here and where it is repeated: with others, a text of many of them could take exponential time.
 ATTRIBUTES = r"""
     \{(?>
         \s*(?>[#.][^\s{}]+ | [\w-]+=(?>"[^"{}]*"|'[^'{}]*') | -)[^{}]*
         | :[^{}]*
+        | \s+(?>[\w-]+=[^\s{}]+ | data-[\w-]+)[^{}]*
         | /\*[^{}]*\*/
+        | %[^{}%]*%
     )\}
 """
 _ATTRIBUTES = re.compile(ATTRIBUTES, re.VERBOSE)
 # A heading of these characters only is plain text already.
 _PLAIN = re.compile(r"[\w ,.?'()/-]*", re.ASCII)
 _FOOTNOTE = re.compile(r"\[\^[^\]\s]+\]")
+# A link whose target is elsewhere, such as that of another page.
+_UNKNOWN_REFERENCE = re.compile(r"(?<!\w)\[([^\[\]]+)\]\[[^\[\]]*\]")
 # Characters without width that a page puts into a heading as a mark or a place to break the line.
 _INVISIBLE = re.compile("[\u00ad\u200b\u2060\ufeff]")
 # The sign of a link to the heading itself, at its end.
@@ -41,8 +46,7 @@ def plain_text(heading: str, env: MutableMapping[str, Any] | None = None) -> str
     """
     if _PLAIN.fullmatch(heading) and "_" not in heading:
         return " ".join(heading.split())
-    marked = _FOOTNOTE.sub("", _ATTRIBUTES.sub("", heading))
-    inline = _parser().parseInline(marked, {} if env is None else env)[0]
+    inline = _parser().parseInline(heading, {} if env is None else env)[0]
     text = _text_of(inline.children or [], with_images=False)
     if not has_words(text):
         # A heading that is only an image, such as a logo.
@@ -89,6 +93,9 @@ def _text_of(tokens: Iterable[Token], *, with_images: bool) -> str:
         elif token.type == "image":
             if with_images:
                 texts.append(_text_of(token.children or [], with_images=True))
+        elif token.type == "text":
+            text = _FOOTNOTE.sub("", _ATTRIBUTES.sub("", token.content))
+            texts.append(_UNKNOWN_REFERENCE.sub(r"\1", text))
         elif token.type != "html_inline":
             texts.append(token.content)
     return "".join(texts)

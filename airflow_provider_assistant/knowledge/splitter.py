@@ -197,8 +197,9 @@ class _Packer:
         :param introduction: Text above the block that belongs to its first part.
         """
         text = block.text
-        if self._fits(text):
-            return [_Unit(text, block.has_words())]
+        has_words = block.has_words()
+        if self._fits(text) or not has_words:
+            return [_Unit(text, has_words)]
         if block.kind in CONTAINERS:
             return self._units_of_container(block)
         if block.kind in CODE:
