@@ -1,9 +1,10 @@
 """
 Chunks of documents, with keys that an edit elsewhere does not change.
 
-A key contains no position: it consists of the parent, the headings above the chunk, and the hash of its text. The title
-of the page is not in it, so with another title, each chunk keeps its key and has new content: the load knows which
-document it replaces. Each section is split on its own, so an edit moves no boundary in another section.
+A key contains no position: it consists of the parent, the headings above the chunk, and the hash of its text. Neither
+the title of the page nor the heading at its beginning is in it, so with another title, each chunk keeps its key and has
+new content: the load knows which document it replaces. Each section is split on its own, so an edit moves no boundary in
+another section.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from airflow_provider_assistant.knowledge.blocks import (
 )
 from airflow_provider_assistant.knowledge.cutting import cut, most, with_words_after
 from airflow_provider_assistant.knowledge.documents import DocumentRow, DocumentRows
-from airflow_provider_assistant.knowledge.headings import has_words
+from airflow_provider_assistant.knowledge.headings import first_heading, has_words
 from airflow_provider_assistant.source_account import AccountedRows, SourceAccount
 
 SEPARATOR = " > "
@@ -80,12 +81,12 @@ def _chunks(row: DocumentRow, packer: _Packer, account: SourceAccount) -> Iterat
     yielded_keys: set[str] = set()
     if not row["content"].strip():
         account.leave_out("page", "has no text", name, is_expected=False)
+    page_heading = first_heading(row["content"])
     for section in sections_of(row["content"]):
-        headings = section.headings
-        if headings[:1] == (row["title"],):
-            # The title of the page stands above its text, too.
-            headings = headings[1:]
-        title = SEPARATOR.join(filter(None, (row["title"], *headings))) or None
+        # The title of the page stands above its text, too.
+        titles = _without_first(section.headings, row["title"])
+        title = SEPARATOR.join(filter(None, (row["title"], *titles))) or None
+        headings = _without_first(section.headings, page_heading)
         for text in packer.texts(section):
             if not text:
                 account.leave_out("chunk", "has no words", title or name, is_expected=True)
@@ -98,6 +99,10 @@ def _chunks(row: DocumentRow, packer: _Packer, account: SourceAccount) -> Iterat
             account.read("chunk")
             parent = row["parent"] or row["key"]
             yield DocumentRow(**{**row, "key": key, "parent": parent, "title": title, "content": text})
+
+
+def _without_first(headings: tuple[str, ...], first: str | None) -> tuple[str, ...]:
+    return headings[1:] if headings[:1] == (first,) else headings
 
 
 def chunk_key(parent: str | None, headings: tuple[str, ...], text: str) -> str:

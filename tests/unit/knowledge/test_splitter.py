@@ -368,3 +368,10 @@ def test_the_source_is_appended_to_the_text():
         "c",
         "",
     ]
+
+
+def test_a_title_that_differs_from_the_first_heading_changes_no_key():
+    text = "# Home\n\nOpen daily.\n\n## Hours\n\nFrom 9.\n\n# More\n\nText.\n"
+    before, after = [list(split_documents([row(text, title=title)])) for title in ("Home", "Start here")]
+    assert [chunk["key"] for chunk in before] == [chunk["key"] for chunk in after]
+    assert after[1]["title"] == "Start here > Home > Hours"
