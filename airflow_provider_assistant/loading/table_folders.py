@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 from collections.abc import Iterable
 from urllib.parse import unquote
 
@@ -10,6 +12,8 @@ from airflow_provider_assistant.storage.paths import StoragePath
 
 # Name of the partition of rows without a value.
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+# Such as v9.metadata.json and 00009-<UUID>.gz.metadata.json.
+_ICEBERG_VERSION = re.compile(r"(v\d+|\d{5,}-[0-9a-f-]{36})(\.\w+)?\.metadata\.json")
 
 
 def partition_values(path: StoragePath, names: Iterable[str]) -> dict[str, str | None]:
@@ -38,34 +42,46 @@ def check_no_tables(files: Iterable[StoragePath]) -> None:
     """
     checked: set[str] = set()
     for file in files:
-        if file.suffix != ".parquet":
+        if file.suffix.lower() != ".parquet":
             continue
-        folder = file.parent
-        while str(folder) not in checked:
+        for folder in file.parents:
+            if str(folder) in checked:
+                break
             checked.add(str(folder))
-            _check_no_table(folder)
-            is_below_table = "=" in folder.name or folder.name == "data"
-            if is_below_table:
-                folder = folder.parent
+            # A partition is below the folder of its table.
+            if "=" not in folder.name:
+                _check_no_table(folder)
 
 
 def _check_no_table(folder: StoragePath) -> None:
-    if (folder / "_delta_log").is_dir():
+    if _is_folder(folder / "_delta_log"):
         library, line = "deltalake", f"deltalake.DeltaTable({str(folder)!r}).to_pyarrow_table()"
         raise _refused(folder, "Delta", library, line)
-    if (folder / ".hoodie").is_dir():
+    if _is_folder(folder / ".hoodie"):
         reader = f"hudi.HudiTableBuilder.from_base_uri({str(folder)!r}).build()"
         line = f"pyarrow.Table.from_batches({reader}.read_snapshot())"
         raise _refused(folder, "Hudi", "hudi", line)
     metadata_folder = folder / "metadata"
-    if metadata_folder.is_dir():
-        names = [entry.name for entry in metadata_folder.iterdir()]
-        versions = [name for name in names if name.endswith(".metadata.json")]
+    if _is_folder(metadata_folder):
+        versions = [name for name in _names_in(metadata_folder) if _ICEBERG_VERSION.fullmatch(name)]
         if versions:
             # v10 follows v9.
             newest = max(versions, key=lambda name: (len(name), name))
             line = f"StaticTable.from_metadata({str(metadata_folder / newest)!r}).scan().to_arrow()"
             raise _refused(folder, "Iceberg", "pyiceberg", f"pyiceberg.table.{line}")
+
+
+def _is_folder(path: StoragePath) -> bool:
+    # Folders above the source may be closed.
+    with contextlib.suppress(OSError):
+        return path.is_dir()
+    return False
+
+
+def _names_in(folder: StoragePath) -> list[str]:
+    with contextlib.suppress(OSError):
+        return [entry.name for entry in folder.iterdir()]
+    return []
 
 
 def _refused(folder: StoragePath, kind: str, library: str, line: str) -> AssistantInputError:

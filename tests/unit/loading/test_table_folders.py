@@ -93,7 +93,7 @@ MARKS = {
 
 
 @pytest.mark.parametrize("kind", MARKS)
-@pytest.mark.parametrize("data", ["", "data/", "day=1/", "data/day=1/category=x/"])
+@pytest.mark.parametrize("data", ["", "data/", "day=1/", "data/day=1/category=x/", "data/0101/0011/", "aB/"])
 @pytest.mark.parametrize("as_url", [False, True])
 def test_tables_are_refused_with_the_line_that_reads_them(kind, data, as_url, tmp_path):
     mark, line = MARKS[kind]
@@ -103,6 +103,8 @@ def test_tables_are_refused_with_the_line_that_reads_them(kind, data, as_url, tm
     (table / mark).parent.mkdir()
     (table / mark).write_text("{}")
     (table / mark).with_name("v10.metadata.json").write_text("{}")
+    (tmp_path / "metadata").mkdir(exist_ok=True)
+    (tmp_path / "metadata" / "other.metadata.json").write_text("{}")
     url = "file://" if as_url else ""
     sources = [
         table,
