@@ -3,8 +3,8 @@ Chunks of documents, with keys that an edit elsewhere does not change.
 
 A key contains no position: it consists of the parent, the headings above the chunk, and the hash of its text. Neither
 the title of the page nor the heading at its beginning is in it, so with another title, each chunk keeps its key and has
-new content: the load knows which document it replaces. Each section is split on its own, so an edit moves no boundary in
-another section.
+new content: the load knows which document it replaces. Each section is split on its own, so an edit moves no boundary
+in another section.
 """
 
 from __future__ import annotations
