@@ -8,8 +8,6 @@ from typing import NamedTuple
 
 from airflow_provider_assistant.parsing.child import LIBRARIES, is_installed
 
-MARKDOWN = frozenset((".markdown", ".md", ".mdown", ".mdwn", ".mdx", ".mkd", ".mkdn", ".qmd", ".rmd", ".text", ".txt"))
-
 
 class Reason(NamedTuple):
     """
@@ -26,6 +24,8 @@ class Reason(NamedTuple):
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
+
+MARKDOWN = _words(".markdown .md .mdoc .mdown .mdwn .mdx .mkd .mkdn .qmd .rmd .text .txt")
 
 # Folders in which programs keep what is not a page: site generators templates, their output and its parts, and package
 # managers what they have downloaded. Other names with an underscore, such as _posts and _index.md, are content.

@@ -17,7 +17,7 @@ _SCRIPT = re.compile(
 _TOKEN = re.compile(r"""[{}<>]|"[^"]*"|'[^'\n]*'|`[^`]*`""")
 # Attributes that readers see.
 _SHOWN = re.compile(
-    r"""\b(?:answer|caption|description|header|heading|label|question|subtitle|summary|title)\s*=\s*"""
+    r"""\b(?:answer|caption|description|header|heading|label|question|subtitle|summary|title)\s*[:=]\s*"""
     r"""\{?\s*(?:"([^"]*)"|'([^']*)'|`([^`]*)`)"""
 )
 _SPACE = re.compile(r"""\{\s*(["'`])\s*\1\s*\}""")

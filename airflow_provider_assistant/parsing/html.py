@@ -19,6 +19,8 @@ DEFAULT_CHARSET = "windows-1252"
 _ROBOTS = ("robots", "googlebot")
 # Characters without white space: a page with more text has content.
 _LONGEST_NOTICE = 300
+# After at most five seconds. A page that is shown longer may be loaded again.
+_REDIRECT = re.compile(r"[0-5]?(?:\.\d*)?\s*[;,]\s*url\s*=\s*['\"]?([^'\"\s]+)", re.IGNORECASE)
 _NO_SCRIPT = re.compile(r"java\s?script", re.IGNORECASE)
 # Names of the meta tags with the date, best first.
 _DATE_NAMES = (
@@ -50,8 +52,8 @@ def page_fields(soup: BeautifulSoup, *, base: str = "", select: str = "", remove
     :param select: Selector of CSS for the main part; empty to look for it.
     :param remove: Selector of CSS for parts to remove.
     :return: ``title``, ``text``, ``category``, ``date``, ``language``, ``url`` (the canonical address), ``robots``
-        (what the page tells search engines) and ``obstacle`` (why it shows no content, as a predicate). ``text`` is
-        empty if the page has none.
+        (what the page tells search engines), ``redirect`` (the address to which it leads) and ``obstacle`` (why it
+        shows no content, as a predicate). ``text`` is empty if the page has none.
     """
     from airflow_provider_assistant.parsing.main_content import main_content
     from airflow_provider_assistant.parsing.markup import absolute_links
@@ -70,8 +72,17 @@ def page_fields(soup: BeautifulSoup, *, base: str = "", select: str = "", remove
         "title": _title_of(fields["title"], main),
         "text": text if has_word(text) else "",
         "language": language,
+        "redirect": _redirect(soup),
         "obstacle": _obstacle(text, has_password=has_password),
     }
+
+
+def _redirect(soup: BeautifulSoup) -> str | None:
+    refresh = soup.find("meta", attrs={"http-equiv": re.compile("refresh", re.IGNORECASE)})
+    if refresh is None:
+        return None
+    address = _REDIRECT.match(_single_line(refresh.get("content")))
+    return address and address[1]
 
 
 def _obstacle(text: str, *, has_password: bool) -> str | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from markdownify import MarkdownConverter
 
 from airflow_provider_assistant.parsing.html_tags import attribute, set_of
+from airflow_provider_assistant.parsing.markdown import escaped
 
 if TYPE_CHECKING:
     from bs4 import Tag
@@ -42,6 +43,10 @@ class _Converter(MarkdownConverter):
     @property
     def _base(self) -> Any:
         return super()
+
+    def escape(self, text: str, parent_tags: set[str]) -> str:
+        """Return a text in which no line begins a heading or a block of code."""
+        return escaped(str(super().escape(text, parent_tags)))  # type: ignore[misc]
 
     def convert_pre(self, el: Tag, text: str, parent_tags: set[str]) -> str:
         """Return a fence that is longer than those in the code."""

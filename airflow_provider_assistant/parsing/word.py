@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_assistant.parsing.html import to_markdown
-from airflow_provider_assistant.parsing.markdown import escaped
 from airflow_provider_assistant.parsing.office import checked_archive
 
 if TYPE_CHECKING:
@@ -96,11 +95,6 @@ def _clean(soup: BeautifulSoup) -> None:
             cell.name = "th"
     # Neighbouring texts become one: a mark may be in two of them.
     soup.smooth()
-    for text in soup.find_all(string=True):
-        plain = escaped(text)
-        if text.find_parent("table"):
-            plain = plain.replace("|", "\\|")
-        text.replace_with(plain)
 
 
 def _flatten(table: Tag) -> None:

@@ -147,7 +147,11 @@ def test_each_word_is_in_its_row_once(tmp_path):
         folder = dice.choice(["", "a/", "_posts/", "b/c d/", "Ü/", "page?/", "[x]/"])
         name = f"{folder}{dice.choice(['', '_'])}p{number}{suffix}"
         reason = dice.choice([*UNPUBLISHED, *[None] * 7])
-        if reason and suffix in {".md", ".MARKDOWN", ".mdx", ".txt"}:
+        if suffix == ".html" and dice.random() < 0.5:
+            content = f"<meta name=robots content=noindex>{content}"
+            left_out["asks not to be indexed"] += 1
+            hidden += writer.shown
+        elif reason and suffix in {".md", ".MARKDOWN", ".mdx", ".txt"}:
             content = dice.choice(FRONT).format(*UNPUBLISHED[reason]) + content
             left_out[reason] += 1
             hidden += writer.shown
@@ -172,6 +176,16 @@ def test_each_word_is_in_its_row_once(tmp_path):
     chunks = "\n".join(f"{row['title']}\n{row['content']}" for row in split_documents(rows.values(), 300))
     words = {word for file in shown.values() for word in file}
     assert words <= set(re.findall(r"f\d+w\d+z", chunks))
+
+
+def test_a_file_has_the_same_row_alone_and_in_its_folder(tmp_path):
+    for name in ("page?.md", "page1.md", "a[b]*.md"):
+        (tmp_path / name).write_text(f"# {name}\n\n[a](b.md)")
+    in_folder = {row["key"]: row for row in file_documents(tmp_path, base_url="https://x.org/")}
+    assert in_folder.keys() == {"page?.md", "page1.md", "a[b]*.md"}
+    for name, row in in_folder.items():
+        for source in (tmp_path / name, str(tmp_path / name)):
+            assert list(file_documents(source, base_url="https://x.org/")) == [row]
 
 
 def test_files_with_one_key_are_refused(tmp_path):

@@ -107,3 +107,24 @@ def test_encodings(content):
 def test_a_page_in_an_unknown_encoding_is_refused(content, problem):
     with pytest.raises(UnreadableFileError, match=problem):
         parse_html(content)
+
+
+def test_a_text_that_begins_with_a_mark_is_no_heading_or_code():
+    text = text_of(
+        "<p># a</p><p>b<br>## c</p><p>``` d</p><ul><li># e</li></ul><pre># f</pre><p>C# g</p><code># h</code>"
+    )
+    assert text == "\\# a\n\nb  \n\\## c\n\n\\``` d\n\n- \\# e\n\n```\n# f\n```\n\nC# g\n\n`# h`"
+
+
+@pytest.mark.parametrize(
+    ("head", "field", "value"),
+    [
+        ("<meta name=robots content='NOINDEX, follow'>", "robots", "NOINDEX, follow"),
+        ("<meta name=GoogleBot content=none>", "robots", "none"),
+        ("<meta http-equiv=Refresh content='0; URL=\"../a/\"'>", "redirect", "../a/"),
+        ("<meta http-equiv=refresh content='30'>", "redirect", None),
+        ("<meta http-equiv=refresh content='60; url=/'>", "redirect", None),
+    ],
+)
+def test_what_the_head_says_to_search_engines_and_browsers(head, field, value):
+    assert parse_html(f"<head>{head}</head>text".encode())[field] == value
