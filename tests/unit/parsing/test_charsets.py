@@ -10,7 +10,7 @@ from airflow_provider_assistant.parsing.page import decoded
 
 # Bytes that only the Encoding Standard reads, by charset, with what they mean, and the names of the charset.
 WIDER = [
-    ("windows-1252", b"\x80\x93\x99", "€“™", ["iso-8859-1", "latin1", "us-ascii", "ascii", "cp1252", "iso8859-1"]),
+    ("windows-1252", b"a\x80\x93\x99", "a€“™", ["iso-8859-1", "latin1", "us-ascii", "ascii", "cp1252", "iso8859-1"]),
     ("windows-1254", b"\x80\xfe", "€ş", ["iso-8859-9", "latin5"]),
     ("windows-874", b"\x80\x85\xa1", "€…ก", ["tis-620", "iso-8859-11", "dos-874"]),
     ("gbk", b"\x80\xe9\x46", "€镕", ["gb2312", "chinese", "gb_2312-80", "x-gbk"]),
