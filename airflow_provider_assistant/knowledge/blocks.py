@@ -119,11 +119,13 @@ class Section:
     :param headings: The headings above, the outermost first, as plain text. Empty before the first heading.
     :param blocks: Without the headings.
     :param is_leaf: Whether the section has a heading of its own, and none is below it.
+    :param has_page_heading: Whether the outermost heading is of level 1.
     """
 
     headings: tuple[str, ...]
     blocks: Sequence[Block]
     is_leaf: bool
+    has_page_heading: bool
 
 
 @dataclass(frozen=True)
@@ -227,7 +229,8 @@ def _shown_title(line: str) -> str:
 
 def _section(above: Sequence[_Heading], blocks: Sequence[Block], *, is_leaf: bool) -> Section:
     headings = tuple(heading.text for heading in above if heading.text)
-    return Section(headings, blocks, is_leaf and bool(above[-1].text))
+    has_page_heading = bool(above) and above[0].level == 1
+    return Section(headings, blocks, is_leaf and bool(above[-1].text), has_page_heading)
 
 
 def _heading(tokens: Sequence[Token], env: dict[str, Any]) -> _Heading | None:

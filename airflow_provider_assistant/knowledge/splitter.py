@@ -2,7 +2,7 @@
 Chunks of documents, with keys that an edit elsewhere does not change.
 
 A key contains no position: it consists of the parent, the headings above the chunk, and the hash of its text. Neither
-the title of the page nor the heading at its beginning is in it, so with another title, each chunk keeps its key and has
+the title of the page nor its first heading of level 1 is in it, so with another title, each chunk keeps its key and has
 new content: the load knows which document it replaces. Each section is split on its own, so an edit moves no boundary
 in another section.
 """
@@ -32,7 +32,7 @@ from airflow_provider_assistant.knowledge.blocks import (
 )
 from airflow_provider_assistant.knowledge.cutting import cut, most, with_words_after
 from airflow_provider_assistant.knowledge.documents import DocumentRow, DocumentRows
-from airflow_provider_assistant.knowledge.headings import first_heading, has_words
+from airflow_provider_assistant.knowledge.headings import has_words
 from airflow_provider_assistant.source_account import AccountedRows, SourceAccount
 
 SEPARATOR = " > "
@@ -81,8 +81,10 @@ def _chunks(row: DocumentRow, packer: _Packer, account: SourceAccount) -> Iterat
     yielded_keys: set[str] = set()
     if not row["content"].strip():
         account.leave_out("page", "has no text", name, is_expected=False)
-    page_heading = first_heading(row["content"])
+    page_heading: str | None = None
     for section in sections_of(row["content"]):
+        if page_heading is None and section.has_page_heading:
+            page_heading = "".join(section.headings[:1])
         # The title of the page stands above its text, too.
         titles = _without_first(section.headings, row["title"])
         title = SEPARATOR.join(filter(None, (row["title"], *titles))) or None

@@ -66,7 +66,7 @@ def test_only_the_words_are_the_title(markup):
             continue
         source = plain.replace("*", "\\*").replace("<", "&lt;")
         heading = markup.replace("X", source)
-        text = f"# {heading}\n\ntext\n\n[ref]: https://example.com"
+        text = f"## {heading}\n\ntext\n\n[ref]: https://example.com"
         row = {"key": "k", "parent": "k", "title": None, "category": None, "url": None, "date": None, "content": text}
         (chunk,) = split_documents([row])
         assert chunk["title"] == plain

@@ -46,7 +46,7 @@ def test_a_section_is_a_chunk_with_its_headings():
         ("Handbook > Office > Hours", "From 9 to 5."),
         ("Handbook > Home", "bye"),
     ]
-    assert chunks[1]["key"].startswith("a.md#Office > Hours#")
+    assert chunks[1]["key"].startswith("a.md#Hours#")
     assert {(chunk["parent"], chunk["category"]) for chunk in chunks} == {("a.md", "guide")}
 
 
