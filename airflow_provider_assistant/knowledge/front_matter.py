@@ -17,18 +17,20 @@ Fields: TypeAlias = dict[str, str | list[str]]
 LONGEST_FRONT_MATTER = 20_000
 # Blank lines and comments may be above it.
 _ABOVE = re.compile(r"(?:\s|<!--(?>.*?-->))*+", re.DOTALL)
-_NAME = r"[\"']?[\w. -]{1,100}[\"']?"
 # A file may also begin with a rule, which is a line of --- as well. Front matter begins with a field, or is empty.
-_YAML_START = re.compile(rf"---[ \t]*\n(?=(?:[ \t]*(?:#.*)?\n)*(?:{_NAME} *:\s|---[ \t]*$))", re.MULTILINE)
+_FIELD = r"""[\w. -]{1,100}:\s|"[^"\n]{1,100}" *:|'[^'\n]{1,100}' *:|\{[\s\w"']"""
+_YAML_START = re.compile(rf"---(?:ya?ml)?[ \t]*\n(?=(?:[ \t]*(?:#.*)?\n)*(?:{_FIELD}|---[ \t]*$))", re.MULTILINE)
 _YAML_END = re.compile(r"^(?:---|\.\.\.)[ \t]*$", re.MULTILINE)
-_TOML_START = re.compile(r"\+\+\+[ \t]*\n")
-_TOML_END = re.compile(r"^\+\+\+[ \t]*$", re.MULTILINE)
+_TOML_START = re.compile(r"(?:\+\+\+|---toml)[ \t]*\n")
+_TOML_END = re.compile(r"^(?:\+\+\+|---)[ \t]*$", re.MULTILINE)
+_JSON_START = re.compile(r"(?:;;;|---json)[ \t]*\n")
+_JSON_END = re.compile(r"^(?:;;;|---)[ \t]*$", re.MULTILINE)
 # The first lines of a page for Pelican or MkDocs, up to a blank line. A value goes on in lines that are indented.
 _LINES = re.compile(r"(?:[A-Za-z][\w -]{0,40}:(?:[ \t].*)?\n(?:[ \t]+\S.*\n)*)+(?=[ \t]*\n|\Z)")
 _SEPARATORS = re.compile(r"[\s_-]")
 # What else begins like front matter has none of these fields, and its first name is that of no program.
 _KNOWN = frozenset(("category", "date", "draft", "published", "slug", "status", "tags", "title"))
-_PROGRAM_NAME = re.compile(r"(?:\s|#.*\n)*[\"']?[a-z][\w-]*[\"']? *[:=]")
+_PROGRAM_NAME = re.compile(r"(?:\s|#.*\n)*\{?\s*[\"']?[a-z][\w-]*[\"']? *[:=]")
 
 
 def split_front_matter(text: str) -> tuple[Fields, str]:
@@ -42,10 +44,11 @@ def split_front_matter(text: str) -> tuple[Fields, str]:
     """
     start = _end_of(_ABOVE, text)
     if text.startswith("{", start):
-        return _json_fields(text, start)
+        return _fields_of_object(text, start)
     for begin, finish, parse, language in (
         (_YAML_START, _YAML_END, _yaml_fields, "YAML"),
         (_TOML_START, _TOML_END, _toml_fields, "TOML"),
+        (_JSON_START, _JSON_END, _json_fields, "JSON"),
     ):
         opening = begin.match(text, start)
         if not opening:
@@ -70,7 +73,7 @@ def _end_of(pattern: re.Pattern[str], text: str) -> int:
     return found.end() if found else 0
 
 
-def _json_fields(text: str, start: int) -> tuple[Fields, str]:
+def _fields_of_object(text: str, start: int) -> tuple[Fields, str]:
     try:
         value, end = json.JSONDecoder().raw_decode(text[start : start + LONGEST_FRONT_MATTER])
         fields = _flat(value)
@@ -97,6 +100,10 @@ def _fields_of_lines(text: str, start: int) -> tuple[Fields, str]:
 
 def _plain(name: str) -> str:
     return _SEPARATORS.sub("", name).lower()
+
+
+def _json_fields(front_matter: str) -> Fields:
+    return _flat(json.loads(front_matter))
 
 
 def _toml_fields(front_matter: str) -> Fields:

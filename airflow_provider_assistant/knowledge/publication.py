@@ -14,6 +14,7 @@ _DRAFT = ("draft", "isdraft")
 _PUBLISHED = ("published", "publish", "ispublished")
 _STATUS = frozenset({"draft", "hidden", "pending", "private", "unpublished"})
 _NOT_LISTED = ("noindex", "seo.noindex", "unlisted")
+_LISTED = ("robots.index", "seo.index")
 _ROBOTS = ("robots", "googlebot", "seo.robots")
 _EXPIRY = ("expirydate", "expirationdate", "expires", "unpublishdate")
 _PUBLICATION = ("publishdate", "pubdate", "publishat", "publishon", "published")
@@ -33,8 +34,9 @@ def reason_unpublished(fields: Fields, now: datetime) -> str | None:
         return "is not published"
     if _has(fields, ("hidden",), _YES):
         return "is hidden"
-    robots = set(re.split(r"[\s,;]+", " ".join(_values(fields, _ROBOTS))))
-    if _has(fields, _NOT_LISTED, _YES) or robots & {"noindex", "none"}:
+    robots = set(re.split(r"[\s,;]+", " ".join(_values(fields, (*_ROBOTS, *_meta_contents(fields))))))
+    is_unlisted = _has(fields, _NOT_LISTED, _YES) or _has(fields, _LISTED, _NO)
+    if is_unlisted or robots & {"noindex", "none"}:
         return "asks not to be indexed"
     return _reason_of_time(fields, now)
 
@@ -51,6 +53,14 @@ def _reason_of_time(fields: Fields, now: datetime) -> str | None:
         if publication is not None and publication > now:
             return "is to be published later"
     return None
+
+
+def _meta_contents(fields: Fields) -> Iterator[str]:
+    """Yield the paths of contents of a meta tag for robots, as ``{name: robots, content: noindex}`` in a list."""
+    for path in fields:
+        parent, _, name = path.rpartition(".")
+        if name == "name" and "robots" in _values(fields, (path,)):
+            yield f"{parent}.content"
 
 
 def _has(fields: Fields, names: tuple[str, ...], values: frozenset[str]) -> bool:

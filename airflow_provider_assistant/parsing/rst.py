@@ -28,7 +28,7 @@ _DIRECTIVE = re.compile(r"^[ \t]*\.\. (?:\|[^|\n]+\| +)?([a-zA-Z][\w:+.-]*?) ?::
 _TITLE_AND_TARGET = re.compile(r"(.+?)\s*<[^<>]*>", re.DOTALL)
 # Lists of files, entries of the index, settings, and what Sphinx does not show.
 _NOT_SHOWN = re.compile(
-    "codeauthor|contents|currentmodule|default-domain|highlight|include|index|literalinclude|meta|module"
+    "codeauthor|contents|currentmodule|default-domain|highlight|include|index|literalinclude|module"
     "|py:currentmodule|py:module|sectionauthor|tabularcolumns|todo|todolist|toctree"
 )
 _CODE = re.compile("code-block|graphviz|ipython|mermaid|plantuml|productionlist|prompt|sourcecode|testcode")
@@ -70,6 +70,9 @@ def parse_rst(content: bytes) -> dict[str, Any]:
     fields = _fields(document)
     html = publish_from_doctree(document, writer=Writer(), settings_overrides=_SETTINGS)
     soup = BeautifulSoup(html, "lxml")
+    robots = soup.find("meta", attrs={"name": "robots"})
+    if robots is not None:
+        fields["robots"] = str(robots.get("content"))
     _clean(soup)
     return {**fields, "text": to_markdown(soup.body)}
 

@@ -43,12 +43,14 @@ def yaml_of(name, value, random_):
 def toml_of(name, value, random_):
     lines = [f"title = 'a'\n{json.dumps(name)} = {json.dumps(value)}"]
     lines.append(random_.choice(["", "[extra]\ndraft = true", "# a"]))
-    return "+++\n" + "\n".join(lines) + "\n+++\n"
+    begin, end = random_.choice([("+++", "+++"), ("---toml", "---")])
+    return f"{begin}\n" + "\n".join(lines) + f"\n{end}\n"
 
 
 def json_of(name, value, random_):
     fields = {"title": "a", name: value, "extra": {"draft": True, "x": [1]}}
-    return json.dumps(fields, indent=random_.choice([None, 2])) + "\n"
+    begin, end = random_.choice([("", ""), (";;;\n", ";;;\n"), ("---json\n", "---\n"), ("---\n", "---\n")])
+    return begin + json.dumps(fields, indent=random_.choice([None, 2])) + "\n" + end
 
 
 def lines_of(name, value, random_):
@@ -77,6 +79,7 @@ def test_every_spelling_is_understood(language, reason):
         "a\n\n---\ndraft: true\n---\n",
         "\n---\nNote: a rule below other lines\n---\n",
         "{% raw %} {a}",
+        "---\n{% include a.html %}\n---\ntext",
         '{"a": 1}',
         "Note: one line.\n\ntext",
         "Title: a page about titles\n",
@@ -85,6 +88,20 @@ def test_every_spelling_is_understood(language, reason):
 )
 def test_what_only_looks_like_front_matter_is_text(text):
     assert split_front_matter(text) == ({}, text)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "head:\n  - tag: meta\n    attrs: {name: robots, content: noindex}",
+        "head:\n  - - meta\n    - {name: description, content: a}\n  - - meta\n    - {name: robots, content: 'none'}",
+        "robots: {index: false}",
+        "seo:\n  noindex: true",
+    ],
+)
+def test_nested_settings_for_robots(lines):
+    fields, _ = split_front_matter(f"---\n{lines}\n---\ntext")
+    assert reason_unpublished(fields, NOW) == "asks not to be indexed"
 
 
 @pytest.mark.parametrize("expiry", ["soon", "2026-13-01", "2026-11-25 25:00"])

@@ -18,8 +18,9 @@ def loaded(tmp_path, connection, ran):
     """A function that reads and loads a folder like the DAG of the docs, and returns the result of the load."""
     path = str(tmp_path / "chunks.parquet")
 
-    def load(folder, **options):
-        chunks = with_source(split_documents(file_documents(folder, base_url="https://x.example/"), 500))
+    def load(folder, on_error="fail", **options):
+        pages = file_documents(folder, base_url="https://x.example/", on_error=on_error)
+        chunks = with_source(split_documents(pages, 500))
         write_documents(chunks, path)
         done, _ = ran(
             AssistantLoadTextOperator,
@@ -65,6 +66,18 @@ def test_the_load_reports_what_could_hide_lost_content(tmp_path, loaded, service
     (finding,) = pq.read_table(findings).to_pylist()
     assert (finding["kind"], finding["key"]) == ("left_out", "contract.doc")
     assert ".doc" in finding["reason"]
+
+
+def test_the_documents_of_a_page_that_cannot_be_read_stay(tmp_path, loaded, service):
+    for name in ("a.md", "b.md", "c.md"):
+        (tmp_path / name).write_text(f"# {name}\n\n## One\n\nText.\n\n## Two\n\nText.\n")
+    assert loaded(tmp_path)["created"] == 6
+    (tmp_path / "a.md").write_text("# a.md\n\n## One\n\nText.\n\n## Two\n\nNew.\n")
+    (tmp_path / "b.md").write_bytes(b"\xff")
+    second = loaded(tmp_path, on_error="skip", on_missing="group", max_rejected=1)
+    assert (second["created"], second["unchanged"], second["rejected"]) == (1, 3, 1)
+    # That of the old section of the first page.
+    assert second["stale"] == 1
 
 
 def test_strict_fails_before_the_first_request(tmp_path, connection, run_operator, service):
