@@ -228,11 +228,15 @@ class _Packer:
     def _parts_of_code(self, block: Block, introduction: str) -> Iterator[_Unit]:
         """Yield lines of code, each time between fences, or with the indentation that marks code."""
         token = block.tokens[0]
+        # An opening line that is as long as a chunk has no place in one.
+        is_fenced = block.kind == "fence" and self._fits("\n".join(fenced(token, ["."])))
 
         def written(lines: Sequence[str]) -> str:
-            if block.kind == "fence":
-                return "\n".join(fenced(token, lines))
-            return "\n".join(indented(lines))
+            if block.kind == "code_block":
+                lines = indented(lines)
+            elif is_fenced:
+                lines = fenced(token, lines)
+            return "\n".join(lines)
 
         lines: list[str] = []
         for line in token.content.rstrip("\n").split("\n"):
