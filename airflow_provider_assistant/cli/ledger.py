@@ -120,10 +120,10 @@ def stale(out: Console, args: argparse.Namespace) -> int:
             else:
                 rows = stack.enter_context(rows_of(args.file, args, site_id))
                 seen = plan_load(rows, None, has_groups=bool(args.group))
+                _check_keys(seen, args)
                 if args.group:
                     stale_documents = entries.stale_in_groups(seen.groups, seen.has)
                 else:
-                    _check_keys(seen, args)
                     stale_documents = entries.stale(seen.has)
         listed = []
         # Iterating reads the ledger, so it must still be open.
@@ -134,8 +134,8 @@ def stale(out: Console, args: argparse.Namespace) -> int:
 
 
 def _check_keys(plan: LoadPlan, args: argparse.Namespace) -> None:
-    """Refuse a file of which not every key is known: a row without one may be that of any document."""
-    if plan.without_key:
+    """Refuse a file if not every key of it, or of one of its groups, is known."""
+    if plan.without_key and not plan.groups:
         raise AssistantInputError(
             f"{args.file} has {counted(plan.without_key, 'row')} without a key, or that cannot be read, so that it is "
             "not known which documents are stale",

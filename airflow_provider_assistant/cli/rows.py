@@ -103,7 +103,7 @@ def gone_groups(file: str, args: argparse.Namespace) -> Sequence[int]:
     """
     Return the keys of the groups that a file names. Only its group columns are read.
 
-    :raises AssistantInputError: The file does not exist or has no rows, or a column is missing.
+    :raises AssistantInputError: The file does not exist or has no rows, a column is missing, or a row names no group.
     """
     group_columns = tuple(args.group)
     seen_groups = SeenGroups()
@@ -112,9 +112,12 @@ def gone_groups(file: str, args: argparse.Namespace) -> Sequence[int]:
         row_count = 0
         for batch in source.batches():
             row_count += len(batch)
-            groups, _problems = groups_of(batch.columns, group_columns)
+            groups, problems = groups_of(batch.columns, group_columns)
+            problems |= batch.all_problems()
+            for position, problem in problems.items():
+                raise AssistantInputError(f"{batch.place(position)}: {problem}", field="file")
             # Only the groups count: these rows have no keys.
-            fingerprints = [RowFingerprint("", "", group, has_key=group is not None) for group in groups]
+            fingerprints = [RowFingerprint("", "", group) for group in groups]
             seen_groups.add(fingerprints)
         check_count(row_count, args.allow_empty)
     return seen_groups.complete()

@@ -165,9 +165,12 @@ def _bad_cells(batch: Batch) -> dict[str, dict[int, str]]:
     """Return why a text cannot be sent, by its column and its position."""
     bad_cells = {}
     for name, values in batch.columns.items():
-        texts = [value for value in values if isinstance(value, str)]
         # One check of the whole column is faster than one of each value.
-        if is_encodable("".join(texts)):
+        try:
+            joined = "".join(values)
+        except TypeError:
+            joined = "".join([value for value in values if isinstance(value, str)])
+        if is_encodable(joined):
             continue
         problem = f"column {name!r} {batch.bad_text}"
         bad_cells[name] = {

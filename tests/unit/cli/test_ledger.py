@@ -198,6 +198,9 @@ def test_a_file_with_unreadable_rows_does_not_say_what_is_stale(cli, connection,
     rows(faq, ("1", "Refunds", "In five days."), (" ", "Hours", "?"), ("\t", "Hours", "!"))
     ran = cli("ledger", "stale", faq, *LOAD)
     assert (ran.code, "2 rows without a key" in ran.err) == (2, True)
+    rows(faq, ("1", "Refunds", "In five days."), (" ", " ", "?"))
+    ran = cli("ledger", "stale", faq, *LOAD, "--group", "title")
+    assert (ran.code, "1 row without a key" in ran.err) == (2, True)
 
 
 GROUPED = (*LOAD, "--group", "title")
@@ -225,6 +228,10 @@ def test_all_documents_of_groups_that_are_gone(cli, connection, faq, tmp_path):
     rows(faq, ("1", "Refunds", "In five days."), ("Hours", "Hours", "Nine to five."), ("3", "Hours", "On Sundays."))
     cli("load", faq, *GROUPED)
     gone = tmp_path / "gone.csv"
+    gone.write_text("title\nHours\nUnknown\n")
+    gone.write_text("title\nHours\nUnknown\n\xff\n", encoding="latin-1")
+    ran = cli("ledger", "stale", gone, *GROUPED, "--gone", "--source-name", str(faq), "-o", "json")
+    assert (ran.code, "line 4: column 'title' is not text" in ran.err) == (2, True)
     gone.write_text("title\nHours\nUnknown\n")
     ran = cli("ledger", "stale", gone, *GROUPED, "--gone", "--source-name", str(faq), "-o", "json")
     assert {one["label"] for one in ran.json} == {"3", "Hours"}
