@@ -227,7 +227,8 @@ def _plain_forms(main: Tag) -> None:
             continue
         labels = form.find_all(["label", "legend", "button"])
         asks = form.select_one('textarea, select, input:not([type="hidden"], [type="checkbox"])')
-        is_content = form.find(["h1", "main", "article"]) is not None
+        holds_most = 2 * length([form]) > length([main])
+        is_content = holds_most or form.find(["h1", "main", "article"]) is not None
         if asks is not None and not is_content and length([form]) - length(labels) <= _LONGEST_FORM:
             form.decompose()
     for label in main.find_all("label"):

@@ -109,6 +109,25 @@ def test_a_page_in_an_unknown_encoding_is_refused(content, problem):
         parse_html(content)
 
 
+@pytest.mark.parametrize("heading", ["", "<h1>Hours</h1>", "<h2>Hours</h2>"])
+@pytest.mark.parametrize(
+    "prose", ["<p>From 9.</p>", "<table><tr><td>From 9.</td></tr></table>", "<ul><li>From 9.</li></ul>"]
+)
+@pytest.mark.parametrize(
+    "control", ["<input type=text name=q>", "<input type=submit value=Go>", "<textarea></textarea>"]
+)
+def test_a_page_inside_a_form_keeps_its_text(heading, prose, control):
+    """As of ASP.NET."""
+    text = text_of(f"<body><form action=x><input type=hidden name=y><div>{heading}{prose}{control}</div></form></body>")
+    assert "From 9." in text
+    assert ("Hours" in text) == bool(heading)
+
+
+def test_a_form_beside_the_text_is_left_out():
+    form = "<form><p>Write to us!</p><input name=mail><button>Subscribe</button></form>"
+    assert text_of(f"<main><p>From 9 to 5, except on Fridays.</p>{form}</main>") == "From 9 to 5, except on Fridays."
+
+
 def test_a_text_that_begins_with_a_mark_is_no_heading_or_code():
     text = text_of(
         "<p># a</p><p>b<br>## c</p><p>``` d</p><ul><li># e</li></ul><pre># f</pre><p>C# g</p><code># h</code>"
