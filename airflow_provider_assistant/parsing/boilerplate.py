@@ -32,6 +32,7 @@ _PROPERTIES = set_of(
 )
 _TYPES = ("SiteNavigationElement", "WPSideBar", "WPHeader", "WPFooter", "BreadcrumbList", "Comment")
 _EDITED = re.compile(r"https?://(?:[\w.-]*\.)?(?:github|gitlab|bitbucket|codeberg)\.[\w.]+/.+/(?:edit|-/edit)/")
+_YEAR = re.compile(r"\b(?:19|20)\d\d\b")
 _CONTROLS = ("a", "button", "form", "input", "label", "select", "textarea")
 _LONGEST_WIDGET, _LONGEST_NAVIGATION, _LONGEST_LABEL = 300, 150, 60
 # Share of the text in links. The rest is the heading of the list, and words between the links.
@@ -66,7 +67,7 @@ def _is_marked(tag: Tag) -> bool:
     """Return whether its name or its role says that it is not content."""
     if tag.name in _TAGS or attribute(tag, "role") in _ROLES:
         return True
-    return tag.name in {"aside", "footer"} and _is_navigation(tag, _LINKED)
+    return tag.name in {"aside", "footer"} and _is_linked(tag, _LINKED)
 
 
 def _has_other_purpose(tag: Tag) -> bool:
@@ -121,12 +122,14 @@ def _is_named(tag: Tag, *, is_whole_page: bool) -> bool:
 
 
 def _is_widget(tag: Tag, kinds: set[str], size: int) -> bool:
-    is_interactive = tag.name == "a" or tag.find(_CONTROLS) is not None
-    if is_interactive:
+    if tag.name == "a" or tag.find(_CONTROLS) is not None or attribute(tag, "role") == "img":
         return bool(kinds & {"widget", "interactive widget"})
-    has_number = any(map(str.isdigit, tag.get_text()))
-    is_label = size <= _LONGEST_LABEL and tag.find([*HEADINGS, "p"]) is None
-    return "widget" in kinds and (has_number or is_label)
+    if size > _LONGEST_LABEL or tag.find(HEADINGS) is not None:
+        return False
+    text = tag.get_text()
+    if "date" in kinds and _YEAR.search(text):
+        return True
+    return "widget" in kinds and (tag.find("p") is None or any(map(str.isdigit, text)))
 
 
 def _is_named_navigation(tag: Tag, kinds: set[str], size: int, *, is_whole_page: bool) -> bool:
@@ -144,8 +147,12 @@ def _is_navigation(tag: Tag, share: float) -> bool:
     """Return whether a part consists of links, or of a few words with links."""
     if tag.name == "a":
         return True
+    is_short = length([tag]) <= _LONGEST_NAVIGATION and tag.find("a") is not None
+    return is_short or _is_linked(tag, share)
+
+
+def _is_linked(tag: Tag, share: float) -> bool:
     links = tag.find_all("a")
     if not links:
         return not has_word(tag.get_text())
-    size = length([tag])
-    return size <= _LONGEST_NAVIGATION or length(links) >= share * size
+    return length(links) >= share * length([tag])

@@ -35,6 +35,8 @@ _META_CHARSET = re.compile(
     rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([\w.:-]{1,40})",
     re.IGNORECASE,
 )
+_XML_CHARSET = re.compile(rb"\s*<\?xml[^>]{0,200}?encoding\s*=\s*[\"']\s*([\w.:-]{1,40})")
+_COMMENT = re.compile(rb"<!--.*?-->", re.DOTALL)
 # Browsers look for the charset in the first 1,024 bytes, and pages exceed them.
 _SEARCHED_BYTES = 2048
 
@@ -51,7 +53,8 @@ def named_charset(content: bytes, content_type: str = "") -> str | None:
     in_header = _HEADER_CHARSET.search(content_type)
     if in_header:
         return in_header[1]
-    in_page = _META_CHARSET.search(content, 0, _SEARCHED_BYTES)
+    start = _COMMENT.sub(b"", content[:_SEARCHED_BYTES])
+    in_page = _META_CHARSET.search(start) or _XML_CHARSET.match(start)
     if not in_page:
         return None
     name = in_page[1].decode("ascii")

@@ -7,7 +7,6 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_assistant.parsing.charsets import decode, named_charset
-from airflow_provider_assistant.parsing.html_tags import has_word
 from airflow_provider_assistant.parsing.limits import UnreadableFileError
 
 if TYPE_CHECKING:
@@ -70,7 +69,7 @@ def page_fields(soup: BeautifulSoup, *, base: str = "", select: str = "", remove
     return {
         **fields,
         "title": _title_of(fields["title"], main),
-        "text": text if has_word(text) else "",
+        "text": text if any(map(str.isprintable, "".join(text.split()))) else "",
         "language": language,
         "redirect": _redirect(soup),
         "obstacle": _obstacle(text, has_password=has_password),

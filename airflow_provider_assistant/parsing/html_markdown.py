@@ -12,6 +12,7 @@ from airflow_provider_assistant.parsing.markdown import escaped
 
 if TYPE_CHECKING:
     from bs4 import Tag
+    from bs4.element import NavigableString
 
 _BACKTICKS = re.compile(r"`{3,}")
 # One without a backslash ends the cell of a table.
@@ -44,9 +45,16 @@ class _Converter(MarkdownConverter):
     def _base(self) -> Any:
         return super()
 
-    def escape(self, text: str, parent_tags: set[str]) -> str:
+    def process_text(self, el: NavigableString, parent_tags: set[str] | None = None) -> str:
         """Return a text in which no line begins a heading or a block of code."""
-        return escaped(str(super().escape(text, parent_tags)))  # type: ignore[misc]
+        text = str(self._base.process_text(el, parent_tags=parent_tags))
+        if parent_tags and not parent_tags.isdisjoint(("_inline", "_noformat")):
+            return text
+        before: Any = el.previous_sibling
+        is_in_line = before is not None and before.name not in {*_BLOCKS, "br"}
+        # A letter before the text stands for the rest of its line.
+        start = "x" if is_in_line else ""
+        return escaped(start + text).removeprefix(start)
 
     def convert_pre(self, el: Tag, text: str, parent_tags: set[str]) -> str:
         """Return a fence that is longer than those in the code."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_assistant.parsing.html_tags import (
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _INLINE_CONTENT = re.compile(r"\s*(?:data|javascript|blob|vbscript):", re.IGNORECASE)
 _TITLES = (*HEADINGS, "summary", "dt", "caption", "legend")
 _ANCHORS = frozenset(("anchor", "anchors", "permalink", "headerlink", "headinglink", "hashlink", "anchorjs"))
+_SIGNS = set_of("icon icons fa fas far bi mdi arrow caret chevron toggle toggler plus indicator marker expand")
 _ANCHOR_LABEL = re.compile(
     r"permalink|permanent|(?:copy|direct)? ?link (?:to|for)|section titled|anchor", re.IGNORECASE
 )
@@ -38,6 +40,7 @@ _CONTROLS = ("input", "select", "textarea", "option", "datalist", "progress", "m
 # What opens a panel.
 _TOGGLES = "aria-expanded", "aria-controls", "data-toggle", "data-bs-toggle", "data-target", "data-bs-target"
 _TOGGLE_WORDS = frozenset(("accordion", "collapse", "collapsible", "faq", "question", "toggle", "trigger", "tab"))
+_PANEL_WORDS = set_of("answer collapse collapsed collapsible panel")
 _QUESTION_MARKS = ("?", "\uff1f", "\u061f", "\u037e")
 _BLOCKS = ("article", "blockquote", "div", "dl", *HEADINGS, "ol", "p", "pre", "section", "table", "ul")
 # Characters of a form that is not content, apart from labels; of the text before the buttons of a vote; and of a button
@@ -57,12 +60,18 @@ def plain_headings(body: Tag) -> None:
         if not link.decomposed:
             _plain_link(link)
     for title in body.find_all(_TITLES):
-        for tag in title.find_all(_is_hidden):
-            if not tag.decomposed and _is_only_part(tag, title):
-                tag.decompose()
-        for tag in title.find_all("button"):
-            if not has_word(tag.get_text()) or (_ANCHORS & _all_words(tag) and _is_only_part(tag, title)):
-                tag.decompose()
+        remove(tag for tag in title.find_all(True) if _is_mark(tag, title))
+
+
+def _is_mark(tag: Tag, title: Tag) -> bool:
+    """Return whether a part of a title is a sign, such as a plus before a panel, or a button beside it."""
+    if tag.decomposed or not _is_only_part(tag, title):
+        return False
+    if _is_hidden(tag):
+        return True
+    if not has_word(tag.get_text()):
+        return tag.name == "button" or not _SIGNS.isdisjoint(_all_words(tag))
+    return tag.name == "button" and not _has_toggle(tag) and 2 * length([tag]) < length([title])
 
 
 def _is_hidden(tag: Tag) -> bool:
@@ -171,18 +180,40 @@ def _plain_code(main: Tag) -> None:
 
 def _place_tabs(main: Tag) -> None:
     """Put the label of a tab before its panel."""
-    tabs = main.find_all(role="tab")
-    if not tabs:
-        return
     by_id = {attribute(tag, "id"): tag for tag in main.find_all(id=True)}
-    for tab in tabs:
-        target = attribute(tab, "aria-controls") or attribute(tab, "data-bs-target") or attribute(tab, "href")
-        panel = by_id.get(target.removeprefix("#"))
-        if panel is None or panel.find_parent(_TITLES) or tab in panel.parents or panel in tab.parents:
+    for tabs in main.find_all(_is_tab_list):
+        labels = tabs.find_all(_is_tab_label)
+        panels: list[Tag] = []
+        if tabs.parent is not None:
+            panels = [*tabs.parent.find_all(_is_tab_panel)]
+        named = [by_id[target] for target in map(_target, labels) if target in by_id]
+        if len(named) == len(labels):
+            panels = named
+        if len(panels) != len(labels):
             continue
-        if tab.find(_BLOCKS) is None and tab.find_parent(HEADINGS) is None and tab.name not in HEADINGS:
-            tab.name = "p"
-            panel.insert_before(tab.extract())
+        for label, panel in zip(labels, panels, strict=True):
+            if label.find(_BLOCKS) is None and panel not in label.parents and label not in panel.parents:
+                label.name = "p"
+                panel.insert_before(label.extract())
+
+
+def _is_tab_list(tag: Tag) -> bool:
+    return attribute(tag, "role") == "tablist" or "tabbed-labels" in class_names(tag)
+
+
+def _is_tab_label(tag: Tag) -> bool:
+    return attribute(tag, "role") == "tab" or (tag.name == "label" and tag.has_attr("for"))
+
+
+def _is_tab_panel(tag: Tag) -> bool:
+    return attribute(tag, "role") == "tabpanel" or "tabbed-block" in class_names(tag)
+
+
+def _target(tab: Tag) -> str:
+    """Return the id of the panel that a tab shows; empty if it does not say."""
+    names = ("aria-controls", "data-bs-target", "href")
+    targets = [attribute(tab, name).removeprefix("#") for name in names]
+    return next(filter(None, targets), "")
 
 
 def _remove_votes(main: Tag) -> None:
@@ -197,18 +228,30 @@ def _remove_votes(main: Tag) -> None:
         rest = length([vote]) - length(buttons)
         is_short = rest <= _LONGEST_VOTE and length(buttons) <= _LONGEST_VOTE
         is_vote = len(buttons) > 1 and is_short and vote.find(HEADINGS[:2]) is None
-        if is_vote and vote is not main and not any(map(_is_toggle, buttons)):
+        if is_vote and vote is not main and _is_question(vote, buttons):
             vote.decompose()
+
+
+def _is_question(vote: Tag, buttons: Sequence[Tag]) -> bool:
+    """Return whether nothing follows its buttons, and none of them opens a panel."""
+    if any(map(_is_toggle, buttons)):
+        return False
+    after = [string for string in buttons[0].find_all_next(string=True) if vote in string.parents]
+    return not any(has_word(string) and string.find_parent("button") is None for string in after)
 
 
 def _is_toggle(button: Tag) -> bool:
     if attribute(button, "aria-haspopup"):
         return False
-    if attribute(button, "role") == "tab" or any(button.has_attr(name) for name in _TOGGLES):
+    if _has_toggle(button):
         return True
     if button.find_parent(_TITLES) is not None or button.find(HEADINGS) is not None:
         return True
     return bool(_TOGGLE_WORDS & _all_words(button))
+
+
+def _has_toggle(tag: Tag) -> bool:
+    return attribute(tag, "role") == "tab" or any(tag.has_attr(name) for name in _TOGGLES)
 
 
 def _is_kept(button: Tag) -> bool:
@@ -216,8 +259,22 @@ def _is_kept(button: Tag) -> bool:
     text = button.get_text().strip()
     if _is_toggle(button) or len(text) >= _SENTENCE or text.endswith(_QUESTION_MARKS):
         return True
-    line = button.find_parent(["p", "li", "td", "dd"])
-    return line is not None and line.find("button", recursive=True) is button and _is_only_part(button, line)
+    if _is_panel(button.find_next_sibling()) or button.find_parent("td") is not None:
+        return True
+    line = button.find_parent(["p", "li", "dd"])
+    return line is not None and length(line.find_all("button")) < length([line])
+
+
+def _is_panel(tag: Tag | None) -> bool:
+    """Return whether it is hidden until a button opens it."""
+    if tag is None:
+        return False
+    is_hidden = tag.has_attr("hidden") or _is_hidden(tag) or "display:none" in _style(tag)
+    return is_hidden or not _PANEL_WORDS.isdisjoint(_all_words(tag))
+
+
+def _style(tag: Tag) -> str:
+    return attribute(tag, "style").replace(" ", "").lower()
 
 
 def _plain_forms(main: Tag) -> None:
@@ -242,9 +299,23 @@ def _unwrap_layout_tables(main: Tag) -> None:
     for table in reversed(main.find_all("table")):
         is_layout = attribute(table, "role") in {"presentation", "none"}
         if is_layout or table.find([*HEADINGS, "table", "article"]) is not None or _has_long_code(table):
-            for tag in table.find_all(["thead", "tbody", "tfoot", "tr", "td", "th", "caption"]):
-                tag.name = "div"
-            table.name = "div"
+            _unwrap_table(table)
+
+
+def _unwrap_table(table: Tag) -> None:
+    has_title = table.find("h1") is not None
+    parts = table.find_all(["thead", "tbody", "tfoot", "tr", "td", "th", "caption"])
+    for part in [part for part in parts if part.find_parent("table") is table]:
+        part.name = "div"
+        if has_title and _is_menu(part):
+            part.clear()
+    table.name = "div"
+
+
+def _is_menu(cell: Tag) -> bool:
+    """Return whether a cell beside the title of the page has nothing but links."""
+    links = cell.find_all("a")
+    return len(links) > 1 and cell.find(HEADINGS) is None and length(links) == length([cell])
 
 
 def _has_long_code(table: Tag) -> bool:
@@ -256,9 +327,17 @@ def _plain_links(main: Tag) -> None:
     for image in main.find_all("img"):
         image.replace_with(f" {' '.join(attribute(image, 'alt').split())} ")
     for link in main.find_all("a"):
-        is_script = _INLINE_CONTENT.match(attribute(link, "href")) is not None
-        if is_script or link.find(_BLOCKS) is not None:
+        if _leads_nowhere(link) or link.find(_BLOCKS) is not None:
             link.unwrap()
+
+
+def _leads_nowhere(link: Tag) -> bool:
+    """Return whether a link runs a script, opens a panel, or has no target."""
+    href = attribute(link, "href").strip()
+    if _INLINE_CONTENT.match(href) or href in {"", "#", "#!", "#0"}:
+        return True
+    is_toggle = _has_toggle(link) or not _TOGGLE_WORDS.isdisjoint(_all_words(link))
+    return href.startswith("#") and is_toggle
 
 
 def absolute_links(main: Tag, base: str) -> None:

@@ -53,8 +53,8 @@ def decoded(html: bytes, content_type: str) -> str:
     names = [name for name in (named_charset(b"", content_type), named_charset(html)) if name]
     with contextlib.suppress(UnicodeDecodeError):
         text = decode(html, "utf-8")
-        # iso-2022-jp consists of ASCII with this character, so it is valid UTF-8.
-        if not names or "\x1b" not in text:
+        # iso-2022-jp consists of ASCII with the first character, and English in UTF-16 with the second.
+        if not names or ("\x1b" not in text and "\0" not in text):
             return text
     for name in names:
         if name.lower() not in UTF_8:

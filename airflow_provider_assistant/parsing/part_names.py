@@ -20,37 +20,45 @@ if TYPE_CHECKING:
 _NEUTRAL = set_of("""
     site page main global local top left right bottom primary secondary wrapper wrap container
     inner outer box block area section region list group widget module component link links item
-    items js wp md td hs bd wy sl c l o u theme desktop mobile sticky fixed floating bar panel
-    body layout column col row div ul ol nav the on in this doc docs article articles post posts
-    content contents entry blog topic topics help kb vertical horizontal small large inline
-    plugin default collection view app web simple custom my x icons buttons button text label
-    count counter
+    items js wp mw md td hs bd wy sl c l o u theme desktop mobile sticky fixed floating bar
+    panel body layout column col row div ul ol nav the on in this doc docs article articles post
+    posts content contents entry blog topic topics help kb vertical horizontal small large
+    inline plugin default collection view app web simple custom my x icons buttons button text
+    label count counter
 """)
 _COMMENTS = set_of("""
-    comments disqus utterances giscus commento cusdis commentlist commentform commentarea
-    commentsection commentthread commentrespond commentreply commentreplies commentbox
-    commentbody commentauthor commentmeta commentitem
+    comments disqus disqusthread utterances giscus commento cusdis commentlist commentform
+    commentarea commentsection commentthread commentrespond commentreply commentreplies
+    commentbox commentbody commentauthor commentmeta commentitem
 """)
 _CONSENT = set_of("""
     gdpr cookiebanner cookiebar cookieconsent cookiedialog cookiemessage cookiemodal
     cookienotice cookieoverlay cookiepopup cookiesbanner cookiesbar cookiesnotice cookiealert
     consentbanner consentbar consentmodal consentpopup
 """)
-_ADVERTISING = set_of("ad ads advert advertisement advertising sponsored sponsor adsense")
-_SKIP = set_of("skip skiplink skiplinks")
-_RELATED = set_of("related recommended recommendations similar popular trending recent suggested suggestions")
+_ADVERTISING = set_of("ad ads advert advertisement sponsored adsense")
+_SKIP = set_of("skip skiplink skiplinks mwjumplink jumptonav")
+_RELATED = set_of(
+    "related youmayalsolike readnext morearticles moreposts upnext recommended recommendations"
+    " similar popular trending recent suggested suggestions"
+)
 _HEADER = set_of("header footer")
 _AROUND = set_of("sidebar footer masthead topbar")
 _NAVIGATION = set_of("""
     nav navbar navigation menu submenu megamenu breadcrumb breadcrumbs crumbs toc
     tableofcontents pagination pager paginator paging prevnext sidenav subnav topnav tags
     taglist categories languages toolbar readmore prev previous next social sitemap sidebar
-    masthead topbar
+    masthead topbar catlinks printfooter onthispage inthisarticle inthispage languageswitcher
+    languageselector languagepicker langswitcher versionswitcher localeswitcher
 """)
 _WIDGETS = set_of("""
     vote votes voting voter upvote upvotes downvote downvotes helpful helpfulness share sharing
-    shares sharer social subscribe newsletter backtotop totop timeago ago views viewcount
-    clipboard updated lastmod modified addthis sharethis addtoany
+    shares sharer social subscribe newsletter backtotop totop timeago ago viewcount articleviews
+    postviews pageviews readingtime readtime clipboard editsection sitesub
+""")
+_DATES = set_of("""
+    updated lastmod modified revision lastupdate mdsourcefile gitrevisiondatelocalizedplugin
+    gitrevisiondatelocalizedplugindate
 """)
 # These may also be subjects.
 _INTERACTIVE = set_of("""
@@ -58,20 +66,27 @@ _INTERACTIVE = set_of("""
     searchbox login signin survey poll
 """)
 # Further words of the names of widgets: "was-this-helpful", "edit-this-page", "last-updated".
-_OF_WIDGETS = set_of("was is it me us git revision date localized time last author up down back yes no user")
+_OF_WIDGETS = set_of(
+    "was is it me us git revision date localized time last author up down back yes no user media signup form star"
+)
 # The kinds, each with the words of which one must be in a name, and the further words that may be.
 _KINDS = {
-    "comments": (_COMMENTS, _NEUTRAL),
+    "comments": (_COMMENTS, _NEUTRAL | {"user", "reader", "customer", "discussion"}),
     "consent": (_CONSENT, _NEUTRAL),
     "advertising": (_ADVERTISING, _NEUTRAL),
     "skip link": (_SKIP, _NEUTRAL | {"to", "navigation"}),
+    "date": (_DATES, _NEUTRAL | _OF_WIDGETS),
     "widget": (_WIDGETS, _NEUTRAL | _INTERACTIVE | _OF_WIDGETS),
     "interactive widget": (_INTERACTIVE, _NEUTRAL | _OF_WIDGETS),
     "related": (_RELATED, _NEUTRAL),
-    "navigation": (_NAVIGATION, _NEUTRAL),
-    "header": (_HEADER, _NEUTRAL),
-    "around": (_AROUND, _NEUTRAL),
+    "navigation": (_NAVIGATION, _NEUTRAL | _HEADER),
+    "header": (_HEADER, _NEUTRAL | _NAVIGATION),
+    "around": (_AROUND, _NEUTRAL | _NAVIGATION | _HEADER),
 }
+# Services whose parts of a page have many names.
+_SERVICES = set_of(
+    "addthis sharethis addtoany cookiebot didomi klaro onetrust osano quantcast truste usercentrics cookiefirst iubenda"
+)
 _COOKIES = set_of("cookie cookies consent")
 _BANNERS = set_of("banner notice popup modal overlay dialog bar consent message alert")
 
@@ -86,6 +101,8 @@ def kinds_of(tag: Tag) -> set[str]:
             for kind, (core, further) in _KINDS.items():
                 if not core.isdisjoint(spelled) and (core | further).issuperset(spelled):
                     kinds.add(kind)
+        if not _SERVICES.isdisjoint(words):
+            kinds.add("consent")
         cookies = _COOKIES.intersection(words)
         if cookies and not _BANNERS.isdisjoint(set(words) - cookies):
             kinds.add("consent")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from airflow_provider_assistant.parsing.html_tags import HEADINGS, attribute
+from airflow_provider_assistant.parsing.html_tags import HEADINGS, attribute, class_names, set_of
 
 if TYPE_CHECKING:
     from bs4 import Tag
@@ -35,32 +35,71 @@ _LABEL = re.compile(
 )
 _DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d))?")
 _NUMBER = re.compile(r"\d+")
+_CLASSES = set_of("relativetime relative-time timeago time-ago time_ago js-relative-date moment-from-now")
 _LONGEST_LABEL = 30
 _LINES = ("p", "div", "span", "small", "footer", "header")
+_NOT_IN_LINES = (*HEADINGS, "p", "table", "ul", "ol", "pre", "div", "img")
 
 
 def remove_times(main: Tag) -> None:
     """Remove relative times, and when the page was changed; with the line, if nothing but a label is left of it."""
-    for tag in main.find_all("time"):
+    for tag in main.find_all(_is_time):
         if tag.decomposed or tag.find_parent("pre") is not None:
             continue
-        text = " ".join(tag.get_text(" ").split())
         line = tag.find_parent([*_LINES, "li"])
-        label = ""
-        if line is not None:
-            words = " ".join(line.get_text(" ").split()).replace(text, " ", 1)
-            label = re.sub(r"^\W+|\W+$", "", words)
-        if _is_relative(attribute(tag, "datetime"), text):
-            tag.decompose()
-            is_line = len(label) <= _LONGEST_LABEL
-        else:
-            is_line = _LABEL.fullmatch(label) is not None
-        if is_line and line is not None and line is not main and _is_plain_line(line):
-            line.decompose()
+        if line is None or line is main:
+            line = tag
+        text = _text(tag)
+        label = re.sub(r"^\W+|\W+$", "", _text(line).replace(text, " ", 1))
+        if tag.name != "time" or _is_relative(attribute(tag, "datetime"), text):
+            # What is left is a label, or a sentence.
+            tag.string = ""
+            if len(label) <= _LONGEST_LABEL:
+                _remove_line(line, main)
+        elif _LABEL.fullmatch(label):
+            _remove_line(line, main)
+    for string in main.find_all(string=_RELATIVE):
+        is_short = len(string.strip()) <= _LONGEST_LABEL
+        before: Any = string.previous_sibling
+        is_line = before is None or before.name in _NOT_IN_LINES
+        if is_short and is_line and _LABEL.match(string.strip()):
+            string.extract()
 
 
-def _is_plain_line(line: Tag) -> bool:
-    return line.name in _LINES and line.find([*HEADINGS, "p", "table", "ul", "ol"]) is None
+def _is_time(tag: Tag) -> bool:
+    """Return whether it is a time; one without a tag of its own must be a whole line, such as "Updated 5 days ago"."""
+    if tag.name == "time" or not _CLASSES.isdisjoint(map(str.lower, class_names(tag))):
+        return True
+    if tag.name not in _LINES or tag.find(_NOT_IN_LINES) is not None:
+        return False
+    text = _text(tag)
+    has_label = _LABEL.match(text) is not None
+    is_short = len(text) <= _LONGEST_LABEL and (has_label or _NUMBER.search(text) is not None)
+    return is_short and _RELATIVE.search(text) is not None and _is_whole_line(tag)
+
+
+def _is_whole_line(tag: Tag) -> bool:
+    parent = tag.parent
+    if tag.name != "span" or parent is None:
+        return True
+    return len(_text(parent)) <= 2 * _LONGEST_LABEL and parent.name in _LINES
+
+
+def _remove_line(line: Tag, main: Tag) -> None:
+    """Remove a line, and what is around it as long as it has nothing but a label."""
+    while line is not main and line.name in {*_LINES, "li", "ul", "ol"}:
+        parent = line.parent
+        if line.find(_NOT_IN_LINES) is not None:
+            return
+        line.decompose()
+        words = "" if parent is None else re.sub(r"^\W+|\W+$", "", _text(parent))
+        if parent is None or (words and not _LABEL.fullmatch(words)):
+            return
+        line = parent
+
+
+def _text(tag: Tag) -> str:
+    return " ".join(tag.get_text(" ").split())
 
 
 def _is_relative(moment: str, text: str) -> bool:

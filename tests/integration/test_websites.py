@@ -237,7 +237,7 @@ def test_pages_that_search_engines_must_not_show(website, header):
     rows = website_documents(source, requests_per_second=1000, private_networks=True)
     expected = ["/a"] if "otherbot" not in header or more else ["/a", "/header"]
     assert paths(rows) == expected
-    assert [(each.reason, each.is_expected) for each in rows.account.left_out] == [("is marked noindex", True)]
+    assert [(each.reason, each.is_expected) for each in rows.account.left_out] == [("asks not to be indexed", True)]
     assert paths(documents(source, include_noindex=True)) == ["/a", "/meta", "/header"]
 
 

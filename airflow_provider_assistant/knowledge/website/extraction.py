@@ -100,7 +100,7 @@ class Extractor:
             ) from None
         is_hidden = is_noindex(parsed.get("robots", "")) or is_noindex(robots)
         if is_hidden and not self._include_noindex:
-            raise Skipped("is marked noindex", is_expected=True)
+            raise Skipped("asks not to be indexed", is_expected=True)
         if "obstacle" in parsed:
             raise Skipped(parsed["obstacle"])
         if not parsed.get("text", "").strip():

@@ -48,6 +48,7 @@ ls *
         "url": "https://docs.example.com/office",
         "category": "hr",
         "date": "2026-11-22",
+        "robots": "",
     }
 
 

@@ -106,5 +106,5 @@ def test_what_is_not_for_search_engines(extractor, robots, is_hidden):
     assert is_noindex(robots) == is_hidden
     if ":" not in robots:
         html = b"<meta content='%s' name=Robots><main>text" % robots.encode()
-        with pytest.raises(Skipped, match="is marked noindex") if is_hidden else contextlib.nullcontext():
+        with pytest.raises(Skipped, match="asks not to be indexed") if is_hidden else contextlib.nullcontext():
             assert extractor.text(html, "", URL).content == "text"
