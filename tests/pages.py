@@ -67,6 +67,97 @@ role="tabpanel" id="p{n}" aria-labelledby="t{n}" hidden>{a}</div>
 <div role="heading" aria-level="3"><span>{q}</span></div><section hidden="until-found">{a}</section>
 
 <h3 id="f{n}"><a class="header-anchor" href="#f{n}" aria-hidden="true">#</a>{q}</h3><p>{a}</p>
+
+<div class="question-wrapper"><span class="question">{q}</span></div><div
+class="answer-wrapper">{a}</div>
+
+<ul class="accordion" data-accordion><li class="accordion-item is-active" data-accordion-item><a
+href="#" class="accordion-title">{q}</a><div class="accordion-content" data-tab-content><p>{a}</p></div></li>
+</ul>
+
+<ul uk-accordion><li><a class="uk-accordion-title" href="#">{q}</a><div
+class="uk-accordion-content"><p>{a}</p></div></li></ul>
+
+<div class="MuiPaper-root MuiAccordion-root"><h3 class="MuiAccordion-heading"><button
+class="MuiButtonBase-root MuiAccordionSummary-root" tabindex="0" type="button"
+aria-expanded="false"><span class="MuiAccordionSummary-content">{q}</span><span
+class="MuiAccordionSummary-expandIconWrapper"><svg></svg></span></button></h3><div
+class="MuiCollapse-root MuiCollapse-hidden" style="min-height:0px"><div
+role="region"><div class="MuiAccordionDetails-root">{a}</div></div></div></div>
+
+<div class="schema-faq wp-block-yoast-faq-block"><div class="schema-faq-section"
+id="faq-question-1{n}"><strong class="schema-faq-question">{q}</strong> <p
+class="schema-faq-answer">{a}</p></div></div>
+
+<h3 data-orientation="vertical" data-state="closed" class="flex"><button
+type="button" aria-controls="radix-:r1:{n}" aria-expanded="false" data-state="closed"
+id="radix-:r0:{n}">{q}<svg></svg></button></h3><div data-state="closed"
+id="radix-:r1:{n}" role="region" hidden="">{a}</div>
+
+<p><strong>Q: {q}</strong><br>A: {a}</p>
+
+<div class="faq__item js-accordion"><div class="faq__header js-accordion-trigger">{q}</div><div
+class="faq__body" style="display:none;">{a}</div></div>
+
+<details name="faq"><summary><span class="summary-title">{q}</span><div
+class="summary-chevron-up"><svg></svg></div></summary><div class="summary-content">{a}</div></details>
+
+<div class="toggle"><label class="toggle__label">{q}<input type="checkbox" hidden></label><div
+class="toggle__content">{a}</div></div>
+
+<div class="wrap-collabsible"><input id="coll{n}" class="toggle" type="checkbox"><label
+for="coll{n}" class="lbl-toggle">{q}</label><div class="collapsible-content"><div
+class="content-inner"><p>{a}</p></div></div></div>
+
+<button type="button" class="collapsible">{q}</button><div class="content"><p>{a}</p></div>
+
+<button class="btn" type="button" onclick="toggle('x')">{q}</button><div
+id="x{n}" style="display:none">{a}</div>
+
+<table class="faq"><tr class="q"><td>{q}</td></tr><tr class="a" hidden><td>{a}</td></tr></table>
+
+<div class="accordion-group"><div class="accordion-heading"><a class="accordion-toggle"
+data-toggle="collapse" data-parent="#acc" href="#collapseOne{n}">{q}</a></div><div
+id="collapseOne{n}" class="accordion-body collapse"><div class="accordion-inner">{a}</div></div></div>
+
+<div class="usa-accordion"><h4 class="usa-accordion__heading"><button type="button"
+class="usa-accordion__button" aria-expanded="false" aria-controls="a1{n}">{q}</button></h4><div
+id="a1{n}" class="usa-accordion__content usa-prose" hidden><p>{a}</p></div></div>
+
+<div class="govuk-accordion" data-module="govuk-accordion"><div class="govuk-accordion__section"><div
+class="govuk-accordion__section-header"><h2 class="govuk-accordion__section-heading"><span
+class="govuk-accordion__section-button" id="h1{n}">{q}</span></h2></div><div
+id="c1{n}" class="govuk-accordion__section-content"><p class="govuk-body">{a}</p></div></div></div>
+
+<section class="faq-section"><header><h3>{q}</h3></header><footer>{a}</footer></section>
+
+<ul><li class="faq-item"><h4>{q}</h4><p>{a}</p></li></ul>
+
+<ol><li><p><b>{q}</b></p><p>{a}</p></li></ol>
+
+<div class="tab-content"><div class="tab-pane fade" id="p1{n}" role="tabpanel"><h3>{q}</h3>{a}</div></div>
+
+<div class="panel"><div class="panel-header" data-collapse-toggle="x1">{q}</div><div
+class="panel-content">{a}</div></div>
+
+<a class="faq-link" href="javascript:void(0)" onclick="show()">{q}</a><div
+class="hide">{a}</div>
+
+<a role="button" tabindex="0" aria-expanded="false" aria-controls="z9{n}">{q}</a><div
+id="z9{n}">{a}</div>
+
+<summary>{q}</summary><p>{a}</p>
+
+<div role="button" aria-expanded="false"><p>{q}</p></div><div role="region">{a}</div>
+
+<dl class="accordion"><dt class="accordion-item-title"><a href="#p1{n}">{q}</a></dt><dd
+class="accordion-item-content" id="p1{n}">{a}</dd></dl>
+
+<figure><figcaption>{q}</figcaption><p>{a}</p></figure>
+
+<fieldset><legend>{q}</legend><p>{a}</p></fieldset>
+
+<form><fieldset><legend>{q}</legend><p>{a} is here</p></fieldset></form>
 """)
 # Fields {a}, {b}, {c} are words.
 CONTENT = _templates("""
@@ -127,6 +218,111 @@ href="#pane-{b}">{b}</a></div><div role="tabpanel" id="pane-{a}">{c}</div><div r
 id="pane-{b}">other</div></div>
 
 <dl class="field-list"><dt>{a}</dt><dd>{b}</dd><dd>{c}</dd></dl>
+
+<div class="menu-engineering"><p>{a} word</p></div>
+
+<div class="menu"><div class="dish">{a} <span class="price">9 €</span></div><div
+class="dish">{b}</div></div>
+
+<section class="sidebar-guide" id="sidebar"><h2>{a}</h2><p>{b}</p></section>
+
+<div class="cookies"><h2>{a}</h2><p>How to bake {b}.</p></div>
+
+<div class="cookie-recipe"><p>{a}</p></div>
+
+<div id="voting-rights"><p>{a}</p></div>
+
+<div class="vote-counting-rules">{a}</div>
+
+<div class="share-capital">{a}</div>
+
+<div class="rating"><p>{a} energy rating A</p></div>
+
+<p class="rate">{a} <span class="rate">5 %</span></p>
+
+<div class="comment-syntax"><p>{a}</p></div>
+
+<div class="remark comment"><p>{a}</p></div>
+
+<div class="breadcrumbs-recipe"><p>{a}</p></div>
+
+<div class="topics"><ul><li><a href=/a>{a}</a></li><li><a href=/b>{b}</a></li></ul></div>
+
+<ul class="links"><li><a href=/a>{a}</a></li></ul>
+
+<ul class="article-list"><li><a href=/a>{a}</a></li><li><a href=/b>{b}</a></li></ul>
+
+<div class="header-row"><h3>{a}</h3></div>
+
+<div class="footer-note"><p>{a} footnote</p></div>
+
+<div class="feedback"><p>{a} We read all your comments and answer.</p></div>
+
+<div class="newsletter"><h2>{a}</h2><p>Our newsletter {b} appears monthly, and it is free.</p></div>
+
+<div class="tags"><p>{a} HTML tags are <code>{b}</code>.</p></div>
+
+<div class="search"><h3>{a}</h3><p>{b} Search finds words.</p></div>
+
+<div class="login"><h2>{a}</h2><ol><li>{b} open</li><li>{c} enter</li></ol></div>
+
+<div class="print-settings"><p>{a}</p></div>
+
+<aside class="admonition tip"><p>{a} <a href=/x>{b}</a> and more words to read here, so it is prose.</p></aside>
+
+<div class="note related-note"><p>{a}</p></div>
+
+<div class="prevention next-steps"><h2>{a}</h2><ul><li><a href=/x>{b}</a></li></ul></div>
+
+<div class="tocopherol">{a}</div>
+
+<nav-guide><p>{a}</p></nav-guide>
+
+<div class="social-security"><p>{a}</p></div>
+
+<div class="ad-hoc adapter">{a}</div>
+
+<div class="advert-free">{a}</div>
+
+<section id="share"><h2>{a}</h2><p>{b}</p></section>
+
+<h2 id="comments">{a}</h2>
+
+<div id="feedback-loop">{a}</div>
+
+<div class="recent-changes"><h2>{a}</h2><ul><li>{b} fixed</li><li>{c} added</li></ul></div>
+
+<div class="popular-questions"><h2>{a}</h2><p>{b}?</p><p>{c} answer</p></div>
+
+<div class="similar">{a} similar triangles</div>
+
+<div class="box updated"><h3>{a}</h3><p>{b} new rules from 2026</p></div>
+
+<p class="modified">{a} modified starch</p>
+
+<div class="user-login-name"><p>{a}</p></div>
+
+<div class="previous"><p>{a} Previous versions are kept.</p></div>
+
+<div class="skip-trace"><p>{a}</p></div>
+
+<p>You <button type="button">{a}</button> then <kbd>{b}</kbd></p>
+
+<p>Press <button>Save</button> {a} and <button>Close</button> {b} to end the whole procedure that was begun before.</p>
+
+<li><label>{a}</label> text</li>
+
+<table><tr><td><button>{a} Save</button></td><td>saves</td></tr></table>
+
+<p>Between <time>9:00</time> and <time>{a} 17:00</time></p>
+
+<p class="date">{a} December 24</p>
+
+<div class="step updated"><span class="number">1</span> {a}</div>
+
+<div class="reaction"><p>{a} The reaction of A and B gives C</p></div>
+
+<span class="stars">{a}</span>
 """)
 HEADINGS = _templates("""
 <h2 id="{i}">{a}<a class="headerlink" href="#{i}" title="Permalink to this heading">¶</a></h2>
@@ -213,6 +409,128 @@ href="#">{c}</a></div>
 <select><option>{a}<option>{b}<option>{c}</select>
 
 <div class="tags"><span>{a}</span><a href="/t">{b}</a><a href="/u">{c}</a></div>
+
+<div class="helpful"><p>12 {a} found this helpful</p></div>
+
+<p class="helpful-count">12 {a} found this helpful</p>
+
+<div class="c-feedback"><span>{a}?</span><a href=#>Yes</a> <a href=#>{b}</a></div>
+
+<div class="article-rating"><span>{a}</span><input type=radio><label>1</label></div>
+
+<div data-component="vote" class="votes">42 {a}</div>
+
+<span itemprop="upvoteCount">{a}</span>
+
+<div class="post-meta"><span class="date">{a} <time datetime="2026-11-20T10:00">5 days ago</time></span></div>
+
+<div class="timestamp"><relative-time datetime="2026-11-20T10:00">{a} ago</relative-time></div>
+
+<time class="timeago" datetime="2026-11-20T10:00">il y a 5 jours {a}</time>
+
+<section class="comments" id="comments"><h2>{a}</h2><div class="comment">
+<p>{b} says something long enough to be prose, really.</p></div></section>
+
+<div id="disqus_thread"><p>{a}</p></div>
+
+<ol class="commentlist"><li>{a}</li></ol>
+
+<div class="comment-respond"><h3>{a}</h3><form><textarea></textarea></form></div>
+
+<section class="related-posts"><h3>{a}</h3><article><a href=/a>{b}</a><p>{c} teaser text</p></article></section>
+
+<div class="recommended-articles"><ul><li><a href=/x>{a}</a></li></ul></div>
+
+<ul class="share-buttons"><li><a href=x>{a}</a></li></ul>
+
+<div class="social-links"><a href=x>{a}</a></div>
+
+<div class="addthis_inline_share_toolbox">{a}</div>
+
+<a class="edit-link" href="https://github.com/a/b/blob/x">{a}</a>
+
+<a rel="next" href=/n>{a}</a>
+
+<ul class="pager"><li class="previous"><a href=/p>{a}</a></li><li class="next"><a
+href=/n>{b}</a></li></ul>
+
+<div class="page-navigation"><a href=/p>{a}</a></div>
+
+<div role="navigation"><a href=/p>{a}</a></div>
+
+<div class="breadcrumb-container"><a href=/>{a}</a> / {b}</div>
+
+<ul itemtype="https://schema.org/BreadcrumbList" itemscope><li>{a}</li></ul>
+
+<div class="on-this-page"><p>{a}</p><ul><li><a href="#a">{b}</a></li></ul></div>
+
+<div class="cookie-notice">{a} we use cookies <a href=/c>more</a></div>
+
+<div id="onetrust-consent-sdk"><p>{a}</p></div>
+
+<div class="newsletter-signup"><h3>{a}</h3><form><input type=email><button>{b}</button></form></div>
+
+<div class="print-button"><a href=#>{a}</a></div>
+
+<div class="view-count">1,234 {a}</div>
+
+<span class="article-views">{a} 1234</span>
+
+<div class="back-to-top"><a href="#">{a}</a></div>
+
+<button class="copy-btn">{a}</button>
+
+<pre><button>{a}</button><code>x</code></pre>
+
+<div class="ads"><p>{a}</p></div>
+
+<div class="tag-list"><a href=/t>{a}</a></div>
+
+<div class="language-switcher"><a href=/de>{a}</a></div>
+
+<form action="/search" role="search"><label>{a}</label><input type=search></form>
+
+<form><input type="text" placeholder="x"><button>{a}</button></form>
+
+<div class="last-modified">{a} 2026-11-20</div>
+
+<p>{a}? <button>Yes</button><button>No</button></p>
+
+<div class="like-button"><button>{a}</button> 12</div>
+
+<aside class="sidebar"><h3>{a}</h3><ul><li><a href=/x>{b}</a></li></ul></aside>
+
+<footer><a href=/p>{a}</a> <a href=/n>{b}</a></footer>
+
+<nav aria-label="Pages">{a}</nav>
+
+<div class="article-comments"><p>{a}</p></div>
+
+<div class="user-comments"><p>{a}</p></div>
+
+<div class="discussion-comments">{a}</div>
+
+<div class="social-media-share"><a href=x>{a}</a></div>
+
+<div class="post-navigation"><a href=/n>{a}</a></div>
+
+<div class="star-rating" role="img" aria-label="4.5">★★★★☆ {a} (120)</div>
+
+<div itemprop="aggregateRating" itemscope>{a}</div>
+
+<div class="was-this-article-helpful">{a} <button>Yes</button></div>
+
+<div class="docs-feedback"><h4>{a}?</h4><button>Yes</button><button>No</button></div>
+
+<div class="more-articles"><h4>{a}</h4><a href=/x>{b}</a></div>
+
+<div class="see-also-articles related"><a href=/x>{a}</a></div>
+
+<div class="reading-time">5 min {a}</div>
+
+<button aria-label="Copy link">{a}</button>
+
+<a class="skip-to-content" href="#c">{a}</a>
 """)
 # Labels are words of the language: nothing else says that these lines are not content.
 TIMES = _templates("""
