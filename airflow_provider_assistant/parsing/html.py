@@ -69,7 +69,7 @@ def page_fields(soup: BeautifulSoup, *, base: str = "", select: str = "", remove
     return {
         **fields,
         "title": _title_of(fields["title"], main),
-        "text": text if any(map(str.isprintable, "".join(text.split()))) else "",
+        "text": text if _is_readable(text) else "",
         "language": language,
         "redirect": _redirect(soup),
         "obstacle": _obstacle(text, has_password=has_password),
@@ -82,6 +82,12 @@ def _redirect(soup: BeautifulSoup) -> str | None:
         return None
     address = _REDIRECT.match(_single_line(refresh.get("content")))
     return address and address[1]
+
+
+def _is_readable(text: str) -> bool:
+    """Return whether a text is more than white space and what could not be decoded."""
+    characters = set(text) - {" ", "\ufffd"}
+    return any(map(str.isprintable, characters))
 
 
 def _obstacle(text: str, *, has_password: bool) -> str | None:

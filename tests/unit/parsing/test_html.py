@@ -48,7 +48,6 @@ ls *
         "url": "https://docs.example.com/office",
         "category": "hr",
         "date": "2026-11-22",
-        "robots": "",
     }
 
 
