@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any, TextIO, TypeAlias
@@ -13,7 +13,7 @@ from typing import Any, TextIO, TypeAlias
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.loading.columns import BATCH, Batch, ColumnSelection
 from airflow_provider_assistant.loading.csv_options import CsvOptions
-from airflow_provider_assistant.loading.csv_quotes import Quoting, doubt_about_row, embedded_rows, has_row
+from airflow_provider_assistant.loading.csv_quotes import Neighbours, Quoting, doubt_about_row, embedded_rows
 from airflow_provider_assistant.loading.text_files import open_text
 from airflow_provider_assistant.source_account import SourceAccount
 from airflow_provider_assistant.storage.paths import StoragePath
@@ -248,6 +248,7 @@ class _Reader:
         :raises ValueError: It is not certain.
         """
         quote = self.quoting.quote
+        neighbours: Neighbours | None = None
         for position in positions:
             row = block.rows[position]
             text = "\0".join(row)
@@ -257,16 +258,22 @@ class _Reader:
                 doubt = quote in record and doubt_about_row(record, row, width, self.quoting)
                 if doubt and not _is_blank(row):
                     raise self._doubt(lines[position], doubt)
-            if has_width and ("\n" in text or "\r" in text):
-                self._check_breaks(block, lines[position], row, account)
+            has_breaks = "\n" in text or "\r" in text
+            embedded = has_width and has_breaks and embedded_rows(row, self.quoting)
+            if embedded:
+                neighbours = neighbours or Neighbours([other for other in block.rows if len(other) == width][:50])
+                self._check_breaks(row, embedded, lines[position], neighbours, account)
 
-    def _check_breaks(self, block: _Block, line: int, row: Cells, account: SourceAccount) -> None:
+    def _check_breaks(
+        self,
+        row: Cells,
+        embedded: Sequence[Mapping[int, str]],
+        line: int,
+        neighbours: Neighbours,
+        account: SourceAccount,
+    ) -> None:
         """Check that a cell with line breaks has no rows in it, because the quote at its end is missing."""
-        embedded = embedded_rows(row, self.quoting)
-        if not embedded:
-            return
-        neighbours = [other for other in block.rows if len(other) == len(row) and not _line_breaks(other)]
-        if has_row(embedded, neighbours):
+        if neighbours.have_like(embedded):
             raise self._doubt(line, "a line of a cell looks like a row: a quote before or after it may be missing")
         # Two cells in one line are common in texts.
         if len(row) > 2 and len(embedded) > _line_breaks(row):

@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 LINE_BREAK = re.compile(r"\r\n|\r|\n")
+# Characters of a cell that may be an id or a category.
+_LONGEST_ID = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,26 +133,37 @@ def _has_prose_delimiter(pieces: Sequence[str]) -> bool:
     return False
 
 
-def has_row(embedded: Sequence[Mapping[int, str]], neighbours: Sequence[Sequence[str]]) -> bool:
+class Neighbours:
     """
-    Return whether one of these rows has a value like those of the same column in other rows.
+    Compare rows with others of the same file.
 
-    :param embedded: Cells by column.
+    :param rows: The other rows.
     """
-    for row in embedded:
-        if any(_is_like(cell, [other[column] for other in neighbours]) for column, cell in row.items()):
-            return True
-    return False
 
+    def __init__(self, rows: Sequence[Sequence[str]]) -> None:
+        self._rows = rows
+        self._columns: dict[int, tuple[list[str], set[str]]] = {}
 
-def _is_like(cell: str, others: Sequence[str]) -> bool:
-    """Return whether a cell has the shape of others, such as an id, or is one of a few values, such as a category."""
-    if not cell.strip():
-        return False
-    shape = _shape(cell)
-    if "9" in shape:
-        return shape in map(_shape, others)
-    return cell in others and len(set(others)) <= len(others) // 3
+    def have_like(self, embedded: Sequence[Mapping[int, str]]) -> bool:
+        """
+        Return whether one of these rows has a value like those of the same column in the others.
+
+        :param embedded: Cells by column.
+        """
+        return any(self._has_like(column, cell) for row in embedded for column, cell in row.items())
+
+    def _has_like(self, column: int, cell: str) -> bool:
+        """Return whether a cell has the shape of others, such as an id, or is one of a few values, as a category."""
+        if not cell.strip() or len(cell) > _LONGEST_ID:
+            return False
+        if column not in self._columns:
+            cells = [row[column][: _LONGEST_ID + 1] for row in self._rows]
+            self._columns[column] = cells, set(map(_shape, cells))
+        cells, shapes = self._columns[column]
+        shape = _shape(cell)
+        if "9" in shape:
+            return shape in shapes
+        return cell in cells and len(set(cells)) <= len(cells) // 3
 
 
 def _shape(text: str) -> str:
