@@ -20,7 +20,7 @@ from typing import Any
 from uuid import UUID
 
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.texts import NOT_TEXT, is_encodable, storable
+from airflow_provider_assistant.texts import storable
 
 # Whole numbers, and times of whole seconds.
 _WHOLE = re.compile(r"(-?(?:0|[1-9][0-9]*)|[0-9]{2}:[0-9]{2}:[0-9]{2})\.0+")
@@ -60,8 +60,8 @@ def key_text(value: Any) -> str | None:
     - Times, durations, UUIDs and paths: the result of ``str``. Bytes: as UTF-8 text, or as hexadecimal digits if they
       are not UTF-8.
 
-    :raises ValueError: The value cannot identify a row: it is a list, a mapping or another object, a float so large
-        that it may have lost digits, or a text with half a character.
+    :raises ValueError: The value cannot identify a row: it is a list, a mapping or another object, or a float so large
+        that it may have lost digits.
     """
     kind = type(value)
     if kind is str:
@@ -100,7 +100,7 @@ def key_column(values: Iterable[Any]) -> tuple[list[str | None], dict[int, str]]
         is_plain = all(stripped) and _USUAL_SPELLINGS.keys().isdisjoint(stripped)
         joined = "\n".join(stripped)
         may_be_other = (".0" in joined or ":" in joined) and any(map(_may_be_other, stripped))
-        if is_plain and not may_be_other and is_encodable(joined):
+        if is_plain and not may_be_other:
             no_problems: dict[int, str] = {}
             return [*stripped], no_problems
     texts: list[str | None] = []
@@ -193,8 +193,6 @@ def _may_be_other(text: str) -> bool:
 
 
 def _of_text(value: str) -> str | None:
-    if not is_encodable(value):
-        raise ValueError(NOT_TEXT)
     text = value.strip()
     if _may_be_other(text):
         if whole := _WHOLE.fullmatch(text):

@@ -222,7 +222,7 @@ def read_questions(
     with open_source(
         source, selection, allowed_root, csv_options=csv_options, allow_empty=allow_empty
     ) as opened_source:
-        rows = read_columns(opened_source)
+        rows = read_columns(opened_source, selection.text_names)
     check_count(rows.count, allow_empty)
     for name in (*selection.text, *selection.any):
         # A source without rows may have no columns.

@@ -177,7 +177,7 @@ def _rows_of(file: str, args: argparse.Namespace, columns: tuple[str, ...]) -> I
     """Yield some columns of all rows of a file, folder or glob."""
     with open_source(file, ColumnSelection((), any=columns), csv_options=csv_options(args)) as source:
         for batch in source.batches():
-            for position, problem in batch.all_problems().items():
+            for position, problem in batch.problems_of(columns).items():
                 raise AssistantInputError(f"{batch.place(position)} {problem}", field="file")
             cells_by_column = [batch.columns[name] for name in columns]
             for row_cells in zip(*cells_by_column, strict=True):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from os import getpid
+from os.path import abspath
 from typing import Any, NamedTuple
 
 from airflow_provider_assistant.api import endpoints
@@ -113,7 +114,7 @@ def gone_groups(file: str, args: argparse.Namespace) -> Sequence[int]:
         for batch in source.batches():
             row_count += len(batch)
             groups, problems = groups_of(batch.columns, group_columns)
-            problems |= batch.all_problems()
+            problems |= batch.problems_of(group_columns)
             for position, problem in problems.items():
                 raise AssistantInputError(f"{batch.place(position)}: {problem}", field="file")
             # Only the groups count: these rows have no keys.
@@ -130,7 +131,7 @@ def source_name(args: argparse.Namespace) -> str:
     file = str(args.file).removeprefix("file://")
     if "://" not in file:
         # Path.resolve() would follow links, such as one to the newest export.
-        return os.path.abspath(file)  # noqa: PTH100
+        return abspath(file)  # noqa: PTH100
     protocol, _, path = file.rstrip("/").partition("://")
     # Before an at sign is the connection.
     host, slash, path_in_host = path.partition("/")
@@ -140,7 +141,7 @@ def source_name(args: argparse.Namespace) -> str:
 def this_run() -> RunRef:
     """Return the run that the ledger records for this command. Its id is unique."""
     # A command has no task instance: the ledger records these names instead.
-    run_id = f"cli__{datetime.now(UTC):%Y-%m-%dT%H:%M:%S}__{os.getpid()}"
+    run_id = f"cli__{datetime.now(UTC):%Y-%m-%dT%H:%M:%S}__{getpid()}"
     return RunRef(dag_id="airflow assistant", run_id=run_id, task_id="load", map_index=-1)
 
 

@@ -26,6 +26,7 @@ class Batch:
     :param problems: Why a row cannot be read, by its position in the batch from 0. The row's values are placeholders.
     :param bad_cells: Why a text cannot be sent, by its column and its position.
     :param bad_text: What is wrong with a text that has characters without an encoding.
+    :param is_decoded: Whether the texts were decoded from bytes, so that one with such characters is not known.
     :param file: Path of the text file that the rows come from. Empty for other sources.
     :param lines: Line number of each row in that file.
     """
@@ -35,6 +36,7 @@ class Batch:
     problems: Mapping[int, str] = field(default_factory=dict)
     bad_cells: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
     bad_text: str = NOT_TEXT
+    is_decoded: bool = False
     file: str = ""
     lines: Sequence[int] = ()
 
@@ -47,11 +49,16 @@ class Batch:
             return f"{self.file}, line {self.lines[position]}"
         return f"row {self.start + position}"
 
-    def all_problems(self) -> dict[int, str]:
-        """Return why a row, or a text of it, cannot be read, by its position."""
+    def problems_of(self, texts: Iterable[str], keys: Iterable[str] = ()) -> dict[int, str]:
+        """
+        Return why a row cannot be read, or has a text that cannot be used, by its position.
+
+        :param texts: Columns that are sent.
+        :param keys: Columns that are compared. A text that is known can be compared, whatever its characters.
+        """
         problems: dict[int, str] = {}
-        for problems_of_column in self.bad_cells.values():
-            problems |= problems_of_column
+        for name in [*texts, *(keys if self.is_decoded else ())]:
+            problems |= self.bad_cells.get(name, {})
         return problems | dict(self.problems)
 
 

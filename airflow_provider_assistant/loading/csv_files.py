@@ -234,6 +234,7 @@ class _Reader:
             problems=problems,
             # Bytes that cannot be decoded are surrogates.
             bad_text=f"is not text in {self.encoding}; {ADVICE}",
+            is_decoded=True,
             file=str(self.path),
             lines=lines,
         )

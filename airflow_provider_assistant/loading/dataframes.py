@@ -78,7 +78,7 @@ def batches_of_arrow(batches: Iterable[pa.RecordBatch], wanted: ColumnSelection)
             columns = {}
             for name, column in zip(selected.schema.names, piece.columns, strict=True):
                 columns[name] = _values(name, column, wanted)
-            yield Batch(wanted.complete(columns, len(piece)))
+            yield Batch(wanted.complete(columns, len(piece)), is_decoded=True)
 
 
 def _values(name: str, column: pa.Array, wanted: ColumnSelection) -> list[Any]:

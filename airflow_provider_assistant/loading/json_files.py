@@ -81,7 +81,7 @@ def read_json(
         batch_names = dict.fromkeys(itertools.chain.from_iterable(rows))
         present_names |= batch_names
         columns = columns_of_rows(rows, batch_names, wanted)
-        yield Batch(columns, problems=problems, file=str(path), lines=lines)
+        yield Batch(columns, problems=problems, is_decoded=True, file=str(path), lines=lines)
     if present_names:
         # Check at the end: a field may be missing in the first lines and present in later ones.
         wanted.check(present_names, repr(str(path)))

@@ -156,15 +156,16 @@ class DataframeRows:
             fields[field] = without_blanks(fields[field])
         contents = hashes_of(list(fields.values()), len(batch), self._content_prefix)
         keys, bad_keys = key_texts(batch.columns, self._key_columns)
-        without_key = bad_keys.keys() | batch.problems.keys()
+        without_key = bad_keys.keys() | batch.problems_of((), self._key_columns).keys()
         key_hashes = hashes_of(keys, len(batch))
         if not keys:
             # The whole content identifies a row.
             key_hashes = contents
-            without_key |= self._incomplete(fields) | batch.all_problems().keys()
+            without_key |= self._incomplete(fields) | batch.problems_of(self._columns.values()).keys()
         bad_groups: dict[int, str] = {}
         if self._group_columns:
             groups, bad_groups = groups_of(batch.columns, self._group_columns)
+            bad_groups |= batch.problems_of((), self._group_columns)
             fingerprints = list(map(RowFingerprint, key_hashes, contents, groups))
         else:
             fingerprints = list(map(RowFingerprint, key_hashes, contents))
@@ -176,8 +177,9 @@ class DataframeRows:
             # The row keeps its key, as the source contains it, but is never equal to the document of the key.
             row = fingerprints[position]
             unequal_hash = hash_of(encoded([None, row.content_hash]))
-            fingerprints[position] = row._replace(content_hash=unequal_hash)
-        problems = bad_groups | bad_keys | batch.all_problems()
+            fingerprints[position] = row._replace(content_hash=unequal_hash, group=None)
+        compared_columns = [*self._key_columns, *self._group_columns]
+        problems = bad_groups | bad_keys | batch.problems_of(self._columns.values(), compared_columns)
         return _ReadBatch(fields=fields, keys=keys, fingerprints=fingerprints, problems=problems)
 
     def _incomplete(self, fields: Mapping[str, list[Any]]) -> set[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -39,11 +40,13 @@ class SourceColumns:
         return repeated
 
 
-def read_columns(source: Source) -> SourceColumns:
+def read_columns(source: Source, texts: Iterable[str] = ()) -> SourceColumns:
     """
     Read all rows of a source, and log what the source left out.
 
     Where a batch lacks a column of another, its values are None.
+
+    :param texts: Columns that are sent.
     """
     result = SourceColumns()
     for batch in source.batches():
@@ -53,7 +56,7 @@ def read_columns(source: Source) -> SourceColumns:
                 # No earlier batch has this column.
                 result.columns[name] = [None] * rows_before
             result.columns[name].extend(values)
-        for position, problem in batch.all_problems().items():
+        for position, problem in batch.problems_of(texts, batch.columns).items():
             result.problems[rows_before + position] = f"{batch.place(position)}: {problem}"
         result.count += len(batch)
         for values in result.columns.values():

@@ -156,7 +156,7 @@ def test_a_column_is_converted_as_its_values_are(texts, others):
 @pytest.mark.parametrize(
     "value",
     [[1], {"a": 1}, {1}, object(), np.array([1, 2]), float("inf"), Decimal("Infinity"), 2.0**53, 1e300,
-     Decimal("1E+1000000"), "half \ud83d", np.str_("\udcff")],
+     Decimal("1E+1000000")],
 )  # fmt: skip
 def test_what_cannot_identify_a_row_says_why(value):
     texts, problems = key_column(["a", value, None])

@@ -14,7 +14,7 @@ from airflow_provider_assistant.loading.kept_rows import KeptRows
 from airflow_provider_assistant.loading.sources import open_source
 
 VALUES = [
-    "text", "007", "1.10", 7, 7.5, True, None, Decimal("7.00"), date(2026, 11, 21),
+    "text", "007", "1.10", "lone \ud800", 7, 7.5, True, None, Decimal("7.00"), date(2026, 11, 21),
     datetime(2026, 11, 21, 8, 30, tzinfo=UTC), b"bytes",
 ]  # fmt: skip
 WANTED = ColumnSelection(text=("answer",), any=("id",))
