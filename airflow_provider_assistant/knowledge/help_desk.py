@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.knowledge.documents import DocumentRow, DocumentRows, text_of
@@ -55,6 +55,7 @@ def article_documents(
     is_draft: Field | None = None,
     locales: str | Iterable[str] | None = None,
     base_url: str | None = None,
+    on_error: Literal["fail", "skip"] = "fail",
     strict: bool = False,
 ) -> DocumentRows:
     """
@@ -78,12 +79,16 @@ def article_documents(
     :param locales: Languages to load, such as ``"en"``, which includes ``en-us``. An article that names no language is
         always loaded. Translations inside an article, as Intercom has them, are articles then. Default: all articles.
     :param base_url: Address of the website if the articles only have paths.
-    :param strict: Whether articles that are left out for an unknown state or without a text are an error after the last
-        row. Default: False, a warning.
+    :param on_error: What to do with an article that cannot be parsed. ``skip``: return a row without key, which a load
+        rejects; its chunks do not become stale. Default: ``fail``.
+    :param strict: Whether articles that are left out for an unknown state, without a text or by ``on_error`` are an
+        error after the last row. Default: False, a warning.
     :return: The documents.
     :raises AssistantInputError: An article has no field with a text, or one in Atlassian's document format; it cannot
         be parsed; or the extra is not installed. The message names the article.
     """
+    if on_error not in {"fail", "skip"}:
+        raise AssistantInputError(f"on_error must be 'fail' or 'skip', not {on_error!r}", field="on_error")
     wanted = _Fields(key, title, content, url, category, date, locale, is_draft, base_url)
     languages: list[str] | None = None
     if locales is not None:
@@ -95,12 +100,35 @@ def article_documents(
             for number, article in enumerate(articles):
                 _check(article, number)
                 for translation in _translations(article, languages):
-                    row = _row(translation, wanted, languages, parser, account)
+                    try:
+                        row = _row(translation, wanted, languages, parser, account)
+                    except _UnreadableArticleError as error:
+                        if on_error == "fail":
+                            raise
+                        account.leave_out("article", "cannot be parsed", error.name, is_expected=False)
+                        yield _row_without_key(error.name)
+                        continue
                     if row is not None:
                         account.read("article")
                         yield row
 
     return AccountedRows(rows, source=articles, strict=strict)
+
+
+class _UnreadableArticleError(AssistantInputError):
+    """The text of an article cannot be parsed."""
+
+    def __init__(self, name: str | None, problem: str) -> None:
+        super().__init__(
+            f"article {name!r} {problem}",
+            todo="Repair it, or leave it out. With on_error='skip', the others are loaded without it.",
+            field="articles",
+        )
+        self.name = name or ""
+
+
+def _row_without_key(name: str) -> DocumentRow:
+    return DocumentRow(key=None, parent=name, title=None, content="", category=None, url=None, date=None)
 
 
 @dataclass(frozen=True)
@@ -270,9 +298,7 @@ def _markdown(content: str, name: str | None, parser: ChildParser) -> str:
             field="articles",
         ) from None
     except UnreadableFileError as error:
-        raise AssistantInputError(
-            f"article {name!r} {error}", todo="Repair it, or leave it out.", field="articles"
-        ) from None
+        raise _UnreadableArticleError(name, str(error)) from None
     return str(parsed.get("text", ""))
 
 

@@ -135,8 +135,9 @@ class _Unit:
 
     @property
     def introduces(self) -> bool:
-        """Whether the text announces what follows."""
-        return self.text.endswith((":", "："))  # noqa: RUF001
+        """Whether the text needs what follows, such as a question or a bold title."""
+        is_bold = self.text.startswith("**") and self.text.endswith("**")
+        return is_bold or self.text.endswith((":", "?", "：", "？"))  # noqa: RUF001
 
     def may_end_before(self, following: _Unit) -> bool:
         """Return whether a chunk may end between two units."""

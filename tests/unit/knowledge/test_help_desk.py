@@ -7,7 +7,8 @@ import random
 import pytest
 
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.knowledge import article_documents, split_documents
+from airflow_provider_assistant.knowledge import article_documents, help_desk, split_documents
+from airflow_provider_assistant.parsing.limits import UnreadableFileError
 
 LOCALES = ["en-us", "en_GB", "de", "pt-br", "en"]
 
@@ -202,6 +203,23 @@ def test_translations_inside_an_article():
         ("7/de", "Zeiten", "Ab 9", "https://x.org/de/7"),
     ]
     assert [row["key"] for row in article_documents([article])] == ["7/en"]
+
+
+def test_an_article_that_cannot_be_parsed(monkeypatch):
+    def parse(parser, kind, content):
+        if b"bad" in content:
+            raise UnreadableFileError("takes too long")
+        return {"text": "text"}
+
+    monkeypatch.setattr(help_desk.ChildParser, "parse", parse)
+    articles = [freshdesk(1, "<p>good</p>"), freshdesk(2, "<p>bad</p>"), freshdesk(3, "<p>good</p>")]
+    with pytest.raises(AssistantInputError, match="article '2' takes too long"):
+        list(article_documents(articles))
+    rows = article_documents(articles, on_error="skip")
+    assert [(row["key"], row["parent"]) for row in rows] == [("1", "1"), (None, "2"), ("3", "3")]
+    assert [(one.reason, one.count) for one in rows.account.unexpected] == [("cannot be parsed", 1)]
+    with pytest.raises(AssistantInputError, match="on_error must be"):
+        article_documents(articles, on_error="ignore")
 
 
 ADF = {"type": "doc", "version": 1, "content": []}

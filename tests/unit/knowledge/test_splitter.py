@@ -247,6 +247,15 @@ def test_a_row_that_is_too_long_for_its_header_is_a_list_of_cells():
     ]
 
 
+@pytest.mark.parametrize("question", ["Do you ship on Sunday?", "**Do you ship on Sunday**", "Shipping:", "日曜日？"])  # noqa: RUF001
+def test_a_question_stays_with_its_answer(question):
+    text = "\n\n".join(f"{question}\n\nThe answer to question {number} is long enough." for number in range(20))
+    chunks = split(text, 150)
+    assert len(chunks) > 5
+    assert all(chunk["content"].startswith(question) for chunk in chunks)
+    assert not any(chunk["content"].endswith(question) for chunk in chunks)
+
+
 def test_what_announces_a_table_is_in_the_chunk_of_its_first_rows():
     rows = "".join(f"| {number} | value |\n" for number in range(20))
     first, second, *_ = split(f"{'A long text. ' * 5}\n\nAll values:\n\n| a | b |\n|---|---|\n{rows}", 100)
