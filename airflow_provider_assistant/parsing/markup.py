@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 # An address that holds the content itself, and does not lead to a file.
 _INLINE_CONTENT = re.compile(r"\s*(?:data|javascript|blob|vbscript):", re.IGNORECASE)
+_CODED_LINK = "/cdn-cgi/l/email-protection"
+_CODED_EMAIL = "data-cfemail"
 _TITLES = (*HEADINGS, "summary", "dt", "caption", "legend")
 _ANCHORS = frozenset(("anchor", "anchors", "permalink", "headerlink", "headinglink", "hashlink", "anchorjs"))
 _SIGNS = set_of("icon icons fa fas far bi mdi arrow caret chevron toggle toggler plus indicator marker expand")
@@ -326,15 +328,26 @@ def _plain_links(main: Tag) -> None:
     # The content of a data: address is not text, and a script is not an address.
     for image in main.find_all("img"):
         image.replace_with(f" {' '.join(attribute(image, 'alt').split())} ")
+    for tag in main.find_all(lambda tag: tag.has_attr(_CODED_EMAIL)):
+        tag.replace_with(_decoded_email(attribute(tag, _CODED_EMAIL)) or tag.get_text())
     for link in main.find_all("a"):
         if _leads_nowhere(link) or link.find(_BLOCKS) is not None:
             link.unwrap()
 
 
+def _decoded_email(coded: str) -> str:
+    """Return an address that a script shows. Each response codes it with another number, its first byte."""
+    try:
+        key, *characters = bytes.fromhex(coded)
+        return bytes(character ^ key for character in characters).decode()
+    except ValueError:
+        return ""
+
+
 def _leads_nowhere(link: Tag) -> bool:
     """Return whether a link runs a script, opens a panel, or has no target."""
     href = attribute(link, "href").strip()
-    if _INLINE_CONTENT.match(href) or href in {"", "#", "#!", "#0"}:
+    if _INLINE_CONTENT.match(href) or _CODED_LINK in href or href in {"", "#", "#!", "#0"}:
         return True
     is_toggle = _has_toggle(link) or not _TOGGLE_WORDS.isdisjoint(_all_words(link))
     return href.startswith("#") and is_toggle

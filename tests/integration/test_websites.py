@@ -241,6 +241,11 @@ def test_pages_that_search_engines_must_not_show(website, header):
     assert paths(documents(source, include_noindex=True)) == ["/a", "/meta", "/header"]
 
 
+def test_a_page_that_leads_to_another_one(website):
+    moved = b"<meta http-equiv=refresh content='0; url=/a'><p>This page has moved.</p>"
+    assert paths(documents(website.site({"/a": OFFICE, "/moved": moved}))) == ["/a"]
+
+
 def test_languages(website):
     pages = {name: b"<html lang=%s>" % lang + OFFICE for name, lang in LANGUAGES.items()}
     pages["/none"] = OFFICE

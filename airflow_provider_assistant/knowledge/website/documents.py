@@ -274,6 +274,7 @@ class _Reader:
         if page.url in self._seen:
             raise Skipped(DOUBLE, is_expected=True)
         self._seen.add(page.url)
+        self.extractor.check_robots("\n".join(page.headers.get_list("x-robots-tag")))
         text = self._cached(page) if page.content is None else self._extracted(page, page.content)
         language = (text.language or "").lower().replace("_", "-")
         if self.languages and language and self.languages.isdisjoint((language, language.partition("-")[0])):
@@ -290,8 +291,7 @@ class _Reader:
 
     def _extracted(self, page: Fetched, content: bytes) -> PageText:
         address = str(page.url)
-        robots = "\n".join(page.headers.get_list("x-robots-tag"))
-        text = self.extractor.text(content, page.headers.get("content-type", ""), address, robots)
+        text = self.extractor.text(content, page.headers.get("content-type", ""), address)
         if not text.language:
             text = text._replace(language=page.headers.get("content-language"))
         self.cache.add(address, page.headers, text)

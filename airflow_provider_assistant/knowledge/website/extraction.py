@@ -81,13 +81,22 @@ class Extractor:
     def __exit__(self, *_: object) -> None:
         self._parser.close()
 
-    def text(self, html: bytes, content_type: str, url: str, robots: str = "") -> PageText:
+    def check_robots(self, robots: str) -> None:
+        """
+        Check that search engines may show a page.
+
+        :param robots: See :func:`is_noindex`.
+        :raises Skipped: They must not.
+        """
+        if is_noindex(robots) and not self._include_noindex:
+            raise Skipped("asks not to be indexed", is_expected=True)
+
+    def text(self, html: bytes, content_type: str, url: str) -> PageText:
         """
         Return the main text of a page, without navigation, headers and footers.
 
         :param url: Address of the page, to which relative links are relative.
-        :param robots: Values of the header ``X-Robots-Tag``, one a line.
-        :raises Skipped: The page is not for search engines, or has no text.
+        :raises Skipped: The page is not for search engines, leads to another one, or has no text.
         :raises AssistantTimeoutError: It takes too long or too much memory.
         """
         try:
@@ -98,9 +107,9 @@ class Extractor:
                 f"the main text of {url} cannot be extracted: the page {error}",
                 todo="Leave the page out with include=….",
             ) from None
-        is_hidden = is_noindex(parsed.get("robots", "")) or is_noindex(robots)
-        if is_hidden and not self._include_noindex:
-            raise Skipped("asks not to be indexed", is_expected=True)
+        self.check_robots(parsed.get("robots", ""))
+        if "redirect" in parsed:
+            raise Skipped("leads to another page", is_expected=True)
         if "obstacle" in parsed:
             raise Skipped(parsed["obstacle"])
         if not parsed.get("text", "").strip():

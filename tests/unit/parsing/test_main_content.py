@@ -9,6 +9,8 @@ import pytest
 from airflow_provider_assistant.parsing.page import parse_page
 from tests import pages
 
+CODED = "/cdn-cgi/l/email-protection"
+
 
 def text_of(html, **options):
     return parse_page(html.encode(), url="https://x.example/p", content_type="text/html", **options)["text"]
@@ -56,6 +58,8 @@ def test_code_in_a_list_is_whole():
         ("<p><math><mi>x</mi><annotation>x^2</annotation></math><span class=katex-html>x2</span></p>", "x^2"),
         ("<pre>a<br>b<div>c</div><div>d</div></pre>", "```\na\nbc\nd\n```"),
         ("<template shadowrootmode='open'><p>shadow</p></template><template>no</template>", "shadow"),
+        ("<p>a <a href='/e#1' data-cfemail='2a424306526a524f04435e'>[email]</a></p>", "a hi,x@xe.it"),
+        (f"<p>a <a href='{CODED}#1'><span data-cfemail='2'>[email]</span></a></p>", "a [email]"),
         ("<p>a <img src='i.png' alt='icon'> b</p>", "a icon b"),
     ],
 )  # fmt: skip
