@@ -238,8 +238,13 @@ def _is_question(vote: Tag, buttons: Sequence[Tag]) -> bool:
     """Return whether nothing follows its buttons, and none of them opens a panel."""
     if any(map(_is_toggle, buttons)):
         return False
-    after = [string for string in buttons[0].find_all_next(string=True) if vote in string.parents]
-    return not any(has_word(string) and string.find_parent("button") is None for string in after)
+    has_begun = False
+    for string in filter(has_word, vote.find_all(string=True)):
+        is_in_button = string.find_parent("button") is not None
+        if has_begun and not is_in_button:
+            return False
+        has_begun = is_in_button
+    return True
 
 
 def _is_toggle(button: Tag) -> bool:

@@ -15,7 +15,7 @@ from airflow_provider_assistant.parsing.limits import UnreadableFileError
 
 _RULES_WITH_VALUE = frozenset({"max-snippet", "max-image-preview", "max-video-preview", "unavailable_after"})
 _DISTRIBUTIONS = ("beautifulsoup4", "lxml", "markdownify")
-# A page of 100 kB takes half a second.
+# A page of 100 kB takes a second.
 PAGE_SECONDS = 60.0
 
 
