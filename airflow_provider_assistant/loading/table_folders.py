@@ -55,10 +55,10 @@ def check_no_tables(files: Iterable[StoragePath]) -> None:
 
 def _check_no_table(folder: StoragePath) -> None:
     if _is_folder(folder / "_delta_log"):
-        library, line = "deltalake", f"deltalake.DeltaTable({str(folder)!r}).to_pyarrow_table()"
+        library, line = "deltalake", f"deltalake.DeltaTable({_plain(folder)!r}).to_pyarrow_table()"
         raise _refused(folder, "Delta", library, line)
     if _is_folder(folder / ".hoodie"):
-        reader = f"hudi.HudiTableBuilder.from_base_uri({str(folder)!r}).build()"
+        reader = f"hudi.HudiTableBuilder.from_base_uri({_plain(folder)!r}).build()"
         line = f"pyarrow.Table.from_batches({reader}.read_snapshot())"
         raise _refused(folder, "Hudi", "hudi", line)
     metadata_folder = folder / "metadata"
@@ -67,8 +67,13 @@ def _check_no_table(folder: StoragePath) -> None:
         if versions:
             # v10 follows v9.
             newest = max(versions, key=lambda name: (len(name), name))
-            line = f"StaticTable.from_metadata({str(metadata_folder / newest)!r}).scan().to_arrow()"
+            line = f"StaticTable.from_metadata({_plain(metadata_folder / newest)!r}).scan().to_arrow()"
             raise _refused(folder, "Iceberg", "pyiceberg", f"pyiceberg.table.{line}")
+
+
+def _plain(path: StoragePath) -> str:
+    """Return a path without its Airflow connection, which only Airflow knows."""
+    return re.sub(r"://[^/@]*@", "://", str(path))
 
 
 def _is_folder(path: StoragePath) -> bool:

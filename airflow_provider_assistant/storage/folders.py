@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -157,7 +158,11 @@ def _entries(folder: StoragePath) -> Iterator[_Entry]:
 
 def _object_entries(folder: Any) -> Iterator[_Entry]:
     folder_name = folder.path.strip("/")
-    for info in folder.fs.ls(folder.path, detail=True):
+    infos: list[dict[str, Any]] = []
+    # A folder that has only the empty object for itself does not exist.
+    with contextlib.suppress(FileNotFoundError):
+        infos = folder.fs.ls(folder.path, detail=True)
+    for info in infos:
         name = info["name"].strip("/")
         # Some object storage lists the folder itself.
         if name != folder_name:

@@ -47,6 +47,9 @@ class Closed(MemoryFileSystem):
     def ls(self, path, detail=True, **kwargs):
         if path.rstrip("/").endswith("/secret"):
             raise PermissionError(errno.EACCES, "no rights", path)
+        if path.rstrip("/").endswith("/nothing"):
+            # As S3 does if a folder has only the empty object for itself.
+            raise FileNotFoundError(path)
         return super().ls(path, detail, **kwargs)
 
 
@@ -109,6 +112,7 @@ GLOBS = {
 
 def test_globs(root):
     write(root, "a.md", "b.md", "c[1].md", "n.csv", "x/a.md", "x/y/a.md", "x[1]/a.md", "_x/a.md", "x/.git/a.md")
+    (root / "x" / "nothing").mkdir()
     for pattern, expected in GLOBS.items():
         # The names are below the last folder whose name is no pattern.
         start = next(number for number, part in enumerate(pattern.split("/")) if set(part) & set("*?["))
