@@ -146,6 +146,18 @@ def test_rows_that_are_certain_cost_only_themselves(tmp_path):
     assert left_out == {}
 
 
+def test_rows_that_may_be_in_a_cell_are_counted(tmp_path):
+    text = 'id,question,answer\nx,"a,b\ny,c,d\nz,e",f\nw,"k\nl",m\n'
+    (tmp_path / "faq.csv").write_text(text)
+    rows, problems, left_out = read(tmp_path / "faq.csv")
+    assert ([row["question"] for row in rows], problems) == (["a,b\ny,c,d\nz,e", "k\nl"], [])
+    assert left_out == {"may be in a cell whose quote is missing": 1}
+    # With values like those of other rows, it is almost certain.
+    (tmp_path / "faq.csv").write_text(text.replace("x,", "A-1,").replace("y,", "A-2,"))
+    with pytest.raises(AssistantInputError, match="line 2: a line of a cell looks like a row"):
+        read(tmp_path / "faq.csv")
+
+
 def test_blank_rows_and_repeated_headers_are_left_out_and_counted(tmp_path):
     blank = ["", " ", ",,", " , ,\t", '"","",""', ",,,,,", "\u00a0,,", "\x1a"]
     names = ["id,question,answer", '"id","question","answer"', "\ufeffid,question,answer", "id,question,answer,,"]

@@ -331,16 +331,6 @@ def test_a_list_of_paths_keeps_its_order(folder):
     assert titles([str(folder / "b"), folder / "a.jsonl"]) == ["b0", "b1", "a"]
 
 
-@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32"])
-@pytest.mark.parametrize("compress", [lambda content: content, gzip.compress])
-def test_json_lines_are_read_by_their_byte_order_mark(encoding, compress, tmp_path):
-    path = tmp_path / ("a.jsonl.gz" if compress is gzip.compress else "a.jsonl")
-    rows = [{"title": f"\u0a0a\u4e0a{number} ü🕘"} for number in range(300)]
-    lines = "".join(json.dumps(row, ensure_ascii=False) + "\r\n" for row in rows)
-    path.write_bytes(compress(lines.encode(encoding)))
-    assert read(path, TITLE) == rows
-
-
 @pytest.mark.parametrize(
     ("line", "problem"),
     [

@@ -24,7 +24,7 @@ COMPRESS = {
     "zst": lambda content: pa.Codec("zstd").compress(content, asbytes=True),
 }
 # Texts that do not compress well, so that a part of a file has rows.
-TITLES = [f"{random.Random(number).getrandbits(400):x}" for number in range(2000)]
+TITLES = [f"{random.Random(number).getrandbits(400):x}" for number in range(600)]
 CONTENTS = {
     "csv": "title\n" + "\n".join(TITLES),
     "tsv": "title\n" + "\n".join(TITLES),
