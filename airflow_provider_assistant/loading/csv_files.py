@@ -368,10 +368,11 @@ def _check_columns(header: Cells, wanted: ColumnSelection, reader: _Reader) -> N
     :raises AssistantInputError: A column is missing.
     """
     line = reader.delimiter.join(header)
-    if wanted.rest or not set(header).issuperset(wanted.names):
+    required = set(wanted.names).difference(wanted.partition)
+    if wanted.rest or not required.issubset(header):
         for delimiter in _OTHER_DELIMITERS:
             names = {name.strip(" \"'") for name in line.split(delimiter)}
-            is_likely = bool(wanted.names) and names.issuperset(wanted.names)
+            is_likely = bool(required) and required.issubset(names)
             if delimiter != reader.delimiter and (is_likely or (len(header) == 1 and len(names) > 1)):
                 raise AssistantInputError(
                     f"the column names of {str(reader.path)!r} are not separated by {reader.delimiter!r}; the line "

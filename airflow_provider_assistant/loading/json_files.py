@@ -5,11 +5,12 @@ from __future__ import annotations
 import io
 import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from typing import Any, TextIO, TypeAlias
 
 from airflow_provider_assistant import strict_json
+from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.loading.columns import BATCH, Batch, ColumnSelection, columns_of_rows
 from airflow_provider_assistant.loading.text_files import open_text
 from airflow_provider_assistant.source_account import SourceAccount
@@ -60,6 +61,7 @@ def read_json(
     nested_names = [name for name in wanted.read if "." in name]
     # The names of all fields so far, in their order.
     present_names: dict[str, None] = {}
+    last_row: dict[str, Any] = {}
     is_empty = not is_array
     while parsed_batch := list(itertools.islice(parsed_rows, BATCH)):
         is_empty = False
@@ -80,13 +82,31 @@ def read_json(
             raise ValueError(f"line {lines[0]} {problems[0]}")
         batch_names = dict.fromkeys(itertools.chain.from_iterable(rows))
         present_names |= batch_names
+        last_row = rows[-1] if rows else last_row
         columns = columns_of_rows(rows, batch_names, wanted)
         yield Batch(columns, problems=problems, is_decoded=True, file=str(path), lines=lines)
     if present_names:
         # Check at the end: a field may be missing in the first lines and present in later ones.
-        wanted.check(present_names, repr(str(path)))
+        _check_columns(present_names, last_row, wanted, str(path))
     if is_empty:
         account.leave_out("file", "is empty", str(path), is_expected=False)
+
+
+def _check_columns(present: Iterable[str], row: Mapping[str, Any], wanted: ColumnSelection, path: str) -> None:
+    """
+    Check that a file has the required columns.
+
+    :param row: The last row, which may be the whole reply of an API.
+    :raises AssistantInputError: A column is missing.
+    """
+    try:
+        wanted.check(present, repr(path))
+    except AssistantInputError as error:
+        lists = [name for name, value in row.items() if isinstance(value, list)]
+        if len(lists) == 1:
+            source = f"lambda: json.load(open({path!r}))[{lists[0]!r}]"
+            error.todo = f"If the rows are in the field {lists[0]}, pass source={source}. {error.todo}"
+        raise
 
 
 def _begins_with_row(start: str) -> bool:

@@ -101,3 +101,10 @@ def test_an_array_whose_rows_are_not_certain_is_refused(text, tmp_path):
     (tmp_path / "a.json").write_text(text)
     with pytest.raises(AssistantInputError, match=r"a\.json' cannot be read: line 1"):
         read(tmp_path / "a.json", ColumnSelection(("title",)))
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+def test_rows_inside_of_an_object_are_named(indent, tmp_path):
+    (tmp_path / "a.json").write_text(json.dumps({"count": 1, "articles": [{"title": "a"}]}, indent=indent))
+    with pytest.raises(AssistantInputError, match=r"json\.load\(open\('.*a\.json'\)\)\['articles'\]"):
+        read(tmp_path / "a.json", ColumnSelection(("title",)))
