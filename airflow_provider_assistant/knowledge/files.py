@@ -100,7 +100,7 @@ def file_documents(
 def _files(source: Any, allowed_root: str | None, account: SourceAccount) -> dict[str, StoragePath]:
     """Return the files that may be pages by their key."""
     listed = storage_files(source, allowed_root, account=account, reason_skipped=reason_hidden)
-    is_file = not isinstance(source, list | tuple) and [str(path) for _, path in listed] == [str(source)]
+    is_file = not isinstance(source, list | tuple) and usable_path(source).is_file()
     files: dict[str, StoragePath] = {}
     for name, path in listed:
         key = path.name if is_file else name
@@ -116,10 +116,17 @@ def _files(source: Any, allowed_root: str | None, account: SourceAccount) -> dic
 
 @dataclass
 class _Page:
-    """What a file says."""
+    """
+    What a file says.
+
+    :param redirect: Address to which an HTML file leads; empty if it does not.
+    :param obstacle: Why an HTML file shows no content, as a predicate; empty if it does.
+    """
 
     fields: Fields
     text: str
+    redirect: str = ""
+    obstacle: str = ""
 
 
 class _Reader:
@@ -143,11 +150,11 @@ class _Reader:
         except ValueError as error:
             raise UnreadableFileError(str(error)) from None
         is_expected = True
-        if "redirect" in page.fields:
+        if page.redirect:
             reason = "leads to another page"
-        elif not reason and "obstacle" in page.fields:
+        elif not reason and page.obstacle:
             is_expected = False
-            reason = str(page.fields["obstacle"])
+            reason = page.obstacle
         elif not reason and not page.text.strip():
             # What a person has left empty is no loss.
             is_expected = suffix in MARKDOWN
@@ -175,7 +182,8 @@ class _Reader:
         text = fields.pop("text", "")
         if suffix == ".ipynb":
             return _markdown(text, suffix)
-        return _Page(fields, text)
+        redirect, obstacle = fields.pop("redirect", ""), fields.pop("obstacle", "")
+        return _Page(fields, text, redirect, obstacle)
 
 
 def _documents(

@@ -226,7 +226,8 @@ class _Finder:
                 self._add_definition(start, end, is_comment=_is_comment(**token.meta))
             elif token.type == "html_block":
                 if token.content.lstrip().startswith("<!--") and "-->" not in token.content:
-                    self.unfinished_comments.append(Span(start, end))
+                    block = self._text[start:end].rstrip()
+                    self.unfinished_comments.append(Span(start, start + len(block)))
             elif token.type == "code_block" and paragraph.startswith(_NOTES) and level < _DEEPEST_NOTE:
                 self._parse(token.content, first, level + 1)
             elif token.type in {"code_block", "fence"}:

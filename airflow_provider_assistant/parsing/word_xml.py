@@ -10,9 +10,9 @@ from typing import Any
 from lxml import etree
 
 _ON = frozenset({None, "1", "on", "true"})
-_UNWRAPPED = ("bdo", "customXml", "dir", "fldSimple", "oMathPara", "ruby", "rubyBase")
-# Reading aids above words, which repeat them, and places where a word may be divided.
-_REMOVED = ("rt", "softHyphen")
+_UNWRAPPED = ("bdo", "customXml", "dir", "fldSimple", "moveTo", "oMathPara", "ruby", "rubyBase")
+# What was moved away, reading aids above words, which repeat them, and places where a word may be divided.
+_REMOVED = ("moveFrom", "rt", "softHyphen")
 # Other spaces and line breaks.
 _RENAMED = {"cr": "br", "ptab": "tab"}
 # What is between the parts of a formula.

@@ -178,13 +178,14 @@ def test_each_word_is_in_its_row_once(tmp_path):
     assert words <= set(re.findall(r"f\d+w\d+z", chunks))
 
 
-def test_a_file_has_the_same_row_alone_and_in_its_folder(tmp_path):
+def test_a_file_has_the_same_row_alone_and_in_its_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path.parent)
     for name in ("page?.md", "page1.md", "a[b]*.md"):
         (tmp_path / name).write_text(f"# {name}\n\n[a](b.md)")
     in_folder = {row["key"]: row for row in file_documents(tmp_path, base_url="https://x.org/")}
     assert in_folder.keys() == {"page?.md", "page1.md", "a[b]*.md"}
     for name, row in in_folder.items():
-        for source in (tmp_path / name, str(tmp_path / name)):
+        for source in (tmp_path / name, str(tmp_path / name), f"./{tmp_path.name}/{name}", f"file://{tmp_path}/{name}"):
             assert list(file_documents(source, base_url="https://x.org/")) == [row]
 
 

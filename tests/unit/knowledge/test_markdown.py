@@ -33,7 +33,7 @@ PIECES = st.sampled_from(
         ("a <!-- b\n\n# c --> d", "a  d"),
         ("<details>\n<!-- b\n\nc -->\n\nd", "<details>\n\n\nd"),
         ("a\n\n<!-- b\n\nc", "a\n\n"),
-        ("- a\n\n  <!-- b\n\nc `-->`", "- a\n\n  c `-->`"),
+        ("- a\n\n  <!-- b\n\nc `-->`", "- a\n\n  \n\nc `-->`"),
         ("a <!-- `b` -->`<!-- c -->`", "a `<!-- c -->`"),
         ("<!--\n```\na\n```\n-->\nb", "\nb"),
         ("a {/* b\n\nc */} d", "a  d"),

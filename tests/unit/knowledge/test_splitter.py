@@ -341,7 +341,7 @@ def test_hostile_texts_take_linear_time(text):
     """With quadratic time, this would take hours."""
     assert all(len(chunk["content"]) <= 2000 for chunk in split(text, 2000))
     # A comment that begins a block and has no end hides the rest.
-    assert without_comments(text) == ("" if text.startswith("<!--") else text)
+    assert without_comments(text).strip() == ("" if text.startswith("<!--") else text.strip())
     assert absolute_links(f"[a](b)\n\n{text}", partial(joined, "https://x.org/")) == f"[a](https://x.org/b)\n\n{text}"
 
 
