@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from airflow.cli.cli_config import Arg
 
-from airflow_provider_assistant.loading.csv_options import FORMATS
-from airflow_provider_assistant.loading.options import DEFAULTS, OPTIONS, Option
+from airflow_provider_assistant.loading.options import DEFAULTS, FORMATS, OPTIONS, Option
 
 OUTPUT = Arg(
     ("-o", "--output"),

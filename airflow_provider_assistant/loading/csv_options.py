@@ -8,8 +8,8 @@ from dataclasses import dataclass, fields
 from typing import Any, Self
 
 from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.loading.options import FORMATS
 
-FORMATS = ("csv", "tsv", "json lines", "json", "parquet")
 # A character that cannot be typed, such as \t or \x01.
 _ESCAPE = re.compile(r"\\(?:t|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4})")
 

@@ -10,9 +10,10 @@ from contextlib import ExitStack
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.loading.columns import BATCH, Batch, ColumnSelection
 from airflow_provider_assistant.loading.csv_files import read_csv
-from airflow_provider_assistant.loading.csv_options import FORMATS, CsvOptions
+from airflow_provider_assistant.loading.csv_options import CsvOptions
 from airflow_provider_assistant.loading.dataframes import batches_of_arrow
 from airflow_provider_assistant.loading.json_files import read_json
+from airflow_provider_assistant.loading.options import FORMATS
 from airflow_provider_assistant.loading.text_files import COMPRESSED
 from airflow_provider_assistant.source_account import ACCOUNT, SourceAccount
 from airflow_provider_assistant.storage.paths import StoragePath, reading

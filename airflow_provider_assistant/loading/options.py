@@ -10,6 +10,8 @@ OnAmbiguous: TypeAlias = Literal["retry", "skip", "fail"]
 OnChange: TypeAlias = Literal["create", "replace", "skip", "fail"]
 OnMissing: TypeAlias = Literal["stale", "group", "deactivate", "deactivate_group", "delete", "delete_group", "ignore"]
 OnLimit: TypeAlias = Literal["show", "fail", "fit", "ignore"]
+# Formats of files of rows.
+FORMATS = ("csv", "tsv", "json lines", "json", "parquet")
 
 
 @dataclass(frozen=True, slots=True)

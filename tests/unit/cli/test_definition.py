@@ -33,6 +33,7 @@ def test_these_are_the_commands():
         "assistant golden-set check",
         "assistant golden-set propose",
         "assistant golden-set sample",
+        "assistant knowledge preview",
         *(
             f"assistant {name}"
             for name in ("smoke", "limits", "read", "chat", "load", "findings", "evaluate", "sandbox")
