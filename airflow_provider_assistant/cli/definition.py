@@ -275,7 +275,19 @@ COMMANDS = (
                 Arg(("source",), metavar="PATH|URL", help="file, folder or glob; or the address of a website"),
                 Arg(("--size",), type=int, default=2000, metavar="N", help="maximum characters of a chunk"),
                 Arg(("--base-url",), metavar="URL", help="address of the folder on the web"),
-                Arg(("--max-pages",), type=int, default=100, metavar="N", help="maximum number of pages of a website"),
+                Arg(("--select",), action="append", metavar="CSS", help="content of a page of a website; repeatable"),
+                Arg(
+                    ("--remove",),
+                    action="append",
+                    metavar="CSS",
+                    help="parts of a page of a website that are not content; repeatable",
+                ),
+                Arg(
+                    ("--max-documents",),
+                    type=int,
+                    metavar="N",
+                    help="number of files or pages after which the preview ends (default: 100 pages, all files)",
+                ),
                 Arg(
                     ("--requests-per-second",),
                     type=float,

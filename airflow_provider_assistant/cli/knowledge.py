@@ -23,6 +23,8 @@ from airflow_provider_assistant.texts import counted, shortened
 
 # Documents in the output; the others are only counted.
 SHOWN = 20
+# Pages of a website that are read: each takes a second.
+MOST_PAGES = 100
 # Characters of a title, and of a sample.
 TITLE_LENGTH = 60
 SAMPLE_LENGTH = 600
@@ -45,12 +47,15 @@ class _Preview:
 
     :param sizes: Characters of each chunk.
     :param samples: The first chunk, the shortest and the longest one.
+    :param unreadable: Number of files or pages that cannot be read.
+    :param is_cut: Whether the source has more documents than are shown.
     """
 
     documents: dict[str, _Document] = field(default_factory=dict)
     sizes: list[int] = field(default_factory=list)
     samples: dict[str, DocumentRow] = field(default_factory=dict)
     unreadable: int = 0
+    is_cut: bool = False
 
     def add(self, row: DocumentRow) -> None:
         """Add a chunk."""
@@ -77,11 +82,17 @@ def preview(out: Console, args: argparse.Namespace) -> int:
     """Show the files or pages of a source, its chunks, and what was left out and why. Nothing is sent."""
     if args.size < 1:
         raise AssistantInputError(f"--size must be at least 1, not {args.size}", field="size")
+    most = args.max_documents
+    if most is None and _is_website(args.source):
+        most = MOST_PAGES
     rows = split_documents(_documents(args), args.size)
     found = _Preview()
     with out.busy("reading"):
         for row in rows:
             found.add(row)
+            if most is not None and len(found.documents) > most:
+                found.is_cut = True
+                break
     out.result(_as_dict(found, rows.account))
     _show_documents(out, found)
     _show_samples(out, found)
@@ -95,15 +106,22 @@ def preview(out: Console, args: argparse.Namespace) -> int:
     return OK
 
 
+def _is_website(source: str) -> bool:
+    return source.startswith(("http://", "https://"))
+
+
 def _documents(args: argparse.Namespace) -> DocumentRows:
-    if args.source.startswith(("http://", "https://")):
+    """Open the source. What cannot be read is shown, and does not end the preview."""
+    if _is_website(args.source):
         return website_documents(
             args.source,
-            max_pages=args.max_pages,
+            select=args.select or (),
+            remove=args.remove or (),
+            on_error="skip",
             requests_per_second=args.requests_per_second,
             private_networks=args.private_networks,
         )
-    return file_documents(args.source, base_url=args.base_url)
+    return file_documents(args.source, base_url=args.base_url, on_error="skip")
 
 
 def _show_documents(out: Console, found: _Preview) -> None:
@@ -158,6 +176,8 @@ def _summary(found: _Preview, account: SourceAccount) -> str:
         text += f" Chunks of {min(found.sizes)} to {max(found.sizes)} characters, half of them up to {median}."
     if found.unreadable:
         text += f" {found.unreadable} could not be read."
+    if found.is_cut:
+        text += " There is more, which was not read: see --max-documents."
     return text
 
 
@@ -168,4 +188,5 @@ def _as_dict(found: _Preview, account: SourceAccount) -> dict[str, Any]:
         "sizes": found.sizes,
         "samples": found.samples,
         "unreadable": found.unreadable,
+        "is_cut": found.is_cut,
     }

@@ -48,6 +48,19 @@ def test_strict_fails_if_content_may_be_lost(cli, folder):
     assert "2 files read, 3 chunks read; 1 left out" in result.out
 
 
+def test_what_cannot_be_read_does_not_end_the_preview(cli, folder):
+    (folder / "broken.md").write_bytes(b"\xff")
+    shown = cli("knowledge", "preview", folder, "--output", "json").json
+    assert (shown["unreadable"], shown["read"]["file"], shown["is_cut"]) == (1, 2, False)
+
+
+def test_a_large_source_is_read_in_part(cli, folder):
+    for number in range(9):
+        (folder / f"page {number}.md").write_text(f"Text {number}.")
+    result = cli("knowledge", "preview", folder, "--max-documents", "3")
+    assert (result.code, "There is more" in result.out) == (0, True)
+
+
 def test_a_bad_argument(cli, folder):
     assert cli("knowledge", "preview", str(folder / "missing")).code == 2
     assert cli("knowledge", "preview", str(folder), "--size", "0").code == 2
