@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from decimal import Decimal
 
 import pandas as pd
@@ -81,37 +80,6 @@ def test_one_row_without_an_id_changes_no_other(service, connection):
     assert frame["id"].dtype == "float64"
     result = load(frame, run_id="2", max_rejected=1, **key_columns("id"))
     assert (result["created"], result["unchanged"], result["rejected"], result["stale"]) == (0, 3, 1, None)
-
-
-def write_csv(path, rows):
-    pd.DataFrame(rows).to_csv(path, index=False)
-
-
-def write_json(path, rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-
-
-@pytest.mark.parametrize("kind", ["int64", "float64", "string", "Int64"])
-def test_dataframe_and_files_agree(kind, service, connection, tmp_path):
-    frame = frame_of(kind, [1, 2])
-    assert load(frame, **key_columns("id"))["created"] == 2
-    frame.to_parquet(tmp_path / "faq.parquet")
-    write_csv(tmp_path / "faq.csv", frame)
-    write_json(tmp_path / "faq.jsonl", json.loads(frame.to_json(orient="records")))
-    for name in ("faq.parquet", "faq.csv", "faq.jsonl"):
-        assert load(str(tmp_path / name), run_id=name, **key_columns("id"))["unchanged"] == 2
-
-
-def test_several_key_columns_of_changing_types(service, connection):
-    rows = frame_of("list of int", [1, 2])
-    nights = [
-        [row | {"day": pd.Timestamp("2026-01-31"), "is_new": True} for row in rows],
-        [row | {"day": "2026-01-31", "is_new": "True"} for row in rows],
-        pd.DataFrame([row | {"day": pd.Timestamp("2026-01-31"), "is_new": True} for row in rows]),
-        pl.DataFrame([row | {"day": pd.Timestamp("2026-01-31").date(), "is_new": True} for row in rows]),
-    ]
-    keys = key_columns("id", "day", "is_new")
-    assert [load(night, run_id=str(n), **keys)["created"] for n, night in enumerate(nights)] == [2, 0, 0, 0]
 
 
 def test_text_columns_of_another_string_type_are_the_same_content(service, connection):
