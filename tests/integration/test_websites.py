@@ -23,10 +23,12 @@ from airflow_provider_assistant.exceptions import (
 from airflow_provider_assistant.knowledge import split_documents, website_documents, with_source, write_documents
 from airflow_provider_assistant.knowledge.website import extraction
 from airflow_provider_assistant.knowledge.website.fetcher import Fetcher, Skipped
+from airflow_provider_assistant.operators.documents import AssistantLoadTextOperator
 from airflow_provider_assistant.parsing.child import ChildParser
 from tests.live.clients import local_request
 from tests.live.process import wait_for
 from tests.pages import generated_page
+from tests.task_runs.context import task_context
 from tests.website import File, Website, index, page, sitemap
 from tests.wire import refusing_port
 
@@ -377,18 +379,32 @@ def test_the_end_of_the_time_is_never_skipped(website):
 # -- night after night -----------------------------------------------------------------------------
 
 
-def test_a_website_that_is_built_every_night_stays_as_it_is(website):
-    nights = []
-    for day in ("2026-11-20", "2026-11-21"):
-        generated = {f"/{seed}": generated_page(seed, day=day) for seed in range(20)}
+def test_a_website_that_is_built_every_night(website, connection, service, tmp_path):
+    """The dates of a new build create nothing; a page that is refused once loses nothing."""
+
+    def load(day):
+        generated = {f"/{seed}": generated_page(seed, day=day) for seed in range(6)}
         website.site({path: each.html.encode() for path, each in generated.items()})
         entries = "".join(f"<url><loc>{website.url(path)}</loc><lastmod>{day}</lastmod></url>" for path in generated)
         website.files["/sitemap.xml"] = f"<urlset>{entries}</urlset>".encode()
-        rows = list(with_source(split_documents(documents(website.url("/sitemap.xml")), 500)))
-        assert {row["date"] for row in rows} == {day}
-        nights.append([(row["key"], row["title"], row["content"]) for row in rows])
-    assert nights[0] == nights[1]
-    assert len({key for key, *_ in nights[0]}) == len(nights[0]) > 100
+        if day == "2026-11-22":
+            website.files["/3"] = File(status=403)
+        rows = website_documents(
+            website.url("/sitemap.xml"), on_error="skip", requests_per_second=1000, private_networks=True
+        )
+        path = write_documents(with_source(split_documents(rows, 2000)), tmp_path / "pages.parquet")["path"]
+        operator = AssistantLoadTextOperator(
+            task_id="load", source=path, key_columns=["key"], group_columns=["parent"], max_rejected=1
+        )
+        return operator.execute(task_context())
+
+    first, second, third = (load(day) for day in ("2026-11-20", "2026-11-21", "2026-11-22"))
+    stored = service.documents()
+    assert first["created"] == len(stored) > 20
+    assert all(f"Source: {website.url('/')}" in document["content"] for document in stored)
+    assert (second["created"], second["rejected"], second["stale"]) == (0, 0, 0)
+    assert (third["created"], third["rejected"]) == (0, 1)
+    assert not third["stale"]
 
 
 # -- what ends the task, so that no document looks stale ---------------------------------------------
