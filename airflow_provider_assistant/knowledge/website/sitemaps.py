@@ -54,7 +54,7 @@ class NotListing(ValueError):
 
 def listing_of(xml: bytes, limit: int) -> Listing:
     """
-    Read a sitemap (``urlset``), an index of sitemaps, or a feed (RSS or Atom).
+    Read a sitemap (``urlset``, or a text with an address a line), an index of sitemaps, or a feed (RSS or Atom).
 
     Entities cannot be declared and nothing is loaded, so the memory is limited by the size of the text. Broken XML is
     refused, because the pages after the error would be missing.
@@ -62,6 +62,8 @@ def listing_of(xml: bytes, limit: int) -> Listing:
     :raises NotListing: The text is not well-formed XML, is another kind of document, declares entities, or has more
         entries.
     """
+    if xml.lstrip(b"\xef\xbb\xbf \t\r\n")[:4].lower() == b"http":
+        return _text_listing(xml, limit)
     reader = _Reader(limit)
     try:
         reader.parser.Parse(xml, True)
@@ -70,6 +72,15 @@ def listing_of(xml: bytes, limit: int) -> Listing:
     except (LookupError, UnicodeError) as error:
         raise NotListing(f"has an unknown encoding: {error}") from None
     return Listing(is_index=reader.root == "sitemapindex", entries=reader.entries)
+
+
+def _text_listing(text: bytes, limit: int) -> Listing:
+    """Read a sitemap that is a text: one address a line."""
+    lines = [line.strip() for line in text.decode("utf-8-sig", "replace").splitlines()]
+    entries = [Listed(url=line, date=None) for line in lines if line]
+    if len(entries) > limit:
+        raise NotListing(f"lists more than {limit:,} addresses")
+    return Listing(is_index=False, entries=entries)
 
 
 class _Reader:

@@ -38,6 +38,7 @@ PICTURES = b"""<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns
         (ATOM, [("/a", "2026-11-22T10:00:00+00:00"), ("/b", None)]),
         (RDF, [("https://x.org/a", "2026-11-22")]),
         (PICTURES, [("https://x.org/a", "2026-11-22")]),
+        (b"\xef\xbb\xbfhttps://x.org/a\r\n\r\nHTTP://x.org/b ", [("https://x.org/a", None), ("HTTP://x.org/b", None)]),
         (sitemap("https://x.org/a"), [("https://x.org/a", None)]),
         (b"\xef\xbb\xbf" + sitemap("https://x.org/a"), [("https://x.org/a", None)]),
         (sitemap(), []),
