@@ -35,6 +35,7 @@ STATE = ("state", "status")
 PUBLISHED = frozenset({"published", "publish", "current", "public", "active", "live", "2"})
 DRAFTS = frozenset({"draft", "unpublished", "archived", "deleted", "trashed", "historical", "inactive", "1"})
 YES = frozenset({"true", "yes", "1"})
+NO = frozenset({"false", "no", "0"})
 
 _HTML = re.compile(r"<[a-zA-Z!/]|&(?:#?\w+);")
 _PAGE = "<!doctype html><meta charset=utf-8><main>{}</main>"
@@ -223,8 +224,9 @@ def _at(article: Article, path: str) -> Any:
 def _reason_to_leave_out(article: Article, is_draft: Field | None) -> str | None:
     if is_draft is not None:
         return "is a draft" if _is_yes(_value(article, is_draft, ())) else None
-    published = article.get("published")
-    if _is_yes(article.get("draft")) or (published is not None and not _is_yes(published)):
+    # Elsewhere, `published` is a date.
+    is_published = str(article.get("published")).lower() not in NO
+    if _is_yes(article.get("draft")) or not is_published:
         return "is a draft"
     state = text_of(_value(article, None, STATE))
     if state is None or state.lower() in PUBLISHED:
@@ -264,6 +266,8 @@ def _content(article: Article, field: Field | None, name: str | None) -> str:
     value = _value(article, field, CONTENT)
     if isinstance(value, str):
         return value
+    if field is None and any(isinstance(_at(article, path), str) for path in CONTENT):
+        return ""
     body = article.get("body")
     if isinstance(body, Mapping) and field is None:
         problem = "a body without export_view, view or storage"

@@ -150,6 +150,29 @@ def test_what_could_be_lost_is_a_warning_or_an_error():
         list(article_documents(given, strict=True))
 
 
+@pytest.mark.parametrize(
+    ("fields", "is_document"),
+    [
+        ({"published": True}, True),
+        ({"published": "2026-01-01"}, True),
+        ({"published": None}, True),
+        ({"published": False}, False),
+        ({"published": "no"}, False),
+        ({"draft": "true"}, False),
+        ({"draft": 0}, True),
+        ({"state": "PUBLISHED"}, True),
+        ({"status": "publish"}, True),
+        ({"status": "2"}, True),
+        ({"status": 1}, False),
+        ({"state": "Archived"}, False),
+    ],
+)
+def test_what_is_a_draft(fields, is_document):
+    rows = article_documents([{"id": 1, "body": "text", **fields}])
+    assert len(list(rows)) == is_document
+    assert [one.is_expected for one in rows.account.left_out] == [True] * (not is_document)
+
+
 def test_other_fields_are_named():
     article = {
         "number": 5,
@@ -244,6 +267,13 @@ def test_an_article_that_cannot_be_read_is_named(article, problem):
 def test_all_formats_of_confluence(form):
     (row,) = article_documents([confluence(1, "<p>text</p>", form=form)])
     assert (row["content"], row["url"]) == ("text", None)
+
+
+def test_pages_of_confluence_without_text_are_left_out():
+    only_children = '<p /><ac:structured-macro ac:name="children" ac:schema-version="2" />'
+    rows = article_documents([confluence(1, ""), confluence(2, only_children), confluence(3, "<p>text</p>")])
+    assert [row["key"] for row in rows] == ["3"]
+    assert [(one.reason, one.count) for one in rows.account.unexpected] == [("has no text", 2)]
 
 
 def test_the_base_of_confluence_in_each_page():
