@@ -17,7 +17,7 @@ from airflow_provider_assistant.knowledge.documents import DocumentRow, Document
 from airflow_provider_assistant.knowledge.file_kinds import MARKDOWN, reason_hidden, reason_unread
 from airflow_provider_assistant.knowledge.front_matter import Fields, split_front_matter
 from airflow_provider_assistant.knowledge.headings import first_heading
-from airflow_provider_assistant.knowledge.markdown import absolute_links, joined, without_comments
+from airflow_provider_assistant.knowledge.markdown import absolute_links, has_open_comment, joined, without_comments
 from airflow_provider_assistant.knowledge.mdx import without_jsx
 from airflow_provider_assistant.knowledge.publication import reason_unpublished
 from airflow_provider_assistant.parsing.child import ChildParser
@@ -145,7 +145,10 @@ class _Reader:
         """
         suffix = PurePosixPath(name).suffix.lower()
         try:
-            page = self._markdown_page(path, suffix) if suffix in MARKDOWN else self._parsed_page(name, path, suffix)
+            if suffix in MARKDOWN:
+                page = self._markdown_page(name, _decoded(_content(path, suffix)))
+            else:
+                page = self._parsed_page(name, path, suffix)
             reason = reason_unpublished(page.fields, self._now)
         except ValueError as error:
             raise UnreadableFileError(str(error)) from None
@@ -164,8 +167,14 @@ class _Reader:
             return None
         return page
 
-    def _markdown_page(self, path: StoragePath, suffix: str) -> _Page:
-        return _markdown(_decoded(_content(path, suffix)), suffix)
+    def _markdown_page(self, name: str, text: str) -> _Page:
+        fields, text = split_front_matter(text)
+        if name.lower().endswith(".mdx"):
+            text = without_jsx(text)
+        if has_open_comment(text):
+            reason = "is in a comment without an end"
+            self.account.leave_out("passage", reason, name, is_expected=False)
+        return _Page(fields, without_comments(text))
 
     def _parsed_page(self, name: str, path: StoragePath, suffix: str) -> _Page:
         content = _content(path, suffix)
@@ -181,7 +190,7 @@ class _Reader:
             self.account.leave_out(unit, reason, name, is_expected=is_expected, count=count)
         text = fields.pop("text", "")
         if suffix == ".ipynb":
-            return _markdown(text, suffix)
+            return self._markdown_page(name, text)
         redirect, obstacle = fields.pop("redirect", ""), fields.pop("obstacle", "")
         return _Page(fields, text, redirect, obstacle)
 
@@ -312,13 +321,6 @@ class _Addresses:
         if address is None:
             return None
         return joined(self.base_url or "", address)
-
-
-def _markdown(text: str, suffix: str) -> _Page:
-    fields, text = split_front_matter(text)
-    if suffix == ".mdx":
-        text = without_jsx(text)
-    return _Page(fields, without_comments(text))
 
 
 def _content(path: StoragePath, suffix: str) -> bytes:

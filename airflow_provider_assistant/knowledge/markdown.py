@@ -64,6 +64,13 @@ def without_comments(markdown: str) -> str:
     return _replaced(markdown, edits)
 
 
+def has_open_comment(markdown: str) -> bool:
+    """Return whether a comment without an end hides the rest of a text."""
+    if markdown.rfind("<!--") <= markdown.rfind("-->"):
+        return False
+    return bool(_Finder(markdown, _parser()).unfinished_comments)
+
+
 def _comments(text: str, finder: _Finder) -> Iterator[Span]:
     code = Spans(finder.code)
     unfinished = Spans(finder.unfinished_comments)

@@ -109,6 +109,18 @@ def test_a_rule_is_no_front_matter(folder, text):
     assert only(folder("a.md", text))["content"] == text
 
 
+def test_a_comment_without_an_end_is_a_warning(folder):
+    for number, text in enumerate(
+        ["a\n\n<!-- b\n\nc", "a -->\n\n<!-- b", "a <!-- b", "```\n<!-- b\n```", "<!-- b -->a"]
+    ):
+        folder(f"{number}.md", text)
+    rows = file_documents(folder.root)
+    assert [row["content"].strip()[:1] for row in rows] == ["a", "a", "a", "`", "a"]
+    (left_out,) = rows.account.unexpected
+    assert (left_out.unit, left_out.examples) == ("passage", ["0.md", "1.md"])
+    assert left_out.reason == "is in a comment without an end"
+
+
 def test_relative_links_become_absolute(folder):
     text = """[a](../b.md#c) ![x](img/x.png "title") [w](https://w.org) [m](mailto:a@b.c) [h](#top)
 
