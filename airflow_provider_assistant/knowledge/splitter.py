@@ -67,9 +67,9 @@ def split_documents(
 
     def chunks(account: SourceAccount) -> Iterator[DocumentRow]:
         for row in rows:
-            if row["key"] is None:
+            if not (row["key"] or "").strip():
                 account.read("chunk")
-                yield row
+                yield DocumentRow(**{**row, "key": None})
             else:
                 yield from _chunks(row, packer, account)
 

@@ -282,6 +282,8 @@ def test_sizes_in_tokens():
 def test_a_row_without_key_stays_as_it_is():
     """Its chunks would have keys without a name of the page. A load rejects the row."""
     unreadable = row("", key=None, parent="b.md")
+    for key in ("", " "):
+        assert list(split_documents([row("# A\n\ntext", key=key)])) == [row("# A\n\ntext", key=None)]
     assert list(split_documents([row("# A\n\ntext\n\n# B\n\ntext", key=None), unreadable])) == [
         row("# A\n\ntext\n\n# B\n\ntext", key=None),
         unreadable,
