@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     from bs4 import Tag
 
 HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
+# Two words that are often written as one, such as "mainmenu".
+_COMPOUND = re.compile(
+    r"(left|right|main|top|side|site|page|sub|global|bottom)(nav|navi|navigation|menu|header|footer)"
+)
 # The words of a name such as "siteHeader", "site-header" or "site__header".
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+|[^\W\d_a-zA-Z]+")
 
@@ -36,7 +40,11 @@ def class_names(tag: Tag) -> list[str]:
 
 def words_of(name: str) -> list[str]:
     """Return the words of the name of a class or an id, in lower case."""
-    return [word.lower() for word in _WORDS.findall(name)]
+    words: list[str] = []
+    for word in map(str.lower, _WORDS.findall(name)):
+        compound = _COMPOUND.fullmatch(word)
+        words += compound.groups() if compound else [word]
+    return words
 
 
 def has_word(text: str) -> bool:

@@ -48,6 +48,8 @@ _BLOCKS = ("article", "blockquote", "div", "dl", *HEADINGS, "ol", "p", "pre", "s
 # Characters of a form that is not content, apart from labels; of the text before the buttons of a vote; and of a button
 # that is a sentence.
 _LONGEST_FORM, _LONGEST_VOTE, _SENTENCE = 200, 60, 25
+# Share of the text of a menu that is in links.
+_MENU = 0.8
 
 
 # -- headings --------------------------------------------------------------------------------------
@@ -322,7 +324,7 @@ def _unwrap_table(table: Tag) -> None:
 def _is_menu(cell: Tag) -> bool:
     """Return whether a cell beside the title of the page has nothing but links."""
     links = cell.find_all("a")
-    return len(links) > 1 and cell.find(HEADINGS) is None and length(links) == length([cell])
+    return len(links) > 1 and cell.find(HEADINGS) is None and length(links) >= _MENU * length([cell])
 
 
 def _has_long_code(table: Tag) -> bool:

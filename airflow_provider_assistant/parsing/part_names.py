@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 # Words that say nothing about the purpose.
 _NEUTRAL = set_of("""
-    site page main global local top left right bottom primary secondary wrapper wrap container
+    site page main global local side sub top left right bottom primary secondary wrapper wrap container
     inner outer box block area section region list group widget module component link links item
     items js wp mw md td hs bd wy sl c l o u theme desktop mobile sticky fixed floating bar
     panel body layout column col row div ul ol nav the on in this doc docs article articles post
@@ -45,7 +45,7 @@ _RELATED = set_of(
 _HEADER = set_of("header footer")
 _AROUND = set_of("sidebar footer masthead topbar")
 _NAVIGATION = set_of("""
-    nav navbar navigation menu submenu megamenu breadcrumb breadcrumbs crumbs toc
+    nav navi navbar navigation menu submenu megamenu breadcrumb breadcrumbs crumbs toc
     tableofcontents pagination pager paginator paging prevnext sidenav subnav topnav tags
     taglist categories languages toolbar readmore prev previous next social sitemap sidebar
     masthead topbar catlinks printfooter onthispage inthisarticle inthispage languageswitcher
