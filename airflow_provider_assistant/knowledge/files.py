@@ -27,7 +27,8 @@ from airflow_provider_assistant.storage.paths import StoragePath, storage_files,
 
 # Bytes of a file that is text. A person writes less.
 LARGEST_TEXT = 10_000_000
-TEXTS = MARKDOWN | {".htm", ".html", ".ipynb", ".rst", ".xhtml"}
+HTML = frozenset({".htm", ".html", ".xhtml"})
+TEXTS = MARKDOWN | HTML | {".ipynb", ".rst"}
 # Names of fields without spaces, - and _.
 CATEGORY = ("category", "categories")
 DATE = ("date", "updated", "lastmod", "lastmodified")
@@ -178,6 +179,9 @@ class _Reader:
 
     def _parsed_page(self, name: str, path: StoragePath, suffix: str) -> _Page:
         content = _content(path, suffix)
+        front_matter: Fields = {}
+        if suffix in HTML:
+            front_matter, content = _front_matter_of_html(content)
         try:
             fields = self._parser.parse(suffix, content)
         except ModuleNotFoundError as error:
@@ -192,7 +196,7 @@ class _Reader:
         if suffix == ".ipynb":
             return self._markdown_page(name, text)
         redirect, obstacle = fields.pop("redirect", ""), fields.pop("obstacle", "")
-        return _Page(fields, text, redirect, obstacle)
+        return _Page({**fields, **front_matter}, text, redirect, obstacle)
 
 
 def _documents(
@@ -321,6 +325,18 @@ class _Addresses:
         if address is None:
             return None
         return joined(self.base_url or "", address)
+
+
+def _front_matter_of_html(content: bytes) -> tuple[Fields, bytes]:
+    """Return what Jekyll and Hugo read above the HTML of a page, and the HTML."""
+    if not content.removeprefix(codecs.BOM_UTF8).lstrip().startswith((b"---", b"+++")):
+        return {}, content
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return {}, content
+    fields, text = split_front_matter(text.replace("\r\n", "\n"))
+    return fields, text.encode()
 
 
 def _content(path: StoragePath, suffix: str) -> bytes:

@@ -151,7 +151,7 @@ def test_each_word_is_in_its_row_once(tmp_path):
             content = f"<meta name=robots content=noindex>{content}"
             left_out["asks not to be indexed"] += 1
             hidden += writer.shown
-        elif reason and suffix in {".md", ".MARKDOWN", ".mdx", ".txt"}:
+        elif reason and suffix in {".html", ".md", ".MARKDOWN", ".mdx", ".txt"}:
             content = dice.choice(FRONT).format(*UNPUBLISHED[reason]) + content
             left_out[reason] += 1
             hidden += writer.shown

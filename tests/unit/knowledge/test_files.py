@@ -109,6 +109,18 @@ def test_a_rule_is_no_front_matter(folder, text):
     assert only(folder("a.md", text))["content"] == text
 
 
+def test_front_matter_above_html(folder):
+    folder("a.html", "---\r\ntitle: Öffnungszeiten\r\ncategory: hr\r\n---\r\n<title>x</title><p>From 9 à 5.")
+    folder("b.html", "+++\ndraft = true\n+++\n<p>text")
+    row = only(folder.root)
+    assert (row["key"], row["title"], row["category"], row["content"]) == (
+        "a.html",
+        "Öffnungszeiten",
+        "hr",
+        "From 9 à 5.",
+    )
+
+
 def test_a_comment_without_an_end_is_a_warning(folder):
     for number, text in enumerate(
         ["a\n\n<!-- b\n\nc", "a -->\n\n<!-- b", "a <!-- b", "```\n<!-- b\n```", "<!-- b -->a"]
