@@ -32,7 +32,8 @@ CODES = {0, 1, 2, 3, 4, 5, 130}
 ERRORS = {2, 3, 4, 5}
 # Longest line of an error, in characters: a few lines of a terminal.
 LONGEST = 1_000
-LOGGERS = ("", "airflow", "airflow_provider_assistant", "airflow_provider_assistant.loading.report")
+OURS = "airflow_provider_assistant"
+LOGGERS = ("", "airflow", OURS, f"{OURS}.loading.report", f"{OURS}.source_account")
 
 
 @dataclass

@@ -13,7 +13,8 @@ import pytest
 
 from airflow_provider_assistant.__main__ import parser
 
-LOGGERS = ("", "airflow", "airflow_provider_assistant", "airflow_provider_assistant.loading.report")
+OURS = "airflow_provider_assistant"
+LOGGERS = ("", "airflow", OURS, f"{OURS}.loading.report", f"{OURS}.source_account")
 
 
 class Ran(NamedTuple):
