@@ -353,6 +353,24 @@ aria-hidden="true">#</span><span class="sr-only">Section titled {a}</span></a></
 <h2><a class="toc-backref" href="#id{i}">{a}</a></h2>
 
 <section id="{i}"><h2>{a}<a href="#{i}" title="Link to this heading">Link to this heading</a></h2></section>
+
+<h2><a id="{i}"></a>{a}<a class="deep-link" href="#{i}">link</a></h2>
+
+<h2 id="{i}">{a}<span class="anchor">#</span></h2>
+
+<h2 id="{i}">{a}<sup><a href="https://x.example/p#{i}">§</a></sup></h2>
+
+<h2 id="{i}"><a href="#{i}" class="heading">{a}</a><a href="#{i}">&#8203;</a></h2>
+
+<h2 id="{i}">{a}&#8203;</h2>
+
+<h2 id="{i}">{a} <button class="copy" title="Copy link">&#128279;</button></h2>
+
+<h2 id="{i}-ü">{a} <a href="#{i}-%C3%BC">link</a></h2>
+
+<h2>{a} <a href="#top">top</a></h2>
+
+<h2 id="{i}">{a}<a href="#{i}"><img src="/link.svg" alt="link"></a></h2>
 """)
 # Fields {a}, {b}, {c} are words that are not content.
 NOISE = _templates("""

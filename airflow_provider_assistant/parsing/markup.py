@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urljoin
 
 from airflow_provider_assistant.parsing.html_tags import (
     HEADINGS,
@@ -22,9 +23,12 @@ if TYPE_CHECKING:
 
 # An address that holds the content itself, and does not lead to a file.
 _INLINE_CONTENT = re.compile(r"\s*(?:data|javascript|blob|vbscript):", re.IGNORECASE)
+# Characters without width, at which browsers may break a line.
+_INVISIBLE = re.compile("[\u200b\u2060\ufeff]")
 _CODED_LINK = "/cdn-cgi/l/email-protection"
 _CODED_EMAIL = "data-cfemail"
 _TITLES = (*HEADINGS, "summary", "dt", "caption", "legend")
+_TOP = frozenset(("top", "page-top", "totop"))
 _ANCHORS = frozenset(("anchor", "anchors", "permalink", "headerlink", "headinglink", "hashlink", "anchorjs"))
 _SIGNS = set_of("icon icons fa fas far bi mdi arrow caret chevron toggle toggler plus indicator marker expand")
 _ANCHOR_LABEL = re.compile(
@@ -65,6 +69,8 @@ def plain_headings(body: Tag) -> None:
             _plain_link(link)
     for title in body.find_all(_TITLES):
         remove(tag for tag in title.find_all(True) if _is_mark(tag, title))
+        for string in title.find_all(string=_INVISIBLE):
+            string.replace_with(_INVISIBLE.sub("", string))
 
 
 def _is_mark(tag: Tag, title: Tag) -> bool:
@@ -74,7 +80,7 @@ def _is_mark(tag: Tag, title: Tag) -> bool:
     if _is_hidden(tag):
         return True
     if not has_word(tag.get_text()):
-        return tag.name == "button" or not _SIGNS.isdisjoint(_all_words(tag))
+        return tag.name == "button" or not (_SIGNS | _ANCHORS).isdisjoint(_all_words(tag))
     return tag.name == "button" and not _has_toggle(tag) and 2 * length([tag]) < length([title])
 
 
@@ -87,6 +93,7 @@ def _plain_link(link: Tag) -> None:
     if not href and link.get("href") is None and not _is_hidden(link):
         return  # a place that others link to
     _, mark, fragment = href.partition("#")
+    fragment = unquote(fragment)
     title = link.find_parent(_TITLES)
     if not has_word(link.get_text()) and link.find("img", alt=True) is None:
         if mark or not href:
@@ -98,6 +105,7 @@ def _plain_link(link: Tag) -> None:
     label = attribute(link, "aria-label") or attribute(link, "title")
     is_mark = bool(
         _ANCHORS & _all_words(link)
+        or fragment in _TOP
         or (title is not None and _ANCHOR_LABEL.match(label))
         or _is_hidden(link)
         or (title is not None and fragment and fragment in _ids(title))
@@ -127,7 +135,11 @@ def _ids(title: Tag) -> set[str]:
 
 def _is_only_part(tag: Tag, title: Tag) -> bool:
     """Return whether the title has other text as well."""
-    return length([tag]) < length([title])
+    return _letters(tag) < _letters(title)
+
+
+def _letters(tag: Tag) -> int:
+    return sum(map(str.isalnum, tag.get_text()))
 
 
 # -- everything else -------------------------------------------------------------------------------
@@ -362,8 +374,6 @@ def _leads_nowhere(link: Tag) -> bool:
 
 def absolute_links(main: Tag, base: str) -> None:
     """Make the targets of links absolute."""
-    from urllib.parse import urljoin
-
     for link in main.find_all("a", href=True):
         href: Any = link["href"]
         try:

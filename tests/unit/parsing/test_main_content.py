@@ -30,6 +30,8 @@ def test_what_a_reader_sees(layout):
         assert not found & set(page.noise)
         for sign in ("¶", "\U0001f517", "\u200b", "Permalink", "Section titled", "2026-11-20", "days ago", "Tagen"):
             assert sign not in text
+        titles = [line for line in text.splitlines() if line.startswith("## ")]
+        assert all(re.fullmatch(r"## k\w+(?: k\w+\?)?", title) for title in titles), titles
         for question, answer in page.questions:
             (line,) = [line for line in text.splitlines() if question in line]
             assert answer not in line
