@@ -79,7 +79,7 @@ def assistant_qa_task(python_callable: Callable[..., Any] | None = None, **kwarg
         :doc:`/howto/load-dataframe`
 
     :param python_callable: Function that returns the rows, or yields batches of rows: a dataframe, a list of mappings,
-        or paths of Parquet, CSV or JSON Lines files. Set by Airflow when the decorator is used without arguments.
+        or paths of Parquet, CSV or JSON files. Set by Airflow when the decorator is used without arguments.
     :param kwargs: Any argument of
         :class:`~airflow_provider_assistant.operators.documents.AssistantLoadQAOperator` except ``source``, such as
         ``columns``, ``key_columns`` or ``assistant_conn_id``; and ``task_id``, ``retries`` and other arguments of
@@ -102,7 +102,7 @@ def assistant_chat_batch_task(python_callable: Callable[..., Any] | None = None,
         :doc:`/howto/chat-batch`
 
     :param python_callable: Function that returns the questions, or yields batches of questions: a dataframe, a list of
-        mappings, or paths of Parquet, CSV or JSON Lines files, with a column ``message``. Set by Airflow when the
+        mappings, or paths of Parquet, CSV or JSON files, with a column ``message``. Set by Airflow when the
         decorator is used without arguments.
     :param kwargs: Any argument of :class:`~airflow_provider_assistant.operators.chat_batch.AssistantChatBatchOperator`
         except ``source``; ``output_path`` is required. Also ``task_id``, ``retries`` and other arguments of Airflow's

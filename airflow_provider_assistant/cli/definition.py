@@ -146,7 +146,7 @@ COMMANDS = (
     _command(
         "load",
         "Load a file of rows, each row once",
-        Arg(("file",), metavar="FILE", help="path, glob, folder or object storage URL of Parquet, CSV or JSON lines"),
+        Arg(("file",), metavar="FILE", help="path, glob, folder or object storage URL of Parquet, CSV or JSON"),
         CONNECTION,
         LEDGER_OF_SITE,
         *ROWS,
@@ -172,7 +172,7 @@ COMMANDS = (
     _command(
         "evaluate",
         "Ask a golden set, score the answers and check a gate, for continuous integration",
-        Arg(("file",), metavar="FILE", help="the golden set: Parquet, CSV or JSON lines, local or in object storage"),
+        Arg(("file",), metavar="FILE", help="the golden set: Parquet, CSV or JSON, local or in object storage"),
         Arg(
             ("-c", "--conn-id"),
             metavar="CONN_ID",
@@ -221,7 +221,7 @@ COMMANDS = (
             _command(
                 "check",
                 "List duplicates, missing expectations, tags without questions and leaked questions",
-                Arg(("file",), metavar="FILE", help="the golden set: Parquet, CSV or JSON lines"),
+                Arg(("file",), metavar="FILE", help="the golden set: Parquet, CSV or JSON"),
                 Arg(("--gate",), metavar="FILE", help="gate file; lists tags of its rules that no question has"),
                 Arg(
                     ("--documents",),
@@ -236,7 +236,7 @@ COMMANDS = (
             _command(
                 "sample",
                 "Draw a smaller golden set in which each tag has its share",
-                Arg(("file",), metavar="FILE", help="the golden set: Parquet, CSV or JSON lines"),
+                Arg(("file",), metavar="FILE", help="the golden set: Parquet, CSV or JSON"),
                 Arg(("to",), metavar="CSV", help="file to write"),
                 Arg(("--size",), type=int, required=True, metavar="N", help="number of questions to draw"),
                 Arg(("--by",), default="tags", metavar="COLUMN", help="column of groups (default: the first tag)"),

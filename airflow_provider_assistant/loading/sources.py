@@ -73,7 +73,7 @@ def open_source(
 
         - a dataframe or any other object with the Arrow C stream interface (pandas, polars, pyarrow, DuckDB)
         - a list of mappings
-        - a path, object storage URL, glob or folder of Parquet, CSV or JSON lines files, or a list of these
+        - a path, object storage URL, glob or folder of Parquet, CSV or JSON files, or a list of these
         - a mapping with ``path`` and ``row_groups``, see :func:`row_group_shards`
         - several dataframes or lists of mappings, such as the output of a mapped task
         - a callable that returns any of these, or yields batches of them
@@ -111,7 +111,7 @@ def open_source(
         return _buffered_source(batches_of_parts(source, wanted))
     raise AssistantInputError(
         "source must be a dataframe (pandas, polars, pyarrow, DuckDB, …), a list of mappings, a path of Parquet, CSV "
-        f"or JSON lines, several of these, or a callable that returns one of these, not {type(source).__name__}",
+        f"or JSON, several of these, or a callable that returns one of these, not {type(source).__name__}",
         field="source",
     )
 

@@ -70,7 +70,7 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
 
     :param answers: The answers: the Parquet file of
         :class:`~airflow_provider_assistant.operators.chat_batch.AssistantChatBatchOperator`, or a dataframe, a list of
-        mappings, a path to Parquet, CSV or JSON Lines files, or a callable that returns one of these. The column
+        mappings, a path to Parquet, CSV or JSON files, or a callable that returns one of these. The column
         ``answer`` and the key columns are required.
     :param expectations: A source with some of the columns ``expected``, ``must_include``, ``must_not_include``,
         ``expected_url``, ``expect_no_answer``, ``weight`` and ``tags``. Default: None, they are columns of ``answers``.

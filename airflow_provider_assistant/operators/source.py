@@ -31,7 +31,7 @@ class AssistantSourceOperator(AssistantOperator):
     Base of the operators that send one request per row of a source.
 
     :param source: The rows: a dataframe (pandas, polars, pyarrow, DuckDB, …); a list of mappings, such as the output of
-        another task; a path, object storage URL, glob or folder of Parquet, CSV or JSON Lines files, or a list of
+        another task; a path, object storage URL, glob or folder of Parquet, CSV or JSON files, or a list of
         these; or a callable that runs on the worker and returns one of these or yields batches of rows.
     :param columns: Mapping from a field to its column, for columns whose name differs: ``{"title": "headline"}``.
         Default: None.
