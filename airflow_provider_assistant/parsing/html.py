@@ -20,7 +20,15 @@ _ROBOTS = ("robots", "googlebot")
 _LONGEST_NOTICE = 300
 # After at most five seconds. A page that is shown longer may be loaded again.
 _REDIRECT = re.compile(r"[0-5]?(?:\.\d*)?\s*[;,]\s*url\s*=\s*['\"]?([^'\"\s]+)", re.IGNORECASE)
-_NO_SCRIPT = re.compile(r"java\s?script", re.IGNORECASE)
+# "Enable" and "need" in the languages of websites; the name of the script is the same in all.
+_NEEDS = (
+    "enabl|activ|turn|requir|need|support|disabled|aktiv|benötig|erforder|habilit|abilita|ativ|vereis|inschakel"
+    "|krev|kräv|включ|требу|włącz|wymaga|etkinle|启用|啟用|开启|開啟|需要|有効|必要|활성|필요|تفعيل|bật|zapn"
+)
+_NO_SCRIPT = re.compile(
+    rf"(?:{_NEEDS}).{{0,80}}java\s?script|java\s?script.{{0,80}}(?:{_NEEDS})",
+    re.IGNORECASE | re.DOTALL,
+)
 # Names of the meta tags with the date, best first.
 _DATE_NAMES = (
     "article:modified_time",
@@ -61,7 +69,9 @@ def page_fields(soup: BeautifulSoup, *, base: str = "", select: str = "", remove
     language = ""
     if soup.html is not None:
         language = str(soup.html.get("lang") or soup.html.get("xml:lang") or "")
-    has_password = soup.select_one('input[type="password" i]') is not None
+    # Some pages have a form to log in beside their main part.
+    scope = soup.find("main") or soup.find(role="main") or soup
+    has_password = scope.select_one('input[type="password" i]') is not None
     main = main_content(soup, select=select, removed=remove)
     if base:
         absolute_links(main, base)
