@@ -12,6 +12,7 @@ _YES, _NO = frozenset({"true", "yes", "on", "1", "y"}), frozenset({"false", "no"
 # Names without spaces, - and _, as front matter has them after it was read.
 _DRAFT = ("draft", "isdraft")
 _PUBLISHED = ("published", "publish", "ispublished")
+_STATE = ("status", "visibility")
 _STATUS = frozenset({"draft", "hidden", "pending", "private", "unpublished"})
 _NOT_LISTED = ("noindex", "seo.noindex", "unlisted")
 _LISTED = ("robots.index", "seo.index")
@@ -27,10 +28,10 @@ def reason_unpublished(fields: Fields, now: datetime) -> str | None:
 
     :raises ValueError: The date of its expiry is not a date. The message continues "file 'x' …".
     """
-    status = set(_values(fields, ("status",)))
+    status = set(_values(fields, _STATE))
     if _has(fields, _DRAFT, _YES) or "draft" in status:
         return "is a draft"
-    if _has(fields, _PUBLISHED, _NO) or status & _STATUS:
+    if _has(fields, _PUBLISHED, _NO) or _has(fields, ("private",), _YES) or status & _STATUS:
         return "is not published"
     if _has(fields, ("hidden",), _YES):
         return "is hidden"

@@ -15,7 +15,8 @@ NOW = datetime(2026, 11, 25, 12, tzinfo=UTC)
 ABOVE = ("", "\n\n", "\ufeff", "<!-- a -->\n", "<!-- a\n\n---\n-->\n\n", " \n")
 UNPUBLISHED = {
     "is a draft": [("draft", True), ("Draft", "yes"), ("is_draft", True), ("status", "draft"), ("status", "Draft")],
-    "is not published": [("published", False), ("publish", "no"), ("status", "private"), ("Status", "unpublished")],
+    "is not published": [("published", False), ("publish", "no"), ("status", "private"), ("Status", "unpublished"),
+                         ("visibility", "private"), ("private", True)],
     "is hidden": [("hidden", True), ("hidden", "on")],
     "asks not to be indexed": [("noindex", True), ("robots", "noindex, follow"), ("robots", ["none"]), ("no-index", 1)],
     "has expired": [("expiryDate", "2026-11-25"), ("expiry_date", "2026-11-25 12:00:00Z"), ("expires", "2026/1/9"),
