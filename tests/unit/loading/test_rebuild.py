@@ -119,7 +119,7 @@ def test_documents_of_another_source_are_not_taken(site, cli, tmp_path, lose):  
     cli("load", other, *OPTIONS, "--namespace", "other")
     cli("load", source_of(tmp_path / "kb.csv", ("2", "B", "b")), *OPTIONS)
     with Ledger.open() as ledger, ledger.engine.begin() as connection:
-        connection.exec_driver_sql("DELETE FROM assistant_documents WHERE source = 'kb.csv'")
+        connection.exec_driver_sql("DELETE FROM assistant_documents WHERE source LIKE '%kb.csv'")
     source_of(file, ("1", "A", "a"), ("2", "B", "b"))
     ran = cli("ledger", "rebuild", file, *OPTIONS)
     assert (ran.json["matched"], ran.json["in_ledger"]) == (1, 1)
@@ -144,7 +144,7 @@ def test_a_ledger_with_other_entries_is_refused(change, site, cli, tmp_path):  #
     before = entries()
     ran = cli("ledger", "rebuild", file, *OPTIONS)
     assert ran.code == 2
-    assert "already has entries of source 'kb.csv'" in ran.err
+    assert f"already has entries of source '{file}'" in ran.err
     assert entries() == before
 
 

@@ -79,7 +79,7 @@ def test_every_kind(site, load, cli, tmp_path):  # noqa: F811 (fixture)
     assert ran.json["in_ledger"] == 6
     by_id = {one["document_id"]: one for one in ran.json["differences"]}
     assert by_id[ids["1"]]["label"] == "1"
-    assert by_id[ids["1"]]["source"] == "kb.csv"
+    assert by_id[ids["1"]]["source"] == str(tmp_path / "kb.csv")
     assert by_id[twin]["other_id"] == ids["4"]
     assert by_id[person]["source"] is None
     assert changed["6"] not in by_id
