@@ -32,7 +32,6 @@ def main() -> None:
         sys.exit(f"Cannot use the data in {settings.data}: {error}")
 
     with server:
-        print(f"AIRFLOW_CONN_ASSISTANT_DEFAULT='{server.conn_json()}'", flush=True)  # noqa: T201
         kept = f"in {settings.data}" if settings.data else "in memory"
         lines = [
             f"The embedded Assistant service listens on {server.url}; its data is {kept}.",
@@ -41,6 +40,8 @@ def main() -> None:
         if settings.history:
             lines.append(GENERATED.format(settings.history))
         print(*lines, sep="\n", file=sys.stderr, flush=True)  # noqa: T201
+        # The last line, because a program that reads it may end this process at once.
+        print(f"AIRFLOW_CONN_ASSISTANT_DEFAULT='{server.conn_json()}'", flush=True)  # noqa: T201
         server.wait()
 
 
