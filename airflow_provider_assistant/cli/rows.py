@@ -53,7 +53,7 @@ KINDS = {
 
 
 def csv_options(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the format of the file, as far as the arguments say it."""
+    """Return the options of the format that the arguments contain."""
     header = args.header
     if header is not None:
         header = False if header == "none" else header.split(",")

@@ -118,7 +118,7 @@ class Section:
 
     :param headings: The headings above, the outermost first, as plain text. Empty before the first heading.
     :param blocks: Without the headings.
-    :param is_leaf: Whether the section has a heading of its own, and none is below it.
+    :param is_leaf: Whether the section begins with a heading, and no deeper heading follows.
     :param has_page_heading: Whether the outermost heading is of level 1.
     """
 
@@ -156,7 +156,7 @@ def sections_of(markdown: str) -> Iterator[Section]:
             continue
         is_leaf = bool(above) and heading.level <= above[-1].level
         yield _section(above, blocks, is_leaf=is_leaf)
-        # A heading ends the sections of its own level and of deeper ones.
+        # A heading ends the sections of the same level and of deeper levels.
         above = [outer for outer in above if outer.level < heading.level]
         above.append(heading)
         blocks = []

@@ -141,7 +141,7 @@ def _pieces_of_word(word: str, fits: Fits) -> list[str]:
         while start < end < len(word) and _is_inside_character(word, end):
             end -= 1
         if end == start:
-            # So many marks on one letter are no text.
+            # A letter with this number of marks is not text: cut it anywhere.
             end = longest_end
         pieces.append(word[start:end])
         start = end

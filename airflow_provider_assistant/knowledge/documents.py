@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import date, datetime
 from typing import Any, TypeAlias, TypedDict
 
+from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.source_account import AccountedRows
 
 
@@ -34,6 +35,23 @@ class DocumentRow(TypedDict):
 COLUMNS = tuple(DocumentRow.__annotations__)
 # An iterator of rows whose attribute account counts what was read and what was left out.
 DocumentRows: TypeAlias = AccountedRows[DocumentRow]
+
+
+def row_without_key(parent: str) -> DocumentRow:
+    """
+    Return the row of a file or an article that cannot be read.
+
+    A load rejects it, and does not take the documents of its parent for stale.
+
+    :param parent: Key that the documents of the file or the article have as their parent.
+    """
+    return DocumentRow(key=None, parent=parent, title=None, content="", category=None, url=None, date=None)
+
+
+def check_on_error(on_error: str) -> None:
+    """Refuse a value of ``on_error`` that is neither ``fail`` nor ``skip``."""
+    if on_error not in {"fail", "skip"}:
+        raise AssistantInputError(f"on_error must be 'fail' or 'skip', not {on_error!r}", field="on_error")
 
 
 def text_of(value: Any) -> str | None:

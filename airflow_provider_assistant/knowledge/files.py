@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.knowledge.documents import DocumentRow, DocumentRows
+from airflow_provider_assistant.knowledge.documents import DocumentRow, DocumentRows, check_on_error, row_without_key
 from airflow_provider_assistant.knowledge.file_kinds import MARKDOWN, reason_hidden, reason_unread
 from airflow_provider_assistant.knowledge.front_matter import Fields, split_front_matter
 from airflow_provider_assistant.knowledge.headings import first_heading
@@ -77,13 +77,13 @@ def file_documents(
     :param strict: Whether files that are left out and could hold content are an error, after the last document.
         Default: False, they are a warning.
     :param now: Time for dates of publication and expiry, with a time zone. Default: now.
-    :return: The documents. Their attribute ``account`` counts the files by what became of them.
+    :return: The documents. Their attribute ``account`` counts the files that were read, and those that were left out by
+        reason.
     :raises AssistantInputError: There is no such file, two files have the same key, a file is outside
         ``allowed_root``, the extra is not installed, or a file cannot be read and ``on_error`` is ``fail``: it is over
         a limit of 10 MB of text or HTML, 100 MB of other files, or 20,000 characters of front matter, for example.
     """
-    if on_error not in {"fail", "skip"}:
-        raise AssistantInputError(f"on_error must be 'fail' or 'skip', not {on_error!r}", field="on_error")
+    check_on_error(on_error)
     is_one = not isinstance(source, list | tuple)
     if allowed_root is None and is_one and usable_path(source).is_dir():
         allowed_root = str(source)
@@ -108,7 +108,7 @@ def _files(source: Any, allowed_root: str | None, account: SourceAccount) -> dic
         if key in files:
             raise AssistantInputError(
                 f"files {str(files[key])!r} and {str(path)!r} have the same key {key!r}",
-                todo="Read each folder with a call of its own, and load it as a source of its own.",
+                todo="Read and load each folder separately, as another source.",
                 field="source",
             )
         files[key] = path
@@ -160,7 +160,7 @@ class _Reader:
             is_expected = False
             reason = page.obstacle
         elif not reason and not page.text.strip():
-            # What a person has left empty is no loss.
+            # An empty file has no content that could be lost.
             is_expected = suffix in MARKDOWN
             reason = "is empty" if is_expected else "has no text"
         if reason:
@@ -213,7 +213,7 @@ def _documents(
         except (UnreadableFileError, OSError) as error:
             if skips_unreadable:
                 reader.account.leave_out("file", "cannot be read", f"{name} {error}", is_expected=False)
-                yield _row_without_key(name)
+                yield row_without_key(name)
             elif isinstance(error, OSError):
                 raise
             else:
@@ -251,10 +251,6 @@ def _row(name: str, page: _Page, addresses: _Addresses) -> DocumentRow:
     )
 
 
-def _row_without_key(name: str) -> DocumentRow:
-    return DocumentRow(key=None, parent=name, title=None, content="", category=None, url=None, date=None)
-
-
 def _title_of(name: str) -> str:
     path = PurePosixPath(name)
     title = path.stem.lstrip("_")
@@ -267,7 +263,8 @@ def _first_text(fields: Fields, names: tuple[str, ...]) -> str | None:
     """Return the first value that is not empty; of a list, its first item."""
     for name in names:
         value = fields.get(name, "")
-        for text in [value] if isinstance(value, str) else value:
+        texts = [value] if isinstance(value, str) else value
+        for text in texts:
             if text.strip():
                 return text.strip()
     return None

@@ -10,7 +10,13 @@ from functools import partial
 from typing import Any, Literal, TypeAlias
 
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.knowledge.documents import DocumentRow, DocumentRows, text_of
+from airflow_provider_assistant.knowledge.documents import (
+    DocumentRow,
+    DocumentRows,
+    check_on_error,
+    row_without_key,
+    text_of,
+)
 from airflow_provider_assistant.knowledge.headings import first_heading
 from airflow_provider_assistant.knowledge.markdown import absolute_links, joined
 from airflow_provider_assistant.parsing.child import ChildParser
@@ -88,8 +94,7 @@ def article_documents(
     :raises AssistantInputError: An article has no field with a text, or one in Atlassian's document format; it cannot
         be parsed; or the extra is not installed. The message names the article.
     """
-    if on_error not in {"fail", "skip"}:
-        raise AssistantInputError(f"on_error must be 'fail' or 'skip', not {on_error!r}", field="on_error")
+    check_on_error(on_error)
     wanted = _Fields(key, title, content, url, category, date, locale, is_draft, base_url)
     languages: list[str] | None = None
     if locales is not None:
@@ -107,7 +112,7 @@ def article_documents(
                         if on_error == "fail":
                             raise
                         account.leave_out("article", "cannot be parsed", error.name, is_expected=False)
-                        yield _row_without_key(error.name)
+                        yield row_without_key(error.name)
                         continue
                     if row is not None:
                         account.read("article")
@@ -126,10 +131,6 @@ class _UnreadableArticleError(AssistantInputError):
             field="articles",
         )
         self.name = name or ""
-
-
-def _row_without_key(name: str) -> DocumentRow:
-    return DocumentRow(key=None, parent=name, title=None, content="", category=None, url=None, date=None)
 
 
 @dataclass(frozen=True)
@@ -313,7 +314,7 @@ def _address(article: Article, fields: _Fields) -> str | None:
     for name in names:
         address = text_of(_value(article, name, ())) or ""
         if address.startswith("/"):
-            # Not urljoin: the base of Confluence ends with a path of its own.
+            # Not urljoin, which would drop the path at the end of the base of Confluence.
             address = base.rstrip("/") + address
         is_of_api = fields.url is None and "/api/" in address
         if "://" in address and not is_of_api:

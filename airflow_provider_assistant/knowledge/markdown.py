@@ -115,7 +115,7 @@ def absolute_links(markdown: str, address_of: Callable[[str], str]) -> str:
 
 
 def code_of_mdx(text: str) -> list[Span]:
-    """Return where code is in a text of MDX: indented text is no code, and tags begin no block of HTML."""
+    """Return where code is in a text of MDX, in which neither indentation marks code nor tags begin blocks of HTML."""
     return _Finder(text, _parser(is_mdx=True)).code
 
 

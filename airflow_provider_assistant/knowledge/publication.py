@@ -71,7 +71,8 @@ def _has(fields: Fields, names: tuple[str, ...], values: frozenset[str]) -> bool
 def _values(fields: Fields, names: tuple[str, ...]) -> Iterator[str]:
     for name in names:
         value = fields.get(name, [])
-        for text in [value] if isinstance(value, str) else value:
+        texts = [value] if isinstance(value, str) else value
+        for text in texts:
             if text.strip():
                 yield text.strip().lower()
 

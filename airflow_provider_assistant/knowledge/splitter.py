@@ -221,7 +221,7 @@ class _Packer:
         units: list[_Unit] = []
         for part in block.parts():
             for number, unit in enumerate(self._units(part)):
-                # Between the items of a list, there is no empty line.
+                # The items of a list follow each other without an empty line.
                 is_inner = unit.is_inner if number else bool(units) and block.kind in LISTS
                 units.append(_Unit(unit.text.rstrip("\n"), unit.has_words, is_inner, is_nested=True))
         return units

@@ -57,7 +57,10 @@ class Batch:
         :param keys: Columns that are compared. A text that is known can be compared, whatever its characters.
         """
         problems: dict[int, str] = {}
-        for name in [*texts, *(keys if self.is_decoded else ())]:
+        names = list(texts)
+        if self.is_decoded:
+            names.extend(keys)
+        for name in names:
             problems |= self.bad_cells.get(name, {})
         return problems | dict(self.problems)
 

@@ -326,7 +326,8 @@ def _unwrap_layout_tables(main: Tag) -> None:
 def _unwrap_table(table: Tag) -> None:
     has_title = table.find("h1") is not None
     parts = table.find_all(["thead", "tbody", "tfoot", "tr", "td", "th", "caption"])
-    for part in [part for part in parts if part.find_parent("table") is table]:
+    own_parts = [part for part in parts if part.find_parent("table") is table]
+    for part in own_parts:
         part.name = "div"
         if has_title and _is_menu(part):
             part.clear()

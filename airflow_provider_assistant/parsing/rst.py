@@ -32,7 +32,7 @@ _NOT_SHOWN = re.compile(
     "|py:currentmodule|py:module|sectionauthor|tabularcolumns|todo|todolist|toctree"
 )
 _CODE = re.compile("code-block|graphviz|ipython|mermaid|plantuml|productionlist|prompt|sourcecode|testcode")
-# Directives whose argument is no text.
+# Directives whose argument is not shown to readers.
 _CONDITIONS = frozenset({"cssclass", "ifconfig", "only", "rst-class"})
 _SETTINGS = {
     "_disable_config": True,

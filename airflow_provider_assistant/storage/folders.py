@@ -99,7 +99,7 @@ def _entries_below(
 ) -> Iterator[tuple[str, _Entry]]:
     """Yield name and entry of each file that a pattern matches."""
     real_folders: set[Path] = set()
-    # Linked folders come last, so that a folder has the name of its own path.
+    # Linked folders come last, so that the real path of a folder gives the name.
     folders, linked_folders = deque([""]), deque[str]()
     while folders or linked_folders:
         folder_name = folders.popleft() if folders else linked_folders.popleft()

@@ -192,7 +192,7 @@ def _is_outage(error: Exception) -> bool:
     if isinstance(error, OSError):
         # Errors of decompression have no number.
         return error.errno is not None or isinstance(error, ConnectionError | TimeoutError)
-    # Each client of an object storage has exceptions of its own.
+    # Each client of an object storage raises different exceptions.
     is_client = bool(_library_of(error)) and _library_of(error) not in {"zlib", "_lzma", "pyarrow"}
     settings = ("Credential", "Auth", "Token", "Param", "Region", "Profile", "Config")
     return is_client and not any(word in type(error).__name__ for word in settings)

@@ -14,7 +14,7 @@ import httpx
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 
 from airflow_provider_assistant.exceptions import AssistantError, AssistantInputError
-from airflow_provider_assistant.knowledge.documents import DocumentRow, DocumentRows
+from airflow_provider_assistant.knowledge.documents import DocumentRow, DocumentRows, check_on_error
 from airflow_provider_assistant.knowledge.website.addresses import host_of, spelling, web_address
 from airflow_provider_assistant.knowledge.website.cache import PageCache
 from airflow_provider_assistant.knowledge.website.extraction import Extractor, PageText
@@ -87,7 +87,7 @@ def website_documents(
     :param private_networks: Whether to connect to private, loopback and link-local IP addresses, and through the
         proxy of the environment variables. Default: False.
     :return: The documents. ``date`` is that of the sitemap or feed, otherwise that in the page. Their attribute
-        ``account`` counts the pages by what became of them.
+        ``account`` counts the pages that were read, and those that were left out by reason.
     :raises AssistantInputError: An argument is invalid, the sitemap or feed cannot be read or has more addresses than
         ``max_pages``, there is no page, a page is larger than 5 MB or is refused by the website (4xx), a host has a
         private IP address, or the extra is not installed.
@@ -105,8 +105,7 @@ def website_documents(
             f"{requests_per_second}, {max_pages} and {timeout}",
             field="requests_per_second",
         )
-    if on_error not in {"fail", "skip"}:
-        raise AssistantInputError(f"on_error must be 'fail' or 'skip', not {on_error!r}", field="on_error")
+    check_on_error(on_error)
     if isinstance(languages, str):
         languages = (languages,)
     if isinstance(source, str):
