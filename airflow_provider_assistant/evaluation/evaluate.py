@@ -21,7 +21,6 @@ from airflow_provider_assistant.evaluation.summary import (
     Comparison,
     Confidence,
     Distribution,
-    Gate,
     JudgeSummary,
     PassRate,
     Questions,
@@ -29,6 +28,7 @@ from airflow_provider_assistant.evaluation.summary import (
     Summary,
     TagSummary,
 )
+from airflow_provider_assistant.evaluation.verdict import Gate
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -11,7 +11,8 @@ from airflow_provider_assistant.texts import shortened
 
 if TYPE_CHECKING:
     from airflow_provider_assistant.evaluation.run_directory import RunDirectory
-    from airflow_provider_assistant.evaluation.summary import RuleVerdict, Summary
+    from airflow_provider_assistant.evaluation.summary import Summary
+    from airflow_provider_assistant.evaluation.verdict import RuleVerdict
 
 # Number of failed rules that are listed, and length limit of each text in characters.
 FAILED_RULES_NAMED = 10

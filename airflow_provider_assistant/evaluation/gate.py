@@ -23,10 +23,10 @@ from airflow_provider_assistant.evaluation.rules import (
 from airflow_provider_assistant.evaluation.summary import (
     Comparison,
     Difference,
-    RuleVerdict,
     Summary,
     TagSummary,
 )
+from airflow_provider_assistant.evaluation.verdict import RuleVerdict
 from airflow_provider_assistant.texts import counted
 
 # Share of the answers that must have a latency or a confidence for a verdict on it, if the gate has no

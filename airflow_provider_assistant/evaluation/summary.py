@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from airflow_provider_assistant.evaluation.rules import PAIRWISE
+from airflow_provider_assistant.evaluation.verdict import Gate, Model, NamedQuestions
 
 SCHEMA_VERSION = 1
 # Number of equal bins from 0 to 1 in a histogram of scores.
 HISTOGRAM_BINS = 20
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-
-class Questions(_Model):
+class Questions(Model):
     """
     Counts of the questions. ``total`` is the sum of ``answered`` and ``unanswered``.
 
@@ -31,7 +26,7 @@ class Questions(_Model):
     coverage: float
 
 
-class Distribution(_Model):
+class Distribution(Model):
     """
     Quantiles of a number over the questions that have it.
 
@@ -50,7 +45,7 @@ class Distribution(_Model):
     maximum: float | None = None
 
 
-class Agreement(_Model):
+class Agreement(Model):
     """
     Agreement of a judge with people, over the labels that the judge has judged.
 
@@ -75,7 +70,7 @@ class Agreement(_Model):
     true_fail_rate: float | None
 
 
-class PairCounts(_Model):
+class PairCounts(Model):
     """
     Counts of a judge that compares answers with those of the baseline. The counts add up to ``pairs``.
 
@@ -107,7 +102,7 @@ class PairCounts(_Model):
         return self.ties + self.order_changed + self.identical
 
 
-class JudgeSummary(_Model):
+class JudgeSummary(Model):
     """
     How a judge came to its verdicts. Verdicts are comparable only if the first three fields are equal.
 
@@ -134,7 +129,7 @@ class JudgeSummary(_Model):
         return mine == (other.model, other.rubric, other.prompt_version)
 
 
-class Confidence(_Model):
+class Confidence(Model):
     """
     Confidence of the service in its answers.
 
@@ -148,7 +143,7 @@ class Confidence(_Model):
     scores: Distribution
 
 
-class ScorerSummary(_Model):
+class ScorerSummary(Model):
     """
     One scorer over all questions.
 
@@ -178,7 +173,7 @@ class ScorerSummary(_Model):
     not_judged: int = 0
 
 
-class PassRate(_Model):
+class PassRate(Model):
     """
     Counts of the condition ``pass_if``: ``passed``, ``failed`` and ``not_judged`` add up to the total.
 
@@ -195,7 +190,7 @@ class PassRate(_Model):
     rate: float | None
 
 
-class TagSummary(_Model):
+class TagSummary(Model):
     """
     The questions of one tag.
 
@@ -212,7 +207,7 @@ class TagSummary(_Model):
     judged: int = 0
 
 
-class Change(_Model):
+class Change(Model):
     """A question whose score changed."""
 
     key: str
@@ -220,7 +215,7 @@ class Change(_Model):
     after: float
 
 
-class Difference(_Model):
+class Difference(Model):
     """
     The paired difference of one scorer from the baseline, new minus old.
 
@@ -243,12 +238,15 @@ class Difference(_Model):
     best: list[Change] = Field(default_factory=list)
 
 
-class Comparison(_Model):
+class Comparison(Model):
     """
     The comparison of an evaluation with its baseline, question by question.
 
     :param baseline: ``path`` of the baseline's scores; its ``name``, ``run_id``, ``tag`` and ``asked_at``, None if not
-        known.
+        known. Of several runs, those of the latest.
+    :param runs: Number of runs that the baseline consists of.
+    :param passes: Difference of the pass rate; None without a condition.
+    :param coverage: Difference of the coverage.
     :param confidence: Confidence level of the intervals, such as 0.95.
     :param same: Number of questions that are the same in both, with the same expectations.
     :param changed: Number of keys in both whose question or expectations differ. These are not compared.
@@ -267,12 +265,15 @@ class Comparison(_Model):
     removed: int
     coverage_before: float
     scorers: dict[str, Difference]
+    runs: int = 1
+    passes: Difference | None = None
+    coverage: Difference | None = None
     tags: dict[str, dict[str, Difference]] = Field(default_factory=dict)
     changed_judges: list[str] = Field(default_factory=list)
     changed_latency: bool = False
 
 
-class RepeatedScorer(_Model):
+class RepeatedScorer(Model):
     """
     One scorer over the repetitions of the questions. Every question counts once.
 
@@ -289,7 +290,7 @@ class RepeatedScorer(_Model):
     varying: float | None
 
 
-class Repetitions(_Model):
+class Repetitions(Model):
     """
     The repetitions of the questions.
 
@@ -309,36 +310,7 @@ class Repetitions(_Model):
     scorers: dict[str, RepeatedScorer]
 
 
-class RuleVerdict(_Model):
-    """
-    The verdict on one rule of the gate.
-
-    :param rule: The rule as the user wrote it.
-    :param verdict: ``passed``; ``failed``, also without data to judge; or ``not_judged``, which does not fail the gate:
-        a comparison without a baseline or with a scorer that the baseline did not have.
-    :param value: The number that was compared with the threshold. For a ``drop``, the greatest loss within the
-        confidence interval of the mean difference. None without data.
-    """
-
-    rule: str
-    verdict: Literal["passed", "failed", "not_judged"]
-    value: float | None
-    reason: str
-
-
-class Gate(_Model):
-    """
-    The verdict of the gate.
-
-    :param verdict: ``passed`` or ``failed``; ``none`` without rules.
-    """
-
-    verdict: Literal["passed", "failed", "none"]
-    on_fail: Literal["fail", "skip_downstream", "report"]
-    rules: list[RuleVerdict]
-
-
-class Summary(_Model):
+class Summary(Model):
     """
     The result of an evaluation. It does not contain the time of the evaluation: the same answers give the same bytes.
 
@@ -356,6 +328,9 @@ class Summary(_Model):
     :param tags: Figures by tag, in alphabetical order.
     :param repetitions: Figures of the repetitions; None if every question was asked once.
     :param comparison: Comparison with the baseline; None without a baseline.
+    :param failing: Questions that do not fulfil the condition; None without a condition.
+    :param newly_failing: Those of them that fulfilled it in every run of the baseline; None without a condition or
+        without a baseline.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -373,6 +348,8 @@ class Summary(_Model):
     tags: dict[str, TagSummary] = Field(default_factory=dict)
     repetitions: Repetitions | None = None
     comparison: Comparison | None = None
+    failing: NamedQuestions | None = None
+    newly_failing: NamedQuestions | None = None
     gate: Gate
 
     def as_json(self) -> bytes:

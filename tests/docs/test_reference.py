@@ -387,7 +387,7 @@ def in_words(schema: dict[str, Any]) -> str:
 
 
 def test_fields_of_a_summary() -> None:
-    schema = Summary.model_json_schema()
+    schema = Summary.model_json_schema(mode="serialization")
     for name, model in {"Summary": schema, **schema["$defs"]}.items():
         said = [(codes(row["Field"])[0], row["Type"]) for row in table(section(EVALUATION, name))]
         assert said == [(field, in_words(kind)) for field, kind in model["properties"].items()], name

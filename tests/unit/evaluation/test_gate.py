@@ -11,7 +11,6 @@ from airflow_provider_assistant.evaluation.summary import (
     Comparison,
     Difference,
     Distribution,
-    Gate,
     JudgeSummary,
     PassRate,
     Questions,
@@ -21,6 +20,7 @@ from airflow_provider_assistant.evaluation.summary import (
     Summary,
     TagSummary,
 )
+from airflow_provider_assistant.evaluation.verdict import Gate
 
 
 def scorer(mean, *, up=True, **spread):

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from airflow_provider_assistant.evaluation import summary as parts
+from airflow_provider_assistant.evaluation import verdict as gate_parts
 from airflow_provider_assistant.evaluation.case import Case
 from airflow_provider_assistant.evaluation.evaluate import Evaluation
 from airflow_provider_assistant.evaluation.scorers import scorers_of
@@ -128,7 +129,7 @@ def summary_of(cases: list[Case], scores: pa.Table, **values: Any) -> Summary:
             )
             for tag in sorted(by_tag)
         },
-        "gate": parts.Gate(verdict="none", on_fail="fail", rules=[]),
+        "gate": gate_parts.Gate(verdict="none", on_fail="fail", rules=[]),
     }
     return Summary(**{**defaults, **values})
 
@@ -216,27 +217,27 @@ def nightly(number: int = 400) -> tuple[Evaluation, list[Summary]]:
                 for name, found in plain.tags.items()
             },
             "comparison": comparison,
-            "gate": parts.Gate(
+            "gate": gate_parts.Gate(
                 verdict="failed",
                 on_fail="fail",
                 rules=[
-                    parts.RuleVerdict(
+                    gate_parts.RuleVerdict(
                         rule="coverage >= 0.95",
                         verdict="passed",
                         value=plain.questions.coverage,
                         reason=f"coverage is {plain.questions.coverage:.4f}",
                     ),
-                    parts.RuleVerdict(
+                    gate_parts.RuleVerdict(
                         rule="token_f1 >= 0.6", verdict="passed", value=f1, reason=f"token_f1 is {f1:.4f}"
                     ),
-                    parts.RuleVerdict(
+                    gate_parts.RuleVerdict(
                         rule="token_f1 drop <= 0.01",
                         verdict="failed",
                         value=-low,
                         reason=f"token_f1 changed by {mean:+.4f} (95 %: {low:+.4f} to {high:+.4f}) over "
                         f"{difference.paired} questions; at worst it lost {-low:.4f}",
                     ),
-                    parts.RuleVerdict(
+                    gate_parts.RuleVerdict(
                         rule="refusal drop <= 0.05",
                         verdict="not_judged",
                         value=None,

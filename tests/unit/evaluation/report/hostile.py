@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_provider_assistant.evaluation import summary as parts
+from airflow_provider_assistant.evaluation import verdict as gate_parts
 from airflow_provider_assistant.evaluation.evaluate import Evaluation
 from tests.unit.evaluation.report.examples import case, scored, summary_of
 
@@ -85,10 +86,10 @@ def hostile() -> tuple[Evaluation, list[Summary]]:
                 scorers={"token_f1": differences, HOSTILE[5]: differences},
                 tags={text[:2000]: {"token_f1": differences} for text in HOSTILE},
             ),
-            "gate": parts.Gate(
+            "gate": gate_parts.Gate(
                 verdict="failed",
                 on_fail="report",
-                rules=[parts.RuleVerdict(rule=text, verdict="failed", value=0.1, reason=text) for text in HOSTILE],
+                rules=[gate_parts.RuleVerdict(rule=text, verdict="failed", value=0.1, reason=text) for text in HOSTILE],
             ),
         }
     )

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_assistant.evaluation import summary as parts
+from airflow_provider_assistant.evaluation import verdict as gate_parts
 from airflow_provider_assistant.evaluation.comparison import compare
 from airflow_provider_assistant.evaluation.evaluate import Evaluation, summarise
 from airflow_provider_assistant.evaluation.report import render, sections
@@ -71,11 +72,12 @@ def night() -> Page:
     return Page(render(*nightly()))
 
 
-def gate(verdict: Any, *verdicts: Any, on_fail: Any = "fail") -> parts.Gate:
+def gate(verdict: Any, *verdicts: Any, on_fail: Any = "fail") -> gate_parts.Gate:
     rules = [
-        parts.RuleVerdict(rule=f"r{n} >= 1", verdict=one, value=None, reason="why") for n, one in enumerate(verdicts)
+        gate_parts.RuleVerdict(rule=f"r{n} >= 1", verdict=one, value=None, reason="why")
+        for n, one in enumerate(verdicts)
     ]
-    return parts.Gate(verdict=verdict, on_fail=on_fail, rules=rules)
+    return gate_parts.Gate(verdict=verdict, on_fail=on_fail, rules=rules)
 
 
 def test_the_order_is_from_the_verdict_to_the_details(night: Page) -> None:
@@ -109,7 +111,7 @@ def test_the_order_is_from_the_verdict_to_the_details(night: Page) -> None:
         (gate("none"), ["No gate:", "There are no rules, so the figures are not judged."]),
     ],
 )
-def test_the_verdict_says_in_words_what_follows(gate: parts.Gate, told: list[str]) -> None:
+def test_the_verdict_says_in_words_what_follows(gate: gate_parts.Gate, told: list[str]) -> None:
     cases = [case()]
     scores = scored(cases, token_f1=[1.0])
     header = page(summary_of(cases, scores, gate=gate), cases, scores).sections[""]
