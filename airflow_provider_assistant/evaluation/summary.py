@@ -53,9 +53,11 @@ class Agreement(Model):
     :param only_human: Number of labels that pass, and fail the judge.
     :param only_judge: Number of labels that fail, and pass the judge.
     :param kappa: Cohen's kappa; None if both people and judge gave only one and the same verdict, or without labels.
-    :param low: Lower end of the bootstrap interval of kappa.
+    :param low: Lower end of the 95 % interval of kappa.
     :param true_pass_rate: Share of the labels that pass which also pass the judge; None without such labels.
+    :param true_pass_low: Lower end of its 95 % interval.
     :param true_fail_rate: Share of the labels that fail which also fail the judge; None without such labels.
+    :param true_fail_low: Lower end of its 95 % interval.
     """
 
     labels: int
@@ -68,6 +70,10 @@ class Agreement(Model):
     high: float | None
     true_pass_rate: float | None
     true_fail_rate: float | None
+    true_pass_low: float | None = None
+    true_pass_high: float | None = None
+    true_fail_low: float | None = None
+    true_fail_high: float | None = None
 
 
 class PairCounts(Model):

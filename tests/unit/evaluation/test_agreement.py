@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import random
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_assistant.evaluation.agreement import agreement
+from airflow_provider_assistant.evaluation.agreement import _kappas, agreement, share_interval
 
 PAIRS = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=60)
 
@@ -77,22 +75,72 @@ def test_kappa_is_not_defined_if_there_is_only_one_verdict(cells):
     assert (found.kappa, found.low, found.high) == (None, None, None)
 
 
-@pytest.mark.parametrize(("size", "accuracy"), [(50, 0.85), (200, 0.8), (50, 0.7)])
-def test_the_interval_covers_the_true_kappa_in_90_to_98_of_100_cases(size, accuracy):
-    """Half of the answers pass, and the judge is right with the same probability for both halves."""
-    rng = random.Random(20261122)
-    true = 2 * accuracy - 1
-    covered = 0
-    for _ in range(300):
-        labels = [rng.random() < 0.5 for _ in range(size)]
-        found = agreement((label, label == (rng.random() < accuracy)) for label in labels)
-        covered += found.low <= true <= found.high
-    assert 0.90 <= covered / 300 <= 0.98
+@pytest.mark.parametrize("each", [10, 25])
+def test_perfect_agreement_of_few_labels_is_no_proof_of_a_perfect_judge(each):
+    found = agreement(pairs(each, 0, 0, each))
+    assert (found.kappa, found.high, found.true_pass_high, found.true_fail_high) == (1.0, 1.0, 1.0, 1.0)
+    assert found.low < 0.9
+    assert (found.true_pass_low, found.true_fail_low) == pytest.approx((found.true_pass_low,) * 2)
+    assert found.true_pass_low < 0.9
 
 
-def test_the_interval_is_that_of_resampled_answers():
-    found = agreement(pairs(40, 9, 6, 45))
+# The share of labels that pass, and how often the judge is right about what passes and what fails.
+WORLDS = [
+    (0.5, 1.0, 1.0),
+    (0.5, 0.99, 0.99),
+    (0.75, 0.97, 0.97),
+    (0.5, 0.95, 0.95),
+    (0.5, 0.9, 0.9),
+    (0.75, 1.0, 0.8),
+    (0.75, 0.7, 0.7),
+]
+
+
+def covers(low, truth, high):
+    """Return whether an interval holds the truth. A figure that is not defined claims nothing."""
+    return low is None or low <= truth <= high
+
+
+@pytest.mark.parametrize("size", [20, 50])
+def test_the_intervals_cover_the_truth_in_93_of_100_cases(size):
+    """In every world, also where most samples have no disagreement. 3 % is the noise of 150."""
+    rng = np.random.default_rng(20261125)
+    for share, right_if_pass, right_if_fail in WORLDS:
+        shares = [share * right_if_pass, share * (1 - right_if_pass)]
+        shares += [(1 - share) * (1 - right_if_fail), (1 - share) * right_if_fail]
+        true_kappa = float(_kappas(np.array([shares]))[0])
+        cells, times = np.unique(rng.multinomial(size, shares, size=150), axis=0, return_counts=True)
+        covered = np.zeros(3)
+        for counts, number in zip(cells.tolist(), times, strict=True):
+            found = agreement(pairs(*counts))
+            covered += number * np.array([
+                covers(found.low, true_kappa, found.high),
+                covers(found.true_pass_low, right_if_pass, found.true_pass_high),
+                covers(found.true_fail_low, right_if_fail, found.true_fail_high),
+            ])  # fmt: skip
+        assert min(covered) / 150 >= 0.93 - 0.03, (share, right_if_pass, right_if_fail, covered / 150)
+
+
+def test_the_interval_of_many_labels_is_that_of_resampled_answers():
+    found = agreement(pairs(400, 90, 60, 450))
     rng = np.random.default_rng(1)
-    whole = np.array(pairs(40, 9, 6, 45))
-    kappas = [agreement(map(tuple, whole[rng.integers(0, 100, 100)].tolist())).kappa for _ in range(300)]
-    assert np.quantile(kappas, [0.025, 0.975]) == pytest.approx([found.low, found.high], abs=0.04)
+    kappas = _kappas(rng.multinomial(1000, [0.4, 0.09, 0.06, 0.45], size=2000).astype(float))
+    assert np.quantile(kappas, [0.025, 0.975]) == pytest.approx([found.low, found.high], abs=0.02)
+
+
+@given(st.integers(0, 60), st.integers(0, 60))
+@settings(max_examples=60, deadline=None)
+def test_the_interval_of_a_share_is_where_its_tails_are(part, rest):
+    low, high = share_interval(part, part + rest)
+    if part + rest == 0:
+        assert (low, high) == (None, None)
+        return
+    assert low <= part / (part + rest) <= high
+    assert share_interval(rest, part + rest) == pytest.approx((1 - high, 1 - low))
+
+
+def test_the_interval_of_a_share_is_as_published():
+    # Clopper and Pearson; the figures are those of R's binom.test.
+    assert share_interval(10, 10) == pytest.approx((0.6915029, 1), abs=1e-6)
+    assert share_interval(1, 20) == pytest.approx((0.0012651, 0.2487328), abs=1e-6)
+    assert share_interval(82, 100) == pytest.approx((0.7305229, 0.8896888), abs=1e-6)
