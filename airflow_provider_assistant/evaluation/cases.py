@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_assistant.api.confidence import finite
 from airflow_provider_assistant.evaluation.addresses import is_address
 from airflow_provider_assistant.evaluation.case import Case, Identity
+from airflow_provider_assistant.evaluation.column_names import check_column_names
 from airflow_provider_assistant.evaluation.transcripts import with_transcripts
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.keys import is_missing, key_column, key_label, key_names
@@ -50,9 +51,10 @@ def read_cases(
         of ``answers``.
     :param key_columns: Column or columns that identify a question, in both tables. Default: ``key``.
     :return: The cases.
-    :raises AssistantInputError: A column is missing, a key is empty or a duplicate, the tables have no key in common, a
-        question has a different text in the two tables, or a cell of ``EXPECTATIONS``, ``seconds`` or ``repetition`` is
-        invalid.
+    :raises AssistantInputError: A column is missing or has almost the name of one of
+        ``EXPECTATIONS``, a key is empty or a duplicate, the tables have no key in common, a question
+        has a different text in the two tables, or a cell of ``EXPECTATIONS``, ``seconds`` or
+        ``repetition`` is invalid.
     """
     import pyarrow as pa
 
@@ -61,6 +63,8 @@ def read_cases(
     key_column_names = key_names(key_columns)
     if "answer" not in answers.column_names:
         raise AssistantInputError(f"answers have no column 'answer', only {_listed(answers.column_names)}")
+    table_with_expectations = answers if expectations is None else expectations
+    check_column_names(table_with_expectations.column_names, EXPECTATIONS, key_column_names)
     answer_rows = _rows_by_identity(answers, key_column_names, "answers")
     expectation_rows: dict[str, dict[str, Any]] = {}
     if expectations is not None:

@@ -71,11 +71,20 @@ def table_of(source: Source) -> pa.Table:
     """
     Return all rows of a source as one table.
 
-    :raises AssistantInputError: A column has values of several types.
+    :raises AssistantInputError: A row cannot be read, or is not text in the encoding of its file; or a column has
+        values of several types.
     """
     import pyarrow as pa
 
+    rows = read_columns(source)
+    for problem in rows.problems.values():
+        raise AssistantInputError(f"source: {problem}", field="source")
     try:
-        return pa.table(read_columns(source).columns)
+        return pa.table(rows.columns)
+    except UnicodeEncodeError as error:
+        raise AssistantInputError(
+            f"source: a text has the character {error.object[error.start : error.end]!r}, which no encoding has",
+            field="source",
+        ) from error
     except (pa.ArrowException, TypeError) as error:
         raise AssistantInputError(f"source: a column holds several types: {error}", field="source") from error

@@ -217,9 +217,9 @@ def test_several_columns_are_one_key():
         (table({"key": "q1", "text": "x"}), None, "key", r"answers have no column 'answer', only 'key', 'text'"),
         (
             answered("q1"),
-            table({"key": "q1", "Expected": "x"}),
+            table({"key": "q1", "wanted": "x"}),
             "key",
-            r"none of the columns 'expected', .* only 'key', 'Ex",
+            r"none of the columns 'expected', .* only 'key', 'wanted'",
         ),
         (
             answered("q1"),
@@ -233,6 +233,7 @@ def test_several_columns_are_one_key():
             "key",
             r"1 question with a different text in the expectations, such as 'q1'",
         ),
+        (answered("q1"), table({"key": "q1", "Expected": "x"}), "key", "'Expected': did you mean 'expected'"),
     ],
 )
 def test_tables_that_do_not_fit_are_refused(answers, wanted, key, message):
