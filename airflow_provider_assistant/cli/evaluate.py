@@ -19,6 +19,7 @@ from airflow_provider_assistant.cli.runner import BUG, INPUT, OK, WRONG, command
 from airflow_provider_assistant.evaluation.cases import read_cases
 from airflow_provider_assistant.evaluation.excerpts import figures_of
 from airflow_provider_assistant.evaluation.extra import check_extra
+from airflow_provider_assistant.evaluation.failing import failing_lines
 from airflow_provider_assistant.evaluation.junit import junit_xml
 from airflow_provider_assistant.evaluation.report import render
 from airflow_provider_assistant.evaluation.rules import ANSWERS, check_pairwise
@@ -29,7 +30,8 @@ from airflow_provider_assistant.operators.judging import OtherAnswers, write
 from airflow_provider_assistant.operators.judging import evaluate as run_evaluation
 
 if TYPE_CHECKING:
-    from airflow_provider_assistant.evaluation.summary import Difference, Summary
+    from airflow_provider_assistant.evaluation.evaluate import Evaluation
+    from airflow_provider_assistant.evaluation.summary import Difference
 
 DEFAULT_CONNECTION = "assistant_default"
 BASE_URL, API_KEY = "ASSISTANT_BASE_URL", "ASSISTANT_API_KEY"
@@ -92,7 +94,7 @@ def _evaluate(out: Console, args: argparse.Namespace) -> int:
     if args.save:
         lake.replace(answers.replace_schema_metadata(None), directory.folder / "answers.parquet")
         write(evaluation, directory, page)
-    _show(out, args, evaluation.summary)
+    _show(out, args, evaluation)
     return WRONG if evaluation.summary.gate.verdict == "failed" else OK
 
 
@@ -112,10 +114,13 @@ def _hook(out: Console, conn_id: str, site_id: str | None) -> AssistantHook:
     return open_hook(out, argparse.Namespace(conn_id=conn_id, site=site_id))
 
 
-def _show(out: Console, args: argparse.Namespace, summary: Summary) -> None:
-    out.result(_result(args, summary))
-    rules = [(rule.rule, rule.verdict, rule.reason) for rule in summary.gate.rules]
+def _show(out: Console, args: argparse.Namespace, evaluation: Evaluation) -> None:
+    summary = evaluation.summary
+    out.result(_result(args, evaluation))
+    rules = [(rule.rule, rule.word, rule.reason) for rule in summary.gate.rules]
     out.table(("rule", "verdict", "reason"), rules)
+    for line in failing_lines(evaluation):
+        out.line(line)
     if summary.comparison and summary.comparison.scorers:
         titles = ("scorer", "wins", "ties", "losses", "difference", "low", "high")
         cells = []
@@ -149,7 +154,8 @@ def _difference_cells(scorer: str, difference: Difference) -> list[object]:
     ]
 
 
-def _result(args: argparse.Namespace, summary: Summary) -> dict[str, Any]:
+def _result(args: argparse.Namespace, evaluation: Evaluation) -> dict[str, Any]:
+    summary = evaluation.summary
     comparison = None
     if summary.comparison:
         shown_fields = {"paired", "mean", "low", "high", "better", "unchanged", "worse"}
@@ -162,6 +168,8 @@ def _result(args: argparse.Namespace, summary: Summary) -> dict[str, Any]:
     return {
         **figures_of(summary),
         "rules": [rule.model_dump() for rule in summary.gate.rules],
+        "failing": summary.failing.model_dump() if summary.failing else None,
+        "newly_failing": summary.newly_failing.model_dump() if summary.newly_failing else None,
         "comparison": comparison,
         "pairs": pairs,
         "junit": args.junit,

@@ -14,9 +14,12 @@ if TYPE_CHECKING:
     from airflow_provider_assistant.evaluation.summary import Summary
     from airflow_provider_assistant.evaluation.verdict import RuleVerdict
 
-# Number of failed rules that are listed, and length limit of each text in characters.
+# Number of failed rules that are listed, and of questions for each of them.
 FAILED_RULES_NAMED = 10
+QUESTIONS_NAMED = 10
+# Length limits in characters.
 REASON_LENGTH = 300
+KEY_LENGTH = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +49,9 @@ class TaskResult(Figures):
     The operator describes the fields. The paths are None if no files were written.
     """
 
-    failed_rules: list[dict[str, str]] = field(default_factory=list)
+    failed_rules: list[dict[str, Any]] = field(default_factory=list)
+    failing: int | None = None
+    newly_failing: list[str] | None = None
     baseline: str | None = None
     scores_path: str | None = None
     summary_path: str | None = None
@@ -69,20 +74,34 @@ def figures_of(summary: Summary) -> dict[str, Any]:
 
 def task_result(summary: Summary, directory: RunDirectory, lake_file: str | None) -> TaskResult:
     """Return the result of a task that has written the files of an evaluation."""
-    failed_rules = []
-    for verdict in _failed(summary.gate.rules)[:FAILED_RULES_NAMED]:
-        rule = shortened(verdict.rule, REASON_LENGTH)
-        reason = shortened(verdict.reason, REASON_LENGTH)
-        failed_rules.append({"rule": rule, "reason": reason})
+    failed_rules = [_failed_rule(rule) for rule in _failed(summary.gate.rules)[:FAILED_RULES_NAMED]]
+    newly_failing = None
+    if summary.newly_failing:
+        newly_failing = _shortened_keys(summary.newly_failing.keys)
     return TaskResult(
         **figures_of(summary),
         failed_rules=failed_rules,
+        failing=summary.failing.count if summary.failing else None,
+        newly_failing=newly_failing,
         baseline=summary.comparison.baseline["path"] if summary.comparison else None,
         scores_path=str(directory.scores),
         summary_path=str(directory.summary),
         report_path=str(directory.report),
         lake_path=lake_file,
     )
+
+
+def _failed_rule(rule: RuleVerdict) -> dict[str, Any]:
+    return {
+        "rule": shortened(rule.rule, REASON_LENGTH),
+        "verdict": rule.word,
+        "reason": shortened(rule.reason, REASON_LENGTH),
+        "questions": _shortened_keys([question.key for question in rule.questions]),
+    }
+
+
+def _shortened_keys(keys: Sequence[str]) -> list[str]:
+    return [shortened(key, KEY_LENGTH) for key in keys[:QUESTIONS_NAMED]]
 
 
 def rows_of(summary: Summary, path: str, logical_date: datetime | None) -> Iterator[dict[str, Any]]:

@@ -18,6 +18,7 @@ from airflow.providers.common.compat.sdk import ObjectStoragePath
 from pydantic import ValidationError
 
 from airflow_provider_assistant.evaluation.evaluate import Baseline
+from airflow_provider_assistant.evaluation.kept_answers import read_answers
 from airflow_provider_assistant.evaluation.rules import PREVIOUS, BaselineOf
 from airflow_provider_assistant.evaluation.summary import Summary
 from airflow_provider_assistant.exceptions import AssistantInputError
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 SCORES, SUMMARY, REPORT, VERDICTS = "scores.parquet", "summary.json", "report.html", "verdicts.parquet"
 BASELINE_VERDICTS = "baseline_verdicts.parquet"
+ANSWERS = "answers.parquet"
 # Number of earlier runs in the trend.
 TREND = 30
 
@@ -63,6 +65,11 @@ class RunDirectory:
     def report(self) -> ObjectStoragePath:
         """Path of the report, an HTML file."""
         return self.folder / REPORT
+
+    @property
+    def answers(self) -> ObjectStoragePath:
+        """Path of the answers, a Parquet file. A later evaluation shows them beside its own."""
+        return self.folder / ANSWERS
 
     @property
     def verdicts(self) -> ObjectStoragePath:
@@ -199,7 +206,7 @@ def _baseline(scores: ObjectStoragePath, summary: Summary | None) -> Baseline:
         "asked_at": summary.asked_at,
     }
     judges = {name: scorer.judge for name, scorer in summary.scorers.items() if scorer.judge}
-    return Baseline(_read_scores(scores), about, judges)
+    return Baseline(_read_scores(scores), about, judges, read_answers(scores.parent / ANSWERS))
 
 
 def _read_scores(scores: ObjectStoragePath) -> pa.Table:

@@ -17,7 +17,7 @@ def with_transcripts(cases: Sequence[Case]) -> list[Case]:
 
     :param cases: The questions; those with a ``turn`` and the same session are a conversation.
     """
-    all_turns = [case for case in cases if _is_turn(case)]
+    all_turns = [case for case in cases if is_turn(case)]
     all_turns.sort(key=lambda case: case.row["turn"])
     turns_by_session: defaultdict[str | None, list[Case]] = defaultdict(list)
     for case in all_turns:
@@ -25,14 +25,15 @@ def with_transcripts(cases: Sequence[Case]) -> list[Case]:
     completed = []
     for case in cases:
         earlier_turns: list[Case] = []
-        if _is_turn(case):
+        if is_turn(case):
             turns = turns_by_session[case.session_id]
             earlier_turns = turns[: turns.index(case)]
         completed.append(_with_transcript(case, earlier_turns))
     return completed
 
 
-def _is_turn(case: Case) -> bool:
+def is_turn(case: Case) -> bool:
+    """Return whether a question is a turn of a conversation."""
     return case.session_id is not None and isinstance(case.row.get("turn"), int | float)
 
 

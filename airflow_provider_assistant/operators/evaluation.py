@@ -196,10 +196,12 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
         :param context: Airflow's task context.
         :return: ``name``; ``verdict`` (``passed``, ``failed`` or ``none``); ``questions`` and ``answered``, counts;
             ``coverage`` and ``pass_rate``, shares of 1; ``means``, a mapping from scorer to weighted mean;
-            ``failed_rules``, a list of ``rule`` and ``reason`` of the first ten; ``baseline``, the path of the scores
-            compared with; ``scores_path``, ``summary_path``, ``report_path`` and ``lake_path``. The task pushes it to
-            XCom even if the gate fails. With ``allow_empty`` and no answers, the verdict is ``none`` and the paths are
-            None.
+            ``failed_rules``, a list of the first ten with ``rule``, ``verdict`` (``failed`` or ``worse``), ``reason``
+            and ``questions``, the keys of the worst ten; ``failing``, the number of questions that do not fulfil
+            ``pass_if``; ``newly_failing``, the keys of the first ten of them that passed in the baseline; ``baseline``,
+            the path of the scores compared with; ``scores_path``, ``summary_path``, ``report_path`` and ``lake_path``.
+            The task pushes it to XCom even if the gate fails. With ``allow_empty`` and no answers, the verdict is
+            ``none`` and the paths are None.
         :raises AssistantInputError: A rule, a scorer, the baseline or a source is invalid, and nothing was written.
         :raises AssistantJudgeLimitError: The judges have used ``max_judge_tokens``. Their verdicts are saved.
         :raises AssistantError: The model of the judges is not available. The verdicts so far are saved, and a retry
@@ -262,7 +264,7 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
         lake_file = self._write(context, directory, evaluation, page)
         send_scores(evaluation)
         result = task_result(evaluation.summary, directory, lake_file)
-        return self._finish(context, evaluation.summary, result)
+        return self._finish(context, evaluation, result)
 
     def on_kill(self) -> None:
         """Stop asking the judges. The next try continues with the answers that have no verdict yet."""
@@ -387,6 +389,7 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
 
     def _write(self, context: Context, directory: RunDirectory, evaluation: Evaluation, page: str) -> str | None:
         """Write all files, and return the path of that in the dataset ``evaluations``."""
+        from airflow_provider_assistant.evaluation.kept_answers import answers_table
         from airflow_provider_assistant.operators.judging import write
 
         # The summary marks a complete evaluation, so that of an earlier try goes first, and the new one comes last.
@@ -394,6 +397,7 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
         lake_file = None
         if self.lake_path:
             lake_file = self._publish(context, evaluation.summary, directory)
+        lake.replace(answers_table(evaluation.cases), directory.answers)
         write(evaluation, directory, page)
         self.report = directory.report
         scores = table_at(str(directory.scores), evaluation.scores)
@@ -417,8 +421,11 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
         )
         return file.path
 
-    def _finish(self, context: Context, summary: Summary, result: TaskResult) -> dict[str, Any]:
+    def _finish(self, context: Context, evaluation: Evaluation, result: TaskResult) -> dict[str, Any]:
         """Log the verdict, then fail, skip or succeed as ``on_fail`` says."""
+        from airflow_provider_assistant.evaluation.failing import failing_lines
+
+        summary = evaluation.summary
         self.log.info(
             "%s: %s. Coverage %.4g, %s. Report: %s",
             result.name,
@@ -428,7 +435,9 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
             result.report_path,
         )
         for rule in summary.gate.rules:
-            self.log.info("%s: %s (%s)", rule.verdict, rule.rule, rule.reason)
+            self.log.info("%s: %s (%s)", rule.word, rule.rule, rule.reason)
+        for line in failing_lines(evaluation):
+            self.log.info("%s", line)
         metrics.evaluation(
             result.name,
             result.verdict,

@@ -110,7 +110,7 @@ def test_nightly_gate(
     assert "8 created" in cli(*load).out
     assert cli(*check).code == 0
     assert cli(*measure, *polls).code == 0
-    assert "Worst questions" in (tmp_path / "first.html").read_text()
+    assert "Failing questions" in (tmp_path / "first.html").read_text()
 
     judged = cli(*judge, *polls)
     assert judged.code == 0, judged.out

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from airflow_provider_assistant.evaluation.summary import Difference
 
 NONE = "\N{EN DASH}"
 MINUS = "\N{MINUS SIGN}"
@@ -71,15 +75,24 @@ def seconds(value: float | None) -> str:
     return f"{value:,.{digits}f}\u202fs".replace("-", MINUS)
 
 
-def signed(value: float | None, digits: int = 3) -> str:
-    """Format a difference with its sign."""
+def signed(value: float | None) -> str:
+    """Format a difference with its sign and three decimals."""
     if value is None:
         return NONE
-    text = f"{value:+.{digits}f}"
+    text = f"{value:+.3f}"
     # A difference that is rounded to zero has no sign.
     if float(text) == 0:
         return text.lstrip("+-")
     return text.replace("-", MINUS)
+
+
+def told(difference: Difference, higher_is_better: bool) -> str:
+    """Return in words what a difference to the baseline says. Chance explains it if its interval includes 0."""
+    if difference.mean is None or difference.low is None or difference.high is None:
+        return "too few questions to say"
+    if difference.low <= 0 <= difference.high:
+        return "no change is proven" if difference.worse or difference.better else "no change"
+    return "better" if (difference.mean > 0) == higher_is_better else "worse"
 
 
 def exact(value: float | None) -> str:

@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_assistant.evaluation.report import charts, formats, sections, side_by_side
+from airflow_provider_assistant.evaluation.report.cards import cards
+from airflow_provider_assistant.evaluation.report.head import head_of
+from airflow_provider_assistant.evaluation.rules import COVERAGE, PASS_RATE
 from airflow_provider_assistant.texts import shortened
 
 if TYPE_CHECKING:
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
     from jinja2 import Template
 
     from airflow_provider_assistant.evaluation.evaluate import Evaluation
-    from airflow_provider_assistant.evaluation.summary import PairCounts, ScorerSummary, Summary
+    from airflow_provider_assistant.evaluation.summary import Difference, PairCounts, ScorerSummary, Summary
 
 HERE = Path(__file__).parent
 # Identifies the reports that this package wrote.
@@ -26,7 +29,7 @@ QUANTILES = {"p50": "p50 (median)", "p75": "p75", "p90": "p90", "p95": "p95", "p
 TIMES = {"latency": "Latency", "noticed_after": "Noticed after"}
 FORMATS: dict[str, Callable[..., str]] = {
     name: getattr(formats, name)
-    for name in ("count", "counted", "exact", "moment", "percent", "score", "seconds", "signed")
+    for name in ("count", "counted", "exact", "moment", "percent", "score", "seconds", "signed", "told")
 }
 
 
@@ -51,6 +54,7 @@ def render(evaluation: Evaluation, trend: Sequence[Summary] = ()) -> str:
     summary = evaluation.summary
     runs = sections.runs(summary, trend)
     measure = _measure(summary)
+    failing = cards(evaluation)
     scorers = []
     for name, scorer in summary.scorers.items():
         scorers.append((name, scorer, _histogram(scorer)))
@@ -67,9 +71,12 @@ def render(evaluation: Evaluation, trend: Sequence[Summary] = ()) -> str:
         durations=_durations(evaluation, measure),
         quantiles=QUANTILES,
         tags=sections.tags(summary),
-        worst=sections.worst(evaluation),
+        head=head_of(summary, runs, failing),
+        failing=failing,
         repeated=sections.repeated(evaluation),
         messages={case.key: case.message for case in evaluation.cases},
+        differences=_differences(summary),
+        changed_scorers=_changed_scorers(summary),
         most_changes=sections.MAX_CHANGES,
         pairwise=_pairwise(summary),
         pairs=side_by_side.pairs(evaluation),
@@ -114,6 +121,24 @@ def _histogram(scorer: ScorerSummary) -> Any:
     if not any(scorer.histogram):
         return None
     return _markup(charts.histogram(scorer.histogram))
+
+
+def _differences(summary: Summary) -> dict[str, Difference]:
+    """Return the differences to the baseline by name of the figure: the shares first, then the scorers."""
+    comparison = summary.comparison
+    if comparison is None:
+        return {}
+    shares = {PASS_RATE: comparison.passes, COVERAGE: comparison.coverage}
+    known_shares = {name: difference for name, difference in shares.items() if difference}
+    return known_shares | comparison.scorers
+
+
+def _changed_scorers(summary: Summary) -> list[tuple[str, Difference]]:
+    """Return the scorers whose scores changed, with their differences."""
+    if summary.comparison is None:
+        return []
+    differences = summary.comparison.scorers.items()
+    return [(name, difference) for name, difference in differences if difference.worst or difference.best]
 
 
 def _pairwise(summary: Summary) -> tuple[PairCounts, Any] | None:

@@ -1,60 +1,29 @@
-"""Select the questions that the report lists: the worst, the unanswered and the changed ones."""
+"""Select what the report lists: questions, tags and earlier evaluations."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING
 
+from airflow_provider_assistant.evaluation.comparison import NO_CHANGE
+from airflow_provider_assistant.evaluation.failing import Some, mean_share, scores_by_case
 from airflow_provider_assistant.evaluation.repetitions import disagree
-from airflow_provider_assistant.evaluation.report import word_diff
-from airflow_provider_assistant.evaluation.rules import CONFIDENCE_SCORE
+from airflow_provider_assistant.evaluation.rules import CONFIDENCE_SCORE, PASS_RATE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    import pyarrow as pa
-
-    from airflow_provider_assistant.evaluation.case import Case, Identity
+    from airflow_provider_assistant.evaluation.case import Case
     from airflow_provider_assistant.evaluation.evaluate import Evaluation
     from airflow_provider_assistant.evaluation.summary import Summary
 
-Row = TypeVar("Row")
-
-MAX_WORST = 20
 MAX_UNANSWERED = 50
 MAX_ERRORS = 20
 MAX_CHANGES = 20
 MAX_REPEATED = 20
 MAX_TAGS = 100
 MAX_RUNS = 30
-
-
-@dataclass(frozen=True, slots=True)
-class Some(Generic[Row]):
-    """
-    A shortened list.
-
-    :param more: Number of rows that are not shown.
-    """
-
-    rows: Sequence[Row]
-    more: int
-
-
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """
-    A question with its answer and expected answer, side by side.
-
-    :param expected: The expected answer, or None if there are only other expectations.
-    """
-
-    case: Case
-    mean: float
-    scores: Mapping[str, float | None]
-    expected: word_diff.Side | None
-    answer: word_diff.Side
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,34 +41,12 @@ class Repeated:
     spread: float
 
 
-def worst(evaluation: Evaluation) -> Some[Answered]:
-    """
-    Return the answered questions with the lowest mean score, lowest first.
-
-    The mean includes only scores from 0 to 1 for which higher is better. Questions with a mean of 1 are not listed.
-    """
-    scores_by_case = _scores_by_case(evaluation.scores)
-    mean_by_case: dict[Identity, float] = {}
-    imperfect: list[Case] = []
-    for case in evaluation.cases:
-        if case.answer is None:
-            continue
-        mean = _mean_share(evaluation.summary, scores_by_case[case.identity])
-        if mean is not None and mean < 1:
-            mean_by_case[case.identity] = mean
-            imperfect.append(case)
-    imperfect.sort(key=lambda case: mean_by_case[case.identity])
-    shown = imperfect[:MAX_WORST]
-    rows = [_answered(case, mean_by_case[case.identity], scores_by_case[case.identity]) for case in shown]
-    return Some(rows, more=len(imperfect) - len(rows))
-
-
 def repeated(evaluation: Evaluation) -> Some[Repeated]:
     """Return the questions whose repetitions got different answers, with the greatest difference in score first."""
     summary = evaluation.summary
     if summary.repetitions is None:
         return Some([], 0)
-    scores_by_case = _scores_by_case(evaluation.scores)
+    scores = scores_by_case(evaluation.scores)
     repetitions_by_key: dict[str, list[Case]] = {}
     for case in evaluation.cases:
         if case.answer is not None:
@@ -111,7 +58,7 @@ def repeated(evaluation: Evaluation) -> Some[Repeated]:
             continue
         means = []
         for case in repetitions:
-            mean = _mean_share(summary, scores_by_case[case.identity])
+            mean = mean_share(summary, scores[case.identity])
             if mean is not None:
                 means.append(mean)
         spread = 0.0
@@ -120,51 +67,13 @@ def repeated(evaluation: Evaluation) -> Some[Repeated]:
         counts = Counter(answers).most_common()
         rows.append(Repeated(case=repetitions[0], answers=counts, spread=spread))
     rows.sort(key=lambda row: row.spread, reverse=True)
-    return _first_rows(rows, MAX_REPEATED)
-
-
-def _mean_share(summary: Summary, scores: Mapping[str, float | None]) -> float | None:
-    """Return the mean of the scores from 0 to 1 for which higher is better, without the confidence."""
-    shares = []
-    for name, scorer in summary.scorers.items():
-        # The confidence is the service's own opinion of its answer, and not a mark for it.
-        if name == CONFIDENCE_SCORE:
-            continue
-        score = scores.get(name)
-        # Only scores from 0 to 1 have a histogram.
-        if scorer.histogram and scorer.higher_is_better and score is not None:
-            shares.append(score)
-    if not shares:
-        return None
-    return sum(shares) / len(shares)
-
-
-def _answered(case: Case, mean: float, scores: Mapping[str, float | None]) -> Answered:
-    answer_text = case.answer or ""
-    expected = None
-    if case.expected is None:
-        answer = word_diff.plain(answer_text)
-    else:
-        expected, answer = word_diff.compare(case.expected, answer_text)
-    return Answered(case=case, mean=mean, scores=scores, expected=expected, answer=answer)
-
-
-def _scores_by_case(table: pa.Table) -> Mapping[Identity, Mapping[str, float | None]]:
-    """Return the scores by key and repetition of the question, and by scorer; empty for an unknown question."""
-    scores: defaultdict[Identity, dict[str, float | None]] = defaultdict(dict)
-    keys = table["key"].to_pylist()
-    repetitions = table["repetition"].to_pylist()
-    scorers = table["scorer"].to_pylist()
-    values = table["score"].to_pylist()
-    for key, repetition, scorer, score in zip(keys, repetitions, scorers, values, strict=True):
-        scores[key, repetition][scorer] = score
-    return scores
+    return Some.first(rows, MAX_REPEATED)
 
 
 def unanswered(evaluation: Evaluation) -> Some[Case]:
     """Return the questions without an answer."""
     cases = [case for case in evaluation.cases if case.answer is None]
-    return _first_rows(cases, MAX_UNANSWERED)
+    return Some.first(cases, MAX_UNANSWERED)
 
 
 def scoring_errors(evaluation: Evaluation) -> Some[dict[str, str]]:
@@ -190,12 +99,57 @@ def runs(summary: Summary, trend: Sequence[Summary]) -> list[Summary]:
 
 
 def tags(summary: Summary) -> Some[str]:
-    """Return the tags. If there are more than ``MAX_TAGS``, return those with the most questions."""
+    """Return the tags with the most questions, those that lost most first, then those with the lowest pass rate."""
     by_questions = sorted(summary.tags, key=lambda tag: -summary.tags[tag].questions)
-    shown = sorted(by_questions[:MAX_TAGS])
+    losses = {loss.tag: loss.difference for loss in tag_losses(summary)}
+
+    def order(tag: str) -> tuple[float, float, str]:
+        pass_rate = summary.tags[tag].pass_rate
+        return losses.get(tag, 0.0), 1.0 if pass_rate is None else pass_rate, tag
+
+    shown = sorted(by_questions[:MAX_TAGS], key=order)
     return Some(shown, more=len(summary.tags) - len(shown))
 
 
-def _first_rows(rows: Sequence[Row], limit: int) -> Some[Row]:
-    shown = rows[:limit]
-    return Some(shown, more=len(rows) - len(shown))
+@dataclass(frozen=True, slots=True)
+class TagLoss:
+    """
+    The greatest loss of the questions of a tag.
+
+    :param difference: Mean difference to the baseline, less than 0, of the scorer that lost most.
+    :param is_proven: Whether the whole interval of the difference is below 0.
+    """
+
+    tag: str
+    scorer: str
+    difference: float
+    is_proven: bool
+    questions: int
+
+
+def tag_losses(summary: Summary) -> list[TagLoss]:
+    """Return the tags that lost in a score from 0 to 1: the proven losses first, then the greatest."""
+    losses: list[TagLoss] = []
+    if summary.comparison is None:
+        return losses
+    for tag, differences in summary.comparison.tags.items():
+        lost = [
+            TagLoss(tag, name, difference.mean, (difference.high or 0.0) < 0, difference.paired)
+            for name, difference in differences.items()
+            if difference.mean is not None and difference.mean < -NO_CHANGE and _is_share(summary, name)
+        ]
+        if lost:
+            losses.append(min(lost, key=_greatest_loss_first))
+    return sorted(losses, key=_greatest_loss_first)
+
+
+def _greatest_loss_first(loss: TagLoss) -> tuple[bool, float, str]:
+    return not loss.is_proven, loss.difference, loss.tag
+
+
+def _is_share(summary: Summary, name: str) -> bool:
+    scorer = summary.scorers.get(name)
+    if scorer is None:
+        return name == PASS_RATE
+    # Only scores from 0 to 1 have a histogram.
+    return bool(scorer.histogram) and scorer.higher_is_better and name != CONFIDENCE_SCORE

