@@ -6,20 +6,21 @@ import argparse
 import contextlib
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-from airflow.providers.common.compat.sdk import ObjectStoragePath
 
 from airflow_provider_assistant.chat_batch.answers import has_own_sessions
 from airflow_provider_assistant.chat_batch.batch import ChatBatch
-from airflow_provider_assistant.chat_batch.questions import read_questions
+from airflow_provider_assistant.chat_batch.questions import Questions, read_questions
+from airflow_provider_assistant.cli.interruptions import Interruptions
+from airflow_provider_assistant.cli.kept_run import KeptRun
 from airflow_provider_assistant.cli.output import Console
-from airflow_provider_assistant.cli.rows import csv_options, pairs
-from airflow_provider_assistant.exceptions import AssistantIncompleteError
+from airflow_provider_assistant.cli.rows import csv_options, pairs, this_run
+from airflow_provider_assistant.evaluation.column_names import compared
+from airflow_provider_assistant.exceptions import AssistantIncompleteError, AssistantInputError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
+from airflow_provider_assistant.ledger import ChatScope, Ledger, key_of
 from airflow_provider_assistant.loading.columns import ColumnSelection
 from airflow_provider_assistant.loading.sources import open_source
 from airflow_provider_assistant.loading.tables import table_of
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 # Seconds between two updates of the progress bar.
 TICK = 0.1
+KEY = "key"
 
 
 def read_rows(file: str, args: argparse.Namespace) -> pa.Table:
@@ -38,22 +40,33 @@ def read_rows(file: str, args: argparse.Namespace) -> pa.Table:
 
 
 def key_columns_of(golden: pa.Table, args: argparse.Namespace) -> list[str]:
-    """Return the columns that identify a question: ``--key``, else ``key``, else none."""
-    return args.key or (["key"] if "key" in golden.column_names else [])
-
-
-def ask(out: Console, hook: AssistantHook, golden: pa.Table, args: argparse.Namespace, folder: Path) -> pa.Table:
     """
-    Ask all questions of a golden set on the hook's site, and wait for the answers.
+    Return the columns that identify a question: ``--key``, else ``key``, else none.
 
-    :param folder: Folder for the batch state.
-    :return: The answers, as the operator writes them.
+    :raises AssistantInputError: The name of a column differs from ``key`` only in its case, or the like.
+    """
+    if args.key:
+        return list(args.key)
+    if KEY in golden.column_names:
+        return [KEY]
+    for name in golden.column_names:
+        if compared(name) == KEY:
+            raise AssistantInputError(
+                f"column {name!r}: did you mean {KEY!r}? With this name, it does not identify the questions",
+                todo=f"Rename it, or give --key {name!r}.",
+                field="--key",
+            )
+    return []
+
+
+def questions_of(golden: pa.Table, args: argparse.Namespace, scope: str) -> Questions:
+    """
+    Return the questions of a golden set.
+
+    :param scope: Scope of the generated sessions.
     :raises AssistantInputError: The golden set has no question, or a column is missing.
-    :raises AssistantError: No question got an answer.
     """
-    site_id = hook.resolve_site_id()
-    scope = f"cli/{uuid.uuid4().hex}"  # every run opens new sessions
-    questions = read_questions(
+    return read_questions(
         golden,
         columns=pairs("--column", args.column),
         constants=None,
@@ -63,20 +76,64 @@ def ask(out: Console, hook: AssistantHook, golden: pa.Table, args: argparse.Name
         repeat=args.repeat,
         turn=args.turn,
     )
-    output = ObjectStoragePath(str(folder / f"{uuid.uuid4().hex}.parquet"))
-    batch = ChatBatch(hook.settings.client, site_id=site_id, mode=args.mode, output=output, scope=scope, ledger=None)
-    with out.progress(f"asking {site_id}") as shown, _watched(batch, len(questions), shown):
-        for turn in range(1, questions.last_turn + 1):
-            batch.submit(questions, turn)
-            batch.collect(interval=args.poll_interval, deadline=time.time() + args.timeout)
-    table = batch.table()
-    if has_own_sessions(table):
-        batch.close_sessions(table)
-    if "complete" not in table["status"].to_pylist():
-        reasons = [reason for reason in table["error"].to_pylist() if reason]
-        reason = reasons[0] if reasons else "no reason is known"
-        raise AssistantIncompleteError(f"site {site_id}: none of {table.num_rows} questions has an answer: {reason}")
-    return table
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """
+    Ask a golden set.
+
+    :param run: Where the answers are kept as they arrive.
+    :param signals: End the asking; what was sent is kept.
+    """
+
+    out: Console
+    golden: pa.Table
+    args: argparse.Namespace
+    run: KeptRun
+    ledger: Ledger
+    signals: Interruptions
+
+    def ask(self, hook: AssistantHook, name: str) -> pa.Table:
+        """
+        Ask the questions on the hook's site that have no answer yet, and wait for the answers.
+
+        :param name: Name of the table of answers, one of ``OUTPUTS``.
+        :return: The answers, as the operator writes them.
+        :raises AssistantError: No question got an answer.
+        """
+        args = self.args
+        site_id = hook.resolve_site_id()
+        scope = f"cli/{self.run.id}/{name}"  # every run opens new sessions
+        questions = questions_of(self.golden, args, scope)
+        requests = self.ledger.chat_requests(
+            scope=ChatScope(hook.site_url(), args.mode, key_of(scope)), site_id=site_id, run=this_run()
+        )
+        batch = ChatBatch(
+            hook.settings.client,
+            site_id=site_id,
+            mode=args.mode,
+            output=self.run.output(name),
+            scope=scope,
+            ledger=requests,
+        )
+        progress = self.out.progress(f"asking {site_id}")
+        with requests, self.signals.ending(batch.end):
+            with progress as shown, _watched(batch, len(questions), shown):
+                for turn in range(1, questions.last_turn + 1):
+                    batch.submit(questions, turn)
+                    batch.collect(interval=args.poll_interval, deadline=time.time() + args.timeout)
+            table = batch.table()
+            if has_own_sessions(table):
+                batch.close_sessions(table)
+            batch.publish(table)
+        if "complete" not in table["status"].to_pylist():
+            reasons = [reason for reason in table["error"].to_pylist() if reason]
+            reason = reasons[0] if reasons else "no reason is known"
+            raise AssistantIncompleteError(
+                f"site {site_id}: none of {table.num_rows} questions has an answer: {reason}"
+            )
+        return table
 
 
 @contextlib.contextmanager

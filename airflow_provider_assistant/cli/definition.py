@@ -26,7 +26,7 @@ EPILOG = (
     "Exit codes: 0 success; 1 the command ran and found a problem (a smoke step, rows of a load, a ledger entry, a "
     "failed gate); 2 evaluate could not judge, or invalid arguments, input or connection; 3 the service rejected the "
     "request (400, 401, 403, 404); 4 the service failed, is busy or cannot be reached: try again later; 5 the ledger "
-    "cannot be used; 70 a bug; 130 interrupted."
+    "cannot be used; 70 a bug; 130 or 143 interrupted."
 )
 
 
@@ -172,7 +172,12 @@ COMMANDS = (
     _command(
         "evaluate",
         "Ask a golden set, score the answers and check a gate, for continuous integration",
-        Arg(("file",), metavar="FILE", help="the golden set: Parquet, CSV or JSON, local or in object storage"),
+        Arg(
+            ("file",),
+            metavar="FILE",
+            nargs="?",
+            help="the golden set: Parquet, CSV or JSON, local or in object storage; optional with --answers",
+        ),
         Arg(
             ("-c", "--conn-id"),
             metavar="CONN_ID",
@@ -183,12 +188,29 @@ COMMANDS = (
         Arg(("--gate",), metavar="FILE", help="YAML file with scorers, judge, pass_if and gate, as in the operator"),
         Arg(("--against",), metavar="PATH", help="compare with an earlier evaluation: its folder or scores.parquet"),
         Arg(("--against-site",), metavar="SITE_ID", help="also ask this site, and compare with its answers"),
+        Arg(("--answers",), metavar="FILE", help="score these saved answers, and ask nothing"),
+        Arg(
+            ("--resume",),
+            action="store_true",
+            help="go on with an unfinished run of the same command: ask only what has no answer yet",
+        ),
+        Arg(("--tag",), action="append", metavar="TAG", help="only questions with this tag; repeatable"),
+        Arg(
+            ("--only-failing",),
+            action="store_true",
+            help="only questions that did not pass in the evaluation of --against, or else of --save",
+        ),
         Arg(("--repeat",), type=int, default=1, metavar="N", help="number of times to ask each question"),
         Arg(("--session",), metavar="COLUMN", help="column with the conversation of each question; only with --turn"),
         Arg(("--turn",), metavar="COLUMN", help="column with the number of each question within its conversation"),
         Arg(("--junit",), metavar="FILE", help="write the verdict as JUnit XML"),
         Arg(("--report",), metavar="FILE", help="write the report as HTML"),
-        Arg(("--save",), metavar="FOLDER", help="write answers, scores, report and summary, for a later --against"),
+        Arg(
+            ("--save",),
+            metavar="FOLDER",
+            help="write answers, scores, report and summary, for a later --against; a part of the golden set goes to "
+            "its folder part",
+        ),
         Arg(
             ("--mode",),
             choices=("async", "sync"),

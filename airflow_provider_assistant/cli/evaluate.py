@@ -3,19 +3,43 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import hashlib
 import json
 import os
-import tempfile
+import signal
+from os.path import abspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 
 from airflow_provider_assistant import lake
-from airflow_provider_assistant.cli.ask import ask, read_rows
-from airflow_provider_assistant.cli.gate_file import read_gate
-from airflow_provider_assistant.cli.output import BAD, GOOD, Console
-from airflow_provider_assistant.cli.runner import BUG, INPUT, OK, WRONG, command, failed, open_hook
+from airflow_provider_assistant.cli.ask import Asking
+from airflow_provider_assistant.cli.gate_file import GateFile, read_gate
+from airflow_provider_assistant.cli.golden_input import (
+    Part,
+    narrowed,
+    part_of,
+    possible_answers,
+    read_answered,
+    read_golden,
+)
+from airflow_provider_assistant.cli.interruptions import Interruptions
+from airflow_provider_assistant.cli.kept_run import ANSWERS as ANSWERS_OF_RUN
+from airflow_provider_assistant.cli.kept_run import OTHER_ANSWERS, Kept, KeptRun, kept_run
+from airflow_provider_assistant.cli.output import BAD, DIM, GOOD, Console
+from airflow_provider_assistant.cli.runner import (
+    BUG,
+    INPUT,
+    INTERRUPTED,
+    OK,
+    TERMINATED,
+    WRONG,
+    command,
+    failed,
+    open_hook,
+)
 from airflow_provider_assistant.evaluation.cases import read_cases
 from airflow_provider_assistant.evaluation.excerpts import figures_of
 from airflow_provider_assistant.evaluation.extra import check_extra
@@ -24,78 +48,309 @@ from airflow_provider_assistant.evaluation.junit import junit_xml
 from airflow_provider_assistant.evaluation.report import render
 from airflow_provider_assistant.evaluation.rules import ANSWERS, check_pairwise
 from airflow_provider_assistant.evaluation.run_directory import RunDirectory, find_baseline
-from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
+from airflow_provider_assistant.ledger.location import airflow_home
 from airflow_provider_assistant.operators.judging import OtherAnswers, write
 from airflow_provider_assistant.operators.judging import evaluate as run_evaluation
+from airflow_provider_assistant.storage.paths import usable_path, writable_file
+from airflow_provider_assistant.texts import counted
 
 if TYPE_CHECKING:
-    from airflow_provider_assistant.evaluation.evaluate import Evaluation
+    import pyarrow as pa
+
+    from airflow_provider_assistant.evaluation.case import Case
+    from airflow_provider_assistant.evaluation.evaluate import Baseline, Evaluation
     from airflow_provider_assistant.evaluation.summary import Difference
 
 DEFAULT_CONNECTION = "assistant_default"
 BASE_URL, API_KEY = "ASSISTANT_BASE_URL", "ASSISTANT_API_KEY"
 STYLES = {"passed": GOOD, "failed": BAD}
+# Folders within that of --save: of evaluations of a part of the golden set, and of unfinished runs.
+PART, UNFINISHED = "part", "unfinished"
 
 
 @command
 def evaluate(out: Console, args: argparse.Namespace) -> int:
-    """Evaluate a golden set. Exit code 0: the gate passed; 1: it failed; 2: it could not be judged."""
-    try:
-        return _evaluate(out, args)
-    except Exception as error:  # noqa: BLE001 (every reason for a missing verdict has the same exit code)
-        code = failed(out, error)
-        return code if code == BUG else INPUT
+    """
+    Evaluate a golden set. Exit code 0: the gate passed; 1: it failed; 2: it could not be judged.
+
+    After SIGINT and SIGTERM, the exit code is 130 and 143.
+    """
+    with Interruptions() as signals:
+        try:
+            return _evaluate(out, args, signals)
+        except KeyboardInterrupt as error:
+            return _interrupted(out, signals, error)
+        except Exception as error:  # noqa: BLE001 (every reason for a missing verdict has the same exit code)
+            if signals.number is not None:
+                return _interrupted(out, signals, error)
+            code = failed(out, error)
+            _show_notes(out, error)
+            return code if code == BUG else INPUT
 
 
-def _evaluate(out: Console, args: argparse.Namespace) -> int:
-    if args.against and args.against_site:
-        raise AssistantInputError("give --against or --against-site, not both", field="--against")
-    if args.repeat < 1:
-        raise AssistantInputError(f"--repeat must be at least 1, not {args.repeat}", field="--repeat")
+def _interrupted(out: Console, signals: Interruptions, error: BaseException) -> int:
+    out.logged("Interrupted.", BAD)
+    _show_notes(out, error)
+    return TERMINATED if signals.number == signal.SIGTERM else INTERRUPTED
+
+
+def _show_notes(out: Console, error: BaseException) -> None:
+    for note in getattr(error, "__notes__", ()):
+        out.logged(note, DIM)
+
+
+class _Input(NamedTuple):
+    """
+    What is evaluated, checked before the first request.
+
+    :param cases: The questions; they have answers only with ``--answers``.
+    :param golden: The golden set to ask. None with ``--answers``.
+    :param hooks: Hooks of the sites to ask.
+    """
+
+    gate: GateFile
+    cases: list[Case]
+    golden: pa.Table | None
+    part: Part | None
+    directory: RunDirectory
+    baseline: Baseline | None
+    hooks: list[AssistantHook]
+
+
+def _evaluate(out: Console, args: argparse.Namespace, signals: Interruptions) -> int:
+    given = _checked_input(out, args)
+    if given.part and not given.part.keys:
+        out.result({"name": _name(args), "verdict": "none", "questions": 0, "part": given.part.text})
+        out.line(f"No question is left to evaluate: {given.part.text}", GOOD)
+        return OK
+    base = _folder_of_runs(args, given)
+    resume = args.resume or bool(args.answers)
+    with kept_run(base, _arguments(args, given), resume=resume) as run:
+        try:
+            return _run(out, args, given, run, signals)
+        except BaseException as error:
+            _add_note(error, run, args)
+            raise
+
+
+def _checked_input(out: Console, args: argparse.Namespace) -> _Input:
+    """
+    Read and check everything that does not need an answer.
+
+    :raises AssistantInputError: Anything is wrong with it. Nothing was sent.
+    """
+    _check_arguments(args)
     check_extra()
-    gate = read_gate(args.gate, has_baseline=bool(args.against or args.against_site))
+    has_baseline = bool(args.against or args.against_site or args.only_failing)
+    gate = read_gate(args.gate, has_baseline=has_baseline)
     scorer_names = [scorer.name for scorer in gate.scorers]
     other_site = {ANSWERS: args.against_site} if args.against_site else None
     check_pairwise(scorer_names, other_site)
-    golden = read_rows(args.file, args)
-    # Without --save, the directory is used only to find the baseline.
-    run_folder = args.save or str(Path(args.file).parent)
-    directory = RunDirectory(ObjectStoragePath(run_folder))
-    # Before the first request: a baseline that cannot be read must not cost a run.
-    baseline = find_baseline(directory, args.against)
-    conn_id = _connection(args.conn_id)
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
-        answers = ask(out, _hook(out, conn_id, args.site), golden, args, folder)
-        other = None
-        if args.against_site:
-            other_hook = _hook(out, conn_id, args.against_site)
-            other_answers = ask(out, other_hook, golden, args, folder)
-            other = OtherAnswers(read_cases(other_answers), name=f"site {args.against_site}")
-        evaluation_directory = directory
-        if not args.save:
-            evaluation_directory = RunDirectory(ObjectStoragePath(temporary))
+    golden = None
+    if args.answers:
+        cases = read_answered(args)
+    else:
+        golden, cases = read_golden(args)
+    part = part_of(args, cases, gate.criteria.pass_if)
+    if part:
+        if golden is not None:
+            golden = golden.filter([case.key in part.keys for case in cases])
+        cases = part.of(cases)
+    gate = dataclasses.replace(gate, criteria=narrowed(gate.criteria, part, cases))
+    directory = _directory(args, part)
+    against = args.against
+    if args.only_failing:
+        against = args.against or args.save
+    baseline = find_baseline(directory, against)
+    if golden is None:
+        gate.judges.check(cases, gate.criteria.rules)
+    else:
+        gate.judges.check(possible_answers(cases, args.repeat), gate.criteria.rules)
+    _check_outputs(args, directory)
+    hooks = []
+    if golden is not None:
+        conn_id = _connection(args.conn_id)
+        sites = [args.site, args.against_site] if args.against_site else [args.site]
+        hooks = [open_hook(out, argparse.Namespace(conn_id=conn_id, site=site)) for site in sites]
+        for hook in hooks:
+            hook.resolve_site_id()
+    return _Input(gate, cases, golden, part, directory, baseline, hooks)
+
+
+def _check_arguments(args: argparse.Namespace) -> None:
+    problem = None
+    if not args.file and not args.answers:
+        problem = "give FILE, the golden set, or --answers"
+    elif args.against and args.against_site:
+        problem = "give --against or --against-site, not both"
+    elif args.answers and (args.against_site or args.resume):
+        problem = "--answers asks nothing: remove --against-site and --resume"
+    elif args.repeat < 1:
+        problem = f"--repeat must be at least 1, not {args.repeat}"
+    elif args.only_failing and not (args.against or args.save):
+        problem = "--only-failing needs --against, or --save with an earlier evaluation"
+    if problem:
+        raise AssistantInputError(problem, safe=NOTHING_SENT)
+
+
+def _name(args: argparse.Namespace) -> str:
+    return Path(args.file or args.answers).stem
+
+
+def _directory(args: argparse.Namespace, part: Part | None) -> RunDirectory:
+    """Return the folder of the evaluation. Without ``--save``, it is only used to find the baseline."""
+    if not args.save:
+        return RunDirectory(ObjectStoragePath(str(Path(args.file or args.answers).parent)))
+    folder = _storage(args.save)
+    # The evaluation of a part must not replace that of the whole golden set.
+    return RunDirectory(folder / PART if part else folder)
+
+
+def _storage(path: object) -> ObjectStoragePath:
+    return ObjectStoragePath(str(usable_path(path)))
+
+
+def _check_outputs(args: argparse.Namespace, directory: RunDirectory) -> None:
+    """Check that all files can be written, and create their folders."""
+    for name in ("junit", "report"):
+        path = getattr(args, name)
+        if path:
+            lake.check_writable(_storage(writable_file(path, f"--{name}")).parent)
+    if args.save:
+        lake.check_writable(directory.folder)
+
+
+def _folder_of_runs(args: argparse.Namespace, given: _Input) -> Path:
+    """
+    Return the local folder of unfinished runs of this evaluation.
+
+    It is in the folder of ``--save`` if that is a local one, or else in AIRFLOW_HOME.
+    """
+    folder = given.directory.folder
+    if args.save and folder.protocol in {"file", ""}:
+        return Path(folder.path) / UNFINISHED
+    file = str(args.answers or args.file)
+    name = Path(file).stem
+    if "://" not in file:
+        file = abspath(file)  # noqa: PTH100 (a link may lead to the newest export)
+    sites = [hook.site_url() for hook in given.hooks]
+    identity = [file, str(args.file), args.save, sites, args.tag, args.only_failing]
+    digest = hashlib.sha256(json.dumps(identity).encode()).hexdigest()
+    return airflow_home() / "assistant_evaluations" / f"{name}-{digest[:12]}"
+
+
+def _arguments(args: argparse.Namespace, given: _Input) -> dict[str, Any]:
+    """Return the arguments that must be the same when a run is resumed."""
+    sites = [hook.site_url() for hook in given.hooks]
+    same = ("mode", "key", "session", "turn")
+    return {"sites": sites, **{f"--{name}": getattr(args, name) for name in same}}
+
+
+def _run(out: Console, args: argparse.Namespace, given: _Input, run: KeptRun, signals: Interruptions) -> int:
+    """Ask what has no answer yet, evaluate, and write the files."""
+    gate, cases, directory = given.gate, given.cases, given.directory
+    if args.resume:
+        _tell_resumed(out, run, directory)
+    tables = {}
+    if given.golden is not None:
+        with run.ledger() as ledger:
+            asking = Asking(out, given.golden, args, run, ledger, signals)
+            for name, hook in zip((ANSWERS_OF_RUN, OTHER_ANSWERS), given.hooks, strict=False):
+                tables[name] = asking.ask(hook, name)
+        cases = read_cases(tables[ANSWERS_OF_RUN])
+    other = None
+    if OTHER_ANSWERS in tables:
+        other = OtherAnswers(read_cases(tables[OTHER_ANSWERS]), name=f"site {args.against_site}")
+    evaluation_directory = directory
+    if not args.save:
+        evaluation_directory = RunDirectory(ObjectStoragePath(str(run.folder)))
+    with signals.ending(gate.judges.cancel):
         evaluation = run_evaluation(
-            read_cases(answers),
+            cases,
             gate.scorers,
             gate.criteria,
             gate.judges,
             evaluation_directory,
-            name=Path(args.file).stem,
-            baseline=baseline,
+            name=_name(args),
+            baseline=given.baseline,
             other=other,
         )
+    if given.part:
+        summary = evaluation.summary.model_copy(update={"part": given.part.text})
+        evaluation = dataclasses.replace(evaluation, summary=summary)
+    _write(args, evaluation, directory, tables)
+    if given.part:
+        questions = f"{len(given.part.keys)} of {given.part.total} questions"
+        out.line(f"Only a part of the golden set: {questions}, {given.part.text}")
+    _show(out, args, evaluation)
+    unanswered = 0
+    for table in tables.values():
+        unanswered += table.num_rows - table["status"].to_pylist().count("complete")
+    run.is_finished = not unanswered
+    if unanswered:
+        out.note(
+            f"{counted(unanswered, 'question')} without an answer. The same command with --resume asks only these; the "
+            f"other answers are kept in {run.folder}"
+        )
+    return WRONG if evaluation.summary.gate.verdict == "failed" else OK
+
+
+def _write(
+    args: argparse.Namespace, evaluation: Evaluation, directory: RunDirectory, tables: dict[str, pa.Table]
+) -> None:
+    """Write the files that the arguments name."""
     page = render(evaluation)
     if args.junit:
-        Path(args.junit).write_text(junit_xml(evaluation), encoding="utf-8")
+        lake.replace_bytes(junit_xml(evaluation).encode(), _storage(args.junit))
     if args.report:
-        Path(args.report).write_text(page, encoding="utf-8")
+        lake.replace_bytes(page.encode(), _storage(args.report))
     if args.save:
-        lake.replace(answers.replace_schema_metadata(None), directory.folder / "answers.parquet")
+        for name, table in tables.items():
+            lake.replace(table.replace_schema_metadata(None), directory.folder / f"{name}.parquet")
         write(evaluation, directory, page)
-    _show(out, args, evaluation)
-    return WRONG if evaluation.summary.gate.verdict == "failed" else OK
+
+
+def _tell_resumed(out: Console, run: KeptRun, directory: RunDirectory) -> None:
+    """
+    Tell what is resumed.
+
+    :raises AssistantInputError: Nothing is, because the evaluation is complete.
+    """
+    kept = run.kept()
+    if any(kept):
+        out.note(f"Resuming {run.folder}: {_described(kept)}.")
+        return
+    if directory.summary.exists():
+        raise AssistantInputError(
+            f"--resume: the evaluation in {directory.folder} is complete",
+            safe=NOTHING_SENT,
+            todo="To score its answers again, give --answers with its file answers.parquet. To ask all questions "
+            "again, remove --resume.",
+            field="--resume",
+        )
+    out.note("--resume: there is no unfinished run, so all questions are asked.")
+
+
+def _add_note(error: BaseException, run: KeptRun, args: argparse.Namespace) -> None:
+    """Add to an error what the run has kept, and how to go on."""
+    kept = run.kept()
+    if not any(kept):
+        return
+    again = "The same command goes on with the rest."
+    if not args.answers:
+        again = "The same command with --resume goes on with the rest."
+    error.add_note(f"Kept in {run.folder}: {_described(kept)}. {again}")
+
+
+def _described(kept: Kept) -> str:
+    texts = [counted(kept.answers, "answer")]
+    if kept.open_requests:
+        texts.append(counted(kept.open_requests, "open request"))
+    if kept.has_verdicts:
+        texts.append("the verdicts of the judges")
+    return ", ".join(texts)
 
 
 def _connection(conn_id: str | None) -> str:
@@ -108,10 +363,6 @@ def _connection(conn_id: str | None) -> str:
     fields = {"conn_type": "assistant", "host": os.environ[BASE_URL], "password": os.environ.get(API_KEY)}
     os.environ["AIRFLOW_CONN_ASSISTANT_ENVIRONMENT"] = json.dumps(fields)
     return "assistant_environment"
-
-
-def _hook(out: Console, conn_id: str, site_id: str | None) -> AssistantHook:
-    return open_hook(out, argparse.Namespace(conn_id=conn_id, site=site_id))
 
 
 def _show(out: Console, args: argparse.Namespace, evaluation: Evaluation) -> None:
@@ -167,6 +418,7 @@ def _result(args: argparse.Namespace, evaluation: Evaluation) -> dict[str, Any]:
         pairs = summary.pairs.model_dump()
     return {
         **figures_of(summary),
+        "part": summary.part,
         "rules": [rule.model_dump() for rule in summary.gate.rules],
         "failing": summary.failing.model_dump() if summary.failing else None,
         "newly_failing": summary.newly_failing.model_dump() if summary.newly_failing else None,

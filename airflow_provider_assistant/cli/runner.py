@@ -29,7 +29,7 @@ from airflow_provider_assistant.ledger import Ledger, location_of
 
 log = logging.getLogger("airflow_provider_assistant")
 
-OK, WRONG, INPUT, REFUSED, LATER, LEDGER, BUG, INTERRUPTED = 0, 1, 2, 3, 4, 5, 70, 130
+OK, WRONG, INPUT, REFUSED, LATER, LEDGER, BUG, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 4, 5, 70, 130, 143
 # The first match applies.
 EXIT_CODES: tuple[tuple[type[Exception] | tuple[type[Exception], ...], int], ...] = (
     (AssistantInputError, INPUT),

@@ -195,6 +195,10 @@ def _baseline_at(path: ObjectStoragePath, run_directory: RunDirectory) -> Baseli
 
 
 def _baseline(scores: ObjectStoragePath, summary: Summary | None) -> Baseline:
+    if summary is not None and summary.part is not None:
+        raise AssistantInputError(
+            f"baseline {str(scores)!r} is only of a part of its golden set: {summary.part}", field="baseline"
+        )
     if summary is None:
         about = {"path": str(scores), "name": None, "run_id": None, "tag": None, "asked_at": None}
         return Baseline(_read_scores(scores), about)

@@ -331,6 +331,8 @@ class Summary(Model):
         the replies have no times.
     :param confidence: Confidence of the service in its answers; None if no reply has one.
     :param noticed_after: Seconds from submission to the poll that found the answer. They depend on the poll interval.
+    :param part: What the questions are a part of the golden set by, such as ``tag billing``; None for
+        all of it. Such an evaluation is no baseline.
     :param tags: Figures by tag, in alphabetical order.
     :param repetitions: Figures of the repetitions; None if every question was asked once.
     :param comparison: Comparison with the baseline; None without a baseline.
@@ -344,6 +346,7 @@ class Summary(Model):
     run: dict[str, str | None] = Field(default_factory=dict)
     asked_at: str | None = None
     tag: str | None = None
+    part: str | None = None
     questions: Questions
     scorers: dict[str, ScorerSummary]
     passes: PassRate | None = None

@@ -26,6 +26,7 @@ from airflow_provider_assistant.lake.datasets import (
 from airflow_provider_assistant.lake.flattening import Metric, flatten
 from airflow_provider_assistant.lake.publish import (
     Published,
+    check_writable,
     counted_twice,
     publish,
     replace,
@@ -50,6 +51,7 @@ __all__ = [
     "Dataset",
     "Metric",
     "Published",
+    "check_writable",
     "counted_twice",
     "flatten",
     "metrics_table",

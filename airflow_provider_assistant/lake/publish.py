@@ -184,6 +184,18 @@ def replace_bytes(content: bytes, target: ObjectStoragePath) -> int:
     return len(content)
 
 
+def check_writable(folder: ObjectStoragePath) -> None:
+    """
+    Check that files can be written to a folder, which is created, with one that is deleted again.
+
+    :raises AssistantStorageError: No file can be written there.
+    """
+    probe = folder / f".probe-{uuid.uuid4().hex}"
+    replace_bytes(b"", probe)
+    with contextlib.suppress(Exception):
+        probe.unlink()
+
+
 @contextlib.contextmanager
 def storing(target: Path | ObjectStoragePath, safe: str) -> Iterator[None]:
     """

@@ -43,6 +43,7 @@ class Ledger:
     :param engine: Engine of the database. Missing tables are created.
     :param now: Returns the current time, timezone-aware. Default: the system clock.
     :param leases: Settings of leases. Default: those of Airflow's configuration.
+    :param warn_if_new: Whether to warn if the ledger did not exist. Default: True.
     :raises AssistantLedgerError: The database cannot be used, or contains a ledger of a newer version.
     """
 
@@ -52,6 +53,7 @@ class Ledger:
         *,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         leases: LeaseSettings | None = None,
+        warn_if_new: bool = True,
     ) -> None:
         self.engine = engine
         self._now = now
@@ -68,7 +70,7 @@ class Ledger:
                 safe=NOTHING_SENT,
                 todo="Upgrade airflow-provider-assistant on this worker.",
             )
-        if version_before is None:
+        if version_before is None and warn_if_new:
             log.warning(
                 "A new, empty ledger was created: %s. If this site was loaded before, the earlier ledger is lost or in "
                 "another place, and every document will be created again. Check ledger_conn_id and AIRFLOW_HOME.",

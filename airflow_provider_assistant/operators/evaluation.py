@@ -247,6 +247,8 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
             other_table = self._table(other_path)
             other_cases = read_cases(other_table, expectations, key_columns=self.key_columns)
             other = OtherAnswers(other_cases, path=other_path)
+        # Read before the judges are asked: an earlier file may be damaged.
+        trend = directory.trend()
         evaluation = evaluate(
             cases,
             scorers,
@@ -260,7 +262,7 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
             tag=self.tag,
             on_fail=self.on_fail,
         )
-        page = render(evaluation, directory.trend())
+        page = render(evaluation, trend)
         lake_file = self._write(context, directory, evaluation, page)
         send_scores(evaluation)
         result = task_result(evaluation.summary, directory, lake_file)

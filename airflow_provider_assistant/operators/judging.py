@@ -18,11 +18,14 @@ if TYPE_CHECKING:
     from airflow_provider_assistant.evaluation.criteria import Criteria
     from airflow_provider_assistant.evaluation.evaluate import Baseline, Evaluation, Reasons
     from airflow_provider_assistant.evaluation.judging.judging import Judging
+    from airflow_provider_assistant.evaluation.judging.labels import Assignment
     from airflow_provider_assistant.evaluation.judging.requests import Verdict
+    from airflow_provider_assistant.evaluation.judging.rubrics import Rubric
     from airflow_provider_assistant.evaluation.rules import OnFail, Rule
     from airflow_provider_assistant.evaluation.run_directory import RunDirectory
     from airflow_provider_assistant.evaluation.scorers import Scorer
     from airflow_provider_assistant.evaluation.summary import JudgeSummary
+    from airflow_provider_assistant.hooks.judge import JudgeConnection
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,16 @@ class JudgeTask:
         self.kept: ObjectStoragePath | None = None
         """The file of verdicts; None before any request is sent."""
 
+    def check(self, cases: Sequence[Case], rules: Sequence[Rule]) -> None:
+        """
+        Check labels and connection before the questions are asked; nothing is sent.
+
+        :param cases: The questions, with any answers.
+        :raises AssistantInputError: There are fewer labels than a rule requires, or the connection is incomplete.
+        """
+        if self._rubrics:
+            self._prepared(cases, self._rubrics, rules)
+
     def judged(
         self,
         cases: Sequence[Case],
@@ -99,13 +112,11 @@ class JudgeTask:
             return Judged(scorers)
         from airflow_provider_assistant.client.rate_limited import RateLimitedClient
         from airflow_provider_assistant.evaluation.judging.judging import Judging
-        from airflow_provider_assistant.evaluation.judging.labels import assign, check_labels
-        from airflow_provider_assistant.hooks.judge import judge_connection
 
         options = self._options
-        assignment = assign(cases, rubrics, others or ())
-        check_labels(assignment.labels, rules)
-        settings, model = judge_connection(options.conn_id, options.model, options.max_concurrency)
+        assignment, (settings, model) = self._prepared(cases, rubrics, rules, others or ())
+        # Verdicts that cannot be saved would be paid for again.
+        lake.check_writable(file.parent)
         judging = Judging(
             assignment,
             model,
@@ -128,6 +139,22 @@ class JudgeTask:
             summaries=judging.summaries(rubrics),
             reasons=judging.reasons(),
         )
+
+    def _prepared(
+        self,
+        cases: Sequence[Case],
+        rubrics: Sequence[Rubric],
+        rules: Sequence[Rule],
+        others: Sequence[Case] = (),
+    ) -> tuple[Assignment, JudgeConnection]:
+        """Return what the judges are asked, and the connection to their model."""
+        from airflow_provider_assistant.evaluation.judging.labels import assign, check_labels
+        from airflow_provider_assistant.hooks.judge import judge_connection
+
+        assignment = assign(cases, rubrics, others)
+        check_labels(assignment.labels, rules)
+        options = self._options
+        return assignment, judge_connection(options.conn_id, options.model, options.max_concurrency)
 
     def baseline(self, other: OtherAnswers, judged: Judged, file: ObjectStoragePath) -> Baseline:
         """

@@ -41,7 +41,7 @@ def test_the_pages_show_every_command():
 
 def test_exit_codes():
     documented = {int(row["Code"]) for row in table(section(REFERENCE, "Exit codes"))}
-    names = ("OK", "WRONG", "INPUT", "REFUSED", "LATER", "LEDGER", "BUG", "INTERRUPTED")
+    names = ("OK", "WRONG", "INPUT", "REFUSED", "LATER", "LEDGER", "BUG", "INTERRUPTED", "TERMINATED")
     assert documented == {getattr(runner, name) for name in names}
 
 

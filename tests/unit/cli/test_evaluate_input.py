@@ -1,0 +1,200 @@
+"""The evaluate command checks all input before it asks the first question."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+HEAD = "key,message,expected,tags\n"
+ROWS = "q1,When are refunds paid?,In five days.,billing\nq2,When is it open?,From nine.,shop|hours\n"
+GATE = "scorers: [token_f1]\npass_if: token_f1 >= 0.5\n"
+JUDGED = "scorers: [judge.correctness]\njudge: {conn_id: judge}\n"
+LABELS = f"{JUDGED}gate: ['judge.correctness agreement >= 0.6 on >= 3 labels']\n"
+
+
+@pytest.fixture
+def evaluate(cli, connection, tmp_path, monkeypatch):
+    """Return a function that writes a golden set and a gate file, and evaluates them."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*argv, golden=HEAD + ROWS, gate=GATE, encoding="utf-8"):
+        (tmp_path / "golden.csv").write_bytes(golden.encode(encoding))
+        (tmp_path / "gate.yaml").write_text(gate)
+        options = () if "--gate" in argv else ("--gate", "gate.yaml")
+        return cli("evaluate", "golden.csv", "--poll-interval", "0.05", *options, *argv)
+
+    return run
+
+
+def changed(column, cell):
+    return f"{HEAD.strip()},{column}\n{ROWS.splitlines()[0]},{cell}\n{ROWS.splitlines()[1]},\n"
+
+
+BAD_GOLDEN_SETS = (
+    (changed("weight", "much"), "golden.csv: question 'q1': weight must be a number, not 'much'"),
+    (changed("weight", "-1"), "weight must be more than 0"),
+    (changed("expect_no_answer", "perhaps"), "expect_no_answer must be true, false or empty"),
+    (changed("expected_url", "docs"), "expected_url must be an address"),
+    (changed("must_include", "['a']"), "must_include must be"),
+    (changed("must_includ", "five"), "column 'must_includ': did you mean 'must_include'?"),
+    (changed("Must_include", "five"), "did you mean 'must_include'?"),
+    (changed("Weight ", "2"), "did you mean 'weight'?"),
+    (
+        HEAD + ROWS + "q1,Another question?,,\n",
+        "golden.csv: 1 duplicate key, such as 'q1'. Nothing was sent. Give --key",
+    ),
+    (HEAD + ROWS + ",Another question?,,\n", "is empty"),
+    (HEAD + ROWS + "q3,,Something.,\n", "golden.csv: 1 question cannot be asked, such as row 3"),
+    ("message,expected\n" + "Open?,Yes.\n" * 2, "golden.csv: 1 duplicate key, such as 'Open?'"),
+    ("KEY,message,expected\nq1,Open?,Yes.\n", "column 'KEY': did you mean 'key'? With this name,"),
+    ("key,Message\nq1,Open?\n", "The name 'Message' looks like 'message'"),
+    (HEAD.replace("tags", "answer") + ROWS, "source has a column answer, which is also a column of the output"),
+    ("key,message\n", "no rows"),
+)
+
+
+def test_a_mistake_in_the_golden_set_costs_no_question(evaluate, service):
+    for golden, reason in BAD_GOLDEN_SETS:
+        ran = evaluate(golden=golden)
+        assert (ran.code, ran.out, reason in ran.err) == (2, "", True), (golden, ran.err)
+    ran = evaluate(golden=HEAD + ROWS.replace("nine", "9 €"), encoding="cp1252")
+    assert (ran.code, "--encoding" in ran.err, "not text in utf-8" in ran.err) == (2, True, True), ran.err
+    assert not service.journal()
+
+
+def test_a_mistake_in_the_arguments_costs_no_question(evaluate, service, tmp_path, monkeypatch):
+    (tmp_path / "a_file").write_text("")
+    (tmp_path / "a_folder").mkdir()
+    for argv, reason in (
+        (("--gate", "nowhere.yaml"), "nowhere.yaml"),
+        (("--gate", "a_folder"), "a_folder"),
+        (("--report", "a_folder"), "--report 'a_folder' is a folder"),
+        (("--report", "a_file/out.html"), "a_file"),
+        (("--junit", "a_file/below/out.xml"), "a_file"),
+        (("--save", "a_file"), "a_file"),
+        (("--save", "nosuch://bucket/out"), "nosuch://"),
+        (("--against", "nowhere"), "baseline 'nowhere' does not exist"),
+        (("--against", "a_folder"), "it is not an evaluation"),
+        (("--conn-id", "nowhere"), "there is no connection 'nowhere'"),
+        (("--tag", "biling"), "no question has the tag 'biling'; there are billing, hours, shop"),
+        (("--only-failing",), "--only-failing needs --against, or --save"),
+        (("--only-failing", "--save", "a_folder"), "--only-failing: a_folder has no complete evaluation"),
+        (("--answers", "nowhere.parquet"), "nowhere.parquet"),
+        (("--answers", "golden.csv"), "golden.csv: answers have no column 'answer'"),
+        (("--answers", "golden.csv", "--resume"), "--answers asks nothing"),
+        (("--turn", "tags"), "turn needs session"),
+        (("--column", "message=Question"), "no column Question"),
+        (("--repeat", "0"), "--repeat must be at least 1"),
+    ):
+        ran = evaluate(*argv)
+        assert (ran.code, ran.out, reason in ran.err) == (2, "", True), (argv, ran.err)
+    for gate, reason in ((JUDGED, "judge"), (LABELS, "needs 3 labels, and only 0 questions have one")):
+        ran = evaluate(gate=gate)
+        assert (ran.code, reason in ran.err) == (2, True), ran.err
+    monkeypatch.setenv("AIRFLOW_CONN_JUDGE", '{"conn_type": "pydanticai", "host": "models.example.com"}')
+    assert "no model is given" in evaluate(gate=JUDGED).err
+    labelled = changed("human", "yes")
+    assert "needs 3 labels, and only 1 questions have one" in evaluate(gate=LABELS, golden=labelled).err
+    assert not service.journal()
+    # Each repetition gives an answer that the label could be about; the rest of the connection is checked next.
+    assert "no model is given" in evaluate("--repeat", "3", gate=LABELS, golden=labelled).err
+    assert not service.journal()
+
+
+def test_folders_of_outputs_are_created(evaluate, tmp_path):
+    ran = evaluate("--report", "a/b/out.html", "--junit", "c/out.xml", "--save", "d/e")
+    assert ran.code == 0, ran.err
+    for name in ("a/b/out.html", "c/out.xml", "d/e/summary.json"):
+        assert (tmp_path / name).is_file()
+    assert not list(tmp_path.glob("**/.probe*"))
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv"])
+def test_saved_answers_are_scored_without_a_connection(evaluate, cli, service, tmp_path, monkeypatch, suffix):
+    assert evaluate("--save", "first").code == 0
+    asked = service.posts()
+    monkeypatch.delenv("AIRFLOW_CONN_ASSISTANT_DEFAULT")
+    answers = pq.read_table("first/answers.parquet").select(["key", "message", "answer", "expected"])
+    answers = answers.set_column(2, "answer", pa.array(["In five days.", None]))
+    pq.write_table(answers, "answers.parquet")
+    lines = [
+        ",".join(answers.column_names),
+        "q1,When are refunds paid?,In five days.,In five days.",
+        "q2,When is it open?,,",
+    ]
+    (tmp_path / "answers.csv").write_text("\n".join(lines) + "\n")
+    for file in (("golden.csv",), ()):
+        ran = cli("evaluate", *file, "--answers", f"answers.{suffix}", "--gate", "gate.yaml", "-o", "json")
+        assert (ran.code, ran.json["questions"], ran.json["answered"]) == (0, 2, 1), ran.err
+        assert ran.json["means"] == {"token_f1": 1.0}
+    whole = evaluate("--answers", "first/answers.parquet", "--tag", "billing", "-o", "json")
+    assert (whole.code, whole.json["questions"]) == (0, 1)
+    other = evaluate("--answers", "first/answers.parquet", golden=HEAD + "q9,What?,Nothing.,\n")
+    assert (other.code, "no key in common" in other.err) == (2, True)
+    assert cli("evaluate", "-o", "json").code == 2
+    assert service.posts() == asked
+    assert not list((tmp_path / "airflow-home" / "assistant_evaluations").iterdir())
+
+
+def test_verdicts_on_saved_answers_are_kept_if_the_judge_is_down(evaluate, service, monkeypatch):
+    assert evaluate("--save", "first").code == 0
+    monkeypatch.setenv("AIRFLOW_CONN_JUDGE", service.server.judge_conn_json())
+    gate = JUDGED.replace("judge}", "judge, max_concurrency: 1}")
+    service.answer("status:403", path="completions", skip=1, times=None)
+    ran = evaluate("--answers", "first/answers.parquet", gate=gate)
+    assert (ran.code, "The same command goes on with the rest" in ran.err) == (2, True), ran.err
+    service.behave(rules=[])
+    assert evaluate("--answers", "first/answers.parquet", gate=gate).code == 0
+    assert [entry.status for entry in service.journal("POST", "completions")].count(200) == 2
+
+
+def test_only_the_questions_of_a_tag_are_asked(evaluate, service):
+    gate = f"{GATE}gate: ['coverage >= 1', 'token_f1[billing] >= 0', 'token_f1[hours] >= 0']\n"
+    assert evaluate("--save", "whole", gate=gate).code == 0
+    ran = evaluate("--tag", "hours", "--save", "whole", gate=gate)
+    assert ran.code == 0, ran.err
+    assert "Only a part of the golden set: 1 of 2 questions, tag hours" in ran.out
+    assert [row["message"] for row in service.rows("requests")[2:]] == ["When is it open?"]
+    ran = evaluate("--tag", "hours", "--tag", "billing", "-o", "json", gate=gate)
+    assert (ran.json["questions"], len(ran.json["rules"])) == (2, 3)
+    # The evaluation of the whole golden set is as it was, and that of the part is no baseline.
+    assert pq.read_table("whole/answers.parquet").num_rows == 2
+    assert pq.read_table("whole/part/answers.parquet").num_rows == 1
+    refused = evaluate("--against", "whole/part")
+    assert (refused.code, "only of a part of its golden set: tag hours" in refused.err) == (2, True), refused.err
+
+
+def test_only_the_questions_that_did_not_pass_are_asked_again(evaluate, service):
+    golden = "key,message,expected,chat,n\n" + "".join(
+        f"{key},{message},{expected},{chat},{n}\n"
+        for key, message, expected, chat, n in (
+            ("a1", "Hello there?", "", "a", 1),
+            ("a2", "When is it open?", "From nine.", "a", 2),
+            ("b1", "And on Sundays?", "", "b", 1),
+            ("c1", "What is the answer?", "", "c", 1),
+        )
+    )
+    turns = ("--session", "chat", "--turn", "n")
+    gate = "scorers: [must_include, token_f1]\npass_if: token_f1 >= 0.5\n"
+    assert evaluate(*turns, "--save", "first", golden=golden, gate=gate).code == 0
+    ran = evaluate(*turns, "--only-failing", "--save", "first", golden=golden, gate=gate)
+    assert ran.code == 0, ran.err
+    # A turn that failed is asked with the turns before it; questions without an expectation did not fail.
+    assert "2 of 4 questions, questions that did not pass in first" in ran.out
+    assert [row["message"] for row in service.rows("requests")[4:]] == ["Hello there?", "When is it open?"]
+    ran = evaluate(
+        *turns, "--only-failing", "--against", "first/scores.parquet", "-o", "json", golden=golden, gate=gate
+    )
+    assert (ran.code, ran.json["questions"], ran.json["comparison"]["token_f1"]["paired"]) == (0, 2, 1)
+    nothing = gate.replace("0.5", "0.0")
+    asked = service.posts()
+    ran = evaluate(*turns, "--only-failing", "--save", "first", golden=golden, gate=nothing)
+    assert (ran.code, "No question is left to evaluate" in ran.out) == (0, True)
+    ran = evaluate(
+        *turns, "--only-failing", "--save", "first", golden=golden, gate=gate.replace("token_f1 >", "refusal >")
+    )
+    assert ran.code == 2
+    ran = evaluate("--only-failing", "--save", "first", golden=golden, gate="scorers: [chrf]\npass_if: chrf >= 0.5\n")
+    assert (ran.code, "first has no scores of chrf, which pass_if needs" in ran.err) == (2, True)
+    assert service.posts() == asked

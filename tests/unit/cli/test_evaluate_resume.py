@@ -1,0 +1,186 @@
+"""Answers of the evaluate command are kept as they arrive, and no question is asked twice."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import signal
+import threading
+import time
+
+import airflow.configuration
+import pyarrow.parquet as pq
+import pytest
+
+from airflow_provider_assistant.__main__ import parser
+from airflow_provider_assistant.cli import evaluate as module
+from airflow_provider_assistant.loading import engine
+from tests.processes import processes
+
+KEYS = ("refunds", "hours", "moon", "price", "parking")
+
+
+@pytest.fixture
+def golden(tmp_path):
+    path = tmp_path / "golden.csv"
+    path.write_text("key,message,expected\n" + "".join(f"{key},What about {key}?,All about {key}.\n" for key in KEYS))
+    return path
+
+
+@pytest.fixture
+def evaluate(cli, golden, connection):
+    return lambda *argv: cli("evaluate", golden, "--poll-interval", "0.05", "--timeout", "60", *argv)
+
+
+def when(condition, act):
+    """Act in a thread as soon as a condition holds."""
+
+    def run():
+        while not condition():
+            time.sleep(0.01)
+        act()
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    return thread
+
+
+def asked(service):
+    """Return the keys of the questions that the service got, in order."""
+    return [re.search(r"about (\w+)", row["message"])[1] for row in service.rows("requests")]
+
+
+def kept_folder(ran):
+    return re.search(r"[Kk]ept in ([^:\n]+?)(?:: |\.? *$)", ran.err, re.MULTILINE)[1]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_keeps_the_requests_and_resume_polls_only_those(evaluate, service, number, code, tmp_path):
+    service.behave(processing_seconds=3600)
+    saved = ("--save", tmp_path / "out") if number == signal.SIGTERM else ()
+    killer = when(lambda: len(service.journal("GET", "chat/requests/")) > 5, lambda: os.kill(os.getpid(), number))
+    ran = evaluate(*saved)
+    killer.join()
+    assert ran.code == code
+    assert "0 answers, 5 open requests. The same command with --resume" in ran.err
+    assert kept_folder(ran).startswith(str(tmp_path / ("out" if saved else "airflow-home")))
+    service.behave(
+        processing_seconds=0, rules=[{"action": "status:401", "match": {"path": "chat/async"}, "times": None}]
+    )
+    # The same command asks everything, and leaves what was kept if it cannot.
+    assert evaluate(*saved).code == 2
+    ran = evaluate(*saved, "--resume", "-o", "json")
+    assert (ran.code, ran.json["answered"]) == (0, 5), ran.err
+    assert sorted(asked(service)) == sorted(KEYS)
+    assert not (tmp_path / "out" / "unfinished").exists()
+    assert not list((tmp_path / "airflow-home").glob("assistant_evaluations/*"))
+
+
+def test_only_questions_without_an_answer_are_asked_again(evaluate, service):
+    service.behave(fail_messages="moon|price")
+    ran = evaluate()
+    assert ran.code == 0
+    assert "2 questions without an answer. The same command with --resume asks only these" in ran.err
+    service.behave(fail_messages=None)
+    other = evaluate("--mode", "sync", "--resume")
+    assert (other.code, "was started with --mode async, not sync" in other.err) == (2, True)
+    ran = evaluate("--resume", "-o", "json")
+    assert (ran.code, ran.json["answered"], sorted(asked(service)[5:])) == (0, 5, ["moon", "price"])
+    # Nothing is left to resume, so that all questions are asked.
+    again = evaluate("--resume")
+    assert (again.code, len(asked(service))) == (0, 12)
+    assert "there is no unfinished run" in again.err
+
+
+def test_sync_answers_are_kept_one_by_one(evaluate, service, tmp_path, monkeypatch):
+    monkeypatch.setattr(engine, "GRACE", 0.1)
+    service.answer("hold", path="/chat$", body="moon", times=None)
+    saved = ("--mode", "sync", "--save", tmp_path / "out")
+    killer = when(lambda: len(asked(service)) == 4, lambda: os.kill(os.getpid(), signal.SIGINT))
+    ran = evaluate(*saved)
+    killer.join()
+    service.behave(rules=[])
+    assert (ran.code, "4 answers. The same" in ran.err) == (130, True), ran.err
+    ran = evaluate(*saved, "--resume", "-o", "json")
+    assert (ran.code, ran.json["answered"]) == (0, 5), ran.err
+    # It is not known whether the service got the request that was cancelled.
+    assert set(asked(service)[4:]) == {"moon"}
+    assert pq.read_table(tmp_path / "out" / "answers.parquet")["key"].to_pylist() == list(KEYS)
+
+
+@pytest.mark.parametrize("save", [False, True])
+def test_a_judge_that_is_down_loses_neither_answers_nor_verdicts(evaluate, service, monkeypatch, tmp_path, save):
+    monkeypatch.setenv("AIRFLOW_CONN_JUDGE", service.server.judge_conn_json())
+    gate = tmp_path / "gate.yaml"
+    gate.write_text("scorers: [judge.correctness]\njudge: {conn_id: judge, max_concurrency: 1}\n")
+    saved = ("--save", tmp_path / "out") if save else ()
+    # The judge gives two verdicts, and then refuses the key.
+    service.answer("status:403", path="completions", skip=2, times=None)
+    ran = evaluate("--gate", gate, *saved)
+    assert ran.code == 2
+    assert "5 answers" in ran.err
+    assert "The same command with --resume" in ran.err
+    service.behave(rules=[])
+    ran = evaluate("--gate", gate, *saved, "--resume", "-o", "json")
+    assert (ran.code, ran.json["means"]) == (0, {"judge.correctness": 0}), ran.err
+    assert sorted(asked(service)) == sorted(KEYS)
+    judged = [entry.status for entry in service.journal("POST", "completions")]
+    assert judged.count(200) == 5
+
+
+def test_a_report_that_cannot_be_written_loses_nothing(evaluate, service, monkeypatch, tmp_path):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    report = tmp_path / "new" / "folder" / "out.html"
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "render", full)
+        ran = evaluate("--report", report)
+    assert (ran.code, "No space left" in ran.err, "5 answers" in ran.err) == (2, True, True)
+    ran = evaluate("--report", report, "--resume")
+    assert (ran.code, len(asked(service)), report.exists()) == (0, 5, True)
+
+
+def test_both_sites_are_resumed(evaluate, service):
+    service.answer("status:404", path="sites/acme-shop/", times=None)
+    assert evaluate("--against-site", "acme-shop").code == 2
+    service.behave(rules=[])
+    ran = evaluate("--against-site", "acme-shop", "--resume", "-o", "json")
+    assert (ran.code, ran.json["comparison"]["token_f1"]["paired"]) == (0, 5), ran.err
+    sites = [row["site"] for row in service.rows("requests")]
+    assert sorted(sites) == ["acme-docs"] * 5 + ["acme-shop"] * 5
+
+
+def test_a_complete_evaluation_is_not_asked_again_by_resume(evaluate, service, tmp_path):
+    assert evaluate("--save", tmp_path / "out").code == 0
+    ran = evaluate("--save", tmp_path / "out", "--resume")
+    assert (ran.code, len(asked(service))) == (2, 5)
+    assert "is complete" in ran.err
+    assert "--answers" in ran.err
+
+
+def _killed(argv, environment, home):
+    os.environ.update(environment)
+    airflow.configuration.AIRFLOW_HOME = home
+    args = parser().parse_args(argv)
+    args.func(args)
+
+
+def test_a_killed_run_is_resumed_at_once(evaluate, golden, service, ledger_home):
+    """The lease of a killed process would hide its question for a minute."""
+    service.behave(processing_seconds=3600)
+    service.answer("hold", path="chat/async$", body="moon", times=None)
+    environment = {name: value for name, value in os.environ.items() if name.startswith("AIRFLOW_CONN_")}
+    argv = ["evaluate", str(golden), "--poll-interval", "0.05"]
+    process = processes.Process(target=_killed, args=(argv, environment, str(ledger_home)))
+    process.start()
+    when(lambda: len(asked(service)) == 4, lambda: None).join()
+    other = evaluate()
+    assert (other.code, "another process is running this evaluation" in other.err) == (2, True)
+    process.kill()
+    process.join()
+    service.behave(processing_seconds=0, rules=[])
+    ran = evaluate("--resume", "-o", "json")
+    assert (ran.code, ran.json["answered"]) == (0, 5), ran.err
+    assert "moon" in asked(service)[4:]
