@@ -11,7 +11,7 @@ from airflow_provider_assistant.texts import shortened
 
 if TYPE_CHECKING:
     from airflow_provider_assistant.evaluation.run_directory import RunDirectory
-    from airflow_provider_assistant.evaluation.summary import Summary
+    from airflow_provider_assistant.evaluation.summary import Difference, Summary
     from airflow_provider_assistant.evaluation.verdict import RuleVerdict
 
 # Number of failed rules that are listed, and of questions for each of them.
@@ -50,6 +50,7 @@ class TaskResult(Figures):
     """
 
     failed_rules: list[dict[str, Any]] = field(default_factory=list)
+    worse: list[str] = field(default_factory=list)
     failing: int | None = None
     newly_failing: list[str] | None = None
     baseline: str | None = None
@@ -81,6 +82,7 @@ def task_result(summary: Summary, directory: RunDirectory, lake_file: str | None
     return TaskResult(
         **figures_of(summary),
         failed_rules=failed_rules,
+        worse=_worse(summary),
         failing=summary.failing.count if summary.failing else None,
         newly_failing=newly_failing,
         baseline=summary.comparison.baseline["path"] if summary.comparison else None,
@@ -89,6 +91,25 @@ def task_result(summary: Summary, directory: RunDirectory, lake_file: str | None
         report_path=str(directory.report),
         lake_path=lake_file,
     )
+
+
+def told(difference: Difference, *, higher_is_better: bool) -> str:
+    """Return in words what a difference to the baseline says. Chance explains it if its interval includes 0."""
+    if difference.mean is None or difference.low is None or difference.high is None:
+        return "too few questions to say"
+    if difference.low <= 0 <= difference.high:
+        return "no change is proven" if difference.worse or difference.better else "no change"
+    return "better" if (difference.mean > 0) == higher_is_better else "worse"
+
+
+def _worse(summary: Summary) -> list[str]:
+    """Return the scorers that got worse by more than chance explains."""
+    worse = []
+    differences = summary.comparison.scorers if summary.comparison else {}
+    for name, difference in differences.items():
+        if told(difference, higher_is_better=summary.scorers[name].higher_is_better) == "worse":
+            worse.append(name)
+    return worse
 
 
 def _failed_rule(rule: RuleVerdict) -> dict[str, Any]:

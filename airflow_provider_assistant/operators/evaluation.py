@@ -197,7 +197,8 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
         :return: ``name``; ``verdict`` (``passed``, ``failed`` or ``none``); ``questions`` and ``answered``, counts;
             ``coverage`` and ``pass_rate``, shares of 1; ``means``, a mapping from scorer to weighted mean;
             ``failed_rules``, a list of the first ten with ``rule``, ``verdict`` (``failed`` or ``worse``), ``reason``
-            and ``questions``, the keys of the worst ten; ``failing``, the number of questions that do not fulfil
+            and ``questions``, the keys of the worst ten; ``worse``, the scorers that got worse by more than chance
+            explains; ``failing``, the number of questions that do not fulfil
             ``pass_if``; ``newly_failing``, the keys of the first ten of them that passed in the baseline; ``baseline``,
             the path of the scores compared with; ``scores_path``, ``summary_path``, ``report_path`` and ``lake_path``.
             The task pushes it to XCom even if the gate fails. With ``allow_empty`` and no answers, the verdict is

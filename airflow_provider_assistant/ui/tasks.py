@@ -292,13 +292,13 @@ def _evaluation(key: TaskKey, facts: TaskFacts, result: Mapping[str, Any], task_
         report = f"{PAGES}/reports/{quoted_key}"
         if key.region:
             report = f"{report}?region={key.region}"
-    failed_rules = result.get("failed_rules") or []
     return Evaluation(
         **{figure.name: result.get(figure.name) for figure in fields(Figures)},
         tag=None,
         at=facts.ended_at,
-        worse=[],
-        failed_rules=[f"{rule['rule']}: {rule['reason']}" for rule in failed_rules],
+        worse=result.get("worse") or [],
+        failed_rules=result.get("failed_rules") or [],
+        newly_failing=result.get("newly_failing") or [],
         report=report,
         task=task_model,
     )

@@ -9,6 +9,20 @@ from pydantic import Field
 from airflow_provider_assistant.ui.models import Model, Problem, Task, Verdict
 
 
+class FailedRule(Model):
+    """
+    A rule of the gate that failed.
+
+    :param verdict: ``failed``, or ``worse`` for a comparison that failed because the answers got worse.
+    :param questions: Keys of its worst questions; at most 10.
+    """
+
+    rule: str
+    verdict: str = "failed"
+    reason: str
+    questions: list[str] = Field(default_factory=list)
+
+
 class Evaluation(Model):
     """
     One evaluation.
@@ -17,7 +31,9 @@ class Evaluation(Model):
     :param coverage: Share of questions with an answer, 0 to 1; None without questions.
     :param pass_rate: Share of the judged questions that passed, 0 to 1; None without a condition.
     :param means: Weighted mean by scorer.
-    :param failed_rules: Rules of the gate that failed, each with its reason; only for the evaluation of a task.
+    :param worse: Scorers whose whole interval of the difference to the baseline is on the bad side of zero.
+    :param failed_rules: Rules of the gate that failed; like the next one only for the evaluation of a task.
+    :param newly_failing: Keys of questions that passed in the baseline and fail now; at most 10.
     :param report: Path of the report below Airflow's base URL.
     """
 
@@ -31,7 +47,8 @@ class Evaluation(Model):
     pass_rate: float | None
     means: dict[str, float | None]
     worse: list[str]
-    failed_rules: list[str] = Field(default_factory=list)
+    failed_rules: list[FailedRule] = Field(default_factory=list)
+    newly_failing: list[str] = Field(default_factory=list)
     report: str | None
     task: Task
 

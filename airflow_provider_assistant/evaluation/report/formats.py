@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from airflow_provider_assistant.evaluation.summary import Difference
 
 NONE = "\N{EN DASH}"
 MINUS = "\N{MINUS SIGN}"
@@ -84,15 +80,6 @@ def signed(value: float | None) -> str:
     if float(text) == 0:
         return text.lstrip("+-")
     return text.replace("-", MINUS)
-
-
-def told(difference: Difference, higher_is_better: bool) -> str:
-    """Return in words what a difference to the baseline says. Chance explains it if its interval includes 0."""
-    if difference.mean is None or difference.low is None or difference.high is None:
-        return "too few questions to say"
-    if difference.low <= 0 <= difference.high:
-        return "no change is proven" if difference.worse or difference.better else "no change"
-    return "better" if (difference.mean > 0) == higher_is_better else "worse"
 
 
 def exact(value: float | None) -> str:

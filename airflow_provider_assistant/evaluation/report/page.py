@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_assistant.evaluation.excerpts import told
 from airflow_provider_assistant.evaluation.report import charts, formats, sections, side_by_side
 from airflow_provider_assistant.evaluation.report.cards import cards
 from airflow_provider_assistant.evaluation.report.head import head_of
@@ -29,7 +30,7 @@ QUANTILES = {"p50": "p50 (median)", "p75": "p75", "p90": "p90", "p95": "p95", "p
 TIMES = {"latency": "Latency", "noticed_after": "Noticed after"}
 FORMATS: dict[str, Callable[..., str]] = {
     name: getattr(formats, name)
-    for name in ("count", "counted", "exact", "moment", "percent", "score", "seconds", "signed", "told")
+    for name in ("count", "counted", "exact", "moment", "percent", "score", "seconds", "signed")
 }
 
 
@@ -98,7 +99,7 @@ def _template() -> Template:
         trim_blocks=True,
         undefined=StrictUndefined,
     )
-    environment.filters.update(FORMATS, shortened=shortened)
+    environment.filters.update(FORMATS, shortened=shortened, told=told)
     return environment.get_template("report.html.j2")
 
 

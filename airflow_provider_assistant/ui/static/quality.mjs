@@ -60,6 +60,7 @@ export function Evaluations() {
           null,
           names,
           h(Trend, { rows }),
+          h(LatestFailure, { evaluation: rows.at(-1) }),
           h(EvaluationTable, { rows: [...rows].reverse().slice(0, 15) }),
         );
       },
@@ -97,6 +98,41 @@ function Trend({ rows }) {
     found
       .filter((one) => !isShare(one))
       .map((one) => h(Lines, { key: one.name, title: one.name, unit: "mean", series: [{ ...one, color: COLORS[0] }] })),
+  );
+}
+
+/** The failed rules of the last evaluation, with their questions: its task has them. */
+function LatestFailure({ evaluation }) {
+  const { dag_id, run_id, task_id, map_index, path } = evaluation.task;
+  const isKnown = evaluation.verdict === "failed" && path;
+  const key = [dag_id, run_id, task_id, map_index].map(encodeURIComponent).join("/");
+  const data = useData(isKnown ? `api/tasks/${key}` : null);
+  const found = data.data?.evaluation;
+  if (!isKnown || !found?.failed_rules.length) return null;
+  return h(Fragment, null, h("h3", null, "Why the last one failed"), h(Failed, { evaluation: found }));
+}
+
+/** The rules of a gate that failed, with the keys of their worst questions. */
+export function Failed({ evaluation }) {
+  const isNew = evaluation.newly_failing;
+  return h(
+    Fragment,
+    null,
+    isNew.length > 0 &&
+      h("p", null, h("strong", null, "Passed before, fail now: "), h("span", { className: "text" }, isNew.join(", "))),
+    h(
+      "ul",
+      { className: "items" },
+      evaluation.failed_rules.map((rule) =>
+        h(
+          "li",
+          { key: rule.rule },
+          h("span", { className: "badge bad" }, rule.verdict),
+          ` ${rule.rule}: ${rule.reason}`,
+          rule.questions.length > 0 && h("div", { className: "text muted" }, `Questions: ${rule.questions.join(", ")}`),
+        ),
+      ),
+    ),
   );
 }
 

@@ -21,7 +21,7 @@ import { duration, number, percent, plural } from "./format.mjs";
 import { LoadError, Outcome, ROW_OUTCOMES } from "./loads.mjs";
 import { PartLink } from "./page.mjs";
 import { Pages, usePages } from "./paging.mjs";
-import { VerdictBadge } from "./quality.mjs";
+import { Failed, VerdictBadge } from "./quality.mjs";
 import { MARKS, SettleDialog } from "./settle.mjs";
 
 // States in which a task may still change what the tab shows, and milliseconds until it is read again.
@@ -232,12 +232,7 @@ function Evaluation({ evaluation }) {
       `${number(evaluation.answered)} of ${plural(evaluation.questions, "question")} answered. `,
       evaluation.report && h(PageLink, { href: evaluation.report }, "Open the report"),
     ),
-    evaluation.failed_rules.length > 0 &&
-      h(
-        "ul",
-        { className: "items" },
-        evaluation.failed_rules.map((rule) => h("li", { key: rule }, rule)),
-      ),
+    evaluation.failed_rules.length > 0 && h(Failed, { evaluation }),
     h(Table, { caption: "Scores", columns, rows: Object.entries(evaluation.means) }),
     h("p", null, h(PartLink, { part: "evaluations" }, "Compare with earlier evaluations")),
   );

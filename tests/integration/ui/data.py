@@ -286,6 +286,7 @@ def filled() -> dict[str, Any]:
         task=task("nightly", "ask"),
     )
     here = f"tasks/kb/{RUN}"
+    judged = task_reply("evaluation", operator="AssistantEvaluateOperator", state="failed", evaluation=evaluation(0))
     return {
         "context": context(),
         "summary": summary(),
@@ -307,9 +308,9 @@ def filled() -> dict[str, Any]:
             "chat_batch", operator="AssistantChatBatchOperator", state="success", batch=batch()
         ),
         f"{here}/ask/-1/findings": findings(kinds=[], rows=[], total=0),
-        f"{here}/judge/-1": task_reply(
-            "evaluation", operator="AssistantEvaluateOperator", state="failed", evaluation=evaluation(0)
-        ),
+        f"{here}/judge/-1": judged,
+        # The task of the last evaluation in the lake.
+        f"tasks/evaluation/{RUN}/judge/-1": judged,
         f"{here}/export/-1": task_reply(
             "export",
             state="success",

@@ -258,3 +258,13 @@ def test_a_load_leads_to_its_task_inside_the_router(pages: StubPages) -> None:
     pages.show(data.PAGES["tab-judge"])
     pages.wait.until(lambda _: "Open the report" in pages.links())
     assert pages.links()["Open the report"] == f"{pages.url}assistant/reports/evaluation/scheduled__1/judge/-1"
+
+
+def test_a_failed_evaluation_names_its_questions(pages: StubPages) -> None:
+    for path in (data.PAGES["tab-judge"], data.PAGES["page-quality"]):
+        pages.show(path)
+        pages.until("Passed before, fail now")
+        text = pages.text()
+        assert "Passed before, fail now: refund-abroad, refund-time" in text
+        assert "worse token_f1 drop <= 0.02: token_f1 changed by -0.0700 over 398 questions" in text
+        assert "Questions: refund-abroad, refund-time, invoice-copy" in text

@@ -265,6 +265,7 @@ def test_three_files_say_the_same(operator, tmp_path):
         "pass_rate": pytest.approx(18 / 19),
         "means": {"exact_match": pytest.approx(18 / 19), "token_f1": pytest.approx(18 / 19), "must_include": None},
         "failed_rules": [],
+        "worse": [],
         "failing": summary.failing and summary.failing.count,
         "newly_failing": None,
         "baseline": None,

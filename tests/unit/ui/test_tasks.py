@@ -174,7 +174,9 @@ def test_an_evaluation_has_its_verdict_and_its_report(run_operator, tmp_path, ad
     found = admin.get(place(run)).json()
     evaluation = found["evaluation"]
     assert (found["kind"], evaluation["verdict"], evaluation["means"]) == ("evaluation", "failed", {"exact_match": 0.0})
-    assert evaluation["failed_rules"][0].startswith("exact_match >= 0.5: ")
+    (failed,) = evaluation["failed_rules"]
+    assert (failed["rule"], failed["verdict"]) == ("exact_match >= 0.5", "failed")
+    assert failed["reason"].startswith("exact_match is 0")
     assert found["links"] == [{"name": "Evaluation report", "href": evaluation["report"]}]
     assert admin.get(evaluation["report"].removeprefix("/assistant")).status_code == 200
 
