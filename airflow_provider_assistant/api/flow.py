@@ -376,7 +376,8 @@ def _parsed(call: Call[T], response: Response, attempts: int = 1, ambiguous: int
         happened = f"{call}: {error.happened}"
         if not call.repeatable:
             happened += ". The status says that it was carried out; a retry may create a duplicate"
-        raise AssistantResponseError(happened, todo="Check the base URL in the Airflow connection.") from None
+        todo = error.todo or "Check the base URL in the Airflow connection."
+        raise AssistantResponseError(happened, todo=todo) from None
 
 
 def ambiguous_error(call: Call[Any], error: AssistantError, attempts: int) -> AssistantAmbiguousError:

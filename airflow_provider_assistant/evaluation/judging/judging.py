@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from airflow_provider_assistant.api import flow
 from airflow_provider_assistant.client.cancellation import GRACE, CancellableRunner
 from airflow_provider_assistant.client.worker_pool import CircuitBreaker, for_each
 from airflow_provider_assistant.evaluation.agreement import agreement
+from airflow_provider_assistant.evaluation.judging.asking import ModelHost, refuses_all
 from airflow_provider_assistant.evaluation.judging.pairs import SCORES, pair_counts
 from airflow_provider_assistant.evaluation.judging.prompts import PROMPT_VERSION
 from airflow_provider_assistant.evaluation.judging.verdicts import verdicts_table
 from airflow_provider_assistant.evaluation.rules import JUDGE, PAIRWISE
 from airflow_provider_assistant.evaluation.summary import JudgeSummary
 from airflow_provider_assistant.exceptions import (
+    AssistantBadRequestError,
     AssistantError,
     AssistantIncompleteError,
     AssistantJudgeLimitError,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from airflow_provider_assistant.evaluation.case import Case, Identity
     from airflow_provider_assistant.evaluation.judging.labels import Assignment
     from airflow_provider_assistant.evaluation.judging.pairs import Pair
+    from airflow_provider_assistant.evaluation.judging.replies import Completion
     from airflow_provider_assistant.evaluation.judging.requests import JudgeRequest, Verdict
     from airflow_provider_assistant.evaluation.judging.rubrics import JudgeOptions, Rubric
     from airflow_provider_assistant.evaluation.scorers import Scorer
@@ -45,6 +47,8 @@ log = logging.getLogger(__name__)
 BREAKER = 20
 # Number of failed requests in the log. All of them are in the file of scores.
 LOGGED = 20
+# Questions that the host refuses one by one, before the others are asked at the same time.
+ALONE = 5
 # New verdicts after which the file of verdicts is written; more if it is long, because it is written as a whole.
 SAVE_EVERY, SAVE_SHARE = 100, 0.1
 CANCELLED = "judging was stopped from outside; a retry judges the answers that have no verdict yet"
@@ -83,19 +87,20 @@ class Judging:
         # The verdicts and the errors so far, by content hash.
         self._known: dict[str, Verdict] = {}
         self._errors: dict[str, AssistantError] = {}
-        # Number of tokens that the known verdicts cost.
-        self._tokens = 0
+        # Number of tokens that the known verdicts cost, and the replies that were none.
+        self._input_tokens = self._output_tokens = 0
         needed_hashes = set(self._hashes)
         for content_hash, verdict in known.items():
             if content_hash in needed_hashes:
                 self._known[content_hash] = verdict
-                self._tokens += verdict.input_tokens + verdict.output_tokens
+                self._count_tokens(verdict)
         # Number of verdicts in the file.
         self._saved = len(self._known)
         self._saving = asyncio.Lock()
         # All requests have the same key and model, so a 403 or a 404 concerns all of them.
         fatal = (AssistantPermissionError, AssistantNotFoundError, AssistantJudgeLimitError)
         self._breaker = CircuitBreaker(max(BREAKER, options.max_concurrency), *fatal)
+        self._host = ModelHost(model, on_completion=self._count_tokens)
         self._runner = CancellableRunner(CANCELLED, grace=GRACE, on_cancel=self._breaker.open)
 
     def run(self, open_client: Callable[[], RateLimitedClient]) -> None:
@@ -113,10 +118,11 @@ class Judging:
             self._runner.run(self._run(open_client))
         finally:
             self._save(self._table())
+            self._log_cost()
         error = self._breaker.error
         if error is None:
             return
-        if self._breaker.is_fatal(error) or isinstance(error, AssistantIncompleteError):
+        if self._breaker.is_fatal(error) or isinstance(error, AssistantIncompleteError | AssistantBadRequestError):
             raise error
         raise AssistantIncompleteError(
             f"{self._breaker.failures} answers in a row could not be judged, and the others were not tried. "
@@ -228,7 +234,6 @@ class Judging:
         log.info("Asking for %d verdicts; %d are known.", len(waiting), len(self._known))
         if not waiting:
             return
-        jitter = random.Random()  # noqa: S311 (jitter is no secret)
         # One span for all requests: a trace with thousands of spans is not readable.
         with tracing.span("judge", requests=len(waiting)):
             async with open_client() as client:
@@ -236,35 +241,71 @@ class Judging:
 
                 async def ask(waiting: _Waiting) -> None:
                     self._check_limit(len(request_by_hash))
-                    call = waiting.request.call(self._model)
-                    retry = client.settings.retry
-                    requests = flow.perform(call, retry, now=client.now, rng=jitter)
-                    verdict = await client.arun(requests)
-                    self._known[waiting.content_hash] = verdict
-                    self._tokens += verdict.input_tokens + verdict.output_tokens
+                    self._known[waiting.content_hash] = await self._host.ask(client, waiting.request)
                     await self._save_sometimes()
 
+                rest = iter(waiting)
+                await self._ask_first(rest, ask)
                 await for_each(
-                    waiting,
+                    rest,
                     ask,
                     max_concurrency=self._options.max_concurrency,
                     breaker=self._breaker,
                     on_error=self._record_error,
                 )
 
+    async def _ask_first(self, waiting: Iterator[_Waiting], ask: Callable[[_Waiting], Awaitable[None]]) -> None:
+        """
+        Ask the first question alone: what all requests would get costs one of them.
+
+        A refusal may be about this question only, so the next one is asked, until the host takes one.
+        """
+        earlier: AssistantBadRequestError | None = None
+        for question in islice(waiting, ALONE):
+            try:
+                await ask(question)
+            except AssistantBadRequestError as error:
+                self._record_error(question, error)
+                if refuses_all(error, earlier):
+                    happened = f"the host of the model would refuse every request of the judges: {error.happened}"
+                    self._breaker.open(replace(error, happened=happened))
+                    return
+                earlier = error
+            except AssistantError as error:
+                self._breaker.failed(error)
+                self._record_error(question, error)
+                return
+            else:
+                return
+
+    def _count_tokens(self, counted: Verdict | Completion) -> None:
+        self._input_tokens += counted.input_tokens
+        self._output_tokens += counted.output_tokens
+
+    def _log_cost(self) -> None:
+        cost = self._options.cost(self._input_tokens, self._output_tokens)
+        log.info(
+            "The judges have given %d verdicts, for %d tokens of prompts and %d of replies%s.",
+            len(self._known),
+            self._input_tokens,
+            self._output_tokens,
+            "" if cost is None else f", which cost {cost:.4g}",
+        )
+
     def _check_limit(self, total: int) -> None:
         limit = self._options.max_judge_tokens
         if limit is None:
             return
+        used = self._input_tokens + self._output_tokens
         # Every verdict costs tokens, so a total of 0 means that the host does not report them.
-        if self._known and not self._tokens:
+        if self._known and not used:
             raise AssistantJudgeLimitError(
                 "judge: the host of the model does not report the number of tokens, so max_judge_tokens cannot hold",
                 todo="Remove it.",
             )
-        if self._tokens >= limit:
+        if used >= limit:
             raise AssistantJudgeLimitError(
-                f"The judges have used {self._tokens} tokens, and max_judge_tokens is {limit}",
+                f"The judges have used {used} tokens, and max_judge_tokens is {limit}",
                 safe=f"{len(self._known)} of {total} verdicts are known; a retry does not pay for them again.",
                 todo="Raise max_judge_tokens, or evaluate fewer questions.",
             )
@@ -272,7 +313,7 @@ class Judging:
     def _record_error(self, waiting: _Waiting, error: AssistantError) -> None:
         self._errors[waiting.content_hash] = error
         if len(self._errors) <= LOGGED and not self._breaker.is_fatal(error):
-            log.warning("No verdict: %s", error)
+            log.warning("No verdict: %s", error.happened)
 
     async def _save_sometimes(self) -> None:
         """Save the verdicts if there are enough new ones, and they are not being saved already."""

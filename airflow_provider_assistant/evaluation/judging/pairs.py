@@ -90,8 +90,8 @@ def pairs_of(cases: Sequence[Case], others: Sequence[Case], rubric: Rubric) -> l
         requests: tuple[JudgeRequest, ...] = ()
         if case.answer != other.answer:
             requests = (
-                _request(case, rubric, case.answer, other.answer),
-                _request(case, rubric, other.answer, case.answer),
+                _request(case, other, rubric),
+                _request(other, case, rubric),
             )
         pairs.append(Pair(key=case.key, repetition=case.repetition, requests=requests))
     return pairs
@@ -123,15 +123,18 @@ def pair_counts(judged: Sequence[tuple[Pair, Sequence[Verdict | None]]]) -> Pair
     )
 
 
-def _request(case: Case, rubric: Rubric, first: str, second: str) -> JudgeRequest:
-    # Without passages: those of two sites may differ, and the judge sees one list.
+def _request(first: Case, second: Case, rubric: Rubric) -> JudgeRequest:
+    # Both cases have the same question and expectations. Without passages: those of two sites may differ, and the judge
+    # sees one list.
     return JudgeRequest(
-        key=case.key,
+        key=first.key,
         rubric=rubric,
-        question=case.message,
-        answer=first,
-        expected=case.expected,
+        question=first.message,
+        answer=first.answer or "",
+        expected=first.expected,
         passages=(),
-        repetition=case.repetition,
-        second=second,
+        repetition=first.repetition,
+        second=second.answer or "",
+        earlier_turns=first.transcript,
+        earlier_turns_of_second=second.transcript,
     )

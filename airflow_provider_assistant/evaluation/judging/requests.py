@@ -1,24 +1,32 @@
-"""The request to a judge for one answer or for two, and its reply: a chat completion with a JSON schema."""
+"""The request to a judge for one answer or for two: a chat completion with a JSON schema."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from airflow_provider_assistant import strict_json
 from airflow_provider_assistant.api.call import Call, CallInfo
 from airflow_provider_assistant.evaluation.case import Case
+from airflow_provider_assistant.evaluation.judging.host_limits import RESPONSE_FORMAT, SYSTEM_ROLE, TEMPERATURE
 from airflow_provider_assistant.evaluation.judging.prompts import ANSWER, PAIR, PROMPT_VERSION
+from airflow_provider_assistant.evaluation.judging.replies import Completion, answer_in, completion_of, preference_in
 from airflow_provider_assistant.evaluation.judging.rubrics import Rubric
-from airflow_provider_assistant.exceptions import AssistantInputError, AssistantResponseError
+from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.keys import is_missing
+from airflow_provider_assistant.texts import shortened
+
+# Message and answer of each earlier turn of a conversation; an answer is None if there was none.
+Turns: TypeAlias = tuple[tuple[str, str | None], ...]
 
 ENDPOINT = "judge"
 REASON_LENGTH = 1000
+# Characters of one text of an earlier turn, and of all of them. The latest turns are sent.
+TURN_LENGTH, TURNS_LENGTH = 2000, 12_000
 # How far the first of two answers is the better one.
 PREFERENCES = {"first": 1.0, "tie": 0.5, "second": 0.0}
 
@@ -29,7 +37,7 @@ class Verdict(BaseModel):
 
     :param score: From 0 to 1; of two answers: 1 if the first is better, 0 if the second is, and 0.5 for a tie.
     :param verdict: ``pass`` or ``fail``; of two answers ``first``, ``second`` or ``tie``.
-    :param reason: Why, with the words that decide.
+    :param reason: Why, with the words that decide; empty if the model gave none.
     :param input_tokens: Number of tokens of the prompt; 0 if the host does not report it.
     """
 
@@ -42,39 +50,6 @@ class Verdict(BaseModel):
     output_tokens: int = 0
 
 
-class _AnswerReply(BaseModel):
-    score: float = Field(ge=0, le=1)
-    verdict: Literal["pass", "fail"]
-    reason: str
-
-
-class _PairReply(BaseModel):
-    better: Literal["first", "second", "tie"]
-    reason: str
-
-
-_Reply = TypeVar("_Reply", _AnswerReply, _PairReply)
-
-
-class _Message(BaseModel):
-    content: str | None = None
-    refusal: str | None = None
-
-
-class _Choice(BaseModel):
-    message: _Message
-
-
-class _Usage(BaseModel):
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-
-
-class _Completion(BaseModel):
-    choices: list[_Choice] = Field(min_length=1)
-    usage: _Usage | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class JudgeRequest:
     """
@@ -84,6 +59,8 @@ class JudgeRequest:
     :param passages: Passages that the answer should be based on.
     :param is_label: Whether a person has labelled this answer, and it is not the answer of this evaluation.
     :param second: Text of the second answer; None if there is only one to judge.
+    :param earlier_turns: The conversation before the question, oldest turn first.
+    :param earlier_turns_of_second: The same of the second answer, whose conversation had other answers.
     """
 
     key: str
@@ -95,6 +72,8 @@ class JudgeRequest:
     is_label: bool = False
     repetition: int = 1
     second: str | None = None
+    earlier_turns: Turns = ()
+    earlier_turns_of_second: Turns = ()
 
     @classmethod
     def of(cls, case: Case, rubric: Rubric, answer: str, *, is_label: bool = False) -> JudgeRequest | None:
@@ -126,7 +105,19 @@ class JudgeRequest:
             passages=passages,
             is_label=is_label,
             repetition=case.repetition,
+            earlier_turns=case.transcript,
         )
+
+    @property
+    def subject(self) -> str:
+        """What the request is about, for messages."""
+        return f"{self.rubric.scorer} of question {self.key!r}"
+
+    @property
+    def texts(self) -> list[str]:
+        """The texts that the model reads."""
+        texts = [self.rubric.text, self.question, self.answer, *self.passages]
+        return texts + [text for text in (self.second, self.expected) if text]
 
     def content_hash(self, model: str) -> str:
         """Return the hash of everything that the verdict depends on."""
@@ -143,40 +134,79 @@ class JudgeRequest:
         ]
         if self.second is not None:
             parts.append(self.second)
+        if self.earlier_turns or self.earlier_turns_of_second:
+            parts.append([self.earlier_turns, self.earlier_turns_of_second])
         parts.append(PROMPT_VERSION)
         content = json.dumps(parts).encode()
         return hashlib.blake2b(content, digest_size=16).hexdigest()
 
-    def call(self, model: str) -> Call[Verdict]:
-        """Return the API call: ``POST …/chat/completions`` with temperature 0."""
-        is_pair = self.second is not None
-        prompt = PAIR if is_pair else ANSWER
-        body = {
-            "model": model,
-            "temperature": 0,
-            "messages": [
-                {"role": "system", "content": prompt.system.format(rubric=self.rubric.text)},
-                {"role": "user", "content": json.dumps(self._payload(), ensure_ascii=False)},
-            ],
-            "response_format": prompt.response_format,
-        }
-        subject = f"{self.rubric.scorer} of question {self.key!r}"
-        parse = parse_preference if is_pair else parse_verdict
+    def call(
+        self,
+        model: str,
+        *,
+        without: Collection[str] = (),
+        on_completion: Callable[[Completion], None] = lambda _: None,
+    ) -> Call[Verdict]:
+        """
+        Return the API call: ``POST …/chat/completions`` with temperature 0.
+
+        :param without: What the host does not support: names of :mod:`.host_limits`.
+        :param on_completion: Called with every completion, also with one that is not a verdict: it costs tokens, too.
+        """
+
+        def parse(body: Any, _: CallInfo) -> Verdict:
+            completion = completion_of(body)
+            on_completion(completion)
+            return self._verdict(completion)
+
         return Call(
             endpoint=ENDPOINT,
             method="POST",
             path="/chat/completions",
-            subject=subject,
+            subject=self.subject,
             parse=parse,
-            json=body,
+            json=self._body(model, without),
             idempotent=True,
         )
 
-    def _payload(self) -> dict[str, Any]:
+    def _verdict(self, completion: Completion) -> Verdict:
+        verdict: Literal["pass", "fail", "first", "second", "tie"]
         if self.second is None:
-            payload: dict[str, Any] = {"question": self.question, "answer": self.answer}
+            score, verdict, reason = answer_in(completion, self.rubric.scale)
         else:
-            payload = {"question": self.question, "first": self.answer, "second": self.second}
+            verdict, reason = preference_in(completion)
+            score = PREFERENCES[verdict]
+        return Verdict(
+            score=score,
+            verdict=verdict,
+            reason=reason[:REASON_LENGTH],
+            input_tokens=completion.input_tokens,
+            output_tokens=completion.output_tokens,
+        )
+
+    def _body(self, model: str, without: Collection[str]) -> dict[str, Any]:
+        prompt = ANSWER if self.second is None else PAIR
+        system = prompt.system_message(self.rubric)
+        user = json.dumps(self._payload(), ensure_ascii=False)
+        messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
+        if SYSTEM_ROLE in without:
+            messages = [{"role": "user", "content": f"{system}\n\n{user}"}]
+        body = {"model": model, "messages": messages}
+        optional = {TEMPERATURE: 0, RESPONSE_FORMAT: prompt.response_format}
+        return body | {name: value for name, value in optional.items() if name not in without}
+
+    def _payload(self) -> dict[str, Any]:
+        payload: dict[str, Any] = {}
+        if self.second is None or self.earlier_turns == self.earlier_turns_of_second:
+            payload |= _turns("earlier_turns", self.earlier_turns)
+        else:
+            payload |= _turns("earlier_turns_of_first", self.earlier_turns)
+            payload |= _turns("earlier_turns_of_second", self.earlier_turns_of_second)
+        payload["question"] = self.question
+        if self.second is None:
+            payload["answer"] = self.answer
+        else:
+            payload |= {"first": self.answer, "second": self.second}
         if self.expected is not None:
             payload["expected"] = self.expected
         if self.passages:
@@ -184,75 +214,24 @@ class JudgeRequest:
         return payload
 
 
-def parse_verdict(body: Any, _: CallInfo) -> Verdict:
-    """
-    Return the verdict on one answer in a chat completion.
-
-    :raises AssistantResponseError: The body is not a chat completion, or its text is not a verdict.
-    """
-    reply, usage = _reply(body, _AnswerReply)
-    return _verdict(reply.score, reply.verdict, reply.reason, usage)
-
-
-def parse_preference(body: Any, _: CallInfo) -> Verdict:
-    """
-    Return the verdict on two answers in a chat completion.
-
-    :raises AssistantResponseError: The body is not a chat completion, or its text does not name the better answer.
-    """
-    reply, usage = _reply(body, _PairReply)
-    return _verdict(PREFERENCES[reply.better], reply.better, reply.reason, usage)
-
-
-def _reply(body: Any, kind: type[_Reply]) -> tuple[_Reply, _Usage]:
-    """Return the object in the text of a chat completion, and the tokens that it cost."""
-    try:
-        completion = _Completion.model_validate(body)
-    except ValidationError as error:
-        reason = _first_reason(error)
-        raise AssistantResponseError(f"a body that is not a chat completion: {reason}") from None
-    message = completion.choices[0].message
-    if message.refusal:
-        raise AssistantResponseError(f"the model refused to judge: {message.refusal[:REASON_LENGTH]!r}")
-    try:
-        json_text = _json_in(message.content or "")
-        reply = kind.model_validate(strict_json.loads(json_text))
-    except ValidationError as error:
-        reason = _first_reason(error)
-        raise AssistantResponseError(f"the reply of the model is not a verdict: {reason}") from None
-    except ValueError as error:
-        raise AssistantResponseError(f"the reply of the model is not a verdict: {error}") from None
-    return reply, completion.usage or _Usage()
-
-
-def _verdict(score: float, verdict: Any, reason: str, usage: _Usage) -> Verdict:
-    return Verdict(
-        score=score,
-        verdict=verdict,
-        reason=reason[:REASON_LENGTH],
-        input_tokens=usage.prompt_tokens,
-        output_tokens=usage.completion_tokens,
-    )
-
-
-def _json_in(text: str) -> str:
-    """Return the JSON object in a text: hosts that ignore the schema often wrap it into a Markdown block."""
-    start = text.find("{")
-    if start < 0:
-        return text
-    # The last brace: a reason may contain others.
-    end = text.rfind("}")
-    return text[start : end + 1]
-
-
-def _first_reason(error: ValidationError) -> str:
-    # Without the input: it may hold a user's data.
-    details = error.errors(include_input=False, include_url=False)[0]
-    message: str = details["msg"]
-    field = ".".join(str(name) for name in details["loc"])
-    if not field:
-        return message
-    return f"{field}: {message}"
+def _turns(name: str, turns: Turns) -> dict[str, Any]:
+    """Return the latest turns as part of a payload, and how many there were before."""
+    sent: list[dict[str, str | None]] = []
+    length = 0
+    for message, answer in reversed(turns):
+        turn: dict[str, str | None] = {"question": shortened(message, TURN_LENGTH), "answer": None}
+        if answer is not None:
+            turn["answer"] = shortened(answer, TURN_LENGTH)
+        length += sum(len(text or "") for text in turn.values())
+        if length > TURNS_LENGTH:
+            break
+        sent.insert(0, turn)
+    parts: dict[str, Any] = {}
+    if len(sent) < len(turns):
+        parts[f"{name}_left_out"] = len(turns) - len(sent)
+    if sent:
+        parts[name] = sent
+    return parts
 
 
 def _passages(case: Case) -> tuple[str, ...]:

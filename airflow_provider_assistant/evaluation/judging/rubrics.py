@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
 from airflow_provider_assistant.evaluation.rules import JUDGE, PAIRWISE
 from airflow_provider_assistant.exceptions import AssistantInputError
@@ -13,6 +13,30 @@ from airflow_provider_assistant.exceptions import AssistantInputError
 # Columns without which a rubric is not applicable.
 Reference: TypeAlias = Literal["expected", "passages"]
 POLICY = "policy"
+# A scale in the text of a rubric, such as "a score from 1 to 5", "rate it 0-100", "out of 10", "Punkte von 1 bis 10".
+_RANGE = r"(\d{1,4})(?:\s*\([^)]{0,40}\))?\s*(?:to|and|through|bis|à|a|-|–|…|\.\.)\s*(\d{1,4})(?![.,]?\d)"  # noqa: RUF001
+_NAME = r"(?:scores?|scale|ratings?|rate|grades?|points?|stars?|punkten?|skala|bewerte|noten?|puntos|escala|échelle)"
+_BETWEEN = (
+    r"(?:[\s:,(]|\b(?:for \w+|it|the answers?|answers?|is|are|runs?|goes|ranges?|a|an|whole|integer|number|of|on|from|"
+    r"between|in|von|zwischen|auf|einer|de|du|die|antwort)\b){0,12}"
+)
+_SCALES = (
+    re.compile(rf"\b{_NAME}\b{_BETWEEN}{_RANGE}", re.IGNORECASE),
+    re.compile(rf"\b{_RANGE}[\s-]*{_NAME}\b", re.IGNORECASE),
+    re.compile(rf"\b{_NAME}\b{_BETWEEN}()out of (\d{{1,4}})\b", re.IGNORECASE),
+)
+
+
+class Scale(NamedTuple):
+    """
+    The scale of the scores of a rubric.
+
+    :param low: The score of the worst answer.
+    :param high: The score of the best answer.
+    """
+
+    low: int
+    high: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +56,18 @@ class Rubric:
     def scorer(self) -> str:
         """Name of the scorer."""
         return f"{JUDGE}{self.name}"
+
+    @property
+    def scale(self) -> Scale | None:
+        """The scale that the text names; None if it names none or several, then scores are from 0 to 1."""
+        scales = set()
+        for pattern in _SCALES:
+            for low, high in pattern.findall(self.text):
+                scales.add(Scale(int(low or 0), int(high)))
+        if len(scales) != 1:
+            return None
+        [scale] = scales
+        return scale if scale.low < scale.high else None
 
     @property
     def is_pairwise(self) -> bool:

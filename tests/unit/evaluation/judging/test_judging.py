@@ -19,9 +19,11 @@ from airflow_provider_assistant.evaluation.judging.rubrics import BUILT_IN, Judg
 from airflow_provider_assistant.evaluation.judging.verdicts import known_verdicts
 from airflow_provider_assistant.evaluation.scorers import scorers_of
 from airflow_provider_assistant.exceptions import (
+    AssistantBadRequestError,
     AssistantIncompleteError,
     AssistantJudgeLimitError,
     AssistantPermissionError,
+    AssistantResponseError,
     AssistantStorageError,
 )
 from tests.unit.evaluation.test_scorers import make_case
@@ -32,9 +34,18 @@ VERDICT = json.dumps({"reason": "Polite.", "score": 1, "verdict": "pass"})
 
 
 class Host(AsyncTransport):
-    """Reply to every request after a turn of the event loop."""
+    """
+    Reply to every request after a turn of the event loop.
 
-    def __init__(self, *, usage=(8, 2), fails=lambda number: None) -> None:
+    :param fails: Response or failure by the number of the request; None for a verdict.
+    :param refuses: Refusal by the body of the request; None to accept it.
+    :param says: Text of the reply.
+    """
+
+    def __init__(self, *, usage=(8, 2), fails=lambda number: None, refuses=lambda body: None, says=VERDICT) -> None:
+        self._refuses = refuses
+        self._says = says
+        self.bodies = []
         self.sent = self.flying = self.most = 0
         self._usage = usage
         self._fails = fails
@@ -46,7 +57,11 @@ class Host(AsyncTransport):
         await asyncio.sleep(0)
         self.flying -= 1
         usage = {"prompt_tokens": self._usage[0], "completion_tokens": self._usage[1]} if self._usage else None
-        body = {"choices": [{"message": {"content": VERDICT}}], "usage": usage}
+        self.bodies.append(call.json)
+        refusal = self._refuses(call.json)
+        if refusal:
+            return Response(400, {}, json.dumps({"error": {"message": refusal}}).encode())
+        body = {"choices": [{"message": {"content": self._says}}], "usage": usage}
         return self._fails(number) or Response(200, {}, json.dumps(body).encode())
 
 
@@ -160,6 +175,87 @@ def test_a_refused_model_ends_the_task_at_once():
     with pytest.raises(AssistantPermissionError):
         run(judging(max_concurrency=1)[0], host)
     assert host.sent == 1
+
+
+def test_what_the_host_does_not_support_is_left_out_after_its_first_refusal(caplog):
+    def refuses(body):
+        if "temperature" in body:
+            return "Unsupported value: 'temperature' does not support 0 with this model."
+        if "response_format" in body:
+            return "json_schema is not supported"
+        return "System role not supported" if body["messages"][0]["role"] == "system" else None
+
+    made, files, _ = judging(100, max_concurrency=8)
+    host = Host(refuses=refuses)
+    run(made, host)
+    assert (files[-1].num_rows, host.sent) == (100, 103)
+    assert host.bodies[-1].keys() == {"model", "messages"}
+    assert caplog.text.count("does not support") == 3
+
+
+def test_a_limit_that_is_found_late_costs_one_request_for_each_in_flight():
+    """A gateway changes its model in the middle."""
+    host = Host()
+    host._refuses = lambda body: "`temperature` is deprecated" if host.sent > 40 and "temperature" in body else None
+    made, files, _ = judging(100, max_concurrency=8)
+    run(made, host)
+    assert files[-1].num_rows == 100
+    assert host.sent <= 108
+
+
+@pytest.mark.parametrize(
+    ("text", "sent"),
+    [
+        ("The model `gpt-99` does not exist.", 1),
+        ("Your account is not active, please check your billing details.", 1),
+        ("Unbekannter Fehler 17", 2),
+    ],
+)
+def test_a_refusal_that_all_would_get_stops_after_the_first_in_the_words_of_the_host(text, sent):
+    made, files, _ = judging(400)
+    host = Host(refuses=lambda _: text)
+    with pytest.raises(AssistantBadRequestError) as raised:
+        run(made, host)
+    assert host.sent == sent
+    assert files[-1].num_rows == 0
+    message = str(raised.value)
+    assert "the host of the model would refuse every request" in message
+    assert text in message
+    assert "Check the name of the model" in message
+    assert "ledger" not in message
+
+
+def test_refusals_of_single_questions_stop_nothing():
+    too_long = "This model's maximum context length is 4096 tokens."
+    for refused in ([0], [0, 1, 2], [0, 7, 8], list(range(10))):
+        made, files, cases = judging(60, max_concurrency=4)
+        texts = [f'"Answer {number}."' for number in refused]
+        run(made, Host(refuses=lambda body, texts=texts: too_long if any(
+            text in body["messages"][1]["content"] for text in texts) else None))  # fmt: skip
+        assert files[-1].num_rows == 60 - len(refused)
+        [scorer] = scorers_of(["judge.tone"])
+        with pytest.raises(AssistantBadRequestError, match="from the host of the model"):
+            made.bound(scorer).score(cases[0])
+
+
+def test_the_first_question_is_asked_alone():
+    flying = []
+    host = Host(fails=lambda _: flying.append(host.flying))
+    run(judging(50, max_concurrency=8)[0], host)
+    assert flying[0] == 0
+    assert host.most == 8
+
+
+def test_replies_that_are_no_verdicts_cost_tokens_too(caplog):
+    caplog.set_level("INFO")
+    made, files, cases = judging(10, max_concurrency=1, price={"input": 1, "output": 10})
+    run(made, Host(says="I would rather not."))
+    assert files[-1].num_rows == 0
+    assert "0 verdicts, for 80 tokens of prompts and 20 of replies, which cost 0.00028" in caplog.text
+    [scorer] = scorers_of(["judge.tone"])
+    with pytest.raises(AssistantResponseError, match=r"'I would rather not\.'") as raised:
+        made.bound(scorer).score(cases[0])
+    assert "base URL" not in str(raised.value)
 
 
 def test_other_scorers_are_left_alone():

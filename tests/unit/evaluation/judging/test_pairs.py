@@ -6,6 +6,7 @@ import itertools
 import json
 import random
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -16,8 +17,6 @@ from airflow_provider_assistant.evaluation.judging.requests import (
     PREFERENCES,
     JudgeRequest,
     Verdict,
-    parse_preference,
-    parse_verdict,
 )
 from airflow_provider_assistant.evaluation.judging.rubrics import BUILT_IN
 from airflow_provider_assistant.exceptions import AssistantResponseError
@@ -135,23 +134,33 @@ def reply(text):
     return {"choices": [{"message": {"content": text}}], "usage": {"prompt_tokens": 9, "completion_tokens": 2}}
 
 
-@pytest.mark.parametrize(("word", "score"), [("first", 1.0), ("second", 0.0), ("tie", 0.5)])
-def test_a_preference_is_found_in_the_reply(word, score):
-    text = f"```json\n{json.dumps({'reason': 'x' * 2000, 'better': word})}\n```"
-    found = parse_preference(reply(text), CallInfo(200))
-    assert (found.verdict, found.score, len(found.reason)) == (word, score, 1000)
-    assert (found.input_tokens, found.output_tokens) == (9, 2)
+def test_a_preference_is_found_in_the_reply():
+    request = pair().requests[0]
+    for word, score in (("first", 1.0), ("second", 0.0), ("tie", 0.5)):
+        text = f"```json\n{json.dumps({'reason': 'x' * 2000, 'better': word})}\n```"
+        found = request.call("m").parse(reply(text), CallInfo(200))
+        assert (found.verdict, found.score, len(found.reason)) == (word, score, 1000)
+        assert (found.input_tokens, found.output_tokens) == (9, 2)
+    for text in ('{"better": "third"}', '{"score": 1, "verdict": "pass"}'):
+        with pytest.raises(AssistantResponseError, match="not a clear verdict"):
+            request.call("m").parse(reply(text), CallInfo(200))
 
 
-@pytest.mark.parametrize("found", [{"reason": "x", "better": "third"}, {"reason": "x", "score": 1, "verdict": "pass"}])
-def test_a_reply_that_names_no_answer_is_an_error(found):
-    with pytest.raises(AssistantResponseError, match="not a verdict: better"):
-        parse_preference(reply(json.dumps(found)), CallInfo(200))
+def test_each_answer_is_judged_in_its_own_conversation():
+    def case(answer, earlier):
+        return replace(make_case(answer), transcript=(("Where?", earlier),))
 
+    def payloads(earlier_now, earlier_before):
+        [found] = pairs_of([case("New.", earlier_now)], [case("Old.", earlier_before)], PAIRWISE)
+        return [json.loads(request.call("m").json["messages"][1]["content"]) for request in found.requests]
 
-def test_a_preference_is_no_verdict_on_one_answer():
-    with pytest.raises(AssistantResponseError, match="not a verdict: verdict"):
-        parse_verdict(reply('{"reason": "x", "score": 1, "verdict": "first"}'), CallInfo(200))
+    for payload in payloads("Here.", "Here."):
+        assert payload["earlier_turns"] == [{"question": "Where?", "answer": "Here."}]
+    new_first, old_first = payloads("Here.", "There.")
+    for payload, places in ((new_first, ("Here.", "There.")), (old_first, ("There.", "Here."))):
+        turns = payload["earlier_turns_of_first"], payload["earlier_turns_of_second"]
+        assert tuple(turn[0]["answer"] for turn in turns) == places
+        assert "earlier_turns" not in payload
 
 
 def test_labels_are_about_single_answers():

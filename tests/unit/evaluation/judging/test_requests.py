@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from airflow_provider_assistant.api.call import CallInfo
 from airflow_provider_assistant.evaluation.judging.labels import assign, check_labels
-from airflow_provider_assistant.evaluation.judging.requests import JudgeRequest, Verdict, parse_verdict
+from airflow_provider_assistant.evaluation.judging.requests import JudgeRequest, Verdict
 from airflow_provider_assistant.evaluation.judging.rubrics import BUILT_IN, Rubric
 from airflow_provider_assistant.evaluation.judging.verdicts import known_verdicts, verdicts_table
 from airflow_provider_assistant.evaluation.rules import parse_rule
-from airflow_provider_assistant.exceptions import AssistantInputError, AssistantResponseError
+from airflow_provider_assistant.exceptions import AssistantInputError
 from tests.unit.evaluation.test_scorers import make_case
 
 CORRECTNESS, GROUNDEDNESS, TONE = (BUILT_IN[name] for name in ("correctness", "groundedness", "tone"))
@@ -77,35 +78,67 @@ def test_the_hash_covers_all_that_the_verdict_depends_on():
     assert JudgeRequest("other", CORRECTNESS, "Q?", "A.", "E.", (), True).content_hash("m") == base.content_hash("m")
 
 
-@pytest.mark.parametrize("around", ["{}", "```json\n{}\n```", "Here it is: {} Done."])
-def test_a_verdict_is_found_in_the_reply(around):
-    text = json.dumps({"reason": "It says 'five'.", "score": 0.75, "verdict": "pass"})
-    found = parse_verdict(reply(around.replace("{}", text), prompt_tokens=90, completion_tokens=9), CallInfo(200))
-    assert found == Verdict(score=0.75, verdict="pass", reason="It says 'five'.", input_tokens=90, output_tokens=9)
+def verdict_of(request, content, **usage):
+    return request.call("m").parse(reply(content, **usage), CallInfo(200))
 
 
-@pytest.mark.parametrize(
-    ("body", "says"),
-    [
-        (None, "not a chat completion"),
-        ({"choices": []}, "not a chat completion"),
-        (reply("I think it is fine."), "not a verdict"),
-        (reply('{"reason": "x", "score": 7, "verdict": "pass"}'), "not a verdict: score"),
-        (reply('{"reason": "x", "score": NaN, "verdict": "pass"}'), "not a verdict"),
-        (reply('{"reason": "x", "score": 1, "verdict": "maybe"}'), "not a verdict: verdict"),
-        (reply('{"reason": "\\ud800", "score": 1, "verdict": "pass"}'), "not a verdict"),
-        (reply(None), "not a verdict"),
-        ({"choices": [{"message": {"content": None, "refusal": "I cannot judge this."}}]}, "refused to judge"),
-    ],
-)
-def test_any_other_reply_is_an_error(body, says):
-    with pytest.raises(AssistantResponseError, match=says):
-        parse_verdict(body, CallInfo(200))
+def test_a_verdict_has_the_tokens_and_a_reason_that_is_not_too_long():
+    request = JudgeRequest.of(CASE, TONE, "Yes.")
+    text = json.dumps({"reason": "It says '\ud800'. " + "x" * 5000, "score": 0.75, "verdict": "pass"})
+    found = verdict_of(request, text, prompt_tokens=90, completion_tokens=9)
+    assert (found.score, found.verdict, found.input_tokens, found.output_tokens) == (0.75, "pass", 90, 9)
+    assert len(found.reason) == 1000
+    assert found.reason.startswith(r"It says '\ud800'.")
 
 
-def test_a_long_reason_is_shortened():
-    text = json.dumps({"reason": "x" * 5000, "score": 1, "verdict": "pass"})
-    assert len(parse_verdict(reply(text), CallInfo(200)).reason) == 1000
+def test_a_rubric_with_a_scale_is_asked_and_read_on_it():
+    request = JudgeRequest.of(CASE, Rubric("polite", "Give a score from 1 to 5."), "Yes.")
+    assert "on the scale of the rubric, from 1 to 5" in request.call("m").json["messages"][0]["content"]
+    assert verdict_of(request, '{"score": 4, "verdict": "pass"}').score == 0.75
+    assert "from 0 (does not fulfil" in sent(CASE, TONE)[0]["messages"][0]["content"]
+
+
+def test_what_a_host_does_not_support_is_left_out_and_the_rubric_stays():
+    request = JudgeRequest.of(CASE, CORRECTNESS, "Yes.")
+    for left_out, keys in [
+        ({"temperature"}, {"model", "messages", "response_format"}),
+        ({"response_format", "temperature"}, {"model", "messages"}),
+    ]:
+        assert request.call("m", without=left_out).json.keys() == keys
+    [message] = request.call("m", without={"system role"}).json["messages"]
+    assert message["role"] == "user"
+    assert CORRECTNESS.text in message["content"]
+    assert json.loads(message["content"].rpartition("\n\n")[2])["answer"] == "Yes."
+
+
+def conversation(*answers, message="And then?"):
+    turns = tuple((f"Question {number}?", answer) for number, answer in enumerate(answers))
+    return replace(make_case("It does.", message=message, expected="It does."), transcript=turns)
+
+
+def test_a_judge_sees_the_earlier_turns_of_a_conversation_apart_from_the_turn_it_judges():
+    body, payload = sent(conversation("First.", None), CORRECTNESS)
+    assert list(payload) == ["earlier_turns", "question", "answer", "expected"]
+    assert payload["earlier_turns"] == [
+        {"question": "Question 0?", "answer": "First."},
+        {"question": "Question 1?", "answer": None},
+    ]
+    assert (payload["question"], payload["answer"]) == ("And then?", "It does.")
+    assert 'judge only "answer"' in body["messages"][0]["content"]
+    hashes = {
+        JudgeRequest.of(case, TONE, "Yes.").content_hash("m")
+        for case in (conversation(), conversation("A."), conversation("B."), conversation("A.", None))
+    }
+    assert len(hashes) == 4
+
+
+def test_earlier_turns_are_bounded_and_the_latest_stay():
+    for count, length in [(1, 100_000), (300, 50), (40, 3000), (7, 1999)]:
+        payload = sent(conversation(*["x" * length] * count), TONE)[1]
+        turns = payload.get("earlier_turns", [])
+        assert turns[-1]["question"] == f"Question {count - 1}?"
+        assert len(turns) + payload.get("earlier_turns_left_out", 0) == count
+        assert len(json.dumps(turns)) < 25_000
 
 
 def test_the_file_of_verdicts_is_in_the_order_of_the_questions_and_can_be_read():

@@ -1,0 +1,336 @@
+"""
+Read the reply of a model that judges.
+
+Models and their hosts keep to a format more or less. A reply is read where its meaning is clear: in a Markdown block,
+after prose, as lines, as one word. Where it is not clear, the question has an error: a guess would be a score.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+from airflow_provider_assistant.api.replies import error_text
+from airflow_provider_assistant.evaluation.judging import values
+from airflow_provider_assistant.evaluation.judging.rubrics import Scale
+from airflow_provider_assistant.evaluation.judging.values import UnclearError, beginning
+from airflow_provider_assistant.exceptions import AssistantResponseError
+from airflow_provider_assistant.texts import storable
+
+# Values by the name of their field. A name may occur several times.
+Fields: TypeAlias = Mapping[str, Sequence[Any]]
+
+# Objects that are looked for in one reply: each search may read the whole reply.
+MOST_OBJECTS = 50
+_OTHER_MODEL = "If it happens often, use another model, or change the rubric."
+
+_NAMES = {
+    "score": "score rating grade points",
+    "verdict": "verdict result decision judgement judgment outcome pass passed passes",
+    "better": "better winner preferred preference choice best betteranswer",
+    "reason": "reason reasoning explanation rationale justification comment",
+}
+_FIELD_BY_NAME = {name: field for field, names in _NAMES.items() for name in names.split()}
+_BEFORE_NAME = re.compile(r"^(?:is|the|my|final|overall)+")
+_THOUGHTS = "think|thinking|thoughts?|reasoning|analysis"
+_THOUGHT = re.compile(rf"<({_THOUGHTS})>.*?</\1>", re.IGNORECASE | re.DOTALL)
+_THOUGHT_ENDS = re.compile(rf".*</(?:{_THOUGHTS})>", re.IGNORECASE | re.DOTALL)
+_THOUGHT_STARTS = re.compile(rf"<(?:{_THOUGHTS})>.*", re.IGNORECASE | re.DOTALL)
+_LINE = re.compile(r"[^\w<{\"]*([A-Za-z][A-Za-z _]{0,20}?)[*_`\s]*[:=：]+[*_`\s]*(\S.*)")  # noqa: RUF001
+_OBJECT_STARTS = re.compile(r"\{\s*['\"]")
+_JSON_STARTS = re.compile(r"\s*(?:```\w*\s*)?\{")
+_TAG = re.compile(r"<(\w{2,20})>([^<]*)</\1>")
+
+
+class Completion(NamedTuple):
+    """
+    The text of a chat completion, and what it cost.
+
+    :param is_whole: Whether the text is complete, and not cut at the limit of tokens.
+    """
+
+    text: str
+    is_whole: bool
+    input_tokens: int
+    output_tokens: int
+
+
+class Answer(NamedTuple):
+    """The verdict on one answer; the score is from 0 to 1."""
+
+    score: float
+    verdict: values.Word
+    reason: str
+
+
+class Preference(NamedTuple):
+    """The verdict on two answers."""
+
+    better: values.Better
+    reason: str
+
+
+Reply = TypeVar("Reply", Answer, Preference)
+
+
+def completion_of(body: Any) -> Completion:
+    """
+    Return the text of a chat completion.
+
+    :raises AssistantResponseError: The body is not a chat completion, or the model or its host refused to judge.
+    """
+    if isinstance(body, Mapping) and body.get("error"):
+        raise AssistantResponseError(f"an error instead of a chat completion: {beginning(error_text(body) or body)}")
+    try:
+        choice = body["choices"][0]
+        message = choice["message"]
+        content = message.get("content")
+    except (TypeError, KeyError, IndexError, AttributeError):
+        raise AssistantResponseError(f"a body that is not a chat completion: {beginning(body)}") from None
+    parts = content if isinstance(content, list) else [content]
+    refusal = message.get("refusal") or _text_of(parts, "refusal")
+    if refusal:
+        raise AssistantResponseError(f"the model refused to judge: {beginning(refusal)}", todo=_OTHER_MODEL)
+    finish_reason = choice.get("finish_reason")
+    if finish_reason == "content_filter":
+        raise AssistantResponseError("the content filter of the model's host stopped the reply", todo=_OTHER_MODEL)
+    usage = body.get("usage")
+    counts = usage if isinstance(usage, Mapping) else {}
+    return Completion(
+        text=_text_of(parts, "text"),
+        is_whole=finish_reason not in {"length", "max_tokens"},
+        input_tokens=_count(counts.get("prompt_tokens", counts.get("input_tokens"))),
+        output_tokens=_count(counts.get("completion_tokens", counts.get("output_tokens"))),
+    )
+
+
+def answer_in(completion: Completion, scale: Scale | None) -> Answer:
+    """
+    Return the verdict on one answer.
+
+    :param scale: The scale of the rubric; None if scores are from 0 to 1.
+    :raises AssistantResponseError: The text is not a verdict, or not a clear one.
+    """
+    return _read(completion, ("verdict", "score"), lambda fields: _answer(fields, scale))
+
+
+def preference_in(completion: Completion) -> Preference:
+    """
+    Return the verdict on two answers.
+
+    :raises AssistantResponseError: The text does not name the better answer, or not clearly.
+    """
+    return _read(completion, ("better", "verdict"), _preference)
+
+
+def _read(completion: Completion, names: Sequence[str], verdict_of: Callable[[Fields], Reply]) -> Reply:
+    """
+    Return the verdict in a text: that of its JSON objects, of its lines with names, or of its first and last line.
+
+    :param names: Fields of which a verdict has at least one.
+    """
+    text = storable(_without_thoughts(completion.text)).strip()
+    try:
+        named = _with_names(text, names)
+        if not named and not completion.is_whole:
+            raise AssistantResponseError(
+                f"the reply reached the model's limit of tokens before its verdict: {beginning(text)}",
+                todo="Raise the limit of output tokens at the host, or use a model that writes less before it answers.",
+            )
+        verdicts = [verdict_of(fields) for fields in named] or _verdicts_of_lines(text, verdict_of)
+        return _only(verdicts)
+    except UnclearError as error:
+        raise AssistantResponseError(
+            f"the reply of the model is not a clear verdict, because {error}: {beginning(text)}", todo=_OTHER_MODEL
+        ) from None
+
+
+def _with_names(text: str, names: Sequence[str]) -> list[Fields]:
+    """Return the JSON objects in a text that have one of the names; or else its tags and lines, if they have one."""
+
+    def has_name(fields: Fields) -> bool:
+        return any(fields.get(name) for name in names)
+
+    objects = [fields for fields in _objects(text) if has_name(fields)]
+    if objects:
+        return objects
+    lines = _named([*_TAG.findall(text), *_lines_with_names(text)])
+    return [lines] if has_name(lines) else []
+
+
+def _only(verdicts: Sequence[Reply]) -> Reply:
+    """Return the last verdict, with its reason. All of them must be the same."""
+    if len({verdict[:-1] for verdict in verdicts}) > 1:
+        raise UnclearError("it has several verdicts that contradict each other")
+    return verdicts[-1]
+
+
+def _verdicts_of_lines(text: str, verdict_of: Callable[[Fields], Reply]) -> list[Reply]:
+    """Return the verdicts that the first and the last line are, such as ``PASS: five days``."""
+    lines = [line for line in text.replace("```", "\n").splitlines() if line.strip(values.AROUND_WORD)]
+    if not lines:
+        raise UnclearError("it is empty")
+    verdicts = []
+    problem = None
+    for line in dict.fromkeys((lines[0], lines[-1])):
+        is_reason = line != text or " " in line
+        try:
+            verdicts.append(verdict_of({"verdict": [line], "reason": [text] if is_reason else []}))
+        except UnclearError as error:
+            problem = error
+    if not verdicts and problem:
+        raise problem
+    return verdicts
+
+
+def _answer(fields: Fields, scale: Scale | None) -> Answer:
+    words: set[values.Word] = set()
+    scores = {values.score(value, scale) for value in _given(fields, "score")}
+    has_score = bool(scores)
+    for value in _given(fields, "verdict"):
+        word = values.flag(value, scale)
+        if word is not None:
+            words.add(word)
+        elif has_score:
+            raise UnclearError(f"{beginning(value)} is neither pass nor fail")
+        else:
+            # A number instead of a word, such as {"result": 4}.
+            scores.add(values.score(value, scale))
+    if len(words) > 1 or len(scores) > 1:
+        raise UnclearError("it has values that contradict each other")
+    score = scores.pop() if scores else None
+    word = words.pop() if words else _word_of_score(score)
+    if score is None:
+        score = 1.0 if word == "pass" else 0.0
+    if (word, score) in {("pass", 0.0), ("fail", 1.0)}:
+        raise UnclearError("its score and its verdict contradict each other")
+    return Answer(score, word, _reason(fields))
+
+
+def _word_of_score(score: float | None) -> values.Word:
+    if score is None:
+        raise UnclearError("it has neither a verdict nor a score")
+    if score == 0.5:
+        raise UnclearError("it has no verdict, and its score is the middle of the scale")
+    return "pass" if score > 0.5 else "fail"
+
+
+def _preference(fields: Fields) -> Preference:
+    found = {values.better(value) for value in [*_given(fields, "better"), *_given(fields, "verdict")]}
+    if len(found) != 1:
+        raise UnclearError("it does not name one answer")
+    return Preference(found.pop(), _reason(fields))
+
+
+def _given(fields: Fields, name: str) -> list[Any]:
+    return [value for value in fields.get(name, ()) if value is not None and value != ""]
+
+
+def _reason(fields: Fields) -> str:
+    texts = []
+    for value in _given(fields, "reason"):
+        parts = value if isinstance(value, list) else [value]
+        texts += [str(part) for part in parts]
+    return storable(" ".join(texts))
+
+
+def _objects(text: str) -> list[Fields]:
+    """Return the JSON objects in a text."""
+    objects: list[Fields] = []
+    start = text.find("{")
+    for _ in range(MOST_OBJECTS):
+        if start < 0:
+            return objects
+        try:
+            fields, end = _DECODER.raw_decode(text, start)
+            objects.append(fields)
+        except (ValueError, RecursionError):
+            if _OBJECT_STARTS.match(text, start):
+                # An object that is broken. What is inside of it is not a verdict.
+                return [*objects, *_python_object(text[start:])]
+            end = start + 1
+        start = text.find("{", end)
+    raise UnclearError("it has too many braces")
+
+
+def _python_object(text: str) -> list[Fields]:
+    """Return the object at the beginning of a text in Python's notation, such as ``{'verdict': 'pass'}``."""
+    try:
+        value = ast.literal_eval(text[: text.rfind("}") + 1])
+        return [_DECODER.decode(json.dumps(value))]
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return []
+
+
+def _named(pairs: Iterable[tuple[Any, Any]]) -> Fields:
+    """Return the values of known fields; if there are none, those of the objects inside, as in ``{"result": {…}}``."""
+    fields: dict[str, list[Any]] = defaultdict(list)
+    inner: dict[str, list[Any]] = defaultdict(list)
+    for name, value in pairs:
+        letters = re.sub(r"[^a-z]", "", str(name).casefold())
+        field = _FIELD_BY_NAME.get(_BEFORE_NAME.sub("", letters))
+        if isinstance(value, dict):
+            for inner_field, inner_values in value.items():
+                inner[inner_field] += inner_values
+        elif field:
+            fields[field].append(value)
+    if fields.keys() & {"score", "verdict", "better"}:
+        return fields
+    return {**inner, **fields}
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a number")
+
+
+# Line breaks in strings are read: models write them.
+_DECODER = json.JSONDecoder(strict=False, object_pairs_hook=_named, parse_constant=_no_constant)
+
+
+def _lines_with_names(text: str) -> list[tuple[str, str]]:
+    """Return names and values of lines such as ``Verdict: pass``."""
+    lines = []
+    for line in text.splitlines():
+        match = _LINE.fullmatch(line.strip())
+        if match:
+            name, value = match.groups()
+            # "Passed: no" is a name with its value, "PASS: it says five days" is a verdict with its reason.
+            is_verdict = name.casefold().startswith("pass") and values.flag(value, None) is None
+            if not is_verdict:
+                lines.append((name, value))
+    return lines
+
+
+def _without_thoughts(text: str) -> str:
+    """Return a text without what a model thought before. Some hosts leave out the tag at the beginning."""
+    if _JSON_STARTS.match(text):
+        # A reason may quote an answer that has such tags.
+        return text
+    rest = _THOUGHT.sub("", text)
+    rest = _THOUGHT_ENDS.sub("", rest)
+    return _THOUGHT_STARTS.sub("", rest)
+
+
+def _text_of(parts: Iterable[Any], field: str) -> str:
+    """Return the text of the parts of a message, which are texts or objects."""
+    texts = []
+    for part in parts:
+        value = part
+        if isinstance(part, Mapping):
+            is_thought = part.get("type") in {"thinking", "reasoning"}
+            value = None if is_thought else part.get(field)
+        elif field != "text":
+            value = None
+        if isinstance(value, str):
+            texts.append(value)
+    return "".join(texts)
+
+
+def _count(value: Any) -> int:
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < float("inf"):
+        return int(value)
+    return 0
