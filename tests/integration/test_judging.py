@@ -245,7 +245,7 @@ def test_killed_half_way_and_retried_it_writes_the_same_bytes(server, tmp_path):
     evaluate(judging(there, labelled(400)))
     assert asked(server) == 400 - known
     evaluate(judging(here, labelled(400)))
-    names = {"scores.parquet", "verdicts.parquet", "summary.json", "report.html"}
+    names = {"answers.parquet", "scores.parquet", "verdicts.parquet", "summary.json", "report.html"}
     retried = {Path(name).name: content for name, content in files_below(there).items()}
     assert set(retried) == names
     assert retried == {Path(name).name: content for name, content in files_below(here).items()}
