@@ -6,25 +6,16 @@ import argparse
 import dataclasses
 import hashlib
 import json
-import os
 import signal
 from os.path import abspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 
 from airflow_provider_assistant import lake
 from airflow_provider_assistant.cli.ask import Asking
-from airflow_provider_assistant.cli.gate_file import GateFile, read_gate
-from airflow_provider_assistant.cli.golden_input import (
-    Part,
-    narrowed,
-    part_of,
-    possible_answers,
-    read_answered,
-    read_golden,
-)
+from airflow_provider_assistant.cli.evaluate_input import EvaluationInput, checked_input, name_of, output_path
 from airflow_provider_assistant.cli.interruptions import Interruptions
 from airflow_provider_assistant.cli.kept_run import ANSWERS as ANSWERS_OF_RUN
 from airflow_provider_assistant.cli.kept_run import OTHER_ANSWERS, Kept, KeptRun, kept_run
@@ -38,36 +29,28 @@ from airflow_provider_assistant.cli.runner import (
     WRONG,
     command,
     failed,
-    open_hook,
 )
 from airflow_provider_assistant.evaluation.cases import read_cases
 from airflow_provider_assistant.evaluation.excerpts import figures_of
-from airflow_provider_assistant.evaluation.extra import check_extra
 from airflow_provider_assistant.evaluation.failing import failing_lines
 from airflow_provider_assistant.evaluation.junit import junit_xml
 from airflow_provider_assistant.evaluation.report import render
-from airflow_provider_assistant.evaluation.rules import ANSWERS, check_pairwise
-from airflow_provider_assistant.evaluation.run_directory import RunDirectory, find_baseline
+from airflow_provider_assistant.evaluation.run_directory import RunDirectory
 from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputError
-from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.ledger.location import airflow_home
 from airflow_provider_assistant.operators.judging import OtherAnswers, write
 from airflow_provider_assistant.operators.judging import evaluate as run_evaluation
-from airflow_provider_assistant.storage.paths import usable_path, writable_file
 from airflow_provider_assistant.texts import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from airflow_provider_assistant.evaluation.case import Case
-    from airflow_provider_assistant.evaluation.evaluate import Baseline, Evaluation
+    from airflow_provider_assistant.evaluation.evaluate import Evaluation
     from airflow_provider_assistant.evaluation.summary import Difference
 
-DEFAULT_CONNECTION = "assistant_default"
-BASE_URL, API_KEY = "ASSISTANT_BASE_URL", "ASSISTANT_API_KEY"
 STYLES = {"passed": GOOD, "failed": BAD}
-# Folders within that of --save: of evaluations of a part of the golden set, and of unfinished runs.
-PART, UNFINISHED = "part", "unfinished"
+# Folder within that of --save for unfinished runs.
+UNFINISHED = "unfinished"
 
 
 @command
@@ -101,128 +84,22 @@ def _show_notes(out: Console, error: BaseException) -> None:
         out.logged(note, DIM)
 
 
-class _Input(NamedTuple):
-    """
-    What is evaluated, checked before the first request.
-
-    :param cases: The questions; they have answers only with ``--answers``.
-    :param golden: The golden set to ask. None with ``--answers``.
-    :param hooks: Hooks of the sites to ask.
-    """
-
-    gate: GateFile
-    cases: list[Case]
-    golden: pa.Table | None
-    part: Part | None
-    directory: RunDirectory
-    baseline: Baseline | None
-    hooks: list[AssistantHook]
-
-
 def _evaluate(out: Console, args: argparse.Namespace, signals: Interruptions) -> int:
-    given = _checked_input(out, args)
+    given = checked_input(out, args)
     if given.part and not given.part.keys:
-        out.result({"name": _name(args), "verdict": "none", "questions": 0, "part": given.part.text})
+        out.result({"name": name_of(args), "verdict": "none", "questions": 0, "part": given.part.text})
         out.line(f"No question is left to evaluate: {given.part.text}", GOOD)
         return OK
     base = _folder_of_runs(args, given)
-    resume = args.resume or bool(args.answers)
-    with kept_run(base, _arguments(args, given), resume=resume) as run:
+    with kept_run(base, _arguments(args, given), resume=args.resume) as run:
         try:
             return _run(out, args, given, run, signals)
         except BaseException as error:
-            _add_note(error, run, args)
+            _add_note(error, run)
             raise
 
 
-def _checked_input(out: Console, args: argparse.Namespace) -> _Input:
-    """
-    Read and check everything that does not need an answer.
-
-    :raises AssistantInputError: Anything is wrong with it. Nothing was sent.
-    """
-    _check_arguments(args)
-    check_extra()
-    has_baseline = bool(args.against or args.against_site or args.only_failing)
-    gate = read_gate(args.gate, has_baseline=has_baseline)
-    scorer_names = [scorer.name for scorer in gate.scorers]
-    other_site = {ANSWERS: args.against_site} if args.against_site else None
-    check_pairwise(scorer_names, other_site)
-    golden = None
-    if args.answers:
-        cases = read_answered(args)
-    else:
-        golden, cases = read_golden(args)
-    part = part_of(args, cases, gate.criteria.pass_if)
-    if part:
-        if golden is not None:
-            golden = golden.filter([case.key in part.keys for case in cases])
-        cases = part.of(cases)
-    gate = dataclasses.replace(gate, criteria=narrowed(gate.criteria, part, cases))
-    directory = _directory(args, part)
-    against = args.against
-    if args.only_failing:
-        against = args.against or args.save
-    baseline = find_baseline(directory, against)
-    if golden is None:
-        gate.judges.check(cases, gate.criteria.rules)
-    else:
-        gate.judges.check(possible_answers(cases, args.repeat), gate.criteria.rules)
-    _check_outputs(args, directory)
-    hooks = []
-    if golden is not None:
-        conn_id = _connection(args.conn_id)
-        sites = [args.site, args.against_site] if args.against_site else [args.site]
-        hooks = [open_hook(out, argparse.Namespace(conn_id=conn_id, site=site)) for site in sites]
-        for hook in hooks:
-            hook.resolve_site_id()
-    return _Input(gate, cases, golden, part, directory, baseline, hooks)
-
-
-def _check_arguments(args: argparse.Namespace) -> None:
-    problem = None
-    if not args.file and not args.answers:
-        problem = "give FILE, the golden set, or --answers"
-    elif args.against and args.against_site:
-        problem = "give --against or --against-site, not both"
-    elif args.answers and (args.against_site or args.resume):
-        problem = "--answers asks nothing: remove --against-site and --resume"
-    elif args.repeat < 1:
-        problem = f"--repeat must be at least 1, not {args.repeat}"
-    elif args.only_failing and not (args.against or args.save):
-        problem = "--only-failing needs --against, or --save with an earlier evaluation"
-    if problem:
-        raise AssistantInputError(problem, safe=NOTHING_SENT)
-
-
-def _name(args: argparse.Namespace) -> str:
-    return Path(args.file or args.answers).stem
-
-
-def _directory(args: argparse.Namespace, part: Part | None) -> RunDirectory:
-    """Return the folder of the evaluation. Without ``--save``, it is only used to find the baseline."""
-    if not args.save:
-        return RunDirectory(ObjectStoragePath(str(Path(args.file or args.answers).parent)))
-    folder = _storage(args.save)
-    # The evaluation of a part must not replace that of the whole golden set.
-    return RunDirectory(folder / PART if part else folder)
-
-
-def _storage(path: object) -> ObjectStoragePath:
-    return ObjectStoragePath(str(usable_path(path)))
-
-
-def _check_outputs(args: argparse.Namespace, directory: RunDirectory) -> None:
-    """Check that all files can be written, and create their folders."""
-    for name in ("junit", "report"):
-        path = getattr(args, name)
-        if path:
-            lake.check_writable(_storage(writable_file(path, f"--{name}")).parent)
-    if args.save:
-        lake.check_writable(directory.folder)
-
-
-def _folder_of_runs(args: argparse.Namespace, given: _Input) -> Path:
+def _folder_of_runs(args: argparse.Namespace, given: EvaluationInput) -> Path:
     """
     Return the local folder of unfinished runs of this evaluation.
 
@@ -241,14 +118,14 @@ def _folder_of_runs(args: argparse.Namespace, given: _Input) -> Path:
     return airflow_home() / "assistant_evaluations" / f"{name}-{digest[:12]}"
 
 
-def _arguments(args: argparse.Namespace, given: _Input) -> dict[str, Any]:
+def _arguments(args: argparse.Namespace, given: EvaluationInput) -> dict[str, Any]:
     """Return the arguments that must be the same when a run is resumed."""
     sites = [hook.site_url() for hook in given.hooks]
     same = ("mode", "key", "session", "turn")
     return {"sites": sites, **{f"--{name}": getattr(args, name) for name in same}}
 
 
-def _run(out: Console, args: argparse.Namespace, given: _Input, run: KeptRun, signals: Interruptions) -> int:
+def _run(out: Console, args: argparse.Namespace, given: EvaluationInput, run: KeptRun, signals: Interruptions) -> int:
     """Ask what has no answer yet, evaluate, and write the files."""
     gate, cases, directory = given.gate, given.cases, given.directory
     if args.resume:
@@ -273,7 +150,7 @@ def _run(out: Console, args: argparse.Namespace, given: _Input, run: KeptRun, si
             gate.criteria,
             gate.judges,
             evaluation_directory,
-            name=_name(args),
+            name=name_of(args),
             baseline=given.baseline,
             other=other,
         )
@@ -290,9 +167,10 @@ def _run(out: Console, args: argparse.Namespace, given: _Input, run: KeptRun, si
         unanswered += table.num_rows - table["status"].to_pylist().count("complete")
     run.is_finished = not unanswered
     if unanswered:
-        out.note(
+        out.logged(
             f"{counted(unanswered, 'question')} without an answer. The same command with --resume asks only these; the "
-            f"other answers are kept in {run.folder}"
+            f"other answers are kept in {run.folder}",
+            DIM,
         )
     return WRONG if evaluation.summary.gate.verdict == "failed" else OK
 
@@ -303,9 +181,9 @@ def _write(
     """Write the files that the arguments name."""
     page = render(evaluation)
     if args.junit:
-        lake.replace_bytes(junit_xml(evaluation).encode(), _storage(args.junit))
+        lake.replace_bytes(junit_xml(evaluation).encode(), output_path(args.junit))
     if args.report:
-        lake.replace_bytes(page.encode(), _storage(args.report))
+        lake.replace_bytes(page.encode(), output_path(args.report))
     if args.save:
         for name, table in tables.items():
             lake.replace(table.replace_schema_metadata(None), directory.folder / f"{name}.parquet")
@@ -333,15 +211,13 @@ def _tell_resumed(out: Console, run: KeptRun, directory: RunDirectory) -> None:
     out.note("--resume: there is no unfinished run, so all questions are asked.")
 
 
-def _add_note(error: BaseException, run: KeptRun, args: argparse.Namespace) -> None:
+def _add_note(error: BaseException, run: KeptRun) -> None:
     """Add to an error what the run has kept, and how to go on."""
     kept = run.kept()
-    if not any(kept):
-        return
-    again = "The same command goes on with the rest."
-    if not args.answers:
-        again = "The same command with --resume goes on with the rest."
-    error.add_note(f"Kept in {run.folder}: {_described(kept)}. {again}")
+    if any(kept):
+        error.add_note(
+            f"Kept in {run.folder}: {_described(kept)}. The same command with --resume goes on with the rest."
+        )
 
 
 def _described(kept: Kept) -> str:
@@ -351,18 +227,6 @@ def _described(kept: Kept) -> str:
     if kept.has_verdicts:
         texts.append("the verdicts of the judges")
     return ", ".join(texts)
-
-
-def _connection(conn_id: str | None) -> str:
-    """Return the id of the connection: the argument, or else that of the environment's variables, or the default."""
-    if conn_id:
-        return conn_id
-    if not os.environ.get(BASE_URL):
-        return DEFAULT_CONNECTION
-    # A connection in the environment needs no database, which CI does not have.
-    fields = {"conn_type": "assistant", "host": os.environ[BASE_URL], "password": os.environ.get(API_KEY)}
-    os.environ["AIRFLOW_CONN_ASSISTANT_ENVIRONMENT"] = json.dumps(fields)
-    return "assistant_environment"
 
 
 def _show(out: Console, args: argparse.Namespace, evaluation: Evaluation) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from airflow_provider_assistant.evaluation.criteria import DEFAULT_SCORERS, Criteria, parse_criteria
 from airflow_provider_assistant.evaluation.scorers import Scorer, scorers_of
-from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputError
 from airflow_provider_assistant.operators.judging import JudgeTask
 
 FIELDS = ("scorers", "judge", "pass_if", "gate")
@@ -41,6 +41,10 @@ def read_gate(path: str | None, *, has_baseline: bool) -> GateFile:
     if path is not None:
         try:
             content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        except OSError as error:
+            raise AssistantInputError(
+                f"--gate {path}: it cannot be read: {error.strerror}", safe=NOTHING_SENT, field="--gate"
+            ) from error
         except (yaml.YAMLError, UnicodeDecodeError) as error:
             raise AssistantInputError(f"--gate {path}: not YAML: {error}", field="--gate") from error
     problem = None

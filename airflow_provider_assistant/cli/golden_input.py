@@ -16,7 +16,6 @@ from airflow_provider_assistant.cli.ask import key_columns_of, questions_of, rea
 from airflow_provider_assistant.cli.rows import pairs
 from airflow_provider_assistant.evaluation.case import Case, Identity
 from airflow_provider_assistant.evaluation.cases import read_cases
-from airflow_provider_assistant.evaluation.criteria import Criteria
 from airflow_provider_assistant.evaluation.rules import Condition, Rule, parse_condition
 from airflow_provider_assistant.evaluation.run_directory import SCORES, RunDirectory
 from airflow_provider_assistant.evaluation.scoring import NOT_APPLICABLE
@@ -171,6 +170,26 @@ def _conversation(case: Case, args: argparse.Namespace) -> str | None:
     return None
 
 
+def check_tags(rules: Iterable[Rule], cases: Iterable[Case]) -> None:
+    """
+    Check that questions have the tags of the rules.
+
+    :raises AssistantInputError: No question has the tag of a rule.
+    """
+    tags = {tag for case in cases for tag in case.tags}
+    for rule in rules:
+        if rule.tag is not None and rule.tag not in tags:
+            raise AssistantInputError(
+                f"gate: {rule.text!r}: no question has the tag {rule.tag!r}; there are {_listed(tags)}",
+                safe=NOTHING_SENT,
+                field="gate",
+            )
+
+
+def _listed(tags: Iterable[str]) -> str:
+    return ", ".join(sorted(tags)[:LISTED]) or "no tags"
+
+
 def _tagged(cases: Iterable[Case], tags: Sequence[str]) -> set[str]:
     keys_by_tag = defaultdict(set)
     for case in cases:
@@ -179,8 +198,11 @@ def _tagged(cases: Iterable[Case], tags: Sequence[str]) -> set[str]:
     keys = set()
     for tag in tags:
         if tag not in keys_by_tag:
-            known = ", ".join(sorted(keys_by_tag)[:LISTED]) or "no tags"
-            raise AssistantInputError(f"--tag: no question has the tag {tag!r}; there are {known}", field="--tag")
+            raise AssistantInputError(
+                f"--tag: no question has the tag {tag!r}; there are {_listed(keys_by_tag)}",
+                safe=NOTHING_SENT,
+                field="--tag",
+            )
         keys |= keys_by_tag[tag]
     return keys
 
@@ -250,10 +272,3 @@ def _named_by_rules(path: str, summary: Summary) -> set[str]:
             field="--only-failing",
         )
     return keys
-
-
-def narrowed(criteria: Criteria, part: Part | None, cases: Sequence[Case]) -> Criteria:
-    """Return the criteria for a part of the golden set."""
-    if part is None:
-        return criteria
-    return criteria._replace(rules=part.rules(criteria.rules, cases))

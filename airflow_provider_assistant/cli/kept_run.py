@@ -56,7 +56,7 @@ class KeptRun:
     def ledger(self) -> Ledger:
         """Open the ledger of this run, in which every question is claimed before it is sent."""
         ledger = Ledger(sqlite_engine(self.folder / LEDGER), warn_if_new=False)
-        # The lock of the folder shows that the process is dead that left a lease.
+        # The process that left a lease is dead: this one has the lock of the folder.
         with ledger.engine.begin() as connection:
             connection.execute(sa.delete(leases))
         return ledger
@@ -98,68 +98,85 @@ def kept_run(base: Path, arguments: Mapping[str, Any], *, resume: bool) -> Itera
     """
     Begin a run, or resume the last one, for a ``with`` block.
 
-    After the block, the folders of all runs are deleted if the run is finished, and its own if it
-    has nothing to keep.
+    After the block, the run is deleted if it has nothing to keep. If it is finished, earlier ones
+    are deleted as well.
 
     :param base: Folder of the unfinished runs of one evaluation.
     :param arguments: Arguments that must be the same if the run is resumed, as JSON types.
     :param resume: Whether to resume the last run, if there is one.
-    :raises AssistantInputError: Another process is running this evaluation, or the arguments differ.
+    :raises AssistantInputError: The run to resume is still running, or was started with other arguments.
     """
     # As they are saved: JSON has no tuples.
     arguments = json.loads(json.dumps(arguments))
     base.mkdir(parents=True, exist_ok=True)
-    with (base / LOCK).open("w") as lock:
-        _lock(lock.fileno(), base)
-        run = _latest(base, arguments) if resume else None
+    # Closing its file ends a lock.
+    with contextlib.ExitStack() as locks:
+        run = _latest(base, arguments, locks) if resume else None
         if run is None:
-            run = _new(base, arguments)
+            run = _new(base, arguments, locks)
         try:
             yield run
         finally:
             if run.is_finished:
-                shutil.rmtree(base)
+                _delete_all(base, run, locks)
             elif not any(run.kept()):
                 shutil.rmtree(run.folder)
-                if len(list(base.iterdir())) == 1:
-                    shutil.rmtree(base)
+            # Only an empty folder can be deleted.
+            with contextlib.suppress(OSError):
+                base.rmdir()
 
 
-def _lock(file: int, base: Path) -> None:
+def _delete_all(base: Path, run: KeptRun, locks: contextlib.ExitStack) -> None:
+    """Delete all runs, except those of other processes that are still running."""
+    for file in base.glob(f"*/{ARGUMENTS}"):
+        if file.parent == run.folder or _lock(file.parent, locks):
+            shutil.rmtree(file.parent)
+
+
+def _lock(folder: Path, locks: contextlib.ExitStack) -> bool:
+    """Lock a run; return False if another process has locked it."""
+    file = locks.enter_context((folder / LOCK).open("w"))
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise AssistantInputError(
-            f"another process is running this evaluation, and keeps its answers in {base}",
-            safe=NOTHING_SENT,
-            todo="Wait for it, or give --save another folder.",
-        ) from None
+        return False
     except OSError:
         # Some file systems have no locks.
-        return
+        return True
+    return True
 
 
-def _latest(base: Path, arguments: Mapping[str, Any]) -> KeptRun | None:
-    """Return the last run in a folder; None if there is none."""
-    for file in sorted(base.glob(f"*/{ARGUMENTS}"), reverse=True):
-        saved = json.loads(file.read_text(encoding="utf-8"))
-        for name, value in arguments.items():
-            before = saved["arguments"].get(name)
-            if before != value:
-                raise AssistantInputError(
-                    f"--resume: the run in {file.parent} was started with {name} {before}, not {value}",
-                    safe=NOTHING_SENT,
-                    todo="Give the same arguments, or ask all questions again without --resume.",
-                    field="--resume",
-                )
-        return KeptRun(file.parent, saved["id"])
-    return None
+def _latest(base: Path, arguments: Mapping[str, Any], locks: contextlib.ExitStack) -> KeptRun | None:
+    """Lock and return the last run in a folder; None if there is none."""
+    files = sorted(base.glob(f"*/{ARGUMENTS}"))
+    if not files:
+        return None
+    folder = files[-1].parent
+    if not _lock(folder, locks):
+        raise AssistantInputError(
+            f"--resume: another process is running this evaluation, and keeps its answers in {folder}",
+            safe=NOTHING_SENT,
+            todo="Wait for it.",
+            field="--resume",
+        )
+    saved = json.loads(files[-1].read_text(encoding="utf-8"))
+    for name, value in arguments.items():
+        before = saved["arguments"].get(name)
+        if before != value:
+            raise AssistantInputError(
+                f"--resume: the run in {folder} was started with {name} {before}, not {value}",
+                safe=NOTHING_SENT,
+                todo="Give the same arguments, or ask all questions again without --resume.",
+                field="--resume",
+            )
+    return KeptRun(folder, saved["id"])
 
 
-def _new(base: Path, arguments: Mapping[str, Any]) -> KeptRun:
+def _new(base: Path, arguments: Mapping[str, Any], locks: contextlib.ExitStack) -> KeptRun:
     run_id = uuid.uuid4().hex
     folder = base / f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%S.%fZ}"
     folder.mkdir()
+    _lock(folder, locks)
     content = json.dumps({"id": run_id, "arguments": arguments})
     (folder / ARGUMENTS).write_text(content, encoding="utf-8")
     return KeptRun(folder, run_id)

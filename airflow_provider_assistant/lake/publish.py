@@ -190,7 +190,8 @@ def check_writable(folder: ObjectStoragePath) -> None:
 
     :raises AssistantStorageError: No file can be written there.
     """
-    probe = folder / f".probe-{uuid.uuid4().hex}"
+    # Always the same name: some credentials permit writing but not deleting.
+    probe = folder / ".probe"
     replace_bytes(b"", probe)
     with contextlib.suppress(Exception):
         probe.unlink()

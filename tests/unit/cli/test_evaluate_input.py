@@ -67,8 +67,8 @@ def test_a_mistake_in_the_arguments_costs_no_question(evaluate, service, tmp_pat
     (tmp_path / "a_file").write_text("")
     (tmp_path / "a_folder").mkdir()
     for argv, reason in (
-        (("--gate", "nowhere.yaml"), "nowhere.yaml"),
-        (("--gate", "a_folder"), "a_folder"),
+        (("--gate", "nowhere.yaml"), "--gate nowhere.yaml: it cannot be read: No such file"),
+        (("--gate", "a_folder"), "--gate a_folder: it cannot be read: Is a directory"),
         (("--report", "a_folder"), "--report 'a_folder' is a folder"),
         (("--report", "a_file/out.html"), "a_file"),
         (("--junit", "a_file/below/out.xml"), "a_file"),
@@ -82,7 +82,7 @@ def test_a_mistake_in_the_arguments_costs_no_question(evaluate, service, tmp_pat
         (("--only-failing", "--save", "a_folder"), "--only-failing: a_folder has no complete evaluation"),
         (("--answers", "nowhere.parquet"), "nowhere.parquet"),
         (("--answers", "golden.csv"), "golden.csv: answers have no column 'answer'"),
-        (("--answers", "golden.csv", "--resume"), "--answers asks nothing"),
+        (("--answers", "golden.csv", "--against-site", "b"), "--answers asks nothing"),
         (("--turn", "tags"), "turn needs session"),
         (("--column", "message=Question"), "no column Question"),
         (("--repeat", "0"), "--repeat must be at least 1"),
@@ -92,6 +92,8 @@ def test_a_mistake_in_the_arguments_costs_no_question(evaluate, service, tmp_pat
     for gate, reason in ((JUDGED, "judge"), (LABELS, "needs 3 labels, and only 0 questions have one")):
         ran = evaluate(gate=gate)
         assert (ran.code, reason in ran.err) == (2, True), ran.err
+    misspelt = f"{GATE}gate: ['token_f1[biling] >= 0']"
+    assert "no question has the tag 'biling'; there are billing, hours, shop" in evaluate(gate=misspelt).err
     monkeypatch.setenv("AIRFLOW_CONN_JUDGE", '{"conn_type": "pydanticai", "host": "models.example.com"}')
     assert "no model is given" in evaluate(gate=JUDGED).err
     labelled = changed("human", "yes")
@@ -143,9 +145,9 @@ def test_verdicts_on_saved_answers_are_kept_if_the_judge_is_down(evaluate, servi
     gate = JUDGED.replace("judge}", "judge, max_concurrency: 1}")
     service.answer("status:403", path="completions", skip=1, times=None)
     ran = evaluate("--answers", "first/answers.parquet", gate=gate)
-    assert (ran.code, "The same command goes on with the rest" in ran.err) == (2, True), ran.err
+    assert (ran.code, "the verdicts of the judges. The same command with --resume" in ran.err) == (2, True), ran.err
     service.behave(rules=[])
-    assert evaluate("--answers", "first/answers.parquet", gate=gate).code == 0
+    assert evaluate("--answers", "first/answers.parquet", "--resume", gate=gate).code == 0
     assert [entry.status for entry in service.journal("POST", "completions")].count(200) == 2
 
 

@@ -1,0 +1,60 @@
+"""Folders of unfinished runs."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_provider_assistant.cli.kept_run import kept_run
+from airflow_provider_assistant.exceptions import AssistantInputError
+
+ARGUMENTS = {"sites": ("a", "b"), "--mode": "async"}
+
+
+def begin(base, *, resume=False, **arguments):
+    return kept_run(base, ARGUMENTS | arguments, resume=resume)
+
+
+def keep(run):
+    (run.folder / "verdicts.parquet").touch()
+
+
+def test_several_runs_of_one_evaluation(tmp_path):
+    base = tmp_path / "home" / "runs"
+    with begin(base) as first:
+        keep(first)
+        with pytest.raises(AssistantInputError, match="another process is running"), begin(base, resume=True):
+            pass
+        # A second one that does not resume has a folder of its own, and does not delete that of a running one.
+        with begin(base) as second:
+            second.is_finished = True
+        assert second.id != first.id
+        assert [path.name for path in base.iterdir()] == [first.folder.name]
+    with begin(base):
+        pass
+    with begin(base) as third:
+        keep(third)
+    with begin(base, resume=True) as resumed:
+        assert (resumed.id, resumed.folder, any(resumed.kept())) == (third.id, third.folder, True)
+        resumed.is_finished = True
+    # The first is of no use any more, because a later one is finished.
+    assert not base.exists()
+
+
+def test_a_run_is_resumed_with_the_same_arguments(tmp_path):
+    with begin(tmp_path) as run:
+        keep(run)
+    for other in ({"sites": ["a"]}, {"--mode": "sync"}):
+        (name,) = other
+        with (
+            pytest.raises(AssistantInputError, match=f"was started with {name}"),
+            begin(tmp_path, resume=True, **other),
+        ):
+            pass
+    with begin(tmp_path, resume=True) as resumed:
+        assert resumed.id == run.id
+
+
+def test_a_run_without_answers_is_not_kept(tmp_path):
+    with pytest.raises(ZeroDivisionError), begin(tmp_path / "runs") as run, run.ledger():
+        raise ZeroDivisionError
+    assert not (tmp_path / "runs").exists()
