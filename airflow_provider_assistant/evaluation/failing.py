@@ -69,6 +69,11 @@ class FailingQuestion:
     is_new: bool
 
     @property
+    def key(self) -> str:
+        """Key of the question, or of the first turn."""
+        return self.turns[0].case.key
+
+    @property
     def first(self) -> FailingTurn:
         """The question, or the first turn that fails."""
         return next((turn for turn in self.turns if turn.reasons), self.turns[0])
@@ -83,15 +88,15 @@ def failing_questions(evaluation: Evaluation, limit: int) -> Some[FailingQuestio
     :param limit: Maximum number of questions.
     """
     failed_rules = [rule for rule in evaluation.summary.gate.rules if rule.verdict == "failed"]
-    reasons_of = _Reasons(evaluation, failed_rules)
+    reasons = _Reasons(evaluation, failed_rules)
     cases_by_key = _cases_by_key(evaluation.cases)
     cases: list[Case] = []
     for key in _keys_in_order(evaluation.summary, failed_rules):
         repetitions = cases_by_key.get(key)
         if repetitions:
-            cases.append(max(repetitions, key=reasons_of.badness))
+            cases.append(max(repetitions, key=reasons.badness))
     newly_failing = set(_keys(evaluation.summary.newly_failing))
-    questions = _with_all_turns(cases, evaluation.cases, reasons_of, newly_failing)
+    questions = _with_all_turns(cases, evaluation.cases, reasons.of_turns, newly_failing)
     kept = sorted(questions[:limit], key=lambda question: not question.is_new)
     return Some(kept, more=max(len(questions), _count(evaluation.summary)) - len(kept))
 
@@ -112,8 +117,12 @@ def lowest_questions(evaluation: Evaluation, limit: int) -> Some[FailingQuestion
             imperfect.append((mean, case))
     imperfect.sort(key=lambda pair: pair[0])
     cases = [case for _mean, case in imperfect]
-    questions = _with_all_turns(cases, evaluation.cases, lambda _case: [], set())
+    questions = _with_all_turns(cases, evaluation.cases, _without_reasons, set())
     return Some.first(questions, limit)
+
+
+def _without_reasons(turns: Sequence[Case]) -> list[FailingTurn]:
+    return [FailingTurn(turn, ()) for turn in turns]
 
 
 def failing_lines(evaluation: Evaluation) -> list[str]:
@@ -123,7 +132,9 @@ def failing_lines(evaluation: Evaluation) -> list[str]:
     for question in questions.rows:
         turn = question.first
         start = "newly failing" if question.is_new else "failing"
-        key = shortened(turn.case.key, NAME_LENGTH)
+        key = shortened(question.key, NAME_LENGTH)
+        if len(question.turns) > 1:
+            key += f" (turn {question.turns.index(turn) + 1})"
         message = shortened(turn.case.message, NAME_LENGTH)
         reasons = "; ".join(turn.reasons) or "it decided a rule that failed"
         lines.append(shortened(f"{start}: {key} — {message} — {reasons}", LINE_LENGTH))
@@ -135,7 +146,7 @@ def failing_lines(evaluation: Evaluation) -> list[str]:
 def _with_all_turns(
     chosen: Sequence[Case],
     cases: Sequence[Case],
-    reasons_of: Callable[[Case], Sequence[str]],
+    turns_of: Callable[[Sequence[Case]], Sequence[FailingTurn]],
     newly_failing: set[str],
 ) -> list[FailingQuestion]:
     """
@@ -154,7 +165,7 @@ def _with_all_turns(
             turns = conversations[case.session_id]
         shown.update(turn.identity for turn in turns)
         is_new = any(turn.key in newly_failing for turn in turns)
-        questions.append(FailingQuestion([FailingTurn(turn, reasons_of(turn)) for turn in turns], is_new))
+        questions.append(FailingQuestion(turns_of(turns), is_new))
     return questions
 
 
@@ -191,16 +202,37 @@ class _Reasons:
                 self._by_key[question.key].append(_reason(rule.rule, question.before, question.value))
 
     def __call__(self, case: Case) -> list[str]:
+        """Return what a question fails."""
+        return list(dict.fromkeys([*self.of_rules(case), *self.of_condition(case)]))
+
+    def of_rules(self, case: Case) -> list[str]:
+        """Return the failed rules that name a question. No answer explains all of them."""
+        return [] if case.answer is None else self._by_key[case.key]
+
+    def of_condition(self, case: Case) -> list[str]:
+        """Return the terms of ``pass_if`` that a question does not fulfil."""
         if case.answer is None:
             reason = f": {case.error}" if case.error else ""
             return [f"no answer: {case.status.replace('_', ' ')}{reason}"]
-        scores = self._scores[case.identity]
-        reasons = list(self._by_key[case.key])
+        reasons = []
         for term in self._terms:
-            score = scores.get(term.name)
+            score = self._scores[case.identity].get(term.name)
             if score is not None and not term.holds(score):
                 reasons.append(_reason(f"{term.name} {term.comparison} {term.threshold:g}", None, score))
-        return list(dict.fromkeys(reasons))
+        return reasons
+
+    def of_turns(self, turns: Sequence[Case]) -> list[FailingTurn]:
+        """
+        Return the turns of a conversation with what they fail.
+
+        Rules name a conversation by its first turn. Their reasons go to the turn that fails most.
+        """
+        first, *others = turns
+        reasons = {turn.identity: self(turn) for turn in others}
+        reasons[first.identity] = self.of_condition(first)
+        worst = max(turns, key=lambda turn: (len(reasons[turn.identity]), *self.badness(turn)[1:]))
+        reasons[worst.identity] = list(dict.fromkeys([*self.of_rules(first), *reasons[worst.identity]]))
+        return [FailingTurn(turn, reasons[turn.identity]) for turn in turns]
 
     def badness(self, case: Case) -> tuple[int, float]:
         """Return the sort key of the repetitions of a question: the greatest is the one to show."""

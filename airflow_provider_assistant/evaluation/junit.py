@@ -39,7 +39,10 @@ def junit_xml(evaluation: Evaluation) -> str:
             ElementTree.SubElement(test_case, "skipped", {"message": legible(f"{rule.word}: {rule.reason}")})
     questions = failing_questions(evaluation, QUESTIONS)
     for question in questions.rows:
-        test_case = _test_case(suite, question.first.case.key, f"{summary.name}.questions")
+        name = question.key
+        if len(question.turns) > 1:
+            name += f" (conversation of {len(question.turns)} turns)"
+        test_case = _test_case(suite, name, f"{summary.name}.questions")
         message = "; ".join(question.first.reasons) or "it decided a rule that failed"
         if question.is_new:
             message += "; it passed in the baseline"

@@ -115,15 +115,21 @@ def test_a_conversation_is_one_test_case_with_all_its_turns() -> None:
         for turn in (3, 1, 2)
     ]
     scores = scored(turns, token_f1=[1.0, 1.0, 0.0])
-    found = evaluation(turns, scores, rule("pass_rate >= 1", "c.2"), pass_if="token_f1 >= 0.5")
+    # Rules name a conversation by its first turn.
+    found = evaluation(turns, scores, rule("pass_rate >= 1", "c.1"), pass_if="token_f1 >= 0.5")
     (question,) = failing_questions(found, 10).rows
     assert [turn.case.key for turn in question.turns] == ["c.1", "c.2", "c.3"]
+    reasons = [list(turn.reasons) for turn in question.turns]
+    assert reasons == [[], ["pass_rate >= 1: 0", "token_f1 >= 0.5: 0"], []]
+    (question,) = failing_questions(evaluation(turns, scores, rule("token_f1 >= 1", "c.1")), 10).rows
     assert [bool(turn.reasons) for turn in question.turns] == [False, True, False]
     suite = ElementTree.fromstring(junit_xml(found))
     (failure,) = suite.findall("testsuite/testcase[@classname='support_quality.evaluate.questions']/failure")
     text = failure.text or ""
     assert text.splitlines()[2:4] == ["Question (fails): Turn 2?", "Answer: Answer 2."]
     assert "it passed in the baseline" not in failure.attrib["message"]
+    (line,) = failing_lines(found)
+    assert line.startswith("failing: c.1 (turn 2) — Turn 2? — ")
     page = render(found)
     assert page.count('<li class="failed">') == 1
     assert page.index("Turn 1?") < page.index("Turn 2?") < page.index("Turn 3?")
