@@ -32,6 +32,7 @@ class Case:
     :param seconds_error: Seconds by which a measured latency may be too long. None if not known.
     :param confidence_level: The service's confidence in its answer as a word, such as ``low``.
     :param confidence_score: The same as a number.
+    :param also_expected: Further accepted answers, besides ``expected``.
     """
 
     key: str
@@ -57,11 +58,27 @@ class Case:
     seconds_error: float | None = None
     confidence_level: str | None = None
     confidence_score: float | None = None
+    also_expected: tuple[str, ...] = ()
 
     @property
     def identity(self) -> Identity:
         """Key and number of the repetition, which identify an answer in an evaluation."""
         return self.key, self.repetition
+
+    @property
+    def accepted(self) -> tuple[str, ...]:
+        """The accepted answers, of which one is enough. Empty if no answer is expected."""
+        if self.expected is None:
+            return ()
+        return self.expected, *self.also_expected
+
+    @property
+    def reference(self) -> str | None:
+        """The accepted answers as one text for a reader: a judge or a person."""
+        if not self.also_expected:
+            return self.expected
+        answers = "\n".join(f"- {answer}" for answer in self.accepted)
+        return f"One of these answers:\n{answers}"
 
     @property
     def has_confidence(self) -> bool:
@@ -83,8 +100,10 @@ class Case:
             self.expect_no_answer,
         ]
         content += [message for message, _answer in self.transcript]
-        # Without addresses, the hash does not contain them: an expectation that is not used changes no question.
+        # Without these, the hash does not contain them: an expectation that is not used changes no question.
         if self.expected_url:
             content.append({"expected_url": self.expected_url})
+        if self.also_expected:
+            content.append({"also_expected": self.also_expected})
         encoded = json.dumps(content).encode()
         return hashlib.blake2b(encoded, digest_size=16).hexdigest()

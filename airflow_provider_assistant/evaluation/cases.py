@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -11,6 +13,7 @@ from airflow_provider_assistant.api.confidence import finite
 from airflow_provider_assistant.evaluation.addresses import is_address
 from airflow_provider_assistant.evaluation.case import Case, Identity
 from airflow_provider_assistant.evaluation.column_names import check_column_names
+from airflow_provider_assistant.evaluation.phrases import ANY_OF, REGEX, alternatives, fault, regular_expression
 from airflow_provider_assistant.evaluation.transcripts import with_transcripts
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.keys import is_missing, key_column, key_label, key_names
@@ -23,6 +26,12 @@ NOT_ASKED = "not_asked"
 EXPECTATIONS = ("expected", "must_include", "must_not_include", "expected_url", "expect_no_answer", "weight", "tags")
 # Separates the phrases of one cell, because CSV has no lists.
 SEPARATOR = "|"
+# Two of them separate alternatives.
+_SINGLE_SEPARATOR = re.compile(r"(?<!\|)\|(?!\|)")
+# A list that became text in Python or numpy.
+_PYTHON_LIST = re.compile(r"""\[\s*['"].*['"]\s*\]""", re.DOTALL)
+_LIST_EXAMPLE = '["a", "b"]'
+_LIST = f"a list, or a JSON list such as {_LIST_EXAMPLE}"
 _TRUTH_BY_WORD = {
     **dict.fromkeys(("true", "t", "yes", "y", "1"), True),
     **dict.fromkeys(("false", "f", "no", "n", "0"), False),
@@ -225,6 +234,7 @@ def _case(key: str, row: Mapping[str, Any], repetition: int = 1) -> Case:
     if status == "complete":
         # A complete request without text counts as an empty answer.
         answer = "" if row["answer"] is None else str(row["answer"])
+    expected, *also_expected = _expected(key, row.get("expected")) or (None,)
     return Case(
         key=key,
         message=_text(row.get("message")) or key,
@@ -234,13 +244,13 @@ def _case(key: str, row: Mapping[str, Any], repetition: int = 1) -> Case:
         seconds=_number(key, "seconds", row.get("seconds")),
         session_id=_text(row.get("session_id")),
         request_id=_text(row.get("request_id")),
-        expected=_text(row.get("expected")),
+        expected=expected,
         must_include=_phrases(key, "must_include", row.get("must_include")),
         must_not_include=_phrases(key, "must_not_include", row.get("must_not_include")),
         expected_url=_addresses(key, row.get("expected_url")),
         expect_no_answer=truth(key, "expect_no_answer", row.get("expect_no_answer")),
         weight=_weight(key, row.get("weight")),
-        tags=_phrases(key, "tags", row.get("tags")),
+        tags=_texts(key, "tags", row.get("tags")),
         row=row,
         noticed_after=_number(key, "noticed_after", row.get("noticed_after")),
         repetition=repetition,
@@ -249,6 +259,7 @@ def _case(key: str, row: Mapping[str, Any], repetition: int = 1) -> Case:
         confidence_level=_text(row.get("confidence_level")),
         # The service decides what it sends here, so a text is not an error of the user.
         confidence_score=finite(row.get("confidence_score")),
+        also_expected=tuple(also_expected),
     )
 
 
@@ -266,27 +277,93 @@ def _text(value: Any) -> str | None:
     return text if text.strip() else None
 
 
+def _expected(key: str, value: Any) -> tuple[str, ...]:
+    """Return the accepted answers of a cell: a list of texts, or one text."""
+    answers = value
+    text = (_text(value) or "").strip() if isinstance(value, str) else ""
+    if text.startswith("[") and text.endswith("]"):
+        items = _json_list(text)
+        if items is not None and all(isinstance(item, str) for item in items):
+            answers = items
+        elif _PYTHON_LIST.fullmatch(text):
+            raise _cell_error(key, "expected", value, _LIST)
+    items = answers if isinstance(answers, list) else [answers]
+    if any(isinstance(item, list | tuple | dict) for item in items):
+        raise _cell_error(key, "expected", value, _LIST)
+    if isinstance(answers, list):
+        return _without_duplicates(answers)
+    one = _text(value)
+    return () if one is None else (one,)
+
+
 def _phrases(key: str, column: str, value: Any) -> tuple[str, ...]:
-    """Return the phrases or tags of a cell, without duplicates: a list, or text like ``a|b``."""
-    parts = value
-    if not isinstance(value, list):
+    """Return the phrases of a cell: a list, in which a list has alternatives, or text like ``a|b || c``."""
+    parts = _list(key, column, value)
+    if parts is None:
         text = (_text(value) or "").strip()
-        if text.startswith("[") and text.endswith("]"):
-            # Taken as one phrase, it would never be found, and must_not_include would always pass.
-            instead = f"a list, or text with {SEPARATOR} between the phrases"
-            raise _cell_error(key, column, value, instead)
-        parts = text.split(SEPARATOR)
-    # A dict keeps the order.
-    phrases: dict[str, None] = {}
-    for part in parts:
-        phrase = _text(part)
-        if phrase is not None:
-            phrases[phrase.strip()] = None
+        parts = [text] if regular_expression(text) is not None else _SINGLE_SEPARATOR.split(text)
+        if len(parts) > 1 and any(regular_expression(part.strip()) is not None for part in parts):
+            # It is not certain which | belongs to the regular expression.
+            raise _cell_error(key, column, value, f"a list, if {REGEX} is one of several phrases: {_LIST_EXAMPLE}")
+    phrases = []
+    for phrase in _without_duplicates(map(_with_alternatives, parts)):
+        reason = fault(phrase)
+        if reason:
+            raise AssistantInputError(f"question {key!r}: {column}: {reason}", field=column)
+        if regular_expression(phrase) is not None or alternatives(phrase):
+            phrases.append(phrase)
     return tuple(phrases)
 
 
+def _with_alternatives(part: Any) -> Any:
+    return ANY_OF.join(_without_duplicates(part)) if isinstance(part, list) else part
+
+
+def _texts(key: str, column: str, value: Any) -> tuple[str, ...]:
+    """Return the tags or addresses of a cell: a list, or text like ``a|b``."""
+    parts = _list(key, column, value)
+    if parts is None:
+        parts = (_text(value) or "").split(SEPARATOR)
+    if any(isinstance(part, list) for part in parts):
+        raise _cell_error(key, column, value, "a list of texts")
+    return _without_duplicates(parts)
+
+
+def _list(key: str, column: str, value: Any) -> list[Any] | None:
+    """Return the items of a cell that is a list, or a JSON list as text. None for other text."""
+    if isinstance(value, list):
+        return value
+    text = (_text(value) or "").strip()
+    if not (text.startswith("[") and text.endswith("]")):
+        return None
+    items = _json_list(text)
+    if items is None or any(isinstance(item, dict) for item in items):
+        # Taken as one phrase, it would never be found, and must_not_include would always pass.
+        raise _cell_error(key, column, value, f"{_LIST}, or text with {SEPARATOR} between the phrases")
+    return items
+
+
+def _json_list(text: str) -> list[Any] | None:
+    try:
+        items = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return items if isinstance(items, list) else None
+
+
+def _without_duplicates(values: Iterable[Any]) -> tuple[str, ...]:
+    """Return cells as texts, without empty and repeated ones."""
+    # A dict keeps the order.
+    texts: dict[str, None] = {}
+    for value in values:
+        text = _text(value)
+        if text is not None:
+            texts[text.strip()] = None
+    return tuple(texts)
+
+
 def _addresses(key: str, value: Any) -> tuple[str, ...]:
-    urls = _phrases(key, "expected_url", value)
+    urls = _texts(key, "expected_url", value)
     for url in urls:
         if not is_address(url):
             # It would never be found.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from airflow_provider_assistant.evaluation.text import includes
+from airflow_provider_assistant.evaluation.phrases import includes
 
 REFUSALS = (
     *("i don't know", "i do not know", "i'm not able to answer", "i am not able to answer", "unable to answer"),

@@ -12,15 +12,17 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from typing import Any
 
 from airflow_provider_assistant.api.confidence import is_low
 from airflow_provider_assistant.evaluation.addresses import address, addresses_in
 from airflow_provider_assistant.evaluation.case import Case
 from airflow_provider_assistant.evaluation.chrf import chrf
 from airflow_provider_assistant.evaluation.extra import require_extra
+from airflow_provider_assistant.evaluation.phrases import has_phrase
 from airflow_provider_assistant.evaluation.refusals import refuses
 from airflow_provider_assistant.evaluation.rules import CONFIDENCE_SCORE, JUDGE, LOW_CONFIDENCE, PAIRWISE
-from airflow_provider_assistant.evaluation.text import includes, normalise, tokens
+from airflow_provider_assistant.evaluation.text import casings, normalise, tokens
 from airflow_provider_assistant.exceptions import AssistantInputError
 
 LEXICAL, CHECK, CUSTOM, JUDGED = "lexical similarity", "check", "custom", "judge"
@@ -53,7 +55,7 @@ def scorers_of(names: Sequence[str]) -> list[Scorer]:
 
     :param names: Names in ``SCORERS``, names of judges, such as ``judge.correctness``, or dotted paths of functions
         ``score(question, expected, answer, row)`` that return a bool, a number from 0 to 1, or None if they are not
-        applicable to the question.
+        applicable to the question. A question with several accepted answers gets the best score of them.
     :return: The scorers, in the order of ``names``.
     :raises AssistantInputError: A name is unknown or a duplicate, a function cannot be imported or called, or a library
         is not installed.
@@ -114,22 +116,30 @@ def token_set_ratio(answer: str, expected: str) -> float:
     return percent / 100
 
 
-def _lexical(compare: Callable[[str, str], float | bool]) -> Callable[[Case], float | bool | None]:
-    """Return a function that compares the answer of a case with the expected answer."""
+def _best(compare: Callable[[str, str], float | bool]) -> Callable[[Case], float | bool | None]:
+    """Return a function that compares the answer of a case with each accepted answer, and returns the best score."""
 
     def score(case: Case) -> float | bool | None:
-        if case.expected is None:
-            return None
-        return compare(case.answer or "", case.expected)
+        scores = [compare(case.answer or "", accepted) for accepted in case.accepted]
+        return max(scores, default=None)
 
     return score
+
+
+def _folded(compare: Callable[[str, str], float | bool]) -> Callable[[Case], float | bool | None]:
+    """Return the same for a function that ignores case, which Turkish has in its own way."""
+
+    def compare_casings(answer: str, expected: str) -> float | bool:
+        return max(compare(*pair) for pair in casings(answer, expected))
+
+    return _best(compare_casings)
 
 
 def _must_include(case: Case) -> float | None:
     if not case.must_include:
         return None
     answer = case.answer or ""
-    is_included = [includes(answer, phrase) for phrase in case.must_include]
+    is_included = [has_phrase(answer, phrase) for phrase in case.must_include]
     return sum(is_included) / len(is_included)
 
 
@@ -137,7 +147,7 @@ def _must_not_include(case: Case) -> bool | None:
     if not case.must_not_include:
         return None
     answer = case.answer or ""
-    return not any(includes(answer, phrase) for phrase in case.must_not_include)
+    return not any(has_phrase(answer, phrase) for phrase in case.must_not_include)
 
 
 def _cites(case: Case) -> float | None:
@@ -163,11 +173,11 @@ def _low_confidence(case: Case) -> bool | None:
 SCORERS = {
     scorer.name: scorer
     for scorer in (
-        Scorer("exact_match", LEXICAL, _lexical(exact_match)),
-        Scorer("token_f1", LEXICAL, _lexical(token_f1)),
-        Scorer("ratio", LEXICAL, _lexical(ratio), library="rapidfuzz.fuzz"),
-        Scorer("token_set_ratio", LEXICAL, _lexical(token_set_ratio), library="rapidfuzz.fuzz"),
-        Scorer("chrf", LEXICAL, _lexical(chrf), library="numpy"),
+        Scorer("exact_match", LEXICAL, _folded(exact_match)),
+        Scorer("token_f1", LEXICAL, _folded(token_f1)),
+        Scorer("ratio", LEXICAL, _folded(ratio), library="rapidfuzz.fuzz"),
+        Scorer("token_set_ratio", LEXICAL, _folded(token_set_ratio), library="rapidfuzz.fuzz"),
+        Scorer("chrf", LEXICAL, _best(chrf), library="numpy"),
         Scorer("must_include", CHECK, _must_include),
         Scorer("must_not_include", CHECK, _must_not_include),
         Scorer("cites", CHECK, _cites),
@@ -206,4 +216,11 @@ def _scorer_of_function(path: str) -> Scorer:
         raise AssistantInputError(
             f"scorer {path!r} must be called as score(question, expected, answer, row): {error}", field="scorers"
         ) from error
-    return Scorer(path, CUSTOM, lambda case: function(case.message, case.expected, case.answer, case.row))
+
+    def score(case: Case) -> Any:
+        scores = [function(case.message, expected, case.answer, case.row) for expected in case.accepted or (None,)]
+        if len(scores) == 1:
+            return scores[0]
+        return max([score for score in scores if score is not None], default=None)
+
+    return Scorer(path, CUSTOM, score)

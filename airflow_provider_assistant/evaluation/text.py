@@ -1,10 +1,14 @@
+# ruff: noqa: RUF002
 """
 Normalise texts before scorers compare them.
 
 For Latin script this is the normalisation of the SQuAD v1.1 evaluation: lower case, no ASCII punctuation, no articles
 (a, an, the), single spaces. These extensions make it work for other scripts:
 
-- NFKC normalisation makes equivalent characters equal, and case is folded instead of lowered: ``ß`` becomes ``ss``.
+- NFKC normalisation makes equivalent characters equal, and case is folded instead of lowered: ``ß`` becomes ``ss``,
+  and ``İ`` becomes ``i``. Digits of all scripts become ASCII digits.
+- Signs without a sound of their own make no difference: vowel signs of Arabic and Hebrew, the Arabic tatweel and the
+  hamza on an alef. Nor do the Persian forms of Arabic letters, ``™`` and ``®``.
 - Punctuation is the Unicode category P. Combining marks, symbols and emoji stay. Em dashes separate words.
 - Articles are removed only as whole words. As in SQuAD, they are removed in every language: the word ``a`` of another
   language is removed from both texts.
@@ -17,25 +21,27 @@ from __future__ import annotations
 import re
 import string
 import unicodedata
+from collections.abc import Iterator
 from functools import lru_cache
 
 _ARTICLES = frozenset(("a", "an", "the"))
-# Invisible characters: soft hyphen, zero-width space and no-break space, direction marks, variants of emoji.
+# Soft hyphen, zero-width characters, joiners, direction marks, variants of emoji; trademarks.
 _INVISIBLE = dict.fromkeys(
-    map(ord, "\u00ad\u200b\u200e\u200f\u2060\ufeff\ufe0e\ufe0f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+    map(
+        ord,
+        "\u00ad\u034f\u061c\u180e\u200b\u200c\u200d\u200e\u200f\u2060\u2061\u2062\u2063\u2064\ufeff\ufe0e\ufe0f"
+        "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u2122\u2120\u00ae",
+    )
 )
+# Arabic and Hebrew letters that are written with and without their signs
+_LETTERS = (
+    dict.fromkeys((0x0640, 0x0670, *range(0x0610, 0x061B), *range(0x064B, 0x0660), *range(0x06D6, 0x06EE)))
+    | dict.fromkeys((0x05BF, 0x05C1, 0x05C2, 0x05C4, 0x05C5, 0x05C7, *range(0x0591, 0x05BE)))
+    | str.maketrans("\u0622\u0623\u0625\u0671\u0649\u06cc\u06a9", "\u0627\u0627\u0627\u0627\u064a\u064a\u0643")
+)
+_OTHER_DIGIT = re.compile(r"(?![0-9])\d")
 _ASCII_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _EM_DASHES = re.compile("[\u2014\u2015]")
-_JOINERS = "\u200c\u200d"
-# Variants of apostrophes, quotation marks and hyphens.
-_PLAIN = str.maketrans(
-    {**dict.fromkeys("\u2018\u2019\u02bc", "'"), **dict.fromkeys("\u201c\u201d\u201e\u00ab\u00bb", '"')}
-    | dict.fromkeys("\u2010\u2011\u2012\u2013\u2212", "-")
-    # Markdown markup of emphasis and code.
-    | dict.fromkeys("*`")
-)
-# Marks inside a word or number: "3.5", "1,000", "can't"; but not in "l'eau" or "Ann's".
-_MARK_INSIDE_WORD = re.compile(r"\d[.,]\d|[^\W\d]'t\b")
 # Scripts without spaces between words: Thai, Lao, Tibetan, Myanmar, Khmer, Chinese and Japanese.
 UNSPACED = re.compile(
     "[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u19e0-\u19ff\ua9e0-\ua9ff\uaa60-\uaa7f\u2e80-\u2fdf\u3005-\u3007"
@@ -70,36 +76,36 @@ def tokens(text: str) -> list[str]:
     return parts
 
 
-def includes(text: str, phrase: str) -> bool:
-    """
-    Return whether a text contains a phrase as whole words.
-
-    The comparison ignores case, width, spaces, the kind of quotation marks and hyphens, and Markdown emphasis. It
-    respects other punctuation: ``5 %`` is not ``5``. A match inside a longer word or number does not count: ``can`` is
-    not in ``can't``, and ``5`` is not in ``3.5``. In scripts without spaces, which do not mark the end of a word, any
-    match counts.
-    """
-    plain_text = _plain(text)
-    plain_phrase = _plain(phrase)
-    if not plain_phrase:
-        # The phrase is only markup or space.
-        return phrase in text
-    start = plain_text.find(plain_phrase)
-    while start >= 0:
-        end = start + len(plain_phrase)
-        is_part_of_word = _continues(plain_text, start) or _continues(plain_text, end)
-        if not is_part_of_word:
-            return True
-        start = plain_text.find(plain_phrase, start + 1)
-    return False
-
-
 def fold(text: str) -> str:
-    """Return a text in folded case and NFKC form, without invisible characters."""
+    """Return a text in folded case and NFKC form, with ASCII digits and without invisible characters."""
     if text.isascii():
         return text.lower()
-    visible = unicodedata.normalize("NFKC", text).translate(_INVISIBLE)
-    return unicodedata.normalize("NFKC", visible.casefold())
+    folded = clean(text).casefold().replace("i\u0307", "i")
+    return unicodedata.normalize("NFKC", folded).translate(_LETTERS)
+
+
+def clean(text: str) -> str:
+    """Return a text in NFKC form, with ASCII digits and without invisible characters."""
+    if text.isascii():
+        return text
+    visible = unicodedata.normalize("NFKC", text.translate(_INVISIBLE))
+    return _OTHER_DIGIT.sub(lambda digit: str(unicodedata.decimal(digit[0])), visible)
+
+
+def casings(first: str, second: str) -> Iterator[tuple[str, str]]:
+    """
+    Yield two texts that are to be compared, and again with Turkish capital letters if they may have some.
+
+    A capital ``I`` is ``i`` in most languages and ``ı`` in Turkish.
+    """
+    yield first, second
+    both = first + second
+    if "\u0131" in both and "I" in both:
+        yield _turkish(first), _turkish(second)
+
+
+def _turkish(text: str) -> str:
+    return unicodedata.normalize("NFC", text).replace("\u0130", "i").replace("I", "\u0131")
 
 
 def _without_punctuation(folded: str) -> str:
@@ -114,38 +120,12 @@ def _split_unspaced(word: str) -> list[str]:
     """Split a word before and after each character of a script without spaces."""
     parts: list[str] = []
     for char in word:
-        is_mark = _is_in_category(char, "M") or char in _JOINERS
+        is_mark = _is_in_category(char, "M")
         if parts and (is_mark or not UNSPACED.search(parts[-1][0] + char)):
             parts[-1] += char
         else:
             parts.append(char)
     return parts
-
-
-@lru_cache(maxsize=512)
-def _plain(text: str) -> str:
-    return " ".join(fold(text).translate(_PLAIN).split())
-
-
-def _continues(text: str, position: int) -> bool:
-    """Return whether a word or number continues across a position."""
-    if position in {0, len(text)}:
-        return False
-    before, after = text[position - 1], text[position]
-    if _is_in_category(after, "M"):
-        # A combining mark belongs to the character before it.
-        return True
-    if UNSPACED.match(before) or UNSPACED.match(after):
-        return False
-    if _is_word(before) and _is_word(after):
-        return True
-    # A mark inside a word may be directly before or directly after the position.
-    starts = [start for start in (position - 2, position - 1) if start >= 0]
-    return any(_MARK_INSIDE_WORD.match(text, start) for start in starts)
-
-
-def _is_word(char: str) -> bool:
-    return char.isalnum() or _is_in_category(char, "M")
 
 
 def _is_in_category(char: str, category: str) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_assistant.evaluation.text import includes
+from airflow_provider_assistant.evaluation.phrases import includes
 
 FOLDER = Path(__file__).parents[2] / "dags" / "golden_set"
 SCRIPT = FOLDER / "make_golden_set.py"

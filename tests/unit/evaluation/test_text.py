@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_assistant.evaluation.text import includes, normalise, tokens
+from airflow_provider_assistant.evaluation.phrases import includes
+from airflow_provider_assistant.evaluation.text import normalise, tokens
 
 SCRIPTS = {
     "russian": "Возврат возможен в течение 30 дней.",

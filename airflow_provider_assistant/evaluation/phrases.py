@@ -1,0 +1,277 @@
+# ruff: noqa: RUF001
+"""Find phrases in answers: whole words, numbers by value, alternatives and regular expressions."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from typing import TypeAlias
+
+from airflow_provider_assistant.evaluation.affixes import OTHER_ARABIC_SCRIPT, has_particles, is_with_particles
+from airflow_provider_assistant.evaluation.numbers import NUMBER, readings, with_plain_spaces
+from airflow_provider_assistant.evaluation.text import UNSPACED, casings, clean, fold
+
+# Separates alternatives, of which one is enough.
+ANY_OF = " || "
+_ANY_OF = re.compile(r"\|\|+")
+# Begins a regular expression.
+REGEX = "regex:"
+# A word, or the values that a number can have
+Word: TypeAlias = str | frozenset[str]
+
+_PLAIN = str.maketrans(
+    {
+        # Apostrophes, quotation marks and dashes
+        **dict.fromkeys("\u2018\u2019\u201a\u201b\u02bb\u02bc\u2032\u2039\u203a\u05f3", "'"),
+        **dict.fromkeys("\u201c\u201d\u201e\u201f\u00ab\u00bb\u05f4", '"'),
+        **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2043\u2212", "-"),
+        # Fractions; Arabic signs of numbers
+        "\u2044": "/",
+        "\u066a": "%",
+        "\u066b": ".",
+        "\u066c": "'",
+        # Markdown markup of emphasis and code
+        **dict.fromkeys("*`"),
+    }
+)
+# NFKC would make 102 of 10², and an accent of an acute that stands for an apostrophe.
+_RAISED = re.compile("(?<=\\d)(?=[\u2070\u00b9\u00b2\u00b3\u2074-\u2079])")
+_FRACTION = re.compile("(?<=\\d)(?=[\u00bc-\u00be\u2150-\u215e])")
+_ACUTE = "\u00b4"
+# A half space in Persian, which some write as a space and some not at all
+_HALF_SPACE = re.compile("(?<=[\u0600-\u06ff])\u200c(?=[\u0600-\u06ff])")
+# Scripts without capital letters, whose words do not contain digits
+_CASELESS = "\u0590-\u109f\u1100-\u137f\u1780-\u18af\ua800-\ua8ff\ua960-\ua97f\uac00-\ud7ff\ufb1d-\ufdff\ufe70-\ufeff"
+_CASELESS_START = re.compile(f"[{_CASELESS}]|{UNSPACED.pattern}")
+_ASCII_WORD = re.compile(rf"[a-z][a-z0-9]*(?:'t\b)?|{NUMBER}|\S")
+
+_CURRENCIES = {"eur": "€", "usd": "$", "gbp": "£"}
+_NUMBER_START = "-0123456789"
+_DOLLAR = re.compile(r"(?<!\w)us(?=\$)")
+_BEFORE_NUMBERS = frozenset(
+    (
+        *"%$€£¥₩₹₽₺₴₪₫฿₦₱₲₵₸₼₾¢﷼",
+        *("aed", "aud", "brl", "cad", "chf", "cny", "czk", "dkk", "egp", "hkd", "huf", "idr", "ils", "inr", "jpy"),
+        *("krw", "mxn", "myr", "nok", "nzd", "php", "pln", "qar", "ron", "rub", "sar", "sek", "sgd", "thb", "twd"),
+        *("uah", "vnd", "zar"),
+    )
+)
+_UNITS = frozenset(
+    (
+        *_BEFORE_NUMBERS,
+        *("°", "kg", "g", "mg", "lb", "oz", "km", "m", "cm", "mm", "ft", "l", "ml", "cl", "h", "min", "ms"),
+        *("kwh", "kw", "am", "pm", "gb", "mb", "kb", "tb", "px", "кг", "г", "км", "м", "см", "мм", "л", "мл"),
+        *("ч", "мин", "руб", "гб", "мб"),
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """
+    A text as words, numbers, punctuation marks and symbols.
+
+    :param joined: For each word, whether it follows the word before it without a space.
+    :param allows_particles: Whether words may have particles: not in Persian and Urdu.
+    """
+
+    words: Sequence[Word]
+    joined: Sequence[bool]
+    allows_particles: bool
+
+    def is_boundary(self, position: int) -> bool:
+        """Return whether a word or number ends before a position."""
+        if position in {0, len(self.words)} or not self.joined[position]:
+            return True
+        before, after = self.words[position - 1], self.words[position]
+        if isinstance(before, frozenset):
+            # Only units and words of scripts without capital letters may follow a number without a space.
+            return after in _UNITS or not _is_cased(after)
+        if isinstance(after, frozenset):
+            return not _is_cased(before)
+        if UNSPACED.match(before) or UNSPACED.match(after):
+            return True
+        # In Korean, a Latin word may have particles: "API를".
+        return _is_cased(before) != _is_cased(after) or not (before[0].isalnum() and after[0].isalnum())
+
+
+def has_phrase(text: str, phrase: str) -> bool:
+    """
+    Return whether a text has a phrase.
+
+    :param phrase: One or several phrases with ``||`` between them, of which one is enough; or ``regex:`` and a regular
+        expression, which ignores case.
+    """
+    pattern = regular_expression(phrase)
+    if pattern is not None:
+        return _matches(pattern, text)
+    return any(includes(text, alternative) for alternative in alternatives(phrase))
+
+
+def alternatives(phrase: str) -> list[str]:
+    """Return the phrases of which one is enough."""
+    return [part.strip() for part in _ANY_OF.split(phrase) if part.strip()]
+
+
+def regular_expression(phrase: str) -> str | None:
+    """Return the regular expression of a phrase, or None if the phrase is plain text."""
+    if phrase[: len(REGEX)].lower() != REGEX:
+        return None
+    return phrase[len(REGEX) :].strip()
+
+
+def fault(phrase: str) -> str | None:
+    """Return why a phrase can never decide anything, or None."""
+    pattern = regular_expression(phrase)
+    if pattern is None:
+        if any(regular_expression(alternative) is not None for alternative in alternatives(phrase)):
+            return f"{REGEX} must be at the beginning, and not after ||"
+        return None
+    try:
+        # A pattern that is in both texts is in every text.
+        is_everywhere = _matches(pattern, "") and _matches(pattern, "\ue000 \n" * 1000)
+    except ValueError as error:
+        reason = str(error).removeprefix("Invalid regular expression: ")
+        return f"the regular expression {pattern!r} is invalid for RE2, which knows no look-around: {reason}"
+    return f"the regular expression {pattern!r} matches every text" if is_everywhere else None
+
+
+def includes(text: str, phrase: str) -> bool:
+    """
+    Return whether a text contains a phrase as whole words.
+
+    The comparison ignores case, width, spaces, the kind of quotation marks and dashes, and Markdown emphasis. It
+    respects other punctuation: ``5 %`` is not ``5``. A match inside a longer word or number does not count: ``can`` is
+    not in ``can't``, and ``5`` is not in ``3.5``. Numbers are equal if their values are: ``1000`` is in ``1,000``.
+    Words may have the particles of :mod:`affixes`. In scripts without spaces, which do not mark the end of a word, any
+    match counts.
+    """
+    for text_spelling, phrase_spelling in _spellings(text, phrase):
+        read_phrase = _read(phrase_spelling)
+        if not read_phrase.words:
+            # The phrase is only markup or space.
+            return phrase in text
+        folded = _folded(text_spelling)
+        # Most phrases are not in a text: it is not read to the end.
+        if all(part in folded for part in _required(phrase_spelling)) and _is_in(_read(text_spelling), read_phrase):
+            return True
+    return False
+
+
+def _spellings(text: str, phrase: str) -> Iterator[tuple[str, str]]:
+    yield from casings(text, phrase)
+    if "\u200c" in text or "\u200c" in phrase:
+        yield _HALF_SPACE.sub(" ", text), _HALF_SPACE.sub(" ", phrase)
+
+
+@lru_cache(maxsize=512)
+def _required(phrase: str) -> list[str]:
+    """Return parts of a phrase without which no text has it."""
+    words = [word for word in _read(phrase).words if isinstance(word, str) and word not in _CURRENCIES.values()]
+    # In Arabic, the first or last letter may change.
+    return [word[1:-1] if len(word) > 2 and has_particles(word) else word for word in words]
+
+
+def _is_in(text: _Text, phrase: _Text) -> bool:
+    allows_particles = text.allows_particles and phrase.allows_particles
+    first = phrase.words[0]
+    size = len(phrase.words)
+    if isinstance(first, str) and not has_particles(first):
+        starts = [start for start, word in enumerate(text.words) if word == first]
+    else:
+        starts = [start for start, word in enumerate(text.words) if _is_same(word, first, allows_particles)]
+    for start in starts:
+        end = start + size
+        pairs = zip(text.words[start:end], phrase.words, strict=False)
+        if (
+            end <= len(text.words)
+            and all(_is_same(*pair, allows_particles) for pair in pairs)
+            and text.is_boundary(start)
+            and text.is_boundary(end)
+        ):
+            return True
+    return False
+
+
+def _is_same(word: Word, wanted: Word, allows_particles: bool) -> bool:
+    if word == wanted:
+        return True
+    if isinstance(word, str) and isinstance(wanted, str):
+        return allows_particles and has_particles(wanted) and is_with_particles(word, wanted)
+    if isinstance(word, frozenset) and isinstance(wanted, frozenset):
+        return not word.isdisjoint(wanted)
+    return False
+
+
+def _is_cased(word: Word) -> bool:
+    return isinstance(word, str) and word[0].isalpha() and not _CASELESS_START.match(word)
+
+
+@lru_cache(maxsize=512)
+def _read(text: str) -> _Text:
+    folded = _folded(text)
+    pattern = _ASCII_WORD if folded.isascii() else _word()
+    words: list[Word] = []
+    joined: list[bool] = []
+    for chunk in folded.split():
+        parts = [chunk] if chunk.isascii() and chunk.isalpha() else pattern.findall(chunk)
+        words += [_CURRENCIES.get(part, part) for part in parts]
+        joined += [position > 0 for position in range(len(parts))]
+    for position, word in enumerate(words):
+        if isinstance(word, str) and word[0] in _NUMBER_START and word[-1].isdigit():
+            _read_number(words, joined, position, word)
+    return _Text(words, joined, allows_particles=not OTHER_ARABIC_SCRIPT.search(text))
+
+
+def _read_number(words: list[Word], joined: list[bool], position: int, number: str) -> None:
+    """Replace the text of a number by its values, and put a currency before it behind it."""
+    before = words[position - 1] if position else ""
+    after = words[position + 1] if position + 1 < len(words) else ""
+    words[position] = readings(number, before in _BEFORE_NUMBERS or after in _UNITS)
+    if before in _BEFORE_NUMBERS and not _belongs_to_word_before(words, joined, position - 1):
+        words[position - 1], words[position] = words[position], before
+        joined[position] = True
+
+
+def _belongs_to_word_before(words: Sequence[Word], joined: Sequence[bool], currency: int) -> bool:
+    """Return whether a currency belongs to the word before it, as in ``5 €`` and ``C$``."""
+    before = words[currency - 1] if currency else ""
+    return isinstance(before, frozenset) or (joined[currency] and before[0].isalnum())
+
+
+@cache
+def _word() -> re.Pattern[str]:
+    """Return the pattern of a word, number or other character in any script."""
+    characters = map(chr, range(0x300, 0x1F000))
+    marks = "".join([char for char in characters if unicodedata.category(char).startswith("M")])
+    without_capitals = _CASELESS_START.pattern
+    cased_word = rf"(?!{without_capitals})[^\W\d_](?:(?!{without_capitals}|_)\w|[{marks}])*(?:'t\b)?"
+    caseless_word = rf"(?:(?=[{_CASELESS}])(?!{UNSPACED.pattern})[^\W\d_]|[{marks}])+"
+    return re.compile(rf"{cased_word}|{NUMBER}|{caseless_word}|\S[{marks}]*")
+
+
+@lru_cache(maxsize=512)
+def _folded(text: str) -> str:
+    """Return a text in folded case, with plain quotation marks, dashes and numbers."""
+    if text.isascii():
+        folded = text.lower().replace("*", "").replace("`", "")
+    else:
+        text = _FRACTION.sub(" ", _RAISED.sub("^", text.replace(_ACUTE, "'")))
+        folded = fold(text).translate(_PLAIN)
+    return _DOLLAR.sub("", with_plain_spaces(folded))
+
+
+def _matches(pattern: str, text: str) -> bool:
+    """
+    Return whether a regular expression is in a text. RE2 takes linear time for every pattern.
+
+    :raises ValueError: The regular expression is invalid.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    plain = clean(text).translate(_PLAIN)
+    return bool(pc.match_substring_regex(pa.scalar(plain), pattern, ignore_case=True).as_py())
