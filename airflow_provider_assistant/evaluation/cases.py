@@ -2,44 +2,25 @@
 
 from __future__ import annotations
 
-import json
-import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_assistant.api.confidence import finite
-from airflow_provider_assistant.evaluation.addresses import is_address
+from airflow_provider_assistant.evaluation import cells
 from airflow_provider_assistant.evaluation.case import Case, Identity
 from airflow_provider_assistant.evaluation.column_names import check_column_names
-from airflow_provider_assistant.evaluation.phrases import ANY_OF, REGEX, alternatives, fault, regular_expression
 from airflow_provider_assistant.evaluation.transcripts import with_transcripts
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.keys import is_missing, key_column, key_label, key_names
-from airflow_provider_assistant.texts import counted, storable
+from airflow_provider_assistant.keys import key_column, key_label, key_names
+from airflow_provider_assistant.texts import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 NOT_ASKED = "not_asked"
 EXPECTATIONS = ("expected", "must_include", "must_not_include", "expected_url", "expect_no_answer", "weight", "tags")
-# Separates the phrases of one cell, because CSV has no lists.
-SEPARATOR = "|"
-# Two of them separate alternatives.
-_SINGLE_SEPARATOR = re.compile(r"(?<!\|)\|(?!\|)")
-# A list that became text in Python or numpy.
-_PYTHON_LIST = re.compile(r"""\[\s*['"].*['"]\s*\]""", re.DOTALL)
-_LIST_EXAMPLE = '["a", "b"]'
-_LIST = f"a list, or a JSON list such as {_LIST_EXAMPLE}"
-_TRUTH_BY_WORD = {
-    **dict.fromkeys(("true", "t", "yes", "y", "1"), True),
-    **dict.fromkeys(("false", "f", "no", "n", "0"), False),
-}
 # Number of values that a message lists.
 _LISTED = 5
-# Beyond this, floats are approximations, and a Decimal may have millions of digits.
-LARGE = 2**63
 
 
 def read_cases(
@@ -153,11 +134,11 @@ def _rows_by_identity(
 
 def _repetition(key: str, row: Mapping[str, Any]) -> int:
     """Return the number of a repetition. An answer without the column is the first."""
-    number = _number(key, "repetition", row.get("repetition"))
+    number = cells.as_number(key, "repetition", row.get("repetition"))
     if number is None:
         return 1
     if number < 1 or not number.is_integer():
-        raise _cell_error(key, "repetition", row.get("repetition"), "a whole number from 1")
+        raise cells.cell_error(key, "repetition", row.get("repetition"), "a whole number from 1")
     return int(number)
 
 
@@ -207,8 +188,8 @@ def _have_different_messages(
     expectation_row: Mapping[str, Any],
     answer_row: Mapping[str, Any],
 ) -> bool:
-    expected_message = _text(expectation_row.get("message"))
-    asked_message = _text(answer_row.get("message"))
+    expected_message = cells.as_text(expectation_row.get("message"))
+    asked_message = cells.as_text(answer_row.get("message"))
     if expected_message is None or asked_message is None:
         return False
     # Differences in white space do not matter.
@@ -227,191 +208,40 @@ def _joined(
 
 
 def _case(key: str, row: Mapping[str, Any], repetition: int = 1) -> Case:
-    status = _text(row.get("status"))
+    status = cells.as_text(row.get("status"))
     if status is None:
-        status = "complete" if _text(row["answer"]) else "failed"
+        status = "complete" if cells.as_text(row["answer"]) else "failed"
     answer = None
     if status == "complete":
         # A complete request without text counts as an empty answer.
         answer = "" if row["answer"] is None else str(row["answer"])
-    expected, *also_expected = _expected(key, row.get("expected")) or (None,)
+    expected, *also_expected = cells.as_answers(key, row.get("expected")) or (None,)
     return Case(
         key=key,
-        message=_text(row.get("message")) or key,
+        message=cells.as_text(row.get("message")) or key,
         answer=answer,
         status=status,
-        error=_text(row.get("error")),
-        seconds=_number(key, "seconds", row.get("seconds")),
-        session_id=_text(row.get("session_id")),
-        request_id=_text(row.get("request_id")),
+        error=cells.as_text(row.get("error")),
+        seconds=cells.as_number(key, "seconds", row.get("seconds")),
+        session_id=cells.as_text(row.get("session_id")),
+        request_id=cells.as_text(row.get("request_id")),
         expected=expected,
-        must_include=_phrases(key, "must_include", row.get("must_include")),
-        must_not_include=_phrases(key, "must_not_include", row.get("must_not_include")),
-        expected_url=_addresses(key, row.get("expected_url")),
-        expect_no_answer=truth(key, "expect_no_answer", row.get("expect_no_answer")),
-        weight=_weight(key, row.get("weight")),
-        tags=_texts(key, "tags", row.get("tags")),
+        must_include=cells.as_phrases(key, "must_include", row.get("must_include")),
+        must_not_include=cells.as_phrases(key, "must_not_include", row.get("must_not_include")),
+        expected_url=cells.as_addresses(key, row.get("expected_url")),
+        expect_no_answer=cells.truth(key, "expect_no_answer", row.get("expect_no_answer")),
+        weight=cells.as_weight(key, row.get("weight")),
+        tags=cells.as_texts(key, "tags", row.get("tags")),
         row=row,
-        noticed_after=_number(key, "noticed_after", row.get("noticed_after")),
+        noticed_after=cells.as_number(key, "noticed_after", row.get("noticed_after")),
         repetition=repetition,
-        seconds_source=_text(row.get("seconds_source")),
-        seconds_error=_number(key, "seconds_error", row.get("seconds_error")),
-        confidence_level=_text(row.get("confidence_level")),
+        seconds_source=cells.as_text(row.get("seconds_source")),
+        seconds_error=cells.as_number(key, "seconds_error", row.get("seconds_error")),
+        confidence_level=cells.as_text(row.get("confidence_level")),
         # The service decides what it sends here, so a text is not an error of the user.
         confidence_score=finite(row.get("confidence_score")),
         also_expected=tuple(also_expected),
     )
-
-
-def _text(value: Any) -> str | None:
-    """Return a cell as text, or None if it is empty."""
-    if type(value) is str and value.isascii():
-        # Not a copy: the texts are most of the memory of an evaluation.
-        return value if value.strip() else None
-    if is_missing(value):
-        return None
-    if isinstance(value, float | Decimal) and -LARGE < value < LARGE and value == int(value):
-        # pandas turns an integer column with missing values into floats.
-        value = int(value)
-    text = storable(str(value))
-    return text if text.strip() else None
-
-
-def _expected(key: str, value: Any) -> tuple[str, ...]:
-    """Return the accepted answers of a cell: a list of texts, or one text."""
-    answers = value
-    text = (_text(value) or "").strip() if isinstance(value, str) else ""
-    if text.startswith("[") and text.endswith("]"):
-        items = _json_list(text)
-        if items is not None and all(isinstance(item, str) for item in items):
-            answers = items
-        elif _PYTHON_LIST.fullmatch(text):
-            raise _cell_error(key, "expected", value, _LIST)
-    items = answers if isinstance(answers, list) else [answers]
-    if any(isinstance(item, list | tuple | dict) for item in items):
-        raise _cell_error(key, "expected", value, _LIST)
-    if isinstance(answers, list):
-        return _without_duplicates(answers)
-    one = _text(value)
-    return () if one is None else (one,)
-
-
-def _phrases(key: str, column: str, value: Any) -> tuple[str, ...]:
-    """Return the phrases of a cell: a list, in which a list has alternatives, or text like ``a|b || c``."""
-    parts = _list(key, column, value)
-    if parts is None:
-        text = (_text(value) or "").strip()
-        parts = [text] if regular_expression(text) is not None else _SINGLE_SEPARATOR.split(text)
-        if len(parts) > 1 and any(regular_expression(part.strip()) is not None for part in parts):
-            # It is not certain which | belongs to the regular expression.
-            raise _cell_error(key, column, value, f"a list, if {REGEX} is one of several phrases: {_LIST_EXAMPLE}")
-    phrases = []
-    for phrase in _without_duplicates(map(_with_alternatives, parts)):
-        reason = fault(phrase)
-        if reason:
-            raise AssistantInputError(f"question {key!r}: {column}: {reason}", field=column)
-        if regular_expression(phrase) is not None or alternatives(phrase):
-            phrases.append(phrase)
-    return tuple(phrases)
-
-
-def _with_alternatives(part: Any) -> Any:
-    return ANY_OF.join(_without_duplicates(part)) if isinstance(part, list) else part
-
-
-def _texts(key: str, column: str, value: Any) -> tuple[str, ...]:
-    """Return the tags or addresses of a cell: a list, or text like ``a|b``."""
-    parts = _list(key, column, value)
-    if parts is None:
-        parts = (_text(value) or "").split(SEPARATOR)
-    if any(isinstance(part, list) for part in parts):
-        raise _cell_error(key, column, value, "a list of texts")
-    return _without_duplicates(parts)
-
-
-def _list(key: str, column: str, value: Any) -> list[Any] | None:
-    """Return the items of a cell that is a list, or a JSON list as text. None for other text."""
-    if isinstance(value, list):
-        return value
-    text = (_text(value) or "").strip()
-    if not (text.startswith("[") and text.endswith("]")):
-        return None
-    items = _json_list(text)
-    if items is None or any(isinstance(item, dict) for item in items):
-        # Taken as one phrase, it would never be found, and must_not_include would always pass.
-        raise _cell_error(key, column, value, f"{_LIST}, or text with {SEPARATOR} between the phrases")
-    return items
-
-
-def _json_list(text: str) -> list[Any] | None:
-    try:
-        items = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return items if isinstance(items, list) else None
-
-
-def _without_duplicates(values: Iterable[Any]) -> tuple[str, ...]:
-    """Return cells as texts, without empty and repeated ones."""
-    # A dict keeps the order.
-    texts: dict[str, None] = {}
-    for value in values:
-        text = _text(value)
-        if text is not None:
-            texts[text.strip()] = None
-    return tuple(texts)
-
-
-def _addresses(key: str, value: Any) -> tuple[str, ...]:
-    urls = _texts(key, "expected_url", value)
-    for url in urls:
-        if not is_address(url):
-            # It would never be found.
-            instead = f"an address, or several with {SEPARATOR} between them"
-            raise _cell_error(key, "expected_url", value, instead)
-    return urls
-
-
-def truth(key: str, column: str, value: Any) -> bool | None:
-    """
-    Return a cell as a bool, or None if it is empty.
-
-    :param value: The cell: a bool, or a word such as ``true``, ``no`` or ``1``.
-    :raises AssistantInputError: The cell is something else.
-    """
-    text = _text(value)
-    if text is None:
-        return None
-    try:
-        return _TRUTH_BY_WORD[text.strip().lower()]
-    except KeyError:
-        raise _cell_error(key, column, value, "true, false or empty") from None
-
-
-def _number(key: str, column: str, value: Any) -> float | None:
-    text = _text(value)
-    if text is None:
-        return None
-    try:
-        number = float(text)
-    except ValueError:
-        raise _cell_error(key, column, value, "a number") from None
-    if not math.isfinite(number):
-        raise _cell_error(key, column, value, "a finite number")
-    return number
-
-
-def _weight(key: str, value: Any) -> float:
-    weight = _number(key, "weight", value)
-    if weight is None:
-        return 1.0
-    if weight <= 0:
-        raise _cell_error(key, "weight", value, "more than 0; remove the row to exclude a question")
-    return weight
-
-
-def _cell_error(key: str, column: str, value: Any, instead: str) -> AssistantInputError:
-    return AssistantInputError(f"question {key!r}: {column} must be {instead}, not {value!r}", field=column)
 
 
 def _listed(values: Iterable[Any]) -> str:

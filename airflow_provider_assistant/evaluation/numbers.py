@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 # A time, or any other number. A sign is part of a number at the beginning of a word.
-NUMBER = r"(?:(?<![^\s(\[])-)?(?:\d{1,2}:\d\d(?::\d\d)?(?!\d)|\d+(?:[.,']\d+)*)"
+NUMBER = r"""(?:(?<![^\s(\["'|=:<>])-)?(?:\d{1,2}:\d\d(?::\d\d)?(?!\d)|\d+(?:[.,']\d+)*)"""
 _TIME_WITH_POINT = re.compile("(?:[01]?[0-9]|2[0-4])[.][0-5][0-9]")
 _SEPARATORS = re.compile("([.,'])")
 # Thousands with spaces, but not telephone numbers; a range with a space before its dash

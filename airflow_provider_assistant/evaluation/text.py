@@ -33,6 +33,8 @@ _INVISIBLE = dict.fromkeys(
         "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u2122\u2120\u00ae",
     )
 )
+# An accent that stands for an apostrophe, of which NFKC would make a space
+_ACUTE = "\u00b4"
 # Arabic and Hebrew letters that are written with and without their signs
 _LETTERS = (
     dict.fromkeys((0x0640, 0x0670, *range(0x0610, 0x061B), *range(0x064B, 0x0660), *range(0x06D6, 0x06EE)))
@@ -88,7 +90,7 @@ def clean(text: str) -> str:
     """Return a text in NFKC form, with ASCII digits and without invisible characters."""
     if text.isascii():
         return text
-    visible = unicodedata.normalize("NFKC", text.translate(_INVISIBLE))
+    visible = unicodedata.normalize("NFKC", text.replace(_ACUTE, "'").translate(_INVISIBLE))
     return _OTHER_DIGIT.sub(lambda digit: str(unicodedata.decimal(digit[0])), visible)
 
 

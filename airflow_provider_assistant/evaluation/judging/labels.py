@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider_assistant.evaluation.case import Case
-from airflow_provider_assistant.evaluation.cases import truth
+from airflow_provider_assistant.evaluation.cells import truth
 from airflow_provider_assistant.evaluation.judging.pairs import Pair, pairs_of
 from airflow_provider_assistant.evaluation.judging.requests import JudgeRequest
 from airflow_provider_assistant.evaluation.judging.rubrics import Rubric

@@ -131,7 +131,7 @@ def _request(first: Case, second: Case, rubric: Rubric) -> JudgeRequest:
         rubric=rubric,
         question=first.message,
         answer=first.answer or "",
-        expected=first.expected,
+        expected=first.reference,
         passages=(),
         repetition=first.repetition,
         second=second.answer or "",

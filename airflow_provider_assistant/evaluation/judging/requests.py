@@ -88,7 +88,7 @@ class JudgeRequest:
         needs_passages = rubric.reference == "passages"
         expected = None
         if is_of_user or needs_expected:
-            expected = case.expected
+            expected = case.reference
         passages: tuple[str, ...] = ()
         if is_of_user or needs_passages:
             passages = _passages(case)

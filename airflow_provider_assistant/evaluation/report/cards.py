@@ -14,6 +14,7 @@ from airflow_provider_assistant.evaluation.failing import (
     scores_by_case,
 )
 from airflow_provider_assistant.evaluation.report import word_diff
+from airflow_provider_assistant.evaluation.scorers import token_f1
 
 if TYPE_CHECKING:
     from airflow_provider_assistant.evaluation.case import Case
@@ -92,9 +93,11 @@ def _turn(turn: FailingTurn, scores: ScoresByCase) -> Turn:
     case = turn.case
     expected = answer = None
     if case.answer is not None and case.expected is not None:
-        expected, answer = word_diff.compare(case.expected, case.answer)
+        text = case.answer
+        closest = max(case.accepted, key=lambda accepted: token_f1(text, accepted))
+        expected, answer = word_diff.compare(closest, text)
     elif case.answer is not None:
         answer = word_diff.plain(case.answer)
-    elif case.expected is not None:
-        expected = word_diff.plain(case.expected)
+    elif case.reference is not None:
+        expected = word_diff.plain(case.reference)
     return Turn(case, turn.reasons, scores[case.identity], expected, answer)

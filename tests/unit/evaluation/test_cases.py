@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import pyarrow as pa
@@ -129,12 +130,99 @@ def test_several_phrases_in_one_cell(column, cell, phrases):
     assert getattr(case(**{column: cell}), column) == phrases
 
 
-@pytest.mark.parametrize("column", ["must_include", "must_not_include", "tags"])
-@pytest.mark.parametrize("cell", ["['a', 'b']", '["a"]'])
-def test_a_list_that_became_text_is_refused(column, cell):
-    with pytest.raises(AssistantInputError, match=rf"'q1': {column} must be a list, or text with \|") as caught:
-        case(**{column: cell})
-    assert caught.value.field == column
+LISTS = ("expected", "must_include", "must_not_include", "tags", "expected_url")
+TEXTS = [["x.org/a"], ["x.org/a", "y.org, z"], ["x.org/“é”", "b.c|d"], ["x.org/'1'", "y.org", "z.org"]]
+
+
+NESTED = ([["a", "b"]], [[], ["a"]], '["a", ["b"]]')
+
+
+def given(column, cell):
+    """Return the texts that a case has of a cell."""
+    found = case(**{column: cell})
+    return found.accepted if column == "expected" else getattr(found, column)
+
+
+@pytest.mark.parametrize("column", LISTS)
+def test_a_list_is_the_same_in_parquet_and_as_json_in_csv(column):
+    addresses = [[text.replace(" ", "").replace("|", "/") for text in texts] for texts in TEXTS]
+    for texts in addresses if column == "expected_url" else TEXTS:
+        for cell in (texts, json.dumps(texts), f" {json.dumps(texts, ensure_ascii=False, indent=1)}\n"):
+            assert given(column, cell) == tuple(texts), cell
+        assert given(column, json.dumps([None, *texts, " ", texts[0]])) == tuple(texts)
+
+
+@pytest.mark.parametrize("column", LISTS)
+def test_a_list_that_became_text_in_python_is_refused(column):
+    broken = [repr(texts) for texts in TEXTS if '"' not in repr(texts)] + [
+        "['x.org' 'y.org']",
+        "['a', None]",
+        "[nan, 'a']",
+    ]
+    for cell in broken:
+        with pytest.raises(
+            AssistantInputError, match=rf"'q1': {column} must be a list, or a JSON list such as"
+        ) as caught:
+            case(**{column: cell})
+        assert caught.value.field == column
+    for cell in NESTED if column in {"expected", "tags", "expected_url"} else ():
+        with pytest.raises(AssistantInputError, match=rf"'q1': {column} must be a list of texts"):
+            case(**{column: cell})
+
+
+def test_text_in_brackets_is_one_expected_answer():
+    for cell in (
+        "[1, 2, 3]",
+        "[see the page]",
+        "[a](b)",
+        "a|b",
+        "['a'] and [0]",
+        "[",
+        '{"a": 1}',
+        "[]]",
+        "a || b",
+        "[[1]]",
+    ):
+        assert case(expected=cell).accepted == (cell,)
+    assert case(expected="[\"['a']\"]").accepted == ("['a']",)
+
+
+def test_alternatives_are_the_same_in_every_format():
+    wanted = ("30 days || one month", "receipt")
+    cells = (
+        "30 days || one month|receipt",
+        " 30 days || one month | receipt |",
+        ["30 days || one month", "receipt"],
+        [["30 days", "one month"], ["receipt"]],
+        '[["30 days", "one month"], "receipt"]',
+        '["30 days || one month", "receipt", []]',
+    )
+    digests = set()
+    for cell in cells:
+        found = case(must_include=cell, must_not_include=cell)
+        assert found.must_include == found.must_not_include == wanted, cell
+        digests.add(found.digest)
+    assert len(digests) == 1
+    assert [case(must_include=cell).must_include for cell in ("||", [["", None]], ["||"])] == [(), (), ()]
+
+
+@pytest.mark.parametrize("column", ["must_include", "must_not_include"])
+def test_a_regular_expression_is_checked_before_anything_is_asked(column):
+    for cell in ("regex:a|b", "Regex: \\d+ (days|weeks)", ["a", "regex:^[^x]*$"], '["regex:\\\\bno\\\\b", "x"]'):
+        assert getattr(case(**{column: cell}), column)
+    for cell, reason in (
+        ("regex:(", "is invalid for RE2.*missing"),
+        ("regex:(?=a)b", "is invalid for RE2, which knows no look-around"),
+        (["a", "regex:[z-a]"], "is invalid"),
+        ("regex:", "matches every text"),
+        ("regex:a*", "matches every text"),
+        ("regex:yes|", "matches every text"),
+        ("regex:a||b", "matches every text"),
+        (["a || regex:b"], "regex: must be at the beginning"),
+        ("a|regex:b", "must be a JSON list such as .* if only a part of it is a regular expression"),
+    ):
+        with pytest.raises(AssistantInputError, match=f"'q1': {column}.*{reason}"):
+            case(**{column: cell})
 
 
 @pytest.mark.parametrize(
@@ -258,6 +346,7 @@ def test_empty_tables_are_no_cases():
 @pytest.mark.parametrize(
     "cells",
     [
+        {"expected": ["x", "y"]},
         *[{column: "x.org"} for column in ("message", "expected", "must_include", "must_not_include", "expected_url")],
         {"expect_no_answer": True},
     ],

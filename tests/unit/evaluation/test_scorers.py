@@ -110,6 +110,36 @@ def test_chrf_of_long_texts_is_that_of_sacrebleu(length, characters):
             assert chrf(one, other) == sacrebleu.sentence_chrf(one, [other]).score / 100
 
 
+def test_of_several_accepted_answers_the_best_counts():
+    chosen = random.Random(5)
+    words = ["refund", "返金", "30", "days", "Straße", "ja", "возврат", "can", "not"]
+    for number in range(30):
+        answer, *accepted = (" ".join(chosen.choices(words, k=chosen.randint(1, 6))) for _ in range(4))
+        if number % 3 == 0:
+            answer = accepted[number % 2]
+        for name in LEXICAL:
+            scores = [score(name, answer, expected=text) for text in accepted]
+            value = score(name, answer, expected=accepted[0], also_expected=tuple(accepted[1:]))
+            assert value == max(scores), (name, answer, accepted)
+
+
+def test_digits_and_turkish_letters_are_equal_in_every_similarity():
+    pairs = [
+        ("KIRMIZI", "kırmızı"),
+        ("İADE", "iade"),
+        ("٣٠ يومًا", "30 يوما"),
+        ("๓๐ วัน", "30 วัน"),
+        ("Windows™", "windows"),
+    ]
+    for name in LEXICAL:
+        for answer, expected in pairs if name != "chrf" else ():
+            assert score(name, answer, expected=expected) == score(name, expected, expected=answer) == 1.0, (
+                name,
+                answer,
+            )
+    assert not score("exact_match", "sinir", expected="sınır")
+
+
 @pytest.mark.parametrize("compare", [ratio, token_set_ratio, token_f1])
 def test_thai_vowels_and_hindi_marks_count(compare):
     assert compare("ดี", "ดา") < 1
@@ -281,6 +311,13 @@ def test_an_own_scorer_sees_question_expected_answer_and_row(own):
     row = {"language": "en"}
     assert score(f"{OWN}.length", "Yes.", expected="No", row=row) == 1.0
     assert own.seen == ("Refund?", "No", "Yes.", row)
+
+
+def test_an_own_scorer_is_called_with_each_accepted_answer(own):
+    own.length = lambda question, expected, answer, row: {"No": None, "Yes": 0.2, "Yes!": 0.7}[expected]
+    for accepted, best in ((["Yes", "Yes!", "No"], 0.7), (["No", "Yes"], 0.2), (["No", "No"], None), (["Yes"], 0.2)):
+        given = {"expected": accepted[0], "also_expected": tuple(accepted[1:])}
+        assert score(f"{OWN}.length", "Yes.", **given) == best
 
 
 @pytest.fixture

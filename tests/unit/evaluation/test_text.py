@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_assistant.evaluation.phrases import includes
 from airflow_provider_assistant.evaluation.text import normalise, tokens
 
 SCRIPTS = {
@@ -66,7 +65,8 @@ def test_a_text_of_nothing_but_articles_or_punctuation_keeps_them(text, normal):
 @pytest.mark.parametrize("text", SCRIPTS.values(), ids=SCRIPTS)
 def test_no_script_loses_a_letter_a_mark_or_a_symbol(text):
     kept = [char for char in unicodedata.normalize("NFKC", text).casefold() if unicodedata.category(char)[0] in "LMNS"]
-    kept = [char for char in kept if char != "\ufe0f"]
+    # Persian letters become Arabic ones, and vowel signs are optional in Arabic.
+    kept = [{"ی": "ي", "ک": "ك"}.get(char, char) for char in kept if char not in "\ufe0f\u064b"]
     assert [char for char in normalise(text) if unicodedata.category(char)[0] in "LMNS"] == kept
     assert "".join(tokens(text)) == normalise(text).replace(" ", "")
 
@@ -83,7 +83,8 @@ def test_a_mark_stays_with_its_base(text):
         ("ｶﾞｽ代", ["ガ", "ス", "代"]),
         ("ที่นี่", ["ที่", "นี่"]),
         ("हिन्दी में", ["हिन्दी", "में"]),
-        ("مُحَمَّد", ["مُحَمَّد"]),
+        ("مُحَمَّد", ["محمد"]),
+        ("๓๐วัน", ["30", "วั", "น"]),
         ("환불 가능", ["환불", "가능"]),
         ("𠮷野家", ["𠮷", "野", "家"]),
         ("good job", ["good", "job"]),
@@ -98,54 +99,3 @@ def test_words_and_where_there_are_none_characters(text, words):
 def test_nothing_is_left_of_blank_text_only(text):
     visible = [char for char in text if not char.isspace() and unicodedata.category(char) not in {"Cf", "Mn"}]
     assert normalise(text) or not visible
-
-
-@pytest.mark.parametrize(
-    ("text", "phrase", "found"),
-    [
-        ("You get a REFUND.", "refund", True),
-        ("refund—except on sale", "refund", True),
-        ("refund/exchange", "refund", True),
-        ("a **14 day** window", "14 day", True),
-        ("14\u00a0 days", "14 days", True),
-        ("“quoted”", '"quoted"', True),
-        ("2020–2024", "2020-2024", True),
-        ("Prepaid only", "paid", False),
-        ("refunds", "refund", False),
-        ("the refund's amount", "refund", True),
-        ("l’assurance", "assurance", True),
-        ("you can’t", "can", False),
-        ("you can't; then you can", "can", True),
-        ("3.5 kg", "5", False),
-        ("3.5 kg", "3", False),
-        ("3.5 kg", "3.5", True),
-        ("13.5 kg", "3.5", False),
-        ("It is 5.", "5", True),
-        ("5, 6 or 7", "5", True),
-        ("1,000", "1000", False),
-        ("5 days", "5%", False),
-        ("5% off", "5%", True),
-        ("I like C#", "C#", True),
-        ("I like C", "C#", False),
-        ("返金できます", "返金", True),
-        ("iPhoneを買う", "iphone", True),
-        ("iPhonesを買う", "iphone", False),
-        ("คืนเงินได้", "เงิน", True),
-        ("ที่", "ท", False),
-        ("возврата нет", "возврат", False),
-        ("हिन्दी", "हिन्द", False),
-        ("किताब", "कि", False),
-        ("any", "", True),
-        ("a **b** c", "**", True),
-        ("a b c", "**", False),
-    ],
-)
-def test_a_phrase_is_found_word_by_word(text, phrase, found):
-    assert includes(text, phrase) is found
-
-
-@pytest.mark.parametrize("text", SCRIPTS.values(), ids=SCRIPTS)
-def test_every_text_includes_itself_and_each_of_its_words(text):
-    assert includes(text, text)
-    for word in text.split():
-        assert includes(f"… {text} …", word.rstrip(".。、?؟।"))
