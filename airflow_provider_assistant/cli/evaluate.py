@@ -31,7 +31,7 @@ from airflow_provider_assistant.cli.runner import (
     failed,
 )
 from airflow_provider_assistant.evaluation.cases import read_cases
-from airflow_provider_assistant.evaluation.excerpts import figures_of
+from airflow_provider_assistant.evaluation.excerpts import cost_of, figures_of
 from airflow_provider_assistant.evaluation.failing import failing_lines
 from airflow_provider_assistant.evaluation.junit import junit_xml
 from airflow_provider_assistant.evaluation.report import render
@@ -250,6 +250,9 @@ def _show(out: Console, args: argparse.Namespace, evaluation: Evaluation) -> Non
             [(pairs.pairs, pairs.identical, pairs.order_changed, pairs.errors, preferred)],
         )
     means = ", ".join(f"{name} {_number(mean)}" for name, mean in summary.means.items())
+    cost = cost_of(summary)
+    if cost:
+        out.note(cost)
     verdict = summary.gate.verdict
     shown_verdict = "no gate" if verdict == "none" else verdict
     answered = f"{summary.questions.answered} of {summary.questions.total} answered"
@@ -288,6 +291,8 @@ def _result(args: argparse.Namespace, evaluation: Evaluation) -> dict[str, Any]:
         "newly_failing": summary.newly_failing.model_dump() if summary.newly_failing else None,
         "comparison": comparison,
         "pairs": pairs,
+        "judge_tokens": summary.judge_tokens,
+        "judge_cost": summary.judge_cost,
         "junit": args.junit,
         "report": args.report,
         "saved": args.save,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_assistant.texts import shortened
+from airflow_provider_assistant.texts import counted, shortened
 
 if TYPE_CHECKING:
     from airflow_provider_assistant.evaluation.run_directory import RunDirectory
@@ -53,6 +53,8 @@ class TaskResult(Figures):
     worse: list[str] = field(default_factory=list)
     failing: int | None = None
     newly_failing: list[str] | None = None
+    judge_tokens: int | None = None
+    judge_cost: float | None = None
     baseline: str | None = None
     scores_path: str | None = None
     summary_path: str | None = None
@@ -85,6 +87,8 @@ def task_result(summary: Summary, directory: RunDirectory, lake_file: str | None
         worse=_worse(summary),
         failing=summary.failing.count if summary.failing else None,
         newly_failing=newly_failing,
+        judge_tokens=summary.judge_tokens,
+        judge_cost=summary.judge_cost,
         baseline=summary.comparison.baseline["path"] if summary.comparison else None,
         scores_path=str(directory.scores),
         summary_path=str(directory.summary),
@@ -182,6 +186,16 @@ def means_of(means: Mapping[str, float | None]) -> str:
         else:
             texts.append(f"{name} {mean:.4g}")
     return ", ".join(texts)
+
+
+def cost_of(summary: Summary) -> str:
+    """Return what the judges cost, as text; empty without judges."""
+    if summary.judge_tokens is None:
+        return ""
+    text = f"the judges used {counted(summary.judge_tokens, 'token')}"
+    if summary.judge_cost is not None:
+        text += f", which cost {summary.judge_cost:.4g}"
+    return text
 
 
 def _failed(rules: Sequence[RuleVerdict]) -> list[RuleVerdict]:

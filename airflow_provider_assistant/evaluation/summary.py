@@ -113,6 +113,8 @@ class JudgeSummary(Model):
     How a judge came to its verdicts. Verdicts are comparable only if the first three fields are equal.
 
     :param rubric: Text of the rubric.
+    :param input_tokens: Number of tokens of the prompts; also of those about the answers of the baseline, if these were
+        judged as well.
     :param cost: Cost of these tokens at the given price; None without a price.
     :param agreement: Agreement with people; None without labels.
     :param pairs: Counts of a judge that compares two answers; None for other judges.
@@ -126,6 +128,18 @@ class JudgeSummary(Model):
     cost: float | None = None
     agreement: Agreement | None = None
     pairs: PairCounts | None = None
+
+    def with_cost_of(self, other: JudgeSummary) -> JudgeSummary:
+        """Return this summary with the tokens and the cost of both."""
+        cost = None
+        if self.cost is not None and other.cost is not None:
+            cost = self.cost + other.cost
+        tokens = {
+            "input_tokens": self.input_tokens + other.input_tokens,
+            "output_tokens": self.output_tokens + other.output_tokens,
+            "cost": cost,
+        }
+        return self.model_copy(update=tokens)
 
     def judges_like(self, other: JudgeSummary | None) -> bool:
         """Return whether the verdicts of another evaluation are comparable with these."""
@@ -369,6 +383,24 @@ class Summary(Model):
     def pass_rate(self) -> float | None:
         """Pass rate; None without a condition, or if no question was judged."""
         return self.passes.rate if self.passes else None
+
+    @property
+    def judges(self) -> list[JudgeSummary]:
+        """The judges among the scorers."""
+        return [scorer.judge for scorer in self.scorers.values() if scorer.judge]
+
+    @property
+    def judge_tokens(self) -> int | None:
+        """Number of tokens of all judges, of prompts and replies; None without judges."""
+        if not self.judges:
+            return None
+        return sum(judge.input_tokens + judge.output_tokens for judge in self.judges)
+
+    @property
+    def judge_cost(self) -> float | None:
+        """Cost of these tokens; None without judges or without a price."""
+        costs = [judge.cost for judge in self.judges if judge.cost is not None]
+        return sum(costs) if costs else None
 
     @property
     def means(self) -> dict[str, float | None]:

@@ -14,6 +14,7 @@ from airflow_provider_assistant import lake, parameters
 from airflow_provider_assistant.evaluation.criteria import DEFAULT_SCORERS, Criteria, parse_criteria
 from airflow_provider_assistant.evaluation.excerpts import (
     TaskResult,
+    cost_of,
     failures_of,
     means_of,
     rows_of,
@@ -199,8 +200,9 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
             ``failed_rules``, a list of the first ten with ``rule``, ``verdict`` (``failed`` or ``worse``), ``reason``
             and ``questions``, the keys of the worst ten; ``worse``, the scorers that got worse by more than chance
             explains; ``failing``, the number of questions that do not fulfil
-            ``pass_if``; ``newly_failing``, the keys of the first ten of them that passed in the baseline; ``baseline``,
-            the path of the scores compared with; ``scores_path``, ``summary_path``, ``report_path`` and ``lake_path``.
+            ``pass_if``; ``newly_failing``, the keys of the first ten of them that passed in the baseline;
+            ``judge_tokens`` and ``judge_cost``; ``baseline``, the path of the scores compared with; ``scores_path``,
+            ``summary_path``, ``report_path`` and ``lake_path``.
             The task pushes it to XCom even if the gate fails. With ``allow_empty`` and no answers, the verdict is
             ``none`` and the paths are None.
         :raises AssistantInputError: A rule, a scorer, the baseline or a source is invalid, and nothing was written.
@@ -441,6 +443,8 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
             self.log.info("%s: %s (%s)", rule.word, rule.rule, rule.reason)
         for line in failing_lines(evaluation):
             self.log.info("%s", line)
+        if summary.judges:
+            self.log.info("%s: %s", result.name, cost_of(summary))
         metrics.evaluation(
             result.name,
             result.verdict,

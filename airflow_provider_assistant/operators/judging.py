@@ -225,8 +225,10 @@ def evaluate(
     if other:
         other_cases = other.cases
     judged = judges.judged(cases, scorers, criteria.rules, directory.verdicts, other_cases)
+    judge_summaries = judged.summaries
     if other:
         baseline = judges.baseline(other, judged, directory.baseline_verdicts)
+        judge_summaries = _with_cost_of(judged.summaries, baseline.judges)
     scores = score_cases(cases, judged.scorers)
     summary = summarise(
         cases,
@@ -239,7 +241,7 @@ def evaluate(
         rules=criteria.rules,
         on_fail=on_fail,
         baseline=baseline,
-        judges=judged.summaries,
+        judges=judge_summaries,
     )
     baseline_cases: Sequence[Case] = ()
     if baseline:
@@ -268,6 +270,16 @@ def write(evaluation: Evaluation, directory: RunDirectory, page: str) -> None:
     lake.replace(evaluation.scores, directory.scores)
     lake.replace_bytes(page.encode(), directory.report)
     lake.replace_bytes(evaluation.summary.as_json(), directory.summary)
+
+
+def _with_cost_of(judges: Mapping[str, JudgeSummary], others: Mapping[str, JudgeSummary]) -> dict[str, JudgeSummary]:
+    """Return the summaries of the judges, with the cost of their verdicts on the answers of the baseline."""
+    summaries = {}
+    for name, judge in judges.items():
+        other = others.get(name, judge)
+        # The judge of pairs has asked about both answers at once.
+        summaries[name] = judge if other is judge else judge.with_cost_of(other)
+    return summaries
 
 
 def _zero_scorer(pairwise: Scorer) -> Scorer:

@@ -100,7 +100,13 @@ def test_repetitions_and_other_answers_have_verdicts_of_their_own(server: Sandbo
     compared = summary_of(head)["comparison"]["scorers"]["judge.correctness"]
     assert (compared["paired"], compared["worse"]) == (2, 2)
     folder = Path(head["scores_path"].removeprefix("file://")).parent
-    assert pq.read_table(folder / "baseline_verdicts.parquet").num_rows == 2
+    baseline_verdicts = pq.read_table(folder / "baseline_verdicts.parquet").to_pylist()
+    assert len(baseline_verdicts) == 2
+    # The verdicts on both sides are paid for.
+    verdicts = {row["hash"]: row for row in pq.read_table(folder / "verdicts.parquet").to_pylist()}
+    assert head["judge_tokens"] == sum(
+        row["input_tokens"] + row["output_tokens"] for row in [*verdicts.values(), *baseline_verdicts]
+    )
 
 
 def test_verdicts_are_scores_and_figures(server, tmp_path):
@@ -112,6 +118,8 @@ def test_verdicts_are_scores_and_figures(server, tmp_path):
     assert judge["model"] == "word-overlap"
     assert judge["cost"] == pytest.approx((2 * judge["input_tokens"] + 10 * judge["output_tokens"]) / 1e6)
     assert judge["agreement"] is None
+    assert head["judge_tokens"] == judge["input_tokens"] + judge["output_tokens"]
+    assert head["judge_cost"] == judge["cost"]
     [wrong, right] = pq.read_table(Path(head["scores_path"]).with_name("verdicts.parquet")).to_pylist()
     assert (wrong["verdict"], right["verdict"]) == ("fail", "pass")
     assert '"Refunds are paid within 9 days."' in wrong["reason"]

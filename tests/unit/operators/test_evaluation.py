@@ -268,6 +268,8 @@ def test_three_files_say_the_same(operator, tmp_path):
         "worse": [],
         "failing": summary.failing and summary.failing.count,
         "newly_failing": None,
+        "judge_tokens": None,
+        "judge_cost": None,
         "baseline": None,
         "scores_path": str(folder / "scores.parquet"),
         "summary_path": str(folder / "summary.json"),
