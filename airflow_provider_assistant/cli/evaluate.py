@@ -31,7 +31,7 @@ from airflow_provider_assistant.cli.runner import (
     failed,
 )
 from airflow_provider_assistant.evaluation.cases import read_cases
-from airflow_provider_assistant.evaluation.excerpts import cost_of, figures_of
+from airflow_provider_assistant.evaluation.excerpts import cost_of, figures_of, verdict_word
 from airflow_provider_assistant.evaluation.failing import failing_lines
 from airflow_provider_assistant.evaluation.junit import junit_xml
 from airflow_provider_assistant.evaluation.report import render
@@ -254,9 +254,8 @@ def _show(out: Console, args: argparse.Namespace, evaluation: Evaluation) -> Non
     if cost:
         out.note(cost)
     verdict = summary.gate.verdict
-    shown_verdict = "no gate" if verdict == "none" else verdict
     answered = f"{summary.questions.answered} of {summary.questions.total} answered"
-    out.line(f"{shown_verdict}: {summary.name}, {answered}; {means}", STYLES.get(verdict, ""))
+    out.line(f"{verdict_word(summary.gate)}: {summary.name}, {answered}; {means}", STYLES.get(verdict, ""))
 
 
 def _difference_cells(scorer: str, difference: Difference) -> list[object]:

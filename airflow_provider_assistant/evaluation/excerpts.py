@@ -12,7 +12,7 @@ from airflow_provider_assistant.texts import counted, shortened
 if TYPE_CHECKING:
     from airflow_provider_assistant.evaluation.run_directory import RunDirectory
     from airflow_provider_assistant.evaluation.summary import Difference, Summary
-    from airflow_provider_assistant.evaluation.verdict import RuleVerdict
+    from airflow_provider_assistant.evaluation.verdict import Gate, RuleVerdict
 
 # Number of failed rules that are listed, and of questions for each of them.
 FAILED_RULES_NAMED = 10
@@ -95,6 +95,15 @@ def task_result(summary: Summary, directory: RunDirectory, lake_file: str | None
         report_path=str(directory.report),
         lake_path=lake_file,
     )
+
+
+def verdict_word(gate: Gate) -> str:
+    """Return the verdict of the gate in the words of its rules, such as ``worse`` or ``too few questions to say``."""
+    if gate.verdict == "none":
+        return "no gate"
+    words = [rule.word for rule in gate.rules]
+    # The first of these words decides.
+    return next(word for word in ("worse", "failed", "passed", *words) if word in words)
 
 
 def told(difference: Difference, *, higher_is_better: bool) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from airflow_provider_assistant.evaluation.excerpts import verdict_word
 from airflow_provider_assistant.evaluation.failing import Some
 from airflow_provider_assistant.evaluation.report import formats
 from airflow_provider_assistant.evaluation.report.sections import MAX_RUNS, TagLoss, tag_losses
@@ -14,7 +15,7 @@ from airflow_provider_assistant.evaluation.report.sections import MAX_RUNS, TagL
 if TYPE_CHECKING:
     from airflow_provider_assistant.evaluation.report.cards import Cards
     from airflow_provider_assistant.evaluation.summary import Summary
-    from airflow_provider_assistant.evaluation.verdict import Gate, RuleVerdict
+    from airflow_provider_assistant.evaluation.verdict import RuleVerdict
 
 MAX_NAMED = 8
 MAX_TAGS = 5
@@ -90,7 +91,7 @@ def head_of(summary: Summary, runs: Sequence[Summary], cards: Cards) -> Head:
     not_passed = [row for row in rules if row.verdict.verdict != "passed"]
     not_passed.sort(key=lambda row: row.verdict.verdict != "failed")
     return Head(
-        word=_word(summary.gate),
+        word=verdict_word(summary.gate).capitalize(),
         sign=_SIGNS.get(summary.gate.verdict, ""),
         effect=_effect(summary),
         since=_since(runs),
@@ -100,18 +101,6 @@ def head_of(summary: Summary, runs: Sequence[Summary], cards: Cards) -> Head:
         rules=not_passed,
         passed=[row for row in rules if row.verdict.verdict == "passed"],
     )
-
-
-def _word(gate: Gate) -> str:
-    """Return the verdict of the gate in the words of its rules."""
-    if gate.verdict == "none":
-        return "No gate"
-    words = [rule.word for rule in gate.rules]
-    # The first of these words decides.
-    for word in ("worse", "failed", "passed", *words):
-        if word in words:
-            return word.capitalize()
-    return gate.verdict.capitalize()
 
 
 def _effect(summary: Summary) -> str:
