@@ -109,6 +109,20 @@ def test_repetitions_and_other_answers_have_verdicts_of_their_own(server: Sandbo
     )
 
 
+def test_input_and_earlier_files_are_checked_before_the_judge_is_asked(server: SandboxServer, tmp_path: Path) -> None:
+    damaged = tmp_path / "damaged" / "golden" / "2026-11-20T00-00-00.000000Z_scheduled" / "summary.json"
+    damaged.parent.mkdir(parents=True)
+    damaged.write_text("{}")
+    for folder, question, reason in (
+        (damaged.parents[2], answer(0), "is not a summary"),
+        (tmp_path, answer(0, must_includ="5 days"), "did you mean 'must_include'"),
+        (tmp_path, answer(0, weight="much"), "weight must be a number"),
+    ):
+        with pytest.raises(AssistantInputError, match=reason):
+            evaluate(judging(folder, [answer(1), question]))
+    assert asked(server) == 0
+
+
 def test_verdicts_are_scores_and_figures(server, tmp_path):
     price = {"input": 2.0, "output": 10.0}
     head = evaluate(judging(tmp_path, [answer(0), answer(1)], judge={"price": price}))
