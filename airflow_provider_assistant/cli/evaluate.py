@@ -16,6 +16,7 @@ from airflow.providers.common.compat.sdk import ObjectStoragePath
 from airflow_provider_assistant import lake
 from airflow_provider_assistant.cli.ask import Asking
 from airflow_provider_assistant.cli.evaluate_input import EvaluationInput, checked_input, name_of, output_path
+from airflow_provider_assistant.cli.golden_input import cases_of
 from airflow_provider_assistant.cli.interruptions import Interruptions
 from airflow_provider_assistant.cli.kept_run import ANSWERS as ANSWERS_OF_RUN
 from airflow_provider_assistant.cli.kept_run import OTHER_ANSWERS, Kept, KeptRun, kept_run
@@ -30,7 +31,6 @@ from airflow_provider_assistant.cli.runner import (
     command,
     failed,
 )
-from airflow_provider_assistant.evaluation.cases import read_cases
 from airflow_provider_assistant.evaluation.excerpts import cost_of, figures_of, verdict_word
 from airflow_provider_assistant.evaluation.failing import failing_lines
 from airflow_provider_assistant.evaluation.junit import junit_xml
@@ -87,7 +87,7 @@ def _show_notes(out: Console, error: BaseException) -> None:
 def _evaluate(out: Console, args: argparse.Namespace, signals: Interruptions) -> int:
     given = checked_input(out, args)
     if given.part and not given.part.keys:
-        out.result({"name": name_of(args), "verdict": "none", "questions": 0, "part": given.part.text})
+        out.result({"name": name_of(args, given.part), "verdict": "none", "questions": 0, "part": given.part.text})
         out.line(f"No question is left to evaluate: {given.part.text}", GOOD)
         return OK
     base = _folder_of_runs(args, given)
@@ -95,7 +95,7 @@ def _evaluate(out: Console, args: argparse.Namespace, signals: Interruptions) ->
         try:
             return _run(out, args, given, run, signals)
         except BaseException as error:
-            _add_note(error, run)
+            _add_note(error, run, given)
             raise
 
 
@@ -128,18 +128,18 @@ def _arguments(args: argparse.Namespace, given: EvaluationInput) -> dict[str, An
 def _run(out: Console, args: argparse.Namespace, given: EvaluationInput, run: KeptRun, signals: Interruptions) -> int:
     """Ask what has no answer yet, evaluate, and write the files."""
     gate, cases, directory = given.gate, given.cases, given.directory
-    if args.resume:
-        _tell_resumed(out, run, directory)
     tables = {}
     if given.golden is not None:
+        if args.resume:
+            _tell_resumed(out, run, directory)
         with run.ledger() as ledger:
             asking = Asking(out, given.golden, args, run, ledger, signals)
             for name, hook in zip((ANSWERS_OF_RUN, OTHER_ANSWERS), given.hooks, strict=False):
                 tables[name] = asking.ask(hook, name)
-        cases = read_cases(tables[ANSWERS_OF_RUN])
+        cases = cases_of(tables[ANSWERS_OF_RUN])
     other = None
     if OTHER_ANSWERS in tables:
-        other = OtherAnswers(read_cases(tables[OTHER_ANSWERS]), name=f"site {args.against_site}")
+        other = OtherAnswers(cases_of(tables[OTHER_ANSWERS]), name=f"site {args.against_site}")
     evaluation_directory = directory
     if not args.save:
         evaluation_directory = RunDirectory(ObjectStoragePath(str(run.folder)))
@@ -150,17 +150,17 @@ def _run(out: Console, args: argparse.Namespace, given: EvaluationInput, run: Ke
             gate.criteria,
             gate.judges,
             evaluation_directory,
-            name=name_of(args),
+            name=name_of(args, given.part),
             baseline=given.baseline,
             other=other,
         )
     if given.part:
         summary = evaluation.summary.model_copy(update={"part": given.part.text})
         evaluation = dataclasses.replace(evaluation, summary=summary)
-    _write(args, evaluation, directory, tables)
+    saved = tables if given.answers is None else {ANSWERS_OF_RUN: given.answers}
+    _write(args, evaluation, directory, saved)
     if given.part:
-        questions = f"{len(given.part.keys)} of {given.part.total} questions"
-        out.line(f"Only a part of the golden set: {questions}, {given.part.text}")
+        out.line(f"Only a part of the golden set: {len(given.part.keys)} of {given.part.total} questions")
     _show(out, args, evaluation)
     unanswered = 0
     for table in tables.values():
@@ -211,13 +211,15 @@ def _tell_resumed(out: Console, run: KeptRun, directory: RunDirectory) -> None:
     out.note("--resume: there is no unfinished run, so all questions are asked.")
 
 
-def _add_note(error: BaseException, run: KeptRun) -> None:
+def _add_note(error: BaseException, run: KeptRun, given: EvaluationInput) -> None:
     """Add to an error what the run has kept, and how to go on."""
     kept = run.kept()
     if any(kept):
         error.add_note(
             f"Kept in {run.folder}: {_described(kept)}. The same command with --resume goes on with the rest."
         )
+    elif given.gate.judges.kept:
+        error.add_note(f"The verdicts of the judges are kept in {given.gate.judges.kept}; the same command uses them.")
 
 
 def _described(kept: Kept) -> str:

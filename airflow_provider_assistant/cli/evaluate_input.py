@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import math
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -48,12 +49,14 @@ class EvaluationInput(NamedTuple):
 
     :param cases: The questions; they have answers only with ``--answers``.
     :param golden: The golden set to ask. None with ``--answers``.
+    :param answers: The saved answers of ``--answers``; or None.
     :param hooks: Hooks of the sites to ask.
     """
 
     gate: GateFile
     cases: list[Case]
     golden: pa.Table | None
+    answers: pa.Table | None
     part: Part | None
     directory: RunDirectory
     baseline: Baseline | None
@@ -73,15 +76,15 @@ def checked_input(out: Console, args: argparse.Namespace) -> EvaluationInput:
     scorer_names = [scorer.name for scorer in gate.scorers]
     other_site = {ANSWERS: args.against_site} if args.against_site else None
     check_pairwise(scorer_names, other_site)
-    golden = None
+    golden = answers = None
     if args.answers:
-        cases = read_answered(args)
+        answers, cases = read_answered(args)
     else:
         golden, cases = read_golden(args)
     part = part_of(args, cases, gate.criteria.pass_if)
     if part:
-        if golden is not None:
-            golden = golden.filter([case.key in part.keys for case in cases])
+        golden = part.rows(golden, cases)
+        answers = part.rows(answers, cases)
         cases = part.of(cases)
         rules = part.rules(gate.criteria.rules, cases)
         gate = dataclasses.replace(gate, criteria=gate.criteria._replace(rules=rules))
@@ -103,7 +106,7 @@ def checked_input(out: Console, args: argparse.Namespace) -> EvaluationInput:
         hooks = [open_hook(out, argparse.Namespace(conn_id=conn_id, site=site)) for site in sites]
         for hook in hooks:
             hook.resolve_site_id()
-    return EvaluationInput(gate, cases, golden, part, directory, baseline, hooks)
+    return EvaluationInput(gate, cases, golden, answers, part, directory, baseline, hooks)
 
 
 def _check_arguments(args: argparse.Namespace) -> None:
@@ -118,13 +121,18 @@ def _check_arguments(args: argparse.Namespace) -> None:
         problem = f"--repeat must be at least 1, not {args.repeat}"
     elif args.only_failing and not (args.against or args.save):
         problem = "--only-failing needs --against, or --save with an earlier evaluation"
+    for name in ("timeout", "poll_interval"):
+        seconds = getattr(args, name)
+        if not 0 < seconds < math.inf:
+            problem = f"--{name.replace('_', '-')} must be more than 0 seconds, not {seconds:g}"
     if problem:
         raise AssistantInputError(problem, safe=NOTHING_SENT)
 
 
-def name_of(args: argparse.Namespace) -> str:
-    """Return the name of the evaluation: that of the file without its suffix."""
-    return Path(args.file or args.answers).stem
+def name_of(args: argparse.Namespace, part: Part | None) -> str:
+    """Return the name of the evaluation: that of the file without its suffix, and the part of it."""
+    name = Path(args.file or args.answers).stem
+    return f"{name} ({part.text})" if part else name
 
 
 def _directory(args: argparse.Namespace, part: Part | None) -> RunDirectory:

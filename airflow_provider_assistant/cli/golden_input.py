@@ -15,7 +15,8 @@ from airflow_provider_assistant.chat_batch.questions import QuestionRows
 from airflow_provider_assistant.cli.ask import key_columns_of, questions_of, read_rows
 from airflow_provider_assistant.cli.rows import pairs
 from airflow_provider_assistant.evaluation.case import Case, Identity
-from airflow_provider_assistant.evaluation.cases import read_cases
+from airflow_provider_assistant.evaluation.cases import EXPECTATIONS, read_cases
+from airflow_provider_assistant.evaluation.column_names import misspelt_names
 from airflow_provider_assistant.evaluation.rules import Condition, Rule, parse_condition
 from airflow_provider_assistant.evaluation.run_directory import SCORES, RunDirectory
 from airflow_provider_assistant.evaluation.scoring import NOT_APPLICABLE
@@ -50,6 +51,12 @@ class Part:
     def of(self, cases: Iterable[Case]) -> list[Case]:
         """Return those questions that belong to the part."""
         return [case for case in cases if case.key in self.keys]
+
+    def rows(self, table: pa.Table | None, cases: Sequence[Case]) -> pa.Table | None:
+        """Return the rows of the part; the first cases are those of the rows of the table."""
+        if table is None:
+            return None
+        return table.filter([case.key in self.keys for case in cases[: table.num_rows]])
 
     def rules(self, rules: Iterable[Rule], cases: Sequence[Case]) -> list[Rule]:
         """
@@ -88,20 +95,31 @@ def read_golden(args: argparse.Namespace) -> tuple[pa.Table, list[Case]]:
     return golden, _read_cases(args.file, unanswered, None, key_columns_of(golden, args))
 
 
-def read_answered(args: argparse.Namespace) -> list[Case]:
+def read_answered(args: argparse.Namespace) -> tuple[pa.Table, list[Case]]:
     """
     Read saved answers, and their expectations: those of the golden set, or else of the same file.
 
+    :return: The table as it is in the file, and the questions: in the same order, followed by those that have no row.
     :raises AssistantInputError: A cell is invalid, a key is missing or a duplicate, the golden set does not belong to
         the answers, or the name of a column is misspelt.
     """
     answers = read_rows(args.answers, args)
     if not answers.num_rows:
-        raise AssistantInputError(f"{args.answers} has no rows", field="--answers")
+        raise AssistantInputError(f"{args.answers} has no rows", safe=NOTHING_SENT, field="--answers")
     if not args.file:
-        return _read_cases(args.answers, expectations_of(answers, args), None, key_columns_of(answers, args))
+        with_message = expectations_of(answers, args)
+        return answers, _read_cases(args.answers, with_message, None, key_columns_of(answers, args))
     golden = read_rows(args.file, args)
-    return _read_cases(args.answers, answers, expectations_of(golden, args), key_columns_of(golden, args))
+    return answers, _read_cases(args.answers, answers, expectations_of(golden, args), key_columns_of(golden, args))
+
+
+def cases_of(answers: pa.Table) -> list[Case]:
+    """
+    Return the questions with the answers to them that were just asked.
+
+    Their columns were checked before. What is misspelt there was given as a key, or with ``--column``.
+    """
+    return read_cases(answers.drop_columns(list(misspelt_names(answers.column_names, EXPECTATIONS))))
 
 
 def expectations_of(golden: pa.Table, args: argparse.Namespace) -> pa.Table:

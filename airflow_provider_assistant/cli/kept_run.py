@@ -108,7 +108,14 @@ def kept_run(base: Path, arguments: Mapping[str, Any], *, resume: bool) -> Itera
     """
     # As they are saved: JSON has no tuples.
     arguments = json.loads(json.dumps(arguments))
-    base.mkdir(parents=True, exist_ok=True)
+    try:
+        base.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise AssistantInputError(
+            f"answers cannot be kept in {base}: {error.strerror}",
+            safe=NOTHING_SENT,
+            todo="Give --save a folder that can be written.",
+        ) from error
     # Closing its file ends a lock.
     with contextlib.ExitStack() as locks:
         run = _latest(base, arguments, locks) if resume else None

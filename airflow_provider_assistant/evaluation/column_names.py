@@ -38,19 +38,27 @@ def check_column_names(columns: Iterable[str], expectations: Iterable[str], key_
     :param key_columns: Columns that identify a question, whatever their names are.
     :raises AssistantInputError: A column has such a name.
     """
+    for name, meant in misspelt_names(columns, expectations).items():
+        if name not in key_columns:
+            raise AssistantInputError(
+                f"column {name!r}: did you mean {meant!r}? With this name, it checks nothing",
+                todo=f"Rename it to {meant!r}, or give it a name that is less similar.",
+                field=name,
+            )
+
+
+def misspelt_names(columns: Iterable[str], expectations: Iterable[str]) -> dict[str, str]:
+    """Return the right name of each column that has almost the name of a column with expectations."""
     names = list(columns)
     known = (*expectations, *_OTHER_NAMES)
+    misspelt = {}
     for name in names:
-        if name in known or name in key_columns:
-            continue
         meant = similar_name(name, known)
-        if meant is None or (meant in names and compared(meant) != compared(name)):
+        if name in known or meant is None:
             continue
-        raise AssistantInputError(
-            f"column {name!r}: did you mean {meant!r}? With this name, it checks nothing",
-            todo=f"Rename it to {meant!r}, or give it a name that is less similar.",
-            field=name,
-        )
+        if meant not in names or compared(meant) == compared(name):
+            misspelt[name] = meant
+    return misspelt
 
 
 def similar_name(name: str, known: Collection[str]) -> str | None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 from pydantic import ValidationError
 
+from airflow_provider_assistant.evaluation.comparison import COLUMNS
 from airflow_provider_assistant.evaluation.evaluate import Baseline
 from airflow_provider_assistant.evaluation.kept_answers import read_answers
 from airflow_provider_assistant.evaluation.rules import PREVIOUS, BaselineOf
@@ -218,9 +219,16 @@ def _read_scores(scores: ObjectStoragePath) -> pa.Table:
 
     try:
         with scores.open("rb") as file:
-            return pq.ParquetFile(file).read()
+            table = pq.ParquetFile(file).read()
     except (OSError, ValueError) as error:
         raise AssistantInputError(f"baseline {str(scores)!r} cannot be read: {error}", field="baseline") from error
+    missing = [name for name in COLUMNS if name not in table.column_names]
+    if missing:
+        raise AssistantInputError(
+            f"baseline {str(scores)!r} is not a table of scores: it has no column {', '.join(missing)}",
+            field="baseline",
+        )
+    return table
 
 
 def _is_run(name: str) -> bool:

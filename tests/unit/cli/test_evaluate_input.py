@@ -66,6 +66,7 @@ def test_a_mistake_in_the_golden_set_costs_no_question(evaluate, service):
 def test_a_mistake_in_the_arguments_costs_no_question(evaluate, service, tmp_path, monkeypatch):
     (tmp_path / "a_file").write_text("")
     (tmp_path / "a_folder").mkdir()
+    pq.write_table(pa.table({"key": ["q1"]}), tmp_path / "table.parquet")
     for argv, reason in (
         (("--gate", "nowhere.yaml"), "--gate nowhere.yaml: it cannot be read: No such file"),
         (("--gate", "a_folder"), "--gate a_folder: it cannot be read: Is a directory"),
@@ -85,6 +86,9 @@ def test_a_mistake_in_the_arguments_costs_no_question(evaluate, service, tmp_pat
         (("--answers", "golden.csv", "--against-site", "b"), "--answers asks nothing"),
         (("--turn", "tags"), "turn needs session"),
         (("--column", "message=Question"), "no column Question"),
+        (("--timeout", "nan"), "--timeout must be more than 0 seconds"),
+        (("--poll-interval", "0"), "--poll-interval must be more than 0 seconds"),
+        (("--against", "table.parquet"), "'table.parquet' is not a table of scores"),
         (("--repeat", "0"), "--repeat must be at least 1"),
     ):
         ran = evaluate(*argv)
@@ -156,7 +160,7 @@ def test_only_the_questions_of_a_tag_are_asked(evaluate, service):
     assert evaluate("--save", "whole", gate=gate).code == 0
     ran = evaluate("--tag", "hours", "--save", "whole", gate=gate)
     assert ran.code == 0, ran.err
-    assert "Only a part of the golden set: 1 of 2 questions, tag hours" in ran.out
+    assert "Only a part of the golden set: 1 of 2 questions\n" in ran.out
     assert [row["message"] for row in service.rows("requests")[2:]] == ["When is it open?"]
     ran = evaluate("--tag", "hours", "--tag", "billing", "-o", "json", gate=gate)
     assert (ran.json["questions"], len(ran.json["rules"])) == (2, 3)
@@ -183,7 +187,8 @@ def test_only_the_questions_that_did_not_pass_are_asked_again(evaluate, service)
     ran = evaluate(*turns, "--only-failing", "--save", "first", golden=golden, gate=gate)
     assert ran.code == 0, ran.err
     # A turn that failed is asked with the turns before it; questions without an expectation did not fail.
-    assert "2 of 4 questions, questions that did not pass in first" in ran.out
+    assert "2 of 4 questions" in ran.out
+    assert "golden (questions that did not pass in first), 2 of 2 answered" in ran.out
     assert [row["message"] for row in service.rows("requests")[4:]] == ["Hello there?", "When is it open?"]
     ran = evaluate(
         *turns, "--only-failing", "--against", "first/scores.parquet", "-o", "json", golden=golden, gate=gate
@@ -200,3 +205,10 @@ def test_only_the_questions_that_did_not_pass_are_asked_again(evaluate, service)
     ran = evaluate("--only-failing", "--save", "first", golden=golden, gate="scorers: [chrf]\npass_if: chrf >= 0.5\n")
     assert (ran.code, "first has no scores of chrf, which pass_if needs" in ran.err) == (2, True)
     assert service.posts() == asked
+
+
+def test_columns_that_the_arguments_name_are_not_misspelt(evaluate, service):
+    golden = "Tags,Expected,Weight,message,expected\nq1,a@example.com,en,When is it open?,From nine.\n"
+    columns = ("--key", "Tags", "--column", "email=Expected", "--column", "response_language=Weight")
+    ran = evaluate(*columns, "-o", "json", golden=golden)
+    assert (ran.code, ran.json["answered"], service.rows("requests")[0]["language"]) == (0, 1, "en"), ran.err
