@@ -1,41 +1,151 @@
-"""Detect refusals: answers that say that the assistant does not know."""
+"""
+Detect refusals: answers that say that the assistant does not know or will not help.
+
+``refusal_phrases.txt`` has the phrases: regular expressions for each language.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 from airflow_provider_assistant.evaluation.phrases import includes
+from airflow_provider_assistant.evaluation.text import fold
 
-REFUSALS = (
-    *("i don't know", "i do not know", "i'm not able to answer", "i am not able to answer", "unable to answer"),
-    *("can't answer", "cannot answer", "can not answer", "can't help with", "cannot help with", "unable to help with"),
-    *("i don't have information", "i don't have any information", "i don't have enough information"),
-    *("i do not have information", "i do not have any information", "i do not have enough information"),
-    *("i don't have that information", "i do not have that information", "there is no information"),
-    *("i couldn't find", "i could not find", "i can't find", "i cannot find", "i was unable to find"),
-    *("ich weiß nicht", "ich weiß es nicht", "weiß ich nicht", "keine informationen", "nicht beantworten"),
-    *("je ne sais pas", "je ne dispose pas", "je n'ai pas d'information", "je n'ai pas trouvé"),
-    *("je ne peux pas répondre", "je n'ai pas d'informations"),
-    *("no lo sé", "no tengo información", "no dispongo de información", "no puedo responder", "no he encontrado"),
-    *("não sei", "não tenho informação", "não tenho informações", "não posso responder", "não encontrei"),
-    *("non lo so", "non ho informazioni", "non posso rispondere", "non ho trovato"),
-    *("я не знаю", "не могу ответить", "нет информации", "не располагаю информацией", "не удалось найти"),
-    *("わかりません", "分かりません", "お答えできません", "回答できません", "情報がありません", "見つかりませんでした"),
-    *("我不知道", "无法回答", "無法回答", "没有相关信息", "沒有相關資訊", "未找到相关"),
-    *("لا أعرف", "لا أعلم", "لا أستطيع الإجابة", "ليس لدي معلومات", "لا تتوفر لدي معلومات"),
-    *("मुझे नहीं पता", "मुझे जानकारी नहीं है", "जानकारी उपलब्ध नहीं है", "उत्तर नहीं दे सकता"),
-    *("ไม่ทราบ", "ไม่มีข้อมูล", "ไม่พบข้อมูล", "ไม่สามารถตอบ"),
+# A refusal comes early: only the first characters are read, which also bounds the time.
+_OPENING = 600
+_QUOTED = re.compile(r"\"[^\"]{1,200}\"|(?<!\w)'[^\"]{1,100}?'(?!\w)")
+# The end of a sentence, a contrast such as ", but", or a space between Thai phrases.
+_END = re.compile(
+    r"[!。।॥]+|\.(?=\s|$)|(?<=[\u0e00-\u0e7f]) (?=[\u0e00-\u0e7f])"
+    r"|, ?(?=(?:but(?! i (?:can|will)\b)|aber|mais|pero|mas|ma|но|але|لكن|ولكن|लेकिन|पर|maar|ale|ama|men)\b)"
 )
+# Languages without spaces between words, or whose vowel signs and endings are part of a word.
+_UNSPACED = ("Japanese", "Chinese", "Thai", "Hindi", "Korean")
+_DEFINITION = re.compile("([a-z]+): (.*)")
+_NAME = re.compile("{([a-z]+)}")
+_PARAGRAPH = re.compile(r"\n\s*\n")
+_BEFORE_WORDS = re.compile(r"^\W+")
+_QUESTION_MARK = re.compile("[?؟]+")
+_MARKUP = str.maketrans("", "", "*_`#>")
+# One spelling for characters that mean the same: apostrophes and quotation marks, letters of Hindi,
+# Russian and Turkish, and the traditional Chinese characters of the phrases.
+_SPELLINGS = {
+    **dict.fromkeys(map(ord, "\u2018\u2019\u02bc"), "'"),
+    **dict.fromkeys(map(ord, "\u201c\u201d\u201e\u00ab\u00bb\u2039\u203a「」『』"), '"'),
+    **str.maketrans("ँёı", "ंеi", "\u093c"),  # noqa: RUF001
+    **str.maketrans(
+        "無關於沒資訊對問題幫協說這個僅處為與從並們點應該過還請見範圍議論詢據內學權許絕難確",
+        "无关于没资讯对问题帮协说这个仅处为与从并们点应该过还请见范围议论询据内学权许绝难确",
+    ),
+}
 
 
-def refuses(answer: str, phrases: Sequence[str] = REFUSALS) -> bool:
+@dataclass(frozen=True, slots=True)
+class RefusalPhrases:
     """
-    Return whether an answer is empty or contains a phrase of refusal.
+    How assistants refuse in one language.
 
-    A phrase may occur anywhere: an answer that refuses and then guesses counts as a refusal. Other wordings are not
-    detected. A user-defined scorer can call this function with other phrases.
+    :param refusal: Matches in a sentence that refuses.
+    :param lead: Matches in a sentence that may precede the refusal, such as an apology.
+    :param unless: Matches before a phrase that does not refuse, such as a condition.
+    """
+
+    language: str
+    refusal: re.Pattern[str]
+    lead: re.Pattern[str]
+    unless: re.Pattern[str]
+
+
+def _refusals() -> tuple[RefusalPhrases, ...]:
+    """Read the languages of the table."""
+    table = Path(__file__).with_name("refusal_phrases.txt").read_text(encoding="utf-8")
+    sections = table.replace("\n  ", "").split("\n== ")
+    return tuple(_phrases_of(section) for section in sections[1:])
+
+
+def _phrases_of(section: str) -> RefusalPhrases:
+    language, *lines = section.splitlines()
+    names: dict[str, str] = {}
+    refusals: list[str] = []
+    for line in lines:
+        if not line or line.startswith("#"):
+            continue
+        pattern = _NAME.sub(lambda name: names[name[1]], line)
+        definition = _DEFINITION.fullmatch(pattern)
+        if definition:
+            names[definition[1]] = definition[2]
+        else:
+            refusals.append(pattern)
+    is_spaced = language not in _UNSPACED
+    start, end = (r"\b", r"(?!\w)") if is_spaced else ("", "")
+    return RefusalPhrases(
+        language=language,
+        refusal=_compiled(f"{start}(?:{'|'.join(refusals)})"),
+        lead=_compiled(f"{start}(?:{names['lead']})"),
+        unless=_compiled(f"{start}(?:{names['unless']}){end}"),
+    )
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    # Groups that do not capture are faster.
+    pattern = pattern.replace("…", "[^;:]{0,70}?").replace("(", "(?:").replace("(?:?", "(?")
+    return re.compile(_plain(pattern))
+
+
+def _plain(text: str) -> str:
+    """Return a text in lower case, with single spaces and one spelling for equal characters."""
+    return " ".join(fold(text).translate(_SPELLINGS).split())
+
+
+# The phrases of all languages of the table.
+REFUSALS: tuple[RefusalPhrases, ...] = _refusals()
+
+
+def refuses(answer: str, phrases: Sequence[str | RefusalPhrases] = REFUSALS) -> bool:
+    """
+    Return whether an answer is empty, says that the assistant does not know, or will not help.
+
+    Phrases of a language are looked for in the first sentence, and in the next ones as long as only
+    an apology, thanks or the like precede. So an answer that ends with a disclaimer does not refuse,
+    and an answer that says that it does not know, and then guesses, does. Questions, quotations,
+    conditions and what the customer cannot do are not refusals. Your own texts may be anywhere.
 
     :param answer: Text of the answer.
-    :param phrases: Phrases of which one is enough. Default: ``REFUSALS``, phrases in 12 languages.
+    :param phrases: Phrases of languages, or texts, of which one is enough. Default: ``REFUSALS``,
+        the phrases of all languages.
     """
-    return not answer.strip() or any(includes(answer, phrase) for phrase in phrases)
+    if not answer.strip():
+        return True
+    sentences = _opening(answer)
+    for phrase in phrases:
+        if isinstance(phrase, str):
+            is_found = includes(answer, phrase)
+        else:
+            is_found = _is_refusal(sentences, phrase)
+        if is_found:
+            return True
+    return False
+
+
+def _opening(answer: str) -> list[str]:
+    """Return the first sentences of an answer, without questions, quotations and markup."""
+    beginning = answer.strip()[:_OPENING]
+    text = _plain(_PARAGRAPH.sub("。", beginning)).translate(_MARKUP)
+    without_quotations = _QUOTED.sub(" ", text)
+    if any(char.isalnum() for char in without_quotations):
+        text = without_quotations
+    sentences = _END.split(_QUESTION_MARK.sub("?。", text))
+    return [_BEFORE_WORDS.sub("", sentence) for sentence in sentences if "?" not in sentence]
+
+
+def _is_refusal(sentences: Sequence[str], phrases: RefusalPhrases) -> bool:
+    for sentence in sentences:
+        found = phrases.refusal.search(sentence)
+        if found and not phrases.unless.search(sentence, 0, found.end()):
+            return True
+        if not phrases.lead.search(sentence):
+            return False
+    return False

@@ -27,6 +27,8 @@ ENDPOINT = "judge"
 REASON_LENGTH = 1000
 # Characters of one text of an earlier turn, and of all of them. The latest turns are sent.
 TURN_LENGTH, TURNS_LENGTH = 2000, 12_000
+# The expected kind of answer by ``expect_no_answer``.
+_KINDS: dict[bool | None, str] = {True: "a refusal", False: "not a refusal"}
 # How far the first of two answers is the better one.
 PREFERENCES = {"first": 1.0, "tie": 0.5, "second": 0.0}
 
@@ -89,10 +91,12 @@ class JudgeRequest:
         expected = None
         if is_of_user or needs_expected:
             expected = case.reference
+        if rubric.reference == "expect_no_answer":
+            expected = _KINDS.get(case.expect_no_answer)
         passages: tuple[str, ...] = ()
         if is_of_user or needs_passages:
             passages = _passages(case)
-        if needs_expected and expected is None:
+        if not is_of_user and not needs_passages and expected is None:
             return None
         if needs_passages and not passages:
             return None

@@ -11,7 +11,7 @@ from airflow_provider_assistant.evaluation.rules import JUDGE, PAIRWISE
 from airflow_provider_assistant.exceptions import AssistantInputError
 
 # Columns without which a rubric is not applicable.
-Reference: TypeAlias = Literal["expected", "passages"]
+Reference: TypeAlias = Literal["expected", "passages", "expect_no_answer"]
 POLICY = "policy"
 # A scale in the text of a rubric, such as "a score from 1 to 5", "rate it 0-100", "out of 10", "Punkte von 1 bis 10".
 _RANGE = r"(\d{1,4})(?:\s*\([^)]{0,40}\))?\s*(?:to|and|through|bis|à|a|-|–|…|\.\.)\s*(\d{1,4})(?![.,]?\d)"  # noqa: RUF001
@@ -45,7 +45,7 @@ class Rubric:
     What a judge checks.
 
     :param text: Instruction to the model: when an answer passes; for ``pairwise``, which of two answers is better.
-    :param reference: Column with the text to compare with. Questions without it are not applicable.
+    :param reference: Column with what to compare with. Questions without it are not applicable.
     """
 
     name: str
@@ -90,6 +90,14 @@ BUILT_IN = {
             "The answer passes if the passages support every claim that it makes. A claim that is true but that no "
             "passage supports fails. An answer that says that it does not know makes no claim.",
             "passages",
+        ),
+        Rubric(
+            "refusal",
+            "The answer passes if it is of the expected kind: a refusal, or not a refusal. A refusal says that the "
+            "assistant does not know, has no information, found nothing or will not help. It stays one if a guess or "
+            "advice whom to ask follows. These are not refusals: an answer with a disclaimer, a question back, "
+            "something that the user cannot or may not do, and a quotation of a refusal.",
+            "expect_no_answer",
         ),
         Rubric(
             "tone",

@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_assistant.evaluation.case import Case
-from airflow_provider_assistant.evaluation.refusals import refuses
 from airflow_provider_assistant.evaluation.scorers import SCORERS, chrf, ratio, scorers_of, token_f1, token_set_ratio
 from airflow_provider_assistant.exceptions import AssistantInputError
 from tests.unit.evaluation.test_text import SCRIPTS
@@ -248,44 +247,11 @@ def test_addresses_are_found_in_linear_time(text):
     assert score("cites", text, expected_url=("https://x.org/a",)) == 0.0
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        "I don’t know.",
-        "Sorry, I do not have any information about that.",
-        "Leider weiß ich nicht, wann.",
-        "Je ne sais pas.",
-        "No lo sé.",
-        "Não sei.",
-        "Non lo so.",
-        "К сожалению, я не знаю.",
-        "申し訳ありませんが、わかりません。",
-        "抱歉，我不知道。",
-        "لا أعرف.",
-        "मुझे नहीं पता।",
-        "ขออภัย ไม่มีข้อมูล",
-        "",
-        " \n",
-    ],
-)
-def test_refusals_are_known_in_many_languages(answer):
-    assert refuses(answer)
-    assert score("refusal", answer, expect_no_answer=True) is True
-    assert score("refusal", answer, expect_no_answer=False) is False
-
-
-@pytest.mark.parametrize(
-    "answer", ["Within 30 days.", "If you don't know your order number, ask us.", "In 30 Tagen.", "30日以内です"]
-)
-def test_answers_are_no_refusals(answer):
-    assert not refuses(answer)
-    assert score("refusal", answer, expect_no_answer=True) is False
-    assert score("refusal", answer, expect_no_answer=False) is True
-
-
-def test_refusals_can_be_in_other_words():
-    assert refuses("Ask in the shop.", ["ask in the shop"])
-    assert not refuses("I don't know.", ["ask in the shop"])
+@pytest.mark.parametrize(("answer", "is_refusal"), [("I don't know.", True), ("", True), ("Within 30 days.", False)])
+def test_a_refusal_is_right_where_no_answer_is_expected(answer, is_refusal):
+    assert score("refusal", answer, expect_no_answer=True) is is_refusal
+    assert score("refusal", answer, expect_no_answer=False) is not is_refusal
+    assert score("refusal", answer) is None
 
 
 @pytest.mark.parametrize("confidence", [0.0, 0.61, 1.0, 97.5, -3.0])

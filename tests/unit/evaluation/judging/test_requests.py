@@ -55,6 +55,14 @@ def test_groundedness_needs_passages_and_correctness_an_expected_answer(passages
     assert JudgeRequest.of(case, TONE, "x") is not None
 
 
+def test_the_judge_of_refusals_gets_the_kind_of_answer_that_is_expected():
+    rubric = BUILT_IN["refusal"]
+    assert JudgeRequest.of(CASE, rubric, "x") is None, "nobody said whether there is an answer"
+    for expect_no_answer, kind in ((True, "a refusal"), (False, "not a refusal")):
+        payload = sent(replace(CASE, expect_no_answer=expect_no_answer), rubric)[1]
+        assert payload == {"question": CASE.message, "answer": "In 5 days.", "expected": kind}
+
+
 def test_one_passage_may_be_a_text_and_nothing_else_is_one():
     request = JudgeRequest.of(make_case(row={"passages": "One."}), GROUNDEDNESS, "x")
     assert request is not None
