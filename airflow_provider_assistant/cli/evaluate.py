@@ -235,7 +235,8 @@ def _show(out: Console, args: argparse.Namespace, evaluation: Evaluation) -> Non
     summary = evaluation.summary
     out.result(_result(args, evaluation))
     rules = [(rule.rule, rule.word, rule.reason) for rule in summary.gate.rules]
-    out.table(("rule", "verdict", "reason"), rules)
+    if rules:
+        out.table(("rule", "verdict", "reason"), rules)
     for line in failing_lines(evaluation):
         out.line(line)
     if summary.comparison and summary.comparison.scorers:
