@@ -72,9 +72,11 @@ class KeptRun:
             ended += 1
             complete += status == "complete"
         if (self.folder / LEDGER).exists():
-            with sqlite_engine(self.folder / LEDGER).connect() as connection:
-                query = sa.select(sa.func.count()).where(chat_requests.c.outcome == "created")
+            engine = sqlite_engine(self.folder / LEDGER)
+            query = sa.select(sa.func.count()).where(chat_requests.c.outcome == "created")
+            with engine.connect() as connection:
                 accepted = connection.execute(query).scalar_one()
+            engine.dispose()
         has_verdicts = any(self.folder.glob("*verdicts.parquet"))
         return Kept(complete, max(0, accepted - ended), has_verdicts)
 

@@ -39,7 +39,8 @@ def judge_connection(conn_id: str, model: str | None, max_concurrency: int) -> J
     host is the base URL, and the extra ``model`` is ``provider:name``. That provider need not be installed.
 
     :param model: Model that overrides the connection's, ``provider:name`` or only the name; or None.
-    :raises AssistantInputError: No model is given, or the connection has no host and the provider is not ``openai``.
+    :raises AssistantInputError: No model is given, the connection has no host and the provider is not ``openai``, or
+        it has no API key for ``openai``.
     """
     connection: Connection = BaseHook.get_connection(conn_id)
     provider, name = _model(conn_id, model or extra_of(connection).get("model"))
@@ -48,8 +49,15 @@ def judge_connection(conn_id: str, model: str | None, max_concurrency: int) -> J
         raise AssistantInputError(
             f"connection {conn_id!r}: the API key has characters that an HTTP header cannot carry", field="password"
         )
+    base_url = _base_url(connection, provider)
+    if not api_key and base_url in BASE_URLS.values():
+        raise AssistantInputError(
+            f"connection {conn_id!r} has no API key, which {base_url} needs",
+            todo="Put it into the password field.",
+            field="password",
+        )
     settings = ClientSettings(
-        base_url=_base_url(connection, provider),
+        base_url=base_url,
         api_key=api_key,
         timeout=TIMEOUT,
         max_concurrency=max_concurrency,
