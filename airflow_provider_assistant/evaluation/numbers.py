@@ -9,6 +9,7 @@ from functools import lru_cache
 # A time, or any other number. A sign is part of a number at the beginning of a word.
 NUMBER = r"""(?:(?<![^\s(\["'|=:<>])-)?(?:\d{1,2}:\d\d(?::\d\d)?(?!\d)|\d+(?:[.,']\d+)*)"""
 _TIME_WITH_POINT = re.compile("(?:[01]?[0-9]|2[0-4])[.][0-5][0-9]")
+_DIGIT = re.compile("[0-9]")
 _SEPARATORS = re.compile("([.,'])")
 # Thousands with spaces, but not telephone numbers; a range with a space before its dash
 _THOUSANDS = re.compile(r"(?<![\w.,'])[1-9]\d{0,2}(?: \d{3})+(?:[.,]\d+)?(?![.,']?\d| \d)")
@@ -17,6 +18,8 @@ _RANGE = re.compile(r"(?<=\d )-(?=\d)")
 
 def with_plain_spaces(text: str) -> str:
     """Return a text with ``1'000`` instead of ``1 000``, and ``10 - 20`` instead of ``10 -20``."""
+    if not _DIGIT.search(text):
+        return text
     text = _THOUSANDS.sub(lambda number: number[0].replace(" ", "'"), text)
     return _RANGE.sub("- ", text)
 

@@ -9,11 +9,11 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from airflow_provider_assistant.evaluation.affixes import OTHER_ARABIC_SCRIPT, has_particles, is_with_particles
 from airflow_provider_assistant.evaluation.numbers import NUMBER, readings, with_plain_spaces
-from airflow_provider_assistant.evaluation.text import UNSPACED, casings, clean, fold
+from airflow_provider_assistant.evaluation.text import UNSPACED, clean, fold, has_turkish_capitals, turkish
 
 # Separates alternatives, of which one is enough.
 ANY_OF = " || "
@@ -51,7 +51,8 @@ _ASCII_WORD = re.compile(rf"[a-z][a-z0-9]*(?:'t\b)?|{NUMBER}|\S")
 _CURRENCIES = {"eur": "€", "usd": "$", "gbp": "£"}
 # A long text with all kinds of characters
 _SAMPLE = (string.printable + "\ue000") * 50
-_NUMBER_START = "-0123456789"
+_DIGITS = frozenset(string.digits)
+_NUMBER_START = _DIGITS | {"-"}
 _DOLLAR = re.compile(r"(?<!\w)us(?=\$)")
 _BEFORE_NUMBERS = frozenset(
     (
@@ -151,22 +152,31 @@ def includes(text: str, phrase: str) -> bool:
     Words may have the particles of :mod:`affixes`. In scripts without spaces, which do not mark the end of a word, any
     match counts.
     """
-    for text_spelling, phrase_spelling in _spellings(text, phrase):
-        read_phrase = _read(phrase_spelling)
-        if not read_phrase.words:
-            # The phrase is only markup or space.
-            return phrase in text
-        folded = _folded(text_spelling)
-        # Most phrases are not in a text: it is not read to the end.
-        if all(part in folded for part in _required(phrase_spelling)) and _is_in(_read(text_spelling), read_phrase):
-            return True
-    return False
+    if _has(text, phrase):
+        return True
+    if text.isascii() and phrase.isascii():
+        return False
+    return any(_has(*spellings) for spellings in _other_spellings(text, phrase))
 
 
-def _spellings(text: str, phrase: str) -> Iterator[tuple[str, str]]:
-    yield from casings(text, phrase)
+def _other_spellings(text: str, phrase: str) -> Iterator[tuple[str, str]]:
+    if has_turkish_capitals(text + phrase):
+        yield turkish(text), turkish(phrase)
     if "\u200c" in text or "\u200c" in phrase:
         yield _HALF_SPACE.sub(" ", text), _HALF_SPACE.sub(" ", phrase)
+
+
+def _has(text: str, phrase: str) -> bool:
+    folded = _folded(text)
+    # Most phrases are not in a text: it is not split into words.
+    for part in _required(phrase):
+        if part not in folded:
+            return False
+    read_phrase = _read(phrase)
+    if not read_phrase.words:
+        # The phrase is only markup or space.
+        return phrase in text
+    return _is_in(_read(text), read_phrase)
 
 
 @lru_cache(maxsize=512)
@@ -215,24 +225,31 @@ def _is_cased(word: Word) -> bool:
 @lru_cache(maxsize=512)
 def _read(text: str) -> _Text:
     folded = _folded(text)
-    pattern = _ASCII_WORD if folded.isascii() else _word()
-    words: list[Word] = []
+    is_ascii = folded.isascii()
+    pattern = _ASCII_WORD if is_ascii else _word()
+    words: list[Any] = []
     joined: list[bool] = []
     for chunk in folded.split():
-        parts = [chunk] if chunk.isascii() and chunk.isalpha() else pattern.findall(chunk)
-        words += [_CURRENCIES.get(part, part) for part in parts]
-        joined += [position > 0 for position in range(len(parts))]
-    for position, word in enumerate(words):
-        if isinstance(word, str) and word[0] in _NUMBER_START and word[-1].isdigit():
-            _read_number(words, joined, position, word)
-    return _Text(words, joined, allows_particles=not OTHER_ARABIC_SCRIPT.search(text))
+        if chunk.isalpha() and (is_ascii or chunk.isascii()):
+            words.append(chunk)
+            joined.append(False)
+        else:
+            parts = pattern.findall(chunk)
+            words += parts
+            joined += [False] + [True] * (len(parts) - 1)
+    if any(currency in folded for currency in _CURRENCIES):
+        words = [_CURRENCIES.get(word, word) for word in words]
+    numbers = [position for position, word in enumerate(words) if word[-1] in _DIGITS and word[0] in _NUMBER_START]
+    for position in numbers:
+        _read_number(words, joined, position)
+    return _Text(words, joined, allows_particles=is_ascii or not OTHER_ARABIC_SCRIPT.search(text))
 
 
-def _read_number(words: list[Word], joined: list[bool], position: int, number: str) -> None:
+def _read_number(words: list[Any], joined: list[bool], position: int) -> None:
     """Replace the text of a number by its values, and put a currency before it behind it."""
     before = words[position - 1] if position else ""
     after = words[position + 1] if position + 1 < len(words) else ""
-    words[position] = readings(number, before in _BEFORE_NUMBERS or after in _UNITS)
+    words[position] = readings(words[position], before in _BEFORE_NUMBERS or after in _UNITS)
     if before in _BEFORE_NUMBERS and not _belongs_to_word_before(words, joined, position - 1):
         words[position - 1], words[position] = words[position], before
         joined[position] = True
@@ -263,7 +280,9 @@ def _folded(text: str) -> str:
     else:
         text = _FRACTION.sub(" ", _RAISED.sub("^", text))
         folded = fold(text).translate(_PLAIN)
-    return _DOLLAR.sub("", with_plain_spaces(folded))
+    if "us$" in folded:
+        folded = _DOLLAR.sub("", folded)
+    return with_plain_spaces(folded)
 
 
 def _matches(pattern: str, text: str) -> bool:

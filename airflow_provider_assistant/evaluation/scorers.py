@@ -22,7 +22,7 @@ from airflow_provider_assistant.evaluation.extra import require_extra
 from airflow_provider_assistant.evaluation.phrases import has_phrase
 from airflow_provider_assistant.evaluation.refusals import refuses
 from airflow_provider_assistant.evaluation.rules import CONFIDENCE_SCORE, JUDGE, LOW_CONFIDENCE, PAIRWISE
-from airflow_provider_assistant.evaluation.text import casings, normalise, tokens
+from airflow_provider_assistant.evaluation.text import has_turkish_capitals, normalise, tokens, turkish
 from airflow_provider_assistant.exceptions import AssistantInputError
 
 LEXICAL, CHECK, CUSTOM, JUDGED = "lexical similarity", "check", "custom", "judge"
@@ -130,7 +130,10 @@ def _folded(compare: Callable[[str, str], float | bool]) -> Callable[[Case], flo
     """Return the same for a function that ignores case, which Turkish has in its own way."""
 
     def compare_casings(answer: str, expected: str) -> float | bool:
-        return max(compare(*pair) for pair in casings(answer, expected))
+        score = compare(answer, expected)
+        if has_turkish_capitals(answer + expected):
+            score = max(score, compare(turkish(answer), turkish(expected)))
+        return score
 
     return _best(compare_casings)
 

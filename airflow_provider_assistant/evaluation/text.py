@@ -1,4 +1,4 @@
-# ruff: noqa: RUF002
+# ruff: noqa: RUF001, RUF002
 """
 Normalise texts before scorers compare them.
 
@@ -21,7 +21,6 @@ from __future__ import annotations
 import re
 import string
 import unicodedata
-from collections.abc import Iterator
 from functools import lru_cache
 
 _ARTICLES = frozenset(("a", "an", "the"))
@@ -94,20 +93,14 @@ def clean(text: str) -> str:
     return _OTHER_DIGIT.sub(lambda digit: str(unicodedata.decimal(digit[0])), visible)
 
 
-def casings(first: str, second: str) -> Iterator[tuple[str, str]]:
-    """
-    Yield two texts that are to be compared, and again with Turkish capital letters if they may have some.
-
-    A capital ``I`` is ``i`` in most languages and ``ı`` in Turkish.
-    """
-    yield first, second
-    both = first + second
-    if "\u0131" in both and "I" in both:
-        yield _turkish(first), _turkish(second)
+def has_turkish_capitals(texts: str) -> bool:
+    """Return whether a capital ``I`` in texts that are compared may be the Turkish one of ``ı``, not that of ``i``."""
+    return "ı" in texts and "I" in texts
 
 
-def _turkish(text: str) -> str:
-    return unicodedata.normalize("NFC", text).replace("\u0130", "i").replace("I", "\u0131")
+def turkish(text: str) -> str:
+    """Return a text with small letters instead of the Turkish capital letters ``I`` and ``İ``."""
+    return unicodedata.normalize("NFC", text).replace("İ", "i").replace("I", "ı")
 
 
 def _without_punctuation(folded: str) -> str:
