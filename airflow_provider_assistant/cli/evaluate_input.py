@@ -94,6 +94,8 @@ def checked_input(out: Console, args: argparse.Namespace) -> EvaluationInput:
     if args.only_failing:
         against = args.against or args.save
     baseline = find_baseline(directory, against)
+    if part:
+        baseline = part.baseline(baseline)
     if golden is None:
         gate.judges.check(cases, gate.criteria.rules)
     else:

@@ -27,6 +27,7 @@ from airflow_provider_assistant.texts import counted
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from airflow_provider_assistant.evaluation.evaluate import Baseline
     from airflow_provider_assistant.evaluation.summary import Summary
 
 MESSAGE = "message"
@@ -57,6 +58,14 @@ class Part:
         if table is None:
             return None
         return table.filter([case.key in self.keys for case in cases[: table.num_rows]])
+
+    def baseline(self, baseline: Baseline | None) -> Baseline | None:
+        """Return what an earlier evaluation says about the part."""
+        if baseline is None:
+            return None
+        keys = baseline.scores["key"].to_pylist()
+        scores = baseline.scores.filter([key in self.keys for key in keys])
+        return baseline._replace(scores=scores, cases=self.of(baseline.cases))
 
     def rules(self, rules: Iterable[Rule], cases: Sequence[Case]) -> list[Rule]:
         """

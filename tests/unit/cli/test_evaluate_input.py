@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -171,7 +173,7 @@ def test_only_the_questions_of_a_tag_are_asked(evaluate, service):
     assert (refused.code, "only of a part of its golden set: tag hours" in refused.err) == (2, True), refused.err
 
 
-def test_only_the_questions_that_did_not_pass_are_asked_again(evaluate, service):
+def test_only_the_questions_that_did_not_pass_are_asked_again(evaluate, service, tmp_path):
     golden = "key,message,expected,chat,n\n" + "".join(
         f"{key},{message},{expected},{chat},{n}\n"
         for key, message, expected, chat, n in (
@@ -186,6 +188,8 @@ def test_only_the_questions_that_did_not_pass_are_asked_again(evaluate, service)
     assert evaluate(*turns, "--save", "first", golden=golden, gate=gate).code == 0
     ran = evaluate(*turns, "--only-failing", "--save", "first", golden=golden, gate=gate)
     assert ran.code == 0, ran.err
+    comparison = json.loads((tmp_path / "first" / "part" / "summary.json").read_text())["comparison"]
+    assert (comparison["same"], comparison["removed"]) == (2, 0)
     # A turn that failed is asked with the turns before it; questions without an expectation did not fail.
     assert "2 of 4 questions" in ran.out
     assert "golden (questions that did not pass in first), 2 of 2 answered" in ran.out
