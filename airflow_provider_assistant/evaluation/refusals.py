@@ -15,7 +15,7 @@ from airflow_provider_assistant.evaluation.phrases import includes
 from airflow_provider_assistant.evaluation.text import fold
 
 # A refusal comes early: only the first characters are read, which also bounds the time.
-_OPENING = 600
+_OPENING = 300
 _QUOTED = re.compile(r"\"[^\"]{1,200}\"|(?<!\w)'[^\"]{1,100}?'(?!\w)")
 # The end of a sentence, a contrast such as ", but", or a space between Thai phrases.
 _END = re.compile(
@@ -80,7 +80,8 @@ def _phrases_of(section: str) -> RefusalPhrases:
         else:
             refusals.append(pattern)
     is_spaced = language not in _UNSPACED
-    start, end = (r"\b", r"(?!\w)") if is_spaced else ("", "")
+    # Where phrases start and end. The first test skips most positions quickly.
+    start, end = (r"\b(?=\w)", r"(?!\w)") if is_spaced else (r"(?=[^\x00-\x7f])", "")
     return RefusalPhrases(
         language=language,
         refusal=_compiled(f"{start}(?:{'|'.join(refusals)})"),
@@ -146,6 +147,6 @@ def _is_refusal(sentences: Sequence[str], phrases: RefusalPhrases) -> bool:
         found = phrases.refusal.search(sentence)
         if found and not phrases.unless.search(sentence, 0, found.end()):
             return True
-        if not phrases.lead.search(sentence):
+        if sentence is sentences[-1] or not phrases.lead.search(sentence):
             return False
     return False
