@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 # Control characters that change the writing direction, so that a line is displayed in another order.
@@ -61,6 +62,20 @@ def storable(text: str) -> str:
     if not text.isascii():
         text = text.encode("utf-8", "backslashreplace").decode()
     return text.replace("\0", "\\x00")
+
+
+# What a spreadsheet takes for a formula, also after blanks, or as a full-width sign.
+_FORMULA = re.compile(r"\s*[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
+
+
+def for_spreadsheet(text: str) -> str:
+    """Return a text that a spreadsheet does not take for a formula: it shows one with an apostrophe as text."""
+    return f"'{text}" if _FORMULA.match(text.lstrip("'")) else text
+
+
+def from_spreadsheet(text: str) -> str:
+    """Return the text for which :func:`for_spreadsheet` returned this one."""
+    return text[1:] if text.startswith("'") and _FORMULA.match(text.lstrip("'")) else text
 
 
 def counted(number: int, noun: str) -> str:

@@ -237,7 +237,7 @@ COMMANDS = (
     ),
     GroupCommand(
         name="golden-set",
-        help="Check golden sets, draw samples, propose cases",
+        help="Check golden sets, draw samples, propose cases, label answers",
         epilog=EPILOG,
         subcommands=(
             _command(
@@ -283,6 +283,40 @@ COMMANDS = (
                 COLUMN,
                 *FORMAT,
                 function="golden_set.propose",
+            ),
+            _command(
+                "label",
+                "Write answers to a file, for people to label them: for the agreement of a judge",
+                Arg(
+                    ("answers",), metavar="ANSWERS", help="saved answers: output of a chat batch, or of evaluate --save"
+                ),
+                Arg(("to",), metavar="CSV", help="file to write; it must not exist"),
+                Arg(("--golden",), metavar="FILE", help="golden set with the expectations (default: those of ANSWERS)"),
+                Arg(("--size",), type=int, metavar="N", help="number of answers to draw (default: all)"),
+                Arg(("--by",), default="tags", metavar="COLUMN", help="column of groups (default: the first tag)"),
+                Arg(("--seed",), type=int, default=0, metavar="N", help="seed of the random choice (default: 0)"),
+                Arg(("--rater",), metavar="NAME", help="name of the person who labels (default: the name of the file)"),
+                Arg(
+                    ("--judge",),
+                    action="append",
+                    metavar="NAME",
+                    help="rubric of a judge, for a column of its own; repeatable (default: the column label)",
+                ),
+                Arg(
+                    ("--semicolons",),
+                    action="store_true",
+                    help="separate cells by semicolons, as spreadsheets do in many countries",
+                ),
+                COLUMN,
+                QUESTION_KEY,
+                *FORMAT,
+                function="labels.label",
+            ),
+            _command(
+                "agreement",
+                "Show how far the people agree who have labelled answers",
+                Arg(("files",), metavar="CSV", nargs="+", help="label files, also globs"),
+                function="labels.agreement",
             ),
         ),
     ),

@@ -21,13 +21,14 @@ ADDED, HARDLY_ADDED = 0.5, 0.1
 HALVINGS = 30
 
 
-def agreement(pairs: Iterable[tuple[bool, bool]]) -> Agreement:
+def agreement(pairs: Iterable[tuple[bool, bool]], *, ties: int = 0) -> Agreement:
     """
     Compare the verdicts of people and of a judge on the same answers.
 
     The same verdicts give the same intervals, in any order.
 
     :param pairs: For each answer, whether it passes by the label of a person, and by the judge.
+    :param ties: Number of answers on which people disagree, which are not among them.
     """
     counts = Counter(pairs)
     # The first of a pair is the verdict of the person, the second that of the judge.
@@ -40,6 +41,7 @@ def agreement(pairs: Iterable[tuple[bool, bool]]) -> Agreement:
     fail_low, fail_high = share_interval(both_fail, both_fail + only_judge)
     return Agreement(
         labels=counts.total(),
+        ties=ties,
         both_pass=both_pass,
         only_human=only_human,
         only_judge=only_judge,

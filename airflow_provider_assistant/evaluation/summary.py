@@ -50,6 +50,7 @@ class Agreement(Model):
     Agreement of a judge with people, over the labels that the judge has judged.
 
     :param labels: Number of labels for which the judge has a verdict. The four counts below add up to it.
+    :param ties: Number of answers which as many people pass as fail. They are left out.
     :param only_human: Number of labels that pass, and fail the judge.
     :param only_judge: Number of labels that fail, and pass the judge.
     :param kappa: Cohen's kappa; None if both people and judge gave only one and the same verdict, or without labels.
@@ -74,6 +75,7 @@ class Agreement(Model):
     true_pass_high: float | None = None
     true_fail_low: float | None = None
     true_fail_high: float | None = None
+    ties: int = 0
 
 
 class PairCounts(Model):

@@ -79,7 +79,7 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
     :param scorers: Names of scorers, or dotted paths of your own functions. Default: ``exact_match``, ``token_f1``,
         ``must_include``, ``must_not_include``, ``refusal``, ``latency`` and ``confidence_score``.
     :param judge: Options of the judges: a mapping with some of ``conn_id``, ``model``, ``rubrics``,
-        ``max_concurrency``, ``max_judge_tokens`` and ``price``, see
+        ``labels``, ``max_concurrency``, ``max_judge_tokens`` and ``price``, see
         :class:`~airflow_provider_assistant.evaluation.judging.rubrics.JudgeOptions`. Default: None, their defaults.
     :param pass_if: Condition for a question to pass, such as ``token_f1 >= 0.5 and must_include >= 1``. A scorer that
         is not applicable to a question is ignored for that question. Default: None, no pass rate.

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from airflow_provider_assistant.evaluation.criteria import Criteria
     from airflow_provider_assistant.evaluation.evaluate import Baseline, Evaluation, Reasons
     from airflow_provider_assistant.evaluation.judging.judging import Judging
+    from airflow_provider_assistant.evaluation.judging.label_files import FileLabel
     from airflow_provider_assistant.evaluation.judging.labels import Assignment
     from airflow_provider_assistant.evaluation.judging.requests import Verdict
     from airflow_provider_assistant.evaluation.judging.rubrics import Rubric
@@ -91,6 +92,8 @@ class JudgeTask:
         rules: Sequence[Rule],
         file: ObjectStoragePath,
         others: Sequence[Case] | None = None,
+        *,
+        is_baseline: bool = False,
     ) -> Judged:
         """
         Ask the judges about the answers, if there are any judges.
@@ -101,6 +104,7 @@ class JudgeTask:
         :param file: The file of verdicts. Verdicts that it has already are not asked for again.
         :param others: The questions with the answers of the baseline, for ``judge.pairwise``. Default: None, that judge
             is not asked.
+        :param is_baseline: Whether these are the answers of the baseline: label files count only once. Default: False.
         :raises AssistantInputError: There are fewer labels than a rule requires, or the connection is incomplete.
             Nothing was sent.
         :raises AssistantError: See :meth:`.Judging.run`.
@@ -114,7 +118,9 @@ class JudgeTask:
         from airflow_provider_assistant.evaluation.judging.judging import Judging
 
         options = self._options
-        assignment, (settings, model) = self._prepared(cases, rubrics, rules, others or ())
+        assignment, (settings, model) = self._prepared(
+            cases, rubrics, rules, others or (), has_label_files=not is_baseline
+        )
         # Verdicts that cannot be saved would be paid for again.
         lake.check_writable(file.parent)
         judging = Judging(
@@ -146,14 +152,20 @@ class JudgeTask:
         rubrics: Sequence[Rubric],
         rules: Sequence[Rule],
         others: Sequence[Case] = (),
+        *,
+        has_label_files: bool = True,
     ) -> tuple[Assignment, JudgeConnection]:
         """Return what the judges are asked, and the connection to their model."""
+        from airflow_provider_assistant.evaluation.judging.label_files import read_label_files
         from airflow_provider_assistant.evaluation.judging.labels import assign, check_labels
         from airflow_provider_assistant.hooks.judge import judge_connection
 
-        assignment = assign(cases, rubrics, others)
-        check_labels(assignment.labels, rules)
         options = self._options
+        file_labels: list[FileLabel] = []
+        if has_label_files and options.labels:
+            file_labels = read_label_files(options.labels)
+        assignment = assign(cases, rubrics, others, file_labels)
+        check_labels(assignment, rules)
         return assignment, judge_connection(options.conn_id, options.model, options.max_concurrency)
 
     def baseline(self, other: OtherAnswers, judged: Judged, file: ObjectStoragePath) -> Baseline:
@@ -173,7 +185,7 @@ class JudgeTask:
                 scorers.append(_zero_scorer(scorer))
             else:
                 scorers.append(scorer)
-        judged_baseline = self.judged(other.cases, scorers, rules=(), file=file)
+        judged_baseline = self.judged(other.cases, scorers, rules=(), file=file, is_baseline=True)
         baseline = baseline_of(
             other.cases,
             judged_baseline.scorers,

@@ -13,6 +13,7 @@ from airflow.providers.common.compat.sdk import ObjectStoragePath
 
 from airflow_provider_assistant.chat_batch.answers import STATUSES
 from airflow_provider_assistant.loading.findings import findings_schema
+from airflow_provider_assistant.texts import for_spreadsheet
 from airflow_provider_assistant.ui.models import Problem
 from airflow_provider_assistant.ui.task_models import Bin, Finding, FindingsKind
 
@@ -28,8 +29,6 @@ BINS = 20
 COLUMNS = ("kind", "row", "key", "reason", "document_ids", "group")
 # Number of columns of files that versions without groups wrote.
 FORMER = 5
-# The first characters of a formula in spreadsheets.
-FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 class UnreadableError(Exception):
@@ -218,9 +217,7 @@ def _open_parquet(path: str, what: str) -> pq.ParquetFile:
 
 def _safe(value: Any) -> Any:
     """Return a value that a spreadsheet does not take for a formula."""
-    is_formula = isinstance(value, str) and value.startswith(FORMULA)
-    # Spreadsheets show a cell that begins with an apostrophe as text.
-    return f"'{value}" if is_formula else value
+    return for_spreadsheet(value) if isinstance(value, str) else value
 
 
 def _csv(rows: Any) -> str:

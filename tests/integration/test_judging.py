@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import os
 import signal
@@ -16,6 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from airflow_provider_assistant.evaluation.cases import read_cases
+from airflow_provider_assistant.evaluation.judging.label_files import label_file, label_rows
 from airflow_provider_assistant.exceptions import (
     AssistantAuthenticationError,
     AssistantIncompleteError,
@@ -222,6 +226,32 @@ def test_a_label_is_about_the_answer_that_the_person_has_seen(server, tmp_path):
     assert found["judge"]["agreement"]["kappa"] == 1.0
     assert found["mean"] == 0.0
     assert asked(server) == 80
+
+
+def test_labels_may_come_from_files_of_several_people(server, tmp_path):
+    """Three people label twelve answers; all of them are wrong about one, and one is always wrong."""
+    content = label_file(label_rows(read_cases(pa.Table.from_pylist([answer(number) for number in range(12)]))))
+    [header, *rows] = csv.reader(io.StringIO(content.decode("utf-8-sig")))
+    column = header.index("label")
+    for name in ("anna", "bert", "carl"):
+        for number, row in enumerate(rows):
+            passes = bool(number % 2) != (name == "carl" or number == 4)
+            row[column] = "Pass" if passes else "fail"
+        with (tmp_path / f"{name}.csv").open("w", encoding="utf-8-sig", newline="") as file:
+            csv.writer(file, delimiter=";").writerows([header, *rows])
+    rule = "judge.correctness agreement >= 0.6 on >= 12 labels"
+    operator = judging(tmp_path / "out", [answer(99)], gate=[rule], judge={"labels": str(tmp_path / "*.csv")})
+    head = evaluate(operator)
+    found = summary_of(head)["scorers"]["judge.correctness"]["judge"]["agreement"]
+    assert [found[name] for name in ("both_pass", "only_human", "only_judge", "both_fail", "ties")] == [6, 1, 0, 5, 0]
+    assert head["verdict"] == "passed"
+    assert summary_of(head)["questions"]["total"] == 1
+    # Without the third person, a single disagreement of the two would be a tie. Here they agree.
+    (tmp_path / "carl.csv").unlink()
+    (tmp_path / "anna.csv").unlink()
+    with pytest.raises(AssistantInputError, match="needs 13 labels, and only 12"):
+        evaluate(judging(tmp_path / "few", [answer(99)], gate=[rule.replace("12", "13")],
+                         judge={"labels": [str(tmp_path / "bert.csv")]}))  # fmt: skip
 
 
 def test_a_baseline_judged_otherwise_is_not_compared(server, tmp_path):

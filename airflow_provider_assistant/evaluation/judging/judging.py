@@ -17,7 +17,7 @@ from airflow_provider_assistant.evaluation.judging.pairs import SCORES, pair_cou
 from airflow_provider_assistant.evaluation.judging.prompts import PROMPT_VERSION
 from airflow_provider_assistant.evaluation.judging.verdicts import verdicts_table
 from airflow_provider_assistant.evaluation.rules import JUDGE, PAIRWISE
-from airflow_provider_assistant.evaluation.summary import JudgeSummary
+from airflow_provider_assistant.evaluation.summary import Agreement, JudgeSummary
 from airflow_provider_assistant.exceptions import (
     AssistantBadRequestError,
     AssistantError,
@@ -202,13 +202,6 @@ class Judging:
                 verdict_by_hash[content_hash] = self._known[content_hash]
         input_tokens = sum(verdict.input_tokens for verdict in verdict_by_hash.values())
         output_tokens = sum(verdict.output_tokens for verdict in verdict_by_hash.values())
-        labels = [label for label in self._assignment.labels if label.request.rubric == rubric]
-        # Whether the answer passes: by the label, and by the judge.
-        passes_of_both: list[tuple[bool, bool]] = []
-        for label in labels:
-            verdict = verdict_by_hash.get(label.request.content_hash(self._model))
-            if verdict is not None:
-                passes_of_both.append((label.passes, verdict.verdict == "pass"))
         counts = None
         if rubric.is_pairwise:
             judged_pairs = [(pair, self._known_verdicts(pair)) for pair in self._assignment.pairs]
@@ -220,9 +213,23 @@ class Judging:
             input_tokens=input_tokens,
             output_tokens=output_tokens,
             cost=self._options.cost(input_tokens, output_tokens),
-            agreement=agreement(passes_of_both) if labels else None,
+            agreement=self._agreement(rubric, verdict_by_hash),
             pairs=counts,
         )
+
+    def _agreement(self, rubric: Rubric, verdict_by_hash: Mapping[str, Verdict]) -> Agreement | None:
+        """Return the agreement of a judge with people; None without labels."""
+        labels = [label for label in self._assignment.labels if label.request.rubric == rubric]
+        ties = self._assignment.ties.get(rubric.scorer, 0)
+        if not labels and not ties:
+            return None
+        # Whether the answer passes: by the label, and by the judge.
+        passes_of_both: list[tuple[bool, bool]] = []
+        for label in labels:
+            verdict = verdict_by_hash.get(label.request.content_hash(self._model))
+            if verdict is not None:
+                passes_of_both.append((label.passes, verdict.verdict == "pass"))
+        return agreement(passes_of_both, ties=ties)
 
     async def _run(self, open_client: Callable[[], RateLimitedClient]) -> None:
         # Equal requests have the same hash and are sent only once.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -84,32 +84,60 @@ class JudgeRequest:
 
         :raises AssistantInputError: The column ``passages`` does not hold texts.
         """
-        # A built-in rubric gets only the texts that it is about; a rubric of the user gets all of them.
-        is_of_user = rubric.reference is None
-        needs_expected = rubric.reference == "expected"
-        needs_passages = rubric.reference == "passages"
-        expected = None
-        if is_of_user or needs_expected:
-            expected = case.reference
-        if rubric.reference == "expect_no_answer":
-            expected = _KINDS.get(case.expect_no_answer)
-        passages: tuple[str, ...] = ()
-        if is_of_user or needs_passages:
-            passages = _passages(case)
-        if not is_of_user and not needs_passages and expected is None:
-            return None
-        if needs_passages and not passages:
-            return None
-        return cls(
+        request = cls.about(
+            rubric,
             key=case.key,
-            rubric=rubric,
             question=case.message,
             answer=answer,
-            expected=expected,
-            passages=passages,
-            is_label=is_label,
-            repetition=case.repetition,
+            expected=case.reference,
+            expect_no_answer=case.expect_no_answer,
+            passages=case.row.get("passages"),
             earlier_turns=case.transcript,
+        )
+        if request is None:
+            return None
+        return replace(request, is_label=is_label, repetition=case.repetition)
+
+    @classmethod
+    def about(
+        cls,
+        rubric: Rubric,
+        *,
+        key: str,
+        question: str,
+        answer: str,
+        expected: str | None,
+        expect_no_answer: bool | None,
+        passages: Any,
+        earlier_turns: Turns,
+    ) -> JudgeRequest | None:
+        """
+        Return the request for an answer, or None if the rubric is not applicable to the question.
+
+        :param passages: The cell: a text, a list of texts, or nothing.
+        :raises AssistantInputError: ``passages`` is something else.
+        """
+        # A built-in rubric gets only the texts that it is about; a rubric of the user gets all of them.
+        reference = rubric.reference
+        if reference == "expect_no_answer":
+            expected = _KINDS.get(expect_no_answer)
+        elif reference == "passages":
+            expected = None
+        passage_texts: tuple[str, ...] = ()
+        if reference in {None, "passages"}:
+            passage_texts = passages_of(key, passages)
+        if reference in {"expected", "expect_no_answer"} and expected is None:
+            return None
+        if reference == "passages" and not passage_texts:
+            return None
+        return cls(
+            key=key,
+            rubric=rubric,
+            question=question,
+            answer=answer,
+            expected=expected,
+            passages=passage_texts,
+            earlier_turns=earlier_turns,
         )
 
     @property
@@ -238,8 +266,13 @@ def _turns(name: str, turns: Turns) -> dict[str, Any]:
     return parts
 
 
-def _passages(case: Case) -> tuple[str, ...]:
-    given = case.row.get("passages")
+def passages_of(key: str, given: Any) -> tuple[str, ...]:
+    """
+    Return the passages of a cell.
+
+    :param key: Key of the question, for messages.
+    :raises AssistantInputError: The cell is neither a text nor a list of texts.
+    """
     if is_missing(given):
         return ()
     texts = given
@@ -247,7 +280,7 @@ def _passages(case: Case) -> tuple[str, ...]:
         texts = [given]
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise AssistantInputError(
-            f"question {case.key!r}: passages must be a text or a list of texts, not {type(given).__name__}",
+            f"question {key!r}: passages must be a text or a list of texts, not {type(given).__name__}",
             field="passages",
         )
     return tuple(text for text in texts if text.strip())

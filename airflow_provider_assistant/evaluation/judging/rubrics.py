@@ -126,6 +126,7 @@ class JudgeOptions:
     :param max_concurrency: Maximum number of requests in flight. Default: 16.
     :param max_judge_tokens: Number of tokens, of prompts and replies together, after which no more questions are
         judged and the task fails. Requests in flight still finish. Default: None, no limit.
+    :param labels: Label files, or globs of them: the answers that people have labelled. Default: none.
     :param price: Price of a million tokens: a mapping with ``input`` and ``output``. Default: None, no cost is given.
     """
 
@@ -135,6 +136,7 @@ class JudgeOptions:
     max_concurrency: int = 16
     max_judge_tokens: int | None = None
     price: Mapping[str, float] | None = None
+    labels: str | Sequence[str] = ()
 
     @classmethod
     def parse(cls, given: Mapping[str, Any] | None) -> Self:
@@ -209,6 +211,9 @@ class JudgeOptions:
             raise _refused(f"max_concurrency must be a whole number above 0, not {self.max_concurrency!r}")
         if self.max_judge_tokens is not None and not _is_count(self.max_judge_tokens):
             raise _refused(f"max_judge_tokens must be a whole number above 0, not {self.max_judge_tokens!r}")
+        files = [self.labels] if isinstance(self.labels, str) else self.labels
+        if not isinstance(files, list | tuple) or not all(isinstance(file, str) and file.strip() for file in files):
+            raise _refused(f"labels must be a path or a list of paths, not {self.labels!r}")
         if self.price is not None and not _is_price(self.price):
             expected = "a mapping with the numbers 'input' and 'output'"
             raise _refused(f"price must be {expected}, not {self.price!r}")

@@ -162,7 +162,9 @@ def test_the_file_of_verdicts_is_in_the_order_of_the_questions_and_can_be_read()
         known_verdicts(table.drop_columns(["hash"]))
 
 
-@pytest.mark.parametrize(("cell", "passes"), [("true", True), ("no", False), (1, True), (False, False)])
+@pytest.mark.parametrize(
+    ("cell", "passes"), [("true", True), ("no", False), (1, True), (False, False), (0.0, False), ("Pass", True)]
+)
 def test_a_label_is_a_bool_or_a_word(cell, passes):
     [label] = assign([make_case(row={"human": cell})], [TONE]).labels
     assert label.passes is passes
@@ -174,7 +176,7 @@ def test_an_empty_cell_is_no_label(cell):
 
 
 def test_a_label_that_is_no_verdict_is_refused():
-    with pytest.raises(AssistantInputError, match="human must be true, false or empty, not 'perhaps'"):
+    with pytest.raises(AssistantInputError, match="human must be pass, fail or empty, not 'perhaps'"):
         assign([make_case(row={"human": "perhaps"})], [TONE])
 
 
@@ -209,9 +211,9 @@ def test_a_label_counts_once_however_often_the_question_was_asked():
 
 
 def test_labels_are_counted_per_judge():
-    labels = assign([make_case(key=key, row={"human": "yes"}) for key in "ab"], [TONE]).labels
-    check_labels(labels, [parse_rule("judge.tone agreement >= 0.6 on >= 2 labels")])
+    work = assign([make_case(key=key, row={"human": "yes"}) for key in "ab"], [TONE])
+    check_labels(work, [parse_rule("judge.tone agreement >= 0.6 on >= 2 labels")])
     with pytest.raises(AssistantInputError, match="needs 3 labels, and only 2"):
-        check_labels(labels, [parse_rule("judge.tone agreement >= 0.6 on >= 3 labels")])
+        check_labels(work, [parse_rule("judge.tone agreement >= 0.6 on >= 3 labels")])
     with pytest.raises(AssistantInputError, match="only 0"):
-        check_labels(labels, [parse_rule("judge.other agreement >= 0.6 on >= 2 labels")])
+        check_labels(work, [parse_rule("judge.other agreement >= 0.6 on >= 2 labels")])
