@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 # Number of failed rules that are listed, and of questions for each of them.
 FAILED_RULES_NAMED = 10
 QUESTIONS_NAMED = 10
+QUESTIONS_IN_ERROR = 3
 # Length limits in characters.
 REASON_LENGTH = 300
 KEY_LENGTH = 60
@@ -174,16 +175,26 @@ def rows_of(summary: Summary, path: str, logical_date: datetime | None) -> Itera
 
 
 def failures_of(rules: Sequence[RuleVerdict]) -> str:
-    """Return the failed rules with their reasons, as text."""
+    """Return the failed rules with their reasons and their worst questions, as text."""
     failed = _failed(rules)
     texts = []
     for verdict in failed[:FAILED_RULES_NAMED]:
         rule = shortened(verdict.rule, REASON_LENGTH)
         reason = shortened(verdict.reason, REASON_LENGTH)
-        texts.append(f"{rule!r} ({reason})")
+        texts.append(f"{rule!r} ({reason}{_worst_questions(verdict)})")
     if len(failed) > FAILED_RULES_NAMED:
         texts.append(f"and {len(failed) - FAILED_RULES_NAMED} more, see the log")
     return f"{len(failed)} of {len(rules)} rules failed: {', '.join(texts)}"
+
+
+def _worst_questions(verdict: RuleVerdict) -> str:
+    worst = verdict.questions[:QUESTIONS_IN_ERROR]
+    if not worst:
+        return ""
+    text = ": " + ", ".join(shortened(question.key, KEY_LENGTH) for question in worst)
+    if verdict.concerned > len(worst):
+        text += f" and {verdict.concerned - len(worst)} more"
+    return text
 
 
 def means_of(means: Mapping[str, float | None]) -> str:
