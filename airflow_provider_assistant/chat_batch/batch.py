@@ -180,6 +180,9 @@ class ChatBatch:
                 on_created=on_created,
             )
             self.counts = load.counts
+            if self._runner.is_cancelled:
+                # end() was called while the questions were being prepared.
+                load.cancel()
             try:
                 with tracing.span("submit", site_id=self._site_id, mode=self._mode):
                     await load.run()

@@ -8,12 +8,13 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow_provider_assistant.cli.ask import key_columns_of, read_rows
 from airflow_provider_assistant.cli.gate_file import read_gate
+from airflow_provider_assistant.cli.golden_input import expectations_of
 from airflow_provider_assistant.cli.output import BAD, GOOD, Console
-from airflow_provider_assistant.cli.rows import csv_options, pairs
+from airflow_provider_assistant.cli.rows import csv_options
 from airflow_provider_assistant.cli.runner import OK, WRONG, command
 from airflow_provider_assistant.evaluation.golden_set import GoldenSetFinding, check_golden_set
 from airflow_provider_assistant.evaluation.proposals import COLUMNS, Answered, Rating
@@ -24,9 +25,6 @@ from airflow_provider_assistant.keys import is_missing
 from airflow_provider_assistant.loading.columns import ColumnSelection
 from airflow_provider_assistant.loading.sources import open_source
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 TAGS, SEPARATOR = "tags", "|"
 BAD_RATING = "bad"
 # Maximum number of findings in the text output. The JSON output has all of them.
@@ -36,7 +34,7 @@ SHOWN = 50
 @command
 def check(out: Console, args: argparse.Namespace) -> int:
     """Write what a person should look at. Exit code 1 if there is anything."""
-    golden = _golden_set(args.file, args)
+    golden = expectations_of(read_rows(args.file, args), args)
     gate = read_gate(args.gate, has_baseline=True)
     document_questions: list[str] = []
     if args.documents:
@@ -129,20 +127,9 @@ def _finding_cells(finding: GoldenSetFinding) -> tuple[str, str, str, str]:
     return finding.finding, rows, keys, finding.reason
 
 
-def _golden_set(file: str, args: argparse.Namespace) -> pa.Table:
-    """Return a golden set; ``--column`` may name the column of the questions."""
-    golden = read_rows(file, args)
-    column = pairs("--column", args.column).get("message")
-    if not column or column not in golden.column_names:
-        return golden
-    column_names = list(golden.column_names)
-    column_names[column_names.index(column)] = "message"
-    return golden.rename_columns(column_names)
-
-
 def _messages(file: str, args: argparse.Namespace) -> list[str]:
     """Return the questions of a golden set."""
-    golden = _golden_set(file, args)
+    golden = expectations_of(read_rows(file, args), args)
     if "message" not in golden.column_names:
         raise AssistantInputError(
             f"--golden {file}: there is no column message",

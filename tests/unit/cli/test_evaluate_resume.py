@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_assistant.__main__ import parser
+from airflow_provider_assistant.chat_batch.batch import ChatBatch
 from airflow_provider_assistant.cli import evaluate as module
 from airflow_provider_assistant.loading import engine
 from tests.processes import processes
@@ -144,6 +145,20 @@ def test_a_report_that_cannot_be_written_loses_nothing(evaluate, golden, service
     ran = evaluate("--report", report, "--resume", "-o", "json")
     assert (ran.code, asked(service)[5:], report.exists()) == (0, ["the"], True), ran.err
     assert ran.json["answered"] == 5
+
+
+def test_a_signal_before_the_first_request_sends_none(evaluate, service, monkeypatch):
+    prepare = ChatBatch.submit
+
+    def interrupted(batch, questions, turn):
+        os.kill(os.getpid(), signal.SIGINT)
+        prepare(batch, questions, turn)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ChatBatch, "submit", interrupted)
+        ran = evaluate()
+    assert (ran.code, ran.err.split()) == (130, ["Interrupted."])
+    assert not service.posts()
 
 
 def test_both_sites_are_resumed(evaluate, service):
