@@ -12,7 +12,12 @@ const COLORS = [
   "var(--series-5)",
   "var(--series-6)",
 ];
-const VERDICTS = { passed: ["good", "passed"], failed: ["bad", "failed"], none: ["plain", "no gate"] };
+const VERDICTS = {
+  passed: ["good", "passed"],
+  failed: ["bad", "failed"],
+  worse: ["bad", "worse"],
+  none: ["plain", "no gate"],
+};
 // Lines of one chart that can still be told apart.
 const MOST_LINES = 4;
 

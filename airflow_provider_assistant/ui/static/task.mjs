@@ -210,9 +210,14 @@ function Batch({ batch }) {
 }
 
 function Evaluation({ evaluation }) {
-  const verdict = { passed: "The gate passed", failed: "The gate failed", none: "Evaluated without a gate" }[
-    evaluation.verdict
-  ];
+  const isWorse = evaluation.failed_rules.some((rule) => rule.verdict === "worse");
+  const verdict = isWorse ? "worse" : evaluation.verdict;
+  const title = {
+    passed: "The gate passed",
+    failed: "The gate failed",
+    worse: "The gate failed: the answers got worse",
+    none: "Evaluated without a gate",
+  }[verdict];
   const columns = [
     ["Score", ([name]) => name],
     ["Mean", ([, mean]) => number(mean), "number"],
@@ -220,11 +225,11 @@ function Evaluation({ evaluation }) {
   ];
   return h(
     Section,
-    { id: "evaluation", title: verdict, wide: true },
+    { id: "evaluation", title, wide: true },
     h(
       "p",
       null,
-      h(VerdictBadge, { verdict: evaluation.verdict }),
+      h(VerdictBadge, { verdict }),
       " ",
       evaluation.name,
       ": ",

@@ -268,3 +268,5 @@ def test_a_failed_evaluation_names_its_questions(pages: StubPages) -> None:
         assert "Passed before, fail now: refund-abroad, refund-time" in text
         assert "worse token_f1 drop <= 0.02: token_f1 changed by -0.0700 over 398 questions" in text
         assert "Questions: refund-abroad, refund-time, invoice-copy" in text
+    pages.show(data.PAGES["tab-judge"])
+    pages.until("The gate failed: the answers got worse")
