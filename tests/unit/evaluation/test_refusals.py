@@ -63,7 +63,8 @@ def test_the_page_has_the_measured_shares():
     for language in LANGUAGES:
         parts = labelled(language)
         percent = [f"{100 * value:.0f} %" for value in shares(language)]
-        measured[language] = [str(len(parts["refusals"])), str(len(parts["answers"])), *percent]
+        sizes = [f"{len(parts[part])} + {len(parts[part + ', held out'])}" for part in PARTS[::2]]
+        measured[language] = [*sizes, *percent]
     assert shown == measured
 
 
@@ -95,14 +96,9 @@ def test_a_refusal_counts_only_at_the_beginning_and_outside_of_quotations_and_co
         assert refuses(f"I'm sorry to hear that. {refusal}.")
         assert not refuses(f"Yes, within 30 days. {refusal}.")
         assert not refuses(f'When the device says "{refusal}", restart it.')
-        assert not refuses(f"If this message appears, {refusal.replace('.', ',')}, then restart the device.")
-        assert not refuses(f"What does it mean: {refusal.replace('.', ',')}?"), "a question"
-
-
-def test_the_examples_of_the_page():
-    shown = {row[0]: row[1] for row in rows() if len(row) == 3 and row[1] in {"yes", "no"}}
-    assert len(shown) > 6
-    assert {answer: "yes" if refuses(answer) else "no" for answer in shown} == shown
+        clause = refusal.replace(".", ",").replace("!", ",").replace(", but", " and")
+        assert not refuses(f"If this message appears, {clause}, then restart the device.")
+        assert not refuses(f"What does it mean: {clause}?")
 
 
 @pytest.mark.parametrize(
@@ -111,6 +107,7 @@ def test_the_examples_of_the_page():
         "The answer is no.",
         "Sorry for the delay! Your refund is on its way.",
         "I don't know anyone who regrets it.",
+        "There is nothing to worry about.",
         "I don't know which model you have. Is it the X1 or the X2?",
         "?!",
         "…",
