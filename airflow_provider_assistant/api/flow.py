@@ -44,6 +44,8 @@ LONGEST_UNASKED = 1.0
 MOST_DOUBLINGS = 64
 # Maximum seconds that a last poll may take after the deadline: less than the time that Airflow waits for a trigger.
 LAST_POLL = 120.0
+# What to do about a body that nothing of the API sends.
+CHECK_BASE_URL = "Check the base URL in the Airflow connection."
 # Log message for an error of a poll that does not end polling.
 POLLING_GOES_ON = "Polling goes on after this: %s"
 
@@ -376,8 +378,7 @@ def _parsed(call: Call[T], response: Response, attempts: int = 1, ambiguous: int
         happened = f"{call}: {error.happened}"
         if not call.repeatable:
             happened += ". The status says that it was carried out; a retry may create a duplicate"
-        todo = error.todo or "Check the base URL in the Airflow connection."
-        raise AssistantResponseError(happened, todo=todo) from None
+        raise AssistantResponseError(happened, todo=error.todo or CHECK_BASE_URL) from None
 
 
 def ambiguous_error(call: Call[Any], error: AssistantError, attempts: int) -> AssistantAmbiguousError:

@@ -117,7 +117,7 @@ class JudgeSummary(Model):
     :param rubric: Text of the rubric.
     :param input_tokens: Number of tokens of the prompts; also of those about the answers of the baseline, if these were
         judged as well.
-    :param cost: Cost of these tokens at the given price; None without a price.
+    :param cost: Cost of these tokens at the given price; None without a price, or if the host does not report tokens.
     :param agreement: Agreement with people; None without labels.
     :param pairs: Counts of a judge that compares two answers; None for other judges.
     """
@@ -393,10 +393,8 @@ class Summary(Model):
 
     @property
     def judge_tokens(self) -> int | None:
-        """Number of tokens of all judges, of prompts and replies; None without judges."""
-        if not self.judges:
-            return None
-        return sum(judge.input_tokens + judge.output_tokens for judge in self.judges)
+        """Number of tokens of all judges, of prompts and replies; None without judges, or if it is not reported."""
+        return sum(judge.input_tokens + judge.output_tokens for judge in self.judges) or None
 
     @property
     def judge_cost(self) -> float | None:

@@ -443,7 +443,7 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
             self.log.info("%s: %s (%s)", rule.word, rule.rule, rule.reason)
         for line in failing_lines(evaluation):
             self.log.info("%s", line)
-        if summary.judges:
+        if summary.judge_tokens:
             self.log.info("%s: %s", result.name, cost_of(summary))
         metrics.evaluation(
             result.name,

@@ -33,6 +33,7 @@ _TODO: dict[type[AssistantAPIError], str] = {
     AssistantAuthenticationError: "Fix the API key in the password of the judge's Airflow connection.",
     AssistantPermissionError: "Check what the API key of the judge's Airflow connection may use.",
     AssistantNotFoundError: "Check the name of the model, and the host in the judge's Airflow connection.",
+    AssistantRateLimitError: "Wait, lower max_concurrency of the judge, or raise the limit at the host of the model.",
     AssistantBadRequestError: "Check the name of the model and what its host says, or use another model.",
 }
 
@@ -60,8 +61,6 @@ class ModelHost:
         """
         try:
             return await client.arun(self._flow(request, client.settings.retry, client.now))
-        except AssistantRateLimitError:
-            raise
         except AssistantAPIError as error:
             raise _error_of_host(error, request) from None
 

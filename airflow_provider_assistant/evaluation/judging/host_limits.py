@@ -32,7 +32,7 @@ _PATTERNS = {
 _COMPLAINT = re.compile(
     r"support|permitted|allowed|accept|invalid|illegal|unknown|unrecogni[sz]ed|unexpected|deprecated|available|"
     r"unavailable|must be|should be|cannot|can't|enabled|disabled|not implemented|incompatible|forbidden|removed|"
-    r"no longer|expected|only|extra (?:inputs|fields)|cannot find field",
+    r"no longer|expected|only|extra (?:inputs|fields)|cannot find field|fail|error",
     re.IGNORECASE,
 )
 # What is wrong with one question, in whatever words a host says it.

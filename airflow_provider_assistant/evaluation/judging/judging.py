@@ -9,6 +9,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
+from airflow_provider_assistant.api import flow
 from airflow_provider_assistant.client.cancellation import GRACE, CancellableRunner
 from airflow_provider_assistant.client.worker_pool import CircuitBreaker, for_each
 from airflow_provider_assistant.evaluation.agreement import agreement
@@ -127,7 +128,7 @@ class Judging:
         raise AssistantIncompleteError(
             f"{self._breaker.failures} answers in a row could not be judged, and the others were not tried. "
             f"The last error: {error.happened}",
-            todo="A retry continues with them.",
+            todo=f"{error.todo or ''} A retry continues with them.".strip(),
         )
 
     def cancel(self) -> None:
@@ -265,9 +266,11 @@ class Judging:
         """
         Ask the first question alone: what all requests would get costs one of them.
 
-        A refusal may be about this question only, so the next one is asked, until the host takes one.
+        A refusal may be about this question only, so the next one is asked, until the host takes one. Two bodies in a
+        row that no model's host sends show a wrong address.
         """
         earlier: AssistantBadRequestError | None = None
+        strange_bodies = 0
         for question in islice(waiting, ALONE):
             try:
                 await ask(question)
@@ -281,7 +284,12 @@ class Judging:
             except AssistantError as error:
                 self._breaker.failed(error)
                 self._record_error(question, error)
-                return
+                if error.todo != flow.CHECK_BASE_URL:
+                    return
+                strange_bodies += 1
+                if strange_bodies == 2:
+                    self._breaker.open(error)
+                    return
             else:
                 return
 

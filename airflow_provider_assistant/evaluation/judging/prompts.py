@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_provider_assistant.evaluation.judging.rubrics import Rubric
+from airflow_provider_assistant.evaluation.judging.rubrics import Rubric, Scale
 
 # Raise it with every change of a prompt, of a payload or of a schema: verdicts of two versions are not compared.
 PROMPT_VERSION = 2
@@ -26,9 +26,8 @@ class Prompt:
 
     def system_message(self, rubric: Rubric) -> str:
         """Return the text of the system message."""
-        scale = "from 0 (does not fulfil the rubric at all) to 1 (fulfils it completely)"
-        if rubric.scale:
-            scale = f"on the scale of the rubric, from {rubric.scale.low} to {rubric.scale.high}"
+        low, high = rubric.scale or Scale(0, 1)
+        scale = f"from {low} (does not fulfil the rubric at all) to {high} (fulfils it completely)"
         return self.system.format(rubric=rubric.text, scale=scale)
 
     @property

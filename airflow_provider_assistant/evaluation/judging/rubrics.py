@@ -15,14 +15,17 @@ Reference: TypeAlias = Literal["expected", "passages", "expect_no_answer"]
 POLICY = "policy"
 # A scale in the text of a rubric, such as "a score from 1 to 5", "rate it 0-100", "out of 10", "Punkte von 1 bis 10".
 _RANGE = r"(\d{1,4})(?:\s*\([^)]{0,40}\))?\s*(?:to|and|through|bis|à|a|-|–|…|\.\.)\s*(\d{1,4})(?![.,]?\d)"  # noqa: RUF001
-_NAME = r"(?:scores?|scale|ratings?|rate|grades?|points?|stars?|punkten?|skala|bewerte|noten?|puntos|escala|échelle)"
+# German grades are left out: 1 is the best.
+_NAME = r"(?:scores?|scale|ratings?|rate|grades?|skala|bewerte|escala|échelle)"
+_UNIT = r"(?:points?|stars?|punkten?|puntos)"
 _BETWEEN = (
     r"(?:[\s:,(]|\b(?:for \w+|it|the answers?|answers?|is|are|runs?|goes|ranges?|a|an|whole|integer|number|of|on|from|"
     r"between|in|von|zwischen|auf|einer|de|du|die|antwort)\b){0,12}"
 )
 _SCALES = (
     re.compile(rf"\b{_NAME}\b{_BETWEEN}{_RANGE}", re.IGNORECASE),
-    re.compile(rf"\b{_RANGE}[\s-]*{_NAME}\b", re.IGNORECASE),
+    re.compile(rf"\b{_UNIT} (?:from|between|von|zwischen|de) {_RANGE}", re.IGNORECASE),
+    re.compile(rf"\b{_RANGE}[\s-]*(?:{_NAME}|{_UNIT})\b", re.IGNORECASE),
     re.compile(rf"\b{_NAME}\b{_BETWEEN}()out of (\d{{1,4}})\b", re.IGNORECASE),
 )
 
@@ -59,7 +62,7 @@ class Rubric:
 
     @property
     def scale(self) -> Scale | None:
-        """The scale that the text names; None if it names none or several, then scores are from 0 to 1."""
+        """The scale from 0 or 1 that the text names; None if it names none or several: scores are from 0 to 1."""
         scales = set()
         for pattern in _SCALES:
             for low, high in pattern.findall(self.text):
@@ -67,7 +70,7 @@ class Rubric:
         if len(scales) != 1:
             return None
         [scale] = scales
-        return scale if scale.low < scale.high else None
+        return scale if scale.low in {0, 1} and scale.low < scale.high else None
 
     @property
     def is_pairwise(self) -> bool:
@@ -173,8 +176,8 @@ class JudgeOptions:
         return [self._rubric(name) for name in names]
 
     def cost(self, input_tokens: int, output_tokens: int) -> float | None:
-        """Return the cost of tokens, or None without a price."""
-        if self.price is None:
+        """Return the cost of tokens; None without a price, or if the host does not report tokens."""
+        if self.price is None or not (input_tokens or output_tokens):
             return None
         return (input_tokens * self.price["input"] + output_tokens * self.price["output"]) / 1_000_000
 

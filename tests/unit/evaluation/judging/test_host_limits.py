@@ -42,7 +42,7 @@ WORDS = {
         "Unknown name \"additionalProperties\" at 'generation_config.response_schema': Cannot find field.",
         "Unknown parameter: 'response_format.json_schema.strict'.",
         "JSON mode is not enabled for models/gemma-3",
-        "failed to parse grammar: unexpected character",
+        "failed to parse grammar",
     ],
     SYSTEM_ROLE: [
         "Unsupported value: 'messages[0].role' does not support 'system' with this model.",

@@ -225,6 +225,15 @@ def test_a_refusal_that_all_would_get_stops_after_the_first_in_the_words_of_the_
     assert "ledger" not in message
 
 
+@pytest.mark.parametrize("body", [b"<html>Sign in</html>", b"{}", b'{"data": []}', b""])
+def test_a_host_that_is_none_of_a_model_is_asked_twice(body):
+    made, files, _ = judging(400)
+    host = Host(fails=lambda _: Response(200, {"content-type": "text/html"}, body))
+    with pytest.raises(AssistantIncompleteError, match=r"2 answers in a row .* Check the base URL"):
+        run(made, host)
+    assert (host.sent, files[-1].num_rows) == (2, 0)
+
+
 def test_refusals_of_single_questions_stop_nothing():
     too_long = "This model's maximum context length is 4096 tokens."
     for refused in ([0], [0, 1, 2], [0, 7, 8], list(range(10))):
@@ -256,6 +265,12 @@ def test_replies_that_are_no_verdicts_cost_tokens_too(caplog):
     with pytest.raises(AssistantResponseError, match=r"'I would rather not\.'") as raised:
         made.bound(scorer).score(cases[0])
     assert "base URL" not in str(raised.value)
+
+
+def test_tokens_that_are_not_reported_have_no_cost():
+    made, _, _ = judging(3, price={"input": 1, "output": 10})
+    run(made, Host(usage=None))
+    assert made.summaries([TONE])["judge.tone"].cost is None
 
 
 def test_other_scorers_are_left_alone():

@@ -165,6 +165,9 @@ def test_scores_are_on_the_scale_that_the_rubric_names():
         ("The score is high if it says 3 to 5 days.", None),
         ("A score from 1 to 5, or a score from 1 to 10", None),
         ("It passes.", None),
+        ("It follows points 1 to 4 of the policy.", None),
+        ("Scores from 3 to 5", None),
+        ("Schulnoten von 1 bis 6", None),
     ],
 )
 def test_a_rubric_may_name_a_scale(text, scale):

@@ -101,7 +101,10 @@ def test_a_verdict_has_the_tokens_and_a_reason_that_is_not_too_long():
 
 def test_a_rubric_with_a_scale_is_asked_and_read_on_it():
     request = JudgeRequest.of(CASE, Rubric("polite", "Give a score from 1 to 5."), "Yes.")
-    assert "on the scale of the rubric, from 1 to 5" in request.call("m").json["messages"][0]["content"]
+    assert (
+        "from 1 (does not fulfil the rubric at all) to 5 (fulfils it completely)"
+        in request.call("m").json["messages"][0]["content"]
+    )
     assert verdict_of(request, '{"score": 4, "verdict": "pass"}').score == 0.75
     assert "from 0 (does not fulfil" in sent(CASE, TONE)[0]["messages"][0]["content"]
 
