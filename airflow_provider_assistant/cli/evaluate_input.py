@@ -34,8 +34,8 @@ from airflow_provider_assistant.storage.paths import usable_path, writable_file
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from airflow_provider_assistant.evaluation.baseline import Baseline
     from airflow_provider_assistant.evaluation.case import Case
-    from airflow_provider_assistant.evaluation.evaluate import Baseline
 
 DEFAULT_CONNECTION = "assistant_default"
 BASE_URL, API_KEY = "ASSISTANT_BASE_URL", "ASSISTANT_API_KEY"

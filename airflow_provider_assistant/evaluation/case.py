@@ -33,6 +33,7 @@ class Case:
     :param confidence_level: The service's confidence in its answer as a word, such as ``low``.
     :param confidence_score: The same as a number.
     :param also_expected: Further accepted answers, besides ``expected``.
+    :param conversation: Key of the first turn, if the question is a turn of a conversation of several.
     """
 
     key: str
@@ -59,6 +60,12 @@ class Case:
     confidence_level: str | None = None
     confidence_score: float | None = None
     also_expected: tuple[str, ...] = ()
+    conversation: str | None = None
+
+    @property
+    def unit(self) -> str:
+        """Key of what passes or fails as one: the question, or the first turn of its conversation."""
+        return self.conversation or self.key
 
     @property
     def identity(self) -> Identity:

@@ -1,265 +1,271 @@
-"""Compare an evaluation with an earlier one, question by question."""
+"""Compare an evaluation with earlier ones, question by question."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from airflow_provider_assistant.evaluation.case import Identity
-from airflow_provider_assistant.evaluation.rules import LATENCY
-from airflow_provider_assistant.evaluation.statistics import CONFIDENCE, interval
+from airflow_provider_assistant.evaluation.baseline import Baseline, EarlierRun
+from airflow_provider_assistant.evaluation.change import NO_CHANGE, TOGETHER, mean_change, student_quantile
+from airflow_provider_assistant.evaluation.rules import COVERAGE, LATENCY, PASS_RATE, Condition
+from airflow_provider_assistant.evaluation.run_values import RunValues
+from airflow_provider_assistant.evaluation.statistics import CONFIDENCE
 from airflow_provider_assistant.evaluation.summary import Change, Comparison, Difference
-from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.evaluation.verdict import NAMED
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    import numpy as np
+    from numpy.typing import NDArray
 
-# Number of losses and of gains that are listed.
-NAMED = 50
-# Smaller differences are rounding errors.
-NO_CHANGE = 1e-9
-# Source of a latency that the service's own times give.
-SERVICE = "service"
-COLUMNS = ("key", "case", "scorer", "score", "status", "outcome", "repetition", "weight", "tags")
+    from airflow_provider_assistant.evaluation.scorers import Scorer
+    from airflow_provider_assistant.evaluation.units import Unit
 
 
-class Scored(NamedTuple):
-    """A row of the table of scores. ``score`` is None unless the outcome is ``scored``."""
+class _Figure(NamedTuple):
+    """
+    A figure that is compared.
 
-    key: str
-    score: float | None
-    outcome: str
-    weight: float
-    tags: tuple[str, ...]
-    repetition: int = 1
+    :param largest: Size of a change if no question ever changed, see :func:`.mean_change`.
+    :param values_of: Function that returns the values of a run, or None if the run does not have comparable ones.
+    """
 
-    @property
-    def identity(self) -> Identity:
-        """Key and number of the repetition, as of the case."""
-        return self.key, self.repetition
+    higher_is_better: bool
+    largest: float
+    values_of: Callable[[RunValues], NDArray[np.float64] | None]
 
 
-@dataclass(frozen=True, slots=True)
-class _Pair:
-    """The two scores of a question, with the weight and the tags that it has now."""
+class _Values(NamedTuple):
+    """
+    The values of one figure, a column per question. NaN is not known.
 
-    key: str
-    before: float
-    after: float
-    weight: float
-    tags: tuple[str, ...]
+    :param now: Those of this run.
+    :param earlier: Those of the runs to compare with, latest first.
+    :param last: Those of the last two runs before this one.
+    :param older: Those of ``earlier`` from before these two runs.
+    """
 
-    @property
-    def difference(self) -> float:
-        return self.after - self.before
+    now: NDArray[np.float64]
+    earlier: NDArray[np.float64]
+    last: NDArray[np.float64]
+    older: NDArray[np.float64]
+
+    def only(self, columns: NDArray[np.bool_]) -> _Values:
+        """Return the values of some of the questions."""
+        return _Values(self.now[columns], self.earlier[:, columns], self.last[:, columns], self.older[:, columns])
+
+
+class Compared(NamedTuple):
+    """
+    The result of a comparison.
+
+    :param losses: Questions that got worse by figure, largest loss first. These are all of them; those of
+        ``comparison`` are the first.
+    :param newly_failing: Keys of the questions that passed in every earlier evaluation and do not pass now; None
+        without a condition for passing.
+    """
+
+    comparison: Comparison
+    losses: Mapping[str, Sequence[Change]]
+    newly_failing: Sequence[str] | None
 
 
 def compare(
-    scores: pa.Table,
-    baseline_scores: pa.Table,
-    *,
-    higher_is_better: Mapping[str, bool],
-    baseline: Mapping[str, str | None],
-    changed_judges: Sequence[str] = (),
-) -> Comparison:
+    run: EarlierRun,
+    units: Sequence[Unit],
+    baseline: Baseline,
+    scorers: Sequence[Scorer],
+    pass_if: Condition | None = None,
+) -> Compared:
     """
-    Pair the questions of two evaluations by key, and compare the scores of unchanged questions.
+    Compare the values of unchanged questions with their means in earlier evaluations.
 
     Questions whose text or expectations have changed are counted but not compared. Weights and tags are those of the
-    new evaluation. The score of a repeated question is the mean of its repetitions: they are not independent, so each
-    question counts once.
+    new evaluation. Repetitions of a question and turns of a conversation are not independent, so each question and each
+    conversation counts once, with its mean. An answer on which a scorer failed counts as the worst, in every run.
 
-    :param scores: The table that :func:`~airflow_provider_assistant.evaluation.scoring.score_cases` returned.
-    :param higher_is_better: The scorers to compare, and for each whether a higher score is better. Scorers that the
-        earlier evaluation did not have are omitted.
-    :param baseline: Description of the earlier evaluation, as in
-        :class:`~airflow_provider_assistant.evaluation.summary.Comparison`.
-    :param changed_judges: Judges whose model, rubric or prompt is not that of the earlier evaluation. They are not
-        compared. Default: none.
-    :raises AssistantInputError: ``baseline_scores`` is not a table of scores.
+    :param run: The new evaluation.
+    :param units: Its questions and conversations.
+    :param scorers: The scorers to compare. Those that no earlier evaluation had are left out.
+    :param pass_if: Condition for passing. Default: None, the pass rate is not compared.
     """
-    missing = [name for name in COLUMNS if name not in baseline_scores.column_names]
-    if missing:
-        raise AssistantInputError(
-            f"baseline {baseline.get('path')!r} is not a table of scores: it has no column {', '.join(missing)}",
-            field="baseline",
-        )
-    hashes = _hash_by_key(scores)
-    baseline_hashes = _hash_by_key(baseline_scores)
-    common_keys = hashes.keys() & baseline_hashes.keys()
-    same_keys = {key for key in common_keys if hashes[key] == baseline_hashes[key]}
-    baseline_scorers = set(baseline_scores["scorer"].unique().to_pylist())
-    changed = [name for name in changed_judges if name in baseline_scorers]
-    not_compared = set(changed)
-    changed_latency = _latency_source(scores) != _latency_source(baseline_scores)
-    if changed_latency:
-        not_compared.add(LATENCY)
-    pairs_by_scorer = {}
-    for name in higher_is_better:
-        if name in baseline_scorers and name not in not_compared:
-            rows = of_scorer(scores, name)
-            baseline_rows = of_scorer(baseline_scores, name)
-            pairs_by_scorer[name] = _pairs(rows, baseline_rows, same_keys)
-    differences = {}
-    for name, pairs in pairs_by_scorer.items():
-        differences[name] = _difference(pairs, higher_is_better[name], listed=NAMED)
-    differences_by_tag: dict[str, dict[str, Difference]] = {}
-    for tag in sorted(_all_tags(pairs_by_scorer.values())):
-        differences_by_tag[tag] = {}
-        for name, pairs in pairs_by_scorer.items():
-            tagged = [pair for pair in pairs if tag in pair.tags]
-            differences_by_tag[tag][name] = _difference(tagged, higher_is_better[name], listed=0)
-    return Comparison(
-        baseline=dict(baseline),
+    import numpy as np
+
+    now = RunValues(run, units)
+    earlier = [RunValues(earlier_run, units) for earlier_run in baseline.runs]
+    compared = [earlier_run for earlier_run in earlier if earlier_run.run.is_compared]
+    latest = compared[0]
+    all_tags = sorted({tag for unit in units for tag in unit.tags})
+    columns_by_tag = {tag: np.array([tag in unit.tags for unit in units]) for tag in all_tags}
+    differences: dict[str, Difference] = {}
+    differences_by_tag: dict[str, dict[str, Difference]] = {tag: {} for tag in all_tags}
+    changed = []
+    losses = {}
+    newly_failing = None
+    for name, figure in _figures(scorers, pass_if, now).items():
+        values = _values(figure, now, earlier)
+        if values is None:
+            if any(name in earlier_run.scorers for earlier_run in compared):
+                changed.append(name)
+            continue
+        losses[name], _ = _changes(values, units, figure)
+        differences[name] = _difference(values, units, figure, removed=latest.removed(name))
+        for tag, columns in columns_by_tag.items():
+            tagged_units = [unit for unit in units if tag in unit.tags]
+            tagged = _difference(values.only(columns), tagged_units, figure)
+            differences_by_tag[tag][name] = tagged.model_copy(update={"worst": [], "best": []})
+        if name == PASS_RATE:
+            newly_failing = _newly_failing(values, units)
+    comparison = Comparison(
+        baseline=dict(baseline.about),
         confidence=CONFIDENCE,
-        same=len(same_keys),
-        changed=len(common_keys) - len(same_keys),
-        added=len(hashes.keys() - common_keys),
-        removed=len(baseline_hashes.keys() - common_keys),
-        coverage_before=_coverage(baseline_scores),
-        scorers=differences,
+        **_counts(now, latest),
+        coverage_before=latest.answered_share,
+        scorers={scorer.name: differences[scorer.name] for scorer in scorers if scorer.name in differences},
+        runs=len(compared),
+        passes=differences.get(PASS_RATE),
+        coverage=differences[COVERAGE],
         tags=differences_by_tag,
-        changed_judges=changed,
-        changed_latency=changed_latency,
+        changed_judges=[name for name in changed if name != LATENCY],
+        changed_latency=LATENCY in changed,
+    )
+    return Compared(comparison, losses, newly_failing)
+
+
+def _counts(now: RunValues, latest: RunValues) -> dict[str, int]:
+    """Return how many questions are the same as in the latest run, changed, added and removed."""
+    digests, latest_digests = now.digests, latest.digests
+    common_keys = digests.keys() & latest_digests.keys()
+    same = sum(digests[key] == latest_digests[key] for key in common_keys)
+    return {
+        "same": same,
+        "changed": len(common_keys) - same,
+        "added": len(digests.keys() - common_keys),
+        "removed": len(latest_digests.keys() - common_keys),
+    }
+
+
+def _figures(scorers: Sequence[Scorer], pass_if: Condition | None, now: RunValues) -> dict[str, _Figure]:
+    """Return the figures that are compared: the scorers, the coverage and the pass rate."""
+    figures = {}
+    for scorer in scorers:
+        figures[scorer.name] = _scorer_figure(scorer, now)
+    figures[COVERAGE] = _Figure(higher_is_better=True, largest=1.0, values_of=RunValues.coverage)
+    if pass_if:
+        figures[PASS_RATE] = _passes_figure(pass_if)
+    return figures
+
+
+def _scorer_figure(scorer: Scorer, now: RunValues) -> _Figure:
+    judge = now.run.judges.get(scorer.name)
+
+    def values_of(run: RunValues) -> NDArray[np.float64] | None:
+        if scorer.name not in run.scorers:
+            return None
+        if scorer.name == LATENCY and run.latency_source != now.latency_source:
+            return None
+        if judge and not judge.judges_like(run.run.judges.get(scorer.name)):
+            return None
+        return run.scores_of(scorer.name, scorer.worst)
+
+    return _Figure(scorer.higher_is_better, largest=float(scorer.is_share), values_of=values_of)
+
+
+def _passes_figure(pass_if: Condition) -> _Figure:
+    def values_of(run: RunValues) -> NDArray[np.float64] | None:
+        return run.passes(pass_if) if run.scorers.issuperset(pass_if.names) else None
+
+    return _Figure(higher_is_better=True, largest=1.0, values_of=values_of)
+
+
+def _values(figure: _Figure, now: RunValues, earlier: Sequence[RunValues]) -> _Values | None:
+    """Return the values of a figure; None if no run to compare with has comparable ones."""
+    import numpy as np
+
+    earlier_rows, last_rows, older_rows = [], [], []
+    for position, run in enumerate(earlier):
+        row = figure.values_of(run)
+        if row is None:
+            continue
+        is_last = position < TOGETHER - 1
+        if is_last:
+            last_rows.append(row)
+        if run.run.is_compared:
+            earlier_rows.append(row)
+            if not is_last:
+                older_rows.append(row)
+    row_now = figure.values_of(now)
+    if row_now is None or not earlier_rows:
+        return None
+    size = len(row_now)
+    return _Values(
+        now=row_now,
+        earlier=np.array(earlier_rows),
+        last=np.array(last_rows).reshape(-1, size),
+        older=np.array(older_rows).reshape(-1, size),
     )
 
 
-def of_scorer(scores: pa.Table, scorer: str) -> list[Scored]:
-    """Return the rows of one scorer."""
-    import pyarrow.compute as pc
-
-    table = scores.filter(pc.equal(scores["scorer"], scorer))
-    # Lists of columns take less time than a dict per row.
-    columns = [table[name].to_pylist() for name in Scored._fields]
-    rows = []
-    for key, score, outcome, weight, tags, repetition in zip(*columns, strict=True):
-        row = Scored(
-            key=key,
-            score=score,
-            outcome=outcome,
-            weight=weight,
-            tags=tuple(tags or ()),
-            repetition=repetition,
-        )
-        rows.append(row)
-    return rows
-
-
-def by_question(rows: Sequence[Scored]) -> Sequence[Scored]:
-    """Return one row per question: the score is the mean of its repetitions that have a score."""
-    if all(row.repetition == 1 for row in rows):
-        return rows
-    rows_by_key: dict[str, list[Scored]] = {}
-    for row in rows:
-        rows_by_key.setdefault(row.key, []).append(row)
-    return [_mean_row(repetitions) for repetitions in rows_by_key.values()]
-
-
-def _mean_row(repetitions: Sequence[Scored]) -> Scored:
-    scores = [row.score for row in repetitions if row.score is not None]
-    if not scores:
-        return repetitions[0]
-    # A row with a score, because the mean gets the outcome of this row.
-    scored_row = next(row for row in repetitions if row.score is not None)
-    return scored_row._replace(score=sum(scores) / len(scores))
-
-
-def _hash_by_key(scores: pa.Table) -> dict[str, str]:
-    keys = scores["key"].to_pylist()
-    content_hashes = scores["case"].to_pylist()
-    return dict(zip(keys, content_hashes, strict=True))
-
-
-def _coverage(scores: pa.Table) -> float:
-    keys = scores["key"].to_pylist()
-    repetitions = scores["repetition"].to_pylist()
-    statuses = scores["status"].to_pylist()
-    # The table has a row per scorer, so each answer occurs several times.
-    status_by_answer = {}
-    for key, repetition, status in zip(keys, repetitions, statuses, strict=True):
-        status_by_answer[key, repetition] = status
-    if not status_by_answer:
-        return 0.0
-    answered = list(status_by_answer.values()).count("complete")
-    return answered / len(status_by_answer)
-
-
-def _latency_source(scores: pa.Table) -> str:
-    """Return the source of most latencies; ``service`` for a table of an older version."""
-    if "seconds_source" not in scores.column_names:
-        return SERVICE
-    sources = Counter(scores["seconds_source"].drop_null().to_pylist())
-    if not sources:
-        return SERVICE
-    ((most_common, _count),) = sources.most_common(1)
-    return str(most_common)
-
-
-def _pairs(
-    rows: Sequence[Scored],
-    baseline_rows: Sequence[Scored],
-    same_keys: set[str],
-) -> list[_Pair]:
-    """
-    Return the questions that both evaluations have scored.
-
-    They are sorted by key to make the result independent of the row order.
-    """
-    baseline_scores = {row.key: row.score for row in by_question(baseline_rows)}
-    pairs = []
-    for row in by_question(rows):
-        if row.key not in same_keys:
-            continue
-        before = baseline_scores.get(row.key)
-        if before is None or row.score is None:
-            continue
-        pair = _Pair(
-            key=row.key,
-            before=before,
-            after=row.score,
-            weight=row.weight,
-            tags=row.tags,
-        )
-        pairs.append(pair)
-    return sorted(pairs, key=lambda pair: pair.key)
-
-
-def _all_tags(pairs_of_scorers: Iterable[Sequence[_Pair]]) -> set[str]:
-    tags: set[str] = set()
-    for pairs in pairs_of_scorers:
-        for pair in pairs:
-            tags.update(pair.tags)
-    return tags
-
-
-def _difference(pairs: Sequence[_Pair], higher_is_better: bool, *, listed: int) -> Difference:
+def _difference(values: _Values, units: Sequence[Unit], figure: _Figure, *, removed: int = 0) -> Difference:
     """
     Return the figures of the differences.
 
-    :param listed: Maximum number of losses, and of gains, that are listed.
+    :param removed: Number of questions that only the latest run has.
     """
-    differences = [pair.difference for pair in pairs]
-    mean = interval(differences, [pair.weight for pair in pairs])
-    # A gain is an improvement, whichever direction is better.
-    sign = 1 if higher_is_better else -1
-    by_gain = sorted(pairs, key=lambda pair: (sign * pair.difference, pair.key))
-    worse = [pair for pair in by_gain if sign * pair.difference < -NO_CHANGE]
-    # Reversed, because the largest gain is listed first.
-    better = [pair for pair in reversed(by_gain) if sign * pair.difference > NO_CHANGE]
+    import numpy as np
+
+    weights = np.array([unit.weight for unit in units])
+    change = mean_change(values.now, values.earlier, values.last, values.older, weights, largest=figure.largest)
+    low = high = None
+    if change.mean is not None and change.error is not None and change.freedom is not None:
+        half_width = student_quantile((1 + CONFIDENCE) / 2, change.freedom) * change.error
+        low, high = change.mean - half_width, change.mean + half_width
+    worse, better = _changes(values, units, figure)
+    was_scored = ~np.isnan(values.earlier[0])
     return Difference(
-        paired=len(pairs),
-        mean=mean.mean,
-        low=mean.low,
-        high=mean.high,
+        paired=change.compared,
+        comparable=int((was_scored | ~np.isnan(values.now)).sum()) + removed,
+        mean=change.mean,
+        low=low,
+        high=high,
+        error=change.error,
+        freedom=change.freedom,
+        together=change.together,
+        together_error=change.together_error,
         worse=len(worse),
         better=len(better),
-        unchanged=len(pairs) - len(worse) - len(better),
-        worst=[_change(pair) for pair in worse[:listed]],
-        best=[_change(pair) for pair in better[:listed]],
+        unchanged=change.compared - len(worse) - len(better),
+        worst=worse[:NAMED],
+        best=better[:NAMED],
     )
 
 
-def _change(pair: _Pair) -> Change:
-    return Change(key=pair.key, before=pair.before, after=pair.after)
+def _changes(values: _Values, units: Sequence[Unit], figure: _Figure) -> tuple[list[Change], list[Change]]:
+    """Return the questions that are worse, and those that are better, than in every earlier run; largest first."""
+    import numpy as np
+
+    losses: list[Change] = []
+    gains: list[Change] = []
+    for position, unit in enumerate(units):
+        known = values.earlier[:, position]
+        known = known[~np.isnan(known)]
+        after = float(values.now[position])
+        if not len(known) or np.isnan(after) or known.min() - NO_CHANGE <= after <= known.max() + NO_CHANGE:
+            continue
+        change = Change(key=unit.key, before=float(known.mean()), after=after)
+        is_gain = (change.after > change.before) == figure.higher_is_better
+        (gains if is_gain else losses).append(change)
+    return sorted(losses, key=_size_and_key), sorted(gains, key=_size_and_key)
+
+
+def _size_and_key(change: Change) -> tuple[float, str]:
+    return -abs(change.after - change.before), change.key
+
+
+def _newly_failing(values: _Values, units: Sequence[Unit]) -> list[str]:
+    """Return the questions that passed in every earlier run and do not pass now."""
+    import numpy as np
+
+    is_known = ~np.isnan(values.earlier)
+    passed_always = is_known.any(axis=0) & ((values.earlier == 1) | ~is_known).all(axis=0)
+    positions = np.flatnonzero(passed_always & (values.now < 1))
+    return [units[position].key for position in positions.tolist()]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from airflow_provider_assistant.evaluation.rules import (
-    PASS_RATE,
+    OF_PASSING,
     Condition,
     Rule,
     check_calibration,
@@ -47,13 +47,13 @@ def parse_criteria(pass_if: str | None, gate: Any, scorers: Sequence[str] | None
     rules = [parse_rule(rule, scorers) for rule in gate]
     condition = None if pass_if is None else parse_condition(pass_if, scorers)
     for rule in rules:
-        if rule.name == PASS_RATE and condition is None:
+        if rule.name in OF_PASSING and condition is None:
             raise AssistantInputError(
                 f"gate: {rule.text!r} needs pass_if, the condition for a question to pass",
                 field="pass_if",
             )
     for rule in rules:
-        if rule.is_drop and not has_baseline:
+        if rule.needs_baseline and not has_baseline:
             raise AssistantInputError(
                 f"gate: {rule.text!r} needs a baseline, such as 'previous'",
                 field="baseline",

@@ -7,28 +7,31 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from airflow_provider_assistant.api.confidence import is_low
 from airflow_provider_assistant.evaluation import statistics
-from airflow_provider_assistant.evaluation.case import Case, Identity
-from airflow_provider_assistant.evaluation.comparison import Scored, by_question, compare, of_scorer
+from airflow_provider_assistant.evaluation.baseline import Baseline, EarlierRun
+from airflow_provider_assistant.evaluation.case import Case
+from airflow_provider_assistant.evaluation.comparison import compare
+from airflow_provider_assistant.evaluation.concerned import Concerned
 from airflow_provider_assistant.evaluation.gate import check_rules, verdict_of
-from airflow_provider_assistant.evaluation.repetitions import Passed, repetitions_of
+from airflow_provider_assistant.evaluation.passing import Passing
+from airflow_provider_assistant.evaluation.repetitions import repetitions_of
+from airflow_provider_assistant.evaluation.scored import Scored, by_question, of_scorer
 from airflow_provider_assistant.evaluation.scorers import CONFIDENCE
 from airflow_provider_assistant.evaluation.scoring import score_cases
 from airflow_provider_assistant.evaluation.summary import (
-    Comparison,
     Confidence,
     Distribution,
     JudgeSummary,
-    PassRate,
     Questions,
     ScorerSummary,
     Summary,
     TagSummary,
 )
-from airflow_provider_assistant.evaluation.verdict import Gate
+from airflow_provider_assistant.evaluation.units import Unit, units_of
+from airflow_provider_assistant.evaluation.verdict import Gate, NamedQuestions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,23 +42,6 @@ if TYPE_CHECKING:
 
 # Reasons of judges by key of the question, number of its repetition, and scorer.
 Reasons: TypeAlias = Mapping[tuple[str, int, str], str]
-
-
-class Baseline(NamedTuple):
-    """
-    An earlier evaluation to compare with.
-
-    :param scores: Its table of scores.
-    :param about: Its ``path``, ``name``, ``run_id``, ``tag`` and ``asked_at``, see
-        :class:`~airflow_provider_assistant.evaluation.summary.Comparison`.
-    :param judges: Its judges by scorer. Default: none are known, so no judge is compared.
-    :param cases: Its questions with their answers, for the report. Default: not known.
-    """
-
-    scores: pa.Table
-    about: Mapping[str, str | None]
-    judges: Mapping[str, JudgeSummary] = MappingProxyType({})
-    cases: Sequence[Case] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +63,20 @@ class Evaluation:
     baseline_cases: Sequence[Case] = ()
 
 
-def baseline_of(cases: Sequence[Case], scorers: Sequence[Scorer], *, name: str | None, path: str | None) -> Baseline:
+def baseline_of(
+    cases: Sequence[Case],
+    scorers: Sequence[Scorer],
+    *,
+    name: str | None,
+    path: str | None,
+    judges: Mapping[str, JudgeSummary] = MappingProxyType({}),
+) -> Baseline:
     """
     Score the answers of another site or another day, to compare with.
 
     :param cases: The other answers, with the same expectations.
     :param name: Name of the other answers, such as their site; or None.
+    :param judges: Judges among the scorers. Default: none.
     """
     about = {
         "path": path,
@@ -91,8 +85,8 @@ def baseline_of(cases: Sequence[Case], scorers: Sequence[Scorer], *, name: str |
         "tag": None,
         "asked_at": _asked_at(cases),
     }
-    scores = score_cases(cases, scorers)
-    return Baseline(scores, about, cases=cases)
+    run = EarlierRun(score_cases(cases, scorers), judges)
+    return Baseline([run], about, cases=cases)
 
 
 def summarise(
@@ -134,14 +128,13 @@ def summarise(
         rows_by_scorer[scorer.name] = rows
         higher_is_better[scorer.name] = scorer.higher_is_better
         scorer_summaries[scorer.name] = _scorer_summary(scorer, rows, judges.get(scorer.name))
-    passed: Passed = {}
-    pass_rate = None
-    if pass_if:
-        passed = _passed(rows_by_scorer, pass_if)
-        pass_rate = _pass_rate(pass_if, cases, passed)
-    comparison = None
+    units = units_of(cases)
+    passing = Passing.of(pass_if, cases, units, rows_by_scorer)
+    compared = newly_failing = None
     if baseline:
-        comparison = _comparison(scores, baseline, higher_is_better, judges)
+        compared = compare(EarlierRun(scores, judges), units, baseline, scorers, pass_if)
+        if compared.newly_failing is not None:
+            newly_failing = NamedQuestions.of(compared.newly_failing)
     answered = [case for case in cases if case.answer is not None]
     summary = Summary(
         name=name,
@@ -150,18 +143,22 @@ def summarise(
         tag=tag,
         questions=_questions(cases),
         scorers=scorer_summaries,
-        passes=pass_rate,
+        passes=passing.rate(),
         latency=_distribution(case.seconds for case in answered),
         latency_error=_distribution(_measurement_error(case) for case in answered),
         noticed_after=_distribution(case.noticed_after for case in answered),
         confidence=_confidence(answered),
-        tags=_tag_summaries(cases, rows_by_scorer, passed),
-        repetitions=repetitions_of(cases, rows_by_scorer, higher_is_better, passed),
-        comparison=comparison,
+        tags=_tag_summaries(cases, units, scorers, rows_by_scorer, passing),
+        repetitions=repetitions_of(cases, rows_by_scorer, higher_is_better, passing.answers),
+        comparison=compared.comparison if compared else None,
+        errors=_errors(rows_by_scorer),
+        failing=NamedQuestions.of(passing.failing) if pass_if else None,
+        newly_failing=newly_failing,
         gate=Gate(verdict="none", on_fail=on_fail, rules=[]),
     )
     # The rules check the figures above, so the gate replaces the empty one at the end.
-    verdicts = check_rules(rules, summary, pass_if)
+    concerned = Concerned(cases, rows_by_scorer, passing, compared)
+    verdicts = [concerned.named(verdict) for verdict in check_rules(rules, summary, pass_if)]
     gate = Gate(verdict=verdict_of(verdicts), on_fail=on_fail, rules=verdicts)
     return summary.model_copy(update={"gate": gate})
 
@@ -219,6 +216,7 @@ def _scorer_summary(
         not_applicable=outcomes["not_applicable"],
         errors=outcomes["error"],
         mean=_mean(rows),
+        mean_with_errors=_mean(_with_errors(rows, scorer)),
         spread=statistics.distribution(scores),
         histogram=statistics.histogram(scores) if is_share else [],
         judge=judge,
@@ -237,85 +235,53 @@ def _mean(rows: Sequence[Scored]) -> float | None:
     return statistics.weighted_mean(scores, weights)
 
 
-def _passed(rows_by_scorer: Mapping[str, Sequence[Scored]], condition: Condition) -> Passed:
-    """Return whether each answer fulfils the condition, or None if it cannot be judged."""
-    scores_by_answer: dict[Identity, dict[str, float | None]] = defaultdict(dict)
-    for scorer in condition.names:
-        for row in rows_by_scorer[scorer]:
-            # Also an answer to which no scorer is applicable gets an entry.
-            scores = scores_by_answer[row.identity]
-            if row.outcome != "not_applicable":
-                scores[scorer] = row.score
-    return {answer: condition.holds(scores) for answer, scores in scores_by_answer.items()}
-
-
-def _pass_rate(condition: Condition, cases: Sequence[Case], passed: Passed) -> PassRate:
-    counts = Counter(passed[case.identity] for case in cases)
-    return PassRate(
-        condition=condition.text,
-        passed=counts[True],
-        failed=counts[False],
-        not_judged=counts[None],
-        rate=_share_of_passed(counts),
-    )
-
-
-def _share_of_passed(counts: Counter[bool | None]) -> float | None:
-    judged = counts[True] + counts[False]
-    return counts[True] / judged if judged else None
-
-
 def _tag_summaries(
     cases: Sequence[Case],
+    units: Sequence[Unit],
+    scorers: Sequence[Scorer],
     rows_by_scorer: Mapping[str, Sequence[Scored]],
-    passed: Passed,
+    passing: Passing,
 ) -> dict[str, TagSummary]:
     cases_by_tag: dict[str, list[Case]] = defaultdict(list)
     for case in cases:
         for tag in case.tags:
             cases_by_tag[tag].append(case)
     rows_by_tag_and_scorer: dict[tuple[str, str], list[Scored]] = defaultdict(list)
-    for scorer, rows in rows_by_scorer.items():
+    for name, rows in rows_by_scorer.items():
         for row in rows:
             for tag in row.tags:
-                rows_by_tag_and_scorer[tag, scorer].append(row)
+                rows_by_tag_and_scorer[tag, name].append(row)
     summaries = {}
     for tag, tagged_cases in sorted(cases_by_tag.items()):
         means = {}
+        means_with_errors = {}
         scored = {}
-        for scorer in rows_by_scorer:
-            rows = rows_by_tag_and_scorer[tag, scorer]
-            means[scorer] = _mean(rows)
-            scored[scorer] = sum(row.score is not None for row in rows)
-        counts = Counter(passed.get(case.identity) for case in tagged_cases)
+        for scorer in scorers:
+            tagged_rows = rows_by_tag_and_scorer[tag, scorer.name]
+            means[scorer.name] = _mean(tagged_rows)
+            means_with_errors[scorer.name] = _mean(_with_errors(tagged_rows, scorer))
+            scored[scorer.name] = sum(row.score is not None for row in tagged_rows)
+        rate = passing.rate(tag, units)
         summaries[tag] = TagSummary(
             questions=len(tagged_cases),
             answered=sum(case.answer is not None for case in tagged_cases),
             means=means,
-            pass_rate=_share_of_passed(counts),
+            passes=rate,
             scored=scored,
-            judged=counts[True] + counts[False],
+            means_with_errors=means_with_errors,
         )
     return summaries
 
 
-def _comparison(
-    scores: pa.Table,
-    baseline: Baseline,
-    higher_is_better: Mapping[str, bool],
-    judges: Mapping[str, JudgeSummary],
-) -> Comparison:
-    changed = []
-    for name, judge in judges.items():
-        if not judge.judges_like(baseline.judges.get(name)):
-            changed.append(name)
-    return compare(
-        scores,
-        baseline.scores,
-        higher_is_better=higher_is_better,
-        baseline=baseline.about,
-        changed_judges=changed,
-    )
+def _with_errors(rows: Sequence[Scored], scorer: Scorer) -> list[Scored]:
+    """Return the rows with the worst score where the scorer failed."""
+    return [row._replace(score=scorer.worst) if row.outcome == "error" else row for row in rows]
+
+
+def _errors(rows_by_scorer: Mapping[str, Sequence[Scored]]) -> NamedQuestions:
+    failed = {row.identity: None for rows in rows_by_scorer.values() for row in rows if row.outcome == "error"}
+    keys = dict.fromkeys(key for key, _repetition in failed)
+    return NamedQuestions.of(list(keys)).model_copy(update={"count": len(failed)})
 
 
 def _asked_at(cases: Sequence[Case]) -> str | None:

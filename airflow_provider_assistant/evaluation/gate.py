@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
+from airflow_provider_assistant.evaluation.losses import check_compared, check_drop, check_newly_failing
+from airflow_provider_assistant.evaluation.rule_verdicts import formatted, no_data, not_judged, subject, verdict_on
 from airflow_provider_assistant.evaluation.rules import (
+    COMPARED,
     COVERAGE,
     DISAGREEMENT,
+    ERRORS,
     LATENCY,
     MEASURED,
+    NEWLY_FAILING,
     NOTICED_AFTER,
     PASS_RATE,
     QUANTILES,
@@ -17,21 +22,15 @@ from airflow_provider_assistant.evaluation.rules import (
     WORST,
     Condition,
     Rule,
-    Term,
     judges_of,
+    parse_rule,
 )
-from airflow_provider_assistant.evaluation.summary import (
-    Comparison,
-    Difference,
-    Summary,
-    TagSummary,
-)
+from airflow_provider_assistant.evaluation.summary import PassRate, Summary, TagSummary
 from airflow_provider_assistant.evaluation.verdict import RuleVerdict
 from airflow_provider_assistant.texts import counted
 
-# Share of the answers that must have a latency or a confidence for a verdict on it, if the gate has no
-# rule on coverage.
-JUDGED_SHARE = 0.9
+# Share of the questions that must be answered, judged and compared, if the gate has no rule on it.
+ENOUGH = 0.9
 
 
 def check_rules(
@@ -45,35 +44,78 @@ def check_rules(
     A rule without data to judge fails. Only a comparison without a baseline is ``not_judged`` instead: on
     the first run, or with a scorer that the baseline did not have.
 
-    A rule on latency or confidence also fails if too few answers have the value: less than the threshold
-    of the rule on ``coverage``, or less than ``JUDGED_SHARE`` without such a rule.
+    What was not judged could hide the opposite of a verdict. So, without a rule on ``coverage``, the gate also fails if
+    less than ``ENOUGH`` of the questions have an answer; without one on ``compared``, a comparison fails if less than
+    that share was compared; and without one on ``errors``, a rule holds only if it also holds with the worst score for
+    each answer on which a scorer failed. A rule on latency or confidence fails if too few answers have the value: less
+    than the threshold of the rule on ``coverage``.
 
     The verdicts of a judge that does not agree with people decide nothing: the rule on its agreement fails, and the
     rules that rely on it are ``not_judged``.
 
     :param summary: The figures of the evaluation. Its gate is not read.
     """
+    limits = _limits(rules, summary)
+    verdicts = [_check(rule, summary, pass_if, limits) for rule in rules]
+    if rules and not any(rule.name == COVERAGE for rule in rules):
+        coverage = _check_value(parse_rule(f"{COVERAGE} >= {ENOUGH}"), summary, errors_fail=False)
+        if coverage.verdict == "failed":
+            reason = f"{coverage.reason}; this rule applies because the gate has none on coverage"
+            verdicts.append(coverage.model_copy(update={"reason": reason}))
+    return verdicts
+
+
+def _check(rule: Rule, summary: Summary, pass_if: Condition | None, limits: _Limits) -> RuleVerdict:
+    judges = [judge for judge in judges_of(rule, pass_if) if judge in limits.disagreeing_judges]
+    if rule.is_agreement:
+        verdict = _check_agreement(rule, summary)
+    elif judges:
+        reason = f"the agreement of {judges[0]} with people is not sufficient"
+        verdict = not_judged(rule, reason)
+    elif rule.is_drop:
+        verdict = check_drop(rule, summary, drops=len(limits.compared_figures), enough=limits.enough_compared)
+    elif rule.name == COMPARED:
+        verdict = check_compared(rule, summary, limits.compared_figures)
+    elif rule.name == NEWLY_FAILING:
+        verdict = check_newly_failing(rule, summary)
+    elif too_few := _too_few_judged(rule, summary, pass_if, limits.enough_answers):
+        verdict = _check_noticed_after(rule, summary, too_few)
+    else:
+        verdict = _check_value(rule, summary, errors_fail=limits.errors_fail)
+    return verdict
+
+
+class _Limits(NamedTuple):
+    """
+    What the rules together mean for each of them.
+
+    :param disagreeing_judges: Judges whose verdicts do not agree enough with those of people.
+    :param compared_figures: The figure of each rule that limits a loss.
+    :param enough_answers: Share of the answers that must be judged.
+    :param enough_compared: Share of the questions that must be compared.
+    :param errors_fail: Whether an answer on which a scorer failed counts as wrong.
+    """
+
+    disagreeing_judges: set[str]
+    compared_figures: list[str]
+    enough_answers: float
+    enough_compared: float
+    errors_fail: bool
+
+
+def _limits(rules: Sequence[Rule], summary: Summary) -> _Limits:
     disagreeing_judges = set()
     for rule in rules:
         if rule.is_agreement and _check_agreement(rule, summary).verdict == "failed":
             disagreeing_judges.add(rule.name)
-    judged_share = _judged_share(rules)
-    verdicts = []
-    for rule in rules:
-        judges = [judge for judge in judges_of(rule, pass_if) if judge in disagreeing_judges]
-        if rule.is_agreement:
-            verdict = _check_agreement(rule, summary)
-        elif judges:
-            reason = f"the agreement of {judges[0]} with people is not sufficient"
-            verdict = _not_judged(rule, reason)
-        elif too_few := _too_few_judged(rule, summary, pass_if, judged_share):
-            verdict = _check_noticed_after(rule, summary, too_few)
-        elif rule.is_drop:
-            verdict = _check_drop(rule, summary)
-        else:
-            verdict = _check_value(rule, summary)
-        verdicts.append(verdict)
-    return verdicts
+    enough_answers = _threshold(rules, COVERAGE, ENOUGH)
+    return _Limits(
+        disagreeing_judges=disagreeing_judges,
+        compared_figures=[rule.name for rule in rules if rule.is_drop],
+        enough_answers=enough_answers,
+        enough_compared=_threshold(rules, COMPARED, min(enough_answers, ENOUGH)),
+        errors_fail=not any(rule.name == ERRORS for rule in rules),
+    )
 
 
 def verdict_of(verdicts: Sequence[RuleVerdict]) -> Literal["passed", "failed", "none"]:
@@ -84,37 +126,78 @@ def verdict_of(verdicts: Sequence[RuleVerdict]) -> Literal["passed", "failed", "
     return "failed" if has_failed else "passed"
 
 
-def _check_value(rule: Rule, summary: Summary) -> RuleVerdict:
+def _check_value(rule: Rule, summary: Summary, *, errors_fail: bool) -> RuleVerdict:
     if rule.tag is not None and rule.tag not in summary.tags:
-        return _no_data(rule, f"no question has the tag {rule.tag!r}")
+        return no_data(rule, f"no question has the tag {rule.tag!r}")
     needs_repetitions = rule.name == DISAGREEMENT or rule.of == WORST
     if needs_repetitions and summary.repetitions is None:
-        return _no_data(rule, "every question was asked once; set repeat in the chat batch")
+        return no_data(rule, "every question was asked once; set repeat in the chat batch")
     value = _value(rule, summary)
-    if value is not None:
-        reason = f"{_subject(rule)} is {_formatted(value, rule.term)}"
-        if rule.name in MEASURED:
-            reason += _measurement_note(rule, value, summary)
-        if rule.term.holds(value):
-            reason += _coverage_note(rule, summary)
-        return _verdict_on(rule, value, reason)
+    if value is None:
+        what = "question was judged" if rule.name == PASS_RATE else "question has such a score"
+        return no_data(rule, f"no {what}")
+    reason = f"{subject(rule)} is {formatted(value, rule.term)}"
+    if rule.name in MEASURED:
+        reason += _measurement_note(rule, value, summary)
+    if rule.term.holds(value):
+        reason += _coverage_note(rule, summary)
+        if errors_fail and (doubt := _doubt(rule, summary)):
+            return RuleVerdict(rule=rule.text, verdict="failed", value=value, reason=f"{reason}; {doubt}")
+    return verdict_on(rule, value, reason)
+
+
+def _doubt(rule: Rule, summary: Summary) -> str | None:
+    """Return why errors of scorers could hide that a rule does not hold, or None if they could not."""
+    if rule.name in summary.scorers:
+        errors = summary.scorers[rule.name].errors
+    elif rule.name == PASS_RATE:
+        errors = summary.errors.count
+    else:
+        return None
+    if not errors:
+        return None
+    allow = f"correct the scorer, or allow errors with a rule such as '{ERRORS} <= 0.01'"
+    said = f"{counted(errors, 'answer')} could not be scored"
+    if rule.of is not None:
+        return f"{said}: {allow}"
+    value = _value_with_errors(rule, summary)
+    if value is None or rule.term.holds(value):
+        return None
+    return f"{said}, and as wrong answers they would make it {formatted(value, rule.term)}: {allow}"
+
+
+def _value_with_errors(rule: Rule, summary: Summary) -> float | None:
+    """Return the value of a rule if every answer on which a scorer failed were wrong."""
     if rule.name == PASS_RATE:
-        return _no_data(rule, "no question was judged")
-    return _no_data(rule, "no question has such a score")
+        passes = _passes(rule, summary)
+        return passes.rate_with_errors if passes else None
+    if rule.tag is not None:
+        return summary.tags[rule.tag].means_with_errors.get(rule.name)
+    return summary.scorers[rule.name].mean_with_errors
+
+
+def _passes(rule: Rule, summary: Summary) -> PassRate | None:
+    return summary.passes if rule.tag is None else summary.tags[rule.tag].passes
 
 
 def _value(rule: Rule, summary: Summary) -> float | None:
     if rule.tag is not None:
         return _value_of_tag(rule, summary.tags[rule.tag])
-    if rule.name == COVERAGE:
-        return summary.questions.coverage
-    if rule.name == PASS_RATE:
-        return summary.pass_rate
     if summary.repetitions and rule.name == DISAGREEMENT:
         return summary.repetitions.disagreement
     if summary.repetitions and rule.of == WORST:
         return summary.repetitions.scorers[rule.name].worst
+    if rule.name in {COVERAGE, PASS_RATE, ERRORS}:
+        return _share(rule.name, summary)
     return _value_of_scorer(rule.name, rule.of, summary)
+
+
+def _share(name: str, summary: Summary) -> float | None:
+    if name == COVERAGE:
+        return summary.questions.coverage
+    if name == PASS_RATE:
+        return summary.pass_rate
+    return summary.errors.count / max(summary.questions.answered, 1)
 
 
 def _value_of_tag(rule: Rule, tag: TagSummary) -> float | None:
@@ -147,74 +230,18 @@ def _check_agreement(rule: Rule, summary: Summary) -> RuleVerdict:
     # parse_rule() refuses a rule on agreement without a number of labels.
     necessary_labels = rule.labels or 0
     if agreement is None or labels < necessary_labels:
-        return _no_data(rule, f"{labels} labels were judged, and {rule.labels} are necessary")
+        return no_data(rule, f"{labels} labels were judged, and {rule.labels} are necessary")
     if agreement.kappa is None or agreement.low is None or agreement.high is None:
-        return _no_data(
+        return no_data(
             rule,
             f"people and judge gave all {labels} answers the same verdict, so kappa is not defined",
         )
-    return _verdict_on(
+    return verdict_on(
         rule,
         agreement.kappa,
-        f"Cohen's kappa of {rule.name} and people is {_formatted(agreement.kappa, rule.term)} "
+        f"Cohen's kappa of {rule.name} and people is {formatted(agreement.kappa, rule.term)} "
         f"(95 %: {agreement.low:.2f} to {agreement.high:.2f}) over {labels} labels",
     )
-
-
-def _check_drop(rule: Rule, summary: Summary) -> RuleVerdict:
-    comparison = summary.comparison
-    if comparison is None:
-        return _not_judged(rule, "there is no baseline yet; this evaluation can become the baseline of the next")
-    if rule.name in comparison.changed_judges:
-        return _not_judged(rule, f"the baseline had another model, rubric or prompt for {rule.name}")
-    if rule.name == LATENCY and comparison.changed_latency:
-        return _not_judged(rule, "only one of the two latencies was measured; the other is by the service's own times")
-    if rule.name not in comparison.scorers:
-        return _not_judged(rule, f"the baseline was not scored with {rule.name}")
-    difference = comparison.scorers[rule.name]
-    if rule.tag is not None:
-        tagged = comparison.tags.get(rule.tag, {}).get(rule.name)
-        if tagged is None or tagged.paired == 0:
-            return _no_data(rule, f"no question with the tag {rule.tag!r} was scored here and in the baseline")
-        difference = tagged
-    higher_is_better = summary.scorers[rule.name].higher_is_better
-    return _check_difference(rule, difference, comparison, higher_is_better=higher_is_better)
-
-
-def _check_difference(
-    rule: Rule, difference: Difference, comparison: Comparison, *, higher_is_better: bool
-) -> RuleVerdict:
-    if difference.paired == 0:
-        return _no_data(
-            rule,
-            f"no question was scored here and in the baseline; {comparison.same} are the same, "
-            f"{comparison.changed} changed. A new set of questions needs another name of the evaluation",
-        )
-    if difference.mean is None or difference.low is None or difference.high is None:
-        return _no_data(rule, f"{difference.paired} question in common is too few")
-    # The greatest loss within the confidence interval.
-    # Subtract from zero: negating 0.0 would show a loss of -0.
-    loss = 0.0 - difference.low if higher_is_better else difference.high
-    return _verdict_on(
-        rule,
-        loss,
-        f"{_subject(rule)} changed by {difference.mean:+.4f} ({100 * comparison.confidence:g} %: "
-        f"{difference.low:+.4f} to {difference.high:+.4f}) over {difference.paired} questions; "
-        f"at worst it lost {_formatted(loss, rule.term)}",
-    )
-
-
-def _verdict_on(rule: Rule, value: float, reason: str) -> RuleVerdict:
-    verdict: Literal["passed", "failed"] = "passed" if rule.term.holds(value) else "failed"
-    return RuleVerdict(rule=rule.text, verdict=verdict, value=value, reason=reason)
-
-
-def _no_data(rule: Rule, reason: str) -> RuleVerdict:
-    return RuleVerdict(rule=rule.text, verdict="failed", value=None, reason=f"no data: {reason}")
-
-
-def _not_judged(rule: Rule, reason: str) -> RuleVerdict:
-    return RuleVerdict(rule=rule.text, verdict="not_judged", value=None, reason=f"not judged: {reason}")
 
 
 def _coverage_note(rule: Rule, summary: Summary) -> str:
@@ -226,15 +253,15 @@ def _coverage_note(rule: Rule, summary: Summary) -> str:
     return f"; {unanswered} of {questions.total} questions have no answer and are not in it"
 
 
-def _judged_share(rules: Sequence[Rule]) -> float:
-    """Return the share of answers that must have a latency or a confidence for a verdict on it."""
+def _threshold(rules: Sequence[Rule], name: str, default: float) -> float:
+    """Return the lower limit of a share by a rule on all questions."""
     for rule in rules:
-        if rule.name == COVERAGE and rule.tag is None and rule.term.comparison in {">=", ">"}:
+        if rule.name == name and rule.tag is None and rule.of is None and rule.term.comparison in {">=", ">"}:
             return rule.term.threshold
-    return JUDGED_SHARE
+    return default
 
 
-def _too_few_judged(rule: Rule, summary: Summary, pass_if: Condition | None, judged_share: float) -> str | None:
+def _too_few_judged(rule: Rule, summary: Summary, pass_if: Condition | None, enough: float) -> str | None:
     """Return why a rule on latency or confidence has too little data, or None."""
     names: Sequence[str] = (rule.name,)
     if rule.name == PASS_RATE and pass_if:
@@ -244,23 +271,21 @@ def _too_few_judged(rule: Rule, summary: Summary, pass_if: Condition | None, jud
     if rule.tag is not None and rule.tag not in summary.tags:
         return None
     judged, answered = _judged(rule, summary)
-    if judged >= judged_share * answered - TOLERANCE:
+    if judged >= enough * answered - TOLERANCE:
         return None
-    return f"only {judged} of {counted(answered, 'answer')} were judged, and {100 * judged_share:g} % are necessary"
+    return f"only {judged} of {counted(answered, 'answer')} were judged, and {100 * enough:g} % are necessary"
 
 
 def _judged(rule: Rule, summary: Summary) -> tuple[int, int]:
     """Return the number of answers that a rule on latency or confidence judges, and of all answers."""
+    if rule.name == PASS_RATE:
+        passes = _passes(rule, summary)
+        return (passes.passed + passes.failed, passes.answered) if passes else (0, 0)
     if rule.tag is not None:
         tag = summary.tags[rule.tag]
-        judged = tag.scored.get(rule.name, 0)
-        if rule.name == PASS_RATE:
-            judged = tag.judged
-        return judged, tag.answered
+        return tag.scored.get(rule.name, 0), tag.answered
     judged = summary.latency.count
-    if rule.name == PASS_RATE and summary.passes:
-        judged = summary.passes.passed + summary.passes.failed
-    elif rule.name in summary.scorers:
+    if rule.name in summary.scorers:
         judged = summary.scorers[rule.name].scored
     return judged, summary.questions.answered
 
@@ -273,17 +298,17 @@ def _check_noticed_after(rule: Rule, summary: Summary, too_few: str) -> RuleVerd
     it holds for these times.
     """
     if rule.name != LATENCY or rule.of not in QUANTILES or rule.term.comparison not in {"<=", "<"}:
-        return _no_data(rule, too_few)
+        return no_data(rule, too_few)
     value: float | None = getattr(summary.noticed_after, rule.of)
     if value is None or summary.noticed_after.count < summary.questions.answered or not rule.term.holds(value):
-        return _no_data(
+        return no_data(
             rule,
             f"{too_few}; the polls came too late to measure the others. Set a smaller poll_interval, or check "
             f"'{NOTICED_AFTER} {rule.text.partition(LATENCY)[2].strip()}' instead",
         )
-    limit = _formatted(value, rule.term)
-    reason = f"{_subject(rule)} is at most {limit}: polls had noticed the answers by then"
-    return _verdict_on(rule, value, reason)
+    limit = formatted(value, rule.term)
+    reason = f"{subject(rule)} is at most {limit}: polls had noticed the answers by then"
+    return verdict_on(rule, value, reason)
 
 
 def _measurement_note(rule: Rule, value: float, summary: Summary) -> str:
@@ -298,22 +323,3 @@ def _measurement_note(rule: Rule, value: float, summary: Summary) -> str:
     if judged < answered:
         note += f"; {answered - judged} of {answered} answers were not judged"
     return note
-
-
-def _subject(rule: Rule) -> str:
-    subject = rule.name
-    if rule.of and not rule.is_drop:
-        subject += f" {rule.of}"
-    if rule.tag:
-        subject += f" of {rule.tag!r}"
-    return subject
-
-
-def _formatted(value: float, term: Term) -> str:
-    """Format a number with enough digits to distinguish it from the threshold."""
-    is_equal = abs(value - term.threshold) <= 1e-9
-    for digits in range(4, 10):
-        text = f"{value:.{digits}g}"
-        if is_equal or float(text) != term.threshold:
-            break
-    return text

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeAlias
 
-from airflow_provider_assistant.evaluation.case import Case, Identity
-from airflow_provider_assistant.evaluation.comparison import NO_CHANGE, Scored, by_question
+from airflow_provider_assistant.evaluation.case import Case
+from airflow_provider_assistant.evaluation.change import NO_CHANGE
+from airflow_provider_assistant.evaluation.scored import Passed, Scored, by_question
 from airflow_provider_assistant.evaluation.statistics import interval, weighted_mean
 from airflow_provider_assistant.evaluation.summary import RepeatedScorer, Repetitions
 from airflow_provider_assistant.evaluation.text import normalise
-
-# Whether each answer passes; None if it was not judged. Empty without a condition.
-Passed: TypeAlias = Mapping[Identity, bool | None]
 
 
 def repetitions_of(

@@ -6,7 +6,8 @@ Parse conditions on scores and rules of a gate. The text is never evaluated as c
     condition = term { "and" term }           token_f1 >= 0.5 and must_include >= 1
     term      = name comparison number
     rule      = name [ "[" tag "]" ] [ "p95" | "drop" | "worst" ] comparison number
-                                              token_f1[billing] >= 0.5, latency p95 <= 20, token_f1 drop <= 0.02
+                                              token_f1[billing] >= 0.5, latency p95 <= 20, token_f1 drop <= 0.02,
+                                              pass_rate drop <= 0.02, newly_failing <= 2, errors <= 0.01
               | name "agreement" comparison number "on" ">=" count "labels"
                                               judge.correctness agreement >= 0.6 on >= 50 labels
 """
@@ -30,6 +31,11 @@ ANSWERS = "answers"
 
 # Names in rules that are not scorers.
 COVERAGE, PASS_RATE, DISAGREEMENT = "coverage", "pass_rate", "disagreement"
+ERRORS, COMPARED, NEWLY_FAILING = "errors", "compared", "newly_failing"
+NO_SCORERS = (COVERAGE, PASS_RATE, DISAGREEMENT, ERRORS, COMPARED, NEWLY_FAILING)
+# Figures that need a condition for passing, and figures that need a baseline.
+OF_PASSING = (PASS_RATE, NEWLY_FAILING)
+OF_BASELINE = (COMPARED, NEWLY_FAILING)
 LATENCY, NOTICED_AFTER = "latency", "noticed_after"
 CONFIDENCE_SCORE, LOW_CONFIDENCE = "confidence_score", "low_confidence"
 # Scorers of what a reply contains or a poll measures. An answer without such a value is not judged.
@@ -54,6 +60,7 @@ _COMPARISONS: dict[str, Callable[[float, float], bool]] = {
     ">": operator.gt,
     "<": operator.lt,
 }
+_COMPARISONS_OF = {ERRORS: ("<=", "<"), NEWLY_FAILING: ("<=", "<"), COMPARED: (">=", ">")}
 _COMPARISON = "|".join(_COMPARISONS)
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 _NAME = r"[A-Za-z_][\w.:-]*"
@@ -74,8 +81,8 @@ class Term:
     """
     A comparison of a number with a threshold.
 
-    :param name: Name of the number: a scorer, ``coverage``, ``pass_rate``, ``disagreement``, ``latency`` or
-        ``noticed_after``.
+    :param name: Name of the number: a scorer, ``coverage``, ``pass_rate``, ``errors``, ``compared``, ``newly_failing``,
+        ``disagreement``, ``latency`` or ``noticed_after``.
     :param comparison: ``>=``, ``<=``, ``==``, ``>`` or ``<``.
     """
 
@@ -151,8 +158,13 @@ class Rule:
 
     @property
     def is_drop(self) -> bool:
-        """Whether the rule compares with the baseline."""
+        """Whether the rule compares a figure with that of the baseline."""
         return self.of == DROP
+
+    @property
+    def needs_baseline(self) -> bool:
+        """Whether there is nothing to check without a baseline."""
+        return self.is_drop or self.name in OF_BASELINE
 
     @property
     def is_agreement(self) -> bool:
@@ -191,7 +203,8 @@ def parse_rule(text: str, scorers: Collection[str] | None = None) -> Rule:
             text,
             "rule",
             "write it like 'coverage >= 0.98', 'pass_rate >= 0.8', 'token_f1 >= 0.6', 'token_f1[billing] >= 0.5', "
-            "'latency p95 <= 20', 'token_f1 drop <= 0.02' or 'judge.correctness agreement >= 0.6 on >= 50 labels', "
+            "'latency p95 <= 20', 'token_f1 drop <= 0.02', 'newly_failing <= 2' or "
+            "'judge.correctness agreement >= 0.6 on >= 50 labels', "
             "with a number without % or unit",
         )
     labels = int(match["labels"]) if match["labels"] else None
@@ -272,14 +285,14 @@ def judges_of(rule: Rule, pass_if: Condition | None) -> list[str]:
     if rule.is_agreement:
         return []
     names: tuple[str, ...] = (rule.name,)
-    if rule.name == PASS_RATE and pass_if:
+    if rule.name in OF_PASSING and pass_if:
         names = pass_if.names
     return [name for name in names if name.startswith(JUDGE)]
 
 
 def _problem(rule: Rule, scorers: Collection[str] | None) -> str | None:
     """Return why a rule is not valid, or None."""
-    is_scorer = rule.name not in {COVERAGE, PASS_RATE, DISAGREEMENT}
+    is_scorer = rule.name not in NO_SCORERS
     # Quantiles of latency and noticed_after do not need a scorer. Their means do.
     is_latency_quantile = rule.name in {LATENCY, NOTICED_AFTER} and rule.of in QUANTILES
     needs_scorer = is_scorer and not is_latency_quantile
@@ -292,13 +305,30 @@ def _problem(rule: Rule, scorers: Collection[str] | None) -> str | None:
         problem = "repetitions are compared over all questions only, not per tag"
     elif rule.is_agreement or rule.labels is not None:
         problem = _problem_of_agreement(rule)
-    elif rule.of is not None and not is_scorer:
+    elif rule.of is not None and not is_scorer and not _is_drop_of_share(rule):
         problem = f"{rule.name} is one number and has no {rule.of}"
+    elif rule.of is None:
+        problem = _problem_of_count(rule)
     elif rule.is_drop:
         problem = _problem_of_drop(rule)
-    elif rule.of is not None:
+    else:
         problem = _problem_of_quantile(rule)
     return problem
+
+
+def _is_drop_of_share(rule: Rule) -> bool:
+    return rule.is_drop and rule.name in {COVERAGE, PASS_RATE}
+
+
+def _problem_of_count(rule: Rule) -> str | None:
+    if rule.name not in _COMPARISONS_OF:
+        return None
+    if rule.tag is not None:
+        return f"{rule.name} is computed over all questions only, not per tag"
+    allowed = _COMPARISONS_OF[rule.name]
+    if rule.term.comparison not in allowed:
+        return f"{rule.name} can only be limited with {' or '.join(allowed)}"
+    return None
 
 
 def _problem_of_drop(rule: Rule) -> str | None:

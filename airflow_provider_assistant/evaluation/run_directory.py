@@ -8,30 +8,35 @@ file. ``summary.json`` is written last: a folder without it is an incomplete eva
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import islice
+from itertools import islice, tee
 from typing import TYPE_CHECKING
 
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 from pydantic import ValidationError
 
-from airflow_provider_assistant.evaluation.comparison import COLUMNS
-from airflow_provider_assistant.evaluation.evaluate import Baseline
+from airflow_provider_assistant.evaluation.baseline import Baseline, EarlierRun, compared_runs
+from airflow_provider_assistant.evaluation.change import TOGETHER
 from airflow_provider_assistant.evaluation.kept_answers import read_answers
 from airflow_provider_assistant.evaluation.rules import PREVIOUS, BaselineOf
-from airflow_provider_assistant.evaluation.summary import Summary
+from airflow_provider_assistant.evaluation.scored import COLUMNS
+from airflow_provider_assistant.evaluation.summary import JudgeSummary, Summary
 from airflow_provider_assistant.exceptions import AssistantInputError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from airflow_provider_assistant.evaluation.case import Case
 
 SCORES, SUMMARY, REPORT, VERDICTS = "scores.parquet", "summary.json", "report.html", "verdicts.parquet"
 BASELINE_VERDICTS = "baseline_verdicts.parquet"
 ANSWERS = "answers.parquet"
 # Number of earlier runs in the trend.
 TREND = 30
+# Number of earlier runs to compare with: four weeks of nights, so that each day of the week counts the same.
+COMPARED_RUNS = 28
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +125,7 @@ class RunDirectory:
             ) from error
 
     def earlier(self) -> Iterator[tuple[RunDirectory, Summary]]:
-        """Yield the complete evaluations of runs before this one, latest first."""
+        """Yield the complete evaluations of whole golden sets by runs before this one, latest first."""
         if not self.folder.parent.is_dir():
             return
         own_time = _time_of_run(self.folder.name)
@@ -130,7 +135,7 @@ class RunDirectory:
                 continue
             directory = RunDirectory(self.folder.parent / name)
             summary = directory.read_summary()
-            if summary:
+            if summary and summary.part is None:
                 yield directory, summary
 
     def trend(self) -> list[Summary]:
@@ -143,9 +148,9 @@ def find_baseline(place: RunDirectory, wanted: BaselineOf | None) -> Baseline | 
     """
     Return the evaluation to compare with, or None if there is none yet.
 
-    :param wanted: ``previous``: the latest run of the same name before this one whose gate did not fail; a mapping with
-        ``tag``: the latest run before this one with that tag, whatever its verdict; the path of an evaluation's folder,
-        summary or scores; or None for no baseline.
+    :param wanted: ``previous``: the last runs of the same name before this one, without those that got worse; a mapping
+        with ``tag``: the latest run before this one with that tag, whatever its verdict; the path of an evaluation's
+        folder, summary or scores; or None for no baseline.
     :raises AssistantInputError: No evaluation has the tag, or the path has no evaluation.
     """
     if wanted is None:
@@ -154,10 +159,27 @@ def find_baseline(place: RunDirectory, wanted: BaselineOf | None) -> Baseline | 
         return _baseline_with_tag(wanted["tag"], place)
     if wanted != PREVIOUS:
         return _baseline_at(ObjectStoragePath(wanted), place)
-    for directory, summary in place.earlier():
-        if summary.gate.verdict != "failed":
-            return _baseline(directory.scores, summary)
-    return None
+    return _previous(place)
+
+
+def _previous(place: RunDirectory) -> Baseline | None:
+    """Return the last runs before this one, or None without any."""
+    runs: list[EarlierRun] = []
+    about: dict[str, str | None] | None = None
+    cases: Sequence[Case] = ()
+    earlier, for_flags = tee(place.earlier())
+    flags = compared_runs(summary.is_worse for _, summary in for_flags)
+    compared = 0
+    for (directory, summary), is_compared in zip(earlier, flags, strict=True):
+        compared += is_compared
+        if is_compared and about is None:
+            about = _about(directory.scores, summary)
+            cases = read_answers(directory.folder / ANSWERS)
+        if is_compared or len(runs) < TOGETHER - 1:
+            runs.append(EarlierRun(_read_scores(directory.scores), _judges(summary), is_compared=is_compared))
+        if compared == COMPARED_RUNS:
+            break
+    return Baseline(runs, about, cases) if about else None
 
 
 def _baseline_with_tag(tag: str, run_directory: RunDirectory) -> Baseline:
@@ -200,18 +222,22 @@ def _baseline(scores: ObjectStoragePath, summary: Summary | None) -> Baseline:
         raise AssistantInputError(
             f"baseline {str(scores)!r} is only of a part of its golden set: {summary.part}", field="baseline"
         )
-    if summary is None:
-        about = {"path": str(scores), "name": None, "run_id": None, "tag": None, "asked_at": None}
-        return Baseline(_read_scores(scores), about)
-    about = {
+    run = EarlierRun(_read_scores(scores), _judges(summary) if summary else {})
+    return Baseline([run], _about(scores, summary), read_answers(scores.parent / ANSWERS))
+
+
+def _judges(summary: Summary) -> dict[str, JudgeSummary]:
+    return {name: scorer.judge for name, scorer in summary.scorers.items() if scorer.judge}
+
+
+def _about(scores: ObjectStoragePath, summary: Summary | None) -> dict[str, str | None]:
+    return {
         "path": str(scores),
-        "name": summary.name,
-        "run_id": summary.run.get("run_id"),
-        "tag": summary.tag,
-        "asked_at": summary.asked_at,
+        "name": summary.name if summary else None,
+        "run_id": summary.run.get("run_id") if summary else None,
+        "tag": summary.tag if summary else None,
+        "asked_at": summary.asked_at if summary else None,
     }
-    judges = {name: scorer.judge for name, scorer in summary.scorers.items() if scorer.judge}
-    return Baseline(_read_scores(scores), about, judges, read_answers(scores.parent / ANSWERS))
 
 
 def _read_scores(scores: ObjectStoragePath) -> pa.Table:
@@ -219,7 +245,8 @@ def _read_scores(scores: ObjectStoragePath) -> pa.Table:
 
     try:
         with scores.open("rb") as file:
-            table = pq.ParquetFile(file).read()
+            # The other columns are as large as these, and up to 28 tables are in memory at once.
+            table = pq.ParquetFile(file).read(columns=[*COLUMNS, "seconds_source"])
     except (OSError, ValueError) as error:
         raise AssistantInputError(f"baseline {str(scores)!r} cannot be read: {error}", field="baseline") from error
     missing = [name for name in COLUMNS if name not in table.column_names]

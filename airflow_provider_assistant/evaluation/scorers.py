@@ -48,6 +48,13 @@ class Scorer:
     is_share: bool = True
     library: str | None = None
 
+    @property
+    def worst(self) -> float:
+        """The worst score, which an answer gets where an error of the scorer must not hide a loss."""
+        if self.name == PAIRWISE:
+            return -1.0
+        return 0.0 if self.higher_is_better else 1.0
+
 
 def scorers_of(names: Sequence[str]) -> list[Scorer]:
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from pydantic import Field, computed_field
 
 from airflow_provider_assistant.evaluation.rules import PAIRWISE
 from airflow_provider_assistant.evaluation.verdict import Gate, Model, NamedQuestions
@@ -176,6 +176,7 @@ class ScorerSummary(Model):
     :param scored: Number of questions with a score. The figures below include only these.
     :param not_applicable: Number of questions without an expectation for this scorer.
     :param mean: Weighted mean of the scores; None if no question was scored.
+    :param mean_with_errors: The same if every answer on which the scorer failed had the worst score.
     :param spread: Unweighted quantiles of the scores.
     :param histogram: Number of scores in 20 equal bins from 0 to 1; empty for scorers with another range.
     :param judge: None for scorers that are not judges.
@@ -193,23 +194,30 @@ class ScorerSummary(Model):
     histogram: list[int] = Field(default_factory=list)
     judge: JudgeSummary | None = None
     not_judged: int = 0
+    mean_with_errors: float | None = None
 
 
 class PassRate(Model):
     """
-    Counts of the condition ``pass_if``: ``passed``, ``failed`` and ``not_judged`` add up to the total.
+    Counts of the condition ``pass_if``, in which a conversation counts once: it passes if all its turns pass.
+
+    ``passed``, ``failed`` and ``not_judged`` add up to the number of questions and conversations.
 
     :param condition: The condition as the user wrote it.
     :param not_judged: Number of questions without a required score (no answer, an error of the scorer, or
         an unknown latency or confidence), or for which no scorer of the condition is applicable.
+    :param answered: Number of questions and conversations that have all their answers.
     :param rate: ``passed / (passed + failed)``; None if no question was judged.
+    :param rate_with_errors: The same if every answer on which a scorer failed had failed.
     """
 
     condition: str
     passed: int
     failed: int
     not_judged: int
+    answered: int = 0
     rate: float | None
+    rate_with_errors: float | None = None
 
 
 class TagSummary(Model):
@@ -218,15 +226,22 @@ class TagSummary(Model):
 
     :param means: Weighted mean by scorer.
     :param scored: Number of questions with a score by scorer.
-    :param judged: Number of questions that passed or failed.
+    :param passes: Pass rate; None without a condition.
+    :param means_with_errors: Weighted mean by scorer if every answer on which the scorer failed had the worst score.
     """
 
     questions: int
     answered: int
     means: dict[str, float | None]
-    pass_rate: float | None = None
+    passes: PassRate | None = None
     scored: dict[str, int] = Field(default_factory=dict)
-    judged: int = 0
+    means_with_errors: dict[str, float | None] = Field(default_factory=dict)
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def pass_rate(self) -> float | None:
+        """Pass rate; None without a condition, or if no question was judged."""
+        return self.passes.rate if self.passes else None
 
 
 class Change(Model):
@@ -239,20 +254,32 @@ class Change(Model):
 
 class Difference(Model):
     """
-    The paired difference of one scorer from the baseline, new minus old.
+    The difference of one figure from the baseline, new minus old. The old value of a question is the mean of the runs.
 
-    :param paired: Number of questions that both evaluations scored.
+    :param paired: Number of questions that have a value now and in the baseline. A conversation counts once.
+    :param comparable: Number of questions that have a value now or in the latest run of the baseline.
     :param mean: Weighted mean of the differences; None without paired questions.
-    :param low: Lower end of the bootstrap interval of the mean.
-    :param worse: Number of questions that got worse. This respects ``higher_is_better``.
-    :param worst: The greatest losses, largest first; at most 50.
+    :param low: Lower end of the interval of the mean; None with fewer than two paired questions.
+    :param error: Standard error of the mean, from how much the values vary from run to run.
+    :param freedom: Degrees of freedom of ``error``.
+    :param together: Difference of the last three runs together from the runs before them; None with fewer than three
+        runs before them.
+    :param together_error: Standard error of ``together``.
+    :param worse: Number of questions that are worse than in every run of the baseline. This respects
+        ``higher_is_better``.
+    :param worst: The greatest losses among these, largest first; at most 50.
     :param best: The greatest gains, largest first; at most 50.
     """
 
     paired: int
+    comparable: int = 0
     mean: float | None
     low: float | None
     high: float | None
+    error: float | None = None
+    freedom: float | None = None
+    together: float | None = None
+    together_error: float | None = None
     worse: int
     better: int
     unchanged: int = 0
@@ -352,6 +379,7 @@ class Summary(Model):
     :param tags: Figures by tag, in alphabetical order.
     :param repetitions: Figures of the repetitions; None if every question was asked once.
     :param comparison: Comparison with the baseline; None without a baseline.
+    :param errors: Answers on which a scorer failed.
     :param failing: Questions that do not fulfil the condition; None without a condition.
     :param newly_failing: Those of them that fulfilled it in every run of the baseline; None without a condition or
         without a baseline.
@@ -373,6 +401,7 @@ class Summary(Model):
     tags: dict[str, TagSummary] = Field(default_factory=dict)
     repetitions: Repetitions | None = None
     comparison: Comparison | None = None
+    errors: NamedQuestions = Field(default_factory=lambda: NamedQuestions(count=0))
     failing: NamedQuestions | None = None
     newly_failing: NamedQuestions | None = None
     gate: Gate
@@ -401,6 +430,11 @@ class Summary(Model):
         """Cost of these tokens; None without judges or without a price."""
         costs = [judge.cost for judge in self.judges if judge.cost is not None]
         return sum(costs) if costs else None
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether a comparison failed because the answers got worse."""
+        return any(rule.is_worse for rule in self.gate.rules)
 
     @property
     def means(self) -> dict[str, float | None]:

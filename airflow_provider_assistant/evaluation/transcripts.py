@@ -24,11 +24,12 @@ def with_transcripts(cases: Sequence[Case]) -> list[Case]:
         turns_by_session[case.session_id].append(case)
     completed = []
     for case in cases:
-        earlier_turns: list[Case] = []
-        if is_turn(case):
-            turns = turns_by_session[case.session_id]
-            earlier_turns = turns[: turns.index(case)]
-        completed.append(_with_transcript(case, earlier_turns))
+        if not is_turn(case) or len(turns_by_session[case.session_id]) == 1:
+            completed.append(case)
+            continue
+        turns = turns_by_session[case.session_id]
+        earlier_turns = turns[: turns.index(case)]
+        completed.append(_with_transcript(replace(case, conversation=turns[0].key), earlier_turns))
     return completed
 
 

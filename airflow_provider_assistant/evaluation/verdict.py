@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, computed_field
 
 # Number of questions that are named.
 NAMED = 50
+
+Verdict: TypeAlias = Literal["passed", "failed", "not_proven", "too_few", "not_judged"]
 
 _WORDS = {
     "passed": "passed",
@@ -70,7 +72,7 @@ class RuleVerdict(Model):
     """
 
     rule: str
-    verdict: Literal["passed", "failed", "not_proven", "too_few", "not_judged"]
+    verdict: Verdict
     value: float | None
     reason: str
     is_worse: bool = False

@@ -14,9 +14,10 @@ from airflow_provider_assistant.exceptions import AssistantInputError
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import ObjectStoragePath
 
+    from airflow_provider_assistant.evaluation.baseline import Baseline
     from airflow_provider_assistant.evaluation.case import Case
     from airflow_provider_assistant.evaluation.criteria import Criteria
-    from airflow_provider_assistant.evaluation.evaluate import Baseline, Evaluation, Reasons
+    from airflow_provider_assistant.evaluation.evaluate import Evaluation, Reasons
     from airflow_provider_assistant.evaluation.judging.judging import Judging
     from airflow_provider_assistant.evaluation.judging.label_files import FileLabel
     from airflow_provider_assistant.evaluation.judging.labels import Assignment
@@ -186,13 +187,13 @@ class JudgeTask:
             else:
                 scorers.append(scorer)
         judged_baseline = self.judged(other.cases, scorers, rules=(), file=file, is_baseline=True)
-        baseline = baseline_of(
+        return baseline_of(
             other.cases,
             judged_baseline.scorers,
             name=other.name,
             path=other.path,
+            judges={**judged.summaries, **judged_baseline.summaries},
         )
-        return baseline._replace(judges={**judged.summaries, **judged_baseline.summaries})
 
     def cancel(self) -> None:
         """Stop asking. The verdicts so far are saved. A signal handler may call this."""
@@ -240,7 +241,7 @@ def evaluate(
     judge_summaries = judged.summaries
     if other:
         baseline = judges.baseline(other, judged, directory.baseline_verdicts)
-        judge_summaries = _with_cost_of(judged.summaries, baseline.judges)
+        judge_summaries = _with_cost_of(judged.summaries, baseline.runs[0].judges)
     scores = score_cases(cases, judged.scorers)
     summary = summarise(
         cases,

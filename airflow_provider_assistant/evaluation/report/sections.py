@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_provider_assistant.evaluation.comparison import NO_CHANGE
+from airflow_provider_assistant.evaluation.change import NO_CHANGE
 from airflow_provider_assistant.evaluation.failing import Some, mean_share, scores_by_case
 from airflow_provider_assistant.evaluation.repetitions import disagree
 from airflow_provider_assistant.evaluation.rules import CONFIDENCE_SCORE, PASS_RATE

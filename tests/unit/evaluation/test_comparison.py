@@ -5,9 +5,12 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
+from airflow_provider_assistant.evaluation.baseline import Baseline, EarlierRun
 from airflow_provider_assistant.evaluation.comparison import compare
+from airflow_provider_assistant.evaluation.rules import parse_condition
+from airflow_provider_assistant.evaluation.scorers import Scorer
 from airflow_provider_assistant.evaluation.scoring import scores_schema
-from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.evaluation.units import Unit
 
 UP = {"token_f1": True}
 
@@ -35,8 +38,31 @@ def table(*rows):
     return pa.Table.from_pylist(list(rows), schema=scores_schema())
 
 
+def units_of_rows(rows):
+    """Return a unit per key, with the weight and the tags of its row."""
+    found = {}
+    for one in rows:
+        found[one["key"]] = Unit(one["key"], {one["key"]: one["case"]}, one["weight"], frozenset(one["tags"]))
+    return list(found.values())
+
+
+def compared_runs(now, *befores, up=UP, units=None, pass_if=None, is_compared=None):
+    """Compare rows with those of earlier runs, latest first."""
+    runs = []
+    for before, is_one in zip(befores, is_compared or [True] * len(befores), strict=True):
+        scores = table(*before) if isinstance(before, list) else before
+        runs.append(EarlierRun(scores, is_compared=is_one))
+    scorers = []
+    for name, higher_is_better in up.items():
+        kind = "latency" if name == "latency" else "check"
+        scorers.append(Scorer(name, kind, lambda case: None, higher_is_better, is_share=name != "latency"))
+    run = EarlierRun(table(*now))
+    condition = parse_condition(pass_if) if pass_if else None
+    return compare(run, units or units_of_rows(now), Baseline(runs, {"path": "p"}), scorers, condition)
+
+
 def compared(now, before, up=UP):
-    return compare(table(*now), table(*before), higher_is_better=up, baseline={"path": "p"})
+    return compared_runs(now, before, up=up).comparison
 
 
 def test_questions_are_paired_by_key_whatever_their_order():
@@ -99,7 +125,7 @@ def test_a_measured_latency_is_not_compared_with_one_by_the_service_s_times(now,
     if before is None:
         # A table of an older version.
         old = table(*rows_before).drop_columns(["seconds_source"])
-        found = compare(table(*rows_now), old, higher_is_better={"latency": False}, baseline={"path": "p"})
+        found = compared(rows_now, old, {"latency": False})
     assert found.changed_latency is changed
     assert ("latency" in found.scorers) is not changed
 
@@ -124,6 +150,62 @@ def test_a_scorer_that_the_baseline_did_not_have_is_left_out():
     assert list(found.scorers) == ["token_f1"]
 
 
-def test_a_table_that_holds_no_scores_is_refused():
-    with pytest.raises(AssistantInputError, match="'p' is not a table of scores: it has no column case, scorer"):
-        compare(table(), pa.table({"key": ["a"]}), higher_is_better=UP, baseline={"path": "p"})
+def test_the_old_value_is_the_mean_of_the_runs_and_only_a_new_low_is_a_loss():
+    befores = [[row("a", 1.0), row("b", 1.0)], [row("a", 0.5), row("b", 1.0)], [row("a", None), row("b", 1.0)]]
+    found = compared_runs([row("a", 0.5), row("b", 0.5)], *befores).comparison
+    assert found.runs == 3
+    difference = found.scorers["token_f1"]
+    assert difference.mean == pytest.approx((-0.25 - 0.5) / 2)
+    assert [(change.key, change.before, change.after) for change in difference.worst] == [("b", 1.0, 0.5)]
+    assert (difference.worse, difference.unchanged) == (1, 1)
+
+
+def test_a_run_that_is_left_out_is_one_of_the_last_three_runs_and_no_baseline():
+    stay = [row(str(number), 1.0) for number in range(20)]
+    lost = [row(str(number), 0.0 if number < 4 else 1.0) for number in range(20)]
+    found = compared_runs(lost, lost, lost, *[stay] * 4, is_compared=[False, False, True, True, True, True])
+    difference = found.comparison.scorers["token_f1"]
+    assert (found.comparison.runs, difference.mean, difference.together) == (4, -0.2, pytest.approx(-0.2))
+    assert difference.together_error < difference.error
+    assert found.comparison.passes is None
+    assert len(found.losses["token_f1"]) == 4
+
+
+def test_what_could_have_been_compared_is_counted():
+    now = [row("same", 1.0), row("edited", 1.0, case="new"), row("added", 1.0), row("lost", None, outcome="error")]
+    before = [row(key, 1.0, case="old" if key == "edited" else "same") for key in ("same", "edited", "lost", "gone")]
+    difference = compared(now, before).scorers["token_f1"]
+    # The error counts as the worst score.
+    assert (difference.paired, difference.comparable, difference.mean) == (2, 5, -0.5)
+
+
+def test_errors_count_as_the_worst_score_in_every_run():
+    failed = [row("a", None, outcome="error"), row("b", 1.0)]
+    assert compared(failed, failed).scorers["token_f1"].mean == 0
+    assert compared([row("a", 0.0), row("b", 1.0)], failed).scorers["token_f1"].mean == 0
+
+
+def test_newly_failing_questions_passed_in_every_run_before():
+    befores = [
+        [row("always", 1.0), row("once not", 0.0), row("fails", 0.0), row("error", 1.0), row("gap", None)],
+        [row("always", 1.0), row("once not", 1.0), row("fails", 0.0), row("error", 1.0), row("gap", 1.0)],
+    ]
+    now = [row(key, 0.0) for key in ("always", "once not", "fails", "gap", "new")]
+    now.append(row("error", None, outcome="error"))
+    found = compared_runs(now, *befores, pass_if="token_f1 >= 0.5")
+    assert found.newly_failing == ["always", "gap", "error"]
+    assert found.comparison.passes.paired == 5
+
+
+def test_a_conversation_is_one_question():
+    turns = Unit("1", {"1": "same", "2": "same"}, 2.0, frozenset({"billing"}))
+    other = Unit("3", {"3": "same"}, 1.0, frozenset())
+    now = [row("1", 1.0), row("2", 0.0), row("3", 1.0)]
+    before = [row("1", 1.0), row("2", 1.0), row("3", 1.0)]
+    found = compared_runs(now, before, units=[turns, other], pass_if="token_f1 >= 1")
+    difference = found.comparison.scorers["token_f1"]
+    assert (difference.paired, difference.mean, difference.worse) == (2, pytest.approx(-1 / 3), 1)
+    assert found.newly_failing == ["1"]
+    # A conversation of which one turn changed is another one.
+    changed = [row("1", 1.0), row("2", 1.0, case="old"), row("3", 1.0)]
+    assert compared_runs(now, changed, units=[turns, other]).comparison.scorers["token_f1"].paired == 1

@@ -7,10 +7,11 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_assistant.evaluation import statistics
+from airflow_provider_assistant.evaluation.baseline import Baseline, EarlierRun
 from airflow_provider_assistant.evaluation.cases import read_cases
-from airflow_provider_assistant.evaluation.comparison import Scored, by_question
-from airflow_provider_assistant.evaluation.evaluate import Baseline, summarise
+from airflow_provider_assistant.evaluation.evaluate import summarise
 from airflow_provider_assistant.evaluation.rules import parse_condition, parse_rule
+from airflow_provider_assistant.evaluation.scored import Scored, by_question
 from airflow_provider_assistant.evaluation.scorers import Scorer, scorers_of
 from airflow_provider_assistant.evaluation.scoring import score_cases
 from airflow_provider_assistant.exceptions import AssistantInputError
@@ -44,7 +45,7 @@ def evaluated(table, baseline=None, pass_if=None, rules=(), scorer=MARK):
         name="n",
         pass_if=parse_condition(pass_if) if pass_if else None,
         rules=[parse_rule(rule) for rule in rules],
-        baseline=baseline and Baseline(score_cases(read_cases(baseline), [scorer]), {"path": "p"}),
+        baseline=baseline and Baseline([EarlierRun(score_cases(read_cases(baseline), [scorer]))], {"path": "p"}),
     )
 
 

@@ -73,7 +73,7 @@ def scored(cases: list[Case], **scores: Any) -> pa.Table:
         {
             "key": one.key,
             "repetition": one.repetition,
-            "case": one.key,
+            "case": one.digest,
             "scorer": scorer,
             "score": value if isinstance(value, int | float) else None,
             "outcome": "unanswered" if one.answer is None else "error" if isinstance(value, str) else "scored",

@@ -11,6 +11,7 @@ import pytest
 
 from airflow_provider_assistant.evaluation import summary as parts
 from airflow_provider_assistant.evaluation import verdict as gate_parts
+from airflow_provider_assistant.evaluation.baseline import Baseline, EarlierRun
 from airflow_provider_assistant.evaluation.comparison import compare
 from airflow_provider_assistant.evaluation.evaluate import Evaluation, summarise
 from airflow_provider_assistant.evaluation.report import render, sections
@@ -19,6 +20,7 @@ from airflow_provider_assistant.evaluation.rules import parse_condition
 from airflow_provider_assistant.evaluation.scorers import scorers_of
 from airflow_provider_assistant.evaluation.scoring import score_cases
 from airflow_provider_assistant.evaluation.summary import Summary
+from airflow_provider_assistant.evaluation.units import units_of
 from tests.unit.evaluation.report.examples import case, nightly, scored, summary_of
 from tests.unit.evaluation.report.hostile import HOSTILE, hostile
 
@@ -95,7 +97,7 @@ def test_the_order_is_from_the_verdict_to_the_details(night: Page) -> None:
         "scores",
         "latency",
     ]
-    assert night.sections[""].startswith("Failed: support_quality.evaluate ✗ Failed: support_quality.evaluate")
+    assert night.sections[""].startswith("Worse: support_quality.evaluate ✗ Worse: support_quality.evaluate")
 
 
 @pytest.mark.parametrize(
@@ -395,7 +397,9 @@ def test_pairs_have_their_figures_and_the_reasons_of_the_greatest_changes() -> N
         model="m", rubric="Better.", prompt_version=1, input_tokens=1, output_tokens=1, pairs=counts
     )
     scorer = plain.scorers["judge.pairwise"].model_copy(update={"judge": judge, "histogram": []})
-    comparison = compare(scores, old, higher_is_better={"judge.pairwise": True}, baseline={"name": "before"})
+    baseline = Baseline([EarlierRun(old)], {"name": "before"})
+    compared = compare(EarlierRun(scores), units_of(now), baseline, scorers_of(["judge.pairwise"]))
+    comparison = compared.comparison
     summary = summary_of(now, scores, scorers={"judge.pairwise": scorer}, comparison=comparison)
     reasons = {("faq-0000", 1, "judge.pairwise"): "This answer first: the first is <i>better</i>."}
     evaluation = Evaluation(summary, now, scores, reasons=reasons, baseline_cases=before)

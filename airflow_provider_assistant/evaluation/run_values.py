@@ -1,0 +1,144 @@
+"""The values of a run's questions, aligned with the questions of the newest run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from airflow_provider_assistant.evaluation.baseline import EarlierRun
+from airflow_provider_assistant.evaluation.rules import Condition
+from airflow_provider_assistant.evaluation.scored import of_scorer, passed_answers
+from airflow_provider_assistant.evaluation.units import Unit, passed_units
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+# Source of a latency that the service's own times give.
+SERVICE = "service"
+
+
+class RunValues:
+    """
+    The values of the questions of one run: one number per unit of the newest run, NaN if not known.
+
+    Only questions with the same text and expectations have values.
+
+    :param run: The run.
+    :param units: The questions and conversations of the newest run.
+    """
+
+    def __init__(self, run: EarlierRun, units: Sequence[Unit]) -> None:
+        import numpy as np
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        self.run = run
+        self.scorers = set(run.scores["scorer"].unique().to_pylist())
+        self._units = units
+        digests = {key: digest for unit in units for key, digest in unit.digests.items()}
+        unit_positions = [position for position, unit in enumerate(units) for _ in unit.digests]
+        index = pc.index_in(run.scores["key"], value_set=pa.array(digests, pa.string()))
+        is_same = pc.equal(run.scores["case"], pa.array(digests.values(), pa.string()).take(index.combine_chunks()))
+        positions = pa.array(unit_positions, pa.int64()).take(index.combine_chunks())
+        self._position = positions.fill_null(-1).to_numpy(zero_copy_only=False)
+        is_changed = pc.invert(is_same).fill_null(False).combine_chunks().to_numpy(zero_copy_only=False)
+        # A conversation of which a turn changed is another conversation.
+        changed_positions = np.unique(self._position[is_changed])
+        self._is_unchanged = (self._position >= 0) & ~np.isin(self._position, changed_positions)
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """Content hash of each question by key."""
+        scores = self.run.scores
+        return dict(zip(scores["key"].to_pylist(), scores["case"].to_pylist(), strict=True))
+
+    @property
+    def latency_source(self) -> str:
+        """Source of most latencies; ``service`` for a table of an older version."""
+        scores = self.run.scores
+        if "seconds_source" not in scores.column_names:
+            return SERVICE
+        sources = Counter(scores["seconds_source"].drop_null().to_pylist())
+        if not sources:
+            return SERVICE
+        ((most_common, _count),) = sources.most_common(1)
+        return str(most_common)
+
+    @property
+    def answered_share(self) -> float:
+        """Share of the answers that are there; 0 without questions."""
+        is_answer = self._is_answer()
+        return float(self._is_complete()[is_answer].mean()) if is_answer.any() else 0.0
+
+    def scores_of(self, scorer: str, worst: float) -> NDArray[np.float64]:
+        """
+        Return the weighted mean of each unit's scores.
+
+        :param worst: Score of an answer on which the scorer failed.
+        """
+        import numpy as np
+
+        scores = self.run.scores
+        values = scores["score"].to_numpy().astype(float)
+        values = np.where(self._equal("outcome", "error"), worst, values)
+        return self._means(self._equal("scorer", scorer), values, scores["weight"].to_numpy())
+
+    def coverage(self) -> NDArray[np.float64]:
+        """Return the share of each unit's answers that are there."""
+        import numpy as np
+
+        is_complete = self._is_complete()
+        return self._means(self._is_answer(), is_complete.astype(float), np.ones(len(is_complete)))
+
+    def passes(self, condition: Condition) -> NDArray[np.float64]:
+        """Return for each unit the share of its repetitions that pass. An error of a scorer counts as a failure."""
+        import numpy as np
+
+        rows = {name: of_scorer(self.run.scores, name) for name in condition.names}
+        position_by_key = {unit.key: position for position, unit in enumerate(self._units)}
+        unchanged = set(self._position[self._is_unchanged].tolist())
+        verdicts: list[list[bool]] = [[] for _ in self._units]
+        passed = passed_units(passed_answers(rows, condition, errors_fail=True), self._units)
+        for (key, _repetition), verdict in passed.items():
+            position = position_by_key[key]
+            if verdict is not None and position in unchanged:
+                verdicts[position].append(verdict)
+        return np.array([sum(found) / len(found) if found else np.nan for found in verdicts])
+
+    def removed(self, scorer: str) -> int:
+        """Return the number of scored questions that the newest run does not have."""
+        import numpy as np
+
+        is_scored = self._equal("scorer", scorer) & self._equal("outcome", "scored")
+        keys = self.run.scores["key"].to_numpy()[is_scored & (self._position < 0)]
+        return len(np.unique(keys.astype(str)))
+
+    def _is_answer(self) -> NDArray[np.bool_]:
+        """Return which rows are those of one scorer, because each answer has a row per scorer."""
+        return (
+            self._equal("scorer", self.run.scores["scorer"][0].as_py()) if len(self._position) else self._position > 0
+        )
+
+    def _is_complete(self) -> NDArray[np.bool_]:
+        return self._equal("status", "complete")
+
+    def _equal(self, column: str, text: str) -> NDArray[np.bool_]:
+        import pyarrow.compute as pc
+
+        is_equal: NDArray[np.bool_] = pc.equal(self.run.scores[column], text).fill_null(False).to_numpy()
+        return is_equal
+
+    def _means(
+        self, rows: NDArray[np.bool_], values: NDArray[np.float64], weights: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Return the weighted mean of each unit's values in some of the rows."""
+        import numpy as np
+
+        rows = rows & self._is_unchanged & ~np.isnan(values)
+        positions, weights, size = self._position[rows], weights[rows], len(self._units)
+        totals = np.bincount(positions, weights=weights, minlength=size)
+        sums = np.bincount(positions, weights=weights * values[rows], minlength=size)
+        means: NDArray[np.float64] = np.divide(sums, totals, out=np.full(size, np.nan), where=totals > 0)
+        return means
