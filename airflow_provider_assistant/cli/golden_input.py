@@ -27,7 +27,7 @@ from airflow_provider_assistant.texts import counted
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from airflow_provider_assistant.evaluation.evaluate import Baseline
+    from airflow_provider_assistant.evaluation.baseline import Baseline
     from airflow_provider_assistant.evaluation.summary import Summary
 
 MESSAGE = "message"
@@ -63,9 +63,11 @@ class Part:
         """Return what an earlier evaluation says about the part."""
         if baseline is None:
             return None
-        keys = baseline.scores["key"].to_pylist()
-        scores = baseline.scores.filter([key in self.keys for key in keys])
-        return baseline._replace(scores=scores, cases=self.of(baseline.cases))
+        runs = []
+        for run in baseline.runs:
+            scores = run.scores.filter([key in self.keys for key in run.scores["key"].to_pylist()])
+            runs.append(run._replace(scores=scores))
+        return baseline._replace(runs=runs, cases=self.of(baseline.cases))
 
     def rules(self, rules: Iterable[Rule], cases: Sequence[Case]) -> list[Rule]:
         """

@@ -46,10 +46,10 @@ def units_of_rows(rows):
     return list(found.values())
 
 
-def compared_runs(now, *befores, up=UP, units=None, pass_if=None, is_compared=None):
+def compared_runs(now, *earlier, up=UP, units=None, pass_if=None, is_compared=None):
     """Compare rows with those of earlier runs, latest first."""
     runs = []
-    for before, is_one in zip(befores, is_compared or [True] * len(befores), strict=True):
+    for before, is_one in zip(earlier, is_compared or [True] * len(earlier), strict=True):
         scores = table(*before) if isinstance(before, list) else before
         runs.append(EarlierRun(scores, is_compared=is_one))
     scorers = []
@@ -151,8 +151,8 @@ def test_a_scorer_that_the_baseline_did_not_have_is_left_out():
 
 
 def test_the_old_value_is_the_mean_of_the_runs_and_only_a_new_low_is_a_loss():
-    befores = [[row("a", 1.0), row("b", 1.0)], [row("a", 0.5), row("b", 1.0)], [row("a", None), row("b", 1.0)]]
-    found = compared_runs([row("a", 0.5), row("b", 0.5)], *befores).comparison
+    earlier = [[row("a", 1.0), row("b", 1.0)], [row("a", 0.5), row("b", 1.0)], [row("a", None), row("b", 1.0)]]
+    found = compared_runs([row("a", 0.5), row("b", 0.5)], *earlier).comparison
     assert found.runs == 3
     difference = found.scorers["token_f1"]
     assert difference.mean == pytest.approx((-0.25 - 0.5) / 2)
@@ -186,13 +186,13 @@ def test_errors_count_as_the_worst_score_in_every_run():
 
 
 def test_newly_failing_questions_passed_in_every_run_before():
-    befores = [
+    earlier = [
         [row("always", 1.0), row("once not", 0.0), row("fails", 0.0), row("error", 1.0), row("gap", None)],
         [row("always", 1.0), row("once not", 1.0), row("fails", 0.0), row("error", 1.0), row("gap", 1.0)],
     ]
     now = [row(key, 0.0) for key in ("always", "once not", "fails", "gap", "new")]
     now.append(row("error", None, outcome="error"))
-    found = compared_runs(now, *befores, pass_if="token_f1 >= 0.5")
+    found = compared_runs(now, *earlier, pass_if="token_f1 >= 0.5")
     assert found.newly_failing == ["always", "gap", "error"]
     assert found.comparison.passes.paired == 5
 
