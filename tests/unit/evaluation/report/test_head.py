@@ -89,7 +89,10 @@ def test_tags_that_lost_come_first_and_a_slower_answer_is_no_loss_of_quality(see
 def test_without_a_loss_the_tags_with_the_lowest_pass_rates_are_named() -> None:
     rates = {"tag3": 0.2, "tag1": 0.9, "tag0": 1.0, "tag6": None}
     summary = night(1, "failed")
-    tags = {tag: figures.model_copy(update={"pass_rate": rates.get(tag, 1.0)}) for tag, figures in summary.tags.items()}
+    tags = {}
+    for tag, figures in summary.tags.items():
+        passes = parts.PassRate(condition="x >= 1", passed=1, failed=1, not_judged=0, rate=rates.get(tag, 1.0))
+        tags[tag] = figures.model_copy(update={"passes": passes})
     text = head(summary.model_copy(update={"tags": tags}), [])
     assert text.index("tag3</span> 20.0") < text.index("tag1</span> 90.0")
     assert "tag0" not in text
