@@ -138,8 +138,9 @@ def _opening(answer: str) -> list[str]:
     without_quotations = _QUOTED.sub(" ", text)
     if any(char.isalnum() for char in without_quotations):
         text = without_quotations
-    sentences = _END.split(_QUESTION_MARK.sub("?。", text))
-    return [_BEFORE_WORDS.sub("", sentence) for sentence in sentences if "?" not in sentence]
+    parts = _END.split(_QUESTION_MARK.sub("?。", text))
+    sentences = [_BEFORE_WORDS.sub("", part) for part in parts if "?" not in part]
+    return [sentence for sentence in sentences if sentence]
 
 
 def _is_refusal(sentences: Sequence[str], phrases: RefusalPhrases) -> bool:

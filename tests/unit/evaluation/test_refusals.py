@@ -117,7 +117,9 @@ def test_these_answers_help(answer):
     assert not refuses(answer)
 
 
-@pytest.mark.parametrize("answer", ["", " \n\u00a0", "Sorry, but I can't assist with that."])
+@pytest.mark.parametrize(
+    "answer", ["", " \n\u00a0", "Sorry, but I can't assist with that.", "🙂. Dear Ms Lee,\n\nI don't know."]
+)
 def test_these_answers_refuse(answer):
     assert refuses(answer)
 
