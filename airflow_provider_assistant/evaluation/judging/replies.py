@@ -40,6 +40,13 @@ _THOUGHTS = "think|thinking|thoughts?|reasoning|analysis"
 _THOUGHT = re.compile(rf"<({_THOUGHTS})>.*?</\1>", re.IGNORECASE | re.DOTALL)
 _THOUGHT_ENDS = re.compile(rf".*</(?:{_THOUGHTS})>", re.IGNORECASE | re.DOTALL)
 _THOUGHT_STARTS = re.compile(rf"<(?:{_THOUGHTS})>.*", re.IGNORECASE | re.DOTALL)
+# Names that begin a line of their own: after a heading such as "## Verdict", and in "verdict: pass, score: 0.9".
+_HEADING = re.compile(r"^[#*\s]*(verdict|score|reason|better)[*:\s]*\n+", re.IGNORECASE | re.MULTILINE)
+_NEXT_NAME = re.compile(r"\s*[,;(][\s*_]*(?=(?:verdict|score|rating|reason)\b[\s*_]*[:=])", re.IGNORECASE)
+# Names of lines whose value may also be the text of a reason.
+_LOOSE_NAMES = frozenset(
+    {"pass", "passed", "passes", "answer", "finalanswer", "assessment", "evaluation", "conclusion"}
+)
 _LINE = re.compile(r"[^\w<{\"]*([A-Za-z][A-Za-z _]{0,20}?)[*_`\s]*[:=：]+[*_`\s]*(\S.*)")  # noqa: RUF001
 _OBJECT_STARTS = re.compile(r"\{\s*['\"]")
 _JSON_STARTS = re.compile(r"\s*(?:```\w*\s*)?\{")
@@ -158,7 +165,8 @@ def _with_names(text: str, names: Sequence[str]) -> list[Fields]:
     objects = [fields for fields in _objects(text) if has_name(fields)]
     if objects:
         return objects
-    lines = _named([*_TAG.findall(text), *_lines_with_names(text)])
+    spread = _NEXT_NAME.sub("\n", _HEADING.sub(r"\1: ", text))
+    lines = _named([*_TAG.findall(text), *_lines_with_names(spread)])
     return [lines] if has_name(lines) else []
 
 
@@ -271,8 +279,7 @@ def _named(pairs: Iterable[tuple[Any, Any]]) -> Fields:
     fields: dict[str, list[Any]] = defaultdict(list)
     inner: dict[str, list[Any]] = defaultdict(list)
     for name, value in pairs:
-        letters = re.sub(r"[^a-z]", "", str(name).casefold())
-        field = _FIELD_BY_NAME.get(_BEFORE_NAME.sub("", letters))
+        field = _FIELD_BY_NAME.get(_BEFORE_NAME.sub("", _letters(str(name))))
         if isinstance(value, dict):
             for inner_field, inner_values in value.items():
                 inner[inner_field] += inner_values
@@ -281,6 +288,10 @@ def _named(pairs: Iterable[tuple[Any, Any]]) -> Fields:
     if fields.keys() & {"score", "verdict", "better"}:
         return fields
     return {**inner, **fields}
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"[^a-z]", "", name.casefold())
 
 
 def _no_constant(name: str) -> Any:
@@ -296,12 +307,17 @@ def _lines_with_names(text: str) -> list[tuple[str, str]]:
     lines = []
     for line in text.splitlines():
         match = _LINE.fullmatch(line.strip())
+        is_word = line.strip(values.AROUND_WORD).isalpha()
+        if is_word and values.flag(line, None) is not None:
+            # A word beside lines with names: "PASS", before "Score: 0.9".
+            lines.append(("verdict", line))
         if match:
             name, value = match.groups()
-            # "Passed: no" is a name with its value, "PASS: it says five days" is a verdict with its reason.
-            is_verdict = name.casefold().startswith("pass") and values.flag(value, None) is None
-            if not is_verdict:
+            if _letters(name) not in _LOOSE_NAMES:
                 lines.append((name, value))
+            elif values.flag(value, None) is not None:
+                # "Passed: no" is a name with its value, "PASS: it says five days" is a verdict with its reason.
+                lines.append(("verdict", value))
     return lines
 
 

@@ -17,12 +17,12 @@ SHOWN = 120
 LARGE_SCALE = 5
 AROUND_WORD = " \t\r\n*_`~\"'“”„«»‘’.!,;:()[]<>#-–—\ufe0f"  # noqa: RUF001 (marks that models use)
 
-_PASSES = "pass passed passes yes true correct ok ✅ ✔ ja oui sí si sim да はい 是 예"
+_PASSES = "pass passed passes yes true correct ok ✅ ✔ ja bestanden oui sí si sim да はい 是 예"
 _FAILS = "fail failed fails failure no false incorrect ❌ ✗ nein non não nao нет いいえ 否 아니요"
 _WORDS: dict[str, Word] = {
     **dict.fromkeys(_PASSES.split(), "pass"),
     **dict.fromkeys(_FAILS.split(), "fail"),
-    **dict.fromkeys(("not pass", "not passed", "does not pass", "did not pass"), "fail"),
+    **dict.fromkeys(("not pass", "not passed", "does not pass", "did not pass", "nicht bestanden"), "fail"),
 }
 _FIRST_WORD = re.compile(r"\w+|[✅✔❌✗]")
 _AFTER_WORD = re.compile(r"\s*[*_]*\s*[.,;:!(\n–—-]")  # noqa: RUF001
@@ -42,6 +42,7 @@ _BETTER: dict[Better, re.Pattern[str]] = {
     "tie": re.compile(r"(?:a )?(?:tie|draw)|both|neither|none|equal|equally good|(?:the )?same"),
 }
 _NUMBER = re.compile(r"\d{1,9}(?:[.,]\d{1,9})?")
+_WITH_UNIT = re.compile(rf"{_NUMBER.pattern}(?: (?:points?|stars?|punkte))?")
 _MINUS = re.compile(r"[-−–]\s*\d")  # noqa: RUF001
 _PERCENT = re.compile(rf"({_NUMBER.pattern})\s*%")
 _FRACTION = re.compile(rf"({_NUMBER.pattern})\s*(?:/|out of|von|sur)\s*({_NUMBER.pattern})", re.IGNORECASE)
@@ -94,8 +95,8 @@ def score(value: Any, scale: Scale | None) -> float:
             if scale and whole != high:
                 raise UnclearError(f"the score {beginning(value)} is not on the scale of the rubric, {low} to {high}")
             high = whole
-        elif _NUMBER.fullmatch(text):
-            number = _float(text)
+        elif _WITH_UNIT.fullmatch(text):
+            number = _float(text.split()[0])
     if isinstance(number, bool) or not isinstance(number, int | float):
         raise UnclearError(f"{beginning(value)} is not a score")
     return _share(number, low, high, has_scale=scale is not None)

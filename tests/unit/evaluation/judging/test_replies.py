@@ -114,6 +114,18 @@ def test_one_word_is_a_verdict(word, verdict):
 def test_lines_have_names_and_a_reason_need_not_be_given():
     found = answer_in(completion_of(body("Score: 4/5\nVerdict: **PASS**\nReason: It says five days.")), FIVE)
     assert found == (0.75, "pass", "It says five days.")
+    for text in (
+        "## Verdict\nPASS\n\n## Score\n0.9\n## Reason\nIt says five days.",
+        "verdict: pass, score: 0.9",
+        "PASS (score: 0.9)",
+        "**Verdict:** pass; **Score**: 90%",
+        "```yaml\nscore: 0.9\nverdict: pass\n```",
+    ):
+        assert read(text) == (0.9, "pass"), text
+    assert read("PASS (score: 0.3)") == (0.3, "pass")
+    for text in ("Answer: PASS", "Final answer: yes.", "Passed: yes", "Evaluation: Bestanden"):
+        assert read(text) == (1.0, "pass"), text
+    assert read("Passed: no") == read("Answer: nicht bestanden") == (0.0, "fail")
     assert answer_in(completion_of(body("FAIL: nine days")), None).reason == "FAIL: nine days"
     assert answer_in(completion_of(body('{"verdict": "pass"}')), None).reason == ""
 
@@ -131,6 +143,7 @@ def test_scores_are_on_the_scale_that_the_rubric_names():
         ("0.8", None, 0.8),
         ("5/5", None, 1.0),
         ("7 out of 10", None, 0.7),
+        ("5 stars", FIVE, 1.0),
     ]:
         assert read(text, scale)[0] == pytest.approx(expected)
         assert read(json.dumps({"score": text}), scale)[0] == pytest.approx(expected)
