@@ -10,20 +10,31 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from airflow_provider_assistant.evaluation.case import Case
 from airflow_provider_assistant.evaluation.cases import read_cases
 from airflow_provider_assistant.evaluation.extra import require_extra
+from airflow_provider_assistant.evaluation.phrases import has_phrase, regular_expression
 from airflow_provider_assistant.evaluation.text import normalise
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.keys import key_column, key_label
+from airflow_provider_assistant.texts import shortened
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 Kind: TypeAlias = Literal[
-    "no_key", "duplicate_key", "duplicate", "near_duplicate", "no_expectation", "tag_without_questions", "leaked"
+    "no_key",
+    "duplicate_key",
+    "duplicate",
+    "near_duplicate",
+    "no_expectation",
+    "contradiction",
+    "tag_without_questions",
+    "leaked",
 ]
 # Similarity of two normalised questions from which they are near duplicates, in percent.
 NEAR = 95
 # Questions that are compared with all later ones at once; limits the memory of the comparison.
 CHUNK = 500
+# Characters of an expected answer in a reason
+_QUOTED = 60
 # Name of an added column, which no table of a user has.
 _ROW_NUMBER = "\0row"
 _EXPECTATIONS = ("expected", "must_include", "must_not_include", "expected_url", "expect_no_answer")
@@ -55,8 +66,9 @@ def check_golden_set(
     :param tags: Tags that the rules of a gate name.
     :param documents: Questions of the loaded Q&A documents.
     :return: The findings: ``no_key`` and ``duplicate_key``; ``duplicate`` and ``near_duplicate`` (at least 95 %
-        similar) questions; ``no_expectation``, a question that no scorer can score; ``tag_without_questions``; and
-        ``leaked``, a question that is also a document word by word: the assistant can only look it up.
+        similar) questions; ``no_expectation``, a question that no scorer can score; ``contradiction``, expectations
+        that the expected answer does not fulfil, or no answer; ``tag_without_questions``; and ``leaked``, a question
+        that is also a document word by word: the assistant can only look it up.
     :raises AssistantInputError: A column is missing, or a cell of the expectations is invalid.
     """
     key_names = tuple(key_columns) or ("message",)
@@ -73,6 +85,7 @@ def check_golden_set(
         *_duplicates(keys, texts),
         *_near_duplicates(keys, texts),
         *_without_expectation(keys, cases),
+        *_contradictions(keys, cases),
         *_tags_without_questions(cases, tags),
         *_leaked(keys, texts, documents),
     ]
@@ -171,6 +184,21 @@ def _without_expectation(keys: Sequence[str | None], cases: Sequence[Case]) -> I
         if not given:
             reason = f"none of {', '.join(_EXPECTATIONS)} is given"
             yield _finding("no_expectation", keys, [position], reason)
+
+
+def _contradictions(keys: Sequence[str | None], cases: Sequence[Case]) -> Iterator[GoldenSetFinding]:
+    for position, case in enumerate(cases):
+        for answer in case.accepted:
+            for phrase in case.must_include:
+                if not has_phrase(answer, phrase):
+                    reason = f"the expected answer {shortened(answer, _QUOTED)!r} lacks {phrase!r} of must_include"
+                    yield _finding("contradiction", keys, [position], reason)
+        phrases = [phrase for phrase in case.must_include if regular_expression(phrase) is None]
+        for text in (*case.accepted, *phrases):
+            for forbidden in case.must_not_include:
+                if has_phrase(text, forbidden):
+                    reason = f"{shortened(text, _QUOTED)!r} is expected and has {forbidden!r} of must_not_include"
+                    yield _finding("contradiction", keys, [position], reason)
 
 
 def _tags_without_questions(

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from airflow_provider_assistant.evaluation.cases import EXPECTATIONS
+from airflow_provider_assistant.evaluation.cells import as_phrases
+from airflow_provider_assistant.evaluation.phrases import includes
 from airflow_provider_assistant.evaluation.scorers import SCORERS
 from airflow_provider_assistant.evaluation.scoring import OUTCOMES
 from tests.docs.pages import codes, section, table
@@ -27,6 +31,21 @@ def test_scores_of_the_checks(row):
     name, phrase = codes(row["Check"])[0], row["Check"].partition(": ")[2].strip("`")
     column = "expected_url" if name == "cites" else name
     assert f"{score(name, row['Answer'], **{column: (phrase,)}):.2f}" == row["Score"]
+
+
+def test_phrases_are_in_the_texts_of_the_table_and_not_in_others():
+    rows = table(section(PAGE, "Phrases"))
+    assert len(rows) > 20
+    for row in rows:
+        [phrase] = codes(row["Phrase"])
+        found = {text: includes(text, phrase) for column in ("Is in", "Is not in") for text in codes(row[column])}
+        assert found == dict.fromkeys(codes(row["Is in"]), True) | dict.fromkeys(codes(row["Is not in"]), False), phrase
+
+
+def test_the_three_cells_with_alternatives_mean_the_same():
+    [block] = re.findall("```text\n(.*?)```", section(PAGE, "Phrases"), re.DOTALL)
+    wanted = ("30 days || one month", "receipt")
+    assert [as_phrases("q", "must_include", cell) for cell in block.splitlines()] == [wanted] * 3
 
 
 def test_every_scorer_is_listed_with_its_kind():

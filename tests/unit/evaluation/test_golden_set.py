@@ -63,6 +63,32 @@ def test_a_question_needs_an_expectation():
     assert found(rows) == [("no_expectation", ("a",), (1,)), ("no_expectation", ("c",), (3,))]
 
 
+def test_expectations_that_contradict_each_other():
+    sound = (
+        {"expected": "In 5 days.", "must_include": "five || 5", "must_not_include": "50|fife"},
+        {"expected": ["€1,000", "1000 EUR"], "must_include": "1.000 €", "must_not_include": "regex:^no"},
+        {"expected": "환불은 30일 이내", "must_include": ["환불", r"regex:\d+일"]},
+        {"must_include": "can", "must_not_include": "can't"},
+        {"must_include": ["regex:.no"], "must_not_include": "no"},
+    )
+    unsound = (
+        ({"expected": "In 5 days.", "must_include": "five || 6"}, "'In 5 days.' lacks 'five || 6' of must_include"),
+        ({"expected": ["5 €", "6 €"], "must_include": "5 EUR"}, "'6 €' lacks '5 EUR' of must_include"),
+        (
+            {"expected": "No refund", "must_not_include": "yes|refund"},
+            "'No refund' is expected and has 'refund' of must_not",
+        ),
+        ({"must_include": "30 days|x", "must_not_include": "days"}, "'30 days' is expected and has 'days'"),
+        ({"expected": "word " * 50, "must_include": "x"}, r"word…' lacks 'x'"),
+    )
+    assert [found([{"key": "a", "message": "?", **row}]) for row in sound] == [[]] * len(sound)
+    for row, reason in unsound:
+        table = pa.Table.from_pylist([{"key": "a", "message": "?", **row}])
+        [finding] = check_golden_set(table, key_columns=["key"])
+        assert (finding.finding, finding.keys, finding.rows) == ("contradiction", ("a",), (1,))
+        assert reason in finding.reason
+
+
 def test_tags_that_no_question_has():
     (finding,) = found(GOOD, tags=["billing", "biling", "biling"])
     assert finding == ("tag_without_questions", (), ())
