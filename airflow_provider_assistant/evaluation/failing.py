@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
-from airflow_provider_assistant.evaluation.rules import CONFIDENCE_SCORE
-from airflow_provider_assistant.evaluation.transcripts import is_turn
+from airflow_provider_assistant.evaluation.rules import CONFIDENCE_SCORE, OF_PASSING
 from airflow_provider_assistant.texts import shortened
 
 if TYPE_CHECKING:
@@ -161,8 +160,8 @@ def _with_all_turns(
         if case.identity in shown:
             continue
         turns = [case]
-        if is_turn(case):
-            turns = conversations[case.session_id]
+        if case.conversation:
+            turns = conversations[case.unit, case.repetition]
         shown.update(turn.identity for turn in turns)
         is_new = any(turn.key in newly_failing for turn in turns)
         questions.append(FailingQuestion(turns_of(turns), is_new))
@@ -198,6 +197,9 @@ class _Reasons:
         self._terms = evaluation.pass_if.terms if evaluation.pass_if else ()
         self._by_key: defaultdict[str, list[str]] = defaultdict(list)
         for rule in rules:
+            if self._terms and rule.rule.lstrip().startswith(OF_PASSING):
+                # The terms of the condition say more.
+                continue
             for question in rule.questions:
                 self._by_key[question.key].append(_reason(rule.rule, question.before, question.value))
 
@@ -280,12 +282,12 @@ def _cases_by_key(cases: Iterable[Case]) -> Mapping[str, list[Case]]:
     return cases_by_key
 
 
-def _conversations(cases: Iterable[Case]) -> Mapping[str | None, list[Case]]:
-    """Return the turns of each conversation by session, in order."""
-    turns_by_session: defaultdict[str | None, list[Case]] = defaultdict(list)
+def _conversations(cases: Iterable[Case]) -> Mapping[Identity, list[Case]]:
+    """Return the turns of each conversation, in order, by its key and repetition."""
+    turns: defaultdict[Identity, list[Case]] = defaultdict(list)
     for case in cases:
-        if is_turn(case):
-            turns_by_session[case.session_id].append(case)
-    for turns in turns_by_session.values():
-        turns.sort(key=lambda case: case.row["turn"])
-    return turns_by_session
+        if case.conversation:
+            turns[case.unit, case.repetition].append(case)
+    for conversation in turns.values():
+        conversation.sort(key=lambda turn: len(turn.transcript))
+    return turns

@@ -17,14 +17,14 @@ def with_transcripts(cases: Sequence[Case]) -> list[Case]:
 
     :param cases: The questions; those with a ``turn`` and the same session are a conversation.
     """
-    all_turns = [case for case in cases if is_turn(case)]
+    all_turns = [case for case in cases if _is_turn(case)]
     all_turns.sort(key=lambda case: case.row["turn"])
     turns_by_session: defaultdict[str | None, list[Case]] = defaultdict(list)
     for case in all_turns:
         turns_by_session[case.session_id].append(case)
     completed = []
     for case in cases:
-        if not is_turn(case) or len(turns_by_session[case.session_id]) == 1:
+        if not _is_turn(case) or len(turns_by_session[case.session_id]) == 1:
             completed.append(case)
             continue
         turns = turns_by_session[case.session_id]
@@ -33,8 +33,7 @@ def with_transcripts(cases: Sequence[Case]) -> list[Case]:
     return completed
 
 
-def is_turn(case: Case) -> bool:
-    """Return whether a question is a turn of a conversation."""
+def _is_turn(case: Case) -> bool:
     return case.session_id is not None and isinstance(case.row.get("turn"), int | float)
 
 

@@ -10,9 +10,11 @@ from datetime import UTC, datetime
 from typing import Any
 from xml.etree import ElementTree
 
+import pyarrow as pa
 import pytest
 from junitparser import Failure, JUnitXml, Skipped
 
+from airflow_provider_assistant.evaluation.cases import read_cases
 from airflow_provider_assistant.evaluation.evaluate import Evaluation
 from airflow_provider_assistant.evaluation.excerpts import task_result
 from airflow_provider_assistant.evaluation.failing import LINE_LENGTH, LINES, failing_lines, failing_questions
@@ -110,17 +112,18 @@ def test_reasons_name_the_condition_the_score_and_what_it_was() -> None:
 
 
 def test_a_conversation_is_one_test_case_with_all_its_turns() -> None:
-    turns = [
-        case(key=f"c.{turn}", message=f"Turn {turn}?", answer=f"Answer {turn}.", session_id="s", row={"turn": turn})
+    rows = [
+        {"key": f"c.{turn}", "turn": turn, "session_id": "s", "message": f"Turn {turn}?", "answer": f"Answer {turn}."}
         for turn in (3, 1, 2)
     ]
+    turns = read_cases(pa.Table.from_pylist(rows))
     scores = scored(turns, token_f1=[1.0, 1.0, 0.0])
     # Rules name a conversation by its first turn.
     found = evaluation(turns, scores, rule("pass_rate >= 1", "c.1"), pass_if="token_f1 >= 0.5")
     (question,) = failing_questions(found, 10).rows
     assert [turn.case.key for turn in question.turns] == ["c.1", "c.2", "c.3"]
     reasons = [list(turn.reasons) for turn in question.turns]
-    assert reasons == [[], ["pass_rate >= 1: 0", "token_f1 >= 0.5: 0"], []]
+    assert reasons == [[], ["token_f1 >= 0.5: 0"], []]
     (question,) = failing_questions(evaluation(turns, scores, rule("token_f1 >= 1", "c.1")), 10).rows
     assert [bool(turn.reasons) for turn in question.turns] == [False, True, False]
     suite = ElementTree.fromstring(junit_xml(found))

@@ -285,6 +285,7 @@ def conversations(number: int, wrong: int = 0) -> list[Case]:
                     tags=("conversation",),
                     transcript=transcript,
                     row={"turn": turn},
+                    conversation=f"return-{place}.1",
                 )
             )
             transcript = (*transcript, (message, answer))
