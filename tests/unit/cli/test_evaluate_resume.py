@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import threading
-import time
 
 import airflow.configuration
 import pyarrow.parquet as pq
@@ -16,7 +15,9 @@ import pytest
 from airflow_provider_assistant.__main__ import parser
 from airflow_provider_assistant.chat_batch.batch import ChatBatch
 from airflow_provider_assistant.cli import evaluate as module
+from airflow_provider_assistant.evaluation.judging import judging
 from airflow_provider_assistant.loading import engine
+from tests.live.process import wait_for
 from tests.processes import processes
 
 KEYS = ("refunds", "hours", "moon", "price", "parking")
@@ -38,8 +39,7 @@ def when(condition, act):
     """Act in a thread as soon as a condition holds."""
 
     def run():
-        while not condition():
-            time.sleep(0.01)
+        wait_for("the condition", condition, timeout=120, interval=0.01)
         act()
 
     thread = threading.Thread(target=run, daemon=True)
@@ -130,6 +130,30 @@ def test_a_judge_that_is_down_loses_neither_answers_nor_verdicts(evaluate, servi
     assert judged.count(200) == 5
 
 
+def test_a_signal_while_the_judge_is_asked_loses_nothing(evaluate, service, monkeypatch, tmp_path):
+    monkeypatch.setattr(judging, "GRACE", 0.1)
+    monkeypatch.setenv("AIRFLOW_CONN_JUDGE", service.server.judge_conn_json())
+    gate = tmp_path / "gate.yaml"
+    gate.write_text("scorers: [judge.correctness]\njudge: {conn_id: judge, max_concurrency: 1}\n")
+    service.answer("hold", path="completions", skip=3, times=None)
+    killer = when(lambda: service.posts("completions") == 4, lambda: os.kill(os.getpid(), signal.SIGTERM))
+    ran = evaluate("--gate", gate)
+    killer.join()
+    assert (ran.code, "5 answers, the verdicts of the judges" in ran.err) == (143, True), ran.err
+    service.behave(rules=[])
+    ran = evaluate("--gate", gate, "--resume", "-o", "json")
+    assert (ran.code, len(asked(service)), service.posts("completions")) == (0, 5, 6), ran.err
+
+
+def test_requests_that_timed_out_are_polled_again(evaluate, service):
+    service.behave(processing_seconds=3600)
+    ran = evaluate("--timeout", "0.2")
+    assert (ran.code, "0 answers, 5 open requests" in ran.err) == (2, True), ran.err
+    service.behave(processing_seconds=0)
+    ran = evaluate("--resume", "-o", "json")
+    assert (ran.code, ran.json["answered"], len(asked(service))) == (0, 5, 5), ran.err
+
+
 def test_a_report_that_cannot_be_written_loses_nothing(evaluate, golden, service, monkeypatch, tmp_path):
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -194,7 +218,7 @@ def test_a_killed_run_is_resumed_at_once(evaluate, golden, service, ledger_home)
     argv = ["evaluate", str(golden), "--poll-interval", "0.05"]
     process = processes.Process(target=_killed, args=(argv, environment, str(ledger_home)))
     process.start()
-    when(lambda: len(asked(service)) == 4, lambda: None).join()
+    wait_for("four questions", lambda: len(asked(service)) == 4, timeout=120)
     other = evaluate("--resume")
     assert (other.code, "another process is running this evaluation" in other.err) == (2, True)
     process.kill()
