@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
+from typing import Any
 
 # Control characters that change the writing direction, so that a line is displayed in another order.
 BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
@@ -76,6 +78,13 @@ def for_spreadsheet(text: str) -> str:
 def from_spreadsheet(text: str) -> str:
     """Return the text for which :func:`for_spreadsheet` returned this one."""
     return text[1:] if text.startswith("'") and _FORMULA.match(text.lstrip("'")) else text
+
+
+def cell_text(value: Any) -> str:
+    """Return a value of a table as text: a list or a mapping as JSON, anything else as ``str`` returns it."""
+    if isinstance(value, list | dict):
+        value = json.dumps(value, ensure_ascii=False, default=str)
+    return storable(str(value))
 
 
 def counted(number: int, noun: str) -> str:

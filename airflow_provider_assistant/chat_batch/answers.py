@@ -12,7 +12,7 @@ from airflow_provider_assistant.api.confidence import is_low
 from airflow_provider_assistant.chat_batch.requests import FinishedRequest
 from airflow_provider_assistant.lake import replace
 from airflow_provider_assistant.quantiles import percentiles
-from airflow_provider_assistant.texts import storable
+from airflow_provider_assistant.texts import cell_text, storable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -271,7 +271,7 @@ def _typed(name: str, values: Sequence[Any]) -> pa.Array:
 
 
 def _column(values: Sequence[Any]) -> pa.Array:
-    """Return a column with the values of a source; values without a common Parquet type are stored as text."""
+    """Return a column with the values of a source; values without a common type become text, lists JSON."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -281,5 +281,5 @@ def _column(values: Sequence[Any]) -> pa.Array:
             # Parquet cannot store all nested types. Writing one to memory is the way to find out.
             pq.write_table(pa.table({"": column}), pa.BufferOutputStream())
     except (pa.ArrowException, ValueError, TypeError, OverflowError):
-        return pa.array([None if value is None else storable(str(value)) for value in values], pa.string())
+        return pa.array([None if value is None else cell_text(value) for value in values], pa.string())
     return column

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.loading.sources import Source
+from airflow_provider_assistant.texts import cell_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -80,7 +81,7 @@ def table_of(source: Source) -> pa.Table:
     for problem in rows.problems.values():
         raise AssistantInputError(f"source: {problem}", field="source")
     try:
-        return pa.table(rows.columns)
+        return pa.table({name: _array(values) for name, values in rows.columns.items()})
     except UnicodeEncodeError as error:
         raise AssistantInputError(
             f"source: a text has the character {error.object[error.start : error.end]!r}, which no encoding has",
@@ -88,3 +89,15 @@ def table_of(source: Source) -> pa.Table:
         ) from error
     except (pa.ArrowException, TypeError) as error:
         raise AssistantInputError(f"source: a column holds several types: {error}", field="source") from error
+
+
+def _array(values: list[Any]) -> pa.Array:
+    """Return a column. If it has lists and other values, lists become JSON text."""
+    import pyarrow as pa
+
+    try:
+        return pa.array(values)
+    except (pa.ArrowException, TypeError):
+        if not any(isinstance(value, list) for value in values):
+            raise
+    return pa.array([None if value is None else cell_text(value) for value in values], pa.string())

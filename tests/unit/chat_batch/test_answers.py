@@ -154,7 +154,8 @@ def test_other_columns_keep_their_type(kind, tmp_path):
         (["half \ud83d", "b", None], ["half \\ud83d", "b", None]),
         ([{}, {}, None], ["{}", "{}", None]),
         ([[{}], [], None], ["[{}]", "[]", None]),
-        ([{1: 2}, [3], None], ["{1: 2}", "[3]", None]),
+        ([{1: 2}, [3], None], ['{"1": 2}', "[3]", None]),
+        (["é", ["é", "it's"], [["a"], "b"]], ["é", '["é", "it\'s"]', '[["a"], "b"]']),
         ([True, 1, None], ["True", "1", None]),
     ],
 )
