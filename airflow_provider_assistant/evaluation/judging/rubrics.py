@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
 from airflow_provider_assistant.evaluation.rules import JUDGE, PAIRWISE
@@ -42,6 +43,18 @@ class Scale(NamedTuple):
     high: int
 
 
+@lru_cache
+def _scale_in(text: str) -> Scale | None:
+    scales = set()
+    for pattern in _SCALES:
+        for low, high in pattern.findall(text):
+            scales.add(Scale(int(low or 0), int(high)))
+    if len(scales) != 1:
+        return None
+    [scale] = scales
+    return scale if scale.low in {0, 1} and scale.low < scale.high else None
+
+
 @dataclass(frozen=True, slots=True)
 class Rubric:
     """
@@ -63,14 +76,7 @@ class Rubric:
     @property
     def scale(self) -> Scale | None:
         """The scale from 0 or 1 that the text names; None if it names none or several: scores are from 0 to 1."""
-        scales = set()
-        for pattern in _SCALES:
-            for low, high in pattern.findall(self.text):
-                scales.add(Scale(int(low or 0), int(high)))
-        if len(scales) != 1:
-            return None
-        [scale] = scales
-        return scale if scale.low in {0, 1} and scale.low < scale.high else None
+        return _scale_in(self.text)
 
     @property
     def is_pairwise(self) -> bool:
