@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider_assistant.evaluation.case import Case
 from airflow_provider_assistant.evaluation.cases import read_cases
@@ -24,8 +24,10 @@ def answers_table(cases: Sequence[Case]) -> pa.Table:
     """Return the questions with their answers, without expectations and scores."""
     import pyarrow as pa
 
-    columns = {name: [getattr(case, name) for case in cases] for name in COLUMNS}
-    types = {name: pa.int32() if name == "repetition" else pa.string() for name in COLUMNS}
+    columns: dict[str, list[Any]] = {name: [getattr(case, name) for case in cases] for name in COLUMNS}
+    # Only a turn of a conversation needs its number.
+    columns["turn"] = [float(case.row["turn"]) if case.conversation else None for case in cases]
+    types = dict.fromkeys(columns, pa.string()) | {"repetition": pa.int32(), "turn": pa.float64()}
     return pa.table(columns, pa.schema(types))
 
 

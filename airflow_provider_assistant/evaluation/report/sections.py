@@ -99,13 +99,13 @@ def runs(summary: Summary, trend: Sequence[Summary]) -> list[Summary]:
 
 
 def tags(summary: Summary) -> Some[str]:
-    """Return the tags with the most questions, those that lost most first, then those with the lowest pass rate."""
+    """Return the tags with the most questions, in the order of their losses, then of the pass rate."""
     by_questions = sorted(summary.tags, key=lambda tag: -summary.tags[tag].questions)
-    losses = {loss.tag: loss.difference for loss in tag_losses(summary)}
+    rank = {loss.tag: position for position, loss in enumerate(tag_losses(summary))}
 
-    def order(tag: str) -> tuple[float, float, str]:
+    def order(tag: str) -> tuple[int, float, str]:
         pass_rate = summary.tags[tag].pass_rate
-        return losses.get(tag, 0.0), 1.0 if pass_rate is None else pass_rate, tag
+        return rank.get(tag, len(rank)), 1.0 if pass_rate is None else pass_rate, tag
 
     shown = sorted(by_questions[:MAX_TAGS], key=order)
     return Some(shown, more=len(summary.tags) - len(shown))

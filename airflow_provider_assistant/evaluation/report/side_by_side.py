@@ -41,8 +41,8 @@ def pairs(evaluation: Evaluation) -> Some[AnswerPair]:
     are shown, of the same repetition if possible.
     """
     changes_by_key = _changes_by_key(evaluation.summary)
-    cases_now = _answered_cases_by_key(evaluation.cases)
-    cases_before = _answered_cases_by_key(evaluation.baseline_cases)
+    cases_now = _answered_cases_by_unit(evaluation.cases)
+    cases_before = _answered_cases_by_unit(evaluation.baseline_cases)
     keys = [key for key in changes_by_key if key in cases_now and key in cases_before]
     # The greatest change first; equal changes by key.
     keys.sort()
@@ -73,23 +73,23 @@ def _total_change(changes: Iterable[Change]) -> float:
 
 
 def _pair(cases_now: Sequence[Case], cases_before: Sequence[Case], changes: Mapping[str, Change]) -> AnswerPair:
-    """Return the pair to show of the repetitions of one question."""
+    """Return the pair to show of the repetitions of one question, or of the turns of a conversation."""
     candidates = list(product(cases_now, cases_before))
     new, old = min(candidates, key=_preference)
     before, after = word_diff.compare(old.answer or "", new.answer or "")
     return AnswerPair(case=new, changes=changes, before=before, after=after)
 
 
-def _preference(candidate: tuple[Case, Case]) -> tuple[bool, bool]:
-    """Return the sort key of a pair: different answers first, then those of the same repetition."""
+def _preference(candidate: tuple[Case, Case]) -> tuple[bool, bool, bool]:
+    """Return the sort key of a pair: the same turn, then different answers, then those of the same repetition."""
     new, old = candidate
-    return new.answer == old.answer, new.repetition != old.repetition
+    return new.key != old.key, new.answer == old.answer, new.repetition != old.repetition
 
 
-def _answered_cases_by_key(cases: Iterable[Case]) -> dict[str, list[Case]]:
-    """Return the repetitions with an answer, by the key of the question."""
+def _answered_cases_by_unit(cases: Iterable[Case]) -> dict[str, list[Case]]:
+    """Return the repetitions and turns with an answer, by the key of the question or conversation."""
     cases_by_key: dict[str, list[Case]] = {}
     for case in cases:
         if case.answer is not None:
-            cases_by_key.setdefault(case.key, []).append(case)
+            cases_by_key.setdefault(case.unit, []).append(case)
     return cases_by_key

@@ -6,7 +6,7 @@ from airflow_provider_assistant.evaluation.evaluate import Evaluation, baseline_
 from airflow_provider_assistant.evaluation.report.side_by_side import MAX_PAIRS, pairs
 from airflow_provider_assistant.evaluation.scorers import Scorer, scorers_of
 from airflow_provider_assistant.evaluation.scoring import score_cases
-from tests.unit.evaluation.report.examples import case
+from tests.unit.evaluation.report.examples import case, conversations
 
 SCORERS = scorers_of(["token_f1", "latency"])
 
@@ -66,3 +66,11 @@ def test_a_long_list_is_shortened():
 
 def test_without_the_answers_of_the_baseline_there_are_no_pairs():
     assert pairs(evaluated([case(0)], SCORERS, None)).rows == []
+
+
+def test_of_a_conversation_the_turn_with_another_answer_is_shown():
+    before = conversations(2)
+    now = conversations(2, wrong=1)
+    (one,) = compared(now, before).rows
+    assert (one.case.key, texts(one.after)) == ("return-0.2", "Weather in Zurich: sunny, 21 degrees.")
+    assert texts(one.before) == "The return label in the parcel is free of charge for you."
