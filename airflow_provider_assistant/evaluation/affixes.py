@@ -38,9 +38,18 @@ _SHORTEST_STEM = 3
 # Common words that only look as if they had a particle: بطاقة is a card, and طاقة is energy.
 _WHOLE_WORDS = frozenset(
     (
-        *("بطاقة", "فكرة", "وجهة", "ورقة", "وسائل", "وحدة", "بعيد", "كحول", "لجنة", "مالك", "بضائع", "بحرية"),
-        *("מספר", "בקשה", "משלוח", "החזר", "שמים", "מכתב", "מועד", "משרד", "מידע", "מערכת", "מכשיר", "שאלה"),
-        *("המשך", "מחלקה", "כניסה", "ועדה", "הנחה", "מקום"),
+        *("정도", "속도", "온도", "제도", "시도", "지도", "태도", "회의", "주의"),
+        *("동의", "정의", "합의", "사고", "최고", "추가", "허가", "통과", "결과"),
+        *("효과", "학과", "개인", "본인", "원인", "성인", "주인", "법인", "할인"),
+        *("확인", "같이", "많이", "없이", "종이", "놀이", "바로", "서로", "별로"),
+        *("주로", "대로", "사랑", "아들", "수도", "기도", "بطاقة", "فكرة", "وجهة"),
+        *("ورقة", "وسائل", "وحدة", "بعيد", "كحول", "لجنة", "مالك", "بضائع", "بحرية"),
+        *("كامل", "كانت", "كان", "واحد", "واحدا", "كلها", "كلهم", "كلما", "كلنا"),
+        *("سوريا", "تركيا", "מספר", "מספרים", "בקשה", "משלוח", "החזר", "שמים", "מכתב"),
+        *("מועד", "משרד", "מידע", "מערכת", "מכשיר", "שאלה", "המשך", "מחלקה", "כניסה"),
+        *("ועדה", "הנחה", "מקום", "משקל", "מקרה", "מעבר", "משחק", "מבנה", "מפתח"),
+        *("מאמר", "מחשב", "מהלך", "מעמד", "משנה", "מפעל", "משותף", "כמות", "כדור"),
+        *("מאות", "הרבה", "כלים", "שמונה", "מפני"),
     )
 )
 
@@ -57,9 +66,11 @@ def is_with_particles(word: str, stem: str) -> bool:
     :param word: The word, in folded form.
     :param stem: Another word, for which :func:`has_particles` holds.
     """
+    if word in _WHOLE_WORDS:
+        return False
     if _HANGUL.match(stem):
         return word.startswith(stem) and _is_korean(stem, word.removeprefix(stem))
-    if len(stem) < _SHORTEST_STEM or word in _WHOLE_WORDS:
+    if len(stem) < _SHORTEST_STEM:
         return False
     if _HEBREW.match(stem):
         return word.endswith(stem) and bool(_HEBREW_PREFIX.fullmatch(word.removesuffix(stem)))
