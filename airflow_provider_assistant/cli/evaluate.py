@@ -18,8 +18,7 @@ from airflow_provider_assistant.cli.ask import Asking
 from airflow_provider_assistant.cli.evaluate_input import EvaluationInput, checked_input, name_of, output_path
 from airflow_provider_assistant.cli.golden_input import cases_of
 from airflow_provider_assistant.cli.interruptions import Interruptions
-from airflow_provider_assistant.cli.kept_run import ANSWERS as ANSWERS_OF_RUN
-from airflow_provider_assistant.cli.kept_run import OTHER_ANSWERS, Kept, KeptRun, kept_run
+from airflow_provider_assistant.cli.kept_run import ANSWERS, OTHER_ANSWERS, Kept, KeptRun, kept_run
 from airflow_provider_assistant.cli.output import BAD, DIM, GOOD, Console
 from airflow_provider_assistant.cli.runner import (
     BUG,
@@ -131,12 +130,12 @@ def _run(out: Console, args: argparse.Namespace, given: EvaluationInput, run: Ke
     tables = {}
     if given.golden is not None:
         if args.resume:
-            _tell_resumed(out, run, directory)
+            _tell_resumed(out, run, directory if args.save else None)
         with run.ledger() as ledger:
             asking = Asking(out, given.golden, args, run, ledger, signals)
-            for name, hook in zip((ANSWERS_OF_RUN, OTHER_ANSWERS), given.hooks, strict=False):
+            for name, hook in zip((ANSWERS, OTHER_ANSWERS), given.hooks, strict=False):
                 tables[name] = asking.ask(hook, name)
-        cases = cases_of(tables[ANSWERS_OF_RUN])
+        cases = cases_of(tables[ANSWERS])
     other = None
     if OTHER_ANSWERS in tables:
         other = OtherAnswers(cases_of(tables[OTHER_ANSWERS]), name=f"site {args.against_site}")
@@ -157,7 +156,7 @@ def _run(out: Console, args: argparse.Namespace, given: EvaluationInput, run: Ke
     if given.part:
         summary = evaluation.summary.model_copy(update={"part": given.part.text})
         evaluation = dataclasses.replace(evaluation, summary=summary)
-    saved = tables if given.answers is None else {ANSWERS_OF_RUN: given.answers}
+    saved = tables if given.answers is None else {ANSWERS: given.answers}
     _write(args, evaluation, directory, saved)
     if given.part:
         out.line(f"Only a part of the golden set: {len(given.part.keys)} of {given.part.total} questions")
@@ -165,7 +164,7 @@ def _run(out: Console, args: argparse.Namespace, given: EvaluationInput, run: Ke
     unanswered = 0
     for table in tables.values():
         unanswered += table.num_rows - table["status"].to_pylist().count("complete")
-    run.is_finished = not unanswered
+    run.is_evaluated, run.is_finished = True, not unanswered
     if unanswered:
         out.logged(
             f"{counted(unanswered, 'question')} without an answer. The same command with --resume asks only these; the "
@@ -190,17 +189,18 @@ def _write(
         write(evaluation, directory, page)
 
 
-def _tell_resumed(out: Console, run: KeptRun, directory: RunDirectory) -> None:
+def _tell_resumed(out: Console, run: KeptRun, directory: RunDirectory | None) -> None:
     """
     Tell what is resumed.
 
+    :param directory: Folder of the evaluation; None without ``--save``.
     :raises AssistantInputError: Nothing is, because the evaluation is complete.
     """
     kept = run.kept()
     if any(kept):
         out.note(f"Resuming {run.folder}: {_described(kept)}.")
         return
-    if directory.summary.exists():
+    if directory and directory.summary.exists():
         raise AssistantInputError(
             f"--resume: the evaluation in {directory.folder} is complete",
             safe=NOTHING_SENT,

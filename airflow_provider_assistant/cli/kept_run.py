@@ -22,6 +22,8 @@ from airflow_provider_assistant.ledger import Ledger, sqlite_engine
 from airflow_provider_assistant.ledger.schema import chat_requests, leases
 
 LOCK, ARGUMENTS, LEDGER = "lock", "run.json", "ledger.db"
+# Number of runs of one evaluation that are kept until one is evaluated.
+KEPT_RUNS = 5
 # The answers of the site, and those of the site to compare with.
 ANSWERS, OTHER_ANSWERS = OUTPUTS = ("answers", "baseline_answers")
 
@@ -46,11 +48,13 @@ class KeptRun:
 
     :param folder: Folder of its files.
     :param id: Unique id, of which its sessions are made.
-    :param is_finished: Whether nothing is left to ask or to evaluate, so that the folder can be deleted.
+    :param is_evaluated: Whether its answers were evaluated, so that earlier runs are of no use.
+    :param is_finished: Whether all questions have an answer as well, so that it can be deleted.
     """
 
     folder: Path
     id: str
+    is_evaluated: bool = False
     is_finished: bool = False
 
     def ledger(self) -> Ledger:
@@ -100,8 +104,8 @@ def kept_run(base: Path, arguments: Mapping[str, Any], *, resume: bool) -> Itera
     """
     Begin a run, or resume the last one, for a ``with`` block.
 
-    After the block, the run is deleted if it has nothing to keep. If it is finished, earlier ones
-    are deleted as well.
+    After the block, the run is deleted if it is finished or has nothing to keep, and earlier ones
+    if it is evaluated. Of runs that were not evaluated, the last ones are kept.
 
     :param base: Folder of the unfinished runs of one evaluation.
     :param arguments: Arguments that must be the same if the run is resumed, as JSON types.
@@ -126,20 +130,21 @@ def kept_run(base: Path, arguments: Mapping[str, Any], *, resume: bool) -> Itera
         try:
             yield run
         finally:
-            if run.is_finished:
-                _delete_all(base, run, locks)
-            elif not any(run.kept()):
+            _delete_earlier(base, run, locks, kept=0 if run.is_evaluated else KEPT_RUNS - 1)
+            if run.is_finished or not any(run.kept()):
                 shutil.rmtree(run.folder)
             # Only an empty folder can be deleted.
             with contextlib.suppress(OSError):
                 base.rmdir()
 
 
-def _delete_all(base: Path, run: KeptRun, locks: contextlib.ExitStack) -> None:
-    """Delete all runs, except those of other processes that are still running."""
-    for file in base.glob(f"*/{ARGUMENTS}"):
-        if file.parent == run.folder or _lock(file.parent, locks):
-            shutil.rmtree(file.parent)
+def _delete_earlier(base: Path, run: KeptRun, locks: contextlib.ExitStack, *, kept: int) -> None:
+    """Delete all other runs but the last ones, and those of other processes that are still running."""
+    folders = sorted(file.parent for file in base.glob(f"*/{ARGUMENTS}"))
+    folders.remove(run.folder)
+    for folder in folders[: max(0, len(folders) - kept)]:
+        if _lock(folder, locks):
+            shutil.rmtree(folder)
 
 
 def _lock(folder: Path, locks: contextlib.ExitStack) -> bool:

@@ -26,7 +26,7 @@ def test_several_runs_of_one_evaluation(tmp_path):
             pass
         # A second one that does not resume has a folder of its own, and does not delete that of a running one.
         with begin(base) as second:
-            second.is_finished = True
+            second.is_evaluated = second.is_finished = True
         assert second.id != first.id
         assert [path.name for path in base.iterdir()] == [first.folder.name]
     with begin(base):
@@ -35,9 +35,23 @@ def test_several_runs_of_one_evaluation(tmp_path):
         keep(third)
     with begin(base, resume=True) as resumed:
         assert (resumed.id, resumed.folder, any(resumed.kept())) == (third.id, third.folder, True)
-        resumed.is_finished = True
+        resumed.is_evaluated = resumed.is_finished = True
     # The first is of no use any more, because a later one is finished.
     assert not base.exists()
+
+
+def test_a_few_runs_are_kept_until_one_is_evaluated(tmp_path):
+    ids = []
+    for number in range(9):
+        with begin(tmp_path) as run:
+            keep(run)
+            ids.append(run.folder.name)
+        assert sorted(path.name for path in tmp_path.iterdir()) == ids[-5:], number
+    with begin(tmp_path) as run:
+        keep(run)
+        # Some questions have no answer, so that this one can still be resumed.
+        run.is_evaluated = True
+    assert [path.name for path in tmp_path.iterdir()] == [run.folder.name]
 
 
 def test_a_run_is_resumed_with_the_same_arguments(tmp_path):
