@@ -16,7 +16,7 @@ from airflow_provider_assistant.cli.golden_input import expectations_of
 from airflow_provider_assistant.cli.output import BAD, GOOD, Console
 from airflow_provider_assistant.cli.rows import csv_options
 from airflow_provider_assistant.cli.runner import OK, WRONG, command
-from airflow_provider_assistant.evaluation.golden_set import GoldenSetFinding, check_golden_set
+from airflow_provider_assistant.evaluation.golden_set import GoldenSetFinding, check_golden_set, golden_cases, losses_of
 from airflow_provider_assistant.evaluation.proposals import COLUMNS, Answered, Rating
 from airflow_provider_assistant.evaluation.proposals import propose as propose_cases
 from airflow_provider_assistant.evaluation.sampling import stratified_sample
@@ -42,10 +42,14 @@ def check(out: Console, args: argparse.Namespace) -> int:
     findings = check_golden_set(
         golden,
         key_columns=key_columns_of(golden, args),
-        tags=[rule.tag for rule in gate.criteria.rules if rule.tag],
+        rules=gate.criteria.rules,
         documents=document_questions,
     )
     out.result([asdict(finding) for finding in findings])
+    losses = losses_of(golden_cases(golden), gate.criteria.rules)
+    shown = [(loss.rule, loss.questions, f"{loss.noticed:.3f}" if loss.noticed else "none") for loss in losses]
+    if shown:
+        out.table(("rule", "questions", "noticed loss"), shown)
     summary = f"questions: {golden.num_rows}, findings: {len(findings)}"
     if not findings:
         out.line(summary, GOOD)

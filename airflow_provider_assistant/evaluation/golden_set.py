@@ -5,16 +5,23 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from airflow_provider_assistant.evaluation.case import Case
 from airflow_provider_assistant.evaluation.cases import read_cases
 from airflow_provider_assistant.evaluation.extra import require_extra
+from airflow_provider_assistant.evaluation.losses import (
+    NOTABLE_LOSS,
+    USUALLY_VARYING,
+    noticed_loss,
+    questions_needed,
+)
 from airflow_provider_assistant.evaluation.phrases import has_phrase, regular_expression
+from airflow_provider_assistant.evaluation.rules import MEASURED, Rule
 from airflow_provider_assistant.evaluation.text import normalise
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.keys import key_column, key_label
-from airflow_provider_assistant.texts import shortened
+from airflow_provider_assistant.texts import counted, shortened
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,6 +34,7 @@ Kind: TypeAlias = Literal[
     "no_expectation",
     "contradiction",
     "tag_without_questions",
+    "too_few_questions",
     "leaked",
 ]
 # Similarity of two normalised questions from which they are near duplicates, in percent.
@@ -37,6 +45,13 @@ CHUNK = 500
 _QUOTED = 60
 # Name of an added column, which no table of a user has.
 _ROW_NUMBER = "\0row"
+# The expectation without which a scorer is not applicable.
+_EXPECTATION_OF = {
+    **dict.fromkeys(("exact_match", "token_f1", "ratio", "token_set_ratio", "chrf"), "expected"),
+    "must_include": "must_include",
+    "must_not_include": "must_not_include",
+    "cites": "expected_url",
+}
 _EXPECTATIONS = ("expected", "must_include", "must_not_include", "expected_url", "expect_no_answer")
 
 
@@ -56,19 +71,19 @@ class GoldenSetFinding:
 
 
 def check_golden_set(
-    golden: pa.Table, *, key_columns: Sequence[str], tags: Iterable[str] = (), documents: Iterable[str] = ()
+    golden: pa.Table, *, key_columns: Sequence[str], rules: Sequence[Rule] = (), documents: Iterable[str] = ()
 ) -> list[GoldenSetFinding]:
     """
     Return what a person should look at, grouped by kind, in the order of the rows.
 
     :param golden: The golden set, with a column ``message`` and some of the expectations.
     :param key_columns: Columns that identify a question; if empty, the message does.
-    :param tags: Tags that the rules of a gate name.
+    :param rules: Rules of a gate.
     :param documents: Questions of the loaded Q&A documents.
     :return: The findings: ``no_key`` and ``duplicate_key``; ``duplicate`` and ``near_duplicate`` (at least 95 %
         similar) questions; ``no_expectation``, a question that no scorer can score; ``contradiction``, expectations
-        that the expected answer does not fulfil, or no answer; ``tag_without_questions``; and ``leaked``, a question
-        that is also a document word by word: the assistant can only look it up.
+        that the expected answer does not fulfil, or no answer; ``tag_without_questions`` and ``too_few_questions``, of
+        a rule; and ``leaked``, a question that is also a document word by word: the assistant can only look it up.
     :raises AssistantInputError: A column is missing, or a cell of the expectations is invalid.
     """
     key_names = tuple(key_columns) or ("message",)
@@ -78,7 +93,7 @@ def check_golden_set(
     if missing:
         raise AssistantInputError(f"the golden set has no column {missing}", field="file")
     keys = _keys(golden, key_names)
-    cases = _cases(golden)
+    cases = golden_cases(golden)
     texts = [normalise(case.message) for case in cases]
     return [
         *_key_findings(keys),
@@ -86,7 +101,8 @@ def check_golden_set(
         *_near_duplicates(keys, texts),
         *_without_expectation(keys, cases),
         *_contradictions(keys, cases),
-        *_tags_without_questions(cases, tags),
+        *_tags_without_questions(cases, [rule.tag for rule in rules if rule.tag]),
+        *_too_few_questions(cases, rules),
         *_leaked(keys, texts, documents),
     ]
 
@@ -106,7 +122,12 @@ def _keys(golden: pa.Table, key_names: Sequence[str]) -> list[str | None]:
     return keys
 
 
-def _cases(golden: pa.Table) -> list[Case]:
+def golden_cases(golden: pa.Table) -> list[Case]:
+    """
+    Return the questions with the number of their row as the key.
+
+    :raises AssistantInputError: A cell of the expectations is invalid.
+    """
     import pyarrow as pa
 
     # The number of the row is the key here, because duplicate keys are a finding and not an error.
@@ -210,6 +231,63 @@ def _tags_without_questions(
         if tag not in used:
             reason = f"a rule of the gate names the tag {tag!r}, and no question has it"
             yield GoldenSetFinding("tag_without_questions", keys=(), rows=(), reason=reason)
+
+
+def _too_few_questions(cases: Sequence[Case], rules: Sequence[Rule]) -> Iterator[GoldenSetFinding]:
+    for loss in losses_of(cases, rules):
+        if loss.questions and loss.needed > loss.questions:
+            reason = (
+                f"{loss.rule} compares {counted(loss.questions, 'question')}, and {loss.needed} are needed to notice a "
+                f"loss of {loss.limit:g} within three runs if {100 * USUALLY_VARYING:g} % of the answers vary"
+            )
+            yield GoldenSetFinding("too_few_questions", keys=(), rows=(), reason=reason)
+
+
+class RuleLoss(NamedTuple):
+    """
+    What a rule that limits a loss can notice.
+
+    :param questions: Number of questions that the rule compares.
+    :param noticed: Loss that it notices within three runs, see
+        :func:`~airflow_provider_assistant.evaluation.losses.noticed_loss`.
+    :param limit: Loss that it should notice: its threshold, but at least a loss of 0.1.
+    :param needed: Number of questions that this needs.
+    """
+
+    rule: str
+    questions: int
+    noticed: float | None
+    limit: float
+    needed: int
+
+
+def losses_of(cases: Sequence[Case], rules: Sequence[Rule]) -> list[RuleLoss]:
+    """Return what the rules that limit the loss of a share can notice with these questions."""
+    drops = [rule for rule in rules if rule.is_drop]
+    losses = []
+    for rule in drops:
+        if rule.name in MEASURED:
+            # How much a latency varies is not known.
+            continue
+        questions = sum(_is_compared(case, rule) for case in cases)
+        limit = max(rule.term.threshold, NOTABLE_LOSS)
+        losses.append(
+            RuleLoss(
+                rule=rule.text,
+                questions=questions,
+                noticed=noticed_loss(questions, drops=len(drops)) if questions else None,
+                limit=limit,
+                needed=questions_needed(limit, drops=len(drops)),
+            )
+        )
+    return losses
+
+
+def _is_compared(case: Case, rule: Rule) -> bool:
+    if rule.tag is not None and rule.tag not in case.tags:
+        return False
+    expectation = _EXPECTATION_OF.get(rule.name)
+    return expectation is None or getattr(case, expectation) not in {None, ()}
 
 
 def _leaked(keys: Sequence[str | None], texts: Sequence[str], documents: Iterable[str]) -> Iterator[GoldenSetFinding]:

@@ -8,6 +8,7 @@ A loss that chance explains does not fail the gate. Chance alone fails less than
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import ceil
 
 from airflow_provider_assistant.evaluation.change import student_quantile
 from airflow_provider_assistant.evaluation.rule_verdicts import formatted, no_data, not_judged, subject, verdict_on
@@ -23,6 +24,12 @@ FALSE_ALARMS = 0.06
 ALONE = 0.4
 # The last three runs fail this one only if it is this many standard errors worse itself: a repaired assistant passes.
 ITSELF_WORSE = 1.2
+# Share of the answers that vary from run to run, if it is not known.
+USUALLY_VARYING = 0.2
+# Standard errors beyond the smallest loss with which one of three runs fails in 95 of 100 cases, by simulation.
+SURELY = 0.25
+# Degrees of freedom with many runs.
+MANY = 1000
 # A loss that each comparison should be able to show, for values from 0 to 1.
 NOTABLE_LOSS = 0.1
 
@@ -99,6 +106,24 @@ def smallest_loss(error: float, freedom: float, *, false_alarms: float = FALSE_A
     :param false_alarms: Share of the runs that may fail by chance because of this rule.
     """
     return student_quantile(1 - ALONE * false_alarms, freedom) * error
+
+
+def noticed_loss(questions: int, *, drops: int = 1, varying: float = USUALLY_VARYING) -> float:
+    """
+    Return the loss that fails at least one of three runs in 95 of 100 cases.
+
+    :param questions: Number of questions that are compared.
+    :param drops: Number of rules in the gate that limit a loss.
+    :param varying: Share of the answers that vary from run to run. Those that do pass on half of the runs, which is the
+        worst case.
+    """
+    error: float = (varying / 4 / questions) ** 0.5
+    return smallest_loss(error, MANY, false_alarms=FALSE_ALARMS / drops) + SURELY * error
+
+
+def questions_needed(loss: float, *, drops: int = 1, varying: float = USUALLY_VARYING) -> int:
+    """Return the number of questions from which :func:`noticed_loss` is at most a loss."""
+    return ceil((noticed_loss(1, drops=drops, varying=varying) / loss) ** 2)
 
 
 def _reason_without_difference(rule: Rule, comparison: Comparison) -> str:

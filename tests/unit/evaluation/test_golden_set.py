@@ -6,7 +6,8 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_assistant.evaluation import golden_set
-from airflow_provider_assistant.evaluation.golden_set import check_golden_set
+from airflow_provider_assistant.evaluation.golden_set import check_golden_set, golden_cases, losses_of
+from airflow_provider_assistant.evaluation.rules import parse_rule
 from airflow_provider_assistant.exceptions import AssistantInputError
 
 GOOD = [
@@ -24,7 +25,7 @@ def found(rows, **options):
 
 
 def test_a_good_set_has_no_findings():
-    assert found(GOOD, tags=["billing", "other"], documents=["When are refunds due?"]) == []
+    assert found(GOOD, rules=[parse_rule("coverage[billing] >= 0.5")], documents=["When are refunds due?"]) == []
 
 
 def test_keys():
@@ -90,8 +91,27 @@ def test_expectations_that_contradict_each_other():
 
 
 def test_tags_that_no_question_has():
-    (finding,) = found(GOOD, tags=["billing", "biling", "biling"])
+    rules = [parse_rule(f"token_f1[{tag}] >= 0.5") for tag in ("billing", "biling", "biling")]
+    (finding,) = found(GOOD, rules=rules)
     assert finding == ("tag_without_questions", (), ())
+
+
+def test_a_rule_that_limits_a_loss_needs_enough_questions():
+    rows = []
+    for number in range(60):
+        row = {"key": str(number), "message": f"{number} {'x' * number}?", "expected": "yes", "must_include": "yes"}
+        rows.append(row if number < 20 else {**row, "must_include": None})
+    rules = [parse_rule(f"{name} drop <= {limit}") for name, limit in (("token_f1", 0.02), ("must_include", 0.02))]
+    golden = pa.Table.from_pylist(rows)
+    (finding,) = check_golden_set(golden, key_columns=["key"], rules=rules)
+    assert finding.finding == "too_few_questions"
+    assert finding.reason.startswith("must_include drop <= 0.02 compares 20 questions, and ")
+    (whole, part) = losses_of(golden_cases(golden), rules)
+    assert (whole.questions, part.questions, whole.limit) == (60, 20, 0.1)
+    assert whole.noticed < 0.1 < part.noticed
+    assert 20 < part.needed <= 60
+    # A rule that allows more needs fewer, and one alone as well.
+    assert check_golden_set(golden, key_columns=["key"], rules=[parse_rule("must_include drop <= 0.2")]) == []
 
 
 def test_questions_that_are_loaded_word_by_word_are_leaked():
