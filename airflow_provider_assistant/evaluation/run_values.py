@@ -72,17 +72,18 @@ class RunValues:
         is_answer = self._is_answer()
         return float(self._is_complete()[is_answer].mean()) if is_answer.any() else 0.0
 
-    def scores_of(self, scorer: str, worst: float) -> NDArray[np.float64]:
+    def scores_of(self, scorer: str, worst: float | None) -> NDArray[np.float64]:
         """
         Return the weighted mean of each unit's scores.
 
-        :param worst: Score of an answer on which the scorer failed.
+        :param worst: Score of an answer on which the scorer failed; None if it has none.
         """
         import numpy as np
 
         scores = self.run.scores
         values = scores["score"].to_numpy().astype(float)
-        values = np.where(self._equal("outcome", "error"), worst, values)
+        if worst is not None:
+            values = np.where(self._equal("outcome", "error"), worst, values)
         return self._means(self._equal("scorer", scorer), values, scores["weight"].to_numpy())
 
     def coverage(self) -> NDArray[np.float64]:

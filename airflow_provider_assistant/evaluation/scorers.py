@@ -49,10 +49,11 @@ class Scorer:
     library: str | None = None
 
     @property
-    def worst(self) -> float:
-        """The worst score, which an answer gets where an error of the scorer must not hide a loss."""
+    def worst(self) -> float | None:
+        """The worst score, which an answer gets where an error must not hide a loss; None if it gets none."""
         if self.name == PAIRWISE:
-            return -1.0
+            # A pair without a verdict has an error on both sides, and no rule is about pairs.
+            return None
         return 0.0 if self.higher_is_better else 1.0
 
 
