@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 from airflow_provider_assistant.evaluation.addresses import is_address
-from airflow_provider_assistant.evaluation.phrases import ANY_OF, REGEX, alternatives, fault, regular_expression
+from airflow_provider_assistant.evaluation.phrases import ANY_OF, REGEX, fault, regular_expression
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.keys import is_missing
 from airflow_provider_assistant.texts import storable
@@ -85,14 +85,13 @@ def as_phrases(key: str, column: str, value: Any) -> tuple[str, ...]:
             # It is not certain which | belongs to the regular expression.
             instead = f'a JSON list such as ["a", "{REGEX}b"] if only a part of it is a regular expression'
             raise cell_error(key, column, value, instead)
-    phrases = []
-    for phrase in _without_duplicates(map(_with_alternatives, items)):
+    phrases = _without_duplicates(map(_with_alternatives, items))
+    for phrase in phrases:
         reason = fault(phrase)
         if reason:
             raise AssistantInputError(f"question {key!r}: {column}: {reason}", field=column)
-        if regular_expression(phrase) is not None or alternatives(phrase):
-            phrases.append(phrase)
-    return tuple(phrases)
+    # Bars with nothing between them are not a phrase.
+    return tuple(phrase for phrase in phrases if phrase.strip("| "))
 
 
 def as_texts(key: str, column: str, value: Any) -> tuple[str, ...]:

@@ -14,14 +14,16 @@ _SEPARATORS = re.compile("([.,'])")
 # Thousands with spaces, but not telephone numbers; a range with a space before its dash
 _THOUSANDS = re.compile(r"(?<![\w.,'])[1-9]\d{0,2}(?: \d{3})+(?:[.,]\d+)?(?![.,']?\d| \d)")
 _RANGE = re.compile(r"(?<=\d )-(?=\d)")
+# The German 5,- for 5,00
+_NO_CENTS = re.compile(r"(?<=\d)[.,]-(?!\w)")
 
 
-def with_plain_spaces(text: str) -> str:
-    """Return a text with ``1'000`` instead of ``1 000``, and ``10 - 20`` instead of ``10 -20``."""
+def with_plain_numbers(text: str) -> str:
+    """Return a text with ``1'000`` instead of ``1 000``, ``10 - 20`` of ``10 -20``, and ``5`` of ``5,-``."""
     if not _DIGIT.search(text):
         return text
     text = _THOUSANDS.sub(lambda number: number[0].replace(" ", "'"), text)
-    return _RANGE.sub("- ", text)
+    return _NO_CENTS.sub("", _RANGE.sub("- ", text))
 
 
 @lru_cache(maxsize=4096)

@@ -12,7 +12,7 @@ from functools import cache, lru_cache
 from typing import Any, TypeAlias
 
 from airflow_provider_assistant.evaluation.affixes import OTHER_ARABIC_SCRIPT, has_particles, is_with_particles
-from airflow_provider_assistant.evaluation.numbers import NUMBER, readings, with_plain_spaces
+from airflow_provider_assistant.evaluation.numbers import NUMBER, readings, with_plain_numbers
 from airflow_provider_assistant.evaluation.text import UNSPACED, clean, fold, has_turkish_capitals, turkish
 
 # Separates alternatives, of which one is enough.
@@ -46,7 +46,6 @@ _HALF_SPACE = re.compile("(?<=[\u0600-\u06ff])\u200c(?=[\u0600-\u06ff])")
 # Scripts without capital letters, whose words do not contain digits
 _CASELESS = "\u0590-\u109f\u1100-\u137f\u1780-\u18af\ua800-\ua8ff\ua960-\ua97f\uac00-\ud7ff\ufb1d-\ufdff\ufe70-\ufeff"
 _CASELESS_START = re.compile(f"[{_CASELESS}]|{UNSPACED.pattern}")
-_ASCII_WORD = re.compile(rf"[a-z][a-z0-9]*(?:'t\b)?|{NUMBER}|\S")
 
 _CURRENCIES = {"eur": "€", "usd": "$", "gbp": "£"}
 # A long text with all kinds of characters
@@ -54,14 +53,15 @@ _SAMPLE = (string.printable + "\ue000") * 50
 _DIGITS = frozenset(string.digits)
 _NUMBER_START = _DIGITS | {"-"}
 _DOLLAR = re.compile(r"(?<!\w)us(?=\$)")
-_BEFORE_NUMBERS = frozenset(
-    (
-        *"%$€£¥₩₹₽₺₴₪₫฿₦₱₲₵₸₼₾¢﷼",
-        *("aed", "aud", "brl", "cad", "chf", "cny", "czk", "dkk", "egp", "hkd", "huf", "idr", "ils", "inr", "jpy"),
-        *("krw", "mxn", "myr", "nok", "nzd", "php", "pln", "qar", "ron", "rub", "sar", "sek", "sgd", "thb", "twd"),
-        *("uah", "vnd"),
-    )
+# Currencies whose code is not a word, as TRY and ALL are
+_CODES = (
+    *("aed", "aud", "brl", "cad", "chf", "cny", "czk", "dkk", "egp", "eur", "gbp", "hkd", "huf", "idr", "inr", "jpy"),
+    *("krw", "mxn", "myr", "nok", "nzd", "pln", "qar", "rub", "sar", "sek", "sgd", "thb", "twd", "uah", "usd", "vnd"),
 )
+# Digits belong to a word, but not to a currency: EUR5.
+_CODE_BEFORE_NUMBER = rf"(?:{'|'.join(_CODES)})(?=\d)"
+_ASCII_WORD = re.compile(rf"{_CODE_BEFORE_NUMBER}|[a-z][a-z0-9]*(?:'t\b)?|{NUMBER}|\S")
+_BEFORE_NUMBERS = frozenset((*"%$€£¥₩₹₽₺₴₪₫฿₦₱₲₵₸₼₾¢﷼", *_CODES))
 _UNITS = frozenset(
     (
         *_BEFORE_NUMBERS,
@@ -269,7 +269,7 @@ def _word() -> re.Pattern[str]:
     without_capitals = _CASELESS_START.pattern
     cased_word = rf"(?!{without_capitals})[^\W\d_](?:(?!{without_capitals}|_)\w|[{marks}])*(?:'t\b)?"
     caseless_word = rf"(?:(?=[{_CASELESS}])(?!{UNSPACED.pattern})[^\W\d_]|[{marks}])+"
-    return re.compile(rf"{cased_word}|{NUMBER}|{caseless_word}|\S[{marks}]*")
+    return re.compile(rf"{_CODE_BEFORE_NUMBER}|{cased_word}|{NUMBER}|{caseless_word}|\S[{marks}]*")
 
 
 @lru_cache(maxsize=512)
@@ -282,7 +282,7 @@ def _folded(text: str) -> str:
         folded = fold(text).translate(_PLAIN)
     if "us$" in folded:
         folded = _DOLLAR.sub("", folded)
-    return with_plain_spaces(folded)
+    return with_plain_numbers(folded)
 
 
 def _matches(pattern: str, text: str) -> bool:
