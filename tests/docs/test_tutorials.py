@@ -86,7 +86,9 @@ def test_evaluation(tutorial: Callable[..., DAG], run_dag: Callable[..., Run], s
     service.behave(answer_limit=None)
     recovered = run_dag(dag)
     assert recovered.state == "success"
-    assert recovered.xcom("evaluate")["baseline"] == good.xcom("evaluate")["scores_path"]
+    # No rule of this gate compares, so no run got worse.
+    assert recovered.xcom("evaluate")["baseline"] == worse.xcom("evaluate")["scores_path"]
+    assert recovered.xcom("evaluate")["newly_failing"] == []
 
 
 def test_nightly_gate(
