@@ -55,6 +55,16 @@ def test_groundedness_needs_passages_and_correctness_an_expected_answer(passages
     assert JudgeRequest.of(case, TONE, "x") is not None
 
 
+def test_a_judge_sees_all_accepted_answers():
+    hashes = set()
+    for also in ((), ("Within a month.",), ("Within a month.", "返金は三十日以内")):
+        request = JudgeRequest.of(make_case(expected="30 days", also_expected=also), BUILT_IN["correctness"], "A month")
+        assert request is not None
+        assert [text in request.expected for text in ("30 days", *also)] == [True] * (1 + len(also))
+        hashes.add(request.content_hash("model"))
+    assert len(hashes) == 3
+
+
 def test_the_judge_of_refusals_gets_the_kind_of_answer_that_is_expected():
     rubric = BUILT_IN["refusal"]
     assert JudgeRequest.of(CASE, rubric, "x") is None, "nobody said whether there is an answer"
