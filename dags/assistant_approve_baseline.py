@@ -10,7 +10,7 @@ skipped, and the baseline stays. To change your mind, clear ``approve`` and the 
 after it.
 
 The gate reports, because the person decides. Until a baseline is approved, the
-evaluation compares with the last run of this DAG that passed. The Variable
+evaluation compares with the last runs of this DAG that did not get worse. The Variable
 ``assistant_lake`` sets the output folder. Default: ``lake`` in AIRFLOW_HOME.
 """
 

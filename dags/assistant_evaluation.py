@@ -2,10 +2,10 @@
 Ask a golden set every day, score the answers, check the gate, rate the answers.
 
 Run ``assistant_knowledge_base`` first, so that the assistant has documents to answer
-from. The evaluation compares the answers question by question with the last run that
-passed. If the gate fails, the run fails too: the report lists the questions that got
-worse, and no answer is rated. The figures of every run are in the dataset
-``evaluations``. The task ``evaluate`` has a link to the report with charts.
+from. The evaluation compares the answers question by question with the runs before
+that did not get worse. If the gate fails, the run fails too: the report lists the
+questions that got worse, and no answer is rated. The figures of every run are in the
+dataset ``evaluations``. The task ``evaluate`` has a link to the report with charts.
 
 The golden set is a file with one question per row, see
 ``golden_set/make_golden_set.py``. The Airflow Variable ``assistant_lake`` sets the
@@ -39,8 +39,7 @@ GATE = [
     "token_f1[configuration] >= 0.9",
     # At least half of the questions about options that do not exist are refused.
     "refusal[unanswerable] >= 0.5",
-    # No score drops by more than 0.02 compared with the baseline; the interval of the
-    # difference must exclude it.
+    # No score drops by more than 0.02 compared with the runs before, except by chance.
     "token_f1 drop <= 0.02",
     "must_include drop <= 0.02",
 ]

@@ -84,7 +84,9 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
     :param pass_if: Condition for a question to pass, such as ``token_f1 >= 0.5 and must_include >= 1``. A scorer that
         is not applicable to a question is ignored for that question. Default: None, no pass rate.
     :param gate: Rules, such as ``coverage >= 0.98``, ``token_f1[billing] >= 0.5`` or ``token_f1 drop <= 0.02``. The
-        gate passes if all rules hold. ``latency p95 <= 20`` checks the latency in seconds,
+        gate passes if all rules hold. A ``drop`` fails only if the answers got worse by more than chance explains;
+        ``newly_failing <= 2`` counts questions that always passed before. ``errors``, ``compared`` and ``coverage``
+        limit what was not judged, and have defaults. ``latency p95 <= 20`` checks the latency in seconds,
         ``noticed_after p95 <= 60`` the seconds until a poll found the answer, and
         ``confidence_score >= 0.6`` the confidence of the service. Rules on latency and confidence fail if
         too few answers have one: less than a rule on ``coverage`` requires, or less than 90 %. A rule on a
@@ -93,8 +95,8 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
         and ``disagreement <= 0.2`` check the repetitions. Default: no rules.
     :param on_fail: What a failed gate does: ``fail`` (default) fails the task without retries; ``skip_downstream``
         succeeds and skips the tasks directly downstream; ``report`` succeeds.
-    :param baseline: The evaluation to compare with: ``previous``, the latest run before this one whose gate did not
-        fail; ``{"tag": name}``, the latest run before this one with that tag; the path of an evaluation's folder; or
+    :param baseline: The evaluation to compare with: ``previous``, the last runs before this one that did not get worse;
+        ``{"tag": name}``, the latest run before this one with that tag; the path of an evaluation's folder; or
         ``{"answers": path}``, the answers of another site or another day, which are scored with the same scorers and
         which the scorer ``judge.pairwise`` needs. Default: None, no comparison.
     :param tag: Tag of this evaluation, for the ``baseline`` of later ones. Default: None.
