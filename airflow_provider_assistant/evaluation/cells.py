@@ -81,7 +81,7 @@ def as_phrases(key: str, column: str, value: Any) -> tuple[str, ...]:
         text = (as_text(value) or "").strip()
         is_pattern = regular_expression(text) is not None
         items = [text] if is_pattern else _SINGLE_SEPARATOR.split(text)
-        if not is_pattern and any(regular_expression(item.strip()) is not None for item in items):
+        if len(items) > 1 and any(item.strip().lower().startswith(REGEX) for item in items):
             # It is not certain which | belongs to the regular expression.
             instead = f'a JSON list such as ["a", "{REGEX}b"] if only a part of it is a regular expression'
             raise cell_error(key, column, value, instead)

@@ -130,9 +130,8 @@ def fault(phrase: str) -> str | None:
     """Return why a phrase can never decide anything, or None."""
     pattern = regular_expression(phrase)
     if pattern is None:
-        if any(regular_expression(alternative) is not None for alternative in alternatives(phrase)):
-            return f"{REGEX} must be at the beginning, and not after ||"
-        return None
+        is_hidden = REGEX in phrase.lower() and any(map(regular_expression, alternatives(phrase)))
+        return f"{REGEX} must be at the beginning, and not after ||" if is_hidden else None
     try:
         # A pattern that is in both texts is in every text.
         is_everywhere = _matches(pattern, "") and _matches(pattern, _SAMPLE)
