@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from math import lgamma, log
 from typing import TYPE_CHECKING
 
+from airflow_provider_assistant.evaluation.judge_summary import Agreement
 from airflow_provider_assistant.evaluation.statistics import CONFIDENCE, RESAMPLES
-from airflow_provider_assistant.evaluation.summary import Agreement
 
 if TYPE_CHECKING:
     import numpy as np

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from airflow_provider_assistant.evaluation.case import Case
-    from airflow_provider_assistant.evaluation.summary import JudgeSummary
+    from airflow_provider_assistant.evaluation.judge_summary import JudgeSummary
 
 
 class EarlierRun(NamedTuple):

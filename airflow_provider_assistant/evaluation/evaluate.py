@@ -16,6 +16,7 @@ from airflow_provider_assistant.evaluation.case import Case
 from airflow_provider_assistant.evaluation.comparison import compare
 from airflow_provider_assistant.evaluation.concerned import Concerned
 from airflow_provider_assistant.evaluation.gate import check_rules, verdict_of
+from airflow_provider_assistant.evaluation.judge_summary import JudgeSummary
 from airflow_provider_assistant.evaluation.passing import Passing
 from airflow_provider_assistant.evaluation.repetitions import repetitions_of
 from airflow_provider_assistant.evaluation.scored import Scored, by_question, of_scorer
@@ -24,7 +25,6 @@ from airflow_provider_assistant.evaluation.scoring import score_cases
 from airflow_provider_assistant.evaluation.summary import (
     Confidence,
     Distribution,
-    JudgeSummary,
     Questions,
     ScorerSummary,
     Summary,

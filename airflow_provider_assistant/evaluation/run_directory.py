@@ -19,10 +19,11 @@ from pydantic import ValidationError
 
 from airflow_provider_assistant.evaluation.baseline import Baseline, EarlierRun, compared_runs
 from airflow_provider_assistant.evaluation.change import TOGETHER
+from airflow_provider_assistant.evaluation.judge_summary import JudgeSummary
 from airflow_provider_assistant.evaluation.kept_answers import read_answers
 from airflow_provider_assistant.evaluation.rules import PREVIOUS, BaselineOf
 from airflow_provider_assistant.evaluation.scored import COLUMNS
-from airflow_provider_assistant.evaluation.summary import JudgeSummary, Summary
+from airflow_provider_assistant.evaluation.summary import Summary
 from airflow_provider_assistant.exceptions import AssistantInputError
 
 if TYPE_CHECKING:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from airflow_provider_assistant.evaluation.case import Case
     from airflow_provider_assistant.evaluation.criteria import Criteria
     from airflow_provider_assistant.evaluation.evaluate import Evaluation, Reasons
+    from airflow_provider_assistant.evaluation.judge_summary import JudgeSummary
     from airflow_provider_assistant.evaluation.judging.judging import Judging
     from airflow_provider_assistant.evaluation.judging.label_files import FileLabel
     from airflow_provider_assistant.evaluation.judging.labels import Assignment
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from airflow_provider_assistant.evaluation.rules import OnFail, Rule
     from airflow_provider_assistant.evaluation.run_directory import RunDirectory
     from airflow_provider_assistant.evaluation.scorers import Scorer
-    from airflow_provider_assistant.evaluation.summary import JudgeSummary
     from airflow_provider_assistant.hooks.judge import JudgeConnection
 
 

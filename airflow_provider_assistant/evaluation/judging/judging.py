@@ -13,12 +13,12 @@ from airflow_provider_assistant.api import flow
 from airflow_provider_assistant.client.cancellation import GRACE, CancellableRunner
 from airflow_provider_assistant.client.worker_pool import CircuitBreaker, for_each
 from airflow_provider_assistant.evaluation.agreement import agreement
+from airflow_provider_assistant.evaluation.judge_summary import Agreement, JudgeSummary
 from airflow_provider_assistant.evaluation.judging.asking import ModelHost, refuses_all
 from airflow_provider_assistant.evaluation.judging.pairs import SCORES, pair_counts
 from airflow_provider_assistant.evaluation.judging.prompts import PROMPT_VERSION
 from airflow_provider_assistant.evaluation.judging.verdicts import verdicts_table
 from airflow_provider_assistant.evaluation.rules import JUDGE, PAIRWISE
-from airflow_provider_assistant.evaluation.summary import Agreement, JudgeSummary
 from airflow_provider_assistant.exceptions import (
     AssistantBadRequestError,
     AssistantError,

@@ -18,9 +18,9 @@ from typing import NamedTuple, TypeAlias
 from airflow_provider_assistant import strict_json
 from airflow_provider_assistant.evaluation.agreement import agreement
 from airflow_provider_assistant.evaluation.case import Case
+from airflow_provider_assistant.evaluation.judge_summary import Agreement
 from airflow_provider_assistant.evaluation.judging.requests import Turns, passages_of
 from airflow_provider_assistant.evaluation.judging.values import UnclearError, flag
-from airflow_provider_assistant.evaluation.summary import Agreement
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.storage.paths import reading, storage_files
 from airflow_provider_assistant.texts import for_spreadsheet, from_spreadsheet

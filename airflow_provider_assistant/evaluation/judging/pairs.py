@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from airflow_provider_assistant.evaluation.judge_summary import PairCounts
 from airflow_provider_assistant.evaluation.judging.requests import JudgeRequest
-from airflow_provider_assistant.evaluation.summary import PairCounts
 
 if TYPE_CHECKING:
     from airflow_provider_assistant.evaluation.case import Case, Identity

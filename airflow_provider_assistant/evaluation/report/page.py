@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from jinja2 import Template
 
     from airflow_provider_assistant.evaluation.evaluate import Evaluation
-    from airflow_provider_assistant.evaluation.summary import Difference, PairCounts, ScorerSummary, Summary
+    from airflow_provider_assistant.evaluation.judge_summary import PairCounts
+    from airflow_provider_assistant.evaluation.summary import Difference, ScorerSummary, Summary
 
 HERE = Path(__file__).parent
 # Identifies the reports that this package wrote.

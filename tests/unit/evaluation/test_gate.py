@@ -5,13 +5,12 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_assistant.evaluation.gate import check_rules, verdict_of
+from airflow_provider_assistant.evaluation.judge_summary import Agreement, JudgeSummary
 from airflow_provider_assistant.evaluation.rules import parse_condition, parse_rule
 from airflow_provider_assistant.evaluation.summary import (
-    Agreement,
     Comparison,
     Difference,
     Distribution,
-    JudgeSummary,
     PassRate,
     Questions,
     RepeatedScorer,

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_assistant.evaluation import judge_summary as judge_parts
 from airflow_provider_assistant.evaluation import summary as parts
 from airflow_provider_assistant.evaluation import verdict as gate_parts
 from airflow_provider_assistant.evaluation.baseline import Baseline, EarlierRun
@@ -390,10 +391,10 @@ def test_pairs_have_their_figures_and_the_reasons_of_the_greatest_changes() -> N
     now, before = [case(0), case(1)], [case(0, answer="No <b>idea</b>."), case(1)]
     scores, old = (scored(now, **{"judge.pairwise": values}) for values in ([1.0, 0.0], [0.0, 0.0]))
     plain = summary_of(now, scores)
-    counts = parts.PairCounts(
+    counts = judge_parts.PairCounts(
         pairs=9, wins=3, losses=1, ties=1, order_changed=2, identical=1, errors=1, first_preferred=0.625
     )
-    judge = parts.JudgeSummary(
+    judge = judge_parts.JudgeSummary(
         model="m", rubric="Better.", prompt_version=1, input_tokens=1, output_tokens=1, pairs=counts
     )
     scorer = plain.scorers["judge.pairwise"].model_copy(update={"judge": judge, "histogram": []})
