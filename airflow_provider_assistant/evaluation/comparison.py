@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from airflow_provider_assistant.evaluation.scorers import Scorer
     from airflow_provider_assistant.evaluation.units import Unit
 
+# Share of the runs in which a question passed that usually passes. One bad night does not change what is usual.
+USUALLY = 0.9
+
 
 class _Figure(NamedTuple):
     """
@@ -60,8 +63,8 @@ class Compared(NamedTuple):
 
     :param losses: Questions that got worse by figure, largest loss first. These are all of them; those of
         ``comparison`` are the first.
-    :param newly_failing: Keys of the questions that passed in every earlier evaluation and do not pass now; None
-        without a condition for passing.
+    :param newly_failing: Keys of the questions that passed in nine of ten earlier evaluations, and do not pass now;
+        None without a condition for passing.
     """
 
     comparison: Comparison
@@ -219,6 +222,9 @@ def _difference(values: _Values, units: Sequence[Unit], figure: _Figure, *, remo
     if change.mean is not None and change.error is not None and change.freedom is not None:
         half_width = student_quantile((1 + CONFIDENCE) / 2, change.freedom) * change.error
         low, high = change.mean - half_width, change.mean + half_width
+        if figure.largest:
+            # Shares cannot change by more.
+            low, high = max(low, -figure.largest), min(high, figure.largest)
     worse, better = _changes(values, units, figure)
     was_scored = ~np.isnan(values.earlier[0])
     return Difference(
@@ -262,10 +268,11 @@ def _size_and_key(change: Change) -> tuple[float, str]:
 
 
 def _newly_failing(values: _Values, units: Sequence[Unit]) -> list[str]:
-    """Return the questions that passed in every earlier run and do not pass now."""
+    """Return the questions that usually passed and do not pass now."""
     import numpy as np
 
     is_known = ~np.isnan(values.earlier)
-    passed_always = is_known.any(axis=0) & ((values.earlier == 1) | ~is_known).all(axis=0)
-    positions = np.flatnonzero(passed_always & (values.now < 1))
+    passes = ((values.earlier == 1) & is_known).sum(axis=0)
+    runs = is_known.sum(axis=0)
+    positions = np.flatnonzero((runs > 0) & (passes >= USUALLY * runs) & (values.now < 1))
     return [units[position].key for position in positions.tolist()]

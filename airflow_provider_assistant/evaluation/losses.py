@@ -87,14 +87,16 @@ def check_compared(rule: Rule, summary: Summary, names: Sequence[str]) -> RuleVe
 
 
 def check_newly_failing(rule: Rule, summary: Summary) -> RuleVerdict:
-    """Return the verdict on a rule that limits the number of questions that always passed and fail now."""
+    """Return the verdict on a rule that limits the number of questions that usually passed and fail now."""
     comparison, found = summary.comparison, summary.newly_failing
     if comparison is None:
         return not_judged(rule, "there is no baseline yet")
     if found is None:
         return not_judged(rule, "the baseline was not scored with the scorers of pass_if")
-    runs = counted(comparison.runs, "earlier run")
-    return verdict_on(rule, found.count, f"{counted(found.count, 'question')} passed in {runs} and fails now")
+    reason = (
+        f"{counted(found.count, 'question')} usually passed in {counted(comparison.runs, 'earlier run')}, and not now"
+    )
+    return verdict_on(rule, found.count, reason)
 
 
 def smallest_loss(error: float, freedom: float, *, false_alarms: float = FALSE_ALARMS) -> float:

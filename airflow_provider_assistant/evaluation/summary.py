@@ -276,8 +276,8 @@ class Summary(Model):
     :param comparison: Comparison with the baseline; None without a baseline.
     :param errors: Answers on which a scorer failed.
     :param failing: Questions that do not fulfil the condition; None without a condition.
-    :param newly_failing: Those of them that fulfilled it in every run of the baseline; None without a condition or
-        without a baseline.
+    :param newly_failing: Those of them that fulfilled it in nine of ten runs of the baseline; None without a condition
+        or without a baseline.
     """
 
     schema_version: int = SCHEMA_VERSION

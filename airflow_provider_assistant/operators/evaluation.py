@@ -85,7 +85,7 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
         is not applicable to a question is ignored for that question. Default: None, no pass rate.
     :param gate: Rules, such as ``coverage >= 0.98``, ``token_f1[billing] >= 0.5`` or ``token_f1 drop <= 0.02``. The
         gate passes if all rules hold. A ``drop`` fails only if the answers got worse by more than chance explains;
-        ``newly_failing <= 2`` counts questions that always passed before. ``errors``, ``compared`` and ``coverage``
+        ``newly_failing <= 2`` counts questions that usually passed before. ``errors``, ``compared`` and ``coverage``
         limit what was not judged, and have defaults. ``latency p95 <= 20`` checks the latency in seconds,
         ``noticed_after p95 <= 60`` the seconds until a poll found the answer, and
         ``confidence_score >= 0.6`` the confidence of the service. Rules on latency and confidence fail if

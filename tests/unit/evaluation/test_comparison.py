@@ -185,7 +185,16 @@ def test_errors_count_as_the_worst_score_in_every_run():
     assert compared([row("a", 0.0), row("b", 1.0)], failed).scorers["token_f1"].mean == 0
 
 
-def test_newly_failing_questions_passed_in_every_run_before():
+def test_one_bad_night_does_not_change_what_is_usual():
+    usual = [[row("a", 1.0), row("b", 1.0)]] * 9
+    runs = [[row("a", 0.0), row("b", 1.0)], *usual]
+    found = compared_runs([row("a", 0.0), row("b", 0.0)], *runs, pass_if="token_f1 >= 0.5")
+    assert found.newly_failing == ["a", "b"]
+    found = compared_runs([row("a", 0.0), row("b", 0.0)], *runs[:9], pass_if="token_f1 >= 0.5")
+    assert found.newly_failing == ["b"]
+
+
+def test_newly_failing_questions_usually_passed_before():
     earlier = [
         [row("always", 1.0), row("once not", 0.0), row("fails", 0.0), row("error", 1.0), row("gap", None)],
         [row("always", 1.0), row("once not", 1.0), row("fails", 0.0), row("error", 1.0), row("gap", 1.0)],
