@@ -91,7 +91,7 @@ def mean_change(
     change = MeanChange(compared, mean, (run_variance + earlier_variance) ** 0.5, freedom)
     if len(last) < TOGETHER - 1 or len(older) < TOGETHER:
         return change
-    difference = _column_means(np.vstack([last, now])) - _column_means(older)
+    difference = means_of_known(np.vstack([last, now])) - means_of_known(older)
     is_known = ~np.isnan(difference)
     if not is_known.any():
         return change
@@ -145,8 +145,8 @@ def _spread_of_runs(earlier: NDArray[np.float64], shares: NDArray[np.float64]) -
     return float(means.var(ddof=1))
 
 
-def _column_means(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the mean of each column, NaN without values."""
+def means_of_known(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the mean of the known values of each column, NaN without any."""
     import numpy as np
 
     counts = (~np.isnan(values)).sum(axis=0)

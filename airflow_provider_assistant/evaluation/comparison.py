@@ -249,18 +249,20 @@ def _changes(values: _Values, units: Sequence[Unit], figure: _Figure) -> tuple[l
     """Return the questions that are worse, and those that are better, than in every earlier run; largest first."""
     import numpy as np
 
-    losses: list[Change] = []
-    gains: list[Change] = []
-    for position, unit in enumerate(units):
-        known = values.earlier[:, position]
-        known = known[~np.isnan(known)]
-        after = float(values.now[position])
-        if not len(known) or np.isnan(after) or known.min() - NO_CHANGE <= after <= known.max() + NO_CHANGE:
-            continue
-        change = Change(key=unit.key, before=float(known.mean()), after=after)
-        is_gain = (change.after > change.before) == figure.higher_is_better
-        (gains if is_gain else losses).append(change)
-    return sorted(losses, key=_size_and_key), sorted(gains, key=_size_and_key)
+    # Unlike np.nanmin, these do not warn about a question without an earlier value.
+    lowest = np.fmin.reduce(values.earlier, axis=0)
+    highest = np.fmax.reduce(values.earlier, axis=0)
+    is_lower = values.now < lowest - NO_CHANGE
+    is_higher = values.now > highest + NO_CHANGE
+    falls: list[Change] = []
+    rises: list[Change] = []
+    for position in np.flatnonzero(is_lower | is_higher).tolist():
+        before = float(np.nanmean(values.earlier[:, position]))
+        change = Change(key=units[position].key, before=before, after=float(values.now[position]))
+        (falls if is_lower[position] else rises).append(change)
+    falls.sort(key=_size_and_key)
+    rises.sort(key=_size_and_key)
+    return (falls, rises) if figure.higher_is_better else (rises, falls)
 
 
 def _size_and_key(change: Change) -> tuple[float, str]:

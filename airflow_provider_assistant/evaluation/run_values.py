@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from airflow_provider_assistant.evaluation.baseline import EarlierRun
+from airflow_provider_assistant.evaluation.change import means_of_known
 from airflow_provider_assistant.evaluation.rules import Condition
-from airflow_provider_assistant.evaluation.scored import of_scorer, passed_answers
-from airflow_provider_assistant.evaluation.units import Unit, passed_units
+from airflow_provider_assistant.evaluation.units import Unit
 
 if TYPE_CHECKING:
     import numpy as np
@@ -38,11 +38,12 @@ class RunValues:
         self.scorers = set(run.scores["scorer"].unique().to_pylist())
         self._units = units
         digests = {key: digest for unit in units for key, digest in unit.digests.items()}
-        unit_positions = [position for position, unit in enumerate(units) for _ in unit.digests]
-        index = pc.index_in(run.scores["key"], value_set=pa.array(digests, pa.string()))
-        is_same = pc.equal(run.scores["case"], pa.array(digests.values(), pa.string()).take(index.combine_chunks()))
-        positions = pa.array(unit_positions, pa.int64()).take(index.combine_chunks())
-        self._position = positions.fill_null(-1).to_numpy(zero_copy_only=False)
+        self._unit_of_key = np.array([position for position, unit in enumerate(units) for _ in unit.digests], dtype=int)
+        index = pc.index_in(run.scores["key"], value_set=pa.array(digests, pa.string())).combine_chunks()
+        is_same = pc.equal(run.scores["case"], pa.array(digests.values(), pa.string()).take(index))
+        self._key = index.fill_null(-1).to_numpy(zero_copy_only=False).astype(int)
+        # The last position stands for no unit.
+        self._position = np.append(self._unit_of_key, -1)[self._key]
         is_changed = pc.invert(is_same).fill_null(False).combine_chunks().to_numpy(zero_copy_only=False)
         # A conversation of which a turn changed is another conversation.
         changed_positions = np.unique(self._position[is_changed])
@@ -94,19 +95,41 @@ class RunValues:
         return self._means(self._is_answer(), is_complete.astype(float), np.ones(len(is_complete)))
 
     def passes(self, condition: Condition) -> NDArray[np.float64]:
-        """Return for each unit the share of its repetitions that pass. An error of a scorer counts as a failure."""
+        """
+        Return for each unit the share of its repetitions that pass: of a conversation, all turns must pass.
+
+        An answer on which a scorer failed does not pass.
+        """
         import numpy as np
 
-        rows = {name: of_scorer(self.run.scores, name) for name in condition.names}
-        position_by_key = {unit.key: position for position, unit in enumerate(self._units)}
-        unchanged = set(self._position[self._is_unchanged].tolist())
-        verdicts: list[list[bool]] = [[] for _ in self._units]
-        passed = passed_units(passed_answers(rows, condition, errors_fail=True), self._units)
-        for (key, _repetition), verdict in passed.items():
-            position = position_by_key[key]
-            if verdict is not None and position in unchanged:
-                verdicts[position].append(verdict)
-        return np.array([sum(found) / len(found) if found else np.nan for found in verdicts])
+        scores = self.run.scores
+        values = scores["score"].to_numpy().astype(float)
+        repetitions = scores["repetition"].to_numpy() - 1
+        most = int(repetitions.max(initial=0)) + 1
+        # Each answer has a row per scorer.
+        answers = self._key * most + repetitions
+        is_there, is_applicable, fails, is_missing = np.zeros((4, len(self._unit_of_key) * most), dtype=bool)
+        is_there[answers[self._is_unchanged]] = True
+        for term in condition.terms:
+            rows = self._is_unchanged & self._equal("scorer", term.name) & ~self._equal("outcome", "not_applicable")
+            is_applicable[answers[rows]] = True
+            is_missing[answers[rows & np.isnan(values)]] = True
+            fails[answers[rows & self._equal("outcome", "error")]] = True
+            known = rows & ~np.isnan(values)
+            different_values, positions = np.unique(values[known], return_inverse=True)
+            holds = np.array([term.holds(value) for value in different_values.tolist()], dtype=bool)
+            fails[answers[known][~holds[positions]]] = True
+        is_unknown = is_there & ~fails & (is_missing | ~is_applicable)
+        units = (self._unit_of_key[:, np.newaxis] * most + np.arange(most)).ravel()
+        size = len(self._units) * most
+
+        def any_of(flags: NDArray[np.bool_]) -> NDArray[np.bool_]:
+            has_any: NDArray[np.bool_] = np.bincount(units, weights=flags, minlength=size) > 0
+            return has_any
+
+        verdicts = np.where(any_of(is_unknown) | ~any_of(is_there), np.nan, 1.0)
+        verdicts = np.where(any_of(fails), 0.0, verdicts).reshape(-1, most)
+        return means_of_known(verdicts.T)
 
     def removed(self, scorer: str) -> int:
         """Return the number of scored questions that the newest run does not have."""
