@@ -8,7 +8,7 @@ from math import lgamma, log
 from typing import TYPE_CHECKING
 
 from airflow_provider_assistant.evaluation.judge_summary import Agreement
-from airflow_provider_assistant.evaluation.statistics import CONFIDENCE, RESAMPLES
+from airflow_provider_assistant.evaluation.statistics import CONFIDENCE
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,6 +19,8 @@ TAIL = (1 - CONFIDENCE) / 2
 ADDED, HARDLY_ADDED = 0.5, 0.1
 # Halvings of an interval of length 1, after which it is shorter than any figure that is shown.
 HALVINGS = 30
+# Number of draws from a distribution of kappa.
+DRAWS = 2000
 
 
 def agreement(pairs: Iterable[tuple[bool, bool]], *, ties: int = 0) -> Agreement:
@@ -111,8 +113,8 @@ def _kappa_interval(counts: Sequence[int]) -> tuple[float | None, float | None, 
     generator = np.random.default_rng(counts)
     more_disagreements = np.array([HARDLY_ADDED, ADDED, ADDED, HARDLY_ADDED])
     more_agreements = np.array([ADDED, HARDLY_ADDED, HARDLY_ADDED, ADDED])
-    pessimistic = _kappas(generator.dirichlet(cells + more_disagreements, size=RESAMPLES))
-    optimistic = _kappas(generator.dirichlet(cells + more_agreements, size=RESAMPLES))
+    pessimistic = _kappas(generator.dirichlet(cells + more_disagreements, size=DRAWS))
+    optimistic = _kappas(generator.dirichlet(cells + more_agreements, size=DRAWS))
     low = min(float(np.quantile(pessimistic, TAIL)), kappa)
     high = max(float(np.quantile(optimistic, 1 - TAIL)), kappa)
     is_perfect = counts[1] == counts[2] == 0

@@ -222,7 +222,7 @@ class RepeatedScorer(Model):
     One scorer over the repetitions of the questions. Every question counts once.
 
     :param mean: Weighted mean over the questions of their mean score; None if no question was scored.
-    :param low: Lower end of the interval of the mean. The questions are resampled, each with all its repetitions.
+    :param low: Lower end of the interval of the mean. It is over questions, each with all its repetitions.
     :param worst: Weighted mean over the questions of their worst repetition.
     :param varying: Share of the questions with at least two scores whose scores differ; None if there are none.
     """

@@ -158,12 +158,10 @@ def held(random, size, samples, rows_for):
     return count / samples
 
 
-@pytest.mark.parametrize("size", [50, pytest.param(300, marks=pytest.mark.slow)])
-def test_the_interval_of_repeated_questions_holds_the_truth_as_often_as_it_says(size, monkeypatch):
-    monkeypatch.setattr(statistics, "RESAMPLES", 1000)  # less precise ends, but a faster test
-    assert 0.93 <= held(np.random.default_rng(20261122), size, 1000, by_question) <= 0.97
+@pytest.mark.parametrize("size", [50, 300])
+def test_the_interval_of_repeated_questions_holds_the_truth_as_often_as_it_says(size):
+    assert 0.93 <= held(np.random.default_rng(20261122), size, 500, by_question) <= 0.97
 
 
-def test_without_clusters_the_interval_would_be_too_narrow(monkeypatch):
-    monkeypatch.setattr(statistics, "RESAMPLES", 500)
+def test_without_clusters_the_interval_would_be_too_narrow():
     assert held(np.random.default_rng(20261122), 50, 400, list) < 0.925

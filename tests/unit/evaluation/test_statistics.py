@@ -45,10 +45,9 @@ def differences(random: np.random.Generator, size: int) -> list[float]:
     return list(after - before)
 
 
-@pytest.mark.parametrize("size", [50, pytest.param(300, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("size", [50, 300])
 @pytest.mark.parametrize("weights", [[1.0], [1.0, 2.0, 5.0]], ids=["equal weights", "unequal weights"])
-def test_the_interval_holds_the_truth_as_often_as_it_says(size, weights, monkeypatch):
-    monkeypatch.setattr(statistics, "RESAMPLES", 1000)  # less precise ends, but a faster test
+def test_the_interval_holds_the_truth_as_often_as_it_says(size, weights):
     random = np.random.default_rng(20261121)
     held = 0
     for _ in range(1000):
@@ -57,41 +56,12 @@ def test_the_interval_holds_the_truth_as_often_as_it_says(size, weights, monkeyp
     assert 930 <= held <= 970
 
 
-def test_the_same_values_have_the_same_interval():
-    values = differences(np.random.default_rng(2), 200)
-    weights = [1.0] * 100 + [2.0] * 100
-    assert statistics.interval(values, weights) == statistics.interval(list(values), list(weights))
-    assert statistics.interval(values, weights) != statistics.interval(values, [1.0] * 200)
-
-
-def test_the_interval_does_not_hang_on_how_much_is_in_memory(monkeypatch):
-    values = differences(np.random.default_rng(3), 100)
-    whole = statistics.interval(values, [1.0] * 100)
-    monkeypatch.setattr(statistics, "CHUNK", 1)
-    assert statistics.interval(values, [1.0] * 100) == whole
-
-
-def test_memory_is_bounded_for_many_questions():
-    drawn = []
-
-    class Spy:
-        def __init__(self, random):
-            self.random = random
-
-        def integers(self, *args, size, **kwargs):
-            drawn.append(size[0] * size[1])
-            return self.random.integers(*args, size=size, **kwargs)
-
-    original = np.random.default_rng
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(np.random, "default_rng", lambda seed: Spy(original(seed)))
-        statistics.interval(differences(original(4), 10_000), [1.0] * 10_000)
-    assert max(drawn) <= statistics.CHUNK
-    assert sum(drawn) == 10_000 * statistics.RESAMPLES
-
-
-def test_where_nothing_varies_the_interval_is_a_point():
-    assert statistics.interval([0.25] * 5, [1.0] * 5) == (0.25, 0.25, 0.25)
+def test_where_nothing_varies_yet_the_interval_is_no_point():
+    for size, width in ((5, 0.8), (50, 0.1), (1000, 0.01)):
+        mean, low, high = statistics.interval([0.25] * size, [1.0] * size)
+        assert mean == 0.25
+        assert high - low > 0
+        assert (high - low) / 2 < width
 
 
 def test_one_value_has_no_interval():
