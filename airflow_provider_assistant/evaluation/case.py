@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 Identity: TypeAlias = tuple[str, int]
@@ -39,18 +39,18 @@ class Case:
     key: str
     message: str
     answer: str | None
-    status: str
-    error: str | None
-    seconds: float | None
-    session_id: str | None
-    request_id: str | None
-    expected: str | None
-    must_include: tuple[str, ...]
-    must_not_include: tuple[str, ...]
-    expect_no_answer: bool | None
-    weight: float
-    tags: tuple[str, ...]
-    row: Mapping[str, Any]
+    status: str = "complete"
+    error: str | None = None
+    seconds: float | None = None
+    session_id: str | None = None
+    request_id: str | None = None
+    expected: str | None = None
+    must_include: tuple[str, ...] = ()
+    must_not_include: tuple[str, ...] = ()
+    expect_no_answer: bool | None = None
+    weight: float = 1.0
+    tags: tuple[str, ...] = ()
+    row: Mapping[str, Any] = field(default_factory=dict)
     noticed_after: float | None = None
     repetition: int = 1
     transcript: tuple[tuple[str, str | None], ...] = ()

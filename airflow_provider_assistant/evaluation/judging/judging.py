@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, TypeAlias
 
 from airflow_provider_assistant.api import flow
 from airflow_provider_assistant.client.cancellation import GRACE, CancellableRunner
@@ -55,9 +55,8 @@ SAVE_EVERY, SAVE_SHARE = 100, 0.1
 CANCELLED = "judging was stopped from outside; a retry judges the answers that have no verdict yet"
 
 
-class _Waiting(NamedTuple):
-    content_hash: str
-    request: JudgeRequest
+# A request after its content hash.
+_Hashed: TypeAlias = "tuple[str, JudgeRequest]"
 
 
 class Judging:
@@ -81,20 +80,17 @@ class Judging:
         self._model = model
         self._options = options
         self._save = save
-        self._hashes = [request.content_hash(model) for request in assignment.requests]
-        # Each request after its content hash. Equal requests have the same hash.
-        self._hashed_requests = list(zip(self._hashes, assignment.requests, strict=True))
+        # Equal requests have the same hash.
+        self._requests: list[_Hashed] = [(request.content_hash(model), request) for request in assignment.requests]
         self._pairs: dict[Identity, Pair] = {pair.identity: pair for pair in assignment.pairs}
         # The verdicts and the errors so far, by content hash.
         self._known: dict[str, Verdict] = {}
         self._errors: dict[str, AssistantError] = {}
         # Number of tokens that the known verdicts cost, and the replies that were none.
         self._input_tokens = self._output_tokens = 0
-        needed_hashes = set(self._hashes)
-        for content_hash, verdict in known.items():
-            if content_hash in needed_hashes:
-                self._known[content_hash] = verdict
-                self._count_tokens(verdict)
+        for content_hash in {content_hash for content_hash, _ in self._requests} & known.keys():
+            self._known[content_hash] = known[content_hash]
+            self._count_tokens(known[content_hash])
         # Number of verdicts in the file.
         self._saved = len(self._known)
         self._saving = asyncio.Lock()
@@ -146,15 +142,13 @@ class Judging:
         if not scorer.name.startswith(JUDGE):
             return scorer
         hash_by_case: dict[Identity, str] = {}
-        for content_hash, request in self._hashed_requests:
+        for content_hash, request in self._requests:
             if request.rubric.scorer == scorer.name and not request.is_label:
                 hash_by_case[request.key, request.repetition] = content_hash
 
         def score(case: Case) -> float | None:
             content_hash = hash_by_case.get(case.identity)
-            if content_hash is None:
-                return None
-            return self._verdict(content_hash).score
+            return None if content_hash is None else self._verdict(content_hash).score
 
         return replace(scorer, score=score)
 
@@ -165,13 +159,11 @@ class Judging:
     def reasons(self) -> dict[tuple[str, int, str], str]:
         """Return the reasons of the judges by key of the question, number of its repetition, and scorer."""
         reasons = {}
-        for content_hash, request in self._hashed_requests:
+        for content_hash, request in self._requests:
+            verdict = self._known.get(content_hash)
             # The two requests of a pair have one reason together, see below.
-            is_of_pair = request.second is not None
-            if request.is_label or is_of_pair or content_hash not in self._known:
-                continue
-            verdict = self._known[content_hash]
-            reasons[request.key, request.repetition, request.rubric.scorer] = verdict.reason
+            if verdict and request.second is None and not request.is_label:
+                reasons[request.key, request.repetition, request.rubric.scorer] = verdict.reason
         for pair in self._pairs.values():
             reason = pair.reason(self._known_verdicts(pair))
             if reason:
@@ -197,16 +189,13 @@ class Judging:
 
     def _summary(self, rubric: Rubric) -> JudgeSummary:
         # By content hash: equal requests are sent once, so their tokens count once.
-        verdict_by_hash: dict[str, Verdict] = {}
-        for content_hash, request in self._hashed_requests:
-            if request.rubric == rubric and content_hash in self._known:
-                verdict_by_hash[content_hash] = self._known[content_hash]
-        input_tokens = sum(verdict.input_tokens for verdict in verdict_by_hash.values())
-        output_tokens = sum(verdict.output_tokens for verdict in verdict_by_hash.values())
+        hashes = {content_hash for content_hash, request in self._requests if request.rubric == rubric}
+        verdicts = [self._known[content_hash] for content_hash in hashes & self._known.keys()]
+        input_tokens = sum(verdict.input_tokens for verdict in verdicts)
+        output_tokens = sum(verdict.output_tokens for verdict in verdicts)
         counts = None
         if rubric.is_pairwise:
-            judged_pairs = [(pair, self._known_verdicts(pair)) for pair in self._assignment.pairs]
-            counts = pair_counts(judged_pairs)
+            counts = pair_counts([(pair, self._known_verdicts(pair)) for pair in self._assignment.pairs])
         return JudgeSummary(
             model=self._model,
             rubric=rubric.text,
@@ -214,11 +203,11 @@ class Judging:
             input_tokens=input_tokens,
             output_tokens=output_tokens,
             cost=self._options.cost(input_tokens, output_tokens),
-            agreement=self._agreement(rubric, verdict_by_hash),
+            agreement=self._agreement(rubric),
             pairs=counts,
         )
 
-    def _agreement(self, rubric: Rubric, verdict_by_hash: Mapping[str, Verdict]) -> Agreement | None:
+    def _agreement(self, rubric: Rubric) -> Agreement | None:
         """Return the agreement of a judge with people; None without labels."""
         labels = [label for label in self._assignment.labels if label.request.rubric == rubric]
         ties = self._assignment.ties.get(rubric.scorer, 0)
@@ -227,18 +216,15 @@ class Judging:
         # Whether the answer passes: by the label, and by the judge.
         passes_of_both: list[tuple[bool, bool]] = []
         for label in labels:
-            verdict = verdict_by_hash.get(label.request.content_hash(self._model))
+            verdict = self._known.get(label.request.content_hash(self._model))
             if verdict is not None:
                 passes_of_both.append((label.passes, verdict.verdict == "pass"))
         return agreement(passes_of_both, ties=ties)
 
     async def _run(self, open_client: Callable[[], RateLimitedClient]) -> None:
         # Equal requests have the same hash and are sent only once.
-        request_by_hash = dict(self._hashed_requests)
-        waiting = []
-        for content_hash, request in request_by_hash.items():
-            if content_hash not in self._known:
-                waiting.append(_Waiting(content_hash, request))
+        request_by_hash = dict(self._requests)
+        waiting = [hashed for hashed in request_by_hash.items() if hashed[0] not in self._known]
         log.info("Asking for %d verdicts; %d are known.", len(waiting), len(self._known))
         if not waiting:
             return
@@ -247,9 +233,10 @@ class Judging:
             async with open_client() as client:
                 await client.prepare()
 
-                async def ask(waiting: _Waiting) -> None:
+                async def ask(hashed: _Hashed) -> None:
                     self._check_limit(len(request_by_hash))
-                    self._known[waiting.content_hash] = await self._host.ask(client, waiting.request)
+                    content_hash, request = hashed
+                    self._known[content_hash] = await self._host.ask(client, request)
                     await self._save_sometimes()
 
                 rest = iter(waiting)
@@ -262,7 +249,7 @@ class Judging:
                     on_error=self._record_error,
                 )
 
-    async def _ask_first(self, waiting: Iterator[_Waiting], ask: Callable[[_Waiting], Awaitable[None]]) -> None:
+    async def _ask_first(self, waiting: Iterator[_Hashed], ask: Callable[[_Hashed], Awaitable[None]]) -> None:
         """
         Ask the first question alone: what all requests would get costs one of them.
 
@@ -325,8 +312,8 @@ class Judging:
                 todo="Raise max_judge_tokens, or evaluate fewer questions.",
             )
 
-    def _record_error(self, waiting: _Waiting, error: AssistantError) -> None:
-        self._errors[waiting.content_hash] = error
+    def _record_error(self, hashed: _Hashed, error: AssistantError) -> None:
+        self._errors[hashed[0]] = error
         if len(self._errors) <= LOGGED and not self._breaker.is_fatal(error):
             log.warning("No verdict: %s", error.happened)
 
@@ -345,4 +332,4 @@ class Judging:
                 log.warning("The verdicts so far were not saved: %s", error)
 
     def _table(self) -> pa.Table:
-        return verdicts_table(self._assignment.requests, self._hashes, self._known)
+        return verdicts_table(self._requests, self._known)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
 
 from airflow_provider_assistant.evaluation.case import Case
 from airflow_provider_assistant.evaluation.cells import as_text
@@ -73,26 +72,28 @@ def assign(
     :raises AssistantInputError: A label is not true, false or empty, or it is not clear which rubric it is about.
     """
     requests: list[JudgeRequest] = []
+    pairs: list[Pair] = []
     # By key of the question, rubric, and text of the answer.
     labels: dict[tuple[str, Rubric, str], Label] = {}
-    pairs: list[Pair] = []
     single_rubrics = [rubric for rubric in rubrics if not rubric.is_pairwise]
     is_only = len(single_rubrics) == 1
     for case in cases:
         for rubric in single_rubrics:
-            request = _request_of_answer(case, rubric)
+            request = JudgeRequest.of(case, rubric, case.answer)
             if request is not None:
                 requests.append(request)
-            label = _label(case, rubric, request, is_only=is_only)
-            if label is None:
+            passes = _passes_by_label(case, rubric, is_only=is_only)
+            if passes is None:
                 continue
-            identity = (label.request.key, rubric, label.request.answer)
-            if identity in labels:
+            labelled_answer = case.row.get(HUMAN_ANSWER)
+            if not is_missing(labelled_answer) and labelled_answer != case.answer:
+                request = JudgeRequest.of(case, rubric, str(labelled_answer), is_label=True)
+            if request is None or (case.key, rubric, request.answer) in labels:
                 continue
-            labels[identity] = label
-            # The request of any other label is that of this evaluation's answer: it is in the list.
-            if label.request.is_label:
-                requests.append(label.request)
+            labels[case.key, rubric, request.answer] = Label(request=request, passes=passes)
+            # The request for the answer of this evaluation is in the list.
+            if request.is_label:
+                requests.append(request)
     labels_of_files, ties = _labels_of_files(file_labels, single_rubrics)
     requests += [label.request for label in labels_of_files]
     # An answer may also have a label in the golden set.
@@ -129,7 +130,8 @@ def _labels_of_files(
     ties: Counter[str] = Counter()
     for majority in majorities(file_labels):
         rubric = _rubric_of(majority.label, rubrics)
-        request = _request_of_file_label(majority.label, rubric)
+        case = _case_of(majority.label.row)
+        request = JudgeRequest.of(case, rubric, case.answer, is_label=True)
         if request is None:
             continue
         if majority.passes is None:
@@ -153,55 +155,17 @@ def _rubric_of(label: FileLabel, rubrics: Sequence[Rubric]) -> Rubric:
     )
 
 
-def _request_of_file_label(label: FileLabel, rubric: Rubric) -> JudgeRequest | None:
-    row = label.row
-    request = JudgeRequest.about(
-        rubric,
+def _case_of(row: Mapping[str, str]) -> Case:
+    """Return the question and the answer of a row of a label file."""
+    return Case(
         key=row.get("key") or row["question"],
-        question=row["question"],
+        message=row["question"],
         answer=row["answer"],
         expected=row.get("expected") or None,
         expect_no_answer=passes_of(row.get("expect_no_answer"), "a label file: expect_no_answer"),
-        passages=row.get("passages"),
-        earlier_turns=turns_in(row.get("earlier_turns", "")),
+        transcript=turns_in(row.get("earlier_turns", "")),
+        row=row,
     )
-    return replace(request, is_label=True) if request else None
-
-
-def _request_of_answer(case: Case, rubric: Rubric) -> JudgeRequest | None:
-    """Return the request for the answer of this evaluation, if there is one."""
-    if case.answer is None:
-        return None
-    return JudgeRequest.of(case, rubric, case.answer)
-
-
-def _label(
-    case: Case,
-    rubric: Rubric,
-    request: JudgeRequest | None,
-    *,
-    is_only: bool,
-) -> Label | None:
-    """Return the label of a question; None if it has none, or no answer to judge."""
-    passes = _passes_by_label(case, rubric, is_only=is_only)
-    if passes is None:
-        return None
-    labelled = _request_of_label(case, rubric, request)
-    if labelled is None:
-        return None
-    return Label(request=labelled, passes=passes)
-
-
-def _request_of_label(
-    case: Case,
-    rubric: Rubric,
-    request: JudgeRequest | None,
-) -> JudgeRequest | None:
-    """Return the request for the labelled answer: that of the evaluation if the answers are equal."""
-    answer = case.row.get(HUMAN_ANSWER)
-    if is_missing(answer) or answer == case.answer:
-        return request
-    return JudgeRequest.of(case, rubric, str(answer), is_label=True)
 
 
 def _passes_by_label(case: Case, rubric: Rubric, *, is_only: bool) -> bool | None:
@@ -210,18 +174,13 @@ def _passes_by_label(case: Case, rubric: Rubric, *, is_only: bool) -> bool | Non
 
     :param is_only: Whether there is only one rubric, so that the column ``human`` must be about it.
     """
-    row: Mapping[str, Any] = case.row
-    column_of_rubric = f"{HUMAN}.{rubric.name}"
-    if column_of_rubric in row:
-        return _passes(case.key, column_of_rubric, row[column_of_rubric])
-    if is_only or is_missing(row.get(HUMAN)):
-        return _passes(case.key, HUMAN, row.get(HUMAN))
-    raise AssistantInputError(
-        f"question {case.key!r}: with several judges, the column {HUMAN} could be about any of them",
-        todo=f"Name it {column_of_rubric!r}.",
-        field=HUMAN,
-    )
-
-
-def _passes(key: str, column: str, value: Any) -> bool | None:
-    return passes_of(as_text(value), f"question {key!r}: {column}")
+    column = f"{HUMAN}.{rubric.name}"
+    if column not in case.row:
+        if not is_only and not is_missing(case.row.get(HUMAN)):
+            raise AssistantInputError(
+                f"question {case.key!r}: with several judges, the column {HUMAN} could be about any of them",
+                todo=f"Name it {column!r}.",
+                field=HUMAN,
+            )
+        column = HUMAN
+    return passes_of(as_text(case.row.get(column)), f"question {case.key!r}: {column}")

@@ -30,11 +30,7 @@ _RESULT_BY_VERDICTS: Mapping[tuple[str, str], Result] = {
     ("second", "first"): "loss",
     ("tie", "tie"): "tie",
 }
-_TEXT_BY_VERDICT = {
-    "first": "the first is better",
-    "second": "the second is better",
-    "tie": "neither is better",
-}
+_TEXT_BY_VERDICT = {"first": "the first is better", "second": "the second is better", "tie": "neither is better"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +54,10 @@ class Pair:
         """Return which answer is better."""
         if not self.requests:
             return "identical"
-        known_verdicts = [verdict.verdict for verdict in verdicts if verdict is not None]
-        if len(known_verdicts) < len(self.requests):
+        new_first, new_second = verdicts
+        if new_first is None or new_second is None:
             return "error"
-        new_first, new_second = known_verdicts
-        return _RESULT_BY_VERDICTS.get((new_first, new_second), "order_changed")
+        return _RESULT_BY_VERDICTS.get((new_first.verdict, new_second.verdict), "order_changed")
 
     def reason(self, verdicts: Sequence[Verdict | None]) -> str:
         """Return the verdicts and their reasons as one text."""
@@ -78,21 +73,16 @@ class Pair:
 
 def pairs_of(cases: Sequence[Case], others: Sequence[Case], rubric: Rubric) -> list[Pair]:
     """Return the answers that can be compared: both exist, for the same repetition of an unchanged question."""
-    baseline_cases = {(other.key, other.repetition): other for other in others}
+    baseline_cases = {other.identity: other for other in others}
     pairs = []
     for case in cases:
-        other = baseline_cases.get((case.key, case.repetition))
-        if other is None or case.digest != other.digest:
-            continue
-        if case.answer is None or other.answer is None:
+        other = baseline_cases.get(case.identity)
+        if other is None or case.answer is None or other.answer is None or case.digest != other.digest:
             continue
         # Identical answers need no judge.
         requests: tuple[JudgeRequest, ...] = ()
         if case.answer != other.answer:
-            requests = (
-                _request(case, other, rubric),
-                _request(other, case, rubric),
-            )
+            requests = (_request(case, other, rubric), _request(other, case, rubric))
         pairs.append(Pair(key=case.key, repetition=case.repetition, requests=requests))
     return pairs
 
@@ -108,9 +98,7 @@ def pair_counts(judged: Sequence[tuple[Pair, Sequence[Verdict | None]]]) -> Pair
         if result != "error":
             verdict_counts.update(verdict.verdict for verdict in verdicts if verdict is not None)
     decided = verdict_counts["first"] + verdict_counts["second"]
-    first_preferred = None
-    if decided:
-        first_preferred = verdict_counts["first"] / decided
+    first_preferred = verdict_counts["first"] / decided if decided else None
     return PairCounts(
         pairs=len(judged),
         wins=results["win"],

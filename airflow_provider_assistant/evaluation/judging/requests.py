@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -78,66 +78,38 @@ class JudgeRequest:
     earlier_turns_of_second: Turns = ()
 
     @classmethod
-    def of(cls, case: Case, rubric: Rubric, answer: str, *, is_label: bool = False) -> JudgeRequest | None:
+    def of(cls, case: Case, rubric: Rubric, answer: str | None, *, is_label: bool = False) -> JudgeRequest | None:
         """
-        Return the request for an answer, or None if the rubric is not applicable to the question.
+        Return the request for an answer, or None if there is none, or the rubric is not applicable to the question.
 
         :raises AssistantInputError: The column ``passages`` does not hold texts.
         """
-        request = cls.about(
-            rubric,
-            key=case.key,
-            question=case.message,
-            answer=answer,
-            expected=case.reference,
-            expect_no_answer=case.expect_no_answer,
-            passages=case.row.get("passages"),
-            earlier_turns=case.transcript,
-        )
-        if request is None:
+        if answer is None:
             return None
-        return replace(request, is_label=is_label, repetition=case.repetition)
-
-    @classmethod
-    def about(
-        cls,
-        rubric: Rubric,
-        *,
-        key: str,
-        question: str,
-        answer: str,
-        expected: str | None,
-        expect_no_answer: bool | None,
-        passages: Any,
-        earlier_turns: Turns,
-    ) -> JudgeRequest | None:
-        """
-        Return the request for an answer, or None if the rubric is not applicable to the question.
-
-        :param passages: The cell: a text, a list of texts, or nothing.
-        :raises AssistantInputError: ``passages`` is something else.
-        """
         # A built-in rubric gets only the texts that it is about; a rubric of the user gets all of them.
         reference = rubric.reference
+        expected = case.reference
+        passages: tuple[str, ...] = ()
         if reference == "expect_no_answer":
-            expected = _KINDS.get(expect_no_answer)
+            expected = _KINDS.get(case.expect_no_answer)
         elif reference == "passages":
             expected = None
-        passage_texts: tuple[str, ...] = ()
         if reference in {None, "passages"}:
-            passage_texts = passages_of(key, passages)
+            passages = passages_of(case.key, case.row.get("passages"))
         if reference in {"expected", "expect_no_answer"} and expected is None:
             return None
-        if reference == "passages" and not passage_texts:
+        if reference == "passages" and not passages:
             return None
         return cls(
-            key=key,
+            key=case.key,
             rubric=rubric,
-            question=question,
+            question=case.message,
             answer=answer,
             expected=expected,
-            passages=passage_texts,
-            earlier_turns=earlier_turns,
+            passages=passages,
+            is_label=is_label,
+            repetition=case.repetition,
+            earlier_turns=case.transcript,
         )
 
     @property
@@ -251,13 +223,12 @@ def _turns(name: str, turns: Turns) -> dict[str, Any]:
     sent: list[dict[str, str | None]] = []
     length = 0
     for message, answer in reversed(turns):
-        turn: dict[str, str | None] = {"question": shortened(message, TURN_LENGTH), "answer": None}
-        if answer is not None:
-            turn["answer"] = shortened(answer, TURN_LENGTH)
-        length += sum(len(text or "") for text in turn.values())
+        question = shortened(message, TURN_LENGTH)
+        reply = shortened(answer or "", TURN_LENGTH)
+        length += len(question) + len(reply)
         if length > TURNS_LENGTH:
             break
-        sent.insert(0, turn)
+        sent.insert(0, {"question": question, "answer": None if answer is None else reply})
     parts: dict[str, Any] = {}
     if len(sent) < len(turns):
         parts[f"{name}_left_out"] = len(turns) - len(sent)

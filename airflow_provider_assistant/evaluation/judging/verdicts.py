@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from airflow_provider_assistant.evaluation.judging.requests import JudgeRequest, Verdict
@@ -36,12 +36,16 @@ def verdicts_schema() -> pa.Schema:
     )
 
 
-def verdicts_table(requests: Sequence[JudgeRequest], hashes: Sequence[str], known: Mapping[str, Verdict]) -> pa.Table:
-    """Return the known verdicts as a table, in the order of the requests, whatever the order of the replies."""
+def verdicts_table(requests: Iterable[tuple[str, JudgeRequest]], known: Mapping[str, Verdict]) -> pa.Table:
+    """
+    Return the known verdicts as a table, in the order of the requests, whatever the order of the replies.
+
+    :param requests: The requests, each after its content hash.
+    """
     import pyarrow as pa
 
     rows = []
-    for request, content_hash in zip(requests, hashes, strict=True):
+    for content_hash, request in requests:
         if content_hash not in known:
             continue
         row = known[content_hash].model_dump()

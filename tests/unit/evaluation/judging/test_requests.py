@@ -165,12 +165,13 @@ def test_earlier_turns_are_bounded_and_the_latest_stay():
 def test_the_file_of_verdicts_is_in_the_order_of_the_questions_and_can_be_read():
     work = assign([make_case("A.", key=key, message=key) for key in "abc"], [TONE])
     hashes = [request.content_hash("m") for request in work.requests]
+    hashed = list(zip(hashes, work.requests, strict=True))
     verdicts = [Verdict(score=number / 2, verdict="pass", reason="é", input_tokens=number) for number in range(3)]
     known = dict(zip(hashes, verdicts, strict=True))
-    table = verdicts_table(work.requests, hashes, dict(reversed(known.items())))
+    table = verdicts_table(hashed, dict(reversed(known.items())))
     assert table["key"].to_pylist() == ["a", "b", "c"]
     assert known_verdicts(table) == known
-    assert verdicts_table(work.requests, hashes, {hashes[1]: verdicts[1]})["key"].to_pylist() == ["b"]
+    assert verdicts_table(hashed, {hashes[1]: verdicts[1]})["key"].to_pylist() == ["b"]
     with pytest.raises(AssistantInputError, match=r"no column hash\. Delete it"):
         known_verdicts(table.drop_columns(["hash"]))
 
