@@ -121,15 +121,9 @@ def settings_of(connection: Connection, extra: dict[str, Any]) -> Settings:
         invalid field.
     """
     name = f"connection {connection.conn_id!r}"
-    api_key = (connection.password or "").strip()
+    api_key = api_key_of(connection)
     if not api_key:
         raise AssistantInputError(f"{name} has no API key", todo="Put it into the password field.", field="password")
-    if not api_key.isascii() or not api_key.isprintable():
-        raise AssistantInputError(
-            f"{name}: the API key has characters that an HTTP header cannot carry",
-            todo="Use printable ASCII only.",
-            field="password",
-        )
     if not is_recognisable(api_key):
         log.warning(
             "%s: the API key looks like an ordinary word or number. It is not redacted from the service's replies, "
@@ -170,6 +164,28 @@ def settings_of(connection: Connection, extra: dict[str, Any]) -> Settings:
         ledger_conn_id=options.ledger_conn_id,
         documents=options.manage_documents,
     )
+
+
+def api_key_of(connection: Connection) -> str:
+    """
+    Return the API key of a connection; empty if it has none.
+
+    :raises AssistantInputError: The key has characters that an HTTP header cannot carry.
+    """
+    api_key = (connection.password or "").strip()
+    if not api_key.isascii() or not api_key.isprintable():
+        raise AssistantInputError(
+            f"connection {connection.conn_id!r}: the API key has characters that an HTTP header cannot carry",
+            todo="Use printable ASCII only.",
+            field="password",
+        )
+    return api_key
+
+
+def warn_of_http(name: str, scheme: str, netloc: str) -> None:
+    """Log a warning if an API key travels unencrypted to another machine."""
+    if scheme.lower() == "http" and not LOOPBACK.fullmatch(netloc):
+        log.warning("%s uses http: the API key travels unencrypted to %s", name, netloc)
 
 
 def base_url(connection: Connection) -> str:
@@ -216,8 +232,7 @@ def base_url(connection: Connection) -> str:
         netloc = f"[{netloc}]"
     if port is not None:
         netloc = f"{netloc}:{port}"
-    if parts.scheme == "http" and not LOOPBACK.fullmatch(netloc):
-        log.warning("%s uses http: the API key travels unencrypted to %s", name, netloc)
+    warn_of_http(name, parts.scheme, netloc)
     return f"{parts.scheme}://{netloc}{_api_root(parts.path.strip('/'), path_below)}"
 
 

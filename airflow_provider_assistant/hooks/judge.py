@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import logging
+import re
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
 
 from airflow.providers.common.compat.sdk import BaseHook, Connection
 
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.hooks.connection import LOOPBACK, extra_of
-
-log = logging.getLogger(__name__)
+from airflow_provider_assistant.hooks.connection import api_key_of, extra_of, warn_of_http
 
 # Models take longer than the assistant's other requests.
 TIMEOUT = 120.0
 # Base URL by provider of the model, for connections without a host.
 BASE_URLS = {"openai": "https://api.openai.com/v1"}
+# With protocol and host; without a user, a query or a fragment.
+_BASE_URL = re.compile(r"(https?)://([^/@?#\s\[\]]+|\[[\da-f:.]+\](?::\d+)?)(?:/[^@?#]*)?", re.IGNORECASE)
 
 
 class JudgeConnection(NamedTuple):
@@ -44,11 +43,7 @@ def judge_connection(conn_id: str, model: str | None, max_concurrency: int) -> J
     """
     connection: Connection = BaseHook.get_connection(conn_id)
     provider, name = _model(conn_id, model or extra_of(connection).get("model"))
-    api_key = (connection.password or "").strip()
-    if not api_key.isascii() or not api_key.isprintable():
-        raise AssistantInputError(
-            f"connection {conn_id!r}: the API key has characters that an HTTP header cannot carry", field="password"
-        )
+    api_key = api_key_of(connection)
     base_url = _base_url(connection, provider)
     if not api_key and base_url in BASE_URLS.values():
         raise AssistantInputError(
@@ -94,14 +89,14 @@ def _base_url(connection: Connection, provider: str) -> str:
                 field="host",
             )
         return BASE_URLS[provider]
-    if set(host) & set("@?#") or "://" not in host or not urlsplit(host).hostname:
+    url = _BASE_URL.fullmatch(host)
+    if url is None:
         # Keep the host out of the message: a user may have put the API key there.
         raise AssistantInputError(
             f"{name}: the host must be a base URL with its protocol, such as https://models.example.com/v1, without a "
             "user, a query or a fragment",
             field="host",
         )
-    netloc = urlsplit(host).netloc
-    if host.startswith("http://") and connection.password and not LOOPBACK.fullmatch(netloc):
-        log.warning("%s uses http: the API key travels unencrypted to %s", name, netloc)
+    if connection.password:
+        warn_of_http(name, *url.groups())
     return host

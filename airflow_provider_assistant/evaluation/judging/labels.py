@@ -71,34 +71,14 @@ def assign(
     :param file_labels: The labels of label files. What most people say about an answer counts.
     :raises AssistantInputError: A label is not true, false or empty, or it is not clear which rubric it is about.
     """
-    requests: list[JudgeRequest] = []
-    pairs: list[Pair] = []
-    # By key of the question, rubric, and text of the answer.
-    labels: dict[tuple[str, Rubric, str], Label] = {}
     single_rubrics = [rubric for rubric in rubrics if not rubric.is_pairwise]
-    is_only = len(single_rubrics) == 1
-    for case in cases:
-        for rubric in single_rubrics:
-            request = JudgeRequest.of(case, rubric, case.answer)
-            if request is not None:
-                requests.append(request)
-            passes = _passes_by_label(case, rubric, is_only=is_only)
-            if passes is None:
-                continue
-            labelled_answer = case.row.get(HUMAN_ANSWER)
-            if not is_missing(labelled_answer) and labelled_answer != case.answer:
-                request = JudgeRequest.of(case, rubric, str(labelled_answer), is_label=True)
-            if request is None or (case.key, rubric, request.answer) in labels:
-                continue
-            labels[case.key, rubric, request.answer] = Label(request=request, passes=passes)
-            # The request for the answer of this evaluation is in the list.
-            if request.is_label:
-                requests.append(request)
+    requests, labels = _of_cases(cases, single_rubrics)
     labels_of_files, ties = _labels_of_files(file_labels, single_rubrics)
     requests += [label.request for label in labels_of_files]
     # An answer may also have a label in the golden set.
     known = {label.request.content_hash("") for label in labels_of_files}
-    labels_of_cases = [label for label in labels.values() if label.request.content_hash("") not in known]
+    labels_of_cases = [label for label in labels if label.request.content_hash("") not in known]
+    pairs: list[Pair] = []
     for rubric in rubrics:
         if rubric.is_pairwise:
             pairs += pairs_of(cases, others, rubric)
@@ -120,6 +100,31 @@ def check_labels(assignment: Assignment, rules: Sequence[Rule]) -> None:
                 todo="Label more answers, or require fewer.",
                 field="gate",
             )
+
+
+def _of_cases(cases: Sequence[Case], rubrics: Sequence[Rubric]) -> tuple[list[JudgeRequest], list[Label]]:
+    """Return the requests for the answers of an evaluation, and for those that the golden set has labels for."""
+    requests: list[JudgeRequest] = []
+    # By key of the question, rubric, and text of the answer.
+    labels: dict[tuple[str, Rubric, str], Label] = {}
+    for case in cases:
+        for rubric in rubrics:
+            request = JudgeRequest.of(case, rubric, case.answer)
+            if request is not None:
+                requests.append(request)
+            passes = _passes_by_label(case, rubric, is_only=len(rubrics) == 1)
+            if passes is None:
+                continue
+            labelled_answer = case.row.get(HUMAN_ANSWER)
+            if not is_missing(labelled_answer) and labelled_answer != case.answer:
+                request = JudgeRequest.of(case, rubric, str(labelled_answer), is_label=True)
+            if request is None or (case.key, rubric, request.answer) in labels:
+                continue
+            labels[case.key, rubric, request.answer] = Label(request=request, passes=passes)
+            # The request for the answer of this evaluation is in the list.
+            if request.is_label:
+                requests.append(request)
+    return requests, list(labels.values())
 
 
 def _labels_of_files(

@@ -45,10 +45,8 @@ class Scale(NamedTuple):
 
 @lru_cache
 def _scale_in(text: str) -> Scale | None:
-    scales = set()
-    for pattern in _SCALES:
-        for low, high in pattern.findall(text):
-            scales.add(Scale(int(low or 0), int(high)))
+    found = [match for pattern in _SCALES for match in pattern.findall(text)]
+    scales = {Scale(int(low or 0), int(high)) for low, high in found}
     if len(scales) != 1:
         return None
     [scale] = scales
@@ -155,10 +153,10 @@ class JudgeOptions:
         :param given: A mapping with some of the fields of this class, or None.
         :raises AssistantInputError: A field is unknown or invalid.
         """
-        if given is not None and not isinstance(given, Mapping):
-            raise _refused(f"it must be a mapping, not {given!r}")
         if given is None:
-            given = {}
+            return cls()
+        if not isinstance(given, Mapping):
+            raise _refused(f"it must be a mapping, not {given!r}")
         option_names = [option.name for option in fields(cls)]
         for name in given:
             if name not in option_names:
@@ -176,9 +174,7 @@ class JudgeOptions:
         names = [name.removeprefix(JUDGE) for name in scorers if name.startswith(JUDGE)]
         for name in self.rubrics:
             if name not in names:
-                scorer = f"{JUDGE}{name}"
-                reason = f"rubrics has a text for {name!r}; add {scorer!r} to scorers, or remove it"
-                raise _refused(reason)
+                raise _refused(f"rubrics has a text for {name!r}; add {JUDGE + name!r} to scorers, or remove it")
         return [self._rubric(name) for name in names]
 
     def cost(self, input_tokens: int, output_tokens: int) -> float | None:
@@ -189,43 +185,39 @@ class JudgeOptions:
 
     def _rubric(self, name: str) -> Rubric:
         built_in = BUILT_IN.get(name)
-        text = self.rubrics.get(name)
-        if text is not None:
-            reference = None
-            if built_in is not None:
-                reference = built_in.reference
-            return Rubric(name=name, text=text, reference=reference)
+        if name in self.rubrics:
+            return Rubric(name, self.rubrics[name], built_in.reference if built_in else None)
         if built_in is None:
-            scorer = f"{JUDGE}{name}"
-            needed = "a text that says when an answer passes"
-            if name == POLICY:
-                needed = "the text of your policy"
+            needed = "the text of your policy" if name == POLICY else "a text that says when an answer passes"
             raise AssistantInputError(
-                f"scorers: {scorer!r} needs {needed}: judge={{'rubrics': {{{name!r}: '…'}}}}",
+                f"scorers: {JUDGE + name!r} needs {needed}: judge={{'rubrics': {{{name!r}: '…'}}}}",
                 todo=f"The built-in rubrics are {', '.join(BUILT_IN)}.",
                 field="scorers",
             )
         return built_in
 
     def _check(self) -> None:
-        if not isinstance(self.rubrics, Mapping):
+        for name, value in (("conn_id", self.conn_id), ("model", self.model)):
+            if not _is_text(value) and (name, value) != ("model", None):
+                raise _refused(f"{name} must be text, not {value!r}")
+        if not isinstance(self.rubrics, Mapping) or not all(map(_is_text, self.rubrics.values())):
             raise _refused("rubrics must map names to texts")
-        for text in self.rubrics.values():
-            if not isinstance(text, str) or not text.strip():
-                raise _refused("rubrics must map names to texts")
         for name in self.rubrics:
-            if not re.fullmatch(r"[A-Za-z_]\w*", name):
+            if not re.fullmatch(r"[A-Za-z_]\w*", str(name)):
                 raise _refused(f"rubrics: {name!r} must consist of letters, digits and _")
         if not _is_count(self.max_concurrency):
             raise _refused(f"max_concurrency must be a whole number above 0, not {self.max_concurrency!r}")
         if self.max_judge_tokens is not None and not _is_count(self.max_judge_tokens):
             raise _refused(f"max_judge_tokens must be a whole number above 0, not {self.max_judge_tokens!r}")
         files = [self.labels] if isinstance(self.labels, str) else self.labels
-        if not isinstance(files, list | tuple) or not all(isinstance(file, str) and file.strip() for file in files):
+        if not isinstance(files, list | tuple) or not all(map(_is_text, files)):
             raise _refused(f"labels must be a path or a list of paths, not {self.labels!r}")
         if self.price is not None and not _is_price(self.price):
-            expected = "a mapping with the numbers 'input' and 'output'"
-            raise _refused(f"price must be {expected}, not {self.price!r}")
+            raise _refused(f"price must be a mapping with the numbers 'input' and 'output', not {self.price!r}")
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and bool(value.strip())
 
 
 def _is_count(value: object) -> bool:
@@ -235,11 +227,9 @@ def _is_count(value: object) -> bool:
 def _is_price(value: object) -> bool:
     if not isinstance(value, Mapping) or set(value) != {"input", "output"}:
         return False
-    return all(_is_amount(amount) for amount in value.values())
-
-
-def _is_amount(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf")
+    amounts = value.values()
+    is_number = all(isinstance(amount, int | float) and not isinstance(amount, bool) for amount in amounts)
+    return is_number and all(0 <= amount < float("inf") for amount in amounts)
 
 
 def _refused(reason: str) -> AssistantInputError:

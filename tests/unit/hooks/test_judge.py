@@ -57,7 +57,15 @@ def test_a_model_is_required(connect, extra):
 
 
 @pytest.mark.parametrize(
-    "host", ["models.example.com", "https://canary@models.example.com/v1", "https://", "https://a/v1?canary=1"]
+    "host",
+    [
+        "models.example.com",
+        "https://canary@models.example.com/v1",
+        "https://",
+        "https://a/v1?canary=1",
+        "ftp://canary/v1",
+        "https://[::canary/v1",
+    ],
 )
 def test_a_host_is_a_base_url_and_a_wrong_one_is_not_repeated(connect, host):
     with pytest.raises(AssistantInputError, match="must be a base URL with its protocol") as raised:
