@@ -12,6 +12,7 @@ import io
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from itertools import combinations
 from typing import NamedTuple, TypeAlias
 
@@ -33,10 +34,10 @@ _TEXTS = ("earlier_turns", "question", "answer", "expected", "expect_no_answer",
 COLUMNS = ("key", *_TEXTS, LABEL, RATER, "note")
 _USER, _ASSISTANT = "User: ", "Assistant: "
 _TURN = re.compile(rf"^(?={_USER}|{_ASSISTANT})", re.MULTILINE)
-# Spreadsheets translate true and false.
+# Words of labels besides those of judges. Spreadsheets translate true and false.
 _PASSES = {
-    **dict.fromkeys(("true", "t", "y", "good", "wahr", "richtig", "vrai"), True),
-    **dict.fromkeys(("false", "f", "n", "bad", "falsch", "faux"), False),
+    **dict.fromkeys(("t", "y", "good", "wahr", "richtig", "vrai"), True),
+    **dict.fromkeys(("f", "n", "bad", "falsch", "faux"), False),
 }
 
 
@@ -146,12 +147,14 @@ def read_labels(name: str, content: bytes) -> list[FileLabel]:
     # Spreadsheets choose the delimiter by their language.
     delimiter = max(",;\t", key=first_line.count)
     try:
-        rows = list(csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True))
+        reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+        rows = list(reader)
     except csv.Error as error:
         raise _refused(f"{name}: it is not CSV: {error}") from error
-    columns = [column for column in (rows[0] if rows else {}) if column and column.partition(".")[0] == LABEL]
-    missing = [column for column in ("question", "answer") if rows and column not in rows[0]]
-    if rows and not columns:
+    names = reader.fieldnames or ()
+    columns = [column for column in names if column.partition(".")[0] == LABEL]
+    missing = [column for column in ("question", "answer") if column not in names]
+    if not columns:
         missing.append(LABEL)
     if missing:
         raise _refused(f"{name} has no column {', '.join(missing)}", "Write it with 'golden-set label'.")
@@ -215,16 +218,14 @@ def passes_of(cell: str | None, place: str) -> bool | None:
     text = (cell or "").strip()
     if not text:
         return None
-    passes = _PASSES.get(text.casefold())
-    if passes is None:
-        try:
-            word = flag(text, None)
-        except UnclearError:
-            word = None
-        if word is None:
-            raise _refused(f"{place} must be pass, fail or empty, not {text[:50]!r}")
-        passes = word == "pass"
-    return passes
+    if text.casefold() in _PASSES:
+        return _PASSES[text.casefold()]
+    word = None
+    with suppress(UnclearError):
+        word = flag(text, None)
+    if word is None:
+        raise _refused(f"{place} must be pass, fail or empty, not {text[:50]!r}")
+    return word == "pass"
 
 
 def _text_of_turns(turns: Turns) -> str:

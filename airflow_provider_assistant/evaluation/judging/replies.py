@@ -183,23 +183,23 @@ def _verdicts_of_lines(text: str, verdict_of: Callable[[Fields], Reply]) -> list
     if not lines:
         raise UnclearError("it is empty")
     verdicts = []
-    problem = None
+    problems = []
     for line in dict.fromkeys((lines[0], lines[-1])):
         is_reason = line != text or " " in line
         try:
             verdicts.append(verdict_of({"verdict": [line], "reason": [text] if is_reason else []}))
         except UnclearError as error:
-            problem = error
-    if not verdicts and problem:
-        raise problem
+            problems.append(error)
+    if not verdicts:
+        raise problems[-1]
     return verdicts
 
 
 def _answer(fields: Fields, scale: Scale | None) -> Answer:
     words: set[values.Word] = set()
-    scores = {values.score(value, scale) for value in _given(fields, "score")}
+    scores = {values.score(value, scale) for value in fields.get("score", ())}
     has_score = bool(scores)
-    for value in _given(fields, "verdict"):
+    for value in fields.get("verdict", ()):
         word = values.flag(value, scale)
         if word is not None:
             words.add(word)
@@ -228,21 +228,16 @@ def _word_of_score(score: float | None) -> values.Word:
 
 
 def _preference(fields: Fields) -> Preference:
-    found = {values.better(value) for value in [*_given(fields, "better"), *_given(fields, "verdict")]}
+    found = {values.better(value) for name in ("better", "verdict") for value in fields.get(name, ())}
     if len(found) != 1:
         raise UnclearError("it does not name one answer")
     return Preference(found.pop(), _reason(fields))
 
 
-def _given(fields: Fields, name: str) -> list[Any]:
-    return [value for value in fields.get(name, ()) if value is not None and value != ""]
-
-
 def _reason(fields: Fields) -> str:
-    texts = []
-    for value in _given(fields, "reason"):
-        parts = value if isinstance(value, list) else [value]
-        texts += [str(part) for part in parts]
+    texts: list[str] = []
+    for value in fields.get("reason", ()):
+        texts += map(str, value if isinstance(value, list) else [value])
     return storable(" ".join(texts))
 
 
@@ -275,7 +270,11 @@ def _python_object(text: str) -> list[Fields]:
 
 
 def _named(pairs: Iterable[tuple[Any, Any]]) -> Fields:
-    """Return the values of known fields; if there are none, those of the objects inside, as in ``{"result": {…}}``."""
+    """
+    Return the values of known fields; if there are none, those of the objects inside, as in ``{"result": {…}}``.
+
+    Empty values say nothing.
+    """
     fields: dict[str, list[Any]] = defaultdict(list)
     inner: dict[str, list[Any]] = defaultdict(list)
     for name, value in pairs:
@@ -283,7 +282,7 @@ def _named(pairs: Iterable[tuple[Any, Any]]) -> Fields:
         if isinstance(value, dict):
             for inner_field, inner_values in value.items():
                 inner[inner_field] += inner_values
-        elif field:
+        elif field and value not in (None, ""):
             fields[field].append(value)
     if fields.keys() & {"score", "verdict", "better"}:
         return fields
@@ -307,17 +306,17 @@ def _lines_with_names(text: str) -> list[tuple[str, str]]:
     lines = []
     for line in text.splitlines():
         match = _LINE.fullmatch(line.strip())
-        is_word = line.strip(values.AROUND_WORD).isalpha()
-        if is_word and values.flag(line, None) is not None:
+        if not match:
             # A word beside lines with names: "PASS", before "Score: 0.9".
-            lines.append(("verdict", line))
-        if match:
-            name, value = match.groups()
-            if _letters(name) not in _LOOSE_NAMES:
-                lines.append((name, value))
-            elif values.flag(value, None) is not None:
-                # "Passed: no" is a name with its value, "PASS: it says five days" is a verdict with its reason.
-                lines.append(("verdict", value))
+            if line.strip(values.AROUND_WORD).isalpha() and values.flag(line, None) is not None:
+                lines.append(("verdict", line))
+            continue
+        name, value = match.groups()
+        if _letters(name) not in _LOOSE_NAMES:
+            lines.append((name, value))
+        elif values.flag(value, None) is not None:
+            # "Passed: no" is a name with its value, "PASS: it says five days" is a verdict with its reason.
+            lines.append(("verdict", value))
     return lines
 
 

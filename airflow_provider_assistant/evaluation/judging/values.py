@@ -32,13 +32,10 @@ _OPPOSITE = {
     "fail": re.compile(r"(?<!not )(?<!n't )\b(?:pass|passes|passed|(?:is|are) (?:correct|right))\b", re.IGNORECASE),
 }
 _HEDGE = re.compile(r"\b(?:but|however|although|part(?:ly|ially)|depends|unless)\b", re.IGNORECASE)
+_PLACE = r"(?:the )?(?:answer |response |option )?(?:%s)(?: answer| response| one)?(?: is better)?"
 _BETTER: dict[Better, re.Pattern[str]] = {
-    "first": re.compile(
-        r"(?:the )?(?:answer |response |option )?(?:first|1|1st|a)(?: answer| response| one)?(?: is better)?"
-    ),
-    "second": re.compile(
-        r"(?:the )?(?:answer |response |option )?(?:second|2|2nd|b)(?: answer| response| one)?(?: is better)?"
-    ),
+    "first": re.compile(_PLACE % "first|1|1st|a"),
+    "second": re.compile(_PLACE % "second|2|2nd|b"),
     "tie": re.compile(r"(?:a )?(?:tie|draw)|both|neither|none|equal|equally good|(?:the )?same"),
 }
 _NUMBER = re.compile(r"\d{1,9}(?:[.,]\d{1,9})?")
@@ -78,10 +75,9 @@ def score(value: Any, scale: Scale | None) -> float:
     :param scale: The scale of the rubric; None if scores are from 0 to 1.
     """
     number: Any = value
-    low: float = 0
-    high: float = 1
-    if scale:
-        low, high = scale
+    low: float
+    high: float
+    low, high = scale or (0, 1)
     if isinstance(value, str):
         if _MINUS.search(value):
             raise UnclearError(f"{beginning(value)} is not a score")
