@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
@@ -442,7 +443,8 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
             result.report_path,
         )
         for rule in summary.gate.rules:
-            self.log.info("%s: %s (%s)", rule.word, rule.rule, rule.reason)
+            level = logging.INFO if rule.verdict == "passed" else logging.WARNING
+            self.log.log(level, "%s: %s (%s)", rule.word, rule.rule, rule.reason)
         for line in failing_lines(evaluation):
             self.log.info("%s", line)
         if summary.judge_tokens:

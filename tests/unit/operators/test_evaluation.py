@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import random
 import signal
@@ -745,3 +746,13 @@ def test_the_answers_of_another_site_are_a_baseline(operator, tmp_path):
 def test_a_baseline_of_another_form_is_refused(baseline, operator):
     with pytest.raises(AssistantInputError, match="baseline must be a path"):
         operator(good(2), baseline=baseline)
+
+
+def test_what_is_not_green_is_a_warning(evaluate, caplog, capfd):
+    with caplog.at_level(logging.INFO):
+        for night, rows in enumerate((good(), good(), good(), worse())):
+            evaluate(rows, night=night, **DROP, on_fail="report")
+    lines = (caplog.text + "".join(capfd.readouterr())).splitlines()
+    levels = ["warning" in line.lower() for line in lines if "token_f1 drop <= 0.02 (" in line]
+    # Nothing to compare with, too few questions with a single night to compare with, passed, and worse.
+    assert levels[:4] == [True, True, False, True], lines
