@@ -128,8 +128,7 @@ class Asking:
                 batch.close_sessions(table)
             batch.publish(table)
         if "complete" not in table["status"].to_pylist():
-            reasons = [reason for reason in table["error"].to_pylist() if reason]
-            reason = reasons[0] if reasons else "no reason is known"
+            reason = next(filter(None, table["error"].to_pylist()), "no reason is known")
             raise AssistantIncompleteError(
                 f"site {site_id}: none of {table.num_rows} questions has an answer: {reason}"
             )

@@ -7,7 +7,6 @@ import dataclasses
 import hashlib
 import json
 import signal
-from os.path import abspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +29,7 @@ from airflow_provider_assistant.cli.runner import (
     command,
     failed,
 )
-from airflow_provider_assistant.evaluation.excerpts import cost_of, figures_of, verdict_word
+from airflow_provider_assistant.evaluation.excerpts import cost_of, figures_of, means_of, verdict_word
 from airflow_provider_assistant.evaluation.failing import failing_lines
 from airflow_provider_assistant.evaluation.junit import junit_xml
 from airflow_provider_assistant.evaluation.report import render
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from airflow_provider_assistant.evaluation.evaluate import Evaluation
-    from airflow_provider_assistant.evaluation.summary import Difference
 
 STYLES = {"passed": GOOD, "failed": BAD}
 # Folder within that of --save for unfinished runs.
@@ -62,25 +60,16 @@ def evaluate(out: Console, args: argparse.Namespace) -> int:
     with Interruptions() as signals:
         try:
             return _evaluate(out, args, signals)
-        except KeyboardInterrupt as error:
-            return _interrupted(out, signals, error)
-        except Exception as error:  # noqa: BLE001 (every reason for a missing verdict has the same exit code)
-            if signals.number is not None:
-                return _interrupted(out, signals, error)
-            code = failed(out, error)
-            _show_notes(out, error)
-            return code if code == BUG else INPUT
-
-
-def _interrupted(out: Console, signals: Interruptions, error: BaseException) -> int:
-    out.logged("Interrupted.", BAD)
-    _show_notes(out, error)
-    return TERMINATED if signals.number == signal.SIGTERM else INTERRUPTED
-
-
-def _show_notes(out: Console, error: BaseException) -> None:
-    for note in getattr(error, "__notes__", ()):
-        out.logged(note, DIM)
+        except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 (all reasons for a missing verdict)
+            if isinstance(error, Exception) and signals.number is None:
+                code = failed(out, error)
+                code = code if code == BUG else INPUT
+            else:
+                out.logged("Interrupted.", BAD)
+                code = TERMINATED if signals.number == signal.SIGTERM else INTERRUPTED
+            for note in getattr(error, "__notes__", ()):
+                out.logged(note, DIM)
+            return code
 
 
 def _evaluate(out: Console, args: argparse.Namespace, signals: Interruptions) -> int:
@@ -107,14 +96,12 @@ def _folder_of_runs(args: argparse.Namespace, given: EvaluationInput) -> Path:
     folder = given.directory.folder
     if args.save and folder.protocol in {"file", ""}:
         return Path(folder.path) / UNFINISHED
-    file = str(args.answers or args.file)
-    name = Path(file).stem
-    if "://" not in file:
-        file = abspath(file)  # noqa: PTH100 (a link may lead to the newest export)
+    # Not resolved: a link may lead to the newest export.
+    file = Path(args.answers or args.file).absolute()
     sites = [hook.site_url() for hook in given.hooks]
-    identity = [file, str(args.file), args.save, sites, args.tag, args.only_failing]
+    identity = [str(file), args.file, args.save, sites, args.tag, args.only_failing]
     digest = hashlib.sha256(json.dumps(identity).encode()).hexdigest()
-    return airflow_home() / "assistant_evaluations" / f"{name}-{digest[:12]}"
+    return airflow_home() / "assistant_evaluations" / f"{file.stem}-{digest[:12]}"
 
 
 def _arguments(args: argparse.Namespace, given: EvaluationInput) -> dict[str, Any]:
@@ -242,36 +229,23 @@ def _show(out: Console, args: argparse.Namespace, evaluation: Evaluation) -> Non
     if summary.comparison and summary.comparison.scorers:
         titles = ("scorer", "wins", "ties", "losses", "difference", "low", "high")
         cells = []
-        for scorer, difference in summary.comparison.scorers.items():
-            cells.append(_difference_cells(scorer, difference))
+        for scorer, found in summary.comparison.scorers.items():
+            numbers = [_number(value) for value in (found.mean, found.low, found.high)]
+            cells.append((scorer, found.better, found.unchanged, found.worse, *numbers))
         out.table(titles, cells)
     pairs = summary.pairs
     if pairs:
         preferred = _number(pairs.first_preferred)
-        out.table(
-            ("pairs", "identical", "order changed", "errors", "first preferred"),
-            [(pairs.pairs, pairs.identical, pairs.order_changed, pairs.errors, preferred)],
-        )
-    means = ", ".join(f"{name} {_number(mean)}" for name, mean in summary.means.items())
+        titles_of_pairs = ("pairs", "identical", "order changed", "errors", "first preferred")
+        out.table(titles_of_pairs, [(pairs.pairs, pairs.identical, pairs.order_changed, pairs.errors, preferred)])
     cost = cost_of(summary)
     if cost:
         out.note(cost)
-    verdict = summary.gate.verdict
     answered = f"{summary.questions.answered} of {summary.questions.total} answered"
-    out.line(f"{verdict_word(summary.gate)}: {summary.name}, {answered}; {means}", STYLES.get(verdict, ""))
-
-
-def _difference_cells(scorer: str, difference: Difference) -> list[object]:
-    """Return the cells of a row: wins, ties and losses, and the difference with its interval."""
-    return [
-        scorer,
-        difference.better,
-        difference.unchanged,
-        difference.worse,
-        _number(difference.mean),
-        _number(difference.low),
-        _number(difference.high),
-    ]
+    out.line(
+        f"{verdict_word(summary.gate)}: {summary.name}, {answered}; {means_of(summary.means)}",
+        STYLES.get(summary.gate.verdict, ""),
+    )
 
 
 def _result(args: argparse.Namespace, evaluation: Evaluation) -> dict[str, Any]:
@@ -279,20 +253,14 @@ def _result(args: argparse.Namespace, evaluation: Evaluation) -> dict[str, Any]:
     comparison = None
     if summary.comparison:
         shown_fields = {"paired", "mean", "low", "high", "better", "unchanged", "worse"}
-        comparison = {}
-        for scorer, difference in summary.comparison.scorers.items():
-            comparison[scorer] = difference.model_dump(include=shown_fields)
-    pairs = None
-    if summary.pairs:
-        pairs = summary.pairs.model_dump()
+        scorers = summary.comparison.scorers
+        comparison = {name: difference.model_dump(include=shown_fields) for name, difference in scorers.items()}
     return {
         **figures_of(summary),
-        "part": summary.part,
+        **summary.model_dump(include={"part", "failing", "newly_failing"}),
         "rules": [rule.model_dump() for rule in summary.gate.rules],
-        "failing": summary.failing.model_dump() if summary.failing else None,
-        "newly_failing": summary.newly_failing.model_dump() if summary.newly_failing else None,
         "comparison": comparison,
-        "pairs": pairs,
+        "pairs": summary.pairs.model_dump() if summary.pairs else None,
         "judge_tokens": summary.judge_tokens,
         "judge_cost": summary.judge_cost,
         "junit": args.junit,

@@ -25,7 +25,7 @@ from airflow_provider_assistant.cli.golden_input import (
 from airflow_provider_assistant.cli.output import Console
 from airflow_provider_assistant.cli.runner import open_hook
 from airflow_provider_assistant.evaluation.extra import check_extra
-from airflow_provider_assistant.evaluation.rules import ANSWERS, check_pairwise
+from airflow_provider_assistant.evaluation.rules import ANSWERS, PREVIOUS, check_pairwise
 from airflow_provider_assistant.evaluation.run_directory import RunDirectory, find_baseline
 from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
@@ -81,21 +81,23 @@ def checked_input(out: Console, args: argparse.Namespace) -> EvaluationInput:
         answers, cases = read_answered(args)
     else:
         golden, cases = read_golden(args)
-    part = part_of(args, cases, gate.criteria.pass_if)
+    directory = _directory(args)
+    against = args.against
+    if args.only_failing:
+        against = args.against or args.save
+    # Here it is a folder, not the word for the runs before this one.
+    if against == PREVIOUS:
+        against = f"./{PREVIOUS}"
+    baseline = find_baseline(directory, against)
+    part = part_of(args, cases, gate.criteria.pass_if, baseline)
     if part:
         golden = part.rows(golden, cases)
         answers = part.rows(answers, cases)
         cases = part.of(cases)
         rules = part.rules(gate.criteria.rules, cases)
+        baseline = part.baseline(baseline)
         gate = dataclasses.replace(gate, criteria=gate.criteria._replace(rules=rules))
     check_tags(gate.criteria.rules, cases)
-    directory = _directory(args, part)
-    against = args.against
-    if args.only_failing:
-        against = args.against or args.save
-    baseline = find_baseline(directory, against)
-    if part:
-        baseline = part.baseline(baseline)
     if golden is None:
         gate.judges.check(cases, gate.criteria.rules)
     else:
@@ -137,13 +139,13 @@ def name_of(args: argparse.Namespace, part: Part | None) -> str:
     return f"{name} ({part.text})" if part else name
 
 
-def _directory(args: argparse.Namespace, part: Part | None) -> RunDirectory:
+def _directory(args: argparse.Namespace) -> RunDirectory:
     """Return the folder of the evaluation. Without ``--save``, it is only used to find the baseline."""
     if not args.save:
         return RunDirectory(ObjectStoragePath(str(Path(args.file or args.answers).parent)))
     folder = output_path(args.save)
     # The evaluation of a part must not replace that of the whole golden set.
-    return RunDirectory(folder / PART if part else folder)
+    return RunDirectory(folder / PART if args.tag or args.only_failing else folder)
 
 
 def output_path(path: object) -> ObjectStoragePath:

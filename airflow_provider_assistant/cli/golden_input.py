@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from airflow.providers.common.compat.sdk import ObjectStoragePath
@@ -14,14 +14,14 @@ from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.chat_batch.questions import QuestionRows
 from airflow_provider_assistant.cli.ask import key_columns_of, questions_of, read_rows
 from airflow_provider_assistant.cli.rows import pairs
-from airflow_provider_assistant.evaluation.case import Case, Identity
+from airflow_provider_assistant.evaluation.case import Case
 from airflow_provider_assistant.evaluation.cases import EXPECTATIONS, read_cases
 from airflow_provider_assistant.evaluation.column_names import misspelt_names
 from airflow_provider_assistant.evaluation.rules import Condition, Rule, parse_condition
 from airflow_provider_assistant.evaluation.run_directory import SCORES, RunDirectory
+from airflow_provider_assistant.evaluation.scored import of_scorer, passed_answers
 from airflow_provider_assistant.evaluation.scoring import NOT_APPLICABLE
 from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputError
-from airflow_provider_assistant.storage.paths import reading
 from airflow_provider_assistant.texts import counted
 
 if TYPE_CHECKING:
@@ -162,7 +162,9 @@ def _read_cases(file: str, answers: pa.Table, golden: pa.Table | None, key_colum
         raise AssistantInputError(f"{file}: {happened}", safe=NOTHING_SENT, todo=todo, field=error.field) from error
 
 
-def part_of(args: argparse.Namespace, cases: Sequence[Case], condition: Condition | None) -> Part | None:
+def part_of(
+    args: argparse.Namespace, cases: Sequence[Case], condition: Condition | None, baseline: Baseline | None
+) -> Part | None:
     """
     Return the part that ``--tag`` and ``--only-failing`` select; None without them.
 
@@ -170,18 +172,20 @@ def part_of(args: argparse.Namespace, cases: Sequence[Case], condition: Conditio
 
     :param cases: All questions.
     :param condition: Condition for passing of the gate file.
+    :param baseline: The evaluation of ``--only-failing``.
     :raises AssistantInputError: No question has a tag, or the saved evaluation does not say which questions failed.
     """
     texts = []
     keys = {case.key for case in cases}
     total = len(keys)
     if args.tag:
-        keys = _tagged(cases, args.tag)
+        for tag in args.tag:
+            _check_tag(tag, cases, "--tag", "--tag")
+        keys = {case.key for case in cases if not set(args.tag).isdisjoint(case.tags)}
         texts.append(f"tag {', '.join(args.tag)}")
-    if args.only_failing:
-        saved = args.against or args.save
-        keys &= _failing(str(saved), condition)
-        texts.append(f"questions that did not pass in {saved}")
+    if args.only_failing and baseline:
+        keys &= _failing(baseline, condition)
+        texts.append(f"questions that did not pass in {args.against or args.save}")
     if not texts:
         return None
     conversations = {_conversation(case, args) for case in cases if case.key in keys}
@@ -199,105 +203,68 @@ def _conversation(case: Case, args: argparse.Namespace) -> str | None:
     return None
 
 
-def check_tags(rules: Iterable[Rule], cases: Iterable[Case]) -> None:
+def check_tags(rules: Iterable[Rule], cases: Sequence[Case]) -> None:
     """
     Check that questions have the tags of the rules.
 
     :raises AssistantInputError: No question has the tag of a rule.
     """
-    tags = {tag for case in cases for tag in case.tags}
     for rule in rules:
-        if rule.tag is not None and rule.tag not in tags:
-            raise AssistantInputError(
-                f"gate: {rule.text!r}: no question has the tag {rule.tag!r}; there are {_listed(tags)}",
-                safe=NOTHING_SENT,
-                field="gate",
-            )
+        if rule.tag is not None:
+            _check_tag(rule.tag, cases, f"gate: {rule.text!r}", "gate")
 
 
-def _listed(tags: Iterable[str]) -> str:
-    return ", ".join(sorted(tags)[:LISTED]) or "no tags"
+def _check_tag(tag: str, cases: Iterable[Case], where: str, field: str) -> None:
+    tags = {tag for case in cases for tag in case.tags}
+    if tag not in tags:
+        listed = ", ".join(sorted(tags)[:LISTED]) or "no tags"
+        raise AssistantInputError(
+            f"{where}: no question has the tag {tag!r}; there are {listed}", safe=NOTHING_SENT, field=field
+        )
 
 
-def _tagged(cases: Iterable[Case], tags: Sequence[str]) -> set[str]:
-    keys_by_tag = defaultdict(set)
-    for case in cases:
-        for tag in case.tags:
-            keys_by_tag[tag].add(case.key)
-    keys = set()
-    for tag in tags:
-        if tag not in keys_by_tag:
-            raise AssistantInputError(
-                f"--tag: no question has the tag {tag!r}; there are {_listed(keys_by_tag)}",
-                safe=NOTHING_SENT,
-                field="--tag",
-            )
-        keys |= keys_by_tag[tag]
-    return keys
-
-
-def _failing(path: str, condition: Condition | None) -> set[str]:
+def _failing(baseline: Baseline, condition: Condition | None) -> set[str]:
     """
-    Return the keys of the questions that did not pass in a saved evaluation.
+    Return the keys of the questions that did not pass in an earlier evaluation.
 
-    :param path: Its folder, or its file of scores.
     :param condition: Condition for passing. Default: None, that of the evaluation, or else its failed rules.
     """
-    folder = ObjectStoragePath(path)
-    if folder.name == SCORES:
-        folder = folder.parent
-    directory = RunDirectory(folder)
-    summary = directory.read_summary()
-    if summary is None:
-        raise AssistantInputError(f"--only-failing: {path} has no complete evaluation", field="--only-failing")
-    if condition is None and summary.passes:
+    path = str(baseline.about["path"])
+    summary = None
+    scores = ObjectStoragePath(path)
+    # A file with another name is a copy, and a summary next to it may be of other scores.
+    if scores.name == SCORES:
+        summary = RunDirectory(scores.parent).read_summary()
+    if condition is None and summary and summary.passes:
         condition = parse_condition(summary.passes.condition, None)
     if condition is None:
         return _named_by_rules(path, summary)
-    return _not_passed(path, _read_scores(directory.scores), condition)
-
-
-def _read_scores(file: ObjectStoragePath) -> pa.Table:
-    import pyarrow.parquet as pq
-
-    with reading(file), file.open("rb") as opened:
-        return pq.ParquetFile(opened).read()
-
-
-def _not_passed(path: str, scores: pa.Table, condition: Condition) -> set[str]:
-    missing = set(condition.names) - set(scores["scorer"].unique().to_pylist())
+    rows_by_scorer = {name: of_scorer(baseline.runs[0].scores, name) for name in condition.names}
+    missing = [name for name, rows in rows_by_scorer.items() if not rows]
     if missing:
         raise AssistantInputError(
-            f"--only-failing: {path} has no scores of {', '.join(sorted(missing))}, which pass_if needs",
+            f"--only-failing: {path} has no scores of {', '.join(missing)}, which pass_if needs",
             field="--only-failing",
         )
-    scores_by_answer: defaultdict[Identity, dict[str, float | None]] = defaultdict(dict)
-    columns = ["key", "repetition", "scorer", "score", "outcome"]
-    for row in scores.select(columns).to_pylist():
-        if row["scorer"] in condition.names and row["outcome"] != NOT_APPLICABLE:
-            scores_by_answer[row["key"], row["repetition"]][row["scorer"]] = row["score"]
-    return {key for (key, _), scores in scores_by_answer.items() if not condition.holds(scores)}
+    passed = passed_answers(rows_by_scorer, condition)
+    rows = chain.from_iterable(rows_by_scorer.values())
+    return {row.key for row in rows if row.outcome != NOT_APPLICABLE and not passed[row.identity]}
 
 
-def _named_by_rules(path: str, summary: Summary) -> set[str]:
+def _named_by_rules(path: str, summary: Summary | None) -> set[str]:
     """Return the questions that decided the failed rules of a gate without a condition for passing."""
-    if summary.gate.verdict == "passed":
+    if summary and summary.gate.verdict == "passed":
         return set()
-    keys: set[str] = set()
-    for rule in summary.gate.rules:
-        if rule.verdict != "failed":
-            continue
+    rules = summary.gate.rules if summary else ()
+    failed_rules = [rule for rule in rules if rule.verdict == "failed"]
+    problem = None
+    if not failed_rules:
+        problem = "does not say which questions did not pass: it had neither pass_if nor rules"
+    for rule in failed_rules:
         if not rule.questions or rule.concerned != len(rule.questions):
-            raise AssistantInputError(
-                f"--only-failing: {path} does not name all questions for which {rule.rule!r} failed",
-                todo="Give pass_if in the gate file.",
-                field="--only-failing",
-            )
-        keys |= {question.key for question in rule.questions}
-    if not keys:
+            problem = f"does not name all questions for which {rule.rule!r} failed"
+    if problem:
         raise AssistantInputError(
-            f"--only-failing: {path} does not say which questions did not pass: it had neither pass_if nor rules",
-            todo="Give pass_if in the gate file.",
-            field="--only-failing",
+            f"--only-failing: {path} {problem}", todo="Give pass_if in the gate file.", field="--only-failing"
         )
-    return keys
+    return {question.key for rule in failed_rules for question in rule.questions}

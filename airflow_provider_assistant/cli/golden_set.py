@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider_assistant.cli.ask import key_columns_of, read_rows
 from airflow_provider_assistant.cli.gate_file import read_gate
@@ -16,7 +16,7 @@ from airflow_provider_assistant.cli.golden_input import expectations_of
 from airflow_provider_assistant.cli.output import BAD, GOOD, Console
 from airflow_provider_assistant.cli.rows import csv_options
 from airflow_provider_assistant.cli.runner import OK, WRONG, command
-from airflow_provider_assistant.evaluation.golden_set import GoldenSetFinding, check_golden_set, golden_cases, losses_of
+from airflow_provider_assistant.evaluation.golden_set import check_golden_set, golden_cases, losses_of
 from airflow_provider_assistant.evaluation.proposals import COLUMNS, Answered, Rating
 from airflow_provider_assistant.evaluation.proposals import propose as propose_cases
 from airflow_provider_assistant.evaluation.sampling import stratified_sample
@@ -24,6 +24,9 @@ from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.keys import is_missing
 from airflow_provider_assistant.loading.columns import ColumnSelection
 from airflow_provider_assistant.loading.sources import open_source
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 TAGS, SEPARATOR = "tags", "|"
 BAD_RATING = "bad"
@@ -38,7 +41,7 @@ def check(out: Console, args: argparse.Namespace) -> int:
     gate = read_gate(args.gate, has_baseline=True)
     document_questions: list[str] = []
     if args.documents:
-        document_questions = _questions(args.documents, args)
+        document_questions = _texts(read_rows(args.documents, args), "question", f"--documents {args.documents}")
     findings = check_golden_set(
         golden,
         key_columns=key_columns_of(golden, args),
@@ -54,7 +57,10 @@ def check(out: Console, args: argparse.Namespace) -> int:
     if not findings:
         out.line(summary, GOOD)
         return OK
-    cells = [_finding_cells(finding) for finding in findings[:SHOWN]]
+    cells = []
+    for finding in findings[:SHOWN]:
+        rows = ", ".join(map(str, finding.rows))
+        cells.append((finding.finding, rows, ", ".join(finding.keys), finding.reason))
     out.table(("finding", "rows", "keys", "reason"), cells)
     if len(findings) > SHOWN:
         out.line(f"… and {len(findings) - SHOWN} more")
@@ -100,7 +106,8 @@ def propose(out: Console, args: argparse.Namespace) -> int:
         )
     golden_questions: list[str] = []
     for file in args.golden or ():
-        golden_questions += _messages(file, args)
+        golden = expectations_of(read_rows(file, args), args)
+        golden_questions += _texts(golden, "message", f"--golden {file}", "Name it with --column message=….")
     ratings = [Rating(**row) for row in _rows_of(args.feedback, args, Rating._fields)]
     answers = _answers(args, {rating.request for rating in ratings})
     bad_ratings = args.rating or [BAD_RATING]
@@ -117,30 +124,16 @@ def propose(out: Console, args: argparse.Namespace) -> int:
     return OK
 
 
-def _questions(file: str, args: argparse.Namespace) -> list[str]:
-    """Return the questions of the loaded Q&A documents."""
-    rows = read_rows(file, args)
-    if "question" not in rows.column_names:
-        raise AssistantInputError(f"--documents {file}: there is no column question", field="--documents")
-    return [str(text) for text in rows["question"].to_pylist() if text]
+def _texts(table: pa.Table, column: str, where: str, todo: str | None = None) -> list[str]:
+    """
+    Return the texts of a column that are not empty.
 
-
-def _finding_cells(finding: GoldenSetFinding) -> tuple[str, str, str, str]:
-    rows = ", ".join(map(str, finding.rows))
-    keys = ", ".join(finding.keys)
-    return finding.finding, rows, keys, finding.reason
-
-
-def _messages(file: str, args: argparse.Namespace) -> list[str]:
-    """Return the questions of a golden set."""
-    golden = expectations_of(read_rows(file, args), args)
-    if "message" not in golden.column_names:
-        raise AssistantInputError(
-            f"--golden {file}: there is no column message",
-            todo="Name it with --column message=….",
-            field="--golden",
-        )
-    return [str(text) for text in golden["message"].to_pylist() if text]
+    :param where: Argument and file, for the message.
+    """
+    if column not in table.column_names:
+        flag, _, _ = where.partition(" ")
+        raise AssistantInputError(f"{where}: there is no column {column}", todo=todo, field=flag)
+    return [str(text) for text in table[column].to_pylist() if text]
 
 
 def _answers(args: argparse.Namespace, rated_requests: Collection[tuple[str, str]]) -> dict[tuple[str, str], Answered]:

@@ -108,12 +108,10 @@ def kept_run(base: Path, arguments: Mapping[str, Any], *, resume: bool) -> Itera
     if it is evaluated. Of runs that were not evaluated, the last ones are kept.
 
     :param base: Folder of the unfinished runs of one evaluation.
-    :param arguments: Arguments that must be the same if the run is resumed, as JSON types.
+    :param arguments: Arguments that must be the same if the run is resumed, as types that JSON has.
     :param resume: Whether to resume the last run, if there is one.
     :raises AssistantInputError: The run to resume is still running, or was started with other arguments.
     """
-    # As they are saved: JSON has no tuples.
-    arguments = json.loads(json.dumps(arguments))
     try:
         base.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -152,11 +150,9 @@ def _lock(folder: Path, locks: contextlib.ExitStack) -> bool:
     file = locks.enter_context((folder / LOCK).open("w"))
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        # Some file systems have no locks.
-        return True
+    except OSError as error:
+        # Some file systems have no locks, and raise another error.
+        return not isinstance(error, BlockingIOError)
     return True
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 import unicodedata
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 
 from airflow_provider_assistant.exceptions import AssistantInputError
 
@@ -53,7 +53,7 @@ def misspelt_names(columns: Iterable[str], expectations: Iterable[str]) -> dict[
     known = (*expectations, *_OTHER_NAMES)
     misspelt = {}
     for name in names:
-        meant = similar_name(name, known)
+        meant = _similar_name(name, known)
         if name in known or meant is None:
             continue
         if meant not in names or compared(meant) == compared(name):
@@ -61,7 +61,7 @@ def misspelt_names(columns: Iterable[str], expectations: Iterable[str]) -> dict[
     return misspelt
 
 
-def similar_name(name: str, known: Collection[str]) -> str | None:
+def _similar_name(name: str, known: Collection[str]) -> str | None:
     """Return the known name that a name is most similar to; None if it is not similar to any."""
     text = compared(name)
     other_word = _OTHER_WORDS.get(text)
@@ -83,14 +83,8 @@ def compared(name: str) -> str:
 
 def _adds_a_word(name: str, known: str) -> bool:
     """Return whether a name has a word that is unlike all of a known name, such as ``expected_source``."""
-    known_words = _words(known)
-    known_texts = [*known_words, compared(known)]
-    unlike = [word for word in _words(name) if not _is_similar(word, known_texts)]
-    return bool(unlike)
-
-
-def _is_similar(word: str, others: Sequence[str]) -> bool:
-    return bool(difflib.get_close_matches(word, others, n=1, cutoff=_SIMILAR_WORD))
+    known_texts = [*_words(known), compared(known)]
+    return not all(difflib.get_close_matches(word, known_texts, 1, _SIMILAR_WORD) for word in _words(name))
 
 
 def _words(name: str) -> list[str]:

@@ -83,7 +83,22 @@ def scorers_of(names: Sequence[str]) -> list[Scorer]:
     return scorers
 
 
+def check_name(name: str) -> None:
+    """
+    Check that a name may be one of a scorer, without importing the function of a dotted path.
+
+    :raises AssistantInputError: There is no such scorer.
+    """
+    if name not in SCORERS and "." not in name:
+        raise AssistantInputError(
+            f"there is no scorer {name!r}, only {', '.join(SCORERS)}",
+            todo="Use a dotted path for your own function.",
+            field="scorers",
+        )
+
+
 def _scorer_of(name: str) -> Scorer:
+    check_name(name)
     if name in SCORERS:
         return SCORERS[name]
     if name.startswith(JUDGE):
@@ -206,12 +221,6 @@ def _raise_not_asked(case: Case) -> float:
 
 def _scorer_of_function(path: str) -> Scorer:
     module, _, function_name = path.rpartition(".")
-    if "." not in path:
-        raise AssistantInputError(
-            f"there is no scorer {path!r}, only {', '.join(SCORERS)}",
-            todo="Use a dotted path for your own function.",
-            field="scorers",
-        )
     try:
         function = getattr(import_module(module), function_name)
     except Exception as error:

@@ -60,7 +60,7 @@ def check_given(task: BaseOperator) -> None:
         value = getattr(task, name)
         if value is None and parameter.is_optional:
             continue
-        is_later = name in task.template_fields and _is_template(value)
+        is_later = name in task.template_fields and is_template(value)
         if is_later and isinstance(value, PurePath):
             # Airflow does not render path objects.
             value = str(value)
@@ -84,7 +84,7 @@ def check_rendered(task: BaseOperator, context: Context) -> None:
             continue
         if parameter.check in TEXTS:
             value = _as_text(task, given, value, context)
-        is_rendered = isinstance(given, str) and _is_template(given)
+        is_rendered = isinstance(given, str) and is_template(given)
         if is_rendered and value == "None":
             # The text of a template without a value.
             value = None
@@ -108,7 +108,7 @@ def _as_text(task: BaseOperator, given: Any, rendered: Any, context: Context) ->
         return texts
     if not isinstance(given, str) or isinstance(rendered, str) or rendered is None:
         return rendered
-    if not _is_template(given):
+    if not is_template(given):
         return given
     if not isinstance(rendered, int | float) or not task.has_dag():
         return rendered
@@ -130,13 +130,13 @@ def _parameters_of(kind: type[BaseOperator]) -> Mapping[str, _Parameter]:
     return parameter_by_name
 
 
-def _is_template(value: Any) -> bool:
+def is_template(value: Any) -> bool:
     """Return whether a value is known only at run time: it has Jinja in it, or is an output of another task."""
     if isinstance(value, str | PurePath):
         return any(mark in str(value) for mark in ("{{", "{%", "{#"))
     if isinstance(value, Mapping):
-        return any(map(_is_template, value.values()))
+        return any(map(is_template, value.values()))
     if isinstance(value, list | tuple):
-        return any(map(_is_template, value))
+        return any(map(is_template, value))
     # An output of another task refers to it. Airflow calls a function to get its value.
     return hasattr(value, "iter_references") or callable(value)

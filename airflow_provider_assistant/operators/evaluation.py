@@ -32,7 +32,7 @@ from airflow_provider_assistant.evaluation.rules import (
 )
 from airflow_provider_assistant.exceptions import AssistantGateFailedError, AssistantInputError
 from airflow_provider_assistant.failures import FailureContext, explained
-from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
+from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered, is_template
 from airflow_provider_assistant.ledger import RunRef
 from airflow_provider_assistant.loading.columns import ColumnSelection
 from airflow_provider_assistant.loading.sources import open_source
@@ -232,26 +232,18 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
         run_ids = self._run_ids(context)
         # Not the logical date: manual runs have none, and that of scheduled runs is earlier.
         run_after: datetime = context["dag_run"].run_after
-        directory = RunDirectory.of(
-            self.output_path,
-            self._name(context),
-            run_after,
-            str(run_ids["run_id"]),
-        )
+        directory = RunDirectory.of(self.output_path, self._name(context), run_after, str(run_ids["run_id"]))
         directory.check_owner(run_ids)
         answers = self._table(self.answers)
         if not answers.num_rows:
             return self._empty_result(context, scorer_names)
         other_path = self._other_answers()
         baseline = None if other_path else find_baseline(directory, self.baseline)
-        expectations = None
-        if self.expectations is not None:
-            expectations = self._table(self.expectations)
+        expectations = None if self.expectations is None else self._table(self.expectations)
         cases = read_cases(answers, expectations, key_columns=self.key_columns)
         other = None
         if other_path:
-            other_table = self._table(other_path)
-            other_cases = read_cases(other_table, expectations, key_columns=self.key_columns)
+            other_cases = read_cases(self._table(other_path), expectations, key_columns=self.key_columns)
             other = OtherAnswers(other_cases, path=other_path)
         # Read before the judges are asked: an earlier file may be damaged.
         trend = directory.trend()
@@ -305,29 +297,23 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
 
         :raises AssistantInputError: An argument is invalid.
         """
-        from airflow_provider_assistant.evaluation.scorers import SCORERS
+        from airflow_provider_assistant.evaluation.scorers import check_name
         from airflow_provider_assistant.operators.judging import JudgeTask
 
         names = None
-        if not _is_template(self.scorers):
+        if not is_template(self.scorers):
             names = [str(name) for name in self.scorers]
             for name in names:
-                if name not in SCORERS and "." not in name:
-                    raise AssistantInputError(
-                        f"scorers: there is no {name!r}, only {', '.join(SCORERS)}, "
-                        "and dotted paths of your own functions",
-                        field="scorers",
-                    )
-            if not _is_template(self.judge):
+                check_name(name)
+            if not is_template(self.judge):
                 # The constructor checks its arguments.
                 JudgeTask(self.judge, names)
-        gate = self.gate if isinstance(self.gate, str | list | tuple) else ()
-        if not any(map(_is_template, (gate, self.pass_if, self.baseline))):
+        if not any(map(is_template, (self.gate, self.pass_if, self.baseline))):
             self._criteria(names)
-        elif not isinstance(gate, str):
+        elif isinstance(self.gate, list | tuple):
             # Some rules may be complete already.
-            for rule in gate:
-                if not _is_template(rule):
+            for rule in self.gate:
+                if not is_template(rule):
                     parse_rule(rule, names)
 
     def _criteria(self, names: Sequence[str] | None) -> Criteria:
@@ -342,13 +328,8 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
         return parse_criteria(self.pass_if, self.gate, names, has_baseline=self.baseline is not None)
 
     def _table(self, source: Any) -> pa.Table:
-        all_columns = ColumnSelection((), rest=True)
-        with open_source(
-            source,
-            all_columns,
-            csv_options=self.csv_options,
-            allow_empty=self.allow_empty,
-        ) as open_table:
+        selection = ColumnSelection((), rest=True)
+        with open_source(source, selection, csv_options=self.csv_options, allow_empty=self.allow_empty) as open_table:
             return table_of(open_table)
 
     def _empty_result(self, context: Context, scorers: Sequence[str]) -> dict[str, Any]:
@@ -382,16 +363,12 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
             "dag_id": run.dag_id,
             "run_id": run.run_id,
             "task_id": run.task_id,
-            "map_index": None,
+            "map_index": str(run.map_index) if run.map_index >= 0 else None,
         }
-        if run.map_index >= 0:
-            run_ids["map_index"] = str(run.map_index)
         if run.region:
             # Iterations of a loop (Airflow 3.4) differ only in their region.
             run_ids["region"] = run.region
-        run_ids["logical_date"] = None
-        if dag_run.logical_date:
-            run_ids["logical_date"] = dag_run.logical_date.isoformat()
+        run_ids["logical_date"] = dag_run.logical_date.isoformat() if dag_run.logical_date else None
         run_ids["run_after"] = dag_run.run_after.isoformat()
         return run_ids
 
@@ -418,15 +395,7 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
         table = lake.rows_table(lake.EVALUATIONS, rows)
         part_name = f"{self._task_name(context)}.{context['ti'].run_id}"
         day = day_of_run(None, context)
-        file = publish(
-            self,
-            context,
-            table,
-            root=str(self.lake_path),
-            dataset="evaluations",
-            day=day,
-            part_name=part_name,
-        )
+        file = publish(self, context, table, str(self.lake_path), "evaluations", day, part_name=part_name)
         return file.path
 
     def _finish(self, context: Context, evaluation: Evaluation, result: TaskResult) -> dict[str, Any]:
@@ -459,8 +428,11 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
         returned = self.emit_asset_events(context, asdict(result))
         if summary.gate.verdict != "failed" or self.on_fail == "report":
             return returned
-        # Push here: Airflow does not push the return value of a task that ends with an exception.
-        self._push(context, returned)
+        if self.do_xcom_push:
+            # Airflow does not push the return value of a task that ends with an exception.
+            items = returned if self.multiple_outputs else {}
+            for key, value in {**items, "return_value": returned}.items():
+                context["ti"].xcom_push(key, value)
         if self.on_fail == "fail":
             raise AssistantGateFailedError(
                 f"Gate failed: {failures_of(summary.gate.rules)} ({summary.name})",
@@ -473,24 +445,3 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
         self.log.info("Skipping %s.", skipped or "nothing: this task has no downstream tasks")
         self.skip(ti=context["ti"], tasks=downstream)
         return returned
-
-    def _push(self, context: Context, returned: dict[str, Any]) -> None:
-        if not self.do_xcom_push:
-            return
-        if self.multiple_outputs:
-            for key, value in returned.items():
-                context["ti"].xcom_push(key, value)
-        context["ti"].xcom_push("return_value", returned)
-
-
-def _is_template(value: Any) -> bool:
-    """Return whether a value contains Jinja or is an output of another task, so that it is known only at run time."""
-    if value is None or isinstance(value, int | float):
-        return False
-    if isinstance(value, str):
-        return "{{" in value or "{%" in value
-    if isinstance(value, Mapping):
-        return any(map(_is_template, value.values()))
-    if isinstance(value, list | tuple):
-        return any(map(_is_template, value))
-    return True

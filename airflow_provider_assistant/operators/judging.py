@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from airflow_provider_assistant.evaluation.evaluate import Evaluation, Reasons
     from airflow_provider_assistant.evaluation.judge_summary import JudgeSummary
     from airflow_provider_assistant.evaluation.judging.judging import Judging
-    from airflow_provider_assistant.evaluation.judging.label_files import FileLabel
     from airflow_provider_assistant.evaluation.judging.labels import Assignment
     from airflow_provider_assistant.evaluation.judging.requests import Verdict
     from airflow_provider_assistant.evaluation.judging.rubrics import Rubric
@@ -73,6 +72,7 @@ class JudgeTask:
         self._options = JudgeOptions.parse(given)
         self._rubrics = self._options.rubrics_of(scorers)
         self._judging: Judging | None = None
+        self._is_cancelled = False
         self.kept: ObjectStoragePath | None = None
         """The file of verdicts; None before any request is sent."""
 
@@ -118,34 +118,21 @@ class JudgeTask:
         from airflow_provider_assistant.client.rate_limited import RateLimitedClient
         from airflow_provider_assistant.evaluation.judging.judging import Judging
 
-        options = self._options
         assignment, (settings, model) = self._prepared(
             cases, rubrics, rules, others or (), has_label_files=not is_baseline
         )
         # Verdicts that cannot be saved would be paid for again.
         lake.check_writable(file.parent)
-        judging = Judging(
-            assignment,
-            model,
-            options,
-            known=_saved_verdicts(file),
-            save=lambda table: lake.replace(table, file),
-        )
+        known = _saved_verdicts(file)
+        judging = Judging(assignment, model, self._options, known=known, save=lambda table: lake.replace(table, file))
         self._judging = judging
         self.kept = file
+        if self._is_cancelled:
+            judging.cancel()
         judging.run(lambda: RateLimitedClient(settings))
         judge_names = {rubric.scorer for rubric in rubrics}
-        bound_scorers = []
-        for scorer in scorers:
-            if scorer.name in judge_names:
-                bound_scorers.append(judging.bound(scorer))
-            else:
-                bound_scorers.append(scorer)
-        return Judged(
-            scorers=bound_scorers,
-            summaries=judging.summaries(rubrics),
-            reasons=judging.reasons(),
-        )
+        bound = [judging.bound(scorer) if scorer.name in judge_names else scorer for scorer in scorers]
+        return Judged(bound, judging.summaries(rubrics), judging.reasons())
 
     def _prepared(
         self,
@@ -162,9 +149,7 @@ class JudgeTask:
         from airflow_provider_assistant.hooks.judge import judge_connection
 
         options = self._options
-        file_labels: list[FileLabel] = []
-        if has_label_files and options.labels:
-            file_labels = read_label_files(options.labels)
+        file_labels = read_label_files(options.labels) if has_label_files and options.labels else []
         assignment = assign(cases, rubrics, others, file_labels)
         check_labels(assignment, rules)
         return assignment, judge_connection(options.conn_id, options.model, options.max_concurrency)
@@ -180,12 +165,7 @@ class JudgeTask:
         """
         from airflow_provider_assistant.evaluation.evaluate import baseline_of
 
-        scorers: list[Scorer] = []
-        for scorer in judged.scorers:
-            if scorer.name == PAIRWISE:
-                scorers.append(_zero_scorer(scorer))
-            else:
-                scorers.append(scorer)
+        scorers = [_zero_scorer(scorer) if scorer.name == PAIRWISE else scorer for scorer in judged.scorers]
         judged_baseline = self.judged(other.cases, scorers, rules=(), file=file, is_baseline=True)
         return baseline_of(
             other.cases,
@@ -197,6 +177,7 @@ class JudgeTask:
 
     def cancel(self) -> None:
         """Stop asking. The verdicts so far are saved. A signal handler may call this."""
+        self._is_cancelled = True
         if self._judging:
             self._judging.cancel()
 
@@ -234,9 +215,7 @@ def evaluate(
     from airflow_provider_assistant.evaluation.evaluate import Evaluation, summarise
     from airflow_provider_assistant.evaluation.scoring import score_cases
 
-    other_cases = None
-    if other:
-        other_cases = other.cases
+    other_cases = other.cases if other else None
     judged = judges.judged(cases, scorers, criteria.rules, directory.verdicts, other_cases)
     judge_summaries = judged.summaries
     if other:
@@ -256,16 +235,13 @@ def evaluate(
         baseline=baseline,
         judges=judge_summaries,
     )
-    baseline_cases: Sequence[Case] = ()
-    if baseline:
-        baseline_cases = baseline.cases
     return Evaluation(
         summary=summary,
         cases=cases,
         scores=scores,
         pass_if=criteria.pass_if,
         reasons=judged.reasons,
-        baseline_cases=baseline_cases,
+        baseline_cases=baseline.cases if baseline else (),
     )
 
 

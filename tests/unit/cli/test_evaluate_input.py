@@ -79,10 +79,11 @@ def test_a_mistake_in_the_arguments_costs_no_question(evaluate, service, tmp_pat
         (("--save", "nosuch://bucket/out"), "nosuch://"),
         (("--against", "nowhere"), "baseline 'nowhere' does not exist"),
         (("--against", "a_folder"), "it is not an evaluation"),
+        (("--against", "previous"), "baseline 'previous' does not exist"),
         (("--conn-id", "nowhere"), "there is no connection 'nowhere'"),
         (("--tag", "biling"), "no question has the tag 'biling'; there are billing, hours, shop"),
         (("--only-failing",), "--only-failing needs --against, or --save"),
-        (("--only-failing", "--save", "a_folder"), "--only-failing: a_folder has no complete evaluation"),
+        (("--only-failing", "--save", "a_folder"), "baseline 'a_folder' has no summary.json"),
         (("--answers", "nowhere.parquet"), "nowhere.parquet"),
         (("--answers", "golden.csv"), "golden.csv: answers have no column 'answer'"),
         (("--answers", "golden.csv", "--against-site", "b"), "--answers asks nothing"),
@@ -194,10 +195,14 @@ def test_only_the_questions_that_did_not_pass_are_asked_again(evaluate, service,
     assert "2 of 4 questions" in ran.out
     assert "golden (questions that did not pass in first), 2 of 2 answered" in ran.out
     assert [row["message"] for row in service.rows("requests")[4:]] == ["Hello there?", "When is it open?"]
-    ran = evaluate(
-        *turns, "--only-failing", "--against", "first/scores.parquet", "-o", "json", golden=golden, gate=gate
-    )
-    assert (ran.code, ran.json["questions"], ran.json["comparison"]["token_f1"]["paired"]) == (0, 2, 1)
+    copy = (tmp_path / "first" / "scores.parquet").read_bytes()
+    (tmp_path / "copy.parquet").write_bytes(copy)
+    for against in ("first/summary.json", "copy.parquet"):
+        ran = evaluate(*turns, "--only-failing", "--against", against, "-o", "json", golden=golden, gate=gate)
+        assert (ran.code, ran.json["questions"], ran.json["comparison"]["token_f1"]["paired"]) == (0, 2, 1), ran.err
+    no_condition = "scorers: [token_f1]\n"
+    ran = evaluate(*turns, "--only-failing", "--against", "copy.parquet", golden=golden, gate=no_condition)
+    assert (ran.code, "copy.parquet does not say which questions did not pass" in ran.err) == (2, True), ran.err
     nothing = gate.replace("0.5", "0.0")
     asked = service.posts()
     ran = evaluate(*turns, "--only-failing", "--save", "first", golden=golden, gate=nothing)
@@ -207,7 +212,7 @@ def test_only_the_questions_that_did_not_pass_are_asked_again(evaluate, service,
     )
     assert ran.code == 2
     ran = evaluate("--only-failing", "--save", "first", golden=golden, gate="scorers: [chrf]\npass_if: chrf >= 0.5\n")
-    assert (ran.code, "first has no scores of chrf, which pass_if needs" in ran.err) == (2, True)
+    assert (ran.code, "first/scores.parquet has no scores of chrf, which pass_if needs" in ran.err) == (2, True)
     assert service.posts() == asked
 
 

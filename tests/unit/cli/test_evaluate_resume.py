@@ -145,6 +145,19 @@ def test_a_signal_while_the_judge_is_asked_loses_nothing(evaluate, service, monk
     assert (ran.code, len(asked(service)), service.posts("completions")) == (0, 5, 6), ran.err
 
 
+def test_a_signal_before_the_judge_is_asked_sends_it_nothing(evaluate, service, monkeypatch, tmp_path):
+    def interrupted(_file):
+        os.kill(os.getpid(), signal.SIGINT)
+        return {}
+
+    monkeypatch.setattr("airflow_provider_assistant.operators.judging._saved_verdicts", interrupted)
+    monkeypatch.setenv("AIRFLOW_CONN_JUDGE", service.server.judge_conn_json())
+    gate = tmp_path / "gate.yaml"
+    gate.write_text("scorers: [judge.correctness]\njudge: {conn_id: judge}\n")
+    ran = evaluate("--gate", gate)
+    assert (ran.code, service.posts("completions"), "5 answers" in ran.err) == (130, 0, True), ran.err
+
+
 def test_requests_that_timed_out_are_polled_again(evaluate, service):
     service.behave(processing_seconds=3600)
     ran = evaluate("--timeout", "0.2")

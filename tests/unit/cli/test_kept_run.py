@@ -7,7 +7,7 @@ import pytest
 from airflow_provider_assistant.cli.kept_run import kept_run
 from airflow_provider_assistant.exceptions import AssistantInputError
 
-ARGUMENTS = {"sites": ("a", "b"), "--mode": "async"}
+ARGUMENTS = {"sites": ["a", "b"], "--mode": "async"}
 
 
 def begin(base, *, resume=False, **arguments):

@@ -600,7 +600,7 @@ def test_a_changed_set_is_said_and_not_averaged_away(evaluate):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ({"scorers": ["bleu"]}, "there is no 'bleu', only exact_match"),
+        ({"scorers": ["bleu"]}, "there is no scorer 'bleu', only exact_match"),
         ({"gate": ["chrf >= 0.5"]}, "there is no scorer 'chrf'"),
         ({"gate": ["token_f1[ >= 0.5"]}, "write it like"),
         ({"gate": ["token_f1 >= much"]}, "write it like"),
@@ -643,6 +643,14 @@ def test_what_is_rendered_is_refused_before_anything_is_written(arguments, says,
     with pytest.raises(AssistantInputError, match=says):
         built.execute(context())
     assert files(tmp_path) == {}
+
+
+def test_rules_may_be_the_output_of_another_task(operator):
+    rules = operator([]).output
+    later = AssistantEvaluateOperator(
+        task_id="later", answers=[], output_path="out", gate=rules, dag=rules.operator.dag
+    )
+    assert later.gate is rules
 
 
 def test_an_unknown_way_to_fail_is_refused(operator):
