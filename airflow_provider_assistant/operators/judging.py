@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from airflow_provider_assistant.evaluation.judge_summary import JudgeSummary
     from airflow_provider_assistant.evaluation.judging.judging import Judging
     from airflow_provider_assistant.evaluation.judging.labels import Assignment
-    from airflow_provider_assistant.evaluation.judging.requests import Verdict
     from airflow_provider_assistant.evaluation.judging.rubrics import Rubric
+    from airflow_provider_assistant.evaluation.judging.verdicts import Verdict
     from airflow_provider_assistant.evaluation.rules import OnFail, Rule
     from airflow_provider_assistant.evaluation.run_directory import RunDirectory
     from airflow_provider_assistant.evaluation.scorers import Scorer

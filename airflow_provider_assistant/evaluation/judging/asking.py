@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 import random
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_provider_assistant.api import errors, flow
 from airflow_provider_assistant.api.call import Response
-from airflow_provider_assistant.evaluation.judging.host_limits import is_of_all, is_of_one, unsupported
+from airflow_provider_assistant.evaluation.judging.host_limits import unsupported
 from airflow_provider_assistant.exceptions import (
     AssistantAPIError,
     AssistantAuthenticationError,
@@ -24,7 +23,8 @@ from airflow_provider_assistant.exceptions import (
 if TYPE_CHECKING:
     from airflow_provider_assistant.client.rate_limited import RateLimitedClient
     from airflow_provider_assistant.evaluation.judging.replies import Completion
-    from airflow_provider_assistant.evaluation.judging.requests import JudgeRequest, Verdict
+    from airflow_provider_assistant.evaluation.judging.requests import JudgeRequest
+    from airflow_provider_assistant.evaluation.judging.verdicts import Verdict
 
 log = logging.getLogger(__name__)
 
@@ -86,23 +86,6 @@ class ModelHost:
             for name in sorted(refused - self._left_out):
                 log.warning("The model %s does not support %s: the judges ask without it.", self._model, name)
             self._left_out |= refused
-
-
-def refuses_all(error: AssistantBadRequestError, earlier: AssistantBadRequestError | None) -> bool:
-    """
-    Return whether all requests would get the refusal of a first one.
-
-    :param earlier: The refusal of another question before, or None. The same text again is not about a question.
-    """
-    if is_of_one(error.detail):
-        return False
-    if is_of_all(error.detail):
-        return True
-    return earlier is not None and _without_numbers(error) == _without_numbers(earlier)
-
-
-def _without_numbers(error: AssistantBadRequestError) -> str:
-    return re.sub(r"\d+", "", error.detail)
 
 
 def _error_of_host(error: AssistantAPIError, request: JudgeRequest) -> AssistantAPIError:

@@ -48,6 +48,7 @@ _OF_ALL = re.compile(
     r"organi[sz]ation|project|region|endpoint|url|route|licen[cs]e|subscription)\b",
     re.IGNORECASE,
 )
+_NUMBER = re.compile(r"\d+")
 # Fields that name a parameter, and fields that repeat the request.
 _NAMING = frozenset({"param", "parameter", "loc", "field"})
 _REPEATING = frozenset({"input", "ctx", "request", "body", "messages", "prompt"})
@@ -79,14 +80,18 @@ def unsupported(response: Response, own_texts: Collection[str]) -> set[str]:
     return found
 
 
-def is_of_one(detail: str) -> bool:
-    """Return whether the text of a refusal is about one question only, such as one that is too long."""
-    return bool(_OF_ONE.search(detail))
+def refuses_all(detail: str, earlier: str | None) -> bool:
+    """
+    Return whether all requests would get a refusal.
 
-
-def is_of_all(detail: str) -> bool:
-    """Return whether the text of a refusal is about the model or the account, so that all requests would get it."""
-    return bool(_OF_ALL.search(detail))
+    :param detail: Text of the refusal.
+    :param earlier: Text of the refusal of another question before, or None. The same text is not about a question.
+    """
+    if _OF_ONE.search(detail):
+        return False
+    if _OF_ALL.search(detail):
+        return True
+    return earlier is not None and _NUMBER.sub("", detail) == _NUMBER.sub("", earlier)
 
 
 def _texts(value: Any, field: str = "") -> Iterator[tuple[str, str]]:

@@ -14,7 +14,8 @@ from airflow_provider_assistant.client.cancellation import GRACE, CancellableRun
 from airflow_provider_assistant.client.worker_pool import CircuitBreaker, for_each
 from airflow_provider_assistant.evaluation.agreement import agreement
 from airflow_provider_assistant.evaluation.judge_summary import Agreement, JudgeSummary
-from airflow_provider_assistant.evaluation.judging.asking import ModelHost, refuses_all
+from airflow_provider_assistant.evaluation.judging.asking import ModelHost
+from airflow_provider_assistant.evaluation.judging.host_limits import refuses_all
 from airflow_provider_assistant.evaluation.judging.pairs import SCORES, pair_counts
 from airflow_provider_assistant.evaluation.judging.prompts import PROMPT_VERSION
 from airflow_provider_assistant.evaluation.judging.verdicts import verdicts_table
@@ -38,8 +39,9 @@ if TYPE_CHECKING:
     from airflow_provider_assistant.evaluation.judging.labels import Assignment
     from airflow_provider_assistant.evaluation.judging.pairs import Pair
     from airflow_provider_assistant.evaluation.judging.replies import Completion
-    from airflow_provider_assistant.evaluation.judging.requests import JudgeRequest, Verdict
+    from airflow_provider_assistant.evaluation.judging.requests import JudgeRequest
     from airflow_provider_assistant.evaluation.judging.rubrics import JudgeOptions, Rubric
+    from airflow_provider_assistant.evaluation.judging.verdicts import Verdict
     from airflow_provider_assistant.evaluation.scorers import Scorer
 
 log = logging.getLogger(__name__)
@@ -256,18 +258,18 @@ class Judging:
         A refusal may be about this question only, so the next one is asked, until the host takes one. Two bodies in a
         row that no model's host sends show a wrong address.
         """
-        earlier: AssistantBadRequestError | None = None
+        earlier: str | None = None
         strange_bodies = 0
         for question in islice(waiting, ALONE):
             try:
                 await ask(question)
             except AssistantBadRequestError as error:
                 self._record_error(question, error)
-                if refuses_all(error, earlier):
+                if refuses_all(error.detail, earlier):
                     happened = f"the host of the model would refuse every request of the judges: {error.happened}"
                     self._breaker.open(replace(error, happened=happened))
                     return
-                earlier = error
+                earlier = error.detail
             except AssistantError as error:
                 self._breaker.failed(error)
                 self._record_error(question, error)

@@ -17,8 +17,8 @@ from airflow_provider_assistant.evaluation.judging.requests import JudgeRequest
 
 if TYPE_CHECKING:
     from airflow_provider_assistant.evaluation.case import Case, Identity
-    from airflow_provider_assistant.evaluation.judging.requests import Verdict
     from airflow_provider_assistant.evaluation.judging.rubrics import Rubric
+    from airflow_provider_assistant.evaluation.judging.verdicts import Verdict
 
 Result: TypeAlias = Literal["win", "loss", "tie", "order_changed", "identical", "error"]
 # The score of a pair. A pair with an error has none.

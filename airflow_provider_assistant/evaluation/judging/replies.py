@@ -12,17 +12,24 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias
 
 from airflow_provider_assistant.api.replies import error_text
 from airflow_provider_assistant.evaluation.judging import values
 from airflow_provider_assistant.evaluation.judging.rubrics import Scale
-from airflow_provider_assistant.evaluation.judging.values import UnclearError, beginning
+from airflow_provider_assistant.evaluation.judging.values import Better, UnclearError, Word, beginning
+from airflow_provider_assistant.evaluation.judging.verdicts import Verdict
 from airflow_provider_assistant.exceptions import AssistantResponseError
 from airflow_provider_assistant.texts import storable
 
 # Values by the name of their field. A name may occur several times.
 Fields: TypeAlias = Mapping[str, Sequence[Any]]
+# The score and the word of a verdict.
+Outcome: TypeAlias = tuple[float, Word | Better]
+
+REASON_LENGTH = 1000
+# How far the first of two answers is the better one.
+PREFERENCES: Mapping[Better, float] = {"first": 1.0, "tie": 0.5, "second": 0.0}
 
 # Objects that are looked for in one reply: each search may read the whole reply.
 MOST_OBJECTS = 50
@@ -66,24 +73,6 @@ class Completion(NamedTuple):
     output_tokens: int
 
 
-class Answer(NamedTuple):
-    """The verdict on one answer; the score is from 0 to 1."""
-
-    score: float
-    verdict: values.Word
-    reason: str
-
-
-class Preference(NamedTuple):
-    """The verdict on two answers."""
-
-    better: values.Better
-    reason: str
-
-
-Reply = TypeVar("Reply", Answer, Preference)
-
-
 def completion_of(body: Any) -> Completion:
     """
     Return the text of a chat completion.
@@ -115,17 +104,17 @@ def completion_of(body: Any) -> Completion:
     )
 
 
-def answer_in(completion: Completion, scale: Scale | None) -> Answer:
+def answer_in(completion: Completion, scale: Scale | None) -> Verdict:
     """
     Return the verdict on one answer.
 
     :param scale: The scale of the rubric; None if scores are from 0 to 1.
     :raises AssistantResponseError: The text is not a verdict, or not a clear one.
     """
-    return _read(completion, ("verdict", "score"), lambda fields: _answer(fields, scale))
+    return _read(completion, ("verdict", "score"), lambda fields: _score_and_word(fields, scale))
 
 
-def preference_in(completion: Completion) -> Preference:
+def preference_in(completion: Completion) -> Verdict:
     """
     Return the verdict on two answers.
 
@@ -134,7 +123,7 @@ def preference_in(completion: Completion) -> Preference:
     return _read(completion, ("better", "verdict"), _preference)
 
 
-def _read(completion: Completion, names: Sequence[str], verdict_of: Callable[[Fields], Reply]) -> Reply:
+def _read(completion: Completion, names: Sequence[str], outcome_of: Callable[[Fields], Outcome]) -> Verdict:
     """
     Return the verdict in a text: that of its JSON objects, of its lines with names, or of its first and last line.
 
@@ -142,18 +131,25 @@ def _read(completion: Completion, names: Sequence[str], verdict_of: Callable[[Fi
     """
     text = storable(_without_thoughts(completion.text)).strip()
     try:
-        named = _with_names(text, names)
-        if not named and not completion.is_whole:
+        candidates = _with_names(text, names)
+        if not candidates and not completion.is_whole:
             raise AssistantResponseError(
                 f"the reply reached the model's limit of tokens before its verdict: {beginning(text)}",
                 todo="Raise the limit of output tokens at the host, or use a model that writes less before it answers.",
             )
-        verdicts = [verdict_of(fields) for fields in named] or _verdicts_of_lines(text, verdict_of)
-        return _only(verdicts)
+        found = [(outcome_of(fields), fields) for fields in candidates] or _lines(text, outcome_of)
+        (score, word), fields = _last(found)
     except UnclearError as error:
         raise AssistantResponseError(
             f"the reply of the model is not a clear verdict, because {error}: {beginning(text)}", todo=_OTHER_MODEL
         ) from None
+    return Verdict(
+        score=score,
+        verdict=word,
+        reason=_reason(fields)[:REASON_LENGTH],
+        input_tokens=completion.input_tokens,
+        output_tokens=completion.output_tokens,
+    )
 
 
 def _with_names(text: str, names: Sequence[str]) -> list[Fields]:
@@ -170,33 +166,34 @@ def _with_names(text: str, names: Sequence[str]) -> list[Fields]:
     return [lines] if has_name(lines) else []
 
 
-def _only(verdicts: Sequence[Reply]) -> Reply:
-    """Return the last verdict, with its reason. All of them must be the same."""
-    if len({verdict[:-1] for verdict in verdicts}) > 1:
+def _last(found: Sequence[tuple[Outcome, Fields]]) -> tuple[Outcome, Fields]:
+    """Return the last outcome with its fields. All of them must be the same."""
+    if len({outcome for outcome, _ in found}) > 1:
         raise UnclearError("it has several verdicts that contradict each other")
-    return verdicts[-1]
+    return found[-1]
 
 
-def _verdicts_of_lines(text: str, verdict_of: Callable[[Fields], Reply]) -> list[Reply]:
+def _lines(text: str, outcome_of: Callable[[Fields], Outcome]) -> list[tuple[Outcome, Fields]]:
     """Return the verdicts that the first and the last line are, such as ``PASS: five days``."""
     lines = [line for line in text.replace("```", "\n").splitlines() if line.strip(values.AROUND_WORD)]
     if not lines:
         raise UnclearError("it is empty")
-    verdicts = []
+    found = []
     problems = []
     for line in dict.fromkeys((lines[0], lines[-1])):
         is_reason = line != text or " " in line
+        fields: Fields = {"verdict": [line], "reason": [text] if is_reason else []}
         try:
-            verdicts.append(verdict_of({"verdict": [line], "reason": [text] if is_reason else []}))
+            found.append((outcome_of(fields), fields))
         except UnclearError as error:
             problems.append(error)
-    if not verdicts:
+    if not found:
         raise problems[-1]
-    return verdicts
+    return found
 
 
-def _answer(fields: Fields, scale: Scale | None) -> Answer:
-    words: set[values.Word] = set()
+def _score_and_word(fields: Fields, scale: Scale | None) -> Outcome:
+    words: set[Word] = set()
     scores = {values.score(value, scale) for value in fields.get("score", ())}
     has_score = bool(scores)
     for value in fields.get("verdict", ()):
@@ -216,10 +213,10 @@ def _answer(fields: Fields, scale: Scale | None) -> Answer:
         score = 1.0 if word == "pass" else 0.0
     if (word, score) in {("pass", 0.0), ("fail", 1.0)}:
         raise UnclearError("its score and its verdict contradict each other")
-    return Answer(score, word, _reason(fields))
+    return score, word
 
 
-def _word_of_score(score: float | None) -> values.Word:
+def _word_of_score(score: float | None) -> Word:
     if score is None:
         raise UnclearError("it has neither a verdict nor a score")
     if score == 0.5:
@@ -227,11 +224,12 @@ def _word_of_score(score: float | None) -> values.Word:
     return "pass" if score > 0.5 else "fail"
 
 
-def _preference(fields: Fields) -> Preference:
+def _preference(fields: Fields) -> Outcome:
     found = {values.better(value) for name in ("better", "verdict") for value in fields.get(name, ())}
     if len(found) != 1:
         raise UnclearError("it does not name one answer")
-    return Preference(found.pop(), _reason(fields))
+    better = found.pop()
+    return PREFERENCES[better], better
 
 
 def _reason(fields: Fields) -> str:

@@ -6,9 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
-
-from pydantic import BaseModel, ConfigDict, Field
+from typing import Any, TypeAlias
 
 from airflow_provider_assistant.api.call import Call, CallInfo
 from airflow_provider_assistant.evaluation.case import Case
@@ -16,6 +14,7 @@ from airflow_provider_assistant.evaluation.judging.host_limits import RESPONSE_F
 from airflow_provider_assistant.evaluation.judging.prompts import ANSWER, PAIR, PROMPT_VERSION
 from airflow_provider_assistant.evaluation.judging.replies import Completion, answer_in, completion_of, preference_in
 from airflow_provider_assistant.evaluation.judging.rubrics import Rubric
+from airflow_provider_assistant.evaluation.judging.verdicts import Verdict
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.keys import is_missing
 from airflow_provider_assistant.texts import shortened
@@ -24,32 +23,10 @@ from airflow_provider_assistant.texts import shortened
 Turns: TypeAlias = tuple[tuple[str, str | None], ...]
 
 ENDPOINT = "judge"
-REASON_LENGTH = 1000
 # Characters of one text of an earlier turn, and of all of them. The latest turns are sent.
 TURN_LENGTH, TURNS_LENGTH = 2000, 12_000
 # The expected kind of answer by ``expect_no_answer``.
 _KINDS: dict[bool | None, str] = {True: "a refusal", False: "not a refusal"}
-# How far the first of two answers is the better one.
-PREFERENCES = {"first": 1.0, "tie": 0.5, "second": 0.0}
-
-
-class Verdict(BaseModel):
-    """
-    The verdict of a judge on one answer, or on two.
-
-    :param score: From 0 to 1; of two answers: 1 if the first is better, 0 if the second is, and 0.5 for a tie.
-    :param verdict: ``pass`` or ``fail``; of two answers ``first``, ``second`` or ``tie``.
-    :param reason: Why, with the words that decide; empty if the model gave none.
-    :param input_tokens: Number of tokens of the prompt; 0 if the host does not report it.
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    score: float = Field(ge=0, le=1)
-    verdict: Literal["pass", "fail", "first", "second", "tie"]
-    reason: str
-    input_tokens: int = 0
-    output_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +138,9 @@ class JudgeRequest:
         def parse(body: Any, _: CallInfo) -> Verdict:
             completion = completion_of(body)
             on_completion(completion)
-            return self._verdict(completion)
+            if self.second is None:
+                return answer_in(completion, self.rubric.scale)
+            return preference_in(completion)
 
         return Call(
             endpoint=ENDPOINT,
@@ -171,21 +150,6 @@ class JudgeRequest:
             parse=parse,
             json=self._body(model, without),
             idempotent=True,
-        )
-
-    def _verdict(self, completion: Completion) -> Verdict:
-        verdict: Literal["pass", "fail", "first", "second", "tie"]
-        if self.second is None:
-            score, verdict, reason = answer_in(completion, self.rubric.scale)
-        else:
-            verdict, reason = preference_in(completion)
-            score = PREFERENCES[verdict]
-        return Verdict(
-            score=score,
-            verdict=verdict,
-            reason=reason[:REASON_LENGTH],
-            input_tokens=completion.input_tokens,
-            output_tokens=completion.output_tokens,
         )
 
     def _body(self, model: str, without: Collection[str]) -> dict[str, Any]:

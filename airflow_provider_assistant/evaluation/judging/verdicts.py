@@ -3,13 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from airflow_provider_assistant.evaluation.judging.requests import JudgeRequest, Verdict
+from pydantic import BaseModel, ConfigDict, Field
+
 from airflow_provider_assistant.exceptions import AssistantInputError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from airflow_provider_assistant.evaluation.judging.requests import JudgeRequest
+
+
+class Verdict(BaseModel):
+    """
+    The verdict of a judge on one answer, or on two.
+
+    :param score: From 0 to 1; of two answers: 1 if the first is better, 0 if the second is, and 0.5 for a tie.
+    :param verdict: ``pass`` or ``fail``; of two answers ``first``, ``second`` or ``tie``.
+    :param reason: Why, with the words that decide; empty if the model gave none.
+    :param input_tokens: Number of tokens of the prompt; 0 if the host does not report it.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    score: float = Field(ge=0, le=1)
+    verdict: Literal["pass", "fail", "first", "second", "tie"]
+    reason: str
+    input_tokens: int = 0
+    output_tokens: int = 0
 
 
 def verdicts_schema() -> pa.Schema:

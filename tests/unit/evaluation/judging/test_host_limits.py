@@ -11,8 +11,7 @@ from airflow_provider_assistant.evaluation.judging.host_limits import (
     RESPONSE_FORMAT,
     SYSTEM_ROLE,
     TEMPERATURE,
-    is_of_all,
-    is_of_one,
+    refuses_all,
     unsupported,
 )
 
@@ -104,8 +103,11 @@ def test_other_refusals_name_nothing_and_are_of_one_question_or_of_all():
     for number, text in enumerate(OTHERS):
         for shape in SHAPES:
             assert named(shape(text)) == set(), text
-        assert is_of_one(text) == (number < 5)
-        assert number < 5 or is_of_all(text)
+        assert refuses_all(text, None) == (number >= 5)
+        assert refuses_all(text, text) == (number >= 5)
+    assert refuses_all("Unknown error 17", "Unknown error 18")
+    assert not refuses_all("Unknown error 17", None)
+    assert not refuses_all("Unknown error 17", "Another error")
 
 
 def test_texts_of_the_request_and_other_statuses_name_nothing():

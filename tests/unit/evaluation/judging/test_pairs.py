@@ -13,12 +13,10 @@ import pytest
 from airflow_provider_assistant.api.call import CallInfo
 from airflow_provider_assistant.evaluation.judging.labels import assign
 from airflow_provider_assistant.evaluation.judging.pairs import SCORES, pair_counts, pairs_of
-from airflow_provider_assistant.evaluation.judging.requests import (
-    PREFERENCES,
-    JudgeRequest,
-    Verdict,
-)
+from airflow_provider_assistant.evaluation.judging.replies import PREFERENCES
+from airflow_provider_assistant.evaluation.judging.requests import JudgeRequest
 from airflow_provider_assistant.evaluation.judging.rubrics import BUILT_IN
+from airflow_provider_assistant.evaluation.judging.verdicts import Verdict
 from airflow_provider_assistant.exceptions import AssistantResponseError
 from tests.unit.evaluation.test_scorers import make_case
 

@@ -27,7 +27,7 @@ def read(content, scale=None, **more):
 
 
 def preferred(content):
-    return preference_in(completion_of(body(content))).better
+    return preference_in(completion_of(body(content))).verdict
 
 
 def refused(content, scale=None, **more):
@@ -113,7 +113,7 @@ def test_one_word_is_a_verdict(word, verdict):
 
 def test_lines_have_names_and_a_reason_need_not_be_given():
     found = answer_in(completion_of(body("Score: 4/5\nVerdict: **PASS**\nReason: It says five days.")), FIVE)
-    assert found == (0.75, "pass", "It says five days.")
+    assert (found.score, found.verdict, found.reason) == (0.75, "pass", "It says five days.")
     for text in (
         "## Verdict\nPASS\n\n## Score\n0.9\n## Reason\nIt says five days.",
         "verdict: pass, score: 0.9",

@@ -9,9 +9,9 @@ import pytest
 
 from airflow_provider_assistant.api.call import CallInfo
 from airflow_provider_assistant.evaluation.judging.labels import assign, check_labels
-from airflow_provider_assistant.evaluation.judging.requests import JudgeRequest, Verdict
+from airflow_provider_assistant.evaluation.judging.requests import JudgeRequest
 from airflow_provider_assistant.evaluation.judging.rubrics import BUILT_IN, Rubric
-from airflow_provider_assistant.evaluation.judging.verdicts import known_verdicts, verdicts_table
+from airflow_provider_assistant.evaluation.judging.verdicts import Verdict, known_verdicts, verdicts_table
 from airflow_provider_assistant.evaluation.rules import parse_rule
 from airflow_provider_assistant.exceptions import AssistantInputError
 from tests.unit.evaluation.test_scorers import make_case
