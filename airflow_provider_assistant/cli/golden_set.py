@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -16,6 +17,7 @@ from airflow_provider_assistant.cli.golden_input import expectations_of
 from airflow_provider_assistant.cli.output import BAD, GOOD, Console
 from airflow_provider_assistant.cli.rows import csv_options
 from airflow_provider_assistant.cli.runner import OK, WRONG, command
+from airflow_provider_assistant.evaluation.cells import as_texts
 from airflow_provider_assistant.evaluation.golden_set import check_golden_set, golden_cases, losses_of
 from airflow_provider_assistant.evaluation.proposals import COLUMNS, Answered, Rating
 from airflow_provider_assistant.evaluation.proposals import propose as propose_cases
@@ -28,7 +30,7 @@ from airflow_provider_assistant.loading.sources import open_source
 if TYPE_CHECKING:
     import pyarrow as pa
 
-TAGS, SEPARATOR = "tags", "|"
+TAGS = "tags"
 BAD_RATING = "bad"
 # Maximum number of findings in the text output. The JSON output has all of them.
 SHOWN = 50
@@ -75,8 +77,10 @@ def sample(out: Console, args: argparse.Namespace) -> int:
     if args.by not in golden.column_names and args.by != TAGS:
         raise AssistantInputError(f"{args.file}: there is no column {args.by}", field="--by")
     rows = golden.to_pylist()
-    # The stratum of each row: the first of several values of the column.
-    strata = [_cell(row.get(args.by)).partition(SEPARATOR)[0] for row in rows]
+    strata = []
+    for row in rows:
+        values = as_texts(str(row.get("key")), args.by, _cell(row.get(args.by)))
+        strata.append(values[0] if values else "")
     try:
         drawn_indexes = stratified_sample(strata, args.size, seed=args.seed)
     except ValueError as error:
@@ -184,5 +188,6 @@ def _cell(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list):
-        return SEPARATOR.join(map(str, value))
+        # A bar between the items would not separate accepted answers, and items may contain one.
+        return json.dumps(value, ensure_ascii=False, default=str)
     return str(value)

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_assistant import lake
+from airflow_provider_assistant.evaluation.golden_set import golden_cases
 
 RUN = {"answer_seconds": 1.0, "dag_id": "d", "run_id": "r", "task_id": "t", "map_index": -1}
 
@@ -55,10 +56,35 @@ def test_a_sample_has_the_shares_of_the_set(cli, tmp_path):
     with drawn.open(newline="") as file:
         found = list(csv.DictReader(file))
     assert len(found) == 10
-    assert {row["tags"] for row in found} == {"billing|new", "shipping", ""}
+    assert {row["tags"] for row in found} == {'["billing", "new"]', '["shipping"]', ""}
     assert all(row["expect_no_answer"] == str(int(row["key"]) % 2 == 0).lower() for row in found)
     assert cli("golden-set", "sample", golden, drawn, "--size", "10", "--by", "key").code == 2
     assert cli("golden-set", "sample", golden, drawn, "--size", "10", "--by", "team").code == 2
+
+
+def test_a_sample_expects_what_the_set_does(cli, tmp_path):
+    golden, drawn, again = tmp_path / "golden.parquet", tmp_path / "sample.csv", tmp_path / "again.csv"
+    rows = [
+        {"expected": ["Yes.", "Of course."], "must_include": [["a", "b"], ["c"]], "tags": ["x", "y"]},
+        {"expected": ["Yes | no"], "must_include": [["regex:5|6"]], "tags": ["größer"]},
+        {"expected": None, "must_include": None, "tags": None, "must_not_include": "a || b|c", "weight": 2.0},
+    ]
+    pq.write_table(pa.Table.from_pylist([{"message": f"{n}?", **rows[n]} for n in (2, 1, 0)]), golden)
+    assert cli("golden-set", "sample", golden, drawn, "--size", "3").code == 0
+    ran = cli("golden-set", "sample", drawn, again, "--size", "3", "-o", "json")
+    assert ran.json["by"] == {"x": 1, "größer": 1, "": 1}
+    expected = expectations(pq.read_table(golden))
+    assert expectations(read_csv(drawn)) == expectations(read_csv(again)) == expected
+
+
+def read_csv(file):
+    with file.open(newline="") as opened:
+        return pa.Table.from_pylist(list(csv.DictReader(opened)))
+
+
+def expectations(table):
+    fields = ("accepted", "must_include", "must_not_include", "tags", "weight")
+    return {case.message: [getattr(case, name) for name in fields] for case in golden_cases(table)}
 
 
 def test_documents_need_questions(cli, golden):
