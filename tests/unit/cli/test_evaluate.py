@@ -148,7 +148,7 @@ def test_a_gate_file_with_a_mistake_is_refused_before_the_first_question(text, r
     assert not service.journal()
 
 
-def test_what_cannot_be_judged_has_an_exit_code_of_its_own(evaluate, gate, golden, service, tmp_path):
+def test_what_cannot_be_judged_has_an_exit_code_of_its_own(evaluate, gate, golden, service):
     service.behave(fail_messages=".")
     ran = evaluate("--gate", gate())
     assert ran.code == 2
@@ -156,9 +156,6 @@ def test_what_cannot_be_judged_has_an_exit_code_of_its_own(evaluate, gate, golde
     service.reset()
     service.answer("status:401", times=None)
     assert evaluate("--gate", gate()).code == 2
-    assert evaluate("--against", tmp_path / "nothing").code == 2
-    assert evaluate("--against", tmp_path, "--against-site", "b").code == 2
-    assert evaluate("--repeat", "0").code == 2
     golden.unlink()
     assert evaluate().code == 2
 

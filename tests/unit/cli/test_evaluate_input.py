@@ -78,6 +78,7 @@ def test_a_mistake_in_the_arguments_costs_no_question(evaluate, service, tmp_pat
         (("--save", "a_file"), "a_file"),
         (("--save", "nosuch://bucket/out"), "nosuch://"),
         (("--against", "nowhere"), "baseline 'nowhere' does not exist"),
+        (("--against", "a_folder", "--against-site", "b"), "give --against or --against-site, not both"),
         (("--against", "a_folder"), "it is not an evaluation"),
         (("--against", "previous"), "baseline 'previous' does not exist"),
         (("--conn-id", "nowhere"), "there is no connection 'nowhere'"),

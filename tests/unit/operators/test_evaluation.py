@@ -95,10 +95,14 @@ def operator(tmp_path):
     return partial(judging, tmp_path)
 
 
+def page_without_charts(_evaluation, trend):
+    return f"{len(trend)} runs before"
+
+
 @pytest.fixture
 def evaluate(operator, monkeypatch):
     """Evaluate as the run of a given day, without charts, which are slow."""
-    monkeypatch.setattr(report, "render", lambda evaluation, trend: f"{len(trend)} runs before")
+    monkeypatch.setattr(report, "render", page_without_charts)
 
     def run(answers, *, night=0, run_id=None, map_index=-1, **arguments):
         moment = NIGHT + timedelta(days=night)
@@ -347,15 +351,15 @@ def killed(at, folder, arguments):
         return renamed
 
     Path.replace = replace
+    report.render = page_without_charts
     execute(judging(folder, good(), **arguments))
 
 
 @pytest.mark.parametrize("killed_at", [0, 1, 3, 4, 6, 7, 8, 9])
-def test_an_evaluation_that_is_killed_ends_the_same_after_a_retry(killed_at, operator, tmp_path):
+def test_an_evaluation_that_is_killed_ends_the_same_after_a_retry(killed_at, evaluate, tmp_path):
     """Kill the process before and after the rename of each of the five files."""
     arguments = {"lake_path": str(tmp_path / "lake"), "pass_if": "token_f1 >= 0.5", "gate": ["pass_rate >= 0.5"]}
-    execute(operator([*worse(5), *good(20)[5:]], **arguments))
-
+    evaluate([*worse(5), *good(20)[5:]], **arguments)
     child = processes.Process(target=killed, args=(killed_at, tmp_path, arguments))
     child.start()
     child.join()
@@ -364,13 +368,12 @@ def test_an_evaluation_that_is_killed_ends_the_same_after_a_retry(killed_at, ope
     (run,) = folder.iterdir()
     # An evaluation with a summary is complete.
     assert (run / "summary.json").exists() is (killed_at == 9)
-    execute(operator(good(), **arguments))
+    evaluate(good(), **arguments)
     after = files(tmp_path)
     for path in sorted(tmp_path.rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
-    execute(operator(good(), **arguments))
-    expected = files(tmp_path)
-    assert after == expected
+    evaluate(good(), **arguments)
+    assert after == files(tmp_path)
 
 
 # -- the gate --------------------------------------------------------------------------------------
