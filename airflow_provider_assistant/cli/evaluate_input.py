@@ -81,6 +81,7 @@ def checked_input(out: Console, args: argparse.Namespace) -> EvaluationInput:
         answers, cases = read_answered(args)
     else:
         golden, cases = read_golden(args)
+    check_tags(gate.criteria.rules, cases)
     directory = _directory(args)
     against = args.against
     if args.only_failing:
@@ -97,11 +98,8 @@ def checked_input(out: Console, args: argparse.Namespace) -> EvaluationInput:
         rules = part.rules(gate.criteria.rules, cases)
         baseline = part.baseline(baseline)
         gate = dataclasses.replace(gate, criteria=gate.criteria._replace(rules=rules))
-    check_tags(gate.criteria.rules, cases)
-    if golden is None:
-        gate.judges.check(cases, gate.criteria.rules)
-    else:
-        gate.judges.check(possible_answers(cases, args.repeat), gate.criteria.rules)
+    answered = cases if golden is None else possible_answers(cases, args.repeat)
+    gate.judges.check(answered, gate.criteria.rules)
     _check_outputs(args, directory)
     hooks = []
     if golden is not None:

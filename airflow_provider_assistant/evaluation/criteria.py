@@ -55,7 +55,8 @@ def parse_criteria(pass_if: str | None, gate: Any, scorers: Sequence[str] | None
     for rule in rules:
         if rule.needs_baseline and not has_baseline:
             raise AssistantInputError(
-                f"gate: {rule.text!r} needs a baseline, such as 'previous'",
+                f"gate: {rule.text!r} needs a baseline",
+                todo="Set baseline='previous', or --against on the command line.",
                 field="baseline",
             )
     check_calibration(rules, condition)

@@ -248,8 +248,7 @@ def check_pairwise(scorers: Collection[str], baseline: BaselineOf | None) -> Non
     """
     if PAIRWISE in scorers and not (isinstance(baseline, Mapping) and ANSWERS in baseline):
         raise AssistantInputError(
-            f"scorers: {PAIRWISE!r} compares each answer with another answer to the same question, and earlier "
-            "evaluations do not keep their answers",
+            f"scorers: {PAIRWISE!r} compares each answer with another answer to the same question",
             todo="Set baseline={'answers': path}, or --against-site on the command line.",
             field="scorers",
         )

@@ -138,7 +138,7 @@ def test_without_a_gate_there_is_nothing_to_fail(evaluate):
         ("gate: coverage >= 1", "gate must be a list of rules"),
         ("gate: [bleu >= 1]", "there is no scorer 'bleu'"),
         ("gate: [pass_rate >= 1]", "needs pass_if"),
-        ("gate: [token_f1 drop <= 0.1]", "needs a baseline"),
+        ("gate: [token_f1 drop <= 0.1]", "needs a baseline. Set baseline='previous', or --against"),
     ],
 )
 def test_a_gate_file_with_a_mistake_is_refused_before_the_first_question(text, reason, evaluate, gate, service):

@@ -101,7 +101,8 @@ def test_a_mistake_in_the_arguments_costs_no_question(evaluate, service, tmp_pat
         ran = evaluate(gate=gate)
         assert (ran.code, reason in ran.err) == (2, True), ran.err
     misspelt = f"{GATE}gate: ['token_f1[biling] >= 0']"
-    assert "no question has the tag 'biling'; there are billing, hours, shop" in evaluate(gate=misspelt).err
+    for part in ((), ("--tag", "hours")):
+        assert "no question has the tag 'biling'; there are billing, hours, shop" in evaluate(*part, gate=misspelt).err
     monkeypatch.setenv("AIRFLOW_CONN_JUDGE", '{"conn_type": "pydanticai", "host": "models.example.com"}')
     assert "no model is given" in evaluate(gate=JUDGED).err
     labelled = changed("human", "yes")
