@@ -16,7 +16,7 @@ PARALLEL := -n 4 --no-loadscope-reorder
 CONSTRAINTS := constraints/airflow-3.3.txt
 # What the unit and contract tests need besides the package.
 LOWEST_TOOLS := apache-airflow-providers-openlineage apache-airflow-providers-postgres apache-airflow-providers-sqlite \
-	fastparquet hypothesis junitparser polars pytest pytest-asyncio pytest-timeout pytest-xdist python-docx sacrebleu scikit-learn
+	fastparquet hypothesis junitparser polars pytest pytest-asyncio pytest-timeout pytest-xdist python-docx sacrebleu
 
 .PHONY: help
 help: ## Say what there is

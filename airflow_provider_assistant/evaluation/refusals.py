@@ -148,6 +148,6 @@ def _is_refusal(sentences: Sequence[str], phrases: RefusalPhrases) -> bool:
         found = phrases.refusal.search(sentence)
         if found and not phrases.unless.search(sentence, 0, found.end()):
             return True
-        if sentence is sentences[-1] or not phrases.lead.search(sentence):
+        if not phrases.lead.search(sentence):
             return False
     return False
