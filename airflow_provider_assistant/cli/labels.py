@@ -53,7 +53,8 @@ def agreement(out: Console, args: argparse.Namespace) -> int:
     decided = majorities(labels)
     passed = sum(majority.passes is True for majority in decided)
     ties = sum(majority.passes is None for majority in decided)
-    counts = {"answers": len(decided), "labels": len(labels), "pass": passed, "fail": len(decided) - passed - ties}
+    failed = len(decided) - passed - ties
+    counts = {"answers": len(decided), "labels": len(labels), "pass": passed, "fail": failed, "ties": ties}
     raters: list[dict[str, Any]] = []
     cells = []
     for (column, first, second), found in agreement_of_raters(labels).items():
@@ -61,10 +62,10 @@ def agreement(out: Console, args: argparse.Namespace) -> int:
         raters.append({"column": column, "raters": [first, second], **figures})
         shown = ["" if value is None else f"{value:.2f}" for value in (found.kappa, found.low, found.high)]
         cells.append((column, first, second, found.labels, *shown))
-    out.result({**counts, "ties": ties, "raters": raters})
+    out.result({**counts, "raters": raters})
     out.table(("column", "rater", "rater", "both", "kappa", "low", "high"), cells)
     out.line(
-        f"{counted(len(labels), 'label')} for {counted(len(decided), 'answer')}: {passed} pass, {counts['fail']} fail, "
+        f"{counted(len(labels), 'label')} for {counted(len(decided), 'answer')}: {passed} pass, {failed} fail, "
         f"{counted(ties, 'tie')}",
         GOOD,
     )

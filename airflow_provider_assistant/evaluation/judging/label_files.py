@@ -26,12 +26,11 @@ from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.storage.paths import reading, storage_files
 from airflow_provider_assistant.texts import for_spreadsheet, from_spreadsheet
 
-# What a label is about: its column and the texts of its row, without its key.
+# What a label is about: its column and the texts of its row.
 Subject: TypeAlias = tuple[str, ...]
 
 LABEL, RATER = "label", "rater"
 _TEXTS = ("earlier_turns", "question", "answer", "expected", "expect_no_answer", "passages")
-COLUMNS = ("key", *_TEXTS, LABEL, RATER, "note")
 _USER, _ASSISTANT = "User: ", "Assistant: "
 _TURN = re.compile(rf"^(?={_USER}|{_ASSISTANT})", re.MULTILINE)
 # Words of labels besides those of judges. Spreadsheets translate true and false.
@@ -57,7 +56,7 @@ class FileLabel(NamedTuple):
     @property
     def subject(self) -> Subject:
         """What the label is about. Labels of several people are about the same."""
-        return (self.column, *(self.row.get(name, "").strip() for name in _TEXTS))
+        return self.column, *_texts(self.row)
 
 
 class Majority(NamedTuple):
@@ -73,7 +72,7 @@ class Majority(NamedTuple):
 
 def label_rows(cases: Iterable[Case], rater: str = "") -> list[dict[str, str]]:
     """Return the rows of a label file: one for each answer, equal answers to equal questions once."""
-    rows: dict[Subject, dict[str, str]] = {}
+    rows: dict[tuple[str, ...], dict[str, str]] = {}
     for case in cases:
         if case.answer is None:
             continue
@@ -87,7 +86,7 @@ def label_rows(cases: Iterable[Case], rater: str = "") -> list[dict[str, str]]:
             "passages": "\n\n".join(passages_of(case.key, case.row.get("passages"))),
             RATER: rater,
         }
-        rows.setdefault(FileLabel("", "", row, passes=True).subject, row)
+        rows.setdefault(_texts(row), row)
     return list(rows.values())
 
 
@@ -98,13 +97,12 @@ def label_file(rows: Sequence[Mapping[str, str]], rubrics: Sequence[str] = (), *
     :param rubrics: Names of the rubrics, if there is a column for each.
     """
     labels = [f"{LABEL}.{name}" for name in rubrics] or [LABEL]
-    columns: list[str] = []
-    for name in COLUMNS:
-        has_texts = any(row.get(name) for row in rows)
-        if name == LABEL:
-            columns += labels
-        elif has_texts or name not in {"earlier_turns", "expect_no_answer", "passages"}:
+    columns = ["key"]
+    for name in _TEXTS:
+        is_optional = name in {"earlier_turns", "expect_no_answer", "passages"}
+        if not is_optional or any(row.get(name) for row in rows):
             columns.append(name)
+    columns += [*labels, RATER, "note"]
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, delimiter=delimiter, extrasaction="ignore", lineterminator="\r\n")
     writer.writeheader()
@@ -226,6 +224,11 @@ def passes_of(cell: str | None, place: str) -> bool | None:
     if word is None:
         raise _refused(f"{place} must be pass, fail or empty, not {text[:50]!r}")
     return word == "pass"
+
+
+def _texts(row: Mapping[str, str]) -> tuple[str, ...]:
+    """Return what a row is about, without its key."""
+    return tuple(row.get(name, "").strip() for name in _TEXTS)
 
 
 def _text_of_turns(turns: Turns) -> str:
