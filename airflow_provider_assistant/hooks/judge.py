@@ -63,17 +63,17 @@ def judge_connection(conn_id: str, model: str | None, max_concurrency: int) -> J
 
 def _model(conn_id: str, model: Any) -> tuple[str, str]:
     """Return provider and name of a model; the provider is ``openai`` if only the name is given."""
-    if not isinstance(model, str) or not model.strip():
+    text = model.strip() if isinstance(model, str) else ""
+    provider, colon, name = text.partition(":")
+    if not colon:
+        provider, name = "openai", text
+    if not name:
         raise AssistantInputError(
             "judge: no model is given",
             todo=f"Set 'model' in the extra of connection {conn_id!r}, such as "
             '{"model": "openai:gpt-5.6"}, or in the operator\'s judge.',
             field="judge",
         )
-    model = model.strip()
-    if ":" not in model:
-        return "openai", model
-    provider, _, name = model.partition(":")
     return provider, name
 
 

@@ -97,8 +97,10 @@ class JudgeRequest:
     @property
     def texts(self) -> list[str]:
         """The texts that the model reads."""
-        texts = [self.rubric.text, self.question, self.answer, *self.passages]
-        return texts + [text for text in (self.second, self.expected) if text]
+        texts = [self.rubric.text, self.question, self.answer, self.second, self.expected, *self.passages]
+        for turn in (*self.earlier_turns, *self.earlier_turns_of_second):
+            texts += turn
+        return [text for text in texts if text]
 
     def content_hash(self, model: str) -> str:
         """Return the hash of everything that the verdict depends on."""

@@ -50,7 +50,7 @@ def test_the_model_of_the_task_wins_and_loses_its_provider(connect, given, name)
     assert connect(given, host="https://models.example.com/v1").model == name
 
 
-@pytest.mark.parametrize("extra", [{}, {"model": ""}, {"model": 7}])
+@pytest.mark.parametrize("extra", [{}, {"model": ""}, {"model": 7}, {"model": "openai:"}])
 def test_a_model_is_required(connect, extra):
     with pytest.raises(AssistantInputError, match="no model is given"):
         connect(extra=extra)

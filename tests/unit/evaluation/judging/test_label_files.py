@@ -20,7 +20,7 @@ from airflow_provider_assistant.evaluation.judging.label_files import (
     turns_in,
 )
 from airflow_provider_assistant.evaluation.judging.labels import assign
-from airflow_provider_assistant.evaluation.judging.rubrics import BUILT_IN, JudgeOptions
+from airflow_provider_assistant.evaluation.judging.rubrics import BUILT_IN
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.texts import for_spreadsheet, from_spreadsheet
 from tests.unit.evaluation.test_scorers import make_case
@@ -188,9 +188,3 @@ def test_a_judge_of_refusals_gets_what_is_expected():
 def test_earlier_turns_without_an_answer():
     assert turns_in("") == ()
     assert turns_in("User: a\nUser: b\nAssistant: c\n  d") == (("a", None), ("b", "c\nd"))
-
-
-@pytest.mark.parametrize("labels", [7, [7], "", [""], {"a": "b"}])
-def test_label_files_are_paths(labels):
-    with pytest.raises(AssistantInputError, match="labels must be a path or a list of paths"):
-        JudgeOptions.parse({"labels": labels})

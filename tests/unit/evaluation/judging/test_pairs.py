@@ -17,7 +17,6 @@ from airflow_provider_assistant.evaluation.judging.replies import PREFERENCES
 from airflow_provider_assistant.evaluation.judging.requests import JudgeRequest
 from airflow_provider_assistant.evaluation.judging.rubrics import BUILT_IN
 from airflow_provider_assistant.evaluation.judging.verdicts import Verdict
-from airflow_provider_assistant.exceptions import AssistantResponseError
 from tests.unit.evaluation.test_scorers import make_case
 
 PAIRWISE, TONE = BUILT_IN["pairwise"], BUILT_IN["tone"]
@@ -139,9 +138,6 @@ def test_a_preference_is_found_in_the_reply():
         found = request.call("m").parse(reply(text), CallInfo(200))
         assert (found.verdict, found.score, len(found.reason)) == (word, score, 1000)
         assert (found.input_tokens, found.output_tokens) == (9, 2)
-    for text in ('{"better": "third"}', '{"score": 1, "verdict": "pass"}'):
-        with pytest.raises(AssistantResponseError, match="not a clear verdict"):
-            request.call("m").parse(reply(text), CallInfo(200))
 
 
 def test_each_answer_is_judged_in_its_own_conversation():

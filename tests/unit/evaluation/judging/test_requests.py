@@ -145,6 +145,9 @@ def test_a_judge_sees_the_earlier_turns_of_a_conversation_apart_from_the_turn_it
         {"question": "Question 1?", "answer": None},
     ]
     assert (payload["question"], payload["answer"]) == ("And then?", "It does.")
+    # A refusal of the host may repeat any of them.
+    request = JudgeRequest.of(conversation("First.", None), CORRECTNESS, "It does.")
+    assert request.texts[1:] == ["And then?", "It does.", "It does.", "Question 0?", "First.", "Question 1?"]
     assert 'judge only "answer"' in body["messages"][0]["content"]
     hashes = {
         JudgeRequest.of(case, TONE, "Yes.").content_hash("m")
@@ -176,20 +179,12 @@ def test_the_file_of_verdicts_is_in_the_order_of_the_questions_and_can_be_read()
         known_verdicts(table.drop_columns(["hash"]))
 
 
-@pytest.mark.parametrize(
-    ("cell", "passes"), [("true", True), ("no", False), (1, True), (False, False), (0.0, False), ("Pass", True)]
-)
-def test_a_label_is_a_bool_or_a_word(cell, passes):
-    [label] = assign([make_case(row={"human": cell})], [TONE]).labels
-    assert label.passes is passes
-
-
-@pytest.mark.parametrize("cell", [None, "", float("nan")])
-def test_an_empty_cell_is_no_label(cell):
-    assert assign([make_case(row={"human": cell})], [TONE]).labels == []
-
-
-def test_a_label_that_is_no_verdict_is_refused():
+def test_a_label_is_a_bool_or_a_word_and_an_empty_cell_is_none():
+    for cell, passes in [("true", True), ("no", False), (1, True), (False, False), (0.0, False), ("Pass", True)]:
+        [label] = assign([make_case(row={"human": cell})], [TONE]).labels
+        assert label.passes is passes
+    for cell in (None, "", float("nan")):
+        assert assign([make_case(row={"human": cell})], [TONE]).labels == []
     with pytest.raises(AssistantInputError, match="human must be pass, fail or empty, not 'perhaps'"):
         assign([make_case(row={"human": "perhaps"})], [TONE])
 

@@ -26,6 +26,7 @@ from airflow_provider_assistant.exceptions import AssistantInputError
         ({"price": {"input": 2}}, "price must be"),
         ({"price": {"input": 2, "output": float("nan")}}, "price must be"),
         ({"price": {"input": 2, "output": -1}}, "price must be"),
+        *[({"labels": given}, "labels must be a path or a list of paths") for given in (7, [7], "", [""], {"a": "b"})],
     ],
 )
 def test_bad_options_are_refused(given, says):
