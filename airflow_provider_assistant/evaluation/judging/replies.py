@@ -45,11 +45,11 @@ _FIELD_BY_NAME = {name: field for field, names in _NAMES.items() for name in nam
 _BEFORE_NAME = re.compile(r"^(?:is|the|my|final|overall)+")
 _THOUGHTS = "think|thinking|thoughts?|reasoning|analysis"
 _THOUGHT = re.compile(rf"<({_THOUGHTS})>.*?</\1>", re.IGNORECASE | re.DOTALL)
-_THOUGHT_ENDS = re.compile(rf".*</(?:{_THOUGHTS})>", re.IGNORECASE | re.DOTALL)
-_THOUGHT_STARTS = re.compile(rf"<(?:{_THOUGHTS})>.*", re.IGNORECASE | re.DOTALL)
+_THOUGHT_ENDS = re.compile(rf"</(?:{_THOUGHTS})>", re.IGNORECASE)
+_THOUGHT_STARTS = re.compile(rf"<(?:{_THOUGHTS})>", re.IGNORECASE)
 # Names that begin a line of their own: after a heading such as "## Verdict", and in "verdict: pass, score: 0.9".
-_HEADING = re.compile(r"^[#*\s]*(verdict|score|reason|better)[*:\s]*\n+", re.IGNORECASE | re.MULTILINE)
-_NEXT_NAME = re.compile(r"\s*[,;(][\s*_]*(?=(?:verdict|score|rating|reason)\b[\s*_]*[:=])", re.IGNORECASE)
+_HEADING = re.compile(r"^[#* \t]*(verdict|score|reason|better)[*:\s]*\n+", re.IGNORECASE | re.MULTILINE)
+_NEXT_NAME = re.compile(r"[,;(][\s*_]*(?=(?:verdict|score|rating|reason)\b[\s*_]*[:=])", re.IGNORECASE)
 # Names of lines whose value may also be the text of a reason.
 _LOOSE_NAMES = frozenset(
     {"pass", "passed", "passes", "answer", "finalanswer", "assessment", "evaluation", "conclusion"}
@@ -323,9 +323,8 @@ def _without_thoughts(text: str) -> str:
     if _JSON_STARTS.match(text):
         # A reason may quote an answer that has such tags.
         return text
-    rest = _THOUGHT.sub("", text)
-    rest = _THOUGHT_ENDS.sub("", rest)
-    return _THOUGHT_STARTS.sub("", rest)
+    rest = _THOUGHT_ENDS.split(_THOUGHT.sub("", text))[-1]
+    return _THOUGHT_STARTS.split(rest)[0]
 
 
 def _text_of(parts: Iterable[Any], field: str) -> str:

@@ -25,7 +25,7 @@ _WORDS: dict[str, Word] = {
     **dict.fromkeys(("not pass", "not passed", "does not pass", "did not pass", "nicht bestanden"), "fail"),
 }
 _FIRST_WORD = re.compile(r"\w+|[✅✔❌✗]")
-_AFTER_WORD = re.compile(r"\s*[*_]*\s*[.,;:!(\n–—-]")  # noqa: RUF001
+_AFTER_WORD = re.compile(r"[\s*_]*[.,;:!(\n–—-]")  # noqa: RUF001
 # What must not follow a verdict in the same line.
 _OPPOSITE = {
     "pass": re.compile(r"\b(?:fail\w*|incorrect|not (?:pass|correct))\b", re.IGNORECASE),

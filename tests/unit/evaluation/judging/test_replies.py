@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
+import time
+from contextlib import suppress
 
 import pytest
 from hypothesis import given, settings
@@ -307,3 +309,31 @@ def test_any_text_is_a_verdict_or_an_error(text):
         return
     assert 0 <= score <= 1
     assert verdict in {"pass", "fail"}
+
+
+def test_long_replies_take_no_time():
+    """Such as endless white space, which some models write until their limit of tokens."""
+    started = time.process_time()
+    for part in (
+        "five days ",
+        " ",
+        "# \n",
+        "\n",
+        ", ",
+        "*",
+        "#",
+        ":",
+        "a: b\n",
+        "<ab>",
+        "{ ",
+        "{'a': ",
+        "9",
+        "</think>",
+    ):
+        for before in ("", "PASS", "Verdict: ", '{"verdict":'):
+            text = f"{before}{part * (20_000 // len(part))}x"
+            with suppress(AssistantResponseError):
+                read(text, finish="length")
+            with suppress(AssistantResponseError):
+                read(text)
+    assert time.process_time() - started < 4
