@@ -81,7 +81,7 @@ def test_the_wheel_has_the_package_and_nothing_else(built: tuple[Path, Path]) ->
     assert info.endswith(".dist-info")
     assert f"{PACKAGE}/operators/chat.py" in names
     code = [name for name in names if name.startswith(f"{PACKAGE}/") and not name.startswith(f"{EXAMPLES}/")]
-    assert {Path(name).suffix for name in code} == {".css", ".j2", ".mjs", ".py", ".sql", ".typed"}
+    assert {Path(name).suffix for name in code} == {".css", ".j2", ".mjs", ".py", ".sql", ".txt", ".typed"}
     assert {f"{PACKAGE}/evaluation/report/report.{kind}" for kind in ("css", "html.j2")} <= set(names)
     assert {f"{PACKAGE}/ui/static/assistant.{kind}" for kind in ("css", "mjs")} <= set(names)
     assert f"{PACKAGE}/py.typed" in names

@@ -57,5 +57,5 @@ if __name__ == "__main__":
         for noise in NOISES:
             for questions in SIZES:
                 for varying in (0.1, 0.2, 0.4):
-                    found = rates(kind, noise, questions, varying, series=50, losses=200)
+                    found = rates(kind, noise, questions, varying, series=20, losses=100)
                     print(kind, noise, questions, varying, *(f"{value:.3f}" for value in found), sep=" | ", flush=True)
