@@ -8,6 +8,7 @@ import pytest
 
 from airflow_provider_assistant.evaluation.cases import EXPECTATIONS
 from airflow_provider_assistant.evaluation.cells import as_phrases
+from airflow_provider_assistant.evaluation.losses import questions_needed
 from airflow_provider_assistant.evaluation.phrases import includes
 from airflow_provider_assistant.evaluation.scorers import SCORERS
 from airflow_provider_assistant.evaluation.scoring import OUTCOMES
@@ -56,3 +57,14 @@ def test_every_scorer_is_listed_with_its_kind():
 def test_every_column_and_outcome_is_listed():
     assert [codes(row["Column"])[0] for row in table(section(PAGE, "Expectations"))] == list(EXPECTATIONS)
     assert {codes(row["`outcome`"])[0] for row in table(section(PAGE, "Scores"))} == set(OUTCOMES)
+
+
+def test_the_number_of_questions_that_a_loss_needs():
+    text = section("docs/howto/evaluate.md", "How to choose thresholds")
+    rows = table("\n".join(line.strip() for line in text.splitlines()))
+    assert len(rows) == 4
+    for row in rows:
+        loss, *shown = row.values()
+        assert [int(number) for number in shown] == [
+            questions_needed(float(loss), varying=varying) for varying in (0.1, 0.2, 0.4)
+        ]
