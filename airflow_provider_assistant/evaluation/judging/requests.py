@@ -104,22 +104,20 @@ class JudgeRequest:
 
     def content_hash(self, model: str) -> str:
         """Return the hash of everything that the verdict depends on."""
-        rubric = self.rubric
         # Do not change this list: a retry finds the saved verdicts by their hashes.
-        parts: list[Any] = [
+        parts = [
+            PROMPT_VERSION,
+            model,
+            self.rubric.name,
+            self.rubric.text,
             self.question,
-            self.answer,
             self.expected,
             self.passages,
-            rubric.name,
-            rubric.text,
-            model,
+            self.answer,
+            self.second,
+            self.earlier_turns,
+            self.earlier_turns_of_second,
         ]
-        if self.second is not None:
-            parts.append(self.second)
-        if self.earlier_turns or self.earlier_turns_of_second:
-            parts.append([self.earlier_turns, self.earlier_turns_of_second])
-        parts.append(PROMPT_VERSION)
         content = json.dumps(parts).encode()
         return hashlib.blake2b(content, digest_size=16).hexdigest()
 
@@ -161,9 +159,8 @@ class JudgeRequest:
         messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
         if SYSTEM_ROLE in without:
             messages = [{"role": "user", "content": f"{system}\n\n{user}"}]
-        body = {"model": model, "messages": messages}
-        optional = {TEMPERATURE: 0, RESPONSE_FORMAT: prompt.response_format}
-        return body | {name: value for name, value in optional.items() if name not in without}
+        body = {"model": model, "messages": messages, TEMPERATURE: 0, RESPONSE_FORMAT: prompt.response_format}
+        return {name: value for name, value in body.items() if name not in without}
 
     def _payload(self) -> dict[str, Any]:
         payload: dict[str, Any] = {}
