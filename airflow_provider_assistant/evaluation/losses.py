@@ -163,7 +163,7 @@ def _check_loss(
     by_chance = smallest_loss(difference.error, difference.freedom, false_alarms=false_alarms)
     reason = (
         f"{subject(rule)} {_moved(difference.mean)} (95 %: {difference.low:+.4f} to {difference.high:+.4f}) "
-        f"over {counted(difference.paired, 'question')} since {runs}"
+        f"over {counted(difference.paired, 'question')}, compared with {runs}"
     )
     is_over = not rule.term.holds(loss)
     if is_over and loss > by_chance:

@@ -330,7 +330,7 @@ def test_a_drop_of_a_tag_looks_at_its_questions():
     verdict = judged("token_f1[billing] drop <= 0.02", found)
     assert verdict.word == "worse"
     assert verdict.reason.startswith("token_f1 of 'billing' fell by 0.2000 (95 %: ")
-    assert "over 50 questions since 1 earlier run; chance explains a loss of " in verdict.reason
+    assert "over 50 questions, compared with 1 earlier run; chance explains a loss of " in verdict.reason
 
 
 def test_shares_are_compared_like_scores():

@@ -488,7 +488,7 @@ def test_a_night_is_compared_with_the_night_before(evaluate):
     }
     with pytest.raises(
         AssistantGateFailedError,
-        match=r"token_f1 fell by 1\.0000 .* over 20 questions since 2 earlier runs; chance explains",
+        match=r"token_f1 fell by 1\.0000 .* over 20 questions, compared with 2 earlier runs; chance explains",
     ):
         evaluate(worse(), night=2, **DROP)
 
