@@ -24,6 +24,7 @@ from airflow_provider_assistant.lake.datasets import (
     rows_table,
 )
 from airflow_provider_assistant.lake.flattening import Metric, flatten
+from airflow_provider_assistant.lake.partitions import Partition, exported, partitions_of, read_partition
 from airflow_provider_assistant.lake.publish import (
     Published,
     check_writable,
@@ -50,12 +51,16 @@ __all__ = [
     "Capture",
     "Dataset",
     "Metric",
+    "Partition",
     "Published",
     "check_writable",
     "counted_twice",
+    "exported",
     "flatten",
     "metrics_table",
+    "partitions_of",
     "publish",
+    "read_partition",
     "replace",
     "replace_bytes",
     "replies_table",
