@@ -21,14 +21,17 @@ class Dataset:
     A dataset: a folder with one partition per UTC day.
 
     :param name: Name of the dataset, of its folder and of its table in the warehouse.
-    :param columns: Type by column name, in the order of the file: ``moment``, ``string``, ``double``, ``int`` or
-        ``bool``. A type with an exclamation mark is not nullable.
+    :param description: What its rows are.
+    :param columns: Type and description by column name, in the order of the file. The type is
+        ``moment``, ``string``, ``double``, ``int`` or ``bool``; with an exclamation mark, the
+        column is not nullable. The rest of the text is the description.
     :param key: Columns that identify a row: two files of one day must not have the same row. Rows whose last key
         column is null have no identity. Default: none, rows are not compared.
     :param order: Columns by which the rows of a file are sorted. Default: none, the rows keep their order.
     """
 
     name: str
+    description: str
     columns: Mapping[str, str]
     key: tuple[str, ...] = ()
     order: tuple[str, ...] = ()
@@ -45,177 +48,194 @@ class Dataset:
             "bool": pa.bool_(),
         }
         fields = []
-        for name, kind in self.columns.items():
+        for name, column in self.columns.items():
+            kind, _, _ = column.partition(" ")
             is_nullable = not kind.endswith("!")
             arrow_type = types[kind.removesuffix("!")]
             fields.append(pa.field(name, arrow_type, nullable=is_nullable))
         return pa.schema(fields)
 
+    def descriptions(self) -> dict[str, str]:
+        """Return the descriptions of the columns, by name."""
+        found = {}
+        for name, column in self.columns.items():
+            _, _, found[name] = column.partition(" ")
+        return found
 
-_CAPTURE_COLUMNS = {"captured_at": "moment!", "logical_date": "moment", "tenant_id": "string"}
-_METRIC_COLUMNS = {
-    "metric": "string!",
-    "value": "double",
-    "text": "string!",
-    "type": "string!",
-    "period": "string",
+
+_CAPTURE_COLUMNS = {
+    "captured_at": "moment! When the reply arrived",
+    "logical_date": "moment Logical date of the DAG run; null for a run without one",
+    "tenant_id": "string Tenant of the operator or the connection, if one is set",
 }
-_TASK_COLUMNS = {"dag_id": "string", "run_id": "string", "task_id": "string", "map_index": "int"}
+_METRIC_COLUMNS = {
+    "metric": "string! Dotted path in the reply",
+    "value": "double The number; null for other types",
+    "text": "string! The value as text: strings unchanged, everything else as JSON",
+    "type": "string! JSON type of the value",
+    "period": "string Period that the reply names",
+}
+_TASK_COLUMNS = {
+    "dag_id": "string DAG of the task",
+    "run_id": "string Run of the DAG",
+    "task_id": "string Task",
+    "map_index": "int Index of a mapped task; -1 for a task that is not mapped",
+}
 
-# One row per metric of a reply, on the day of the run.
 STATISTICS = Dataset(
     "statistics",
-    {**_CAPTURE_COLUMNS, "site_id": "string!", **_METRIC_COLUMNS},
+    "One row per metric of a reply, on the day of the run",
+    {**_CAPTURE_COLUMNS, "site_id": "string! Site", **_METRIC_COLUMNS},
     key=("tenant_id", "site_id"),
     order=("site_id", "metric", "captured_at"),
 )
-# One row per reply, on the day of the run.
 STATISTICS_RAW = Dataset(
     "statistics_raw",
-    {**_CAPTURE_COLUMNS, "site_id": "string!", "raw": "string!"},
+    "One row per reply, on the day of the run",
+    {**_CAPTURE_COLUMNS, "site_id": "string! Site", "raw": "string! The reply as JSON"},
     key=("tenant_id", "site_id"),
     order=("site_id", "captured_at"),
 )
-# One row per metric of a reply, on the day of the run.
 LIMITS = Dataset(
     "limits",
+    "One row per limit or other value of the tenant's limits, on the day of the run",
     {**_CAPTURE_COLUMNS, **_METRIC_COLUMNS},
     key=("tenant_id",),
     order=("metric", "captured_at"),
 )
 _READ_COLUMNS = {
     **_CAPTURE_COLUMNS,
-    "site_id": "string",
-    "user_label": "string",
-    "email": "string",
-    "read": "string!",
-    "item": "string",
+    "site_id": "string Site; null for what is of the tenant",
+    "user_label": "string Label of the user whose record it is; null for other records",
+    "email": "string E-mail address of the user, if addresses are kept",
+    "read": "string! Name of what was read",
+    "item": "string Item of the list of a reply; null for the reply without its list",
 }
-# One row per metric of a record of any other reply, on the day of the run or of the record.
 READS = Dataset(
     "reads",
+    "One row per metric of a record of another reply, on the day of the run or of the record",
     {**_READ_COLUMNS, **_METRIC_COLUMNS},
     key=("tenant_id", "site_id", "user_label", "read"),
 )
-# One row per record of any other reply: an item of its list, or the reply without it.
 READS_RAW = Dataset(
     "reads_raw",
-    {**_READ_COLUMNS, "raw": "string!"},
+    "One row per record of another reply: an item of its list, or the reply without it",
+    {**_READ_COLUMNS, "raw": "string! The record as JSON"},
     key=("tenant_id", "site_id", "user_label", "read"),
 )
-# One row per rating, on the day when it was sent.
 FEEDBACK = Dataset(
     "feedback",
+    "One row per rating, on the day when it was sent",
     {
-        "sent_at": "moment!",
-        "site_id": "string!",
-        "session_id": "string!",
-        "request_id": "string!",
-        "rating": "string!",
-        "answer_seconds": "double",
-        "attempts": "int!",
+        "sent_at": "moment! When the service accepted the rating",
+        "site_id": "string! Site",
+        "session_id": "string! Session",
+        "request_id": "string! Chat request that was rated",
+        "rating": "string! The word that was sent",
+        "answer_seconds": "double Seconds from the submission of the request to its noticed end",
+        "attempts": "int! Task tries that sent it",
         **_TASK_COLUMNS,
     },
     key=("site_id", "rating", "request_id"),
 )
-# One row per async chat request, on the day when it was submitted.
 REQUESTS = Dataset(
     "requests",
+    "One row per async chat request, on the day when it was submitted",
     {
-        "submitted_at": "moment!",
-        "completed_at": "moment",
-        "seconds": "double",
-        "state": "string!",
-        "site_id": "string!",
-        "session_id": "string",
-        "request_id": "string",
-        "attempts": "int!",
-        "ambiguous": "int",
-        "is_batch": "bool!",
+        "submitted_at": "moment! When the service accepted the request, or the time of its claim",
+        "completed_at": "moment When it ended; null while it has not ended",
+        "seconds": "double From submission to end; null while it has not ended",
+        "state": "string! complete, failed, lost, timed_out, open or ambiguous",
+        "site_id": "string! Site",
+        "session_id": "string Session",
+        "request_id": "string Chat request; null if ambiguous",
+        "attempts": "int! Task tries or requests that sent it",
+        "ambiguous": "int Other attempts that may have submitted it as well",
+        "is_batch": "bool! Whether a chat batch submitted it",
         **_TASK_COLUMNS,
     },
     key=("site_id", "request_id"),
 )
-# One row per try of a load, on the day when it started.
 LOADS = Dataset(
     "loads",
+    "One row per try of a load of documents, on the day when it started",
     {
-        "started_at": "moment!",
-        "ended_at": "moment",
-        "outcome": "string!",
-        "site_id": "string!",
-        "endpoint": "string!",
-        "source": "string!",
-        "rows": "int",
-        "created": "int",
-        "unchanged": "int",
-        "skipped": "int",
-        "rejected": "int",
-        "ambiguous": "int",
-        "failed": "int",
-        "drafts": "int",
-        "changed": "int",
-        "possibly_duplicated": "int",
-        "stale": "int",
-        "activated": "int",
-        "deactivated": "int",
-        "deleted": "int",
-        "not_activated": "int",
-        "not_removed": "int",
-        "left_out": "int",
-        "requests": "int",
-        "throttled": "int",
-        "seconds": "double",
-        "error": "string",
+        "started_at": "moment! When it started",
+        "ended_at": "moment When it ended; null while it runs, and if it was killed",
+        "outcome": "string! succeeded, failed, deferred or unfinished",
+        "site_id": "string! Site",
+        "endpoint": "string! Kind of documents: documents/qa, documents/text or documents (files)",
+        "source": "string! Name of the source",
+        "rows": "int Rows of the source",
+        "created": "int Rows whose document was created",
+        "unchanged": "int Rows whose document exists already",
+        "skipped": "int Rows that were not sent on purpose",
+        "rejected": "int Invalid rows, found here or by the service",
+        "ambiguous": "int Rows whose document may or may not have been created",
+        "failed": "int Rows that were not created because of a failure",
+        "drafts": "int Created documents that the service does not use yet",
+        "changed": "int Rows with new content",
+        "possibly_duplicated": "int Created rows that an earlier attempt may also have created",
+        "stale": "int Documents whose row is no longer in the source; null if not looked for",
+        "activated": "int Documents that the load activated",
+        "deactivated": "int Documents that the load deactivated",
+        "deleted": "int Documents that the load deleted",
+        "not_activated": "int Documents that could not be activated",
+        "not_removed": "int Documents that could not be deactivated or deleted",
+        "left_out": "int Files, pages, blank rows and chunks that the source left out",
+        "requests": "int Requests that were sent",
+        "throttled": "int Requests that were refused because of a rate limit",
+        "seconds": "double Time for the rows, without opening the source",
+        "error": "string The error of a load that failed",
         **_TASK_COLUMNS,
     },
     key=("site_id", "endpoint", "source", "run_id", "task_id", "map_index", "started_at"),
 )
-# One row per document that the ledger and a site disagree about, on the day of the run.
 DOCUMENT_DIFFERENCES = Dataset(
     "document_differences",
+    "One row per document that the ledger and a site disagree about, on the day of the run",
     {
-        "compared_at": "moment!",
-        "site_id": "string!",
-        "kind": "string!",
-        "document_id": "string!",
-        "title": "string",
-        "state": "string",
-        "status": "string",
-        "created_at": "moment",
-        "source": "string",
-        "label": "string",
-        "other_id": "string",
+        "compared_at": "moment! When the comparison began",
+        "site_id": "string! Site",
+        "kind": "string! gone, doubled, superseded, removed, draft, not_ready or unknown",
+        "document_id": "string! Document",
+        "title": "string Title on the site",
+        "state": "string What its status means",
+        "status": "string The service's word for its status",
+        "created_at": "moment When it was created, as the list of the site says",
+        "source": "string Source in the ledger; null if the ledger does not know the document",
+        "label": "string Key in the ledger",
+        "other_id": "string Document of the list with the same title and content",
         **_TASK_COLUMNS,
     },
     key=("site_id", "document_id"),
 )
-# One row per evaluation and scorer, on the day of the run.
 EVALUATIONS = Dataset(
     "evaluations",
+    "One row per evaluation and scorer, on the day of the run",
     {
-        "name": "string!",
-        "tag": "string",
-        "dag_id": "string!",
-        "run_id": "string!",
-        "task_id": "string!",
-        "map_index": "int",
-        "logical_date": "moment",
-        "asked_at": "moment",
-        "verdict": "string!",
-        "questions": "int!",
-        "answered": "int!",
-        "coverage": "double!",
-        "pass_rate": "double",
-        "low_confidence": "int",
-        "scorer": "string!",
-        "scored": "int!",
-        "mean": "double",
-        "baseline": "string",
-        "difference": "double",
-        "difference_low": "double",
-        "difference_high": "double",
-        "path": "string!",
+        "name": "string! Name of the evaluation",
+        "tag": "string Its tag",
+        "dag_id": "string! DAG of the task",
+        "run_id": "string! Run of the DAG",
+        "task_id": "string! Task",
+        "map_index": "int Index of a mapped task; -1 for a task that is not mapped",
+        "logical_date": "moment Logical date of the DAG run; null for a run without one",
+        "asked_at": "moment When the first question was submitted, if known",
+        "verdict": "string! passed, failed, or none without a gate",
+        "questions": "int! Questions of the evaluation",
+        "answered": "int! Questions with an answer",
+        "coverage": "double! Share of questions with an answer",
+        "pass_rate": "double Share of the judged questions that passed; null if none was judged",
+        "low_confidence": "int Answers with the confidence level low; null if none has a level",
+        "scorer": "string! Scorer; the columns before are the same in all rows of an evaluation",
+        "scored": "int! Questions with a score",
+        "mean": "double Weighted mean of the scores; null if there are none",
+        "baseline": "string Scores of the baseline",
+        "difference": "double Mean difference to the baseline, over questions that both scored",
+        "difference_low": "double Lower end of the 95 % interval of the difference",
+        "difference_high": "double Upper end of the 95 % interval of the difference",
+        "path": "string! Path of the evaluation's summary.json",
     },
 )
 _ALL = (

@@ -73,6 +73,8 @@ def test_an_empty_table_has_the_whole_schema(tmp_path, dataset):
     read = pq.ParquetFile(path).read()
     assert read.num_rows == 0
     assert read.schema.equals(lake.DATASETS[dataset].schema())
+    assert list(lake.DATASETS[dataset].descriptions()) == read.schema.names
+    assert all(lake.DATASETS[dataset].descriptions().values())
 
 
 def test_limits_have_the_shape_of_statistics_without_a_site():
