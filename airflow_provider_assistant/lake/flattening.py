@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from airflow_provider_assistant.texts import storable
@@ -13,13 +14,17 @@ from airflow_provider_assistant.texts import storable
 _KINDS = {type(None): "null", bool: "boolean", list: "array", dict: "object"}
 
 
+# A number as JSON writes it. int() and float() also read 1_000, nan, and the digits of other scripts.
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+
+
 class Digits(str):
-    """A number with a fraction or an exponent, as its text."""
+    """A number as its text."""
 
     __slots__ = ()
 
 
-_DECODER = json.JSONDecoder(parse_float=Digits)
+_DECODER = json.JSONDecoder(parse_float=Digits, parse_int=Digits, parse_constant=lambda _: None)
 
 
 def with_digits(text: str) -> Any:
@@ -27,7 +32,7 @@ def with_digits(text: str) -> Any:
     Return the value of a JSON text without losing digits.
 
     :param text: The text, which :func:`.strict_json.read` has returned.
-    :return: Numbers with a fraction or an exponent are :class:`Digits`.
+    :return: Numbers are :class:`Digits`.
     """
     return _DECODER.decode(text)
 
@@ -38,7 +43,8 @@ class Metric(NamedTuple):
 
     :param metric: Dotted path; an item of a list is named by its position, from 0, or by the value of one of its
         fields.
-    :param value: The number, infinite beyond a double's range; None for every other type.
+    :param value: The number, or the number that a string consists of; None if a double cannot hold it, and for
+        everything else.
     :param text: The leaf as text: a string unchanged, everything else as JSON.
     :param type: JSON type: ``number``, ``string``, ``boolean``, ``null``, or an empty ``object`` or ``array``.
     """
@@ -81,7 +87,7 @@ class Leaves:
                 # Faster than _leaf(), because it creates no Metric.
                 if type(value) is Digits:
                     add_metric(metric)
-                    add_value(float(value))
+                    add_value(_double(value))
                     add_text(value)
                     add_type("number")
                 elif isinstance(value, dict | list) and value:
@@ -116,11 +122,10 @@ class Leaves:
         return self._items(path, shape, value)
 
     def _items(self, path: str, shape: str, items: list[Any]) -> Iterator[tuple[_Paths, Any]]:
-        key = self._keys.get(shape)
+        names = item_names(items, self._keys.get(shape))
         item_shape = _below(shape, "*")
-        for position, item in enumerate(items):
-            item_path = _below(path, _name(item, key, position))
-            yield _paths(item_path, item_shape), item
+        for name, item in zip(names, items, strict=True):
+            yield _paths(_below(path, name), item_shape), item
 
 
 # The path of a value; its shape, which is the path with "*" for any item of a list; and its metric.
@@ -137,7 +142,8 @@ def flatten(raw: Any, list_keys: Mapping[str, str] | None = None) -> Iterator[Me
 
     :param list_keys: Field that names the items of a list, by dotted path of the list, in which ``*`` means any item
         of an outer list. Such an item has the same path at every position. An item without the field is named by its
-        position; two items with the same name have the same paths. Default: None, all items are named by position.
+        position. Of items with the same name, the second one is ``name#2``. Default: None, all items are named by
+        position.
     """
     leaves = Leaves(list_keys)
     leaves.add(raw)
@@ -148,18 +154,58 @@ def as_text(raw: Any) -> str:
     """Return a JSON value as text: a string unchanged, everything else as JSON."""
     if isinstance(raw, str):
         return storable(raw)
-    return json.dumps(raw)
+    return json_text(raw)
+
+
+def json_text(value: Any) -> str:
+    """Return a value as JSON, with every digit of its :class:`Digits`."""
+    if isinstance(value, Digits):
+        return str(value)
+    if isinstance(value, list):
+        return f"[{', '.join(map(json_text, value))}]"
+    if isinstance(value, dict):
+        members = [f"{json.dumps(name)}: {json_text(member)}" for name, member in value.items()]
+        return f"{{{', '.join(members)}}}"
+    return json.dumps(value)
+
+
+def item_names(items: Sequence[Any], key: str | None) -> list[str]:
+    """
+    Return the names of the items of a list, all different.
+
+    :param key: Field that names an item. None, or for an item without it: its position, from 0.
+    """
+    if key is None:
+        return list(map(str, range(len(items))))
+    return distinct([_name(item, key, position) for position, item in enumerate(items)])
+
+
+def distinct(names: list[str]) -> list[str]:
+    """Return the names, with ``#2``, ``#3`` and so on after a name that stands there again."""
+    taken = set(names)
+    if len(taken) == len(names):
+        return names
+    # By name, the number that it had last.
+    numbers: dict[str, int] = {}
+    distinct_names = []
+    for name in names:
+        distinct_name = name
+        number = numbers.get(name, 0) + 1
+        if number > 1:
+            while (distinct_name := f"{name}#{number}") in taken:
+                number += 1
+            taken.add(distinct_name)
+        numbers[name] = number
+        distinct_names.append(distinct_name)
+    return distinct_names
 
 
 def _below(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
-def _name(item: Any, key: str | None, position: int) -> str:
-    """Return the name of an item of a list: its field ``key``, or else its position."""
-    if key is None or not isinstance(item, Mapping):
-        return str(position)
-    name = item.get(key)
+def _name(item: Any, key: str, position: int) -> str:
+    name = item.get(key) if isinstance(item, Mapping) else None
     if name is None or isinstance(name, Mapping | list):
         return str(position)
     return as_text(name)
@@ -167,22 +213,21 @@ def _name(item: Any, key: str | None, position: int) -> str:
 
 def _leaf(path: str, raw: Any) -> Metric:
     if isinstance(raw, str):
-        return Metric(path, None, storable(raw), "string")
+        value = _double(raw) if _NUMBER.fullmatch(raw) else None
+        return Metric(path, value, storable(raw), "string")
     # To Python, a bool is an int.
-    if isinstance(raw, (int, float)) and not isinstance(raw, bool):
-        return Metric(path, _double(raw), _digits(raw), "number")
-    return Metric(path, None, json.dumps(raw), _KINDS[type(raw)])
+    if isinstance(raw, bool) or not isinstance(raw, (int, float)):
+        return Metric(path, None, json.dumps(raw), _KINDS[type(raw)])
+    if isinstance(raw, float) and not math.isfinite(raw):
+        # JSON has no word for it.
+        return Metric(path, None, "null", "null")
+    return Metric(path, _double(raw), repr(raw), "number")
 
 
-def _digits(number: float) -> str:
-    if isinstance(number, int) or math.isfinite(number):
-        return repr(number)
-    # JSON's own word, such as Infinity.
-    return json.dumps(number)
-
-
-def _double(number: float) -> float:
+def _double(number: float | str) -> float | None:
+    """Return a number as a double; None if it is too large."""
     try:
-        return float(number)
+        value = float(number)
     except OverflowError:
-        return math.inf if number > 0 else -math.inf
+        return None
+    return value if math.isfinite(value) else None

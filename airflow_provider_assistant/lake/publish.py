@@ -100,7 +100,7 @@ def counted_twice(
 
     Readers would count such rows twice. This happens after a task is renamed: the file under its old name remains.
 
-    :param table: All rows of the file that is about to be written.
+    :param table: All rows of the task's own file.
     :param part: Name of the file without ``.parquet``.
     :param task: Name of the file without map index; other files of the same task are ignored.
     """
@@ -113,9 +113,6 @@ def counted_twice(
     our_keys = _row_keys(table, key_columns)
     # The credentials may permit writing but not listing, and the folder may contain files of other programs.
     with contextlib.suppress(OSError):
-        if target.exists():
-            # The check ran when this file was first written.
-            return None
         for other in sorted(target.parent.iterdir()):
             is_part = other.name.endswith(".parquet") and not other.name.startswith(".")
             if not is_part or same_task.fullmatch(other.name):

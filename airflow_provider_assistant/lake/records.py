@@ -7,7 +7,6 @@ gives.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -182,22 +181,6 @@ def with_labels(value: Any) -> Any:
     if isinstance(value, dict):
         return {without_addresses(name): with_labels(member) for name, member in value.items()}
     return value
-
-
-def json_text(value: Any) -> str:
-    """
-    Return a value as JSON, with every digit.
-
-    :param value: The value, whose numbers with a fraction are :class:`.Digits`.
-    """
-    if isinstance(value, Digits):
-        return str(value)
-    if isinstance(value, list):
-        return f"[{', '.join(map(json_text, value))}]"
-    if isinstance(value, dict):
-        members = [f"{json.dumps(name)}: {json_text(member)}" for name, member in value.items()]
-        return f"{{{', '.join(members)}}}"
-    return json.dumps(value)
 
 
 def _items(value: Any) -> list[tuple[str | None, Any]] | None:

@@ -7,10 +7,14 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.providers.common.compat.sdk import AirflowNotFoundException, Context
+from airflow.providers.common.compat.sdk import AirflowNotFoundException, Context, ObjectStoragePath
 
 from airflow_provider_assistant import lake, parameters
-from airflow_provider_assistant.exceptions import AssistantInputError, AssistantLedgerPermanentError
+from airflow_provider_assistant.exceptions import (
+    AssistantInputError,
+    AssistantLedgerPermanentError,
+    AssistantStorageError,
+)
 from airflow_provider_assistant.failures import FailureContext, explained
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.hooks.task_ledger import TASK, ledger_location
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
 UNWRITTEN = "Nothing was written: the partition is unchanged."
+SEPARATE_PATHS = "If another task exports the same rows, give each task a separate output_path."
 
 
 class ExportOperator(AssistantOperator):
@@ -94,16 +99,10 @@ class ExportOperator(AssistantOperator):
         :return: ``rows``, ``path`` and ``bytes`` of the file.
         :raises AssistantInputError: Another file of the partition already contains some of the rows. Nothing was
             written.
+        :raises AssistantStorageError: Another task wrote some of the rows at the same moment. This task has removed its
+            file again.
         """
-        part_name = self.part_name(context)
-        other_file = lake.counted_twice(
-            table,
-            self.output_path,
-            lake.DATASETS[dataset],
-            day,
-            part=part_name,
-            task=self._file_name(),
-        )
+        other_file = self._other_file(context, table, dataset, day)
         if other_file is not None:
             _, _, other_name = other_file.rpartition("/")
             old_name = other_name.removesuffix(".parquet")
@@ -112,11 +111,33 @@ class ExportOperator(AssistantOperator):
                 "readers would count them twice",
                 safe=f"Nothing was written to {dataset}.",
                 todo="If the DAG or the task was renamed, keep the old name: "
-                f"file_name={old_name!r}, or delete that file. If another "
-                "task exports the same rows, give each task a separate output_path.",
+                f"file_name={old_name!r}, or delete that file. {SEPARATE_PATHS}",
                 field="file_name",
             )
-        return publish(self, context, table, self.output_path, dataset, day, part_name=part_name)
+        part_name = self.part_name(context)
+        file = publish(self, context, table, self.output_path, dataset, day, part_name=part_name)
+        # Another task may have looked before this file was there. Each of the two sees the other now, or one of them
+        # does, so at most one file stays.
+        other_file = self._other_file(context, table, dataset, day)
+        if other_file is not None:
+            ObjectStoragePath(file.path).unlink()
+            raise AssistantStorageError(
+                f"{other_file} contains some of the rows that this task has written for {day}, and readers would "
+                "count them twice: another task wrote them at the same moment",
+                safe=f"This task removed its own file again: {file.path}.",
+                todo=f"Run the task again. {SEPARATE_PATHS}",
+            )
+        return file
+
+    def _other_file(self, context: Context, table: pa.Table, dataset: str, day: datetime.date) -> str | None:
+        return lake.counted_twice(
+            table,
+            self.output_path,
+            lake.DATASETS[dataset],
+            day,
+            part=self.part_name(context),
+            task=self._file_name(),
+        )
 
 
 class LedgerExportOperator(ExportOperator):

@@ -18,6 +18,7 @@ from airflow_provider_assistant.exceptions import AssistantInputError, Assistant
 from airflow_provider_assistant.failures import explained
 from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
 from airflow_provider_assistant.lake import records
+from airflow_provider_assistant.lake.flattening import distinct, json_text
 from airflow_provider_assistant.lake.reading import ListPlace, Reading, read_all
 from airflow_provider_assistant.operators.runs import day_of_run
 from airflow_provider_assistant.texts import shortened
@@ -204,9 +205,7 @@ class AssistantReadToParquetOperator(ExportOperator):
         if reading.items is None or reading.rest is not None:
             captures = [self._capture(context, reading, reading.rest, None)]
         if reading.items is not None:
-            for position, (name, item) in enumerate(reading.items.items):
-                item_name = name or records.item_name(item, self._id_fields(reading.items), position)
-                items.append(self._capture(context, reading, item, item_name))
+            items = self._item_captures(context, reading, reading.items.items)
         files = self._publish(context, captures, items, reading, day)
         return self._result(context, reading, [files], day, items=None if reading.items is None else len(items))
 
@@ -220,7 +219,7 @@ class AssistantReadToParquetOperator(ExportOperator):
                 safe="Nothing was written.",
                 todo="If it has a list, give its path in the parameter items.",
             )
-        items_by_day: dict[datetime.date, list[lake.Capture]] = {}
+        items_by_day: dict[datetime.date, list[tuple[str | None, Any]]] = {}
         outside = undated = 0
         for name, item in reading.items.items:
             day = records.day_of_item(name, item, self.date_field)
@@ -229,9 +228,7 @@ class AssistantReadToParquetOperator(ExportOperator):
             elif not first <= day <= last:
                 outside += 1
             else:
-                items_of_day = items_by_day.setdefault(day, [])
-                item_name = records.item_name(item, self._id_fields(reading.items), len(items_of_day))
-                items_of_day.append(self._capture(context, reading, item, item_name))
+                items_by_day.setdefault(day, []).append((None, item))
         if undated and undated == len(reading.items.items):
             raise AssistantResponseError(
                 f"no item of the reply of {self._label()} has a day",
@@ -240,7 +237,8 @@ class AssistantReadToParquetOperator(ExportOperator):
             )
         written = []
         for day, items in sorted(items_by_day.items()):
-            written.append(self._publish(context, [], items, reading, day))
+            captures = self._item_captures(context, reading, items)
+            written.append(self._publish(context, [], captures, reading, day))
         counts = {"outside": outside, "undated": undated, "missing": self.days - len(written)}
         self._warn_of_days(first, items_by_day, undated)
         item_count = sum(map(len, items_by_day.values()))
@@ -313,10 +311,28 @@ class AssistantReadToParquetOperator(ExportOperator):
         self.log.info("Wrote %d values of %s to %s.", result["rows"], self._label(), result["path"])
         return self.emit_asset_events(context, result)
 
+    def _item_captures(
+        self, context: Context, reading: Reading, items: Sequence[tuple[str | None, Any]]
+    ) -> list[lake.Capture]:
+        """
+        Return the records of items.
+
+        :param items: Each with its name, None to take that of its fields or its position.
+        """
+        key = self._item_key(reading)
+        fields = (f"{self._last_word().removesuffix('s')}_id", "id", "uuid") if key is None else (key,)
+        names = []
+        for position, (name, item) in enumerate(items):
+            names.append(name or records.item_name(item, fields, position))
+        if key is not None:
+            # Several items may have the same value. The same id twice is an item that is on two pages.
+            names = distinct(names)
+        return [self._capture(context, reading, item, name) for name, (_, item) in zip(names, items, strict=True)]
+
     def _capture(self, context: Context, reading: Reading, value: Any, item: str | None) -> lake.Capture:
         return lake.Capture(
             captured_at=reading.captured_at,
-            raw=records.json_text(value),
+            raw=json_text(value),
             tenant_id=self._tenant_id(),
             site_id=self._site_id(),
             logical_date=context["dag_run"].logical_date,
@@ -337,12 +353,11 @@ class AssistantReadToParquetOperator(ExportOperator):
             return self.hook.resolve_site_id()
         return None
 
-    def _id_fields(self, items: records.ItemList) -> tuple[str, ...]:
-        """Return the names of the field that names an item of the list."""
-        given = (self.list_keys or {}).get(".".join(items.path))
-        if given is not None:
-            return (given,)
-        return (f"{self._last_word().removesuffix('s')}_id", "id", "uuid")
+    def _item_key(self, reading: Reading) -> str | None:
+        """Return the field that names an item of the list, if list_keys gives one."""
+        if reading.items is None or not self.list_keys:
+            return None
+        return self.list_keys.get(".".join(reading.items.path))
 
 
 def _joined(first: pa.Table, second: pa.Table) -> pa.Table:

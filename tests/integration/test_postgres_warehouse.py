@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from datetime import timedelta
 
@@ -9,7 +10,7 @@ import duckdb
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_assistant import lake
+from airflow_provider_assistant import lake, strict_json
 from airflow_provider_assistant.exceptions import AssistantInputError, AssistantWarehouseError
 from airflow_provider_assistant.lake import warehouse
 from airflow_provider_assistant.lake.warehouse import stores
@@ -18,6 +19,7 @@ from airflow_provider_assistant.transfers.parquet_to_warehouse import AssistantP
 from tests.live.postgres import PostgresServer
 from tests.threads import at_once
 from tests.unit.lake.nights import FIRST, capture, rating, write_nights, write_rows, write_statistics
+from tests.unit.lake.replies import sent_numbers
 
 SECOND = FIRST + timedelta(days=1)
 
@@ -59,6 +61,27 @@ def read(engine):
             return [dict(row._mapping) for row in found]
 
     return rows
+
+
+def test_every_reply_is_json_to_both_databases(engine):
+    numbers = [*sent_numbers(), "NaN", "-Infinity", "1e10000", "1e-99999", "7" * 5000, r'"\u0000 \ud800"']
+    captures = []
+    for number in numbers:
+        reply = strict_json.read(f'{{"n": [{number}, {{"n": {number}}}]}}'.encode())
+        captures.append(dataclasses.replace(capture(FIRST, None), raw=reply.text))
+    raw = lake.replies_table(captures)["raw"].to_pylist()
+    metrics = lake.metrics_table(lake.STATISTICS, captures).to_pylist()
+    texts = [row["text"] for row in metrics if row["type"] != "string"]
+    assert len(raw) == len(numbers)
+    with engine.connect() as connection:
+        cast = sa.text("SELECT CAST(:reply AS jsonb) -> 'n' IS NOT NULL")
+        assert all(connection.scalar(cast, {"reply": reply}) for reply in raw)
+        assert all(
+            connection.scalar(sa.text("SELECT CAST(:text AS jsonb) IS NOT NULL"), {"text": text}) for text in texts
+        )
+    with duckdb.connect() as connection:
+        for text in raw + texts:
+            assert connection.execute("SELECT CAST(? AS JSON) IS NOT NULL", [text]).fetchall() == [(True,)]
 
 
 def in_order(rows):

@@ -36,17 +36,23 @@ def test_any_reply_fits_the_schema(raw):
 
 
 def test_every_digit_is_exported():
-    sent = '{"rate": 1.10, "sum": 12345678901234.123456789, "huge": 1e400, "id": 123456789012345678901234567890}'
+    sent = (
+        '{"rate": 1.10, "zero": -0, "period": {"days": 1.50}, '
+        '"sum": 12345678901234.123456789, "huge": 1e400, "id": 123456789012345678901234567890}'
+    )
     given = lake.Capture(MOMENT, sent, site_id="docs")
     assert lake.replies_table([given]).column("raw").to_pylist() == [sent]
     rows = lake.metrics_table(lake.STATISTICS, [given]).to_pylist()
     assert {row["metric"]: row["text"] for row in rows} == {
         "rate": "1.10",
+        "zero": "-0",
+        "period.days": "1.50",
         "sum": "12345678901234.123456789",
         "huge": "1e400",
         "id": "123456789012345678901234567890",
     }
-    assert [row["value"] for row in rows] == [math.inf, 1.2345678901234567e29, 1.1, 12345678901234.123]
+    assert [row["value"] for row in rows] == [None, 1.2345678901234567e29, 1.5, 1.1, 12345678901234.123, 0]
+    assert {row["period"] for row in rows} == {'{"days": 1.50}'}
     assert {row["type"] for row in rows} == {"number"}
 
 

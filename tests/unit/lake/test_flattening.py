@@ -9,12 +9,9 @@ import pytest
 from hypothesis import given
 
 from airflow_provider_assistant import lake
+from airflow_provider_assistant.lake.flattening import with_digits
 from airflow_provider_assistant.texts import storable
-from tests.unit.lake.replies import JSON, leaves
-
-
-def same(one, other):
-    return one == other or (one != one and other != other)
+from tests.unit.lake.replies import JSON, leaves, sent_numbers
 
 
 @given(JSON)
@@ -25,14 +22,59 @@ def test_every_leaf_survives_as_text(raw):
     assert len(found) == len(expected)
     for one, other in zip(found, expected, strict=True):
         assert type(one) is type(other)
-        assert same(one, other)
+        assert one == other
 
 
 @given(JSON)
-def test_only_numbers_have_a_value(raw):
+def test_only_numbers_have_the_type_number(raw):
     for metric, leaf in zip(lake.flatten(raw), leaves(raw), strict=True):
-        assert (metric.value is not None) == (metric.type == "number")
-        assert (metric.type == "number") == (isinstance(leaf, int | float) and not isinstance(leaf, bool))
+        is_number = isinstance(leaf, int | float) and not isinstance(leaf, bool)
+        assert (metric.type == "number") == is_number
+        if metric.type not in {"number", "string"}:
+            assert metric.value is None
+
+
+def test_every_number_keeps_its_text_and_has_a_value_if_a_double_can_hold_it():
+    numbers = sent_numbers()
+    sent = f"[{', '.join(numbers)}]"
+    metrics = list(lake.flatten(with_digits(sent)))
+    assert [metric.text for metric in metrics] == numbers
+    assert {metric.type for metric in metrics} == {"number"}
+    for metric, number in zip(metrics, numbers, strict=True):
+        double = float(number)
+        assert metric.value == (double if math.isfinite(double) else None)
+    # The same numbers, sent as texts.
+    texts = list(lake.flatten(numbers))
+    assert [metric.value for metric in texts] == [metric.value for metric in metrics]
+    assert [metric.text for metric in texts] == numbers
+    assert {metric.type for metric in texts} == {"string"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        " 1",
+        "1 ",
+        "1_000",
+        "007",
+        "+1",
+        ".5",
+        "5.",
+        "1,5",
+        "0x1F",
+        "nan",
+        "inf",
+        "Infinity",
+        "1e",
+        "12 %",
+        "١٢",
+        "1\n",
+    ],
+)
+def test_other_texts_have_no_value(text):
+    (metric,) = lake.flatten(text)
+    assert metric.value is None
 
 
 @pytest.mark.parametrize(
@@ -57,18 +99,9 @@ def test_flatten(raw, expected):
     assert [tuple(metric) for metric in lake.flatten(raw)] == expected
 
 
-@pytest.mark.parametrize(("number", "double"), [(10**400, math.inf), (-(10**400), -math.inf)], ids=["above", "below"])
-def test_a_number_beyond_double_keeps_its_digits(number, double):
-    (metric,) = lake.flatten({"huge": number})
-    assert metric.value == double
-    assert metric.text == str(number)
-
-
-def test_nan_is_a_number_without_a_size():
-    (metric,) = lake.flatten({"rate": math.nan})
-    assert metric.type == "number"
-    assert math.isnan(metric.value)
-    assert metric.text == "NaN"
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+def test_what_json_has_no_word_for_is_null(number):
+    assert list(lake.flatten({"rate": number})) == [("rate", None, "null", "null")]
 
 
 def test_lists_may_be_nested_deeper_than_python_calls():
@@ -121,9 +154,31 @@ def test_an_item_without_a_name_keeps_its_position(item):
     assert all(path == "a.1" or path.startswith("a.1.") for path in found[1:])
 
 
-def test_two_items_of_one_name_are_both_there():
-    metrics = list(lake.flatten({"a": [{"id": "x", "n": 1}, {"id": "x", "n": 2}]}, {"a": "id"}))
-    assert [metric.value for metric in metrics if metric.metric == "a.x.n"] == [1.0, 2.0]
+@pytest.mark.parametrize(
+    ("names", "segments"),
+    [
+        (["x", "x"], ["x", "x#2"]),
+        (["x", "y", "x", "x", "y"], ["x", "y", "x#2", "x#3", "y#2"]),
+        # The names that items really have stay as they are.
+        (["x", "x", "x#2"], ["x", "x#3", "x#2"]),
+        (["x#2", "x", "x", "x#2"], ["x#2", "x", "x#3", "x#2#2"]),
+        # An item without a name is named by its position.
+        (["1", None, "1"], ["1", "1#2", "1#3"]),
+        ([1, "1", 1.0, True, "true"], ["1", "1#2", "1.0", "true", "true#2"]),
+        (["", ""], ["", "#2"]),
+    ],
+)
+def test_items_of_one_name_are_told_apart(names, segments):
+    items = [{"id": name, "n": number} for number, name in enumerate(names)]
+    found = [metric for metric in lake.flatten({"a": items}, {"a": "id"}) if metric.metric.endswith(".n")]
+    assert [(metric.metric, metric.value) for metric in found] == [
+        (f"a.{segment}.n", number) for number, segment in enumerate(segments)
+    ]
+
+
+def test_many_items_of_one_name_take_linear_time():
+    names = lake.flatten([{"id": "x"}] * 50_000, {"": "id"})
+    assert len({metric.metric for metric in names}) == 50_000
 
 
 def test_a_star_stands_for_the_items_of_a_list_further_up():
@@ -144,6 +199,4 @@ def test_the_reply_itself_may_be_the_list():
 @given(JSON)
 def test_list_keys_lose_no_leaf(raw):
     keyed = lake.flatten(raw, {"": "a", "*": "a", "a": "a"})
-    assert [metric[1:] for metric in keyed if metric.value == metric.value] == [
-        metric[1:] for metric in lake.flatten(raw) if metric.value == metric.value
-    ]
+    assert [metric[1:] for metric in keyed] == [metric[1:] for metric in lake.flatten(raw)]

@@ -11,13 +11,12 @@ from hypothesis import strategies as st
 
 from airflow_provider_assistant.api.privacy import user_label
 from airflow_provider_assistant.exceptions import AssistantResponseError
-from airflow_provider_assistant.lake.flattening import with_digits
+from airflow_provider_assistant.lake.flattening import json_text, with_digits
 from airflow_provider_assistant.lake.records import (
     LIST_FIELDS,
     day_of_item,
     find_items,
     item_name,
-    json_text,
     relative_keys,
     with_labels,
     without_items,

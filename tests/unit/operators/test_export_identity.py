@@ -9,9 +9,14 @@ import pytest
 import sqlalchemy as sa
 from airflow.sdk import DAG
 
-from airflow_provider_assistant.exceptions import AssistantInputError, AssistantLedgerPermanentError
+from airflow_provider_assistant.exceptions import (
+    AssistantInputError,
+    AssistantLedgerPermanentError,
+    AssistantStorageError,
+)
 from airflow_provider_assistant.ledger import Ledger, RunRef
 from airflow_provider_assistant.ledger.schema import chat_requests
+from airflow_provider_assistant.transfers import base as transfers
 from airflow_provider_assistant.transfers.ledger_to_parquet import (
     AssistantFeedbackToParquetOperator,
     AssistantLoadsToParquetOperator,
@@ -84,6 +89,34 @@ def test_a_renamed_export_does_not_count_a_day_twice(dataset, renamed, export, f
     export(dataset, **renamed, file_name="nightly.export")
     assert files(dataset) == ["nightly.export.parquet"]
     assert rows(dataset) == before
+
+
+@pytest.mark.parametrize("dataset", ["statistics", "feedback"])
+def test_two_tasks_that_write_the_same_rows_at_once_do_not_both_stay(dataset, export, files, monkeypatch):
+    written = transfers.publish
+
+    def publish_after_another_task(task, context, table, *arguments, **options):
+        if table.num_rows:
+            monkeypatch.setattr(transfers, "publish", written)
+            export(dataset, task_id="other")
+        return written(task, context, table, *arguments, **options)
+
+    # The other task writes after this one has looked, and before this one writes.
+    monkeypatch.setattr(transfers, "publish", publish_after_another_task)
+    with pytest.raises(AssistantStorageError, match="at the same moment"):
+        export(dataset)
+    assert files(dataset) == ["nightly.other.parquet"]
+    with pytest.raises(AssistantInputError, match="already contains"):
+        export(dataset)
+
+
+def test_a_task_that_gets_the_site_of_another_one_is_noticed(export, rows):
+    export("statistics", task_id="one", site_id="acme-docs")
+    export("statistics", task_id="two", site_id="acme-shop")
+    before = rows("statistics")
+    with pytest.raises(AssistantInputError, match="already contains"):
+        export("statistics", task_id="two", site_id="acme-docs")
+    assert rows("statistics") == before
 
 
 def test_mapped_parts_of_one_task_may_change_places(export, files):
