@@ -172,6 +172,19 @@ splitters: venv ## Compare the chunks of documents with those of other splitters
 		langchain-text-splitters semantic-text-splitter
 	PYTHONPATH=build/splitters $(BIN)/python -m tests.benchmarks.splitters
 
+# dbt needs other versions of Airflow's libraries. Its DuckDB is that of the package, which writes the file that dbt reads.
+DBT_VENV := .dbt-venv
+DBT := dbt-core==1.11.16 dbt-duckdb==1.11.1 dbt-postgres==1.11.0
+$(DBT_VENV)/.installed: $(STAMP)
+	$(PYTHON) -m venv $(DBT_VENV)
+	$(BIN)/uv pip install -q --python $(DBT_VENV)/bin/python $(DBT) $$(grep '^duckdb==' $(CONSTRAINTS)) \
+		|| $(DBT_VENV)/bin/python -m pip install -q --disable-pip-version-check $(DBT) $$(grep '^duckdb==' $(CONSTRAINTS))
+	@touch $@
+
+.PHONY: dbt
+dbt: $(DBT_VENV)/.installed ## The dbt package in dbt/ on DuckDB and PostgreSQL, with the real dbt
+	$(BIN)/pytest -q tests/dbt
+
 .PHONY: cluster-test
 cluster-test: $(CLUSTER_STAMP) redis ## The system tests on a Celery cluster
 	$(BIN)/pytest -q -s tests/cluster
@@ -222,6 +235,6 @@ constraints: ## Resolve the constraints of every Airflow anew, from constraints/
 
 .PHONY: clean
 clean: ## Remove .venv, .lowest, .tox, the demo's files, caches and builds
-	rm -rf $(VENV) $(LOWEST) .tox .demo .airflow-test build dist .coverage .hypothesis .mypy_cache .pytest_cache \
+	rm -rf $(VENV) $(DBT_VENV) $(LOWEST) .tox .demo .airflow-test build dist .coverage .hypothesis .mypy_cache .pytest_cache \
 		.ruff_cache .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

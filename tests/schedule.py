@@ -28,7 +28,19 @@ WITHOUT_AIRFLOW = ("tests/system/test_package.py", "tests/system/test_report.py"
 # These mostly wait for processes, servers and browsers. They are spread among the others, which need the cores, up to
 # this part of the run.
 WAITING, UNTIL = "tests/integration", 0.8
-FOLDERS = ("system", "cluster", "benchmarks", "docs", "live", "contract", "loaders", "openapi", "adversary", "unit")
+FOLDERS = (
+    "system",
+    "cluster",
+    "benchmarks",
+    "docs",
+    "live",
+    "contract",
+    "dbt",
+    "loaders",
+    "openapi",
+    "adversary",
+    "unit",
+)
 
 
 def group(nodeid: str) -> str:

@@ -51,7 +51,7 @@ NAVIGATION: dict[str, list[str]] = {
         "howto/upload-files",
         *("howto/knowledge-sources", "howto/knowledge-files", "howto/knowledge-websites", "howto/knowledge-help-desks"),
         "howto/documents-ready",
-        *("howto/chat", "howto/async-chat", "howto/chat-batch", "howto/nightly-export", "howto/warehouse"),
+        *("howto/chat", "howto/async-chat", "howto/chat-batch", "howto/nightly-export", "howto/warehouse", "howto/dbt"),
         *("howto/golden-set", "howto/evaluate", "howto/read-evaluation-report", "howto/feedback", "howto/hook"),
         *("howto/command-line", "howto/test-dags"),
     ],

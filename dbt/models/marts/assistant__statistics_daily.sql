@@ -1,0 +1,2 @@
+-- python -m tests.dbt.generate
+select * from {{ source('assistant', 'statistics_daily') }}

@@ -1,0 +1,19 @@
+-- python -m tests.dbt.generate
+select
+    "compared_at",
+    "site_id",
+    "kind",
+    "document_id",
+    "title",
+    "state",
+    "status",
+    "created_at",
+    "source",
+    "label",
+    "other_id",
+    "dag_id",
+    "run_id",
+    "task_id",
+    "map_index",
+    "date"
+from {{ source('assistant', 'document_differences') }}

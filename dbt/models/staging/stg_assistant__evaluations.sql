@@ -1,0 +1,26 @@
+-- python -m tests.dbt.generate
+select
+    "name",
+    "tag",
+    "dag_id",
+    "run_id",
+    "task_id",
+    "map_index",
+    "logical_date",
+    "asked_at",
+    "verdict",
+    "questions",
+    "answered",
+    "coverage",
+    "pass_rate",
+    "low_confidence",
+    "scorer",
+    "scored",
+    "mean",
+    "baseline",
+    "difference",
+    "difference_low",
+    "difference_high",
+    "path",
+    "date"
+from {{ source('assistant', 'evaluations') }}

@@ -1,0 +1,15 @@
+-- python -m tests.dbt.generate
+select
+    "sent_at",
+    "site_id",
+    "session_id",
+    "request_id",
+    "rating",
+    "answer_seconds",
+    "attempts",
+    "dag_id",
+    "run_id",
+    "task_id",
+    "map_index",
+    "date"
+from {{ source('assistant', 'feedback') }}

@@ -1,0 +1,17 @@
+-- python -m tests.dbt.generate
+select
+    "captured_at",
+    "logical_date",
+    "tenant_id",
+    "site_id",
+    "user_label",
+    "email",
+    "read",
+    "item",
+    "metric",
+    "value",
+    "text",
+    "type",
+    "period",
+    "date"
+from {{ source('assistant', 'reads') }}

@@ -1,0 +1,13 @@
+-- python -m tests.dbt.generate
+select
+    "captured_at",
+    "logical_date",
+    "tenant_id",
+    "site_id",
+    "user_label",
+    "email",
+    "read",
+    "item",
+    "raw",
+    "date"
+from {{ source('assistant', 'reads_raw') }}

@@ -1,0 +1,13 @@
+-- python -m tests.dbt.generate
+select
+    "captured_at",
+    "logical_date",
+    "tenant_id",
+    "site_id",
+    "metric",
+    "value",
+    "text",
+    "type",
+    "period",
+    "date"
+from {{ source('assistant', 'statistics') }}
