@@ -33,7 +33,7 @@ def user_label(address: str) -> str:
     :param address: The address, in any case and percent-encoded or not.
     :return: ``user-`` and 12 hexadecimal digits.
     """
-    digest = hashlib.sha256(_unescaped(address).strip().encode("utf-8", "replace")).hexdigest()
+    digest = hashlib.sha256(unescaped(address).strip().encode("utf-8", "replace")).hexdigest()
     return f"user-{digest[:12]}"
 
 
@@ -54,7 +54,7 @@ def _word_without_address(match: re.Match[str]) -> str:
     word = match.group()
     if not any(mark in word for mark in _MARKS):
         return word
-    name, _, domain = _unescaped(word).partition("@")
+    name, _, domain = unescaped(word).partition("@")
     is_address = any(map(str.isalnum, name)) and any(map(str.isalnum, domain))
     if not is_address:
         return word
@@ -74,7 +74,7 @@ def shown_path(path: str) -> str:
     private = set(private_texts(path))
     segments = []
     for segment in without_query.split("/"):
-        is_private = _unescaped(segment) in private
+        is_private = unescaped(segment) in private
         segments.append(user_label(segment) if is_private else segment)
     return "/".join(segments)
 
@@ -90,12 +90,12 @@ def private_texts(path: str) -> tuple[str, ...]:
     texts = []
     previous = ""
     for segment in without_query.split("/"):
-        text = _unescaped(segment)
+        text = unescaped(segment)
         if "@" in text or (previous == "users" and text):
             texts.append(text)
         previous = text
     for _, value in parse_qsl(query):
-        text = _unescaped(value)
+        text = unescaped(value)
         if "@" in text:
             texts.append(text)
     return tuple(texts)
@@ -108,19 +108,19 @@ def may_contain(text: str, private: tuple[str, ...]) -> bool:
     :param text: Text from outside, such as the error message of a reply.
     :param private: Texts that :func:`private_texts` returned.
     """
-    shown = _unescaped(text)
+    shown = unescaped(text)
     # The name before the @ identifies a user as well.
     names = [private_text.partition("@")[0] or private_text for private_text in private]
     return any(name in shown for name in names)
 
 
-def _unescaped(text: str) -> str:
+def unescaped(text: str) -> str:
     """Return a text in lower case and without the escapes of URLs, HTML and JSON."""
     for _ in range(ESCAPED_TIMES):
         without_json = _JSON_ESCAPE.sub(lambda match: chr(int(match.group(1), 16)), text)
-        unescaped = html.unescape(unquote(without_json))
-        if unescaped == text:
+        without_escapes = html.unescape(unquote(without_json))
+        if without_escapes == text:
             break
-        text = unescaped
+        text = without_escapes
     # This also turns the wide forms of @ into @.
     return unicodedata.normalize("NFKC", text).casefold()

@@ -23,6 +23,7 @@ from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantError, 
 from airflow_provider_assistant.lake import storing
 from airflow_provider_assistant.ledger import key_of
 from airflow_provider_assistant.storage.paths import StoragePath, storage_path
+from airflow_provider_assistant.storage.private_files import make_folder, open_to_write
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -74,8 +75,8 @@ class BatchState:
         import pyarrow.parquet as pq
 
         with storing(self._questions, RETRY_CONTINUES):
-            self.folder.mkdir(parents=True, exist_ok=True)
-            with self._questions.open("wb") as file:
+            make_folder(self.folder)
+            with open_to_write(self._questions) as file:
                 pq.write_table(questions, file)
 
     def read_questions(self) -> pa.Table:
@@ -89,7 +90,7 @@ class BatchState:
         """Write the rows that a function returned, for the turns after a deferral."""
         import pyarrow.parquet as pq
 
-        with storing(self._source, RETRY_CONTINUES), self._source.open("wb") as file:
+        with storing(self._source, RETRY_CONTINUES), open_to_write(self._source) as file:
             pq.write_table(source, file)
 
     def read_source(self) -> pa.Table | None:
@@ -171,8 +172,8 @@ class BatchState:
 
     def _write(self, path: StoragePath, lines: Iterable[str]) -> None:
         with storing(path, RETRY_CONTINUES):
-            self.folder.mkdir(parents=True, exist_ok=True)
-            with path.open("wb") as file:
+            make_folder(self.folder)
+            with open_to_write(path) as file:
                 file.write("".join(f"{line}\n" for line in lines).encode())
 
 

@@ -26,6 +26,7 @@ from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.keys import is_missing
 from airflow_provider_assistant.loading.columns import ColumnSelection
 from airflow_provider_assistant.loading.sources import open_source
+from airflow_provider_assistant.storage.private_files import create_private
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -173,6 +174,7 @@ def _rows_of(file: str, args: argparse.Namespace, columns: tuple[str, ...]) -> I
 
 
 def _write_csv(file: str, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
+    create_private(Path(file))
     with Path(file).open("w", encoding="utf-8", newline="") as opened:
         writer = csv.DictWriter(opened, columns, lineterminator="\n")
         writer.writeheader()

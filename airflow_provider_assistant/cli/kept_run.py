@@ -20,6 +20,7 @@ from airflow_provider_assistant.chat_batch.state import BatchState
 from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputError
 from airflow_provider_assistant.ledger import Ledger, sqlite_engine
 from airflow_provider_assistant.ledger.schema import chat_requests, leases
+from airflow_provider_assistant.storage.private_files import make_folder, open_to_write
 
 LOCK, ARGUMENTS, LEDGER = "lock", "run.json", "ledger.db"
 # Number of runs of one evaluation that are kept until one is evaluated.
@@ -113,7 +114,7 @@ def kept_run(base: Path, arguments: Mapping[str, Any], *, resume: bool) -> Itera
     :raises AssistantInputError: The run to resume is still running, or was started with other arguments.
     """
     try:
-        base.mkdir(parents=True, exist_ok=True)
+        make_folder(base)
     except OSError as error:
         raise AssistantInputError(
             f"answers cannot be kept in {base}: {error.strerror}",
@@ -147,7 +148,7 @@ def _delete_earlier(base: Path, run: KeptRun, locks: contextlib.ExitStack, *, ke
 
 def _lock(folder: Path, locks: contextlib.ExitStack) -> bool:
     """Lock a run; return False if another process has locked it."""
-    file = locks.enter_context((folder / LOCK).open("w"))
+    file = locks.enter_context(open_to_write(folder / LOCK))
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -185,8 +186,9 @@ def _latest(base: Path, arguments: Mapping[str, Any], locks: contextlib.ExitStac
 def _new(base: Path, arguments: Mapping[str, Any], locks: contextlib.ExitStack) -> KeptRun:
     run_id = uuid.uuid4().hex
     folder = base / f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%S.%fZ}"
-    folder.mkdir()
+    make_folder(folder)
     _lock(folder, locks)
     content = json.dumps({"id": run_id, "arguments": arguments})
-    (folder / ARGUMENTS).write_text(content, encoding="utf-8")
+    with open_to_write(folder / ARGUMENTS) as file:
+        file.write(content.encode())
     return KeptRun(folder, run_id)

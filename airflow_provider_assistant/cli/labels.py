@@ -20,6 +20,7 @@ from airflow_provider_assistant.evaluation.judging.label_files import (
 )
 from airflow_provider_assistant.evaluation.sampling import stratified_sample
 from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.storage.private_files import open_to_write
 from airflow_provider_assistant.texts import counted
 
 TAGS = "tags"
@@ -37,7 +38,9 @@ def label(out: Console, args: argparse.Namespace) -> int:
     if not answered:
         raise AssistantInputError(f"{args.answers} has no answers", field="answers")
     rows = label_rows(_drawn(answered, args), args.rater or "")
-    Path(args.to).write_bytes(label_file(rows, args.judge or (), delimiter=";" if args.semicolons else ","))
+    content = label_file(rows, args.judge or (), delimiter=";" if args.semicolons else ",")
+    with open_to_write(Path(args.to)) as file:
+        file.write(content)
     unanswered = len(cases) - len(answered)
     out.result({"path": args.to, "answers": len(rows), "unanswered": unanswered})
     out.line(f"{args.to}: {counted(len(rows), 'answer')} to label, {unanswered} of {len(cases)} without one", GOOD)

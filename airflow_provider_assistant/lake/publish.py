@@ -22,6 +22,7 @@ from airflow.providers.common.compat.sdk import ObjectStoragePath
 
 from airflow_provider_assistant import __version__
 from airflow_provider_assistant.exceptions import AssistantError, AssistantStorageError
+from airflow_provider_assistant.storage.private_files import make_folder, open_to_write
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -156,7 +157,7 @@ def replace(table: pa.Table, target: ObjectStoragePath) -> int:
     :raises AssistantStorageError: The file cannot be written. An existing file is unchanged; on object storage, where
         the reply to a successful upload may get lost, it may also have been replaced as a whole.
     """
-    return replace_bytes(_encoded(table), target)
+    return replace_bytes(encoded(table), target)
 
 
 def replace_bytes(content: bytes, target: ObjectStoragePath) -> int:
@@ -214,7 +215,8 @@ def storing(target: Path | ObjectStoragePath, safe: str) -> Iterator[None]:
         raise AssistantStorageError(happened, safe=safe, errno=code) from error
 
 
-def _encoded(table: pa.Table) -> bytes:
+def encoded(table: pa.Table) -> bytes:
+    """Return the bytes of a Parquet file."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -228,12 +230,12 @@ def _encoded(table: pa.Table) -> bytes:
 
 
 def _replace_local(content: bytes, target: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(target.parent)
     _remove_leftovers(target)
     # Dataset readers skip names that begin with a dot.
     temporary = target.with_name(f".{target.stem}.{uuid.uuid4().hex}")
     try:
-        with temporary.open("xb") as file:
+        with open_to_write(temporary) as file:
             # The lock shows other processes that this file is in use, until this process ends.
             with contextlib.suppress(OSError):
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

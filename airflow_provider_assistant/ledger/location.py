@@ -12,6 +12,7 @@ from airflow.providers.common.compat.sdk import AirflowException, BaseHook, conf
 
 from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantLedgerPermanentError
 from airflow_provider_assistant.ledger.database import NAME
+from airflow_provider_assistant.storage.private_files import create_private
 
 log = logging.getLogger(__name__)
 
@@ -83,6 +84,7 @@ def engine_at(location: LedgerLocation) -> sa.Engine:
         return sqlite_engine(file)
     engine = _engine_of(location)
     if engine.dialect.name == "sqlite":
+        _create_private_file(engine)
         _check_file(f"the file {engine.url.database} (connection {location.conn_id!r}, from {location.origin})")
     return engine
 
@@ -94,6 +96,7 @@ def sqlite_engine(path: Path) -> sa.Engine:
     :param path: Path of the file; it is created if it does not exist.
     """
     engine = sa.create_engine(f"sqlite:///{path}", connect_args={"timeout": 60})
+    _create_private_file(engine)
 
     @sa.event.listens_for(engine, "connect")
     def _configure(connection: Any, _: Any) -> None:
@@ -102,6 +105,16 @@ def sqlite_engine(path: Path) -> sa.Engine:
         connection.execute("PRAGMA synchronous=NORMAL")
 
     return engine
+
+
+def _create_private_file(engine: sa.Engine) -> None:
+    """Create the file of a SQLite database before SQLite does, so that other users cannot read it."""
+
+    @sa.event.listens_for(engine, "do_connect")
+    def _create(_dialect: Any, _record: Any, args: list[Any], _arguments: Any) -> None:
+        file = args[0]
+        if file and file != ":memory:" and not str(file).startswith("file:"):
+            create_private(Path(file))
 
 
 def airflow_home() -> Path:

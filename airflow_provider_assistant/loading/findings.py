@@ -6,11 +6,12 @@ import contextlib
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, BinaryIO, Literal, Protocol, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, BinaryIO, Literal, Protocol, Self, TypeAlias
 
 from airflow_provider_assistant.exceptions import AssistantStorageError
 from airflow_provider_assistant.ledger.location import airflow_home
 from airflow_provider_assistant.storage.paths import StoragePath, usable_path
+from airflow_provider_assistant.storage.private_files import make_folder, open_to_write
 from airflow_provider_assistant.texts import counted, storable
 
 if TYPE_CHECKING:
@@ -149,8 +150,8 @@ class FindingsFile:
 
         schema = findings_schema()
         if self._writer is None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = cast("BinaryIO", self.path.open("wb"))
+            make_folder(self.path.parent)
+            self._file = open_to_write(self.path)
             self._writer = pq.ParquetWriter(self._file, schema, compression="zstd")
         if self._waiting:
             rows = []

@@ -18,6 +18,7 @@ from airflow_provider_assistant.loading.columns import BATCH, Batch, ColumnSelec
 from airflow_provider_assistant.loading.sources import Source
 from airflow_provider_assistant.source_account import AccountedRows, SourceAccount
 from airflow_provider_assistant.storage.paths import StoragePath, storage_path
+from airflow_provider_assistant.storage.private_files import make_folder, open_to_write
 
 log = logging.getLogger(__name__)
 
@@ -40,8 +41,8 @@ class KeptRows:
         :return: Whether they were written. If not, a warning is logged.
         """
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("wb") as file:
+            make_folder(self.path.parent)
+            with open_to_write(self.path) as file:
                 file.write(f"{json.dumps(source.account.as_dict())}\n".encode())
                 for batch in source.batches():
                     for row in _rows(batch, set(wanted.any)):

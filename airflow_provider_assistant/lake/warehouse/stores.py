@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import sqlalchemy as sa
 
 from airflow_provider_assistant.exceptions import NOTHING_CHANGED, AssistantInputError, AssistantWarehouseError
+from airflow_provider_assistant.storage.private_files import make_folder, private_umask
 
 if TYPE_CHECKING:
     import duckdb
@@ -145,10 +146,11 @@ def duckdb_transaction(
             field="database",
         ) from error
     deadline = clock() + lock_timeout
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    make_folder(Path(path).parent)
     while True:
         try:
-            connection = duckdb.connect(path)
+            with private_umask():
+                connection = duckdb.connect(path)
             break
         except duckdb.Error as error:
             is_locked = "lock on file" in str(error)
@@ -160,7 +162,8 @@ def duckdb_transaction(
                 reason = f"another process has had it open for {lock_timeout:g} s"
             raise AssistantWarehouseError(f"{path}: {reason}: {error}", safe=NOTHING_CHANGED) from error
     # Closing the connection rolls back a transaction that was not committed.
-    with contextlib.closing(connection):
+    # DuckDB writes further files beside it.
+    with private_umask(), contextlib.closing(connection):
         try:
             connection.begin()
             yield DuckDBTransaction(connection, Path(path))
