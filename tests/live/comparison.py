@@ -21,7 +21,7 @@ COMPARISON = "assistant_compare_sites"
 STAGING = "acme-shop"
 JUDGE, PAIRWISE = "judge.correctness", "judge.pairwise"
 # Share of the answers that end after their first sentence, chosen at random, so that repetitions disagree.
-SHORT = 0.15
+SHORT = 0.05
 # Lead of the first of two judged answers, so that the order changes some verdicts.
 POSITION_BIAS = 0.1
 # What the staging site's knowledge base lacks.
