@@ -111,6 +111,11 @@ def _connection_type(hook_class_name: str) -> dict[str, Any]:
         "conn-fields": {
             "tenant_id": _field("Tenant", "Tenant (workspace) whose limits are read.", "string"),
             "site_id": _field("Site", "Default site (website or chatbot) of operators without site_id.", "string"),
+            "service_name": _field(
+                "Service name",
+                "Short name of the service in the ledger and in the datasets. Default: the host of the base URL.",
+                "string",
+            ),
             "timeout": _field(
                 "Timeout (s)", "Maximum seconds until a response is complete. Default: 30.", "number", minimum=0.1
             ),

@@ -101,7 +101,7 @@ def stale(out: Console, args: argparse.Namespace) -> int:
     site_id, source = hook.resolve_site_id(), source_name(args)
     with contextlib.ExitStack() as stack:
         ledger = stack.enter_context(open_ledger(args, hook))
-        scope = DocumentScope(hook.site_url(), KINDS[args.kind].endpoint, args.namespace)
+        scope = DocumentScope(hook.site_url(), KINDS[args.kind].endpoint, args.namespace, **hook.service_and_tenant())
         entries = stack.enter_context(
             ledger.documents(scope=scope, site_id=site_id, source=source, run=this_run(), has_groups=True)
         )

@@ -44,7 +44,7 @@ def load(out: Console, args: argparse.Namespace) -> int:
         ledger = stack.enter_context(open_ledger(args, hook))
         documents = stack.enter_context(
             ledger.documents(
-                scope=DocumentScope(hook.site_url(), KINDS[args.kind].endpoint, args.namespace),
+                scope=_scope(hook, args),
                 site_id=hook.resolve_site_id(),
                 source=source_name(args),
                 run=this_run(),
@@ -92,12 +92,16 @@ def load(out: Console, args: argparse.Namespace) -> int:
     return WRONG if failure else OK
 
 
+def _scope(hook: AssistantHook, args: argparse.Namespace) -> DocumentScope:
+    endpoint = KINDS[args.kind].endpoint
+    return DocumentScope(hook.site_url(), endpoint, args.namespace, **hook.service_and_tenant())
+
+
 def _record(
     ledger: Ledger, hook: AssistantHook, args: argparse.Namespace
 ) -> contextlib.AbstractContextManager[LoadRecord]:
     return ledger.load(
-        site_url=hook.site_url(),
-        endpoint=KINDS[args.kind].endpoint,
+        scope=_scope(hook, args),
         site_id=hook.resolve_site_id(),
         source=source_name(args),
         run=this_run(),

@@ -21,7 +21,7 @@ def rebuild(out: Console, args: argparse.Namespace) -> int:
     """Record the rows whose documents are on the site. Exit code 1 if rows have no document."""
     hook = open_hook(out, args)
     site_id, source = hook.resolve_site_id(), source_name(args)
-    scope = DocumentScope(hook.site_url(), KINDS[args.kind].endpoint, args.namespace)
+    scope = DocumentScope(hook.site_url(), KINDS[args.kind].endpoint, args.namespace, **hook.service_and_tenant())
     with (
         rows_of(args.file, args, site_id) as rows,
         open_ledger(args, hook) as ledger,

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from airflow.providers.common.compat.sdk import AirflowException, BaseHook
@@ -140,6 +140,10 @@ class AssistantBaseHook(BaseHook):
         :raises AssistantInputError: No site is set.
         """
         return f"{self.settings.client.base_url}/m2m/sites/{self.resolve_site_id(site_id)}"
+
+    def service_and_tenant(self) -> dict[str, Any]:
+        """Return the names of the service and of the tenant, as the ledger and the datasets record them."""
+        return {"service": self.settings.service, "tenant_id": self.known_tenant_id()}
 
     def location(self) -> str:
         """

@@ -18,6 +18,7 @@ from airflow_provider_assistant.api.flow import RetryPolicy
 from airflow_provider_assistant.client.redaction import SURELY_SECRET, is_recognisable
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.ledger.scopes import service_of
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +63,9 @@ class ConnectionExtra(BaseModel):
 
     tenant_id: Annotated[str | None, BeforeValidator(_stripped)] = None
     site_id: Annotated[str | None, BeforeValidator(_stripped)] = None
+    service_name: Annotated[
+        Annotated[str, Field(max_length=100, pattern=r"^[^\x00-\x1f\x7f]+$")] | None, BeforeValidator(_stripped)
+    ] = None
     timeout: Annotated[Annotated[float, Field(gt=0)] | None, BeforeValidator(_stripped)] = None
     chat_timeout: Annotated[Annotated[float, Field(gt=0)] | None, BeforeValidator(_stripped)] = None
     retries: Annotated[Annotated[int, Field(ge=0)] | None, BeforeValidator(_stripped)] = None
@@ -82,15 +86,22 @@ class Settings:
     Settings that were read from one connection.
 
     :param client: Base URL, API key, timeout, retries and the others.
+    :param service_name: Name of the service. None for that of the base URL.
     :param ledger_conn_id: SQL connection of the ledger. None for that of Airflow's configuration.
     :param documents: Routes that list, change and delete documents. None if the connection does not switch them on.
     """
 
     client: ClientSettings
+    service_name: str | None = None
     tenant_id: str | None = None
     site_id: str | None = None
     ledger_conn_id: str | None = None
     documents: DocumentRoutes | None = None
+
+    @property
+    def service(self) -> str:
+        """Name of the service, which tells services apart in the ledger and in the datasets."""
+        return self.service_name or service_of(self.client.base_url)
 
 
 def extra_of(connection: Connection) -> dict[str, Any]:
@@ -159,6 +170,7 @@ def settings_of(connection: Connection, extra: dict[str, Any]) -> Settings:
             words=defaults.words.extended(options.complete_words or (), options.failed_words or ()),
             rating_words=tuple(options.rating_words or defaults.rating_words),
         ),
+        service_name=options.service_name,
         tenant_id=options.tenant_id,
         site_id=options.site_id,
         ledger_conn_id=options.ledger_conn_id,

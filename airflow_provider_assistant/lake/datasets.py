@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -63,10 +64,16 @@ class Dataset:
         return found
 
 
+# Whose rows they are. Every dataset has these columns.
+_SCOPE_COLUMNS = {
+    "service": "string! Name of the service: that of the connection, or else the host of its base URL",
+    "tenant_id": "string Tenant of the operator or the connection, if one is set",
+    "site_id": "string! Site",
+}
 _CAPTURE_COLUMNS = {
     "captured_at": "moment! When the reply arrived",
     "logical_date": "moment Logical date of the DAG run; null for a run without one",
-    "tenant_id": "string Tenant of the operator or the connection, if one is set",
+    **_SCOPE_COLUMNS,
 }
 _METRIC_COLUMNS = {
     "metric": "string! Dotted path in the reply",
@@ -85,22 +92,22 @@ _TASK_COLUMNS = {
 STATISTICS = Dataset(
     "statistics",
     "One row per metric of a reply, on the day of the run",
-    {**_CAPTURE_COLUMNS, "site_id": "string! Site", **_METRIC_COLUMNS},
-    key=("tenant_id", "site_id"),
+    {**_CAPTURE_COLUMNS, **_METRIC_COLUMNS},
+    key=("service", "tenant_id", "site_id"),
     order=("site_id", "metric", "captured_at"),
 )
 STATISTICS_RAW = Dataset(
     "statistics_raw",
     "One row per reply, on the day of the run",
-    {**_CAPTURE_COLUMNS, "site_id": "string! Site", "raw": "string! The reply as JSON"},
-    key=("tenant_id", "site_id"),
+    {**_CAPTURE_COLUMNS, "raw": "string! The reply as JSON"},
+    key=("service", "tenant_id", "site_id"),
     order=("site_id", "captured_at"),
 )
 LIMITS = Dataset(
     "limits",
     "One row per limit or other value of the tenant's limits, on the day of the run",
-    {**_CAPTURE_COLUMNS, **_METRIC_COLUMNS},
-    key=("tenant_id",),
+    {**_CAPTURE_COLUMNS, "site_id": "string Always null: limits are of the tenant", **_METRIC_COLUMNS},
+    key=("service", "tenant_id"),
     order=("metric", "captured_at"),
 )
 _READ_COLUMNS = {
@@ -115,20 +122,20 @@ READS = Dataset(
     "reads",
     "One row per metric of a record of another reply, on the day of the run or of the record",
     {**_READ_COLUMNS, **_METRIC_COLUMNS},
-    key=("tenant_id", "site_id", "user_label", "read"),
+    key=("service", "tenant_id", "site_id", "user_label", "read"),
 )
 READS_RAW = Dataset(
     "reads_raw",
     "One row per record of another reply: an item of its list, or the reply without it",
     {**_READ_COLUMNS, "raw": "string! The record as JSON"},
-    key=("tenant_id", "site_id", "user_label", "read"),
+    key=("service", "tenant_id", "site_id", "user_label", "read"),
 )
 FEEDBACK = Dataset(
     "feedback",
     "One row per rating, on the day when it was sent",
     {
         "sent_at": "moment! When the service accepted the rating",
-        "site_id": "string! Site",
+        **_SCOPE_COLUMNS,
         "session_id": "string! Session",
         "request_id": "string! Chat request that was rated",
         "rating": "string! The word that was sent",
@@ -136,7 +143,7 @@ FEEDBACK = Dataset(
         "attempts": "int! Task tries that sent it",
         **_TASK_COLUMNS,
     },
-    key=("site_id", "rating", "request_id"),
+    key=("service", "site_id", "rating", "request_id"),
 )
 REQUESTS = Dataset(
     "requests",
@@ -146,7 +153,7 @@ REQUESTS = Dataset(
         "completed_at": "moment When it ended; null while it has not ended",
         "seconds": "double From submission to end; null while it has not ended",
         "state": "string! complete, failed, lost, timed_out, open or ambiguous",
-        "site_id": "string! Site",
+        **_SCOPE_COLUMNS,
         "session_id": "string Session",
         "request_id": "string Chat request; null if ambiguous",
         "attempts": "int! Task tries or requests that sent it",
@@ -154,7 +161,7 @@ REQUESTS = Dataset(
         "is_batch": "bool! Whether a chat batch submitted it",
         **_TASK_COLUMNS,
     },
-    key=("site_id", "request_id"),
+    key=("service", "site_id", "request_id"),
 )
 LOADS = Dataset(
     "loads",
@@ -163,7 +170,7 @@ LOADS = Dataset(
         "started_at": "moment! When it started",
         "ended_at": "moment When it ended; null while it runs, and if it was killed",
         "outcome": "string! succeeded, failed, deferred or unfinished",
-        "site_id": "string! Site",
+        **_SCOPE_COLUMNS,
         "endpoint": "string! Kind of documents: documents/qa, documents/text or documents (files)",
         "source": "string! Name of the source",
         "rows": "int Rows of the source",
@@ -189,14 +196,14 @@ LOADS = Dataset(
         "error": "string The error of a load that failed",
         **_TASK_COLUMNS,
     },
-    key=("site_id", "endpoint", "source", "run_id", "task_id", "map_index", "started_at"),
+    key=("service", "site_id", "endpoint", "source", "run_id", "task_id", "map_index", "started_at"),
 )
 DOCUMENT_DIFFERENCES = Dataset(
     "document_differences",
     "One row per document that the ledger and a site disagree about, on the day of the run",
     {
         "compared_at": "moment! When the comparison began",
-        "site_id": "string! Site",
+        **_SCOPE_COLUMNS,
         "kind": "string! gone, doubled, superseded, removed, draft, not_ready or unknown",
         "document_id": "string! Document",
         "title": "string Title on the site",
@@ -208,7 +215,7 @@ DOCUMENT_DIFFERENCES = Dataset(
         "other_id": "string Document of the list with the same title and content",
         **_TASK_COLUMNS,
     },
-    key=("site_id", "document_id"),
+    key=("service", "site_id", "document_id"),
 )
 EVALUATIONS = Dataset(
     "evaluations",
@@ -216,6 +223,9 @@ EVALUATIONS = Dataset(
     {
         "name": "string! Name of the evaluation",
         "tag": "string Its tag",
+        "service": "string Name of the service, of the chat batch that asked; null if the answers do not say it",
+        "tenant_id": "string Tenant, in the same way",
+        "site_id": "string Site, in the same way",
         "dag_id": "string! DAG of the task",
         "run_id": "string! Run of the DAG",
         "task_id": "string! Task",
@@ -260,6 +270,7 @@ class Capture:
 
     :param captured_at: Time at which the reply arrived, with a time zone.
     :param raw: The reply as JSON text, with every digit; None if it was empty.
+    :param service: Name of the service.
     :param site_id: Required for statistics.
     :param user_label: Label of the user whose record it is.
     :param email: E-mail address of this user, if it may be stored.
@@ -269,6 +280,7 @@ class Capture:
 
     captured_at: datetime
     raw: str | None
+    service: str = dataclasses.field(kw_only=True)
     tenant_id: str | None = None
     site_id: str | None = None
     logical_date: datetime | None = None

@@ -42,7 +42,7 @@ from airflow_provider_assistant.ledger.ratings import (
     rating_key,
 )
 from airflow_provider_assistant.ledger.schema import RunRef
-from airflow_provider_assistant.ledger.scopes import ChatScope, DocumentScope
+from airflow_provider_assistant.ledger.scopes import ChatScope, DocumentScope, RatingScope, service_of
 from airflow_provider_assistant.ledger.single import claim_one, send_once
 from airflow_provider_assistant.ledger.store import Ledger
 
@@ -64,6 +64,7 @@ __all__ = [
     "LedgerLocation",
     "LoadRecord",
     "RatingLedger",
+    "RatingScope",
     "RequestEnd",
     "RunRef",
     "ScopeLedger",
@@ -83,5 +84,6 @@ __all__ = [
     "rating_key",
     "record_ends",
     "send_once",
+    "service_of",
     "sqlite_engine",
 ]

@@ -10,7 +10,8 @@ import sqlalchemy as sa
 from airflow_provider_assistant.ledger.schema import NOT_CREATED, UNRESOLVED, chat_requests, ratings
 from airflow_provider_assistant.ledger.selection import Selection, dictionaries, seconds_between
 
-# Columns of the task instance in the exported datasets.
+# Columns of the site, and of the task instance, in the exported datasets.
+_SCOPE_COLUMNS = ("service", "tenant_id", "site_id")
 _TASK_COLUMNS = ("dag_id", "run_id", "task_id", "map_index")
 
 
@@ -22,7 +23,7 @@ def feedback_between(
 
     :param start: Inclusive, timezone-aware.
     :param end: Exclusive, timezone-aware.
-    :return: One mapping per rating in the order of sending, with ``sent_at``, ``site_id``, ``session_id``,
+    :return: One mapping per rating in the order of sending, with ``sent_at``, the columns of the site, ``session_id``,
         ``request_id``, ``rating``, ``attempts``, the columns of the task instance, and ``answer_seconds``, which is
         None if this ledger does not contain the request or its end.
     """
@@ -44,7 +45,7 @@ def feedback_between(
     for rated_site_url, request_id, submitted_at, completed_at in duration_rows:
         seconds = seconds_between(submitted_at, completed_at)
         seconds_by_request[rated_site_url, request_id] = seconds
-    names = ("site_id", "session_id", "request_id", "rating", "attempts", *_TASK_COLUMNS)
+    names = (*_SCOPE_COLUMNS, "session_id", "request_id", "rating", "attempts", *_TASK_COLUMNS)
     columns = [rating[name] for name in names]
     query = (
         sa.select(rating.recorded_at.label("sent_at"), *columns, rating.site_url)
@@ -68,9 +69,9 @@ def requests_between(
     :param start: Start of the interval of submission, inclusive, timezone-aware.
     :param end: Exclusive, timezone-aware.
     :return: One mapping per request in the order of submission, with ``submitted_at``, ``state``, ``request_id``,
-        ``completed_at``, ``seconds``, ``site_id``, ``session_id``, ``attempts``, ``ambiguous``, ``is_batch`` and the
-        columns of the task instance. ``state`` is the recorded end, ``open`` if there is none, and ``ambiguous`` if the
-        submission is.
+        ``completed_at``, ``seconds``, ``session_id``, ``attempts``, ``ambiguous``, ``is_batch``, and the columns of
+        the site and of the task instance. ``state`` is the recorded end, ``open`` if there is none, and
+        ``ambiguous`` if the submission is.
     """
     c = chat_requests.c
     is_ambiguous = c.outcome.in_(UNRESOLVED)
@@ -82,7 +83,7 @@ def requests_between(
     request_id = sa.case((~is_ambiguous, c.request_id))
     # A request that was accepted and then failed or was lost has a state.
     was_made = c.outcome.not_in(NOT_CREATED) | c.state.is_not(None)
-    names = ("completed_at", "site_id", "session_id", "attempts", "ambiguous", *_TASK_COLUMNS)
+    names = ("completed_at", *_SCOPE_COLUMNS, "session_id", "attempts", "ambiguous", *_TASK_COLUMNS)
     query = (
         sa.select(
             submitted_at.label("submitted_at"),

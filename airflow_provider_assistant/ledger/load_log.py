@@ -38,7 +38,7 @@ class LoadRecord:
 
 @contextlib.contextmanager
 def recorded(
-    engine: sa.Engine, names: Mapping[str, str], run: RunRef, *, now: Callable[[], datetime]
+    engine: sa.Engine, names: Mapping[str, Any], run: RunRef, *, now: Callable[[], datetime]
 ) -> Iterator[LoadRecord]:
     """
     Record the start of a load, and its end when the ``with`` block exits.
@@ -46,7 +46,7 @@ def recorded(
     A killed load leaves an entry without an end. If the end cannot be written, a warning is logged; the load does not
     fail for it.
 
-    :param names: Mapping with ``site_url``, ``endpoint``, ``site_id`` and ``source``.
+    :param names: Values of the columns of the site, ``endpoint`` and ``source``.
     :param now: Returns a timezone-aware time.
     :raises AssistantLedgerError: The start cannot be written.
     """

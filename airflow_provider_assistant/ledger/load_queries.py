@@ -20,7 +20,7 @@ SOURCES_AGE, TRIES = timedelta(days=62), 5
 MOST_SOURCES = 1000
 # Columns of a load for people and for the export, without ``outcome``.
 COLUMNS = (
-    *("started_at", "ended_at", "site_id", "endpoint", "source", *COUNTS, "seconds", "error"),
+    *("started_at", "ended_at", "service", "tenant_id", "site_id", "endpoint", "source", *COUNTS, "seconds", "error"),
     *("dag_id", "run_id", "task_id", "map_index"),
 )
 OUTCOME = sa.func.coalesce(loads.c.outcome, "unfinished").label("outcome")

@@ -175,6 +175,8 @@ def _entries(name: str, *columns: sa.Column[Any]) -> sa.Table:
         sa.Column("scope", StorableText, primary_key=True),
         sa.Column("key", sa.String(64), primary_key=True),
         sa.Column("site_url", StorableText, nullable=False),
+        sa.Column("service", StorableText, nullable=False),
+        sa.Column("tenant_id", StorableText),
         sa.Column("site_id", StorableText, nullable=False),
         sa.Column("source", StorableText, nullable=False),
         # Readable form of the key, which is a hash itself.
@@ -270,6 +272,8 @@ loads = sa.Table(
     metadata,
     sa.Column("load_id", sa.String(32), primary_key=True),
     sa.Column("site_url", StorableText, nullable=False),
+    sa.Column("service", StorableText, nullable=False),
+    sa.Column("tenant_id", StorableText),
     sa.Column("endpoint", sa.String(50), nullable=False),
     sa.Column("site_id", StorableText, nullable=False),
     sa.Column("source", StorableText, nullable=False),

@@ -6,21 +6,58 @@ The fields of a scope are columns of its entries.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, field
 from typing import TypeAlias
+from urllib.parse import urlsplit
+
+# Ports that a URL need not name.
+_DEFAULT_PORTS = {"http": ":80", "https": ":443"}
+_API_ROOT = re.compile(r"/api/v\d+(/.*)?$")
+
+
+def service_of(url: str) -> str:
+    """
+    Return the name of a service that has none in its connection: its host, port and path, without the API root.
+
+    :param url: URL of the service or of one of its sites.
+    :return: For example ``assistant.example.com`` or ``gateway.example.com:8443/assistant``.
+    """
+    parts = urlsplit(url)
+    host = parts.netloc.lower().removesuffix(_DEFAULT_PORTS.get(parts.scheme, ""))
+    return f"{host.rstrip('.')}{_API_ROOT.sub('', parts.path)}".rstrip("/") or url
 
 
 @dataclass(frozen=True, slots=True)
-class DocumentScope:
+class SiteScope:
+    """
+    Identify one site.
+
+    The service and the tenant are recorded with the entries and are not part of their identity: the URL is.
+
+    :param site_url: URL of the site, see :meth:`AssistantHook.site_url`.
+    :param service: Name of the service. Default: None, that of the URL, see :func:`service_of`.
+    :param tenant_id: Tenant of the site. Default: None, not known.
+    """
+
+    site_url: str
+    service: str | None = field(default=None, kw_only=True)
+    tenant_id: str | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if self.service is None:
+            object.__setattr__(self, "service", service_of(self.site_url))
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentScope(SiteScope):
     """
     Identify the documents of one site and endpoint.
 
-    :param site_url: URL of the site, see :meth:`AssistantHook.site_url`.
     :param endpoint: ``documents/qa``, ``documents/text`` or ``documents``, which is the kind of document.
     :param namespace: Separates loads whose keys overlap.
     """
 
-    site_url: str
     endpoint: str
     namespace: str | None = None
 
@@ -31,16 +68,14 @@ class DocumentScope:
 
 
 @dataclass(frozen=True, slots=True)
-class ChatScope:
+class ChatScope(SiteScope):
     """
     Identify the chat requests of one chat batch, or all single chat requests of a site.
 
-    :param site_url: URL of the site, see :meth:`AssistantHook.site_url`.
     :param mode: ``async`` or ``sync``.
     :param batch: Name that identifies the chat batch; None for single requests.
     """
 
-    site_url: str
     mode: str = "async"
     batch: str | None = None
 
@@ -51,14 +86,8 @@ class ChatScope:
 
 
 @dataclass(frozen=True, slots=True)
-class RatingScope:
-    """
-    Identify the ratings of one site.
-
-    :param site_url: URL of the site, see :meth:`AssistantHook.site_url`.
-    """
-
-    site_url: str
+class RatingScope(SiteScope):
+    """Identify the ratings of one site."""
 
     def __str__(self) -> str:
         return f"{self.site_url}/chat/feedback"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, Self, TypeVar
 
@@ -176,11 +177,11 @@ class Ledger:
             run=run,
         )
 
-    def ratings(self, *, site_url: str, site_id: str, run: RunRef) -> RatingLedger:
+    def ratings(self, *, scope: RatingScope, site_id: str, run: RunRef) -> RatingLedger:
         """
         Return the ledger of ratings for one try of one task.
 
-        :param site_url: URL of the site.
+        :param scope: Site of the ratings.
         :param site_id: Id of the site.
         :param run: The task instance.
         :return: The ledger. It is closed with this one, if not before.
@@ -190,7 +191,7 @@ class Ledger:
             RatingLedger,
             ratings,
             RATING_COLUMNS,
-            scope=RatingScope(site_url),
+            scope=scope,
             site_id=site_id,
             source=_task_of(run),
             run=run,
@@ -223,20 +224,21 @@ class Ledger:
         return scope_ledger
 
     def load(
-        self, *, site_url: str, endpoint: str, site_id: str, source: str, run: RunRef
+        self, *, scope: DocumentScope, site_id: str, source: str, run: RunRef
     ) -> contextlib.AbstractContextManager[LoadRecord]:
         """
         Return a context manager that records one try of a load.
 
-        :param site_url: URL of the site.
-        :param endpoint: Name of the endpoint.
+        :param scope: Site and endpoint of the documents.
         :param site_id: Id of the site.
         :param source: Name of the source that is loaded.
         :param run: The task instance.
         :return: Context manager that yields the :class:`LoadRecord` to fill.
         :raises AssistantLedgerError: The start of the load cannot be recorded.
         """
-        names = {"site_url": site_url, "endpoint": endpoint, "site_id": site_id, "source": source}
+        names = {**asdict(scope), "site_id": site_id, "source": source}
+        # Loads of every namespace are listed together.
+        del names["namespace"]
         return recorded(self.engine, names, run, now=self._now)
 
     def read(self, query: Callable[..., T], *arguments: Any) -> T:

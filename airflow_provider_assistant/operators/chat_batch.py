@@ -333,7 +333,7 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
             requests = None
             if ledger:
                 requests = ledger.chat_requests(
-                    scope=ChatScope(self.hook.site_url(), self.mode, key_of(scope)),
+                    scope=ChatScope(self.hook.site_url(), self.mode, key_of(scope), **self.hook.service_and_tenant()),
                     site_id=site_id,
                     run=run,
                 )

@@ -18,6 +18,7 @@ from airflow_provider_assistant.hooks.task_parameters import Checks, check_given
 from airflow_provider_assistant.ledger import (
     REPEATED,
     Ledger,
+    RatingScope,
     RunRef,
     is_repeated,
     outcome_of_rating,
@@ -136,7 +137,7 @@ class AssistantFeedbackOperator(AssistantOperator):
             rated before.
         """
         ratings = ledger.ratings(
-            site_url=self.hook.site_url(),
+            scope=RatingScope(self.hook.site_url(), **self.hook.service_and_tenant()),
             site_id=self.hook.resolve_site_id(),
             run=RunRef.of(context),
         )

@@ -18,7 +18,7 @@ from airflow_provider_assistant.exceptions import (
 from airflow_provider_assistant.failures import FailureContext, explained
 from airflow_provider_assistant.hooks.task_ledger import open_ledger
 from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
-from airflow_provider_assistant.ledger import RunRef
+from airflow_provider_assistant.ledger import RatingScope, RunRef
 from airflow_provider_assistant.loading.findings import FindingsFile
 from airflow_provider_assistant.operators.base import AssistantOperator
 from airflow_provider_assistant.operators.runs import findings_file, warn_of_findings
@@ -138,7 +138,8 @@ class AssistantRateAnswersOperator(AssistantOperator):
             self._findings = findings
             ratings = None
             if ledger:
-                ratings = ledger.ratings(site_url=site_url, site_id=site_id, run=run)
+                scope = RatingScope(site_url, **self.hook.service_and_tenant())
+                ratings = ledger.ratings(scope=scope, site_id=site_id, run=run)
             self._sender = FeedbackSender(
                 self.hook.client_settings(self.max_concurrency),
                 site_id=site_id,

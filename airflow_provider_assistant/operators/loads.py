@@ -338,13 +338,16 @@ class AssistantLoadOperator(AssistantOperator):
                 yield None, LoadRecord()
                 return
             with ledger.load(
-                site_url=self.hook.site_url(),
-                endpoint=self.endpoint,
+                scope=self._scope(),
                 site_id=self.hook.resolve_site_id(),
                 source=self._source_name(context),
                 run=RunRef.of(context),
             ) as record:
                 yield ledger, record
+
+    def _scope(self) -> DocumentScope:
+        site_url = self.hook.site_url()
+        return DocumentScope(site_url, self.endpoint, self.namespace, **self.hook.service_and_tenant())
 
     def _load(
         self, context: Context, ledger: Ledger | None, record: LoadRecord, until: float
@@ -356,7 +359,7 @@ class AssistantLoadOperator(AssistantOperator):
             documents = None
             if ledger:
                 documents = ledger.documents(
-                    scope=DocumentScope(self.hook.site_url(), self.endpoint, self.namespace),
+                    scope=self._scope(),
                     site_id=site_id,
                     source=self._source_name(context),
                     run=run,

@@ -238,7 +238,9 @@ class AssistantSubmitChatOperator(AssistantMessageOperator):
         # Airflow increases max_tries when a task is cleared.
         identity = str(run) if self.reuse else f"{run}#{context['ti'].max_tries}"
         key = key_of(identity, *(call.json or {}).values())
-        requests = ledger.chat_requests(scope=ChatScope(self.hook.site_url()), site_id=site_id, run=run)
+        requests = ledger.chat_requests(
+            scope=ChatScope(self.hook.site_url(), **self.hook.service_and_tenant()), site_id=site_id, run=run
+        )
         earlier, entry = requests.find(key), requests.entries([key]).get(key)
         if earlier is not None and earlier.outcome == "created":
             self.log.info("An earlier try of this task submitted this chat. Continuing with its request.")

@@ -72,7 +72,7 @@ class AssistantCompareDocumentsOperator(ExportOperator):
         with Ledger.open(ledger_location(self.hook, self.ledger_conn_id)) as ledger:
             found = compare(ledger, self.hook.site_url(), self.hook.list_documents)
         run = RunRef.of(context).columns()
-        common = {"compared_at": compared_at, "site_id": site_id, **run}
+        common = {"compared_at": compared_at, **self.hook.service_and_tenant(), "site_id": site_id, **run}
         del common["region"]
         rows = [{**common, **asdict(difference)} for difference in found.differences]
         table = lake.rows_table(lake.DOCUMENT_DIFFERENCES, rows)

@@ -60,6 +60,7 @@ class AssistantLimitsToParquetOperator(ExportOperator):
         capture = lake.Capture(
             datetime.now(UTC),
             limits.raw_json,
+            service=self.hook.settings.service,
             tenant_id=tenant_id,
             logical_date=context["dag_run"].logical_date,
         )

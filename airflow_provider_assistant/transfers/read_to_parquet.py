@@ -333,6 +333,7 @@ class AssistantReadToParquetOperator(ExportOperator):
         return lake.Capture(
             captured_at=reading.captured_at,
             raw=json_text(value),
+            service=self.hook.settings.service,
             tenant_id=self._tenant_id(),
             site_id=self._site_id(),
             logical_date=context["dag_run"].logical_date,

@@ -141,13 +141,13 @@ class AssistantStatisticsToParquetOperator(ExportOperator):
 
     def _write(self, context: Context, site_replies: SiteReplies, day: Any) -> dict[str, Any]:
         """Write both partitions, and return the result of the task."""
-        tenant_id = self.hook.known_tenant_id()
+        service_and_tenant = self.hook.service_and_tenant()
         logical_date = context["dag_run"].logical_date
         captures = [
             lake.Capture(
                 captured_at=captured_at,
                 raw=reply.raw_json,
-                tenant_id=tenant_id,
+                **service_and_tenant,
                 site_id=site_id,
                 logical_date=logical_date,
             )

@@ -69,13 +69,13 @@ def statistics(rights: RightsDep, site: SiteQuery = None, metric: MetricQuery = 
 @router.get("/limits")
 def limits(rights: RightsDep) -> Limits:
     """Return the latest limits of each tenant."""
-    columns = ("tenant_id", "captured_at", "metric", "value", "text")
+    columns = ("service", "tenant_id", "captured_at", "metric", "value", "text")
     # The rows of the latest capture of each tenant, by metric.
-    latest_rows: dict[str | None, dict[str, dict[str, Any]]] = {}
-    captured_at_by_tenant: dict[str | None, datetime] = {}
+    latest_rows: dict[tuple[str, str | None], dict[str, dict[str, Any]]] = {}
+    captured_at_by_tenant: dict[tuple[str, str | None], datetime] = {}
     try:
         for row in _rows(rights, "limits", LIMIT_DAYS, columns):
-            tenant, captured_at = row["tenant_id"], row["captured_at"]
+            tenant, captured_at = (row["service"], row["tenant_id"]), row["captured_at"]
             if tenant not in captured_at_by_tenant or captured_at > captured_at_by_tenant[tenant]:
                 captured_at_by_tenant[tenant] = captured_at
                 latest_rows[tenant] = {}

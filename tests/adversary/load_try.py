@@ -167,7 +167,7 @@ async def _load(
                 leases = LeaseSettings(now=clock.datetime, every=every)
                 ledger = Ledger(night_ledger.engine, now=clock.datetime, leases=leases)
                 names = {"site_id": "site", "source": "source", "run": run}
-                record = stack.enter_context(ledger.load(site_url="s", endpoint="documents/qa", **names))
+                record = stack.enter_context(ledger.load(scope=DocumentScope("s", "documents/qa"), **names))
                 memory = stack.enter_context(ledger.documents(scope=DocumentScope("s", "documents/qa"), **names))
             listed = stack.enter_context(FindingsFile(result.faults.findings_path(path), always=False))
             load_options = LoadOptions(options.max_concurrency, options.max_backoff, options.on_ambiguous)

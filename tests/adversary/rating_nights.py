@@ -13,7 +13,7 @@ from airflow_provider_assistant.exceptions import AssistantStorageError
 from airflow_provider_assistant.feedback.rules import Rating
 from airflow_provider_assistant.feedback.sender import BREAKER, FeedbackSender, RatingCounts
 from airflow_provider_assistant.hooks.assistant import AssistantHook
-from airflow_provider_assistant.ledger import Ledger, RunRef
+from airflow_provider_assistant.ledger import Ledger, RatingScope, RunRef
 from airflow_provider_assistant.loading.findings import FindingsFile
 from tests.adversary.request_service import TRIES, Service, Try
 from tests.adversary.world import FinishedRequest, World
@@ -78,7 +78,7 @@ def _rate(world: World, night: RatingNight, counts: RatingCounts) -> None:
     ratings = [Rating(f"k{number}", f"s{number}", f"r{number}", "good") for number in range(night.ratings)]
     with Ledger.open_optional(night.ledger) as ledger, FindingsFile(_findings(world), always=False) as findings:
         site_id, run = hook.resolve_site_id(), RunRef("dag", "run", "task", -1)
-        memory = ledger.ratings(site_url=hook.site_url(), site_id=site_id, run=run) if ledger else None
+        memory = ledger.ratings(scope=RatingScope(hook.site_url()), site_id=site_id, run=run) if ledger else None
         rater = FeedbackSender(hook.settings.client, site_id=site_id, ledger=memory, findings=findings)
         rater.counts = counts
         rater.send(ratings)

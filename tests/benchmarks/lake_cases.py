@@ -138,7 +138,7 @@ def _write(folder: str, days: int, sites: int) -> None:
     reply = json.dumps(statistics())
     for number in range(days):
         now = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(days=number)
-        captures = [lake.Capture(now, reply, site_id=f"site-{site:04}") for site in range(sites)]
+        captures = [lake.Capture(now, reply, site_id=f"site-{site:04}", service="h.example") for site in range(sites)]
         lake.publish(
             lake.metrics_table(lake.STATISTICS, captures), folder, "statistics", now.date(), "bench.statistics"
         )

@@ -126,13 +126,15 @@ def fill_lake(folder: str, size: Size) -> None:
         day = today - timedelta(days=number)
         moment = datetime(day.year, day.month, day.day, 2, tzinfo=UTC)
         raw = {"chats": {f"metric_{one}": one + number for one in range(50)}}
-        found = [lake.Capture(moment, json.dumps(raw), "acme", f"site-{one}") for one in range(SITES)]
+        found = [
+            lake.Capture(moment, json.dumps(raw), "acme", f"site-{one}", service="h.example") for one in range(SITES)
+        ]
         run = {"dag_id": "export"}
         lake.publish(
             lake.metrics_table(lake.STATISTICS, found), folder, "statistics", day, "export.statistics", provenance=run
         )
         limits = {"documents": {"limit": 100_000, "used": 90_000 + number}}
-        table = lake.metrics_table(lake.LIMITS, [lake.Capture(moment, json.dumps(limits), "acme")])
+        table = lake.metrics_table(lake.LIMITS, [lake.Capture(moment, json.dumps(limits), "acme", service="h.example")])
         lake.publish(table, folder, "limits", day, "export.limits", provenance=run)
 
 

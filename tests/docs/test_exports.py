@@ -27,7 +27,9 @@ def days(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A normal night, and a night of last week that was run again today."""
     now = datetime(2026, 11, 21, 0, 5, tzinfo=UTC)
     for day in (date(2026, 11, 21), date(2026, 11, 14)):
-        capture = lake.Capture(now, json.dumps({"total": day.day, "plan": "business"}), site_id="acme-docs")
+        capture = lake.Capture(
+            now, json.dumps({"total": day.day, "plan": "business"}), site_id="acme-docs", service="h.example"
+        )
         lake.publish(
             lake.metrics_table(lake.STATISTICS, [capture]), str(tmp_path / "lake"), "statistics", day, "dag.task"
         )
@@ -44,8 +46,8 @@ def test_numbers_by_day() -> None:
 def test_sessions_by_status() -> None:
     now = datetime(2026, 11, 21, 0, 5, tzinfo=UTC)
     sessions = [("s1", '{"id": "s1", "status": "open"}'), ("s2", '{"id": "s2", "status": "closed"}')]
-    captures = [lake.Capture(now, raw, read="sessions", item=item) for item, raw in sessions]
-    captures.append(lake.Capture(now, '{"status": "ok"}', read="site"))
+    captures = [lake.Capture(now, raw, read="sessions", item=item, service="h.example") for item, raw in sessions]
+    captures.append(lake.Capture(now, '{"status": "ok"}', read="site", service="h.example"))
     lake.publish(lake.metrics_table(lake.READS, captures), "lake", "reads", now.date(), "dag.task")
     assert duckdb.sql(SESSIONS).fetchall() == [("s1", "open"), ("s2", "closed")]
 
@@ -57,10 +59,12 @@ def test_rows_that_were_captured_late_are_left_out() -> None:
 
 
 def test_own_views_of_the_warehouse(tmp_path: Path) -> None:
-    capture = lake.Capture(datetime(2026, 11, 20, tzinfo=UTC), '{"documents": {"total": 7}}', site_id="acme-docs")
+    capture = lake.Capture(
+        datetime(2026, 11, 20, tzinfo=UTC), '{"documents": {"total": 7}}', site_id="acme-docs", service="h.example"
+    )
     day = date(2026, 11, 20)
     lake.publish(lake.metrics_table(lake.STATISTICS, [capture]), str(tmp_path / "lake"), "statistics", day, "dag.task")
-    ids = {"site_id": "acme-docs", "session_id": "s", "request_id": "r", "attempts": 1}
+    ids = {"service": "h.example", "site_id": "acme-docs", "session_id": "s", "request_id": "r", "attempts": 1}
     ratings = [{"sent_at": capture.captured_at, "rating": word, **ids} for word in ("good", "good", "bad")]
     lake.publish(lake.rows_table(lake.FEEDBACK, ratings), str(tmp_path / "lake"), "feedback", day, "dag.task")
     with duckdb_transaction("warehouse.duckdb") as store:

@@ -296,7 +296,9 @@ def test_weekly_report_titles_name_the_unit(load):
 def test_weekly_report_of_another_service(load, run_dag, warehouse, tmp_path):
     day = date(2026, 11, 21)
     raw = {"visitors": 7, 'say "hello"': 1, "quiet": None}
-    captures = [lake.Capture(datetime.now(UTC), json.dumps(raw), site_id=site) for site in ("one", "two")]
+    captures = [
+        lake.Capture(datetime.now(UTC), json.dumps(raw), site_id=site, service="h.example") for site in ("one", "two")
+    ]
     lake.publish(lake.metrics_table(lake.STATISTICS, captures), str(tmp_path / "lake"), "statistics", day, "dag.task")
     with duckdb_transaction(str(warehouse)) as store:
         load_days(store, str(tmp_path / "lake"), ["statistics"], [day], schema="assistant")

@@ -486,7 +486,7 @@ def test_an_effect_that_a_killed_attempt_saved_elsewhere_is_recorded_late(ledger
 
 
 def test_loads_of_a_day(ledger, engine):
-    facts = {"site_url": "s", "endpoint": "documents/qa", "site_id": "docs", "source": "dag.load", "run": RUN}
+    facts = {"scope": DocumentScope("s", "documents/qa"), "site_id": "docs", "source": "dag.load", "run": RUN}
     with ledger.load(**facts) as record:
         record.counts = {"rows": 3, "created": 3, "seconds": 0.123456789}
         (row,) = ledger.read(loads_between, *DAY)

@@ -34,7 +34,9 @@ ODD = {
 
 
 def capture(day: date, raw: Any, site: str = "docs", hour: int = 1) -> lake.Capture:
-    return lake.Capture(datetime.combine(day, time(hour), UTC), json.dumps(raw), tenant_id="acme-inc", site_id=site)
+    return lake.Capture(
+        datetime.combine(day, time(hour), UTC), json.dumps(raw), tenant_id="acme-inc", site_id=site, service="h.example"
+    )
 
 
 def write_statistics(root: Path, day: date, *captures: lake.Capture, part: str = "dag.task") -> None:
@@ -49,14 +51,21 @@ def write_rows(root: Path, dataset: str, day: date, rows: list[dict[str, Any]]) 
 
 def rating(day: date, word: str, site: str = "docs") -> dict[str, Any]:
     sent_at = datetime.combine(day, time(12), UTC)
-    ids = {"site_id": site, "session_id": "s", "request_id": "r"}
+    ids = {"service": "h.example", "site_id": site, "session_id": "s", "request_id": "r"}
     return {"sent_at": sent_at, "rating": word, "attempts": 1, "map_index": -1, **ids}
 
 
 def request(day: date, seconds: float | None, state: str = "complete", site: str = "docs") -> dict[str, Any]:
     submitted_at = datetime.combine(day, time(12), UTC)
     completed_at = submitted_at + timedelta(seconds=seconds) if seconds is not None else None
-    ids = {"site_id": site, "session_id": "s", "request_id": "r", "attempts": 1, "is_batch": False}
+    ids = {
+        "service": "h.example",
+        "site_id": site,
+        "session_id": "s",
+        "request_id": "r",
+        "attempts": 1,
+        "is_batch": False,
+    }
     return {"submitted_at": submitted_at, "completed_at": completed_at, "seconds": seconds, "state": state, **ids}
 
 
@@ -64,7 +73,14 @@ def loading(day: date, rows: int | None) -> dict[str, Any]:
     """A load that ended, or one that was killed."""
     started_at = datetime.combine(day, time(3), UTC)
     end = {"outcome": "unfinished"} if rows is None else {"ended_at": started_at, "outcome": "failed", "rows": rows}
-    return {"started_at": started_at, "site_id": "docs", "endpoint": "documents/qa", "source": "größe.csv", **end}
+    return {
+        "started_at": started_at,
+        "service": "h.example",
+        "site_id": "docs",
+        "endpoint": "documents/qa",
+        "source": "größe.csv",
+        **end,
+    }
 
 
 def evaluation(day: date, mean: float | None) -> dict[str, Any]:
@@ -78,13 +94,20 @@ def evaluation(day: date, mean: float | None) -> dict[str, Any]:
 def record(day: date, **values: Any) -> dict[str, Any]:
     """A record of a reply that is neither of statistics nor of limits."""
     captured_at = datetime.combine(day, time(5), UTC)
-    return {"captured_at": captured_at, "tenant_id": "acme-inc", "read": "usage", **values}
+    return {"captured_at": captured_at, "service": "h.example", "tenant_id": "acme-inc", "read": "usage", **values}
 
 
 def difference(day: date, kind: str) -> dict[str, Any]:
     """A document that the ledger and a site disagree about."""
     compared_at = datetime.combine(day, time(6), UTC)
-    return {"compared_at": compared_at, "site_id": "docs", "kind": kind, "document_id": kind, "map_index": -1}
+    return {
+        "compared_at": compared_at,
+        "service": "h.example",
+        "site_id": "docs",
+        "kind": kind,
+        "document_id": kind,
+        "map_index": -1,
+    }
 
 
 def write_nights(root: Path, days: int = 12) -> list[date]:

@@ -22,7 +22,7 @@ MOMENT = datetime(2026, 11, 21, 3, 4, 5, 678901, tzinfo=UTC)
 
 
 def capture(raw, *, site_id="docs", at=MOMENT, **fields):
-    return lake.Capture(at, json.dumps(raw), site_id=site_id, **fields)
+    return lake.Capture(at, json.dumps(raw), site_id=site_id, service="h.example", **fields)
 
 
 @given(JSON)
@@ -40,7 +40,7 @@ def test_every_digit_is_exported():
         '{"rate": 1.10, "zero": -0, "period": {"days": 1.50}, '
         '"sum": 12345678901234.123456789, "huge": 1e400, "id": 123456789012345678901234567890}'
     )
-    given = lake.Capture(MOMENT, sent, site_id="docs")
+    given = lake.Capture(MOMENT, sent, site_id="docs", service="h.example")
     assert lake.replies_table([given]).column("raw").to_pylist() == [sent]
     rows = lake.metrics_table(lake.STATISTICS, [given]).to_pylist()
     assert {row["metric"]: row["text"] for row in rows} == {
@@ -83,8 +83,11 @@ def test_an_empty_table_has_the_whole_schema(tmp_path, dataset):
     assert all(lake.DATASETS[dataset].descriptions().values())
 
 
-def test_limits_have_the_shape_of_statistics_without_a_site():
-    assert lake.LIMITS.schema().names == [name for name in lake.STATISTICS.schema().names if name != "site_id"]
+def test_every_row_says_its_service_tenant_and_site():
+    for dataset in lake.DATASETS.values():
+        names = dataset.schema().names
+        start = names.index("service")
+        assert names[start : start + 3] == ["service", "tenant_id", "site_id"], dataset.name
 
 
 def test_moments_keep_microseconds_and_are_utc(tmp_path):

@@ -82,6 +82,7 @@ def test_the_table_has_the_rows_of_the_partition(root, load, read):
         "date": FIRST,
         "captured_at": datetime(2026, 11, 14, 1, tzinfo=UTC),
         "logical_date": None,
+        "service": "h.example",
         "tenant_id": "acme-inc",
         "site_id": "docs",
         "metric": "total",

@@ -12,6 +12,7 @@ from airflow_provider_assistant.ledger import (
     Claim,
     Ledger,
     LedgerEntry,
+    RatingScope,
     RunRef,
     ScopeLedger,
     rating_claim,
@@ -41,7 +42,7 @@ def chats(ledger: Ledger, *, site_url: str = SITE_URL, site_id: str = "docs", ru
 
 def rated(ledger: Ledger, *, site_url: str = SITE_URL, site_id: str = "docs", run: RunRef = RUN):
     """Open the ledger of the ratings of a site."""
-    return ledger.ratings(site_url=site_url, site_id=site_id, run=run)
+    return ledger.ratings(scope=RatingScope(site_url), site_id=site_id, run=run)
 
 
 def chat_claim(opened: ScopeLedger, key: str = "k", session_id: str = "s") -> Claim:

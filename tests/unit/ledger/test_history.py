@@ -61,11 +61,13 @@ def test_requests_alone_and_in_batches_have_the_same_columns(ledger, clock):
     alone, batched = found(ledger)
     assert alone == {
         "submitted_at": START, "completed_at": START + 2 * SECOND, "seconds": 2.0, "state": "complete",
+        "service": "h", "tenant_id": None,
         "site_id": "docs", "session_id": "s-alone", "request_id": "alone", "attempts": 1, "ambiguous": 0,
         "is_batch": False, "dag_id": "dag", "run_id": "run", "task_id": "task", "map_index": -1,
     }  # fmt: skip
     assert batched == {
         "submitted_at": START + SECOND, "completed_at": START + 4 * SECOND, "seconds": 3.0, "state": "complete",
+        "service": "h", "tenant_id": None,
         "site_id": "docs", "session_id": "s-batched", "request_id": "batched", "attempts": 2, "ambiguous": 1,
         "is_batch": True, "dag_id": "dag", "run_id": "run", "task_id": "task", "map_index": -1,
     }  # fmt: skip

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from airflow.providers.common.compat.sdk import TaskDeferred
 
 from airflow_provider_assistant.exceptions import AssistantIncompleteError, AssistantLedgerError
-from airflow_provider_assistant.ledger import RunRef
+from airflow_provider_assistant.ledger import DocumentScope, RunRef
 from airflow_provider_assistant.ledger.load_log import ERROR_LENGTH
 from airflow_provider_assistant.ledger.load_queries import loads_between
 from airflow_provider_assistant.ledger.schema import COUNTS
@@ -25,7 +25,7 @@ COUNTED = LoadCounts(rows=9, created=4, unchanged=1, rejected=1, failed=3, stale
 
 
 def load(ledger, scope=SITE):
-    return ledger.load(site_url=scope, endpoint="documents/qa", site_id="docs", source="dag.load", run=RUN)
+    return ledger.load(scope=DocumentScope(scope, "documents/qa"), site_id="docs", source="dag.load", run=RUN)
 
 
 def found(ledger, days=1, scope=None):
@@ -39,6 +39,7 @@ def test_a_load_is_a_row_with_its_counts(ledger, clock):
     (row,) = found(ledger)
     assert row == {
         "started_at": START, "ended_at": START + timedelta(seconds=3), "outcome": "succeeded", "error": None,
+        "service": "h", "tenant_id": None,
         "site_id": "docs", "endpoint": "documents/qa", "source": "dag.load", "seconds": 2.5,
         "dag_id": "dag", "run_id": "run", "task_id": "load", "map_index": 3,
         **{name: COUNTED[name] for name in COUNTS},

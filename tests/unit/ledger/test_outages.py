@@ -68,7 +68,7 @@ CALLS = {
     "record_ends": lambda _, batch: batch.record_ends({"r": RequestEnd("lost", START)}),
     "record_late": lambda _, batch: batch.record_late([AcceptedQuestion("k", "h", "r", START, 1)]),
     "load": lambda ledger, _: ledger.load(
-        site_url="s", endpoint="documents/qa", site_id="docs", source="kb", run=RUN
+        scope=DocumentScope("s", "documents/qa"), site_id="docs", source="kb", run=RUN
     ).__enter__(),
     "feedback_between": lambda ledger, _: ledger.read(feedback_between, *DAY),
     "requests_between": lambda ledger, _: ledger.read(requests_between, *DAY),

@@ -14,7 +14,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantLedgerPermanentError,
     AssistantStorageError,
 )
-from airflow_provider_assistant.ledger import Ledger, RunRef
+from airflow_provider_assistant.ledger import DocumentScope, Ledger, RunRef
 from airflow_provider_assistant.ledger.schema import chat_requests
 from airflow_provider_assistant.transfers import base as transfers
 from airflow_provider_assistant.transfers.ledger_to_parquet import (
@@ -46,7 +46,7 @@ def today(same_day, service, connection):
         names = {"site_url": SCOPE, "site_id": "acme-docs", "run": RUN}
         submit(ledger, **names)
         rate(ledger, **names)
-        with ledger.load(site_url=SCOPE, endpoint="documents/qa", site_id="acme-docs", source="kb", run=RUN):
+        with ledger.load(scope=DocumentScope(SCOPE, "documents/qa"), site_id="acme-docs", source="kb", run=RUN):
             pass
     return datetime.now(UTC).date().isoformat()
 

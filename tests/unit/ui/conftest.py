@@ -114,6 +114,7 @@ class Filler:
         values = {
             "load_id": f"{dag_id} {hours} {len(facts)}",
             "site_url": SITE_URL,
+            "service": "h.example",
             "endpoint": "documents/qa",
             "site_id": "help",
             "source": f"{dag_id}.load",

@@ -79,7 +79,9 @@ def test_statistics_are_drawn_by_metric_and_site(folder, admin, known_dags):
         raw = {"chats": {"total": 10 + number, "word": "text"}, "users": number}
         raw["daily"] = {day.isoformat(): {"chats": 1}}
         captures = [
-            lake.Capture(moment(day, hour), json.dumps(raw), "acme", site) for site in ("a", "b") for hour in (3, 2)
+            lake.Capture(moment(day, hour), json.dumps(raw), "acme", site, service="h.example")
+            for site in ("a", "b")
+            for hour in (3, 2)
         ]
         publish(folder, "statistics", lake.metrics_table(lake.STATISTICS, captures), day)
     found = admin.get("/api/statistics?site=a&metric=chats.total&metric=gone").json()
@@ -96,7 +98,14 @@ def test_statistics_are_drawn_by_metric_and_site(folder, admin, known_dags):
 
 def test_feedback_is_counted_by_word(folder, admin, known_dags):
     row = dict.fromkeys(lake.FEEDBACK.schema().names)
-    row |= {"sent_at": moment(TODAY), "site_id": "a", "session_id": "s", "request_id": "r", "attempts": 1}
+    row |= {
+        "sent_at": moment(TODAY),
+        "service": "h.example",
+        "site_id": "a",
+        "session_id": "s",
+        "request_id": "r",
+        "attempts": 1,
+    }
     words = ("positive", "positive", "negative")
     publish(folder, "feedback", lake.rows_table(lake.FEEDBACK, [{**row, "rating": word} for word in words]), TODAY)
     assert admin.get("/api/statistics").json()["feedback"] == [
@@ -110,8 +119,8 @@ def test_limits_are_paired_with_what_is_used(folder, admin, known_dags):
     raw = {"limits": {"documents": {"limit": 100, "used": 90, "resets_at": None}, "rate": {"limit": 0.5}}}
     raw |= {"messages_limit": 10, "messages_used": 2, "messages_resets_at": "2026-12-01", "plan": "pro", "max": "x"}
     captures = [
-        lake.Capture(moment(TODAY, 1), json.dumps(older), "acme"),
-        lake.Capture(moment(TODAY), json.dumps(raw), "acme"),
+        lake.Capture(moment(TODAY, 1), json.dumps(older), "acme", service="h.example"),
+        lake.Capture(moment(TODAY), json.dumps(raw), "acme", service="h.example"),
     ]
     publish(folder, "limits", lake.metrics_table(lake.LIMITS, captures), TODAY)
     rows = admin.get("/api/limits").json()["rows"]
@@ -126,7 +135,9 @@ def test_limits_are_paired_with_what_is_used(folder, admin, known_dags):
 def test_users_see_what_their_dags_wrote(folder, as_user, known_dags):
     evaluate(folder, 0)
     evaluate(folder, 1, name="secret", dag_id="other.kb")
-    other = lake.metrics_table(lake.LIMITS, [lake.Capture(moment(TODAY), '{"a": {"limit": 1}}', "x")])
+    other = lake.metrics_table(
+        lake.LIMITS, [lake.Capture(moment(TODAY), '{"a": {"limit": 1}}', "x", service="h.example")]
+    )
     publish(folder, "limits", other, TODAY, dag_id="other.kb")
     mine = as_user("mine", "ADMIN")
     assert mine.get("/api/evaluations").json()["names"] == ["golden"]
