@@ -147,7 +147,7 @@ def _load_some(
     if table is None:
         table = _created(catalog, identifier)
     rows, included = _read(due, root, dataset)
-    replaced = _replace(table, rows, included)
+    replaced = _replace(table, dataset, rows, included)
     loaded.days.update(partition.day for partition in included)
     loaded.rows += rows.num_rows
     loaded.replaced += replaced
@@ -174,13 +174,13 @@ def _read(due: list[Partition], root: str, dataset: str) -> tuple[pa.Table, list
     return pa.concat_tables(tables), due[: len(tables)]
 
 
-def _replace(table: Table, rows: pa.Table, partitions: list[Partition]) -> int:
+def _replace(table: Table, dataset: str, rows: pa.Table, partitions: list[Partition]) -> int:
     """Replace the rows of days, and record their partitions. Return how many rows were replaced."""
     is_of_days = _is_of(partition.day for partition in partitions)
     record = {f"{RECORD}{partition.day}": partition.fingerprint for partition in partitions}
     replaced = table.scan(row_filter=is_of_days).count()
     with table.transaction() as transaction, _no_warnings():
-        _add_columns(table, transaction, rows.schema)
+        _add_columns(transaction, dataset, rows.schema)
         # This also validates that no other writer has added rows of these days meanwhile, which append() does not.
         transaction.overwrite(rows, is_of_days)
         transaction.set_properties(record)
@@ -193,20 +193,24 @@ def _is_of(days: Iterable[date]) -> str:
     return f"date IN ({literals})"
 
 
-def _add_columns(table: Table, transaction: Transaction, columns: pa.Schema) -> None:
+def _add_columns(transaction: Transaction, dataset: str, columns: pa.Schema) -> None:
     """Add the columns that a table lacks, widen types, and set descriptions. Raise for types that conflict."""
     import pyarrow as pa
     from pyiceberg.exceptions import ResolveError, ValidationError
 
-    # A new column is nullable, because existing rows have no value for it. Fields get new ids: those of a Parquet
-    # file mean nothing here.
-    fields = [pa.field(column.name, column.type, column.nullable) for column in columns]
+    # A new column is nullable, because existing rows have no value for it. The ids of Parquet's fields, which are in
+    # their metadata, mean nothing here.
+    descriptions = {"date": "Day of the partition", **DATASETS[dataset].descriptions()}
+    fields = []
+    for column in columns:
+        metadata = {"doc": descriptions[column.name]} if column.name in descriptions else None
+        fields.append(column.with_metadata(metadata))
     try:
         with transaction.update_schema() as update:
             update.union_by_name(pa.schema(fields))
     except (ResolveError, TypeError, ValidationError, ValueError) as error:
         raise AssistantWarehouseError(
-            f"the columns of the lake do not match those of {table.location()}: {_first_line(error)}",
+            f"the columns of {dataset} do not match those of its table: {_first_line(error)}",
             safe="These days are unchanged.",
             todo="Export these days again with this version of the package, or drop the table and run the task again.",
         ) from error
@@ -239,13 +243,13 @@ def _created(catalog: Catalog, identifier: str) -> Table:
     from pyiceberg.transforms import IdentityTransform
     from pyiceberg.types import DateType, NestedField
 
-    namespace, _, _ = identifier.rpartition(".")
+    namespace, _, dataset = identifier.rpartition(".")
     if not catalog.namespace_exists(namespace):
         catalog.create_namespace(namespace)
     schema = Schema(NestedField(1, "date", DateType(), required=True))
     day = PartitionField(source_id=1, field_id=1000, transform=IdentityTransform(), name="date")
     # Without this property, each commit leaves a file with all metadata forever.
-    properties = {"write.metadata.delete-after-commit.enabled": "true"}
+    properties = {"write.metadata.delete-after-commit.enabled": "true", "comment": DATASETS[dataset].description}
     return catalog.create_table(identifier, schema, partition_spec=PartitionSpec(day), properties=properties)
 
 

@@ -80,7 +80,7 @@ def test_tables_follow_the_lake_whatever_happens_to_it(load, root, rows):
     assert words(rows()) == expected
 
 
-def test_every_dataset_is_read_back_by_duckdb_as_it_is_in_the_lake(load, root, rows):
+def test_every_dataset_is_read_back_by_duckdb_as_it_is_in_the_lake(catalog, load, root, rows):
     write_nights(root, 2)
     for dataset in lake.DATASETS:
         load(dataset)
@@ -88,6 +88,8 @@ def test_every_dataset_is_read_back_by_duckdb_as_it_is_in_the_lake(load, root, r
         files = sorted((root / dataset).rglob("*.parquet"))
         in_lake = pa.concat_tables(pq.ParquetFile(file).read() for file in files)
         assert in_table.column_names == ["date", *in_lake.column_names]
+        fields = catalog.load_table(f"{NAMESPACE}.{dataset}").schema().fields
+        assert {field.name: field.doc for field in fields[1:]} == lake.DATASETS[dataset].descriptions()
         query = f"SELECT {', '.join(in_lake.column_names)} FROM rows ORDER BY ALL"
         told = []
         for table in (in_table, in_lake):
