@@ -39,10 +39,27 @@ DATASET_KEYS = {
     "evaluations": ("name", "scorer", *_TASK),
 }
 VIEW_KEYS = {
-    "feedback_weekly": ("week",),
-    "latency_daily": ("date",),
     "statistics_daily": ("date",),
     "statistics_history": ("date", "series", "metric"),
+    "counters_daily": ("date", "metric"),
+    "documents_daily": ("date",),
+    "limits_daily": ("date", "limit_name"),
+    "feedback_latest": ("request_id",),
+    "feedback_daily": ("date",),
+    "feedback_weekly": ("week",),
+    "latency_daily": ("date",),
+    "latency_weekly": ("week",),
+    "evaluations_daily": ("date", "name", "tag", "scorer"),
+}
+# What is true for every row of a view.
+_PERCENTILES = "seconds_p50 <= seconds_p95 and seconds_p95 <= seconds_p99 and seconds_p99 <= seconds_max"
+_LATENCY = f"complete + failed <= requests and {_PERCENTILES}"
+VIEW_RULES = {
+    "counters_daily": "difference >= 0",
+    "feedback_daily": "good + bad + other = ratings",
+    "feedback_weekly": "good + bad + other = ratings",
+    "latency_daily": _LATENCY,
+    "latency_weekly": _LATENCY,
 }
 # The columns of a table that the files do not have.
 TABLE_COLUMNS = {"date": "Day of the partition", "loaded_at": "When the row was loaded"}
@@ -146,14 +163,13 @@ def _staging_properties(dataset: str) -> dict[str, Any]:
             tests.append({"accepted_values": {"arguments": {"values": values}}})
         column = {"name": name, "description": descriptions[name], "data_type": data_type.lower()}
         columns.append(column | ({"data_tests": tests} if tests else {}))
-    scope = [name for name in SCOPE if name in definition.columns]
-    unique = {"arguments": {"columns": [*scope, *DATASET_KEYS[dataset]]}}
+    unique = {"arguments": {"columns": [*SCOPE, *DATASET_KEYS[dataset]]}}
     if dataset in HAS_KEY:
         unique["config"] = {"where": HAS_KEY[dataset]}
     tests = [{"unique_combination": unique}]
     if dataset in REPLIES:
         replies = REPLIES[dataset]
-        key = [*scope, *DATASET_KEYS[replies]]
+        key = [*SCOPE, *DATASET_KEYS[replies]]
         arguments = {"to": f"ref('stg_assistant__{replies}')", "columns": key}
         tests.append({"in_parent": {"arguments": arguments}})
     if dataset == "loads":

@@ -14,12 +14,24 @@ from airflow_provider_assistant import lake
 FIRST = date(2026, 11, 14)  # a Saturday, so that the nights span three weeks
 NIGHTS = [FIRST + timedelta(days=number) for number in range(12)]
 SCOPES = [
-    {"tenant_id": "acme", "site_id": "docs"},
-    {"tenant_id": "acme", "site_id": "shop"},
+    {"service": "live", "tenant_id": "acme", "site_id": "docs"},
+    {"service": "live", "tenant_id": "acme", "site_id": "shop"},
+    {"service": "live", "tenant_id": None, "site_id": "docs"},
+    {"service": "staging", "tenant_id": "acme", "site_id": "docs"},
 ]
 TASK = {"dag_id": "nightly", "run_id": "r", "task_id": "t", "map_index": -1}
 # Names that a database may mishandle.
-ODD = {"answered%": 0.5, 'say "it\'s"': 1, "Total": 2, "total": 3, "date": 4, "größe." + "x" * 70: 5, "{{ a }}": 6}
+ODD = {
+    "answered%": 0.5,
+    'say "it\'s"': 1,
+    "Total": 2,
+    "total": 3,
+    "date": 4,
+    "null": 8,
+    "true": 9,
+    "größe." + "x" * 70: 5,
+    "{{ a }}": 6,
+}
 STATES = ("complete", "complete", "complete", "failed", "lost", "open")
 
 
@@ -75,12 +87,13 @@ def _captured(at: datetime, dice: random.Random, more: dict[str, Any]) -> dict[s
             reply = json.dumps({**ODD, **more, "documents": {"total": dice.randrange(99)}, "daily": listed})
             statistics.append(lake.Capture(at + timedelta(hours=hour), reply, **scope))
         reply = json.dumps({"documents": {"limit": 100, "used": dice.randrange(100)}})
-        limits.append(lake.Capture(at, reply, tenant_id=scope["tenant_id"]))
+        if scope["site_id"] == "docs":
+            limits.append(lake.Capture(at, reply, service=scope["service"], tenant_id=scope["tenant_id"]))
         reads.append(lake.Capture(at, json.dumps({"chats": dice.randrange(99)}), read="usage", **scope))
     return {
         "statistics": lake.metrics_table(lake.STATISTICS, statistics),
         "statistics_raw": lake.replies_table(statistics),
-        "limits": lake.metrics_table(lake.LIMITS, limits[:1]),
+        "limits": lake.metrics_table(lake.LIMITS, limits),
         "reads": lake.metrics_table(lake.READS, reads),
         "reads_raw": lake.replies_table(reads, lake.READS_RAW),
     }

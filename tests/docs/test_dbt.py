@@ -19,7 +19,7 @@ def test_the_generated_models_are_up_to_date():
 
 def test_every_dataset_and_view_has_a_key():
     assert set(generate.DATASET_KEYS) == set(generate.DATASETS)
-    assert set(generate.VIEW_KEYS) == set(generate.warehouse.VIEWS)
+    assert set(generate.VIEW_KEYS) >= set(generate.warehouse.VIEWS)
 
 
 def test_the_page_names_every_mart():

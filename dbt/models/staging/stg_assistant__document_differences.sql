@@ -1,6 +1,8 @@
 -- python -m tests.dbt.generate
 select
     "compared_at",
+    "service",
+    "tenant_id",
     "site_id",
     "kind",
     "document_id",

@@ -2,6 +2,9 @@
 select
     "name",
     "tag",
+    "service",
+    "tenant_id",
+    "site_id",
     "dag_id",
     "run_id",
     "task_id",

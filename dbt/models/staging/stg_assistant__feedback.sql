@@ -1,6 +1,8 @@
 -- python -m tests.dbt.generate
 select
     "sent_at",
+    "service",
+    "tenant_id",
     "site_id",
     "session_id",
     "request_id",

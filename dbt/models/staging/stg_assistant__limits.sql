@@ -2,7 +2,9 @@
 select
     "captured_at",
     "logical_date",
+    "service",
     "tenant_id",
+    "site_id",
     "metric",
     "value",
     "text",

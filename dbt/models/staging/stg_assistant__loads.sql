@@ -3,6 +3,8 @@ select
     "started_at",
     "ended_at",
     "outcome",
+    "service",
+    "tenant_id",
     "site_id",
     "endpoint",
     "source",

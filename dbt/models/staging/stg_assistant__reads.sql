@@ -2,6 +2,7 @@
 select
     "captured_at",
     "logical_date",
+    "service",
     "tenant_id",
     "site_id",
     "user_label",

@@ -4,6 +4,8 @@ select
     "completed_at",
     "seconds",
     "state",
+    "service",
+    "tenant_id",
     "site_id",
     "session_id",
     "request_id",
