@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 # Ports that a URL need not name.
 _DEFAULT_PORTS = {"http": ":80", "https": ":443"}
-_API_ROOT = re.compile(r"/api/v\d+(/.*)?$")
+_API_ROOT = re.compile(r"/api/v\d+(/m2m/sites/[^/]*)?$")
 
 
 def service_of(url: str) -> str:
