@@ -77,7 +77,7 @@ class Series(Model):
     A number over time.
 
     :param name: Metric, such as ``chats.total``.
-    :param site_id: Site, or None for a number of the tenant.
+    :param site_id: Site, with its service if there are several; None for a number of the tenant.
     """
 
     name: str

@@ -162,27 +162,29 @@ def _series(rights: Rights, site: str | None, metrics: Sequence[str]) -> list[Se
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    # The row of the latest capture of each day, by metric and site.
-    row_by_day_of: dict[tuple[str, str], dict[date, dict[str, Any]]] = {}
-    columns = ("captured_at", "site_id", "metric", "value")
+    # The row of the latest capture of each day, by metric, service and site.
+    row_by_day_of: dict[tuple[str, str, str], dict[date, dict[str, Any]]] = {}
+    columns = ("captured_at", "service", "site_id", "metric", "value")
     for file, table in tables_of(files_of("statistics", DAYS), columns, rights):
         has_metric = pc.is_in(table["metric"], value_set=pa.array(metrics, pa.string()))
         for row in table.filter(has_metric).to_pylist():
             is_on_site = site is None or row["site_id"] == site
             if row["value"] is None or not is_on_site:
                 continue
-            row_by_day = row_by_day_of.setdefault((row["metric"], row["site_id"]), {})
+            row_by_day = row_by_day_of.setdefault((row["metric"], row["service"], row["site_id"]), {})
             earlier = row_by_day.get(file.day)
             if earlier is None or earlier["captured_at"] < row["captured_at"]:
                 row_by_day[file.day] = row
-    site_ids = sorted({site_id for _metric, site_id in row_by_day_of})
+    sites = sorted({(service, site_id) for _metric, service, site_id in row_by_day_of})
+    has_one_service = len({service for service, _ in sites}) < 2
     series = []
     for metric in metrics:
-        for site_id in site_ids[:MOST_SITES]:
-            row_by_day = row_by_day_of.get((metric, site_id), {})
+        for service, site_id in sites[:MOST_SITES]:
+            row_by_day = row_by_day_of.get((metric, service, site_id), {})
             points = [Point(day=day, value=row_by_day[day]["value"]) for day in sorted(row_by_day)]
             if points:
-                series.append(Series(name=metric, site_id=site_id, points=points))
+                label = site_id if has_one_service else f"{site_id} on {service}"
+                series.append(Series(name=metric, site_id=label, points=points))
     return series
 
 

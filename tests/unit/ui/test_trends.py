@@ -94,6 +94,10 @@ def test_statistics_are_drawn_by_metric_and_site(folder, admin, known_dags):
         }
     ]
     assert len(admin.get("/api/statistics").json()["series"]) == 4
+    other = lake.Capture(moment(TODAY, 1), '{"chats": {"total": 5}}', "acme", "a", service="staging.example")
+    publish(folder, "statistics", lake.metrics_table(lake.STATISTICS, [other]), TODAY, part="other")
+    series = admin.get("/api/statistics?site=a&metric=chats.total").json()["series"]
+    assert [one["site_id"] for one in series] == ["a on h.example", "a on staging.example"]
 
 
 def test_feedback_is_counted_by_word(folder, admin, known_dags):
