@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,8 @@ from airflow_provider_assistant.quantiles import percentiles
 from airflow_provider_assistant.texts import cell_text, storable
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pyarrow as pa
     from airflow.providers.common.compat.sdk import ObjectStoragePath
 
@@ -37,6 +40,11 @@ ANSWER = (
     *("completed_at", "seconds", "seconds_source", "seconds_error", "noticed_after"),
     *("confidence_level", "confidence_score", "polls", "raw"),
 )
+# Columns of the output that the dataset of answers has, too, some of them under another name.
+DATASET = (
+    *("key", "repetition", "turn", "message", "answer", "status", "error", "request_id", "session_id"),
+    *("submitted_at", "seconds", "confidence_level", "confidence_score"),
+)
 # Columns by which an output file identifies its questions.
 IDENTIFYING = ("key", "message", "session_id")
 # Metadata key with the scope of the task that wrote the output. Answers of another task are not reused.
@@ -44,6 +52,8 @@ SCOPE = b"assistant.scope"
 FACTS = b"assistant.submissions"
 # Metadata key of the questions: whether their session ids were generated.
 OWN_SESSIONS = b"assistant.own_sessions"
+# Metadata key of the output: service, tenant and site that answered.
+SITE = b"assistant.site"
 # Metadata key of the questions: the turn of the conversations that was submitted last.
 TURN = b"assistant.turn"
 _PERCENTS = (50, 95, 99)
@@ -202,6 +212,31 @@ def _published(question_id: str, row: Mapping[str, Any]) -> FinishedRequest:
         confidence_level=row.get("confidence_level"),
         confidence_score=row.get("confidence_score"),
     )
+
+
+def rows_of_dataset(table: pa.Table) -> Iterator[dict[str, Any]]:
+    """
+    Yield the rows of the dataset ``answers``, one per question that was asked.
+
+    Equal rows of the source share a chat request, so they are one row: otherwise each rating of the request would
+    count several times.
+    """
+    request_ids = set()
+    for row in table.select(DATASET).to_pylist():
+        request_id = row["request_id"]
+        if request_id is None or request_id not in request_ids:
+            request_ids.add(request_id)
+            yield {**row, "question": row["message"], "asked_at": row["submitted_at"]}
+
+
+def site_of(path: ObjectStoragePath | Path) -> dict[str, str | None]:
+    """Return ``service``, ``tenant_id`` and ``site_id`` of an output file; empty if it is not one."""
+    import pyarrow.parquet as pq
+
+    with contextlib.suppress(OSError, ValueError), path.open("rb") as file:
+        metadata = pq.read_schema(file).metadata or {}
+        return dict(json.loads(metadata.get(SITE, b"{}")))
+    return {}
 
 
 def counts(table: pa.Table) -> dict[str, Any]:

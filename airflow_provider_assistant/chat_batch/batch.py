@@ -6,7 +6,7 @@ import functools
 import json
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -329,13 +329,16 @@ class ChatBatch:
         answer_by_id = {answer.question_id: answer for answer in saved}
         return answers.joined(questions, answer_by_id)
 
-    def publish(self, table: pa.Table) -> None:
+    def publish(self, table: pa.Table, site: Mapping[str, str | None] | None = None) -> None:
         """
         Write the output, record in the ledger how the chat requests ended, and remove the batch state.
 
         A later attempt asks the questions again whose requests failed or were lost.
+
+        :param site: Service, tenant and site, for the file's metadata. Default: None.
         """
         metadata = {
+            answers.SITE: json.dumps(site or {}).encode(),
             CLOSED: encoded_closed(table, self._earlier.closed_sessions()),
             answers.OWN_SESSIONS: json.dumps(answers.has_own_sessions(table)).encode(),
         }

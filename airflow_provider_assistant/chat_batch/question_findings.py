@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from airflow_provider_assistant.chat_batch.questions import Questions
-from airflow_provider_assistant.loading.findings import Finding, FindingsFile
+from airflow_provider_assistant.loading.findings import Finding, FindingsFile, read_findings
 from airflow_provider_assistant.texts import storable
 
 
@@ -23,13 +23,7 @@ class QuestionFindings:
 
     def keep_earlier(self) -> None:
         """Keep the findings that are already in the file: those of the earlier turns."""
-        import pyarrow.parquet as pq
-
-        if not self._file.path.is_file():
-            return
-        with self._file.path.open("rb") as file:
-            rows = pq.ParquetFile(file).read().to_pylist()
-        for row in rows:
+        for row in read_findings(self._file.path):
             self._file.add(Finding(**row))
 
     def add(self, finding: Finding) -> None:

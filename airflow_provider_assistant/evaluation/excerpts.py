@@ -1,4 +1,4 @@
-"""Excerpts of a summary: for XCom, for the dataset ``evaluations``, for log lines and for errors."""
+"""Excerpts of a summary: for XCom, for the datasets, for log lines and for errors."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_assistant.evaluation.scored import Passed, of_scorer, passed_answers
 from airflow_provider_assistant.texts import counted, shortened
 
 if TYPE_CHECKING:
+    from airflow_provider_assistant.evaluation.evaluate import Evaluation
     from airflow_provider_assistant.evaluation.run_directory import RunDirectory
     from airflow_provider_assistant.evaluation.summary import Difference, Summary
     from airflow_provider_assistant.evaluation.verdict import Gate, RuleVerdict
@@ -172,6 +174,28 @@ def rows_of(summary: Summary, path: str, logical_date: datetime | None) -> Itera
                 row["difference_low"] = difference.low
                 row["difference_high"] = difference.high
         yield row
+
+
+def answer_rows_of(evaluation: Evaluation, path: str) -> Iterator[dict[str, Any]]:
+    """Yield the rows of the dataset ``evaluation_answers``, one per answer."""
+    passed: Passed = {}
+    if evaluation.pass_if is not None:
+        rows_by_scorer = {name: of_scorer(evaluation.scores, name) for name in evaluation.pass_if.names}
+        passed = passed_answers(rows_by_scorer, evaluation.pass_if)
+    for case in evaluation.cases:
+        yield {
+            "name": evaluation.summary.name,
+            "tag": evaluation.summary.tag,
+            "key": case.key,
+            "repetition": case.repetition,
+            "question": case.message,
+            "answer": case.answer,
+            "status": case.status,
+            "passed": passed.get(case.identity),
+            "request_id": case.request_id,
+            "session_id": case.session_id,
+            "path": path,
+        }
 
 
 def failures_of(rules: Sequence[RuleVerdict]) -> str:

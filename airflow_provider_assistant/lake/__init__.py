@@ -6,10 +6,13 @@ sees the old rows or the new ones, and a re-run creates no duplicates.
 """
 
 from airflow_provider_assistant.lake.datasets import (
+    ANSWERS,
     DATASETS,
     DOCUMENT_DIFFERENCES,
+    EVALUATION_ANSWERS,
     EVALUATIONS,
     FEEDBACK,
+    FINDINGS,
     LIMITS,
     LOADS,
     READS,
@@ -37,10 +40,13 @@ from airflow_provider_assistant.lake.publish import (
 )
 
 __all__ = [
+    "ANSWERS",
     "DATASETS",
     "DOCUMENT_DIFFERENCES",
     "EVALUATIONS",
+    "EVALUATION_ANSWERS",
     "FEEDBACK",
+    "FINDINGS",
     "LIMITS",
     "LOADS",
     "READS",

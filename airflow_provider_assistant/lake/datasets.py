@@ -217,15 +217,18 @@ DOCUMENT_DIFFERENCES = Dataset(
     },
     key=("service", "site_id", "document_id"),
 )
+_ASKED_SCOPE_COLUMNS = {
+    "service": "string Name of the service, of the chat batch that asked; null if the answers do not say it",
+    "tenant_id": "string Tenant, in the same way",
+    "site_id": "string Site, in the same way",
+}
 EVALUATIONS = Dataset(
     "evaluations",
     "One row per evaluation and scorer, on the day of the run",
     {
         "name": "string! Name of the evaluation",
         "tag": "string Its tag",
-        "service": "string Name of the service, of the chat batch that asked; null if the answers do not say it",
-        "tenant_id": "string Tenant, in the same way",
-        "site_id": "string Site, in the same way",
+        **_ASKED_SCOPE_COLUMNS,
         "dag_id": "string! DAG of the task",
         "run_id": "string! Run of the DAG",
         "task_id": "string! Task",
@@ -248,6 +251,66 @@ EVALUATIONS = Dataset(
         "path": "string! Path of the evaluation's summary.json",
     },
 )
+ANSWERS = Dataset(
+    "answers",
+    "One row per question of a chat batch or a chat task, on the day of the run",
+    {
+        "asked_at": "moment When the service accepted the question; null if it was not submitted",
+        **_SCOPE_COLUMNS,
+        "kind": "string! What asked: batch or chat",
+        "name": "string! The task that asked",
+        "key": "string Key of the question in its source; null for a chat",
+        "repetition": "int! Number of the repetition, from 1",
+        "turn": "int Number of the question within its conversation",
+        "question": "string! The question",
+        "answer": "string The answer; null if there is none",
+        "status": "string! How the question ended",
+        "error": "string Why there is no answer",
+        "seconds": "double Seconds that the service took for the answer, if known",
+        "confidence_level": "string Confidence of the service in its answer, as a word",
+        "confidence_score": "double The same as a number",
+        "request_id": "string Chat request; null if the service named none",
+        "session_id": "string Session",
+        **_TASK_COLUMNS,
+    },
+    key=("service", "site_id", "request_id"),
+)
+EVALUATION_ANSWERS = Dataset(
+    "evaluation_answers",
+    "One row per answer that an evaluation judged, on the day of the run",
+    {
+        "name": "string! Name of the evaluation",
+        "tag": "string Tag of the evaluation",
+        **_ASKED_SCOPE_COLUMNS,
+        "key": "string! Key of the question",
+        "repetition": "int! Number of the repetition, from 1",
+        "question": "string! The question",
+        "answer": "string The answer; null if there is none",
+        "status": "string! How the question ended",
+        "passed": "bool Whether the answer passed; null if it was not judged",
+        "request_id": "string Chat request, as in answers; null if not known",
+        "session_id": "string Session",
+        "path": "string! The evaluation's summary",
+        **_TASK_COLUMNS,
+    },
+)
+FINDINGS = Dataset(
+    "findings",
+    "One row per finding of a load, on the day of the run",
+    {
+        "found_at": "moment! When the load ended",
+        **_SCOPE_COLUMNS,
+        "source": "string! Name of the source",
+        "endpoint": "string! Route to which the load sends",
+        "kind": "string! Kind of the finding",
+        "key": "string! Key of the row",
+        "reason": "string! What happened",
+        "row": "int Number of the row in the source, from 1; null if it is not there any more",
+        "document_ids": "string! Ids of the affected documents, as a JSON list",
+        "group_name": "string Page, file or ticket of the row",
+        **_TASK_COLUMNS,
+    },
+)
 _ALL = (
     STATISTICS,
     STATISTICS_RAW,
@@ -259,6 +322,9 @@ _ALL = (
     LOADS,
     DOCUMENT_DIFFERENCES,
     EVALUATIONS,
+    ANSWERS,
+    EVALUATION_ANSWERS,
+    FINDINGS,
 )
 DATASETS = {dataset.name: dataset for dataset in _ALL}
 

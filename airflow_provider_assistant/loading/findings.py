@@ -6,7 +6,7 @@ import contextlib
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, BinaryIO, Literal, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Protocol, Self, TypeAlias
 
 from airflow_provider_assistant.exceptions import AssistantStorageError
 from airflow_provider_assistant.ledger.location import airflow_home
@@ -160,6 +160,17 @@ class FindingsFile:
                 row["reason"] = storable(finding.reason)
                 rows.append(row)
             self._writer.write_table(pa.Table.from_pylist(rows, schema=schema))
+
+
+def read_findings(path: StoragePath) -> list[dict[str, Any]]:
+    """Return the rows of a file of findings; none if there is no file."""
+    import pyarrow.parquet as pq
+
+    if not path.is_file():
+        return []
+    with path.open("rb") as file:
+        rows: list[dict[str, Any]] = pq.ParquetFile(file).read().to_pylist()
+    return rows
 
 
 def findings_folder() -> StoragePath:

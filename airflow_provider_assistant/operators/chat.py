@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
 from airflow.providers.common.compat.sdk import Context
@@ -51,8 +52,11 @@ class AssistantChatOperator(AssistantMessageOperator):
             answer = self._send(endpoints.chat(site_id, self._chat_message()))
         self.log.info("Site %r answered in %.1f s.", site_id, answer.call_info.seconds)
         self._note_duplicates(context, answer.call_info.ambiguous)
+        reply = answer.as_dict()
+        asked_at = datetime.now(UTC) - timedelta(seconds=reply["seconds"])
+        self._publish_answer(context, {**reply, "asked_at": asked_at, "status": "complete"})
         return {
-            **answer.as_dict(),
+            **reply,
             "session_id": answer.session_id or self.session_id,
             "site_id": site_id,
         }

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, get_args
 
 from airflow.providers.common.compat.sdk import Context, ObjectStoragePath
 
-from airflow_provider_assistant import parameters
+from airflow_provider_assistant import lake, parameters
 from airflow_provider_assistant.chat_batch import answers
 from airflow_provider_assistant.exceptions import (
     AssistantError,
@@ -32,6 +32,7 @@ from airflow_provider_assistant.loading.tables import table_of
 from airflow_provider_assistant.loading.untemplated import Untemplated
 from airflow_provider_assistant.observability import metrics
 from airflow_provider_assistant.observability.lineage import LineageDataset, table_at
+from airflow_provider_assistant.operators.datasets import publish_run
 from airflow_provider_assistant.operators.links import AssistantDataLink
 from airflow_provider_assistant.operators.runs import warn_of_findings
 from airflow_provider_assistant.operators.source import AssistantSourceOperator
@@ -110,6 +111,8 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
         Default: 0.
     :param reuse: Whether a cleared task continues with the requests and answers of its earlier run. A retry always
         does. Default: True.
+    :param lake_path: Folder of the datasets. If set, the operator also writes the answers to the dataset ``answers``.
+        Default: None.
     :param ledger: Whether to record the submissions in the ledger. Default: True. Without the ledger, a retry asks all
         questions again.
     :param ledger_conn_id: SQL connection of the ledger. Default: that of the assistant connection, or else of
@@ -122,6 +125,7 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
         *AssistantSourceOperator.template_fields,
         "output_path",
         "session",
+        "lake_path",
         "ledger_conn_id",
     )
     parameter_checks: ClassVar[Checks] = {
@@ -138,6 +142,7 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
         "max_concurrency": parameters.count,
         "max_failed": parameters.tolerated,
         "reuse": parameters.flag,
+        "lake_path": parameters.path,
         "ledger": parameters.flag,
         "ledger_conn_id": parameters.text,
     }
@@ -163,6 +168,7 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
         max_concurrency: int | None = None,
         max_failed: float = 0,
         reuse: bool = True,
+        lake_path: str | None = None,
         ledger: bool = True,
         ledger_conn_id: str | None = None,
         **kwargs: Any,
@@ -181,6 +187,7 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
         self.max_concurrency = max_concurrency
         self.max_failed = max_failed
         self.reuse = reuse
+        self.lake_path = lake_path
         self.ledger = ledger
         self.ledger_conn_id = ledger_conn_id
         check_given(self)
@@ -367,6 +374,7 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
                 "assistant_conn_id": self.assistant_conn_id,
                 "site_id": site_id,
                 "output_path": str(self.output_path),
+                "lake_path": self.lake_path,
                 "ledger_conn_id": self.ledger_conn_id,
             },
         )
@@ -391,8 +399,13 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
         closed = not_closed = 0
         if may_close:
             closed, not_closed = batch.close_sessions(table)
-        batch.publish(table)
+        site = {**self.hook.service_and_tenant(), "site_id": self.hook.resolve_site_id()}
+        batch.publish(table, site)
         self.lineage_outputs = (table_at(self.output_path, table),)
+        if self.lake_path is not None:
+            common = {**site, "kind": "batch", "name": self.task_id}
+            rows = [{**common, **row} for row in answers.rows_of_dataset(table)]
+            publish_run(self, context, rows, self.lake_path, lake.ANSWERS)
         result = {
             **answers.counts(table),
             "sessions_closed": closed,

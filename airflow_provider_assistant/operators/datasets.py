@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import datetime
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import Context, ObjectStoragePath
 
 from airflow_provider_assistant import lake
+from airflow_provider_assistant.ledger import RunRef
 from airflow_provider_assistant.observability import metrics
 from airflow_provider_assistant.observability.lineage import table_at
 from airflow_provider_assistant.operators.base import AssistantBaseOperator
+from airflow_provider_assistant.operators.runs import day_of_run, instance_suffix
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,4 +47,30 @@ def publish(
     written = table_at(str(ObjectStoragePath(root) / dataset), table, file.bytes)
     task.lineage_outputs = (*task.lineage_outputs, written)
     metrics.exported_rows(dataset, file.rows)
+    return file
+
+
+def publish_run(
+    task: AssistantBaseOperator,
+    context: Context,
+    rows: Iterable[Mapping[str, Any]],
+    root: str,
+    dataset: lake.Dataset,
+) -> lake.Published:
+    """
+    Replace the file of this run in the partition of its day.
+
+    :param task: The task.
+    :param context: Airflow's task context.
+    :param rows: The rows, without the columns of the task.
+    :param root: Folder of the datasets: a local path or an object storage URL.
+    :param dataset: The dataset.
+    :return: ``rows``, ``path`` and ``bytes`` of the file.
+    """
+    run = RunRef.of(context)
+    table = lake.rows_table(dataset, [{**row, **run.columns()} for row in rows])
+    part_name = f"{run.dag_id}.{run.task_id}{instance_suffix(run)}~{run.run_id}"
+    day = day_of_run(None, context)
+    file = publish(task, context, table, root, dataset.name, day, part_name=part_name)
+    task.log.info("Wrote %d rows of dataset %s to %s.", file.rows, dataset.name, file.path)
     return file

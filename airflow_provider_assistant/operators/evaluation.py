@@ -12,9 +12,11 @@ from airflow.providers.common.compat.sdk import Context, ObjectStoragePath
 from airflow.providers.standard.utils.skipmixin import SkipMixin  # in common-compat only from 1.14.1 on
 
 from airflow_provider_assistant import lake, parameters
+from airflow_provider_assistant.chat_batch.answers import site_of
 from airflow_provider_assistant.evaluation.criteria import DEFAULT_SCORERS, Criteria, parse_criteria
 from airflow_provider_assistant.evaluation.excerpts import (
     TaskResult,
+    answer_rows_of,
     cost_of,
     failures_of,
     means_of,
@@ -40,18 +42,17 @@ from airflow_provider_assistant.loading.tables import table_of
 from airflow_provider_assistant.observability import metrics
 from airflow_provider_assistant.observability.lineage import LineageDataset, table_at
 from airflow_provider_assistant.operators.base import AssistantBaseOperator
-from airflow_provider_assistant.operators.datasets import publish
+from airflow_provider_assistant.operators.datasets import publish_run
 from airflow_provider_assistant.operators.links import AssistantReportLink
-from airflow_provider_assistant.operators.runs import day_of_run, instance_suffix
+from airflow_provider_assistant.operators.runs import instance_suffix
 from airflow_provider_assistant.operators.source import UntemplatedField
-from airflow_provider_assistant.storage.paths import files_in
+from airflow_provider_assistant.storage.paths import files_in, storage_path
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from airflow_provider_assistant.evaluation.evaluate import Evaluation
     from airflow_provider_assistant.evaluation.run_directory import RunDirectory
-    from airflow_provider_assistant.evaluation.summary import Summary
     from airflow_provider_assistant.operators.judging import JudgeTask
 
 
@@ -110,7 +111,7 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
     :param name: Name of the evaluation. ``previous`` and tags refer to evaluations of the same name. Default:
         ``<dag_id>.<task_id>``; a mapped task appends its index.
     :param lake_path: Folder of the datasets. If set, the operator also writes the figures to the dataset
-        ``evaluations``. Default: None.
+        ``evaluations``, and the judged answers to ``evaluation_answers``. Default: None.
     """
 
     template_fields: Sequence[str] = (
@@ -381,7 +382,7 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
         directory.summary.unlink(missing_ok=True)
         lake_file = None
         if self.lake_path:
-            lake_file = self._publish(context, evaluation.summary, directory)
+            lake_file = self._publish(context, evaluation, directory)
         lake.replace(answers_table(evaluation.cases), directory.answers)
         write(evaluation, directory, page)
         self.report = directory.report
@@ -389,14 +390,17 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
         self.lineage_outputs = (scores, *self.lineage_outputs)
         return lake_file
 
-    def _publish(self, context: Context, summary: Summary, directory: RunDirectory) -> str:
-        """Replace this run's file in the dataset ``evaluations``."""
-        rows = rows_of(summary, str(directory.summary), context["dag_run"].logical_date)
-        table = lake.rows_table(lake.EVALUATIONS, rows)
-        part_name = f"{self._task_name(context)}.{context['ti'].run_id}"
-        day = day_of_run(None, context)
-        file = publish(self, context, table, str(self.lake_path), "evaluations", day, part_name=part_name)
-        return file.path
+    def _publish(self, context: Context, evaluation: Evaluation, directory: RunDirectory) -> str:
+        """Replace this run's files in the datasets, and return the path of that in ``evaluations``."""
+        path = str(directory.summary)
+        site: Mapping[str, str | None] = {}
+        if isinstance(self.answers, str):
+            site = site_of(storage_path(self.answers))
+        answers = [{**row, **site} for row in answer_rows_of(evaluation, path)]
+        publish_run(self, context, answers, str(self.lake_path), lake.EVALUATION_ANSWERS)
+        logical_date = context["dag_run"].logical_date
+        rows = [{**row, **site} for row in rows_of(evaluation.summary, path, logical_date)]
+        return publish_run(self, context, rows, str(self.lake_path), lake.EVALUATIONS).path
 
     def _finish(self, context: Context, evaluation: Evaluation, result: TaskResult) -> dict[str, Any]:
         """Log the verdict, then fail, skip or succeed as ``on_fail`` says."""

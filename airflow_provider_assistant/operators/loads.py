@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import Asset, AssetAlias, Context
 
-from airflow_provider_assistant import parameters
+from airflow_provider_assistant import lake, parameters
 from airflow_provider_assistant.api.payloads import Payload
 from airflow_provider_assistant.client.cancellation import run_coroutine
 from airflow_provider_assistant.exceptions import (
@@ -24,7 +25,7 @@ from airflow_provider_assistant.hooks.task_ledger import open_ledger
 from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
 from airflow_provider_assistant.keys import key_names
 from airflow_provider_assistant.ledger import DocumentScope, Ledger, LoadRecord, RunRef, ScopeLedger
-from airflow_provider_assistant.loading.findings import FindingsFile
+from airflow_provider_assistant.loading.findings import FindingsFile, read_findings
 from airflow_provider_assistant.loading.options import (
     DEFAULTS,
     OF_GROUPS,
@@ -39,6 +40,7 @@ from airflow_provider_assistant.loading.rows import Rows
 from airflow_provider_assistant.observability import metrics, tracing
 from airflow_provider_assistant.observability.lineage import LineageDataset
 from airflow_provider_assistant.operators.base import AssistantOperator
+from airflow_provider_assistant.operators.datasets import publish_run
 from airflow_provider_assistant.operators.links import AssistantFindingsLink
 from airflow_provider_assistant.operators.load_counts import (
     drafts_attention,
@@ -73,6 +75,8 @@ class AssistantLoadOperator(AssistantOperator):
     :param findings_path: Parquet file for the findings, the rows that a person should look at: a local path or an
         object storage URL. Default: a file in ``[assistant] findings_folder``, written only if there are
         findings.
+    :param lake_path: Folder of the datasets. If set, the operator also writes the findings to the dataset
+        ``findings``. Default: None.
     :param source_name: Name of the source in the ledger. A document becomes stale when the source of this name no
         longer contains its row. Default: ``<dag_id>.<task_id>``.
     :param max_concurrency: Maximum number of requests in flight. Default: that of the connection.
@@ -91,6 +95,7 @@ class AssistantLoadOperator(AssistantOperator):
     template_fields: Sequence[str] = (
         *AssistantOperator.template_fields,
         "findings_path",
+        "lake_path",
         "source_name",
         "namespace",
         "ledger_conn_id",
@@ -110,6 +115,7 @@ class AssistantLoadOperator(AssistantOperator):
         "strict": parameters.flag,
         "namespace": parameters.text,
         "findings_path": parameters.path,
+        "lake_path": parameters.path,
         "source_name": parameters.text,
         "max_concurrency": parameters.count,
         "deferrable": parameters.flag,
@@ -147,6 +153,7 @@ class AssistantLoadOperator(AssistantOperator):
         strict: bool = DEFAULTS.strict,
         namespace: str | None = None,
         findings_path: str | None = None,
+        lake_path: str | None = None,
         source_name: str | None = None,
         max_concurrency: int | None = None,
         deferrable: bool | None = None,
@@ -170,6 +177,7 @@ class AssistantLoadOperator(AssistantOperator):
         self.strict = strict
         self.namespace = namespace
         self.findings_path = findings_path
+        self.lake_path = lake_path
         self.source_name = source_name
         self.max_concurrency = max_concurrency
         self.deferrable = is_deferrable(deferrable)
@@ -297,6 +305,8 @@ class AssistantLoadOperator(AssistantOperator):
                 columns = dict.fromkeys(self.payload.model_fields, "string")
             documents = LineageDataset(self.asset_uri("documents"), columns, rows=counts.created)
             self.lineage_outputs = (documents,)
+            if self.lake_path is not None:
+                self._publish_findings(context, findings)
             findings_sentence = f" Findings: {findings.listed}." if findings.listed else ""
             attention = drafts_attention(counts, findings_sentence)
             if attention:
@@ -431,6 +441,23 @@ class AssistantLoadOperator(AssistantOperator):
             # Written only if there are findings.
             return FindingsFile(findings_file(run), always=False)
         return FindingsFile(writable_file(self.findings_path, "findings_path"))
+
+    def _publish_findings(self, context: Context, findings: FindingsFile) -> None:
+        common = {
+            "found_at": datetime.now(UTC),
+            **self.hook.service_and_tenant(),
+            "site_id": self.hook.resolve_site_id(),
+            "source": self._source_name(context),
+            "endpoint": self.endpoint,
+        }
+        # Without findings, a file may be that of an earlier try.
+        found = read_findings(findings.path) if findings.count else []
+        rows = []
+        for row in found:
+            # "group" would have to be quoted in SQL.
+            changed = {"document_ids": json.dumps(row["document_ids"]), "group_name": row["group"]}
+            rows.append({**row, **common, **changed})
+        publish_run(self, context, rows, str(self.lake_path), lake.FINDINGS)
 
     def _source_name(self, context: Context) -> str:
         return self.source_name or f"{context['ti'].dag_id}.{context['ti'].task_id}"

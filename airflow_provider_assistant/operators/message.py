@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, get_args
 
 from airflow.providers.common.compat.sdk import AirflowSkipException, Context
 
-from airflow_provider_assistant import parameters
+from airflow_provider_assistant import lake, parameters
 from airflow_provider_assistant.api.call import Call
 from airflow_provider_assistant.api.payloads import ChatMessage, checked
 from airflow_provider_assistant.exceptions import AssistantAmbiguousPermanentError
 from airflow_provider_assistant.failures import FailureContext
 from airflow_provider_assistant.hooks.task_parameters import Checks, check_given
 from airflow_provider_assistant.operators.base import AssistantOperator
+from airflow_provider_assistant.operators.datasets import publish_run
 
 T = TypeVar("T")
 OnAmbiguous: TypeAlias = Literal["retry", "skip", "fail"]
+# Columns of the dataset of answers that depend on the reply.
+ANSWER_COLUMNS = ("asked_at", "status", "error", "seconds", "confidence_level", "confidence_score", "request_id")
 
 
 class AssistantMessageOperator(AssistantOperator):
@@ -34,6 +37,8 @@ class AssistantMessageOperator(AssistantOperator):
         ``retries``. After a ``POST …/chat`` that timed out, the service may still be working on the answer, so the try
         fails, and only a retry of the task sends the message again. ``skip`` skips the task; ``fail`` fails it without
         retries.
+    :param lake_path: Folder of the datasets. If set, the operator also writes the answer to the dataset ``answers``.
+        Default: None.
 
     The other parameters are those of :class:`~airflow_provider_assistant.operators.base.AssistantOperator`.
     """
@@ -44,6 +49,7 @@ class AssistantMessageOperator(AssistantOperator):
         "message",
         "user_email",
         "response_language",
+        "lake_path",
     )
     parameter_checks: ClassVar[Checks] = {
         "session_id": parameters.text,
@@ -51,6 +57,7 @@ class AssistantMessageOperator(AssistantOperator):
         "user_email": parameters.prose,
         "response_language": parameters.prose,
         "on_ambiguous": parameters.choice(*get_args(OnAmbiguous)),
+        "lake_path": parameters.path,
     }
 
     def __init__(
@@ -61,6 +68,7 @@ class AssistantMessageOperator(AssistantOperator):
         user_email: str | None = None,
         response_language: str | None = None,
         on_ambiguous: OnAmbiguous = "retry",
+        lake_path: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -69,6 +77,7 @@ class AssistantMessageOperator(AssistantOperator):
         self.user_email = user_email
         self.response_language = response_language
         self.on_ambiguous = on_ambiguous
+        self.lake_path = lake_path
         check_given(self)
 
     def failure_context(self, context: Context) -> FailureContext:  # noqa: ARG002
@@ -100,6 +109,27 @@ class AssistantMessageOperator(AssistantOperator):
             if self.on_ambiguous == "skip":
                 raise AirflowSkipException(f"Skipped: {error}") from error
             raise
+
+    def _publish_answer(self, context: Context, answer: Mapping[str, Any]) -> None:
+        """
+        Write the answer to the dataset ``answers``, if the task has the folder of the datasets.
+
+        :param answer: ``text``, and some of the columns ``ANSWER_COLUMNS``.
+        """
+        if self.lake_path is None:
+            return
+        row = {
+            **self.hook.service_and_tenant(),
+            "site_id": self.hook.resolve_site_id(),
+            "kind": "chat",
+            "name": self.task_id,
+            "repetition": 1,
+            "question": self.message,
+            "session_id": self.session_id,
+            "answer": answer["text"],
+            **{name: answer.get(name) for name in ANSWER_COLUMNS},
+        }
+        publish_run(self, context, [row], self.lake_path, lake.ANSWERS)
 
     def _note_duplicates(self, context: Context, count: int) -> None:
         """Log the number of earlier attempts that the service may also have accepted, and push it to XCom."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
 from airflow.providers.common.compat.sdk import Context
@@ -145,6 +145,7 @@ class AssistantSubmitChatOperator(AssistantMessageOperator):
                         "site_id": site_id,
                         "session_id": self.session_id,
                         "request_id": submitted["request_id"],
+                        "lake_path": self.lake_path,
                         "ledger_conn_id": self.ledger_conn_id,
                     },
                 )
@@ -164,6 +165,7 @@ class AssistantSubmitChatOperator(AssistantMessageOperator):
                     self._raise_lost(error, ledger)
                     raise
             ended = {**request.as_dict(), "polls": polls, **times_of(request, since, client.now())}
+            self._publish_ended(context, ended)
             return {**record_and_return(ended, self.hook, ledger), "session_id": self.session_id, "site_id": site_id}
 
     @explained
@@ -181,7 +183,9 @@ class AssistantSubmitChatOperator(AssistantMessageOperator):
         site_id = self.hook.resolve_site_id()
         with open_ledger(self, required=False) as ledger:
             try:
-                ended = record_and_return(ended_request(event), self.hook, ledger)
+                request = ended_request(event)
+                self._publish_ended(context, request)
+                ended = record_and_return(request, self.hook, ledger)
             except (AssistantRequestFailedError, AssistantRequestTimeoutError) as error:
                 self.request_id = error.request_id
                 raise
@@ -198,6 +202,18 @@ class AssistantSubmitChatOperator(AssistantMessageOperator):
             return FailureContext(doing)
         kept = " The ledger has it: a retry continues to wait for it." if self.ledger else ""
         return FailureContext(doing, f"The chat was submitted as request {self.request_id!r}.{kept}")
+
+    def _publish_ended(self, context: Context, ended: Mapping[str, Any]) -> None:
+        """
+        Write the answer of an ended request to the dataset of answers.
+
+        :param ended: Fields of the request, see :func:`.ended_request`.
+        """
+        seconds = ended["seconds"]
+        if seconds is None:
+            seconds = ended["noticed_after"]
+        asked_at = datetime.fromtimestamp(ended["ended_at"] - seconds, UTC)
+        self._publish_answer(context, {**ended, "asked_at": asked_at, "status": ended["state"]})
 
     def _raise_lost(self, error: AssistantAPIError, ledger: Ledger | None) -> None:
         """Raise AssistantRequestLostError if the error of a poll means that the service lost the request."""

@@ -37,6 +37,8 @@ DATASET_KEYS = {
     "loads": ("endpoint", "source", "started_at", *_TASK),
     "document_differences": ("compared_at", "document_id", "kind"),
     "evaluations": ("name", "scorer", *_TASK),
+    "answers": ("request_id",),
+    "evaluation_answers": ("path", "key", "repetition"),
 }
 VIEW_KEYS = {
     "statistics_daily": ("date",),
@@ -64,11 +66,13 @@ VIEW_RULES = {
 # The columns of a table that the files do not have.
 TABLE_COLUMNS = {"date": "Day of the partition", "loaded_at": "When the row was loaded"}
 # Other rows have no identity: a request that may not have been sent has no id.
-HAS_KEY = {"requests": "request_id is not null"}
+HAS_KEY = dict.fromkeys(("requests", "answers"), "request_id is not null")
 # A service can add words of its own; these are words of the package.
 ACCEPTED = {
     ("requests", "state"): ("complete", "failed", "lost", "timed_out", "open", "ambiguous"),
     ("loads", "outcome"): ("succeeded", "failed", "deferred", "unfinished"),
+    ("answers", "kind"): ("batch", "chat"),
+    ("answers", "status"): ("complete", "failed", "timed_out", "lost", "not_submitted"),
 }
 # Every row of the first dataset is from a reply of the second.
 REPLIES = {"statistics": "statistics_raw", "reads": "reads_raw"}
@@ -163,22 +167,25 @@ def _staging_properties(dataset: str) -> dict[str, Any]:
             tests.append({"accepted_values": {"arguments": {"values": values}}})
         column = {"name": name, "description": descriptions[name], "data_type": data_type.lower()}
         columns.append(column | ({"data_tests": tests} if tests else {}))
-    unique = {"arguments": {"columns": [*SCOPE, *DATASET_KEYS[dataset]]}}
-    if dataset in HAS_KEY:
-        unique["config"] = {"where": HAS_KEY[dataset]}
-    tests = [{"unique_combination": unique}]
+    model_tests = []
+    # Two findings may be equal.
+    if dataset in DATASET_KEYS:
+        unique = {"arguments": {"columns": [*SCOPE, *DATASET_KEYS[dataset]]}}
+        if dataset in HAS_KEY:
+            unique["config"] = {"where": HAS_KEY[dataset]}
+        model_tests.append({"unique_combination": unique})
     if dataset in REPLIES:
         replies = REPLIES[dataset]
         key = [*SCOPE, *DATASET_KEYS[replies]]
         arguments = {"to": f"ref('stg_assistant__{replies}')", "columns": key}
-        tests.append({"in_parent": {"arguments": arguments}})
+        model_tests.append({"in_parent": {"arguments": arguments}})
     if dataset == "loads":
         arguments = {"expression": ROWS_OF_LOADS}
-        tests.append({"always": {"arguments": arguments}})
+        model_tests.append({"always": {"arguments": arguments}})
     return {
         "name": f"stg_assistant__{dataset}",
         "description": definition.description,
-        "data_tests": tests,
+        "data_tests": model_tests,
         "columns": columns,
     }
 

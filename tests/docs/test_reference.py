@@ -344,13 +344,14 @@ def yes(fact: bool) -> str:
 
 
 def test_findings() -> None:
-    text = section(DATASETS, "findings")
-    said = [(codes(row["Column"])[0], codes(row["Type"])[0], row["Nullable"]) for row in table(text)]
+    columns = table(section(DATASETS, "Findings file"))
+    said = [(codes(row["Column"])[0], codes(row["Type"])[0], row["Nullable"]) for row in columns]
     # The name of list items differs between versions of pyarrow.
     types = [re.sub(r"<\w+: ", "<", str(field.type)) for field in findings_schema()]
     assert said == [
         (field.name, kind, yes(field.nullable)) for field, kind in zip(findings_schema(), types, strict=True)
     ]
+    text = section(DATASETS, "findings")
     kinds = [codes(row["Kind"])[0] for row in table(text[text.index("| Kind ") :])]
     assert kinds == list(get_args(report.Kind))
 
@@ -364,6 +365,11 @@ def test_columns(dataset: str) -> None:
         (codes(row["Column"])[0], codes(row["Type"])[0], row["Nullable"]) for row in table(section(DATASETS, dataset))
     ]
     assert said == [(field.name, str(field.type), yes(field.nullable)) for field in lake.DATASETS[dataset].schema()]
+
+
+def test_the_contract_for_programs() -> None:
+    contract = runpy.run_path(str(ROOT / "docs" / "site" / "contract.py"))
+    assert contract["FILE"].read_text() == contract["text_of_contract"](), "python docs/site/contract.py writes it"
 
 
 def test_states_of_requests() -> None:

@@ -110,6 +110,22 @@ def difference(day: date, kind: str) -> dict[str, Any]:
     }
 
 
+def asked(day: date, question: str, answer: str | None) -> dict[str, Any]:
+    """A question of a chat batch that an evaluation judged; the columns of both datasets."""
+    status = "failed" if answer is None else "complete"
+    moment = {"asked_at": datetime.combine(day, time(7), UTC)}
+    scope = {"service": "h.example", "site_id": "docs", "kind": "batch", "name": "ask", "path": "summary.json"}
+    ids = {"key": question, "repetition": 1, "request_id": f"{day} {question}", "map_index": -1}
+    return {**moment, **scope, **ids, "question": question, "answer": answer, "status": status, "passed": True}
+
+
+def finding(day: date, kind: str) -> dict[str, Any]:
+    """A finding of a load."""
+    scope = {"service": "h.example", "site_id": "docs", "source": "kb", "endpoint": "documents/qa"}
+    row = {"kind": kind, "key": 'a "b"', "reason": kind, "row": 2, "document_ids": '["d"]', "group_name": "größe"}
+    return {"found_at": datetime.combine(day, time(8), UTC), **scope, **row}
+
+
 def write_nights(root: Path, days: int = 12) -> list[date]:
     """Write a number of days of all datasets, and return the days."""
     dice = random.Random(5)
@@ -137,4 +153,8 @@ def write_nights(root: Path, days: int = 12) -> list[date]:
         write_rows(root, "reads_raw", day, [record(day, raw="{}")])
         write_rows(root, "document_differences", day, [difference(day, "gone"), difference(day, "unknown")])
         write_rows(root, "evaluations", day, [evaluation(day, dice.random()), evaluation(day, None)])
+        answers = [asked(day, "größe?", f"{number} {ODD}"), asked(day, "x", None)]
+        write_rows(root, "answers", day, answers)
+        write_rows(root, "evaluation_answers", day, answers)
+        write_rows(root, "findings", day, [finding(day, "rejected"), finding(day, "stale")])
     return nights

@@ -117,7 +117,11 @@ def test_an_evaluation_reads_answers_and_writes_scores(ran, tmp_path):
         scorers=["exact_match"],
     )
     assert judge.lineage_inputs() == [LineageDataset(str(answers))]
-    assert [data.uri for data in judge.lineage_outputs] == [run.xcom()["scores_path"], f"{tmp_path}/lake/evaluations"]
+    assert [data.uri for data in judge.lineage_outputs] == [
+        run.xcom()["scores_path"],
+        f"{tmp_path}/lake/evaluation_answers",
+        f"{tmp_path}/lake/evaluations",
+    ]
     assert [data.rows for data in judge.lineage_outputs] == [1, 1]
 
 

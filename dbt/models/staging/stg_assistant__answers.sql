@@ -1,0 +1,26 @@
+-- python -m tests.dbt.generate
+select
+    "asked_at",
+    "service",
+    "tenant_id",
+    "site_id",
+    "kind",
+    "name",
+    "key",
+    "repetition",
+    "turn",
+    "question",
+    "answer",
+    "status",
+    "error",
+    "seconds",
+    "confidence_level",
+    "confidence_score",
+    "request_id",
+    "session_id",
+    "dag_id",
+    "run_id",
+    "task_id",
+    "map_index",
+    "date"
+from {{ source('assistant', 'answers') }}

@@ -1,0 +1,22 @@
+-- python -m tests.dbt.generate
+select
+    "name",
+    "tag",
+    "service",
+    "tenant_id",
+    "site_id",
+    "key",
+    "repetition",
+    "question",
+    "answer",
+    "status",
+    "passed",
+    "request_id",
+    "session_id",
+    "path",
+    "dag_id",
+    "run_id",
+    "task_id",
+    "map_index",
+    "date"
+from {{ source('assistant', 'evaluation_answers') }}

@@ -1,0 +1,193 @@
+"""Questions, answers and findings in the lake: each request once, whoever asked and however it ended."""
+
+from __future__ import annotations
+
+import json
+
+import duckdb
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+from airflow.providers.common.compat.sdk import TaskDeferred
+
+from airflow_provider_assistant.exceptions import AssistantIncompleteError, AssistantRequestFailedError
+from airflow_provider_assistant.hooks.assistant import AssistantHook
+from airflow_provider_assistant.operators.chat import AssistantChatOperator
+from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
+from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
+from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOperator
+from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
+from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChatOperator
+from airflow_provider_assistant.transfers.ledger_to_parquet import AssistantFeedbackToParquetOperator
+from tests.task_runs.context import execute_operator, task_context
+
+FAILING = "This one fails."
+QUESTIONS = [
+    {"id": "1", "message": "Größe des „Öl“-Tanks?\nUnd 2. 🙂", "expected": "I cannot"},
+    {"id": "2", "message": FAILING, "expected": "I cannot"},
+    {"id": "3", "message": "", "expected": "I cannot"},
+    {"id": "1", "message": "Größe des „Öl“-Tanks?\nUnd 2. 🙂", "expected": "I cannot"},
+    {"id": "4", "message": "' OR 1=1 -- \\u0000 {{ x }} 🙂", "expected": "zzz"},
+]
+
+
+@pytest.fixture
+def lake_root(tmp_path):
+    return tmp_path / "lake"
+
+
+@pytest.fixture
+def rows(lake_root):
+    def read(dataset):
+        return ds.dataset(lake_root / dataset, partitioning="hive").to_table().to_pylist()
+
+    return read
+
+
+@pytest.fixture
+def ask(service, connection, lake_root, tmp_path):
+    service.behave(fail_messages=FAILING)
+
+    def asked(run_id="run", **arguments):
+        arguments = {"source": QUESTIONS, "max_failed": 4, "poll_interval": 0.02, "key_columns": ["id"], **arguments}
+        operator = AssistantChatBatchOperator(
+            task_id="ask",
+            output_path=str(tmp_path / f"{run_id}.parquet"),
+            lake_path=str(lake_root),
+            **arguments,
+        )
+        return execute_operator(operator, run_id=run_id)
+
+    return asked
+
+
+@pytest.mark.parametrize("mode", ["async", "sync"])
+def test_a_batch_writes_each_question_once_whatever_became_of_it(mode, ask, rows, tmp_path):
+    for _ in range(2):
+        result = ask(mode=mode, repeat=2)
+    ask("another run", mode=mode)
+    output = pq.ParquetFile(result["output_path"]).read().to_pylist()
+    found = [row for row in rows("answers") if row["run_id"] == "run"]
+    # Rows that ask the same share an answer.
+    assert len(output) == 10
+    assert len(found) == 8
+    output_rows = {(row["key"], row["repetition"]): row for row in output}
+    for row in found:
+        written = output_rows[row["key"], row["repetition"]]
+        same = ("answer", "status", "error", "seconds", "confidence_level", "confidence_score", "request_id")
+        assert {name: row[name] for name in same} == {name: written[name] for name in same}
+        assert (row["question"], row["asked_at"]) == (written["message"], written["submitted_at"])
+    assert {"complete", "not_submitted"} <= {row["status"] for row in found}
+    assert {(row["kind"], row["name"], row["task_id"], row["site_id"], row["tenant_id"]) for row in found} == {
+        ("batch", "ask", "ask", "acme-docs", "acme-inc")
+    }
+    request_ids = [row["request_id"] for row in rows("answers") if row["request_id"]]
+    assert len(set(request_ids)) == len(request_ids)
+    assert len(rows("answers")) == 12
+
+
+def test_each_rating_finds_its_question_and_its_evaluation_once(ask, rows, lake_root, tmp_path):
+    result = ask(source=[*QUESTIONS[:2], QUESTIONS[4]], repeat=2)
+    evaluate = AssistantEvaluateOperator(
+        task_id="evaluate",
+        answers=result["output_path"],
+        output_path=str(tmp_path / "evaluations"),
+        lake_path=str(lake_root),
+        scorers=["must_include"],
+        expectations=[{"key": "1", "must_include": "zzz"}, {"key": "4", "must_include": ""}],
+        pass_if="must_include >= 1",
+        tag="golden",
+    )
+    for _ in range(2):
+        execute_operator(evaluate)
+    answered = [row for row in rows("answers") if row["status"] == "complete"]
+    for row in answered:
+        for rating in ("good", "bad", "good"):
+            operator = AssistantFeedbackOperator(
+                task_id="rate", session_id=row["session_id"], request_id=row["request_id"], feedback=rating
+            )
+            execute_operator(operator)
+    execute_operator(AssistantFeedbackToParquetOperator(task_id="export", output_path=str(lake_root)))
+    sent = rows("feedback")
+    joined = duckdb.sql(
+        f"""
+        SELECT request_id, sent_at, rating, answers.question, passed
+        FROM read_parquet('{lake_root}/feedback/*/*.parquet')
+        JOIN read_parquet('{lake_root}/answers/*/*.parquet') AS answers USING (service, request_id)
+        JOIN read_parquet('{lake_root}/evaluation_answers/*/*.parquet') AS judged USING (service, request_id)
+        ORDER BY sent_at
+        """
+    ).fetchall()
+    assert len(joined) == len(sent)
+    # The rating that was sent last is the last one.
+    last = {request_id: rating for request_id, _, rating, _, _ in joined}
+    assert set(last.values()) == {"good"}
+    assert set(last) == {row["request_id"] for row in answered}
+    judged = rows("evaluation_answers")
+    assert {(row["key"], row["repetition"]) for row in judged} >= {("1", 1), ("1", 2), ("2", 1), ("4", 2)}
+    assert {row["passed"] for row in judged if row["key"] == "1"} == {False}
+    assert {row["passed"] for row in judged if row["key"] == "2"} == {None}
+    assert {(row["service"], row["site_id"], row["tag"]) for row in judged} == {
+        (sent[0]["service"], "acme-docs", "golden")
+    }
+    assert {row["service"] for row in rows("evaluations")} == {sent[0]["service"]}
+
+
+def submit(deferrable, **arguments):
+    operator = AssistantSubmitChatOperator(
+        task_id="chat", deferrable=deferrable, wait_for_completion=True, poll_interval=0.02, **arguments
+    )
+    operator.render_template_fields({})
+    try:
+        return operator.execute(task_context("chat", run_id="submitted"))
+    except TaskDeferred as deferred:
+        request = AssistantHook().get_chat_request(deferred.trigger.request_id)
+        ended = {**request.as_dict(), "polls": 1, "seconds": None, "noticed_after": 2.0, "ended_at": 1_790_000_000.0}
+        rendered = deferred.trigger.rendered
+        operator.lake_path = "rendered again"
+        return operator.execute_complete(
+            task_context("chat", run_id="submitted"), {"request": ended, "rendered": rendered}
+        )
+
+
+def test_single_chats(service, connection, rows, lake_root):
+    service.behave(fail_messages=FAILING)
+    common = {"session_id": "s", "lake_path": str(lake_root)}
+    result = execute_operator(AssistantChatOperator(task_id="sync", message="One?", **common))
+    (row,) = rows("answers")
+    assert (row["answer"], row["question"], row["status"]) == (result["text"], "One?", "complete")
+    assert (row["request_id"], row["kind"], row["key"], row["name"]) == (result["request_id"], "chat", None, "sync")
+    for deferrable in (False, True):
+        submit(deferrable, message="Two?", **common)
+    with pytest.raises(AssistantRequestFailedError):
+        submit(deferrable=False, message=FAILING, **common)
+    _, failed = sorted(rows("answers"), key=lambda found: found["run_id"])
+    assert (failed["question"], failed["status"], failed["answer"]) == (FAILING, "failed", None)
+    assert failed["asked_at"] is not None
+
+
+@pytest.mark.parametrize("findings_path", [None, "findings.parquet"])
+def test_findings_of_a_load(findings_path, service, connection, rows, lake_root, tmp_path):
+    def load(source, **options):
+        if findings_path is not None:
+            options["findings_path"] = str(tmp_path / findings_path)
+        operator = AssistantLoadQAOperator(
+            task_id="load", source=source, key_columns=["title"], lake_path=str(lake_root), **options
+        )
+        return execute_operator(operator)
+
+    good = [{"title": f"T{number}", "question": "Q?", "answer": "A"} for number in range(3)]
+    bad = {"title": 'Ü "1"\n', "question": "Q?", "answer": None}
+    load([*good, bad], max_rejected=1)
+    (row,) = rows("findings")
+    assert (row["kind"], row["row"], row["document_ids"], row["source"]) == ("rejected", 4, "[]", "dag.load")
+    assert (row["site_id"], row["endpoint"], row["task_id"]) == ("acme-docs", "documents/qa", "load")
+    # Another try of the run without findings replaces them, also if it fails later.
+    load(good)
+    assert rows("findings") == [] or {found["kind"] for found in rows("findings")} == {"stale"}
+    service.answer("status:500", path="documents/qa", times=None)
+    with pytest.raises(AssistantIncompleteError):
+        load([{"title": "New", "question": "Q?", "answer": "A"}, *good[:2]])
+    found = {row["kind"]: row for row in rows("findings")}
+    assert set(found) >= {"stale"}
+    assert len(json.loads(found["stale"]["document_ids"])) == 1
