@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 from pathlib import Path
@@ -114,7 +115,9 @@ def _create_private_file(engine: sa.Engine) -> None:
     def _create(_dialect: Any, _record: Any, args: list[Any], _arguments: Any) -> None:
         file = args[0]
         if file and file != ":memory:" and not str(file).startswith("file:"):
-            create_private(Path(file))
+            # SQLite says what is wrong with the path.
+            with contextlib.suppress(OSError):
+                create_private(Path(file))
 
 
 def airflow_home() -> Path:
