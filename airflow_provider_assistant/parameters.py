@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import date as calendar_date
 from datetime import datetime, timedelta
 from typing import Any, TypeAlias
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from airflow_provider_assistant.exceptions import AssistantInputError
 
@@ -71,6 +72,14 @@ def day(value: Any) -> str:
         return calendar_date.fromisoformat(text(value)).isoformat()
     except ValueError:
         raise ValueError(f"must be YYYY-MM-DD, not {_short(value)}") from None
+
+
+def timezone(value: Any) -> str:
+    """Accept the IANA name of a time zone."""
+    try:
+        return ZoneInfo(text(value)).key
+    except (ValueError, OSError, ZoneInfoNotFoundError):
+        raise ValueError(f"must be the name of a time zone, such as Europe/Berlin, not {_short(value)}") from None
 
 
 def path(value: Any) -> str:

@@ -22,6 +22,7 @@ from airflow.providers.common.compat.sdk import ObjectStoragePath
 
 from airflow_provider_assistant import __version__
 from airflow_provider_assistant.exceptions import AssistantError, AssistantStorageError
+from airflow_provider_assistant.names import LONGEST_WITH_SUFFIX, file_name
 from airflow_provider_assistant.storage.private_files import make_folder, open_to_write
 
 if TYPE_CHECKING:
@@ -110,13 +111,14 @@ def counted_twice(
         return None
     target = _target(root, dataset.name, day, part)
     # instance_suffix() appends the index of a mapped task and the region of a loop to the name.
-    same_task = re.compile(rf"{re.escape(_file_name(task))}(\.\d+)?(\.loop.*)?\.parquet")
+    same_task = re.compile(rf"{re.escape(file_name(task))}(\.\d+)?(\.loop.*)?\.parquet")
     our_keys = _row_keys(table, key_columns)
     # The credentials may permit writing but not listing, and the folder may contain files of other programs.
     with contextlib.suppress(OSError):
         for other in sorted(target.parent.iterdir()):
-            is_part = other.name.endswith(".parquet") and not other.name.startswith(".")
-            if not is_part or same_task.fullmatch(other.name):
+            is_part = other.name.endswith(".parquet") and not other.name.startswith((".", "_"))
+            is_own = other.name == target.name or same_task.fullmatch(other.name)
+            if is_own or not is_part:
                 continue
             common_keys = our_keys & _row_keys_in(other, key_columns)
             if common_keys:
@@ -147,7 +149,8 @@ def _row_keys(table: pa.Table, key_columns: list[str]) -> set[tuple[Any, ...]]:
 
 
 def _target(root: str, dataset: str, day: date, part: str) -> ObjectStoragePath:
-    return ObjectStoragePath(root) / dataset / f"date={day.isoformat()}" / f"{_file_name(part)}.parquet"
+    name = f"{file_name(part, LONGEST_WITH_SUFFIX)}.parquet"
+    return ObjectStoragePath(root) / dataset / f"date={day.isoformat()}" / name
 
 
 def replace(table: pa.Table, target: ObjectStoragePath) -> int:
@@ -280,7 +283,3 @@ def _remove_leftovers(target: Path) -> None:
         with contextlib.suppress(OSError), path.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             path.unlink()
-
-
-def _file_name(part: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_.-]", "_", part)

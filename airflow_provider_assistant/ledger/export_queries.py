@@ -7,7 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from airflow_provider_assistant.ledger.schema import NOT_CREATED, UNRESOLVED, chat_requests, ratings
+from airflow_provider_assistant.ledger.schema import NOT_CREATED, UNRESOLVED, chat_requests, prunings, ratings
 from airflow_provider_assistant.ledger.selection import Selection, dictionaries, seconds_between
 
 # Columns of the site, and of the task instance, in the exported datasets.
@@ -100,3 +100,9 @@ def requests_between(
     for row in rows:
         row["seconds"] = seconds_between(row["submitted_at"], row["completed_at"])
     return rows
+
+
+def pruned_before(connection: sa.Connection) -> datetime | None:
+    """Return the time before which entries may have been pruned; None if nothing has been pruned."""
+    moment: datetime | None = connection.scalar(sa.select(prunings.c.before))
+    return moment

@@ -297,6 +297,12 @@ leases = sa.Table(
     sa.Column("seconds", sa.Float(53), nullable=False),
     *_run_columns(),
 )
+# At most one row: the latest time before which entries were pruned. Exports do not write the days before it.
+prunings = sa.Table(
+    "assistant_prunings",
+    metadata,
+    sa.Column("before", UtcDateTime, primary_key=True),
+)
 
 
 def is_unresolved(table: sa.Table) -> sa.ColumnElement[bool]:

@@ -27,6 +27,7 @@ from airflow_provider_assistant.ledger.migrate import SCHEMA_VERSION, migrate
 from airflow_provider_assistant.ledger.ratings import RATING_COLUMNS, RatingLedger
 from airflow_provider_assistant.ledger.schema import TABLES, RunRef, chat_requests, documents, loads, ratings
 from airflow_provider_assistant.ledger.scopes import ChatScope, DocumentScope, RatingScope, Scope
+from airflow_provider_assistant.names import task_name
 
 S = TypeVar("S", bound=ScopeLedger)
 T = TypeVar("T")
@@ -287,4 +288,4 @@ class Ledger:
 
 
 def _task_of(run: RunRef) -> str:
-    return f"{run.dag_id}.{run.task_id}"
+    return task_name(run.dag_id, run.task_id)

@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from airflow_provider_assistant.exceptions import NOTHING_CHANGED, AssistantInputError
 from airflow_provider_assistant.ledger.bulk_sql import PARAMETERS
 from airflow_provider_assistant.ledger.database import transaction
+from airflow_provider_assistant.ledger.export_queries import pruned_before
 from airflow_provider_assistant.ledger.leases import LeaseSettings, is_living
 from airflow_provider_assistant.ledger.schema import (
     NOT_CREATED,
@@ -22,6 +23,7 @@ from airflow_provider_assistant.ledger.schema import (
     chat_requests,
     documents,
     loads,
+    prunings,
     ratings,
 )
 from airflow_provider_assistant.ledger.store import Ledger
@@ -224,7 +226,8 @@ def prune(ledger: Ledger, before: datetime, *, dry_run: bool = False) -> dict[st
     """
     Delete old entries that are no longer needed.
 
-    Entries of documents on a site, of ratings that were sent, and of ambiguous effects are kept regardless of age.
+    Entries of documents on a site, of ratings that were sent, and of ambiguous effects are kept regardless of age. The
+    ledger remembers the time, so that no export replaces the rows of pruned days.
 
     :param before: Timezone-aware.
     :param dry_run: Whether to count only, without deleting.
@@ -240,9 +243,20 @@ def prune(ledger: Ledger, before: datetime, *, dry_run: bool = False) -> dict[st
                 count_by_kind[kind] = connection.scalar(count_query) or 0
             else:
                 count_by_kind[kind] = connection.execute(sa.delete(table).where(is_old)).rowcount
+        if not dry_run:
+            _remember(connection, before)
         return count_by_kind
 
     return transaction(ledger.engine, change, writes=True)
+
+
+def _remember(connection: sa.Connection, before: datetime) -> None:
+    """Record the time before which entries were pruned, unless a later one is recorded."""
+    recorded = pruned_before(connection)
+    if recorded is not None and recorded >= before:
+        return
+    connection.execute(sa.delete(prunings))
+    connection.execute(sa.insert(prunings).values(before=before))
 
 
 def _old_entries(before: datetime) -> dict[str, tuple[sa.Table, sa.ColumnElement[bool]]]:
@@ -250,7 +264,9 @@ def _old_entries(before: datetime) -> dict[str, tuple[sa.Table, sa.ColumnElement
     document, chat, rating = documents.c, chat_requests.c, ratings.c
     is_old_load = loads.c.started_at < before
     # Only a retry of the DAG run that made it needs a chat request.
-    is_old_chat_request = (chat.claimed_at < before) & chat.outcome.not_in(UNRESOLVED)
+    # Exports have the request on the day when it was recorded.
+    submitted_at = sa.func.coalesce(chat.recorded_at, chat.claimed_at)
+    is_old_chat_request = (submitted_at < before) & chat.outcome.not_in(UNRESOLVED)
     is_old_rating = (rating.claimed_at < before) & rating.outcome.in_(NOT_CREATED)
     has_no_document = document.content_hash.is_(None) & document.superseded.is_(None)
     was_not_created = document.outcome.in_(NOT_CREATED)

@@ -10,6 +10,7 @@ from airflow.providers.common.compat.sdk import Context, ObjectStoragePath
 
 from airflow_provider_assistant import lake
 from airflow_provider_assistant.ledger import RunRef
+from airflow_provider_assistant.names import task_name
 from airflow_provider_assistant.observability import metrics
 from airflow_provider_assistant.observability.lineage import table_at
 from airflow_provider_assistant.operators.base import AssistantBaseOperator
@@ -56,6 +57,7 @@ def publish_run(
     rows: Iterable[Mapping[str, Any]],
     root: str,
     dataset: lake.Dataset,
+    timezone: str | None = None,
 ) -> lake.Published:
     """
     Replace the file of this run in the partition of its day.
@@ -65,12 +67,14 @@ def publish_run(
     :param rows: The rows, without the columns of the task.
     :param root: Folder of the datasets: a local path or an object storage URL.
     :param dataset: The dataset.
+    :param timezone: Name of the zone of the day. Default: None, the zone of the DAG's schedule.
     :return: ``rows``, ``path`` and ``bytes`` of the file.
     """
     run = RunRef.of(context)
     table = lake.rows_table(dataset, [{**row, **run.columns()} for row in rows])
-    part_name = f"{run.dag_id}.{run.task_id}{instance_suffix(run)}~{run.run_id}"
-    day = day_of_run(None, context)
+    # No id of a task contains "~", so two runs never have the same file.
+    part_name = f"{task_name(run.dag_id, run.task_id)}{instance_suffix(run)}~{run.run_id}"
+    day = day_of_run(None, context, timezone)
     file = publish(task, context, table, root, dataset.name, day, part_name=part_name)
     task.log.info("Wrote %d rows of dataset %s to %s.", file.rows, dataset.name, file.path)
     return file

@@ -39,6 +39,7 @@ from airflow_provider_assistant.ledger import RunRef
 from airflow_provider_assistant.loading.columns import ColumnSelection
 from airflow_provider_assistant.loading.sources import open_source
 from airflow_provider_assistant.loading.tables import table_of
+from airflow_provider_assistant.names import task_name
 from airflow_provider_assistant.observability import metrics
 from airflow_provider_assistant.observability.lineage import LineageDataset, table_at
 from airflow_provider_assistant.operators.base import AssistantBaseOperator
@@ -112,6 +113,8 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
         ``<dag_id>.<task_id>``; a mapped task appends its index.
     :param lake_path: Folder of the datasets. If set, the operator also writes the figures to the dataset
         ``evaluations``, and the judged answers to ``evaluation_answers``. Default: None.
+    :param timezone: IANA name of the zone of the partition's day, such as ``Europe/Berlin``. Default: the zone of the
+        DAG's schedule.
     """
 
     template_fields: Sequence[str] = (
@@ -127,6 +130,7 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
         "csv_options",
         "name",
         "lake_path",
+        "timezone",
     )
     parameter_checks: ClassVar[Checks] = {
         "answers": parameters.anything,
@@ -144,6 +148,7 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
         "allow_empty": parameters.flag,
         "name": parameters.text,
         "lake_path": parameters.path,
+        "timezone": parameters.timezone,
     }
     operator_extra_links = (AssistantReportLink(),)
     answers = UntemplatedField()
@@ -172,6 +177,7 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
         allow_empty: bool = False,
         name: str | None = None,
         lake_path: str | None = None,
+        timezone: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -190,6 +196,7 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
         self.allow_empty = allow_empty
         self.name = name
         self.lake_path = lake_path
+        self.timezone = timezone
         check_given(self)
         self._check_arguments()
 
@@ -354,7 +361,7 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
         return self.name or self._task_name(context)
 
     def _task_name(self, context: Context) -> str:
-        return f"{self.dag_id}.{self.task_id}{instance_suffix(RunRef.of(context))}"
+        return f"{task_name(self.dag_id, self.task_id)}{instance_suffix(RunRef.of(context))}"
 
     def _run_ids(self, context: Context) -> dict[str, str | None]:
         """Return the ids and the times of the task instance, for ``summary.json``."""
@@ -397,10 +404,11 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
         if isinstance(self.answers, str):
             site = site_of(storage_path(self.answers))
         answers = [{**row, **site} for row in answer_rows_of(evaluation, path)]
-        publish_run(self, context, answers, str(self.lake_path), lake.EVALUATION_ANSWERS)
+        publish_run(self, context, answers, str(self.lake_path), lake.EVALUATION_ANSWERS, self.timezone)
         logical_date = context["dag_run"].logical_date
         rows = [{**row, **site} for row in rows_of(evaluation.summary, path, logical_date)]
-        return publish_run(self, context, rows, str(self.lake_path), lake.EVALUATIONS).path
+        file = publish_run(self, context, rows, str(self.lake_path), lake.EVALUATIONS, self.timezone)
+        return file.path
 
     def _finish(self, context: Context, evaluation: Evaluation, result: TaskResult) -> dict[str, Any]:
         """Log the verdict, then fail, skip or succeed as ``on_fail`` says."""

@@ -37,6 +37,7 @@ from airflow_provider_assistant.loading.options import (
     OnMissing,
 )
 from airflow_provider_assistant.loading.rows import Rows
+from airflow_provider_assistant.names import task_name
 from airflow_provider_assistant.observability import metrics, tracing
 from airflow_provider_assistant.observability.lineage import LineageDataset
 from airflow_provider_assistant.operators.base import AssistantOperator
@@ -460,7 +461,7 @@ class AssistantLoadOperator(AssistantOperator):
         publish_run(self, context, rows, str(self.lake_path), lake.FINDINGS)
 
     def _source_name(self, context: Context) -> str:
-        return self.source_name or f"{context['ti'].dag_id}.{context['ti'].task_id}"
+        return self.source_name or task_name(context["ti"].dag_id, context["ti"].task_id)
 
     def _keep_rows(self, run: RunRef) -> dict[str, Any]:  # noqa: ARG002
         """

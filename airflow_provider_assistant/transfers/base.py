@@ -20,11 +20,20 @@ from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.hooks.task_ledger import TASK, ledger_location
 from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
 from airflow_provider_assistant.ledger import Ledger, LedgerLocation, RunRef, location_of
+from airflow_provider_assistant.ledger.export_queries import pruned_before
+from airflow_provider_assistant.names import file_name, task_name
 from airflow_provider_assistant.operators.base import AssistantOperator
 from airflow_provider_assistant.operators.datasets import publish
 from airflow_provider_assistant.operators.links import AssistantDataLink
-from airflow_provider_assistant.operators.runs import day_of_run, instance_suffix
+from airflow_provider_assistant.operators.runs import day_of_run, instance_suffix, start_of_day, zone_of_run
 from airflow_provider_assistant.texts import counted
+from airflow_provider_assistant.transfers.progress import (
+    ONE_DAY,
+    Progress,
+    days_between,
+    gap_counts,
+    listed_days,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,28 +48,45 @@ class ExportOperator(AssistantOperator):
     Base of the operators that write Parquet datasets.
 
     :param output_path: Folder of the datasets: a local path or an object storage URL.
-    :param date: UTC day of the partition, ``YYYY-MM-DD``. Default: the day of the DAG run.
+    :param date: Day of the partition, ``YYYY-MM-DD``. The task writes what is asked for, and does not catch up.
+        Default: the day of the DAG run.
+    :param timezone: IANA name of the zone of the days, such as ``Europe/Berlin``. Default: the zone of the DAG's
+        schedule.
     :param file_name: Name of this task's file in a partition, without ``.parquet``. Default: ``<dag_id>.<task_id>``.
         After renaming a task, set the old name here: the task then replaces its earlier files. A mapped task appends
-        its index.
+        its index. A name that some readers or file systems would not take gets a hash.
 
     The other parameters are those of :class:`~airflow_provider_assistant.operators.base.AssistantOperator`.
     """
 
-    template_fields: Sequence[str] = (*AssistantOperator.template_fields, "output_path", "date", "file_name")
+    template_fields: Sequence[str] = (
+        *AssistantOperator.template_fields,
+        "output_path",
+        "date",
+        "timezone",
+        "file_name",
+    )
     parameter_checks: ClassVar[Checks] = {
         "output_path": parameters.path,
         "date": parameters.day,
+        "timezone": parameters.timezone,
         "file_name": parameters.text,
     }
     operator_extra_links = (AssistantDataLink(),)
 
     def __init__(
-        self, *, output_path: str, date: str | None = None, file_name: str | None = None, **kwargs: Any
+        self,
+        *,
+        output_path: str,
+        date: str | None = None,
+        timezone: str | None = None,
+        file_name: str | None = None,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.output_path = output_path
         self.date = date
+        self.timezone = timezone
         self.file_name = file_name
         check_given(self)
 
@@ -70,7 +96,57 @@ class ExportOperator(AssistantOperator):
 
         :return: The name, without ``.parquet``: ``file_name``, and the index of a mapped task.
         """
-        return f"{self._file_name()}{instance_suffix(RunRef.of(context))}"
+        run = RunRef.of(context)
+        return f"{file_name(self.base_name(run))}{instance_suffix(run)}"
+
+    def base_name(self, run: RunRef) -> str:
+        """
+        Return the name that all files of this task begin with.
+
+        :param run: The task instance.
+        :return: ``file_name``, or the name of the task.
+        """
+        return self.file_name or task_name(run.dag_id, run.task_id)
+
+    def day(self, context: Context) -> datetime.date:
+        """
+        Return the day of the partition.
+
+        :return: ``date``, or the day of the DAG run in its zone.
+        """
+        return day_of_run(self.date, context, self.timezone)
+
+    def progress(self, context: Context, dataset: str) -> Progress | None:
+        """
+        Return what earlier runs of the task have exported.
+
+        :param dataset: Name of the dataset.
+        :return: The progress; None with an explicit ``date``.
+        """
+        if self.date is not None:
+            return None
+        zone = zone_of_run(self.timezone, context)
+        return Progress(self.output_path, dataset, self.part_name(context), zone)
+
+    def gaps(self, progress: Progress | None, dataset: str, day: datetime.date) -> list[datetime.date]:
+        """
+        Return the days since the last export whose values nobody can read any more, with a warning.
+
+        :param progress: What earlier runs have exported.
+        :param dataset: Name of the dataset.
+        :param day: Day that is written now.
+        """
+        if progress is None:
+            return []
+        gaps = progress.gaps(day)
+        if gaps:
+            self.log.warning(
+                "%s has no rows for %s: no run of this task has read the values on these days, and the service only "
+                "has the current ones.",
+                dataset,
+                listed_days(gaps),
+            )
+        return gaps
 
     def failure_context(self, context: Context) -> FailureContext:
         """Return the target of the export and the files that it replaced, for the log lines of a failure."""
@@ -82,9 +158,6 @@ class ExportOperator(AssistantOperator):
             written = f"{len(files)} file(s) of this run were written: {', '.join(files)}."
         return FailureContext(doing, written)
 
-    def _file_name(self) -> str:
-        return self.file_name or f"{self.dag_id}.{self.task_id}"
-
     def publish(
         self,
         context: Context,
@@ -95,7 +168,7 @@ class ExportOperator(AssistantOperator):
         """
         Replace this task's file in a partition.
 
-        :param day: UTC day of the partition.
+        :param day: Day of the partition.
         :return: ``rows``, ``path`` and ``bytes`` of the file.
         :raises AssistantInputError: Another file of the partition already contains some of the rows. Nothing was
             written.
@@ -136,7 +209,7 @@ class ExportOperator(AssistantOperator):
             lake.DATASETS[dataset],
             day,
             part=self.part_name(context),
-            task=self._file_name(),
+            task=self.base_name(RunRef.of(context)),
         )
 
 
@@ -144,13 +217,16 @@ class LedgerExportOperator(ExportOperator):
     """
     Base of the operators that export entries of the ledger to a Parquet dataset.
 
-    A run replaces whole UTC days, so a re-run creates no duplicates.
+    A run replaces whole days, so a re-run creates no duplicates. It also writes all days since the last run of this
+    task that succeeded, at most 400: after a pause, no day is missing.
+
+    A day whose entries ``airflow assistant ledger prune`` has deleted is not written: its file stays as it is.
 
     Without ``site_id``, the entries of all sites in the ledger are exported, and the connection ``assistant_default``
     need not exist. ``date`` is the last day to write.
 
-    :param days: Number of days to write, ending with ``date``. Default: 2, because entries were added to the day before
-        after yesterday's run.
+    :param days: Number of days that every run writes, ending with ``date``. Default: 2, because entries were added to
+        the day before after yesterday's run.
     :param ledger_conn_id: SQL connection of the ledger. Default: that of the assistant connection, or else of
         Airflow's configuration.
 
@@ -202,7 +278,9 @@ class LedgerExportOperator(ExportOperator):
         Write the partitions.
 
         :param context: Airflow's task context.
-        :return: ``rows`` and ``bytes`` of all files, ``paths`` of all files, ``path`` of the last day's file, and
+        :return: ``rows`` and ``bytes`` of the files that were written, their ``paths``, and ``path``, the
+            last of them; ``kept``, the number of pruned days whose files were not changed; ``gaps``,
+            the number of pruned days without a file, and ``gap_days``, the first of them; and
             ``date``, the last day.
         :raises AssistantLedgerError: The ledger cannot be read.
         :raises AssistantLedgerPermanentError: The ledger would be a file that the workers do not share; or it has no
@@ -211,39 +289,69 @@ class LedgerExportOperator(ExportOperator):
         :raises AssistantInputError: ``date`` is not a date, or another file of a partition already contains the rows.
         """
         check_rendered(self, context)
-        last = day_of_run(self.date, context)
+        dataset = self.dataset.name
+        zone = zone_of_run(self.timezone, context)
+        last = self.day(context)
+        progress = self.progress(context, dataset)
+        first = last - ONE_DAY * (self.days - 1)
+        if progress is not None:
+            first = progress.first_day(last, self.days)
+        part_name = self.part_name(context)
         written: list[lake.Published] = []
+        kept: list[datetime.date] = []
+        gaps: list[datetime.date] = []
         site_url = None
         if self.site_id is not None:
             site_url = self.hook.site_url()
         with Ledger.open(self.ledger_location) as ledger:
-            # The earliest day first.
-            for days_before_last in reversed(range(self.days)):
-                day = last - datetime.timedelta(days=days_before_last)
-                start = datetime.datetime.combine(day, datetime.time(), datetime.UTC)
-                end = start + datetime.timedelta(days=1)
+            pruned = ledger.read(pruned_before)
+            for day in days_between(first, last + ONE_DAY):
+                start, end = start_of_day(day, zone), start_of_day(day + ONE_DAY, zone)
+                if pruned is not None and start < pruned:
+                    has_file = lake.rows_there(self.output_path, dataset, day, part_name) is not None
+                    (kept if has_file else gaps).append(day)
+                    continue
                 rows = ledger.read(self.rows_between, start, end, site_url)
                 table = lake.rows_table(self.dataset, rows)
                 if not table.num_rows:
-                    self._check_emptiness(ledger, day, end, self.part_name(context))
-                written.append(self.publish(context, table, self.dataset.name, day))
+                    self._check_emptiness(ledger, day, end, part_name)
+                written.append(self.publish(context, table, dataset, day))
+        if progress is not None:
+            progress.record(last)
+        self._warn_of_pruned_days(kept, gaps)
         paths = [file.path for file in written]
         result = {
             "rows": sum(file.rows for file in written),
-            "path": paths[-1],
+            "path": paths[-1] if paths else None,
             "paths": paths,
             "bytes": sum(file.bytes for file in written),
+            "kept": len(kept),
+            **gap_counts(gaps),
             "date": last.isoformat(),
         }
         self.log.info(
-            "Wrote %d rows of dataset %s for the %d day(s) up to %s. Last file: %s.",
+            "Wrote %d rows of dataset %s for %s up to %s. Last file: %s.",
             result["rows"],
-            self.dataset.name,
-            self.days,
+            dataset,
+            counted(len(written), "day"),
             last,
-            paths[-1],
+            result["path"],
         )
         return self.emit_asset_events(context, result)
+
+    def _warn_of_pruned_days(self, kept: Sequence[datetime.date], gaps: Sequence[datetime.date]) -> None:
+        if kept:
+            self.log.warning(
+                "The ledger's entries of %s have been pruned, so the files of these days stay as they are.",
+                listed_days(kept),
+            )
+        if gaps:
+            self.log.warning(
+                "The ledger's entries of %s have been pruned before this task exported them: dataset %s has no rows "
+                "for these days.",
+                listed_days(gaps),
+                self.dataset.name,
+            )
 
     def _check_emptiness(self, ledger: Ledger, day: datetime.date, end: datetime.datetime, part_name: str) -> None:
         """

@@ -11,8 +11,8 @@ from airflow.providers.common.compat.sdk import Context
 from airflow_provider_assistant import lake, parameters
 from airflow_provider_assistant.failures import explained
 from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
-from airflow_provider_assistant.operators.runs import day_of_run
 from airflow_provider_assistant.transfers.base import ExportOperator
+from airflow_provider_assistant.transfers.progress import gap_counts
 
 
 class AssistantLimitsToParquetOperator(ExportOperator):
@@ -49,13 +49,16 @@ class AssistantLimitsToParquetOperator(ExportOperator):
         Read the limits and write the partition.
 
         :param context: Airflow's task context.
-        :return: ``rows``, ``path`` and ``bytes`` of the file, ``tenant_id`` and ``date``.
+        :return: ``rows``, ``path`` and ``bytes`` of the file; ``tenant_id``; ``gaps``, the number of
+            days since the last run whose limits nobody has read, and ``gap_days``, the first of them;
+            and ``date``.
         :raises AssistantInputError: ``date`` is not a date, or another file of the partition already contains the rows.
         :raises AssistantError: Any other error, see :func:`airflow_provider_assistant.api.flow.perform`.
         """
         check_rendered(self, context)
         tenant_id = self.hook.resolve_tenant_id()
-        day = day_of_run(self.date, context)
+        day = self.day(context)
+        progress = self.progress(context, "limits")
         limits = self.hook.get_limits()
         capture = lake.Capture(
             datetime.now(UTC),
@@ -66,12 +69,16 @@ class AssistantLimitsToParquetOperator(ExportOperator):
         )
         table = lake.metrics_table(lake.LIMITS, [capture], self.list_keys)
         file = self.publish(context, table, "limits", day)
+        gaps = self.gaps(progress, "limits", day)
+        if progress is not None:
+            progress.record(day)
         self.log.info("Wrote %d values of tenant %r to %s.", file.rows, tenant_id, file.path)
         result = {
             "path": file.path,
             "rows": file.rows,
             "bytes": file.bytes,
             "tenant_id": tenant_id,
+            **gap_counts(gaps),
             "date": day.isoformat(),
         }
         return self.emit_asset_events(context, result)

@@ -20,9 +20,10 @@ from airflow_provider_assistant.hooks.task_parameters import Checks, check_given
 from airflow_provider_assistant.lake import records
 from airflow_provider_assistant.lake.flattening import distinct, json_text
 from airflow_provider_assistant.lake.reading import ListPlace, Reading, read_all
-from airflow_provider_assistant.operators.runs import day_of_run
+from airflow_provider_assistant.ledger import RunRef
 from airflow_provider_assistant.texts import shortened
 from airflow_provider_assistant.transfers.base import ExportOperator
+from airflow_provider_assistant.transfers.progress import ONE_DAY, Progress, days_between
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,8 +45,8 @@ class AssistantReadToParquetOperator(ExportOperator):
     that are missing.
 
     **Usage history**, and any other read with ``date_field``: each item goes to the partition of its own day, so one
-    request fills many days. Only days of the last ``days`` days are written. A day that the reply does not have keeps
-    its files.
+    request fills many days. Only days of the last ``days`` days are written, and all days since the last one that
+    earlier runs wrote, at most 400. A day that the reply does not have keeps its files.
 
     E-mail addresses in a reply are replaced by labels, such as ``user-3f2a9c51d2e8``.
 
@@ -67,7 +68,7 @@ class AssistantReadToParquetOperator(ExportOperator):
         list is named by its id, and an item of any other list by its position.
     :param date_field: Dotted path of the field of an item with its day. Default: None, which splits only
         ``usage_history`` by day, by common names of the field.
-    :param days: Number of days to write, ending with ``date``, if the items have days. Default: 2.
+    :param days: Number of days that every run writes, ending with ``date``, if the items have days. Default: 2.
     :param with_emails: Whether e-mail addresses are written. Default: False.
 
     The other parameters are those of :class:`~airflow_provider_assistant.transfers.base.ExportOperator`.
@@ -134,10 +135,19 @@ class AssistantReadToParquetOperator(ExportOperator):
         :param context: Airflow's task context.
         :return: As of other exports; the records of a user have its label in the name.
         """
-        name = without_addresses(super().part_name(context))
+        name = super().part_name(context)
         if self.user_email is None:
             return name
         return f"{name}.{user_label(self.user_email)}"
+
+    def base_name(self, run: RunRef) -> str:
+        """
+        Return the name that all files of this task begin with.
+
+        :param run: The task instance.
+        :return: As of other exports, without e-mail addresses.
+        """
+        return without_addresses(super().base_name(run))
 
     @explained
     def execute(self, context: Context) -> dict[str, Any]:
@@ -159,14 +169,17 @@ class AssistantReadToParquetOperator(ExportOperator):
         is_of_user = self.read is not None and needs(self.read, "email")
         if self.user_email is not None and not is_of_user:
             raise AssistantInputError("user_email is only for read='user_statistics'", field="user_email")
-        last = day_of_run(self.date, context)
+        last = self.day(context)
         if not self._is_by_day:
             return self._write_day(context, self._reading(self.query or {}), last)
-        first = last - datetime.timedelta(days=self.days - 1)
+        progress = self.progress(context, "reads")
+        first = last - ONE_DAY * (self.days - 1)
+        if progress is not None:
+            first = progress.first_day(last, self.days)
         query = self.query
         if query is None and self.read == HISTORY:
             query = day_range(first, last)
-        return self._write_days(context, self._reading(query or {}), first, last)
+        return self._write_days(context, self._reading(query or {}), first, last, progress)
 
     @property
     def _is_by_day(self) -> bool:
@@ -210,7 +223,12 @@ class AssistantReadToParquetOperator(ExportOperator):
         return self._result(context, reading, [files], day, items=None if reading.items is None else len(items))
 
     def _write_days(
-        self, context: Context, reading: Reading, first: datetime.date, last: datetime.date
+        self,
+        context: Context,
+        reading: Reading,
+        first: datetime.date,
+        last: datetime.date,
+        progress: Progress | None,
     ) -> dict[str, Any]:
         """Write each item to the partition of its day."""
         if reading.items is None:
@@ -239,13 +257,21 @@ class AssistantReadToParquetOperator(ExportOperator):
         for day, items in sorted(items_by_day.items()):
             captures = self._item_captures(context, reading, items)
             written.append(self._publish(context, [], captures, reading, day))
-        counts = {"outside": outside, "undated": undated, "missing": self.days - len(written)}
-        self._warn_of_days(first, items_by_day, undated)
+        all_days = days_between(first, last + ONE_DAY)
+        counts = {"outside": outside, "undated": undated, "missing": len(all_days) - len(written)}
+        self._warn_of_days(all_days, items_by_day, undated)
+        if progress is not None and items_by_day:
+            # Not the last day: the service may publish its numbers later.
+            progress.record(max(items_by_day))
         item_count = sum(map(len, items_by_day.values()))
         return self._result(context, reading, written, last, items=item_count, **counts)
 
-    def _warn_of_days(self, first: datetime.date, items_by_day: Mapping[datetime.date, Any], undated: int) -> None:
-        all_days = [first + datetime.timedelta(days=number) for number in range(self.days)]
+    def _warn_of_days(
+        self,
+        all_days: Sequence[datetime.date],
+        items_by_day: Mapping[datetime.date, Any],
+        undated: int,
+    ) -> None:
         missing = [day.isoformat() for day in all_days if day not in items_by_day]
         if missing:
             # Many services have no numbers of the last day before it is over.
@@ -254,7 +280,7 @@ class AssistantReadToParquetOperator(ExportOperator):
                 logging.INFO if is_only_last else logging.WARNING,
                 "%d of %d days of %s are not in the reply and keep their files: %s.",
                 len(missing),
-                self.days,
+                len(all_days),
                 self._label(),
                 shortened(", ".join(missing), LISTED),
             )

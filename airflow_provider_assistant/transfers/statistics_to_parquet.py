@@ -24,10 +24,10 @@ from airflow_provider_assistant.exceptions import (
 from airflow_provider_assistant.failures import explained
 from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
 from airflow_provider_assistant.observability.lineage import LineageDataset
-from airflow_provider_assistant.operators.runs import day_of_run
 from airflow_provider_assistant.parameters import tolerance
 from airflow_provider_assistant.texts import shortened, storable
 from airflow_provider_assistant.transfers.base import ExportOperator
+from airflow_provider_assistant.transfers.progress import gap_counts
 
 # Size limit of the list of failed sites in XCom, in bytes of JSON. The log names all of them.
 FAILED_SITES_BYTES = 5000
@@ -96,7 +96,8 @@ class AssistantStatisticsToParquetOperator(ExportOperator):
         :return: ``rows`` and ``path`` of the ``statistics`` file; ``raw_path`` of the ``statistics_raw`` file;
             ``bytes`` of both; ``sites``, the number of sites; ``failed``, the number of sites that could not be read;
             ``failed_sites``, a list of ``site_id`` and ``error`` of the first of them; ``site_id``, None with
-            ``site_ids``; and ``date``.
+            ``site_ids``; ``gaps``, the number of days since the last run whose statistics nobody has read, and
+            ``gap_days``, the first of them; and ``date``.
         :raises AssistantInputError: ``site_ids`` or ``date`` is invalid, and nothing was sent; or another file of the
             partition already contains the rows.
         :raises AssistantIncompleteExportError: More than ``max_failed_sites`` sites could not be read. The others are
@@ -107,7 +108,7 @@ class AssistantStatisticsToParquetOperator(ExportOperator):
             for too long a pause (429). Nothing was written. See :func:`airflow_provider_assistant.api.flow.perform`.
         """
         check_rendered(self, context)
-        day = day_of_run(self.date, context)
+        day = self.day(context)
         if self.site_ids is None:
             site_replies = self._one_site()
         else:
@@ -156,6 +157,10 @@ class AssistantStatisticsToParquetOperator(ExportOperator):
         raw_file = self.publish(context, lake.replies_table(captures), "statistics_raw", day)
         table = lake.metrics_table(lake.STATISTICS, captures, self.list_keys)
         file = self.publish(context, table, "statistics", day)
+        progress = self.progress(context, "statistics")
+        gaps = self.gaps(progress, "statistics", day)
+        if progress is not None:
+            progress.record(day)
         self.log.info("Wrote %d metrics of %d site(s) to %s.", file.rows, len(captures), file.path)
         site_id_of_task = None
         if self.site_ids is None:
@@ -169,6 +174,7 @@ class AssistantStatisticsToParquetOperator(ExportOperator):
             "failed": len(site_replies.errors),
             "failed_sites": _first_failed_sites(site_replies.errors),
             "site_id": site_id_of_task,
+            **gap_counts(gaps),
             "date": day.isoformat(),
         }
 

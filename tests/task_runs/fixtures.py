@@ -110,14 +110,15 @@ def run_stored(request: pytest.FixtureRequest) -> Callable[..., Run]:
 
     def run(operator: Any, **arguments: Any) -> Run:
         run_dag = request.getfixturevalue("run_dag")
-        return _run_dag_of(run_dag, operator, _dag_id(request, f"stored.{next(counter)}"), **arguments)
+        return _run_dag_of(run_dag, operator, _dag_id(request, f"stored_{next(counter)}"), **arguments)
 
     return run
 
 
 def _dag_id(request: pytest.FixtureRequest, count: int | str) -> str:
     name = request.node.name.translate(str.maketrans("[]", "__"))[:200]
-    return "".join(char if char.isalnum() or char in "._-" else "_" for char in f"{name}.{count}")
+    # Without dots, which would give the files of exports other names.
+    return "".join(char if char.isalnum() or char in "_-" else "_" for char in f"{name}_{count}")
 
 
 def _run_dag_of(

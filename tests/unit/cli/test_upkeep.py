@@ -146,7 +146,7 @@ def age(days):
     then = datetime.now(UTC) - timedelta(days=days)
     with Ledger.open() as ledger, ledger.engine.begin() as database:
         for table in TABLES.values():
-            database.execute(sa.update(table).values(claimed_at=then))
+            database.execute(sa.update(table).values(claimed_at=then, recorded_at=then))
         database.execute(sa.update(loads).values(started_at=then))
 
 

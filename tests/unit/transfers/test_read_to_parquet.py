@@ -100,7 +100,7 @@ def test_any_read_by_name(name, export):
     (raw,) = rows(result["raw_path"])
     assert raw["raw"] == '{"used": {"documents": 7, "rate": 1.10}, "period": "2026-11"}'
     assert (result["items"], result["pages"], result["unread"], result["date"]) == (None, 1, 0, "2026-11-21")
-    assert result["path"].endswith("/reads/date=2026-11-21/adhoc_airflow.task.parquet")
+    assert result["path"].endswith("/reads/date=2026-11-21/dag.task.parquet")
 
 
 @pytest.mark.parametrize("body", [b"", b"null", b"7", b'"text"', b"[1, 2]", b"{}"])

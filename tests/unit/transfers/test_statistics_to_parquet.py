@@ -249,6 +249,8 @@ def test_limits_to_parquet(service, connection, run_operator, tmp_path):
         "path": str(path),
         "bytes": path.stat().st_size,
         "tenant_id": "acme-inc",
+        "gaps": 0,
+        "gap_days": [],
         "date": "2026-11-21",
     }
     assert read.schema.equals(lake.LIMITS.schema())
