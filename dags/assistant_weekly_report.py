@@ -38,11 +38,12 @@ SHARES = {"chats.async.answer_rate"}
 # The days that the service lists, with one column per metric, like statistics_daily.
 LISTED = f"""(
     PIVOT (
-        SELECT date, site_id, metric, value FROM assistant.statistics_history
+        SELECT date, service, tenant_id, site_id, metric, value
+        FROM assistant.statistics_history
         WHERE series = 'daily'
     )
     ON metric IN ({", ".join(f"'{metric}'" for metric in TILES)})
-    USING max(value) GROUP BY date, site_id
+    USING max(value) GROUP BY date, service, tenant_id, site_id
 )"""  # noqa: S608 (constants)
 
 
@@ -74,12 +75,14 @@ def assistant_weekly_report():
             if is_listed := bool(connection.sql(f"FROM {LISTED} LIMIT 1")):
                 source, shown = LISTED, list(TILES)
             # If the service has none of these metrics, draw the first six that it has.
-            shown = shown or view.columns[4:][:6]
+            shown = shown or view.columns[5:][:6]
             quoted = (metric.replace('"', '""') for metric in shown)
             medians = "".join(f', median("{metric}")' for metric in quoted)
             days = connection.sql(
                 f"""
-                SELECT date, count(DISTINCT site_id) AS sites{medians}
+                SELECT
+                    date,
+                    count(DISTINCT (service, tenant_id, site_id)) AS sites{medians}
                 FROM {source}
                 WHERE date > (SELECT max(date) FROM {source}) - {7 * WEEKS}
                 GROUP BY date

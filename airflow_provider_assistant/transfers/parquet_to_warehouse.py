@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
 import re
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -17,7 +17,6 @@ from airflow_provider_assistant.failures import FailureContext, explained
 from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
 from airflow_provider_assistant.observability.lineage import LineageDataset
 from airflow_provider_assistant.operators.base import AssistantBaseOperator
-from airflow_provider_assistant.operators.runs import day_of_run
 
 if TYPE_CHECKING:
     from airflow_provider_assistant.lake import warehouse
@@ -25,21 +24,26 @@ if TYPE_CHECKING:
 
 class AssistantParquetToWarehouseOperator(AssistantBaseOperator):
     """
-    Load partitions of the Parquet datasets into DuckDB or PostgreSQL, and update the views.
+    Load the partitions that changed into DuckDB or PostgreSQL, and update the views.
 
-    Each dataset has a table of the same name. The column ``date`` is the day of the partition. One transaction replaces
-    all loaded days of all datasets, so a re-run creates no duplicates. The operator sends no requests.
+    Each dataset has a table of the same name. The column ``date`` is the day of the partition. A
+    load brings every partition whose files changed since they were loaded: after a pause, a late
+    export or a backfill, too. One transaction replaces all these days of all datasets, so a re-run
+    creates no duplicates. The operator sends no requests.
 
     .. seealso::
         For more information on how to use this operator, take a look at the guide:
         :doc:`/howto/warehouse`
 
     :param output_path: Folder of the datasets: a local path or an object storage URL.
-    :param database: Path of a DuckDB file on the worker, created if missing. Set this or ``conn_id``.
+    :param database: Path of a DuckDB file on the worker, created if missing. Set this or
+        ``conn_id``.
     :param conn_id: Airflow connection to a PostgreSQL database. Set this or ``database``.
-    :param datasets: Names of the datasets to load. Default: all that were ever exported to ``output_path``.
-    :param date: Last UTC day to load, ``YYYY-MM-DD``. Default: the day of the DAG run.
-    :param days: Number of days to load, ending with ``date``. Default: 2, as many as the exports of the ledger.
+    :param datasets: Names of the datasets to load. Default: all that were ever exported to
+        ``output_path``.
+    :param date: To load some days again although they did not change: the last of these days,
+        ``YYYY-MM-DD``. Default: None, all days that changed.
+    :param days: Number of days to load again, ending with ``date``. Default: 1. Needs ``date``.
     :param schema: Schema of tables and views in the warehouse. Default: ``assistant``.
     """
 
@@ -62,7 +66,7 @@ class AssistantParquetToWarehouseOperator(AssistantBaseOperator):
         conn_id: str | None = None,
         datasets: Sequence[str] | None = None,
         date: str | None = None,
-        days: int = 2,
+        days: int = 1,
         schema: str = "assistant",
         **kwargs: Any,
     ) -> None:
@@ -81,6 +85,12 @@ class AssistantParquetToWarehouseOperator(AssistantBaseOperator):
                 "connection",
                 field="database",
             )
+        if date is None and days != 1:
+            raise AssistantInputError(
+                f"task {self.task_id!r}: days needs date, the last of the days to load again. "
+                "Without date, all days that changed are loaded",
+                field="days",
+            )
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,62}", self.schema):
             raise AssistantInputError(
                 f"task {self.task_id!r}: schema must be a plain SQL name, not {schema!r}", field="schema"
@@ -92,21 +102,25 @@ class AssistantParquetToWarehouseOperator(AssistantBaseOperator):
         Load the partitions and update the views.
 
         :param context: Airflow's task context.
-        :return: ``rows``, the number of rows loaded; ``datasets``, a mapping from dataset to rows; ``replaced``, the
-            number of rows that the warehouse had for these days before; ``missing``, the number of partitions that do
-            not exist; ``views``, their names; and ``date``, the last day.
+        :return: ``rows``, the number of rows loaded; ``datasets``, a mapping from dataset to rows;
+            ``partitions``, the number of days loaded, over all datasets; ``unchanged``, the number
+            of days that the warehouse has as they are; ``replaced``, the number of rows that were
+            there before; ``kept``, the number of days that the lake no longer has, and whose rows
+            stay; ``missing``, the number of days of ``date`` and ``days`` that the lake does not
+            have; ``date``, the newest day in the warehouse; ``views``, their names; and
+            ``views_behind``, the number of views that lack new columns, because other sessions were
+            reading them.
         :raises AssistantInputError: An argument is invalid, or DuckDB is not installed.
-        :raises AssistantWarehouseError: The warehouse cannot be opened or written. It is unchanged.
+        :raises AssistantWarehouseError: The warehouse cannot be opened or written, or a file cannot
+            be read. The warehouse is unchanged.
         """
         check_rendered(self, context)
         from airflow_provider_assistant.lake import warehouse
 
-        last = day_of_run(self.date, context)
-        first = last - timedelta(days=self.days - 1)
-        days = [first + timedelta(days=number) for number in range(self.days)]
+        days = self._days()
         datasets = self._datasets()
         with self._transaction() as transaction:
-            loaded = warehouse.load(transaction, self.output_path, datasets, days, schema=self.schema)
+            loaded = warehouse.load(transaction, self.output_path, datasets, days)
             database_uri = transaction.uri
         self.lineage_outputs = tuple(
             LineageDataset(
@@ -118,24 +132,29 @@ class AssistantParquetToWarehouseOperator(AssistantBaseOperator):
         )
         if loaded.missing:
             self.log.warning(
-                "These partitions do not exist, so the warehouse has no rows for them: %s.", ", ".join(loaded.missing)
+                "The lake does not have these days; what the warehouse has of them stays: %s.",
+                ", ".join(loaded.missing),
             )
         result = {
             "rows": sum(loaded.rows.values()),
             "datasets": loaded.rows,
+            "partitions": loaded.partitions,
+            "unchanged": loaded.unchanged,
             "replaced": loaded.replaced,
+            "kept": loaded.kept,
             "missing": len(loaded.missing),
+            "date": loaded.last_day.isoformat() if loaded.last_day else None,
             "views": [f"{self.schema}.{view}" for view in warehouse.VIEWS],
-            "date": last.isoformat(),
+            "views_behind": len(loaded.views_behind),
         }
         rows_by_dataset = ", ".join(f"{dataset} {rows}" for dataset, rows in loaded.rows.items())
         self.log.info(
-            "Loaded %d rows for the %d day(s) up to %s, replacing %d rows: %s.",
+            "Loaded %d rows of %d partition(s), replacing %d rows: %s. %d partition(s) had not changed.",
             result["rows"],
-            self.days,
-            last,
+            loaded.partitions,
             loaded.replaced,
             rows_by_dataset,
+            loaded.unchanged,
         )
         return self.emit_asset_events(context, result)
 
@@ -159,13 +178,19 @@ class AssistantParquetToWarehouseOperator(AssistantBaseOperator):
             folders.append(LineageDataset(str(root / dataset)))
         return folders
 
-    def _datasets(self) -> list[str]:
-        """Return the datasets to load. Raise for a wrong path, which would empty these days in the warehouse."""
-        from airflow_provider_assistant.lake import warehouse
+    def _days(self) -> list[datetime.date] | None:
+        """Return the days to load again; None for all that changed."""
+        if self.date is None:
+            return None
+        last = datetime.date.fromisoformat(self.date)
+        first = last - datetime.timedelta(days=self.days - 1)
+        return [first + datetime.timedelta(days=number) for number in range(self.days)]
 
+    def _datasets(self) -> list[str]:
+        """Return the datasets to load. Raise for a wrong path, of which nothing would be loaded."""
         all_datasets = tuple(lake.DATASETS)
         if self.datasets is None:
-            exported = [name for name in all_datasets if warehouse.exported(self.output_path, name)]
+            exported = [name for name in all_datasets if lake.exported(self.output_path, name)]
             if not exported:
                 raise AssistantInputError(
                     f"{self.output_path!r} has none of the datasets {', '.join(all_datasets)}",
@@ -182,7 +207,7 @@ class AssistantParquetToWarehouseOperator(AssistantBaseOperator):
             )
         # Each dataset once, in the given order.
         selected = list(dict.fromkeys(self.datasets))
-        missing = [name for name in selected if not warehouse.exported(self.output_path, name)]
+        missing = [name for name in selected if not lake.exported(self.output_path, name)]
         if missing:
             raise AssistantInputError(
                 f"{self.output_path!r} has no {', '.join(missing)}",
@@ -197,7 +222,7 @@ class AssistantParquetToWarehouseOperator(AssistantBaseOperator):
 
         if self.conn_id is not None:
             engine = BaseHook.get_hook(self.conn_id).get_sqlalchemy_engine()
-            return warehouse.postgres_transaction(engine)
+            return warehouse.postgres_transaction(engine, schema=self.schema)
         if self.database is None or "://" in self.database:
             raise AssistantInputError(
                 f"database must be the path of a file on this worker, not {self.database!r}", field="database"
@@ -211,4 +236,4 @@ class AssistantParquetToWarehouseOperator(AssistantBaseOperator):
                 todo="Rename the file.",
                 field="database",
             )
-        return warehouse.duckdb_transaction(self.database)
+        return warehouse.duckdb_transaction(self.database, schema=self.schema)

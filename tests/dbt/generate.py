@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from airflow_provider_assistant.lake import DATASETS, warehouse
-from airflow_provider_assistant.lake.warehouse.views import DATED, literal
+from airflow_provider_assistant.lake.warehouse.tables import METRICS
 
 PROJECT = Path(__file__).parents[2] / "dbt"
 STAGING, MARTS = "models/staging", "models/marts"
@@ -51,6 +51,8 @@ VIEW_KEYS = {
     "feedback_weekly": ("week",),
     "latency_daily": ("date",),
     "latency_weekly": ("week",),
+    "answers_weekly": ("week",),
+    "questions_rated_bad": ("question",),
     "evaluations_daily": ("date", "name", "tag", "scorer"),
 }
 # What is true for every row of a view.
@@ -115,11 +117,13 @@ def _mart(view: str) -> str:
     sql = _view_sql(view)
     sql = re.sub(r"^CREATE OR REPLACE VIEW .* AS\n", "", sql, flags=re.MULTILINE)
     sql = re.sub(r"\$schema\.(\w+)", _relation, sql)
-    return f"-- {COMMAND}\n" + Template(sql).substitute(dated=literal(DATED))
+    return f"-- {COMMAND}\n" + Template(sql).substitute()
 
 
 def _relation(match: re.Match[str]) -> str:
     name = match[1]
+    if name == "metrics":
+        return "{{ source('assistant', 'metrics') }}"
     model = f"assistant__{name}" if name in warehouse.VIEWS else f"stg_assistant__{name}"
     return f"{{{{ ref('{model}') }}}}"
 
@@ -136,7 +140,8 @@ def _source() -> dict[str, Any]:
             table["config"] = {"freshness": None}
         tables.append(table)
     view = {"name": "statistics_daily", "description": _description_of_view("statistics_daily")}
-    tables.append(view | {"config": {"freshness": None}})
+    metrics = {"name": "metrics", "description": METRICS.description}
+    tables += [table | {"config": {"freshness": None}} for table in (view, metrics)]
     return {
         "name": "assistant",
         "description": "The tables that AssistantParquetToWarehouseOperator loads.",

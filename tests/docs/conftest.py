@@ -66,7 +66,7 @@ def empty_warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A DuckDB file with the views over empty datasets; tests copy it, because creating it takes 0.2 s."""
     folder = tmp_path_factory.mktemp("warehouse")
     with duckdb_transaction(str(folder / "lake.duckdb")) as store:
-        load(store, str(folder / "lake"), [], [], schema="assistant")
+        load(store, str(folder / "lake"), [])
     return folder / "lake.duckdb"
 
 

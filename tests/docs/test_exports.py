@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, date, datetime
+import shutil
+from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 duckdb = pytest.importorskip("duckdb")
-OWN_VIEW, WORDS, *_ = (block.code for block in blocks_of(ROOT / "docs/howto/warehouse.md") if block.language == "sql")
+*SIX_QUESTIONS, OWN_VIEW, WORDS = [
+    block.code for block in blocks_of(ROOT / "docs/howto/warehouse.md") if block.language == "sql"
+][:8]
 NUMBERS, SESSIONS, IN_TIME = (
     block.code for block in blocks_of(ROOT / "docs/howto/nightly-export.md") if block.language == "sql"
 )
@@ -58,19 +61,69 @@ def test_rows_that_were_captured_late_are_left_out() -> None:
     assert found.num_rows == 2
 
 
-def test_own_views_of_the_warehouse(tmp_path: Path) -> None:
-    capture = lake.Capture(
-        datetime(2026, 11, 20, tzinfo=UTC), '{"documents": {"total": 7}}', site_id="acme-docs", service="h.example"
+SCOPE = {"service": "h.example", "tenant_id": "acme-inc", "site_id": "acme-docs"}
+MONDAY = date(2026, 11, 16)
+ANSWERS = {
+    "answers_weekly": [(MONDAY, "acme-docs", 4, 3, 0.75), (date(2026, 11, 23), "acme-docs", 1, 1, 1.0)],
+    "latency_weekly": [(MONDAY, "acme-docs", 2, 1.5, 1.95), (date(2026, 11, 23), "acme-docs", 1, 8.0, 8.0)],
+    "feedback_daily": [
+        (date(2026, 11, 20), "acme-docs", 0, 2, 0, 0.0),
+        (date(2026, 11, 24), "acme-docs", 1, 0, 0, 1.0),
+    ],
+    "documents_daily": [(date(2026, 11, 20), "acme-docs", 7.0, 5, 2)],
+    "questions_rated_bad": [("Where?", 2, 1, "There.")],
+    "limits_daily": [(date(2026, 11, 20), "documents", 40.0, 100.0, 0.4)],
+}
+
+
+def write_lake(root: str) -> None:
+    """Two days of one site: four requests, a sync question, four ratings of three requests, two limits."""
+    day, later = date(2026, 11, 20), date(2026, 11, 24)
+    noon = datetime(2026, 11, 20, 12, tzinfo=UTC)
+    reply = lake.Capture(noon, '{"documents": {"total": 7}}', **SCOPE)
+    lake.publish(lake.metrics_table(lake.STATISTICS, [reply]), root, "statistics", day, "dag.task")
+    limits = lake.Capture(
+        noon, '{"limits": {"documents": {"limit": 100, "used": 40}}}', service="h.example", tenant_id="acme-inc"
     )
-    day = date(2026, 11, 20)
-    lake.publish(lake.metrics_table(lake.STATISTICS, [capture]), str(tmp_path / "lake"), "statistics", day, "dag.task")
-    ids = {"service": "h.example", "site_id": "acme-docs", "session_id": "s", "request_id": "r", "attempts": 1}
-    ratings = [{"sent_at": capture.captured_at, "rating": word, **ids} for word in ("good", "good", "bad")]
-    lake.publish(lake.rows_table(lake.FEEDBACK, ratings), str(tmp_path / "lake"), "feedback", day, "dag.task")
+    lake.publish(lake.metrics_table(lake.LIMITS, [limits]), root, "limits", day, "dag.task")
+    load_of = {**SCOPE, "started_at": noon, "outcome": "succeeded", "endpoint": "documents/qa", "source": "faq.csv"}
+    loads = [{**load_of, "created": 5, "deleted": 2}]
+    lake.publish(lake.rows_table(lake.LOADS, loads), root, "loads", day, "dag.task")
+    for of_day, states in ((day, {"r1": 1.0, "r2": 2.0, "r3": None}), (later, {"r4": 8.0})):
+        requests, ratings, answers = [], [], []
+        for request_id, seconds in states.items():
+            ids = {**SCOPE, "session_id": "s", "request_id": request_id, "attempts": 1}
+            state = "failed" if seconds is None else "complete"
+            requests.append({**ids, "submitted_at": noon, "state": state, "seconds": seconds, "is_batch": True})
+            question = {**ids, "kind": "batch", "name": "t", "repetition": 1, "question": "Where?", "status": state}
+            answers.append({**question, "answer": "Here." if of_day == day else "There."})
+        if of_day == day:
+            answers.append({**answers[0], "request_id": None, "question": "Sync?"})
+            # The last rating of r1 counts.
+            ratings = [("r1", "good", 0), ("r1", "bad", 1), ("r2", "bad", 2)]
+        else:
+            ratings = [("r4", "good", 400_000)]
+        sent = [
+            {**SCOPE, "session_id": "s", "request_id": rated, "rating": word, "attempts": 1}
+            | {"sent_at": noon + timedelta(seconds=seconds)}
+            for rated, word, seconds in ratings
+        ]
+        for dataset, rows in ((lake.REQUESTS, requests), (lake.FEEDBACK, sent), (lake.DATASETS["answers"], answers)):
+            lake.publish(lake.rows_table(dataset, rows), root, dataset.name, of_day, "dag.task")
+
+
+def test_the_queries_of_the_warehouse(tmp_path: Path) -> None:
+    shutil.rmtree(tmp_path / "lake")
+    write_lake(str(tmp_path / "lake"))
     with duckdb_transaction("warehouse.duckdb") as store:
-        load(store, str(tmp_path / "lake"), ["statistics", "feedback"], [day], schema="assistant")
+        load(store, str(tmp_path / "lake"), ["statistics", "limits", "loads", "requests", "feedback", "answers"])
     with duckdb.connect("warehouse.duckdb") as warehouse:
+        for (view, rows), query in zip(ANSWERS.items(), SIX_QUESTIONS, strict=True):
+            assert view in query
+            assert warehouse.execute(query).fetchall() == rows
         warehouse.execute(OWN_VIEW)
-        assert warehouse.execute("FROM my_statistics").fetchall() == [(day, "acme-docs", 7.0, None)]
-        found = warehouse.execute(WORDS).fetchall()
-    assert [row[1:] for row in found] == [("acme-docs", "bad", 1), ("acme-docs", "good", 2)]
+        assert warehouse.execute("FROM my_statistics").fetchall() == [(date(2026, 11, 20), "acme-docs", 7.0, None)]
+        assert [row[1:] for row in warehouse.execute(WORDS).fetchall()] == [
+            ("acme-docs", "bad", 2),
+            ("acme-docs", "good", 1),
+        ]

@@ -301,7 +301,7 @@ def test_weekly_report_of_another_service(load, run_dag, warehouse, tmp_path):
     ]
     lake.publish(lake.metrics_table(lake.STATISTICS, captures), str(tmp_path / "lake"), "statistics", day, "dag.task")
     with duckdb_transaction(str(warehouse)) as store:
-        load_days(store, str(tmp_path / "lake"), ["statistics"], [day], schema="assistant")
+        load_days(store, str(tmp_path / "lake"), ["statistics"])
     run = run_dag(load("assistant_weekly_report"))
     assert run.state == "success", run.errors
     assert run.xcom("draw")["metrics"] == 2

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from airflow_provider_assistant import lake, strict_json
 from airflow_provider_assistant.exceptions import AssistantInputError, AssistantWarehouseError
 from airflow_provider_assistant.lake import warehouse
-from airflow_provider_assistant.lake.warehouse import stores
+from airflow_provider_assistant.lake.warehouse import postgres
 from airflow_provider_assistant.observability.lineage import dataset_name
 from airflow_provider_assistant.transfers.parquet_to_warehouse import AssistantParquetToWarehouseOperator
 from tests.live.postgres import PostgresServer
@@ -48,7 +48,7 @@ def root(tmp_path):
 def load(engine, root):
     def loaded(*days, datasets=("statistics",), **options):
         with warehouse.postgres_transaction(engine, **options) as store:
-            return warehouse.load(store, str(root), datasets, days, schema="assistant")
+            return warehouse.load(store, str(root), datasets, days or None)
 
     return loaded
 
@@ -84,9 +84,13 @@ def test_every_reply_is_json_to_both_databases(engine):
             assert connection.execute("SELECT CAST(? AS JSON) IS NOT NULL", [text]).fetchall() == [(True,)]
 
 
+def exported(root):
+    return [name for name in lake.DATASETS if lake.exported(str(root), name)]
+
+
 def in_order(rows):
     # Collations differ, NaN is not equal to itself, and the databases round interpolated values differently.
-    return sorted(repr({name: _plain(value) for name, value in row.items()}) for row in rows)
+    return sorted(repr({name: _plain(value) for name, value in row.items() if name != "loaded_at"}) for row in rows)
 
 
 def _plain(value):
@@ -98,20 +102,20 @@ def _plain(value):
 def test_the_same_rows_as_in_duckdb(root, load, read, tmp_path):
     days = write_nights(root)
     for _ in range(2):
-        loaded = load(*days, datasets=tuple(lake.DATASETS))
+        loaded = load(*days, datasets=exported(root))
     database = str(tmp_path / "warehouse.duckdb")
     with warehouse.duckdb_transaction(database) as store:
-        other = warehouse.load(store, str(root), tuple(lake.DATASETS), days, schema="assistant")
+        other = warehouse.load(store, str(root), exported(root))
     assert loaded.rows == other.rows
     assert loaded.replaced == sum(loaded.rows.values())
     with duckdb.connect(database) as connection:
-        for name in (*lake.DATASETS, *warehouse.VIEWS):
+        for name in (*exported(root), *warehouse.VIEWS, "metrics"):
             there = connection.sql(f"SELECT * FROM assistant.{name}").to_arrow_table()
             here = read(name)
             assert here, name
             assert set(here[0]) == set(there.column_names)
             assert in_order(here) == in_order(there.to_pylist()), name
-    assert list(read("statistics_daily")[0])[4:6] == ["Total", "answered%"]
+    assert list(read("statistics_daily")[0])[5:7] == ["Total_49d73b26", "answered%"]
 
 
 def test_both_drivers_copy(server, engine, root, read):
@@ -120,8 +124,8 @@ def test_both_drivers_copy(server, engine, root, read):
     for driver in ("psycopg2", "psycopg"):
         mine = sa.create_engine(server.url.replace("psycopg2", driver))
         with warehouse.postgres_transaction(mine) as store:
-            warehouse.load(store, str(root), ["statistics"], [FIRST], schema="assistant")
-        found.append(read("statistics", "metric"))
+            warehouse.load(store, str(root), ["statistics"], [FIRST])
+        found.append([row | {"loaded_at": None} for row in read("statistics", "metric")])
     assert found[0] == found[1]
     assert [row["text"] for row in found[0]] == ["", "null", 'a "b", \\.\n']
     assert [row["period"] for row in found[0]] == [None] * 3
@@ -131,10 +135,10 @@ def test_new_columns(engine, root, load, read):
     write_rows(root, "feedback", FIRST, [rating(FIRST, "good")])
     load(FIRST, datasets=["feedback"])
     with engine.begin() as connection:
-        connection.exec_driver_sql("ALTER TABLE assistant.feedback DROP COLUMN answer_seconds")
+        connection.exec_driver_sql("ALTER TABLE assistant.feedback DROP COLUMN attempts")
     load(FIRST, datasets=["feedback"])
     (row,) = read("feedback")
-    assert (row["rating"], row["answer_seconds"]) == ("good", None)
+    assert (row["rating"], row["attempts"]) == ("good", 1)
 
 
 def test_views_on_the_views_stay(engine, root, load, read):
@@ -153,7 +157,7 @@ def test_a_failure_leaves_the_old_day(engine, root, load, read, monkeypatch):
     write_statistics(root, FIRST, capture(FIRST, {"a": 1}))
     load(FIRST)
     write_statistics(root, FIRST, capture(FIRST, {"a": 2}))
-    insert = stores.PostgresTransaction.insert
+    insert = postgres.PostgresTransaction.insert
 
     def breaks(store, table, rows):
         insert(store, table, rows)
@@ -162,7 +166,7 @@ def test_a_failure_leaves_the_old_day(engine, root, load, read, monkeypatch):
                 "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted"
             )
 
-    monkeypatch.setattr(stores.PostgresTransaction, "insert", breaks)
+    monkeypatch.setattr(postgres.PostgresTransaction, "insert", breaks)
     with pytest.raises(AssistantWarehouseError, match="rolled back: the warehouse is unchanged"):
         load(FIRST)
     assert [row["value"] for row in read("statistics")] == [1]
@@ -174,7 +178,7 @@ def test_concurrent_loads_of_one_day_create_no_duplicates(engine, root, read):
     def loads():
         mine = sa.create_engine(engine.url)
         with warehouse.postgres_transaction(mine) as store:
-            warehouse.load(store, str(root), ["statistics"], [FIRST], schema="assistant")
+            warehouse.load(store, str(root), ["statistics"], [FIRST])
 
     at_once(5, loads)
     assert len(read("statistics")) == 2

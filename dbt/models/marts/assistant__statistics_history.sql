@@ -1,22 +1,24 @@
 -- python -m tests.dbt.generate
--- One row per site, series, day and metric of the days that a reply lists itself: metrics below a date. Of a metric
--- that several captures have, the last capture counts. daily.2026-11-21.documents.total, for example, is the metric
--- documents.total of 21 November in the series daily.
+-- The values of earlier days, weeks, months or times that a reply lists itself. Of several captures, the last one counts.
 SELECT
-    -- Not a cast of the whole date: one 30 February in a reply would make the view an error.
-    CAST(regexp_replace(metric, '^(.+)\.([12][0-9]{3})-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])\.(.+)$', '\2-\3-01') AS DATE)
-        + (CAST(regexp_replace(metric, '^(.+)\.([12][0-9]{3})-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])\.(.+)$', '\4') AS INTEGER) - 1) AS date,
-    tenant_id,
-    site_id,
-    captured_at,
-    regexp_replace(metric, '^(.+)\.([12][0-9]{3})-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])\.(.+)$', '\1') AS series,
-    regexp_replace(metric, '^(.+)\.([12][0-9]{3})-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])\.(.+)$', '\5') AS metric,
-    value
+    listed.date, -- First day of the period
+    captures.service, -- Service
+    captures.tenant_id, -- Tenant
+    captures.site_id, -- Site
+    captures.captured_at, -- When the reply arrived
+    listed.series, -- Path before the period; $ at the top of the reply
+    listed.period, -- The period as in the reply, such as 2026-11-21 or 2026-W47
+    listed.series_metric AS metric, -- Path after the period; $ if the period is the last name
+    captures.value -- The number
 FROM (
     SELECT
-        tenant_id, site_id, captured_at, metric, value,
-        row_number() OVER (PARTITION BY tenant_id, site_id, metric ORDER BY captured_at DESC) AS place
+        service, tenant_id, site_id, captured_at, metric, value,
+        row_number() OVER (
+            PARTITION BY service, tenant_id, site_id, metric ORDER BY captured_at DESC
+        ) AS place
     FROM {{ ref('stg_assistant__statistics') }}
-    WHERE type = 'number' AND metric ~ '^(.+)\.([12][0-9]{3})-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])\.(.+)$'
+    WHERE type = 'number'
 ) AS captures
-WHERE place = 1
+JOIN {{ source('assistant', 'metrics') }} AS listed
+    ON listed.dataset = 'statistics' AND listed.metric = captures.metric AND listed.series IS NOT NULL
+WHERE captures.place = 1

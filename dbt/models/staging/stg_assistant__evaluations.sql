@@ -25,5 +25,6 @@ select
     "difference_low",
     "difference_high",
     "path",
-    "date"
+    "date",
+    "loaded_at"
 from {{ source('assistant', 'evaluations') }}

@@ -13,5 +13,6 @@ select
     "run_id",
     "task_id",
     "map_index",
-    "date"
+    "date",
+    "loaded_at"
 from {{ source('assistant', 'feedback') }}

@@ -16,5 +16,6 @@ select
     "run_id",
     "task_id",
     "map_index",
-    "date"
+    "date",
+    "loaded_at"
 from {{ source('assistant', 'findings') }}

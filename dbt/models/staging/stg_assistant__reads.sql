@@ -14,5 +14,6 @@ select
     "text",
     "type",
     "period",
-    "date"
+    "date",
+    "loaded_at"
 from {{ source('assistant', 'reads') }}

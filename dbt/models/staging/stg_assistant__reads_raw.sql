@@ -10,5 +10,6 @@ select
     "read",
     "item",
     "raw",
-    "date"
+    "date",
+    "loaded_at"
 from {{ source('assistant', 'reads_raw') }}

@@ -10,5 +10,6 @@ select
     "text",
     "type",
     "period",
-    "date"
+    "date",
+    "loaded_at"
 from {{ source('assistant', 'statistics') }}

@@ -6,5 +6,6 @@ select
     "tenant_id",
     "site_id",
     "raw",
-    "date"
+    "date",
+    "loaded_at"
 from {{ source('assistant', 'statistics_raw') }}

@@ -132,12 +132,22 @@ def write_nights(root: Path, days: int = 12) -> list[date]:
     nights = [FIRST + timedelta(days=number) for number in range(days)]
     for number, day in enumerate(nights):
         listed = {(day - timedelta(days=back)).isoformat(): {"chats": number - back} for back in range(3)}
-        replies = {"chats": {"total": number}, f"only_on_{number}": number, **ODD, "daily": listed}
+        replies = {
+            "chats": {"total": number},
+            "documents": {"total": number},
+            f"only_on_{number}": number,
+            **ODD,
+            "daily": listed,
+        }
         captures = [capture(day, replies, site, hour) for site in SITES for hour in (1, 2)]
         write_statistics(root, day, *captures)
         lake.publish(lake.replies_table(captures), str(root), "statistics_raw", day, "dag.task")
         lake.publish(
-            lake.metrics_table(lake.LIMITS, [capture(day, {"used": number})]), str(root), "limits", day, "dag.task"
+            lake.metrics_table(lake.LIMITS, [capture(day, {"limits": {"documents": {"limit": 99, "used": number}}})]),
+            str(root),
+            "limits",
+            day,
+            "dag.task",
         )
         words = dice.choices(("good", "Good", "bad", "größe"), k=dice.randrange(8))
         write_rows(root, "feedback", day, [rating(day, word, dice.choice(SITES)) for word in words])

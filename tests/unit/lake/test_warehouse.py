@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
+import random
+import shutil
 import subprocess
 import sys
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
@@ -19,20 +23,20 @@ from airflow_provider_assistant import lake
 from airflow_provider_assistant.exceptions import AssistantInputError, AssistantWarehouseError
 from airflow_provider_assistant.lake import warehouse
 from airflow_provider_assistant.lake.warehouse import stores
-from airflow_provider_assistant.lake.warehouse.views import NAME_BYTES, columns_of
 from tests.processes import preload, processes
 from tests.unit.lake.nights import (
     FIRST,
     ODD,
     capture,
     rating,
-    request,
     write_nights,
     write_rows,
     write_statistics,
 )
 
 preload(__name__)
+
+load_module = importlib.import_module(warehouse.load.__module__)
 
 SECOND = FIRST + timedelta(days=1)
 
@@ -51,7 +55,7 @@ def database(tmp_path):
 def load(root, database):
     def loaded(*days, datasets=("statistics",), path=database, **options):
         with warehouse.duckdb_transaction(path, **options) as store:
-            return warehouse.load(store, str(root), datasets, days, schema="assistant")
+            return warehouse.load(store, str(root), datasets, days or None)
 
     return loaded
 
@@ -74,9 +78,11 @@ def values(rows):
 
 def test_the_table_has_the_rows_of_the_partition(root, load, read):
     write_statistics(root, FIRST, capture(FIRST, {"total": 1, "plan": "business"}))
-    loaded = load(FIRST)
-    assert loaded == warehouse.Loaded({"statistics": 2}, 0, [])
+    before = datetime.now(UTC)
+    loaded = load()
+    assert loaded == warehouse.Loaded({"statistics": 2}, partitions=1, last_day=FIRST)
     plan, total = read("statistics", "metric")
+    assert before < total.pop("loaded_at") == plan["loaded_at"] < datetime.now(UTC)
     assert total == {
         "date": FIRST,
         "captured_at": datetime(2026, 11, 14, 1, tzinfo=UTC),
@@ -93,24 +99,83 @@ def test_the_table_has_the_rows_of_the_partition(root, load, read):
     assert (plan["value"], plan["text"]) == (None, "business")
 
 
-def test_a_second_load_creates_no_duplicates(root, load, read):
-    days = write_nights(root)
-    first = load(*days, datasets=tuple(lake.DATASETS))
-    tables = {dataset: read(dataset) for dataset in (*lake.DATASETS, *warehouse.VIEWS)}
-    second = load(*days, datasets=tuple(lake.DATASETS))
-    assert second.rows == first.rows
-    assert (first.replaced, second.replaced) == (0, sum(first.rows.values()))
-    # NaN is not equal to itself.
-    assert all(repr(read(dataset)) == repr(rows) for dataset, rows in tables.items())
+def test_only_what_changed_is_read_and_the_lake_may_forget(root, load, read, tmp_path, caplog, monkeypatch):
+    """A year of random nights: late files, backfills, pauses of the load, a lifecycle rule, files that empty a day."""
+    was_read = []
+    read_partition = load_module.read_partition
+    monkeypatch.setattr(
+        load_module, "read_partition", lambda part, *rest: was_read.append(part.day) or read_partition(part, *rest)
+    )
+    dice = random.Random(11)
+    days = [FIRST + timedelta(days=number) for number in range(30)]
+    truth, changed, gone = {}, set(), set()
+    load_counts = []
+    for number in range(25):
+        for day in dice.sample(days, dice.randrange(5)):
+            values = {"a": number, "b": number} if dice.random() < 0.8 else {}
+            write_statistics(root, day, *([capture(day, values)] if values else []))
+            truth[day] = len(values)
+            changed.add(day)
+            gone.discard(day)
+        for day in dice.sample(sorted(truth), min(len(truth), dice.randrange(3))):
+            if day not in changed:
+                shutil.rmtree(root / "statistics" / f"date={day}", ignore_errors=True)
+                gone.add(day)
+        if dice.random() < 0.3 or not truth:
+            continue
+        was_read.clear()
+        loaded = load()
+        assert set(was_read) == changed
+        assert loaded.partitions == len(changed)
+        assert loaded.unchanged == len(truth) - len(changed) - len(gone)
+        assert loaded.kept == len(gone)
+        assert loaded.rows["statistics"] == sum(truth[day] for day in changed)
+        changed.clear()
+        found = Counter(row["date"] for row in read("statistics"))
+        assert {day: found[day] for day in truth} == truth
+        states = {row["date"]: row for row in read("partitions")}
+        assert {day: state["rows"] for day, state in states.items()} == truth
+        assert {day for day, state in states.items() if state["kept_since"]} == gone
+        load_counts.append(loaded.kept)
+    assert max(load_counts) > 3
+    # Each day that the lake forgets is in the log once, and not at each load.
+    caplog.clear()
+    with caplog.at_level(logging.INFO):
+        load()
+    assert "no longer has" not in caplog.text
 
 
-def test_a_day_is_replaced_and_others_stay(root, load, read):
+def test_given_days_are_loaded_again_and_others_are_not(root, load, read):
     for day in (FIRST, SECOND):
         write_statistics(root, day, capture(day, {"a": 1, "b": 1}))
-    load(FIRST, SECOND)
+    load()
+    third = SECOND + timedelta(days=1)
     write_statistics(root, SECOND, capture(SECOND, {"b": 2}))
-    assert load(SECOND) == warehouse.Loaded({"statistics": 1}, 2, [])
+    loaded = load(FIRST, third)
+    assert loaded == warehouse.Loaded(
+        {"statistics": 2}, replaced=2, partitions=1, missing=[f"statistics/date={third}"], last_day=SECOND
+    )
+    assert load() == warehouse.Loaded({"statistics": 1}, replaced=2, partitions=1, unchanged=1, last_day=SECOND)
     assert values(read("statistics")) == [(FIRST, "a", 1), (FIRST, "b", 1), (SECOND, "b", 2)]
+
+
+def test_a_table_that_was_dropped_is_loaded_again(root, load, read, database):
+    write_statistics(root, FIRST, capture(FIRST, {"a": 1}))
+    load()
+    with duckdb.connect(database) as connection:
+        connection.execute("DROP TABLE assistant.statistics CASCADE")
+    assert load().rows == {"statistics": 1}
+    assert values(read("statistics")) == [(FIRST, "a", 1)]
+
+
+def test_every_table_and_column_is_described(root, load, database):
+    write_nights(root, 2)
+    load(datasets=tuple(lake.DATASETS))
+    with duckdb.connect(database) as connection:
+        for what in ("tables", "views", "columns"):
+            schema = f"FROM duckdb_{what}() WHERE schema_name = 'assistant'"
+            assert connection.execute(f"SELECT count(*) {schema}").fetchone()[0] > 10
+            assert connection.execute(f"SELECT * {schema} AND coalesce(comment, '') = ''").fetchall() == []
 
 
 def test_all_files_of_a_day_count_and_others_do_not(root, load, read):
@@ -119,33 +184,20 @@ def test_all_files_of_a_day_count_and_others_do_not(root, load, read):
     folder = root / "statistics" / f"date={FIRST}"
     for name in (".one.parquet", "_one.parquet", "_SUCCESS", "one.txt"):
         (folder / name).write_text("no Parquet")
-    assert load(FIRST).rows == {"statistics": 2}
+    assert load().rows == {"statistics": 2}
     assert {row["site_id"] for row in read("statistics")} == {"one", "two"}
-
-
-@pytest.mark.parametrize("missing", [False, True])
-def test_an_empty_and_a_missing_day_empty_it_in_the_warehouse(missing, root, load, read, tmp_path):
-    for day in (FIRST, SECOND):
-        write_statistics(root, day, capture(day, {"a": 1}))
-    load(FIRST, SECOND)
-    if missing:
-        (root / "statistics" / f"date={SECOND}").rename(tmp_path / "elsewhere")
-    else:
-        write_statistics(root, SECOND)
-    loaded = load(SECOND)
-    assert loaded == warehouse.Loaded({"statistics": 0}, 1, [f"statistics/date={SECOND}"] if missing else [])
-    assert values(read("statistics")) == [(FIRST, "a", 1)]
 
 
 def test_a_lake_in_object_storage(database, read):
     attach("memory", fs=MemoryFileSystem())
     root = f"memory://lake-{uuid4().hex}"
-    assert not warehouse.exported(root, "statistics")
+    assert not lake.exported(root, "statistics")
     lake.publish(lake.metrics_table(lake.STATISTICS, [capture(FIRST, {"a": 1})]), root, "statistics", FIRST, "dag.task")
-    assert warehouse.exported(root, "statistics")
-    with warehouse.duckdb_transaction(database) as store:
-        loaded = warehouse.load(store, root, ["statistics"], [FIRST, SECOND], schema="assistant")
-    assert loaded == warehouse.Loaded({"statistics": 1}, 0, [f"statistics/date={SECOND}"])
+    assert lake.exported(root, "statistics")
+    for unchanged in range(2):
+        with warehouse.duckdb_transaction(database) as store:
+            loaded = warehouse.load(store, root, ["statistics"])
+        assert (loaded.partitions, loaded.unchanged) == (1 - unchanged, unchanged)
     assert values(read("statistics")) == [(FIRST, "a", 1)]
 
 
@@ -187,11 +239,11 @@ def test_an_older_table_gets_the_columns_it_lacks(root, load, read, database):
     publish(root, lake.rows_table(lake.FEEDBACK, [rating(FIRST, "good")]))
     load(FIRST, datasets=["feedback"])
     with duckdb.connect(database) as connection:
-        connection.execute("DROP VIEW assistant.feedback_weekly")
-        connection.execute("ALTER TABLE assistant.feedback DROP COLUMN rating")
+        connection.execute("ALTER TABLE assistant.feedback DROP COLUMN answer_seconds")
     publish(root, lake.rows_table(lake.FEEDBACK, [rating(SECOND, "bad")]), SECOND)
     load(SECOND, datasets=["feedback"])
-    assert [row["rating"] for row in read("feedback", "date")] == [None, "bad"]
+    assert [row["answer_seconds"] for row in read("feedback", "date")] == [None, None]
+    assert [row["rating"] for row in read("feedback", "date")] == ["good", "bad"]
 
 
 def test_a_file_of_a_newer_version_loses_nothing(root, load, read):
@@ -238,7 +290,7 @@ def _dies(database, root, inserts):
 
     stores.DuckDBTransaction.insert = dies
     with warehouse.duckdb_transaction(database) as store:
-        warehouse.load(store, str(root), ["statistics", "feedback"], [FIRST], schema="assistant")
+        warehouse.load(store, str(root), ["statistics", "feedback"])
 
 
 @pytest.mark.parametrize("inserts", [1, 2])
@@ -269,7 +321,7 @@ def test_an_unreadable_file_leaves_the_old_days_of_all_datasets(root, load, read
     write_statistics(root, FIRST, capture(FIRST, {"a": 2}))
     write_rows(root, "feedback", FIRST, [rating(FIRST, "good")])
     (root / "feedback" / f"date={FIRST}" / "other.parquet").write_text("no Parquet")
-    with pytest.raises(pa.ArrowInvalid):
+    with pytest.raises(AssistantWarehouseError, match=r"other.parquet cannot be read.*Nothing was changed"):
         load(FIRST, datasets=["statistics", "feedback"])
     assert [row["value"] for row in read("statistics")] == [1]
 
@@ -325,107 +377,3 @@ def test_without_duckdb_the_error_says_what_to_install(load, monkeypatch, tmp_pa
     with pytest.raises(AssistantInputError, match=r"pip install 'airflow-provider-assistant\[warehouse\]'"):
         load(FIRST)
     assert not (tmp_path / "new").exists()
-
-
-# -- views -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("view", warehouse.VIEWS)
-def test_views_of_an_empty_warehouse_are_empty(view, load, read, root):
-    write_statistics(root, FIRST)
-    load(FIRST)
-    assert read(view) == []
-
-
-def test_statistics_by_day_are_those_of_the_last_capture(root, load, read):
-    captures = [capture(FIRST, {"a": 9, "gone": 1}, hour=1), capture(FIRST, {"a": 2, "text": "t"}, hour=2)]
-    write_statistics(root, FIRST, *captures, capture(FIRST, {"a": 3}, "shop"))
-    write_statistics(root, SECOND, capture(SECOND, {"new": 4, "a": 5}))
-    load(FIRST, SECOND)
-    found = read("statistics_daily", "date, site_id")
-    assert list(found[0]) == ["date", "tenant_id", "site_id", "captured_at", "a", "gone", "new"]
-    one, two = captures[0].captured_at, captures[1].captured_at
-    assert [tuple(row.values()) for row in found] == [
-        (FIRST, "acme-inc", "docs", two, 2, None, None),
-        (FIRST, "acme-inc", "shop", one, 3, None, None),
-        (SECOND, "acme-inc", "docs", one + timedelta(days=1), 5, None, 4),
-    ]
-
-
-def test_columns_of_the_statistics_view_keep_their_places(root, load, read):
-    write_statistics(root, SECOND, capture(SECOND, {"b": 1}))
-    load(SECOND)
-    write_statistics(root, FIRST, capture(FIRST, {"a": 1}))
-    write_statistics(root, SECOND, capture(SECOND, {"c": 1}))
-    load(FIRST, SECOND)
-    first, second = read("statistics_daily", "date")
-    assert list(first)[4:] == ["b", "a", "c"]
-    assert [first["b"], first["a"], second["b"], second["c"]] == [None, 1, None, 1]
-
-
-def test_names_of_metrics_that_a_database_would_cut_or_mix_up():
-    long = "ä" * NAME_BYTES
-    named = columns_of(["total", "Total", "date", "Site_ID", long, long + "x", "ok"])
-    assert list(named.values()) == ["total", "Total", "date", "Site_ID", long, long + "x", "ok"]
-    assert [list(named)[index] for index in (0, -1)] == ["total", "ok"]
-    assert len({name.casefold() for name in named} | {"date", "site_id"}) == len(named) + 2
-    assert all(len(name.encode()) <= NAME_BYTES for name in named)
-    assert columns_of(["total", "Total", "more"]).items() <= {**named, "more": "more"}.items()
-
-
-def test_metrics_beyond_the_limit_are_named(root, load, read, caplog, monkeypatch):
-    monkeypatch.setattr("airflow_provider_assistant.lake.warehouse.views.MAX_METRICS", 2)
-    write_statistics(root, FIRST, capture(FIRST, {"a": 1, "b": 2, "c": 3, "d": 4}))
-    with caplog.at_level(logging.WARNING):
-        load(FIRST)
-    assert list(read("statistics_daily")[0])[4:] == ["a", "b"]
-    assert "leaves out: c, d" in caplog.text
-
-
-def test_feedback_by_week(root, load, read):
-    monday, sunday, next_monday = (FIRST + timedelta(days=days) for days in (2, 8, 9))
-    words = {monday: ["good", "Good", "bad"], sunday: ["good"], next_monday: []}
-    for day, given in words.items():
-        write_rows(root, "feedback", day, [rating(day, word) for word in given])
-        write_rows(root, "requests", day, [request(day, 1.0)] * 5)
-    write_rows(root, "feedback", FIRST, [rating(FIRST, "bad", "shop")])
-    load(FIRST, *words, datasets=["feedback", "requests"])
-    assert [tuple(row.values()) for row in read("feedback_weekly")] == [
-        (FIRST - timedelta(days=5), "shop", 1, 0, 0.0, 0, None),
-        (monday, "docs", 4, 3, 0.75, 10, 0.4),
-        (next_monday, "docs", 0, 0, None, 5, 0.0),
-    ]
-
-
-def test_latency_by_day(root, load, read):
-    found = [request(FIRST, float(seconds)) for seconds in range(1, 101)]
-    found += [request(FIRST, 999.0, "failed"), request(FIRST, None, "open")]
-    write_rows(root, "requests", FIRST, [*found, request(FIRST, None, "ambiguous", "shop")])
-    load(FIRST, datasets=["requests"])
-    assert [tuple(row.values()) for row in read("latency_daily")] == [
-        (FIRST, "docs", 102, 100, 1, 50.5, pytest.approx(95.05), pytest.approx(99.01), 100.0),
-        (FIRST, "shop", 1, 0, 0, None, None, None, None),
-    ]
-
-
-def test_days_that_a_reply_lists_are_rows_of_the_history(root, load, read):
-    first = {"daily": {"2026-11-12": {"chats": 5}, "2026-11-13": {"chats": 6, "note": "x"}}, "total": 9}
-    second = {"daily": {"2026-11-13": {"chats": 7}, "2026-11-14": {"chats": 8}, "2026-13-40": {"chats": 1}}}
-    write_statistics(root, FIRST, capture(FIRST, first))
-    write_statistics(root, SECOND, capture(SECOND, second), capture(SECOND, second, "shop"))
-    load(FIRST, SECOND)
-    found = [row for row in read("statistics_history", "date, site_id") if row["site_id"] == "docs"]
-    assert list(found[0]) == ["date", "tenant_id", "site_id", "captured_at", "series", "metric", "value"]
-    assert [(row["date"].isoformat(), row["series"], row["metric"], row["value"]) for row in found] == [
-        ("2026-11-12", "daily", "chats", 5),
-        ("2026-11-13", "daily", "chats", 7),
-        ("2026-11-14", "daily", "chats", 8),
-    ]
-    # A path with an invalid month is an ordinary metric.
-    assert list(read("statistics_daily")[0])[4:] == ["total", "daily.2026-13-40.chats"]
-
-
-def test_a_date_that_does_not_exist_rolls_over(root, load, read):
-    write_statistics(root, FIRST, capture(FIRST, {"daily": {"2026-02-30": {"chats": 5}}}))
-    load(FIRST)
-    assert [row["date"].isoformat() for row in read("statistics_history")] == ["2026-03-02"]

@@ -62,7 +62,7 @@ KINDS = {
     AssistantLoadQAOperator: {"source": ROWS},
     AssistantLoadTextOperator: {"source": ROWS},
     AssistantLoadsToParquetOperator: LAKE,
-    AssistantParquetToWarehouseOperator: {"output_path": "lake", "database": "w.duckdb"},
+    AssistantParquetToWarehouseOperator: {"output_path": "lake", "database": "w.duckdb", "date": "2026-11-21"},
     AssistantRateAnswersOperator: {"answers": "a", "scores": "s", "rules": {"good": "token_f1 >= 0.8"}},
     AssistantReadToParquetOperator: {"read": "usage", **LAKE},
     AssistantRequestsToParquetOperator: LAKE,

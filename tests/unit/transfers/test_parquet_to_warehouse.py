@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import duckdb
 import pytest
@@ -34,7 +34,7 @@ def database(tmp_path):
 @pytest.fixture
 def load(run_operator, root, database):
     def loaded(run=run_operator, **arguments):
-        arguments = {"output_path": str(root), "database": str(database), "date": SECOND.isoformat(), **arguments}
+        arguments = {"output_path": str(root), "database": str(database), **arguments}
         return run(AssistantParquetToWarehouseOperator, **arguments)
 
     return loaded
@@ -45,39 +45,41 @@ def count(database, what="statistics"):
         return connection.execute(f"SELECT count(*) FROM {what}").fetchone()[0]
 
 
-def test_what_was_loaded_is_told(load, root, database):
+def test_what_was_loaded_is_told(load, root, database, tmp_path):
     write_rows(root, "feedback", SECOND, [rating(SECOND, "good")])
-    for replaced in (0, 5):
-        assert load().xcom() == {
-            "rows": 5,
-            "datasets": {"statistics": 4, "feedback": 1},
-            "replaced": replaced,
-            "missing": 1,
-            "views": [f"assistant.{view}" for view in warehouse.VIEWS],
-            "date": SECOND.isoformat(),
-        }
-    assert count(database, "assistant.statistics") == 4
+    expected = {
+        "rows": 5,
+        "datasets": {"statistics": 4, "feedback": 1},
+        "partitions": 3,
+        "unchanged": 0,
+        "replaced": 0,
+        "kept": 0,
+        "missing": 0,
+        "date": SECOND.isoformat(),
+        "views": [f"assistant.{view}" for view in warehouse.VIEWS],
+        "views_behind": 0,
+    }
+    assert load().xcom() == expected
+    # The lake forgets a day, and another one changes.
+    (root / "statistics" / f"date={FIRST}").rename(tmp_path / "elsewhere")
+    write_statistics(root, SECOND, capture(SECOND, {"a": 1}))
+    expected |= {"rows": 1, "datasets": {"statistics": 1, "feedback": 0}, "partitions": 1, "unchanged": 1}
+    assert load().xcom() == expected | {"replaced": 2, "kept": 1}
+    assert count(database, "assistant.statistics") == 3
 
 
-def test_missing_partitions_are_named_in_the_log(load, capsys):
-    load(days=3)
-    assert f"has no rows for them: statistics/date={FIRST - timedelta(days=1)}." in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(("days", "rows"), [(1, 2), (2, 4), (3, 4)])
-def test_days(days, rows, load):
-    assert load(days=days).xcom()["rows"] == rows
-
-
-def test_the_day_is_that_of_the_run(load):
-    run = load(date=None, days=1, run_options={"logical_date": datetime(2026, 11, 14, 23, 59, 59, tzinfo=UTC)})
-    assert run.xcom()["date"] == FIRST.isoformat()
-    assert run.xcom()["rows"] == 2
+def test_given_days_are_loaded_again(load, capsys):
+    load()
+    run = load(date=SECOND.isoformat(), days=3)
+    assert [run.xcom()[name] for name in ("rows", "replaced", "missing")] == [4, 4, 1]
+    message = f"does not have these days; what the warehouse has of them stays: statistics/date={FIRST - timedelta(1)}."
+    assert message in capsys.readouterr().out
+    assert load(date=FIRST.isoformat()).xcom()["rows"] == 2
 
 
 def test_only_the_datasets_that_were_asked_for(load, root):
     write_rows(root, "feedback", SECOND, [rating(SECOND, "good")])
-    assert load(datasets=["feedback", "feedback"], days=1).xcom()["datasets"] == {"feedback": 1}
+    assert load(datasets=["feedback", "feedback"]).xcom()["datasets"] == {"feedback": 1}
 
 
 def test_another_schema(load, database):
@@ -104,6 +106,7 @@ def test_the_asset_event_has_the_result(load, run_stored):
     [
         ({}, "set either database.*or conn_id"),
         ({"database": "a", "conn_id": "b"}, "set either database.*or conn_id"),
+        ({"database": "a", "days": 2}, "days needs date"),
         ({"database": "a", "days": 0}, "days must be a whole number, at least 1"),
         ({"database": "a", "schema": 'x"; DROP'}, "schema must be a plain SQL name"),
     ],
