@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 
 from airflow_provider_assistant.cli.findings import read_findings
 from airflow_provider_assistant.cli.output import GOOD, WARNING, Console
 from airflow_provider_assistant.cli.runner import OK, WRONG, command, open_ledger
+from airflow_provider_assistant.erasure import retention
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.ledger import upkeep
 from airflow_provider_assistant.ledger.load_queries import COLUMNS, page_of_loads
 from airflow_provider_assistant.ledger.selection import Page, Selection
 from airflow_provider_assistant.loading.findings import findings_folder
-from airflow_provider_assistant.storage.paths import StoragePath
 
 # Longest --older-than, in days: about a century.
 LONGEST = 36_500
@@ -93,23 +92,11 @@ def prune(out: Console, args: argparse.Namespace) -> int:
         )
     before = datetime.now(UTC) - timedelta(days=args.older_than)
     with open_ledger(args) as ledger:
-        counts = upkeep.prune(ledger, before, dry_run=args.dry_run)
-    files = list(_old_findings(before))
-    if not args.dry_run:
-        for file in files:
-            file.unlink(missing_ok=True)
-    counts["findings_files"] = len(files)
+        counts = retention.prune_ledger(ledger, before, dry_run=args.dry_run)
+    counts["findings_files"] = retention.prune_files(str(findings_folder()), before, dry_run=args.dry_run)
     out.result({**counts, "before": before.isoformat(timespec="seconds"), "dry_run": args.dry_run})
     verb = "Would delete" if args.dry_run else "Deleted"
     readable_counts = [f"{count} {kind.replace('_', ' ')}" for kind, count in counts.items()]
     listed = ", ".join(readable_counts)
     out.line(f"{verb} entries and files from before {before:%Y-%m-%d %H:%M} UTC: {listed}.", GOOD)
     return OK
-
-
-def _old_findings(before: datetime) -> Iterator[StoragePath]:
-    """Yield the files in the default folder of findings that are older than a time."""
-    files: Iterable[StoragePath] = findings_folder().rglob("*.parquet")
-    for file in sorted(files, key=str):
-        if file.stat().st_mtime < before.timestamp():
-            yield file

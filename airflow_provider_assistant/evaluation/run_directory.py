@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 SCORES, SUMMARY, REPORT, VERDICTS = "scores.parquet", "summary.json", "report.html", "verdicts.parquet"
 BASELINE_VERDICTS = "baseline_verdicts.parquet"
 ANSWERS = "answers.parquet"
+# Format of the time with which the name of a run's folder begins.
+TIME = "%Y-%m-%dT%H-%M-%S.%fZ"
 # Number of earlier runs in the trend.
 TREND = 30
 # Number of earlier runs to compare with: four weeks of nights, so that each day of the week counts the same.
@@ -55,7 +57,7 @@ class RunDirectory:
         :param name: Name of the evaluation, which becomes a folder in ``output_path``.
         :param moment: The ``run_after`` of the DAG run, by which runs are ordered.
         """
-        stamp = f"{moment.astimezone(UTC):%Y-%m-%dT%H-%M-%S.%fZ}"
+        stamp = f"{moment.astimezone(UTC):{TIME}}"
         return cls(ObjectStoragePath(output_path) / _safe(name) / f"{stamp}_{_safe(run_id)}")
 
     @property
@@ -143,6 +145,31 @@ class RunDirectory:
         """Return the summaries of the last runs before this one, earliest first."""
         summaries = [summary for _, summary in islice(self.earlier(), TREND)]
         return summaries[::-1]
+
+
+def runs_in(folder: ObjectStoragePath) -> list[RunDirectory]:
+    """Return the evaluations of one name, also incomplete ones, earliest first."""
+    names = [entry.name for entry in folder.iterdir()]
+    return [RunDirectory(folder / name) for name in sorted(names) if _is_run(name)]
+
+
+def time_of_run(directory: RunDirectory) -> datetime:
+    """Return the ``run_after`` of an evaluation, from the name of its folder."""
+    return datetime.strptime(_time_of_run(directory.folder.name), TIME).replace(tzinfo=UTC)
+
+
+def kept_as_baseline(folder: ObjectStoragePath) -> list[RunDirectory]:
+    """Return the evaluations of one name that a later run may compare with: the last ones, and those with a tag."""
+    following = RunDirectory(folder / "9999-12-31T23-59-59.999999Z_next")
+    earlier = list(following.earlier())
+    flags = compared_runs(summary.is_worse for _, summary in earlier)
+    kept = []
+    compared = 0
+    for (directory, summary), is_compared in zip(earlier, flags, strict=True):
+        if compared < COMPARED_RUNS or summary.tag is not None:
+            kept.append(directory)
+        compared += is_compared
+    return kept
 
 
 def find_baseline(place: RunDirectory, wanted: BaselineOf | None) -> Baseline | None:

@@ -24,6 +24,7 @@ EXAMPLES = sorted((ROOT / "dags").glob("*.py"))
 # These DAGs only read files or the ledger.
 OFFLINE = {
     "after_the_load",
+    "assistant_retention",
     "assistant_weekly_report",
     "export_operations",
     "look_at_feedback",

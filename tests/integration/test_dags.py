@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -38,6 +38,9 @@ TASKS = {
         "summarise",
     ],
     "assistant_weekly_report": ["draw"],
+    "assistant_retention": [
+        "prune_ledger", "prune_lake", "prune_warehouse", "prune_files", "prune_evaluations",
+    ],
     "assistant_evaluation": ["ask", "evaluate", "rate"],
     "assistant_compare_sites": ["ask_live", "ask_staging", "compare"],
     "assistant_low_confidence": ["ask", "list_low_confidence"],
@@ -258,6 +261,21 @@ def test_nightly_export_of_an_empty_day(load, run_dag, service, connection, ware
     run = run_dag(load("assistant_nightly_export"))
     assert run.state == "success", run.errors
     assert run.xcom("summarise")["feedback"] == []
+
+
+def test_retention(load, run_dag, ledger_home, warehouse, tmp_path):
+    today = datetime.now(UTC).date()
+    table = lake.rows_table(lake.REQUESTS, [])
+    for days in (1, 500):
+        lake.publish(table, str(tmp_path / "lake"), "requests", today - timedelta(days=days), "task")
+    with duckdb_transaction(str(warehouse)) as store:
+        load_days(store, str(tmp_path / "lake"), ["requests"], [today], schema="assistant")
+    run = run_dag(load("assistant_retention"))
+    assert run.state == "success", run.errors
+    assert run.xcom("prune_lake") == 1
+    assert run.xcom("prune_files") == {"answers": 0, "findings": 0, "batch_states": 0}
+    assert (run.xcom("prune_warehouse"), run.xcom("prune_evaluations")) == (0, 0)
+    assert set(run.xcom("prune_ledger").values()) == {0}
 
 
 def test_weekly_report(load, run_dag, service, connection, warehouse, tmp_path):

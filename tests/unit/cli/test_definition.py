@@ -38,7 +38,7 @@ def test_these_are_the_commands():
         "assistant knowledge preview",
         *(
             f"assistant {name}"
-            for name in ("smoke", "limits", "read", "chat", "load", "findings", "evaluate", "sandbox")
+            for name in ("smoke", "limits", "read", "chat", "load", "findings", "evaluate", "erase", "sandbox")
         ),
         *(
             f"assistant ledger {name}"

@@ -42,7 +42,11 @@ def cluster(monkeypatch):
 
 
 def test_every_command_that_uses_the_ledger_takes_its_connection():
-    using = {name for name in ACTIONS if " ledger " in name} | {"assistant load", "assistant documents diff"}
+    using = {name for name in ACTIONS if " ledger " in name} | {
+        "assistant load",
+        "assistant documents diff",
+        "assistant erase",
+    }
     taking = {
         name for name, command in ACTIONS.items() if "--ledger-conn-id" in str([arg.flags for arg in command.args])
     }

@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_provider_assistant.ledger import ClaimOutcome, Ledger, rating_claim
-from airflow_provider_assistant.ledger.schema import TABLES, documents, loads
+from airflow_provider_assistant.ledger.schema import TABLES, documents, loads, ratings
 from tests.unit.cli.conftest import rows
 from tests.unit.ledger.single import chat_claim, chats, rated
 
@@ -180,7 +180,7 @@ def test_what_is_old_and_no_longer_stands_is_pruned(cli, changed, faq, service, 
     for file in files:
         os.utime(file, (0, 0))
     (ledger_home / "assistant_loads" / "recent.parquet").touch()
-    old = {"loads": 3, "chat_requests": 2, "ratings": 1, "documents": 1}
+    old = {"loads": 3, "chat_requests": 2, "ratings": 1, "documents": 1, "ids_of_ratings": 1}
     later = cli("ledger", "prune", "--older-than", "101", "--dry-run", "-o", "json").json
     assert {later[kind] for kind in old} == {0}
     for flags in (("--dry-run",), ()):
@@ -193,4 +193,12 @@ def test_what_is_old_and_no_longer_stands_is_pruned(cli, changed, faq, service, 
         ("document", "created"), ("chat_request", "ambiguous"), ("rating", "ambiguous"), ("rating", "created"),
         ("document", "superseded"),
     ]  # fmt: skip
+    # The rating that was sent is known, and only its ids are gone.
+    with Ledger.open() as ledger, rated(ledger) as rating:
+        key = rating_claim("s", "created", "good", None).key
+        assert rating.entries([key])[key].state == "created"
+        row = ledger.read(lambda connection: connection.execute(sa.select(ratings).where(ratings.c.key == key)).one())
+        assert (row.session_id, row.label) == ("", "")
+        assert "created" not in row.request_id
+    assert cli("ledger", "prune", "--older-than", "1", "-o", "json").json["ids_of_ratings"] == 0
     assert cli("ledger", "prune", "--older-than", "0").code == 2

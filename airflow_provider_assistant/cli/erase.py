@@ -1,0 +1,139 @@
+"""``airflow assistant erase``: erase what is kept of a person."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+from airflow.providers.common.compat.sdk import BaseHook, conf
+
+from airflow_provider_assistant.cli.output import GOOD, WARNING, Console
+from airflow_provider_assistant.cli.runner import OK, WRONG, command, open_ledger
+from airflow_provider_assistant.erasure.erase import Erasure, Places, Report, as_json, record
+from airflow_provider_assistant.erasure.person import Person
+from airflow_provider_assistant.exceptions import NOTHING_CHANGED, AssistantInputError
+from airflow_provider_assistant.ledger.location import airflow_home
+from airflow_provider_assistant.loading.findings import findings_folder
+from airflow_provider_assistant.storage.paths import usable_path
+from airflow_provider_assistant.texts import counted
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+
+# Lines about the erasures, in AIRFLOW_HOME.
+AUDIT = "assistant_erasures.jsonl"
+REMAINS = (
+    "Not erased: what the service itself holds (ask its operator to delete the sessions); XCom, rendered fields and "
+    "logs of Airflow; the sources of your questions; backups; deleted rows of PostgreSQL until VACUUM."
+)
+
+
+@command
+def erase(out: Console, args: argparse.Namespace) -> int:
+    """Erase what is kept of a person. Exit code 1 if something could not be reached, or was written meanwhile."""
+    sessions, emails = args.session or [], args.email or []
+    _check(sessions, emails)
+    person = Person(sessions, emails)
+    with open_ledger(args) as ledger:
+        places = Places(
+            ledger=ledger,
+            roots=_roots(args),
+            warehouse=_warehouse(args),
+            schema=args.schema,
+            catalog=_catalog(args),
+        )
+        erasure = Erasure(person, places)
+        with out.busy("looking in all places"):
+            report = erasure.find()
+        if args.dry_run:
+            return _show(out, report, {"dry_run": True, "remaining": {}})
+        if report.total and not args.yes:
+            _confirm(out, report)
+        with out.busy("erasing"):
+            report, remaining = erasure.erase(force=args.force)
+    record(airflow_home() / AUDIT, {"session": sessions, "email": emails}, report)
+    remaining_counts = {place: dict(counts) for place, counts in remaining.counts.items() if counts}
+    return _show(out, report, {"dry_run": False, "remaining": remaining_counts})
+
+
+def _check(sessions: list[str], emails: list[str]) -> None:
+    if not sessions and not emails:
+        raise AssistantInputError("give --session or --email", safe=NOTHING_CHANGED, field="session")
+    for email in emails:
+        if "@" not in email.strip("@ "):
+            raise AssistantInputError(f"--email {email!r} is not an address", safe=NOTHING_CHANGED, field="email")
+    if not all(session.strip() for session in sessions):
+        raise AssistantInputError("--session is empty", safe=NOTHING_CHANGED, field="session")
+
+
+def _roots(args: argparse.Namespace) -> list[str]:
+    """Return the folders and files of the arguments, the lake and the findings, each once."""
+    roots = [args.lake, args.database, *(args.path or [])]
+    configured_lake = conf.get("assistant", "lake_path", fallback="")
+    # These may not have been written yet. A folder that the user names must exist.
+    defaults = [None if args.lake else configured_lake, str(findings_folder())]
+    roots += [folder for folder in defaults if folder and usable_path(folder).is_dir()]
+    return list(dict.fromkeys(filter(None, roots)))
+
+
+def _warehouse(args: argparse.Namespace) -> Callable[[], sa.Engine] | None:
+    conn_id = args.warehouse_conn_id
+    if conn_id is None:
+        return None
+
+    def engine() -> sa.Engine:
+        opened: sa.Engine = BaseHook.get_hook(conn_id).get_sqlalchemy_engine()
+        return opened
+
+    return engine
+
+
+def _catalog(args: argparse.Namespace) -> Catalog | None:
+    if args.iceberg_catalog is None:
+        return None
+    from airflow_provider_assistant.lake.iceberg import open_catalog
+
+    return open_catalog(args.iceberg_catalog, {})
+
+
+def _confirm(out: Console, report: Report) -> None:
+    """Ask before anything is erased."""
+    if out.as_json:
+        raise AssistantInputError("--output json needs --yes or --dry-run", safe=NOTHING_CHANGED, field="yes")
+    _table(out, report)
+    try:
+        reply = out.ask("Erase this? It cannot be restored. Type yes: ")
+    except EOFError:
+        reply = ""
+    if reply.strip().lower() != "yes":
+        raise AssistantInputError("not confirmed", safe=NOTHING_CHANGED, todo="Type yes, or give --yes.", field="yes")
+
+
+def _show(out: Console, report: Report, more: dict[str, object]) -> int:
+    out.result({**as_json(report), **more})
+    _table(out, report)
+    places = counted(len(report.counts), "place")
+    if more["dry_run"]:
+        out.line(f"Would erase {report.total} in {places}.", GOOD)
+    else:
+        out.line(f"Erased {report.total} in {places}.", GOOD)
+    for session in report.sessions:
+        out.line(f"Session: {session}")
+    for path, reason in report.not_reached.items():
+        out.line(f"Not reached: {path}: {reason}", WARNING)
+    for folder in report.waiting:
+        out.line(f"A chat batch may still wait for answers to this person: {folder}", WARNING)
+    if more["remaining"]:
+        out.line(f"Written meanwhile, so run this again: {more['remaining']}", WARNING)
+    out.note(REMAINS)
+    return WRONG if report.not_reached or more["remaining"] else OK
+
+
+def _table(out: Console, report: Report) -> None:
+    rows = []
+    for place, counts in report.counts.items():
+        for what, count in counts.items():
+            rows.append((place, what, count))
+    out.table(("place", "what", "number"), rows)

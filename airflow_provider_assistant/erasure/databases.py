@@ -1,0 +1,259 @@
+"""Erase a person from the ledger and from the warehouse."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from airflow_provider_assistant.erasure.person import Person
+from airflow_provider_assistant.exceptions import NOTHING_CHANGED, AssistantInputError, AssistantWarehouseError
+from airflow_provider_assistant.lake.warehouse import WarehouseTransaction, duckdb_transaction, postgres_transaction
+from airflow_provider_assistant.lake.warehouse.views import literal, quoted
+from airflow_provider_assistant.ledger import Ledger
+from airflow_provider_assistant.ledger.database import ledger_errors, transaction
+from airflow_provider_assistant.ledger.leases import is_living
+from airflow_provider_assistant.ledger.schema import chat_requests, document_changes, documents, loads, ratings
+from airflow_provider_assistant.storage.private_files import private_umask
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# Rows in memory at a time.
+ROWS = 50_000
+# What replaces a text about the person in an entry that has to stay.
+ERASED = "(erased)"
+# Columns of the ledger's texts, for entries that stay: the documents are still at the service.
+TEXTS = {documents: ("label", "error", "group_label"), document_changes: ("label", "error"), loads: ("error",)}
+DUCKDB_TYPES = ("VARCHAR", "JSON", "UUID", "VARCHAR[]")
+POSTGRES_TYPES = ("text", "character varying", "character", "json", "jsonb", "uuid", "ARRAY")
+
+
+def is_ledger(engine: sa.Engine) -> bool:
+    """Return whether a database has a ledger."""
+    return bool(sa.inspect(engine).has_table(chat_requests.name))
+
+
+def erase_from_ledger(ledger: Ledger, person: Person, *, dry_run: bool) -> Counter[str]:
+    """
+    Delete the chat requests and ratings of a person, and the texts about the person in other entries.
+
+    :param person: Learns from the ledger.
+    :raises AssistantInputError: A task is sending one of these requests right now.
+    """
+
+    def change(connection: sa.Connection) -> Counter[str]:
+        counts: Counter[str] = Counter()
+        for table in (chat_requests, ratings):
+            erased = _entries_of(connection, table, person)
+            _check_no_task_sends(connection, ledger, table, erased)
+            counts["entries"] += len(erased)
+            if not dry_run:
+                for entry in erased:
+                    connection.execute(sa.delete(table).where(_is_row(table, entry)))
+        for table, names in TEXTS.items():
+            counts["texts"] += _erase_texts(connection, table, names, person, dry_run=dry_run)
+        return +counts
+
+    counts = transaction(ledger.engine, change, writes=not dry_run)
+    if ledger.engine.dialect.name == "sqlite" and not dry_run:
+        _rewrite_sqlite(ledger)
+    return counts
+
+
+def _batches(connection: sa.Connection, query: sa.Select[Any]) -> Iterator[pa.Table]:
+    import pyarrow as pa
+
+    result = connection.execute(query)
+    names = list(result.keys())
+    while rows := result.fetchmany(ROWS):
+        columns = zip(*rows, strict=True)
+        yield pa.table({name: pa.array(values) for name, values in zip(names, columns, strict=True)})
+
+
+def _entries_of(connection: sa.Connection, table: sa.Table, person: Person) -> list[dict[str, Any]]:
+    """Return the primary keys of the person's entries."""
+    names = ["scope", "key", "label", "error", "session_id", "request_id"]
+    found: list[dict[str, Any]] = []
+    for rows in _batches(connection, sa.select(*(table.c[name] for name in names))):
+        person.learn(rows)
+        found += rows.select(["scope", "key"]).filter(person.rows(rows)).to_pylist()
+    return found
+
+
+def _check_no_task_sends(
+    connection: sa.Connection, ledger: Ledger, table: sa.Table, erased: Sequence[Mapping[str, Any]]
+) -> None:
+    claims = sa.select(table.c.scope, table.c.key).where(table.c.outcome == "claimed")
+    living = set()
+    for row in connection.execute(ledger.leases.with_lease(claims, table)):
+        if is_living(row.heartbeat_at, row.lease_seconds, row.database_now):
+            living.add((row.scope, row.key))
+    if any((entry["scope"], entry["key"]) in living for entry in erased):
+        raise AssistantInputError(
+            "a task is sending a request of this person right now",
+            safe=NOTHING_CHANGED,
+            todo="Wait until it has ended.",
+        )
+
+
+def _erase_texts(
+    connection: sa.Connection, table: sa.Table, names: Sequence[str], person: Person, *, dry_run: bool
+) -> int:
+    """Replace the texts about the person, and return how many there are."""
+    key_names = [column.name for column in table.primary_key]
+    replaced = 0
+    for name in names:
+        has_text = table.c[name].is_not(None)
+        query = sa.select(*(table.c[key_name] for key_name in key_names), table.c[name]).where(has_text)
+        found: list[dict[str, Any]] = []
+        for rows in _batches(connection, query):
+            found += rows.select(key_names).filter(person.rows(rows.select([name]))).to_pylist()
+        replaced += len(found)
+        if not dry_run:
+            for entry in found:
+                connection.execute(sa.update(table).where(_is_row(table, entry)).values({name: ERASED}))
+    return replaced
+
+
+def _is_row(table: sa.Table, entry: Mapping[str, Any]) -> sa.ColumnElement[bool]:
+    return sa.and_(*(table.c[name] == value for name, value in entry.items()))
+
+
+def _rewrite_sqlite(ledger: Ledger) -> None:
+    """Write a SQLite file anew, without the bytes of deleted entries, and empty its log."""
+    with ledger_errors(ledger.engine, "cannot be rewritten"), ledger.engine.connect() as connection:
+        connection.execution_options(isolation_level="AUTOCOMMIT")
+        connection.exec_driver_sql("VACUUM")
+        connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def erase_from_duckdb(file: Path, person: Person, *, dry_run: bool) -> Counter[str]:
+    """
+    Delete the rows of a person from all tables of a DuckDB file, and write it anew.
+
+    Deleted rows stay in the blocks of a DuckDB file until others overwrite them.
+
+    :raises AssistantWarehouseError: Another process has the file open, or it cannot be written.
+    """
+    with duckdb_transaction(str(file)) as store:
+        counts = _erase_rows(store, "rowid", None, DUCKDB_TYPES, person, dry_run=dry_run)
+    if counts and not dry_run:
+        _rewrite_duckdb(file)
+    return counts
+
+
+def _rewrite_duckdb(file: Path) -> None:
+    import duckdb
+
+    new_file = file.with_name(f".{file.name}.erased")
+    new_file.unlink(missing_ok=True)
+    try:
+        # The connection keeps other processes away from the file until the new one has replaced it.
+        with private_umask(), duckdb.connect(str(file)) as connection:
+            connection.execute(f"ATTACH {literal(str(new_file))} AS assistant_copy")
+            [name] = connection.execute("SELECT current_database()").fetchall()[0]
+            connection.execute(f"COPY FROM DATABASE {quoted(name)} TO assistant_copy")
+            connection.execute("DETACH assistant_copy")
+            shutil.copymode(file, new_file)
+            new_file.replace(file)
+    except duckdb.Error as error:
+        raise AssistantWarehouseError(
+            f"{file} cannot be written anew: {error}",
+            safe="The rows are deleted, but their bytes may still be in the file.",
+        ) from error
+    finally:
+        new_file.unlink(missing_ok=True)
+
+
+def erase_from_postgres(engine: sa.Engine, schema: str, person: Person, *, dry_run: bool) -> Counter[str]:
+    """
+    Delete the rows of a person from all tables of a schema in PostgreSQL.
+
+    :raises AssistantWarehouseError: The database cannot be reached or written; it is unchanged.
+    """
+    with postgres_transaction(engine) as store:
+        return _erase_rows(store, "ctid", schema, POSTGRES_TYPES, person, dry_run=dry_run)
+
+
+def _erase_rows(
+    store: WarehouseTransaction,
+    row_id: str,
+    schema: str | None,
+    types: Sequence[str],
+    person: Person,
+    *,
+    dry_run: bool,
+) -> Counter[str]:
+    """
+    Delete the rows of a person from all tables.
+
+    :param row_id: Name of the column that identifies a row within a transaction.
+    :param schema: None for all schemas.
+    :param types: SQL types of columns with texts.
+    """
+    is_in_schema = f"c.table_schema = {literal(schema)}" if schema else "c.table_schema <> 'information_schema'"
+    names = ", ".join(map(literal, types))
+    rows = store.run(
+        "SELECT c.table_schema, c.table_name, c.column_name, c.data_type "  # noqa: S608
+        "FROM information_schema.columns c JOIN information_schema.tables t "
+        "USING (table_catalog, table_schema, table_name) "
+        f"WHERE table_catalog = current_database() AND t.table_type = 'BASE TABLE' AND {is_in_schema} "
+        f"AND (c.data_type IN ({names}) OR c.column_name = 'date')"
+    )
+    columns_by_table: dict[str, list[str]] = {}
+    days_of: set[str] = set()
+    for table_schema, table_name, column, data_type in rows:
+        table = f"{quoted(table_schema)}.{quoted(table_name)}"
+        columns = columns_by_table.setdefault(table, [])
+        if data_type in types:
+            columns.append(column)
+        elif data_type.upper() == "DATE":
+            days_of.add(table)
+    counts: Counter[str] = Counter()
+    for table, columns in columns_by_table.items():
+        # A day at a time, because a table may be larger than the memory.
+        conditions = _days(store, table) if table in days_of else ["TRUE"]
+        for condition in conditions if columns else ():
+            counts["rows"] += _erase_some(store, table, row_id, columns, condition, person, dry_run=dry_run)
+    return +counts
+
+
+def _days(store: WarehouseTransaction, table: str) -> list[str]:
+    days = store.run(f'SELECT DISTINCT CAST("date" AS VARCHAR) FROM {table}')  # noqa: S608
+    return [f'"date" = {literal(day)}' if day else '"date" IS NULL' for (day,) in days]
+
+
+def _erase_some(
+    store: WarehouseTransaction,
+    table: str,
+    row_id: str,
+    columns: Sequence[str],
+    condition: str,
+    person: Person,
+    *,
+    dry_run: bool,
+) -> int:
+    """Delete the rows of a person among some rows of a table, and return how many there are."""
+    import pyarrow as pa
+
+    texts = ", ".join(f"CAST({quoted(column)} AS VARCHAR)" for column in columns)
+    rows = store.run(f"SELECT CAST({row_id} AS VARCHAR), {texts} FROM {table} WHERE {condition}")  # noqa: S608
+    if not rows:
+        return 0
+    # The row id must not be searched: it has the name of no column that a table has.
+    row_ids, *values = zip(*rows, strict=True)
+    found = pa.table({name: pa.array(texts, pa.string()) for name, texts in zip(columns, values, strict=True)})
+    person.learn(found)
+    flags = person.rows(found).to_pylist()
+    erased = [one for one, is_erased in zip(row_ids, flags, strict=True) if is_erased]
+    if not dry_run:
+        kind = "tid" if row_id == "ctid" else "BIGINT"
+        for start in range(0, len(erased), 1000):
+            listed = ", ".join(f"CAST({literal(one)} AS {kind})" for one in erased[start : start + 1000])
+            store.run(f"DELETE FROM {table} WHERE {row_id} IN ({listed})")  # noqa: S608
+    return len(erased)

@@ -1,0 +1,208 @@
+"""
+Delete what is older than it has to be, one function for each place.
+
+Each function takes a time or a day, deletes what is from before it, and returns how much that was. With ``dry_run``,
+it only counts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Iterable
+from datetime import UTC, date, datetime
+
+import sqlalchemy as sa
+from airflow.providers.common.compat.sdk import ObjectStoragePath
+
+from airflow_provider_assistant.chat_batch.answers import SCOPE
+from airflow_provider_assistant.chat_batch.state import BatchState
+from airflow_provider_assistant.erasure.files import BATCH_STATE
+from airflow_provider_assistant.evaluation.run_directory import kept_as_baseline, runs_in, time_of_run
+from airflow_provider_assistant.lake import DATASETS
+from airflow_provider_assistant.lake.partitions import partitions_of
+from airflow_provider_assistant.lake.warehouse import WarehouseTransaction
+from airflow_provider_assistant.lake.warehouse.views import literal, quoted
+from airflow_provider_assistant.ledger import Ledger, key_of, upkeep
+from airflow_provider_assistant.ledger.database import transaction
+from airflow_provider_assistant.ledger.schema import ratings
+from airflow_provider_assistant.storage.paths import StoragePath, usable_path
+
+# Beginning of what replaces the id of a request.
+PRUNED = "pruned-"
+
+
+def prune_ledger(ledger: Ledger, before: datetime, *, dry_run: bool = False) -> dict[str, int]:
+    """
+    Delete old entries that are no longer needed, see :func:`.upkeep.prune`, and the ids in old ratings.
+
+    A rating that was sent keeps its key, so that it is not sent again. Its session is removed, and a hash replaces the
+    id of its request.
+
+    :return: Number of entries by kind; ``ids_of_ratings`` is the number of ratings that lost their ids.
+    """
+    counts = upkeep.prune(ledger, before, dry_run=dry_run)
+    counts["ids_of_ratings"] = transaction(
+        ledger.engine, lambda connection: _without_ids(connection, before, dry_run=dry_run), writes=True
+    )
+    return counts
+
+
+def _without_ids(connection: sa.Connection, before: datetime, *, dry_run: bool) -> int:
+    c = ratings.c
+    # Exports have a rating on the day when it was recorded.
+    sent_at = sa.func.coalesce(c.recorded_at, c.claimed_at)
+    is_old = (sent_at < before) & (c.outcome == "created") & (c.session_id != "")
+    rows = connection.execute(sa.select(c.scope, c.key, c.session_id, c.request_id).where(is_old)).all()
+    changes = []
+    for scope, key, session_id, request_id in rows:
+        pseudonym = PRUNED + key_of(session_id, request_id)[:32]
+        changes.append({"of_scope": scope, "of_key": key, "pseudonym": pseudonym})
+    if changes and not dry_run:
+        is_row = (c.scope == sa.bindparam("of_scope")) & (c.key == sa.bindparam("of_key"))
+        update = sa.update(ratings).where(is_row)
+        connection.execute(update.values(session_id="", label="", request_id=sa.bindparam("pseudonym")), changes)
+    return len(changes)
+
+
+def prune_files(folder: str, before: datetime, *, dry_run: bool = False) -> int:
+    """
+    Delete the findings and the answers of chat batches below a folder that were last written before a time.
+
+    Other files are kept, also other Parquet files.
+
+    :return: Number of files.
+    """
+    files = [file for file in _files(folder, "*.parquet") if _is_old(file, before) and _is_ours(file)]
+    if not dry_run:
+        for file in files:
+            file.unlink(missing_ok=True)
+    return len(files)
+
+
+def prune_batch_states(folder: str, before: datetime, *, dry_run: bool = False) -> int:
+    """
+    Delete the states of chat batches below a folder of which no file was written since a time.
+
+    Such a batch was never finished: a finished one deletes its state.
+
+    :return: Number of folders.
+    """
+    found = 0
+    for state in _files(folder, f"*{BATCH_STATE}"):
+        files: Iterable[StoragePath] = state.iterdir()
+        if all(_is_old(file, before) for file in files):
+            found += 1
+            if not dry_run:
+                BatchState(str(state)).remove()
+    return found
+
+
+def prune_lake(root: str, before: date, *, datasets: Collection[str] = (), dry_run: bool = False) -> int:
+    """
+    Delete the partitions of the days before a day.
+
+    A warehouse keeps what it has loaded.
+
+    :param datasets: Default: all.
+    :return: Number of partitions.
+    """
+    found = 0
+    for dataset in datasets or DATASETS:
+        for day, partition in partitions_of(root, dataset).items():
+            if day >= before:
+                continue
+            found += 1
+            if not dry_run:
+                folder = usable_path(root) / dataset / f"date={day.isoformat()}"
+                for name in partition.files:
+                    (folder / name.rpartition("/")[2]).unlink(missing_ok=True)
+                # Object storage has no folders to remove, and other programs may have files there.
+                with contextlib.suppress(OSError):
+                    folder.rmdir()
+    return found
+
+
+def prune_warehouse(
+    store: WarehouseTransaction, before: date, *, schema: str = "assistant", dry_run: bool = False
+) -> int:
+    """
+    Delete the rows of the days before a day.
+
+    A load does not bring them back, unless their partition changes in the lake or their day is given.
+
+    :return: Number of rows.
+    """
+    tables = store.run(
+        "SELECT table_name FROM information_schema.tables WHERE table_catalog = current_database() "  # noqa: S608
+        f"AND table_type = 'BASE TABLE' AND table_schema = {literal(schema)}"
+    )
+    found = 0
+    for (name,) in tables:
+        if name not in DATASETS:
+            continue
+        old = f"{quoted(schema)}.{quoted(name)} WHERE {quoted('date')} < {literal(before.isoformat())}"
+        verb = "SELECT count(*) FROM" if dry_run else "DELETE FROM"
+        [(count,)] = store.run(f"{verb} {old}")
+        found += int(count)
+    return found
+
+
+def prune_evaluations(output_path: str, before: datetime, *, keep: Collection[str] = (), dry_run: bool = False) -> int:
+    """
+    Delete the folders of evaluations whose run was before a time.
+
+    The runs that ``baseline="previous"`` of the next run compares with are kept, and those with a tag.
+
+    :param output_path: Folder of all evaluations.
+    :param keep: Paths of further evaluations to keep, such as a ``baseline`` that is given by its path.
+    :return: Number of folders.
+    """
+    kept = {str(path).rstrip("/") for path in keep}
+    found = 0
+    for name in _folders(ObjectStoragePath(output_path)):
+        baselines = {str(directory.folder) for directory in kept_as_baseline(name)}
+        for directory in runs_in(name):
+            path = str(directory.folder)
+            is_old = time_of_run(directory) < before.astimezone(UTC)
+            is_kept = path in baselines or any(one == path or one.startswith(f"{path}/") for one in kept)
+            if not is_old or is_kept:
+                continue
+            found += 1
+            if not dry_run:
+                for file in directory.folder.iterdir():
+                    file.unlink()
+                with contextlib.suppress(OSError):
+                    directory.folder.rmdir()
+    return found
+
+
+def _folders(path: ObjectStoragePath) -> list[ObjectStoragePath]:
+    if not path.is_dir():
+        return []
+    return [entry for entry in path.iterdir() if entry.is_dir()]
+
+
+def _files(folder: str, pattern: str) -> list[StoragePath]:
+    root = usable_path(folder)
+    if not root.is_dir():
+        return []
+    found: Iterable[StoragePath] = root.rglob(pattern)
+    return sorted(found, key=str)
+
+
+def _is_old(file: StoragePath, before: datetime) -> bool:
+    return bool(file.stat().st_mtime < before.timestamp())
+
+
+def _is_ours(file: StoragePath) -> bool:
+    """Return whether a Parquet file is one of findings or of answers."""
+    import pyarrow.parquet as pq
+
+    from airflow_provider_assistant.loading.findings import findings_schema
+
+    try:
+        with file.open("rb") as opened:
+            schema = pq.read_schema(opened)
+    except (OSError, ValueError):
+        return False
+    return SCOPE in (schema.metadata or {}) or schema.names == findings_schema().names

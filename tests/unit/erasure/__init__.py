@@ -1,0 +1,1 @@
+"""Erasing persons, and deleting by age."""
