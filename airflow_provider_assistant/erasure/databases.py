@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from airflow_provider_assistant.erasure.person import Person
 from airflow_provider_assistant.exceptions import NOTHING_CHANGED, AssistantInputError, AssistantWarehouseError
 from airflow_provider_assistant.lake.warehouse import WarehouseTransaction, duckdb_transaction, postgres_transaction
-from airflow_provider_assistant.lake.warehouse.views import literal, quoted
+from airflow_provider_assistant.lake.warehouse.names import literal, quoted
 from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.ledger.database import ledger_errors, transaction
 from airflow_provider_assistant.ledger.leases import is_living

@@ -21,7 +21,7 @@ from airflow_provider_assistant.evaluation.run_directory import kept_as_baseline
 from airflow_provider_assistant.lake import DATASETS
 from airflow_provider_assistant.lake.partitions import partitions_of
 from airflow_provider_assistant.lake.warehouse import WarehouseTransaction
-from airflow_provider_assistant.lake.warehouse.views import literal, quoted
+from airflow_provider_assistant.lake.warehouse.names import literal, quoted
 from airflow_provider_assistant.ledger import Ledger, key_of, upkeep
 from airflow_provider_assistant.ledger.database import transaction
 from airflow_provider_assistant.ledger.schema import ratings
