@@ -59,6 +59,7 @@ def get_provider_info() -> dict[str, Any]:
                 "compare_documents",
                 "ledger_to_parquet",
                 "limits_to_parquet",
+                "parquet_to_iceberg",
                 "parquet_to_warehouse",
                 "read_to_parquet",
                 "statistics_to_parquet",

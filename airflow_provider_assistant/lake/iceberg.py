@@ -16,6 +16,7 @@ from datetime import date
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import sqlalchemy as sa
+from airflow.sdk.log import redact  # type: ignore[attr-defined]  # no public module has it
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from airflow_provider_assistant.exceptions import (
@@ -52,18 +53,24 @@ class Loaded:
     """
     The result of a load of one dataset.
 
-    :param location: Where the table is; None if there is no table, because there are no partitions.
+    :param location: URL of the table; None if there is none, because there are no partitions.
+    :param columns: Types of the table by column.
     :param days: Days that were loaded.
     :param rows: Number of rows that the table now has for these days.
     :param replaced: Number of rows that it had for them before.
-    :param kept: Number of days of the table that the lake has no partition for any more.
+    :param unchanged: Number of partitions that were not read, because the table has them.
+    :param kept: Number of days of the table that the lake no longer has.
+    :param missing: Given days that the lake does not have; the table keeps what it has of them.
     """
 
     location: str | None = None
+    columns: dict[str, str] = field(default_factory=dict)
     days: set[date] = field(default_factory=set)
     rows: int = 0
     replaced: int = 0
+    unchanged: int = 0
     kept: int = 0
+    missing: list[date] = field(default_factory=list)
 
 
 def open_catalog(name: str, properties: Mapping[str, Any]) -> Catalog:
@@ -132,7 +139,6 @@ def _load_some(
     # because the table changed, and reads both again. So older rows never replace newer ones.
     partitions = partitions_of(root, dataset)
     recorded = _recorded(table)
-    loaded.kept = len(recorded.keys() - partitions.keys())
     due = []
     for day, partition in partitions.items():
         is_changed = partition.fingerprint != recorded.get(day)
@@ -140,9 +146,13 @@ def _load_some(
         # Each day once, even if the storage reports a new version of the same file each time.
         if is_due and day not in loaded.days:
             due.append(partition)
-    if table is not None:
-        loaded.location = table.location()
     if not due:
+        loaded.kept = len(recorded.keys() - partitions.keys())
+        loaded.missing = sorted(set(days or ()) - partitions.keys())
+        loaded.unchanged = len(partitions.keys() - loaded.days) if days is None else 0
+        if table is not None:
+            loaded.location = table.location()
+            loaded.columns = {column.name: str(column.field_type) for column in table.schema().fields}
         return True
     if table is None:
         table = _created(catalog, identifier)
@@ -376,17 +386,17 @@ def _explained(what: str) -> Iterator[None]:
         yield
     except AssistantError:
         raise
-    except Exception as error:
-        # Catalogs and storages raise many exceptions, without a common base class.
+    except Exception as error:  # noqa: BLE001
+        # Catalogs and storages raise many exceptions, without a common base class. Their texts may contain rows, and
+        # secrets that a catalog refused.
         raise AssistantWarehouseError(
-            f"{what}: {_first_line(error)}",
+            str(redact(f"{what}: {_first_line(error)}")),
             safe=EACH_DAY_IS_WHOLE,
             todo="Correct the properties of the catalog or the rights of its user, then run the task again.",
-        ) from error
+        ) from None
 
 
 def _first_line(error: Exception) -> str:
-    # The other lines may contain data of rows.
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0]:.300}" if lines else type(error).__name__
 

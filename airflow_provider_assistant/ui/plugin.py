@@ -23,7 +23,7 @@ OPERATORS = (
     *("AssistantEvaluateOperator", "AssistantRateAnswersOperator"),
     *("AssistantStatisticsToParquetOperator", "AssistantLimitsToParquetOperator", "AssistantReadToParquetOperator"),
     *("AssistantFeedbackToParquetOperator", "AssistantRequestsToParquetOperator", "AssistantLoadsToParquetOperator"),
-    *("AssistantCompareDocumentsOperator", "AssistantParquetToWarehouseOperator"),
+    *("AssistantCompareDocumentsOperator", "AssistantParquetToIcebergOperator", "AssistantParquetToWarehouseOperator"),
 )
 
 

@@ -46,6 +46,7 @@ KINDS: dict[str, TaskKind] = {
     "AssistantRequestsToParquetOperator": "export",
     "AssistantLoadsToParquetOperator": "export",
     "AssistantCompareDocumentsOperator": "export",
+    "AssistantParquetToIcebergOperator": "export",
     "AssistantParquetToWarehouseOperator": "export",
 }
 # Items of a result that only tasks of a kind return: users may derive operators of their own.

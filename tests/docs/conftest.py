@@ -136,3 +136,5 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_warehouse: Path
     monkeypatch.setattr(addresses, "is_public", lambda _: True)
     warehouse_connection = {"conn_type": "sqlite", "host": str(tmp_path / "warehouse.db")}
     monkeypatch.setenv("AIRFLOW_CONN_WAREHOUSE", json.dumps(warehouse_connection))
+    tables = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": (tmp_path / "tables").as_uri()}
+    monkeypatch.setenv("AIRFLOW_CONN_MY_ICEBERG", json.dumps({"conn_type": "iceberg", "extra": tables}))

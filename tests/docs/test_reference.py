@@ -34,6 +34,7 @@ from airflow_provider_assistant.provider_info import get_provider_info
 from airflow_provider_assistant.sensors.documents import AssistantDocumentsReadySensor
 from airflow_provider_assistant.transfers.base import LedgerExportOperator
 from airflow_provider_assistant.transfers.compare_documents import AssistantCompareDocumentsOperator
+from airflow_provider_assistant.transfers.parquet_to_iceberg import AssistantParquetToIcebergOperator
 from airflow_provider_assistant.transfers.parquet_to_warehouse import AssistantParquetToWarehouseOperator
 from airflow_provider_assistant.transfers.read_to_parquet import AssistantReadToParquetOperator
 from tests.contract.cases import CASES, Case
@@ -92,7 +93,9 @@ def test_endpoints_are_those_of_the_specification() -> None:
             said.add(found[1])
         else:
             others = LedgerExportOperator | AssistantEvaluateOperator | AssistantParquetToWarehouseOperator
-            others |= AssistantReadToParquetOperator | AssistantCompareDocumentsOperator
+            others |= (
+                AssistantParquetToIcebergOperator | AssistantReadToParquetOperator | AssistantCompareDocumentsOperator
+            )
             assert issubclass(tasks()[name], others | AssistantDocumentsReadySensor)
     assert len(said) == 10
     assert said == set(map(route, CASES))
@@ -155,6 +158,12 @@ def test_results_have_the_keys_of_the_table(
                 "warehouse",
                 output_path=str(tmp_path / "lake"),
                 database=str(tmp_path / "warehouse.duckdb"),
+            ),
+            task(
+                "AssistantParquetToIcebergOperator",
+                "iceberg",
+                output_path=str(tmp_path / "lake"),
+                properties={"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": tmp_path.as_uri()},
             ),
             task(
                 "AssistantEvaluateOperator",

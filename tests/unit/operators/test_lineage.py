@@ -29,6 +29,7 @@ from airflow_provider_assistant.transfers.ledger_to_parquet import (
     AssistantLoadsToParquetOperator,
 )
 from airflow_provider_assistant.transfers.limits_to_parquet import AssistantLimitsToParquetOperator
+from airflow_provider_assistant.transfers.parquet_to_iceberg import AssistantParquetToIcebergOperator
 from airflow_provider_assistant.transfers.parquet_to_warehouse import AssistantParquetToWarehouseOperator
 from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
 from tests.versions import read_back
@@ -137,6 +138,18 @@ def test_a_warehouse_reads_datasets_and_writes_tables(ran, connection, tmp_path)
     with duckdb.connect(database, read_only=True) as opened:
         found = opened.execute("DESCRIBE assistant.statistics").fetchall()
     assert set(load.lineage_outputs[0].columns) == {name for name, *_ in found}
+
+
+def test_iceberg_tables_are_named_by_their_location(ran, connection, tmp_path):
+    lake_, tables = str(tmp_path / "lake"), (tmp_path / "tables").as_uri()
+    ran(AssistantStatisticsToParquetOperator, output_path=lake_)
+    properties = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": tables}
+    run, load = ran(AssistantParquetToIcebergOperator, output_path=lake_, properties=properties)
+    assert [Path(data.uri).name for data in load.lineage_inputs()] == ["statistics", "statistics_raw"]
+    assert {data.uri: data.rows for data in load.lineage_outputs} == {
+        f"{tables}/assistant/{dataset}": rows for dataset, rows in run.xcom()["datasets"].items()
+    }
+    assert load.lineage_outputs[0].columns["value"] == "double"
 
 
 def test_a_task_that_wrote_nothing_leaves_it_to_inlets_and_outlets():

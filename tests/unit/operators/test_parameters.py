@@ -38,6 +38,7 @@ from airflow_provider_assistant.transfers.ledger_to_parquet import (
     AssistantRequestsToParquetOperator,
 )
 from airflow_provider_assistant.transfers.limits_to_parquet import AssistantLimitsToParquetOperator
+from airflow_provider_assistant.transfers.parquet_to_iceberg import AssistantParquetToIcebergOperator
 from airflow_provider_assistant.transfers.parquet_to_warehouse import AssistantParquetToWarehouseOperator
 from airflow_provider_assistant.transfers.read_to_parquet import AssistantReadToParquetOperator
 from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
@@ -62,6 +63,7 @@ KINDS = {
     AssistantLoadQAOperator: {"source": ROWS},
     AssistantLoadTextOperator: {"source": ROWS},
     AssistantLoadsToParquetOperator: LAKE,
+    AssistantParquetToIcebergOperator: LAKE,
     AssistantParquetToWarehouseOperator: {"output_path": "lake", "database": "w.duckdb", "date": "2026-11-21"},
     AssistantRateAnswersOperator: {"answers": "a", "scores": "s", "rules": {"good": "token_f1 >= 0.8"}},
     AssistantReadToParquetOperator: {"read": "usage", **LAKE},
