@@ -19,7 +19,7 @@ PACKAGE = "airflow_provider_assistant"
 EXTRAS_OF = {
     f"{PACKAGE}/evaluation": {"evaluation"},
     f"{PACKAGE}/knowledge/website": {"website"},
-    f"{PACKAGE}/lake/iceberg.py": {"iceberg"},
+    f"{PACKAGE}/lake/iceberg": {"iceberg"},
     f"{PACKAGE}/lake/warehouse": {"warehouse"},
     f"{PACKAGE}/parsing": {"files", "website"},
     f"{PACKAGE}/sandbox": {"sandbox"},
@@ -121,8 +121,7 @@ def names(*groups: str) -> set[str]:
 def test_every_import_is_declared() -> None:
     undeclared = set()
     for module, file in imported():
-        owners = {file, *map(str, PurePosixPath(file).parents)}
-        extras = {extra for owner in owners for extra in EXTRAS_OF.get(owner, ())}
+        extras = {extra for folder, extras in EXTRAS_OF.items() if file.startswith(f"{folder}/") for extra in extras}
         if distribution_of(module) not in names("", *extras) | set(NOT_DECLARED):
             undeclared.add((distribution_of(module), module, file))
     assert not undeclared

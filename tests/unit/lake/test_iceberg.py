@@ -16,6 +16,7 @@ import pytest
 from airflow_provider_assistant import lake
 from airflow_provider_assistant.exceptions import AssistantWarehouseError
 from airflow_provider_assistant.lake import iceberg
+from airflow_provider_assistant.lake.iceberg import tables
 from tests.unit.lake.nights import FIRST, rating, write_nights, write_rows
 
 pytest.importorskip("pyiceberg")
@@ -124,7 +125,7 @@ def test_columns_are_matched_by_name_and_types_only_widen(load, root, rows):
 
 def test_a_load_that_read_older_files_does_not_win(load, root, rows, monkeypatch):
     """After a load has read a partition, and before it commits, another load commits a newer version of it."""
-    read = iceberg.read_partition
+    read = tables.read_partition
     newer: list[str] = []
 
     def read_and_wait(partition, *arguments):
@@ -135,7 +136,7 @@ def test_a_load_that_read_older_files_does_not_win(load, root, rows, monkeypatch
             load()
         return table
 
-    monkeypatch.setattr(iceberg, "read_partition", read_and_wait)
+    monkeypatch.setattr(tables, "read_partition", read_and_wait)
     # First without a table, then with one; the other load also has conflicts, with a third one.
     for number in range(3):
         write_rows(root, "feedback", FIRST, [rating(FIRST, "older")])

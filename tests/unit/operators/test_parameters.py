@@ -63,7 +63,7 @@ KINDS = {
     AssistantLoadQAOperator: {"source": ROWS},
     AssistantLoadTextOperator: {"source": ROWS},
     AssistantLoadsToParquetOperator: LAKE,
-    AssistantParquetToIcebergOperator: LAKE,
+    AssistantParquetToIcebergOperator: {"date": "2026-11-21", **LAKE},
     AssistantParquetToWarehouseOperator: {"output_path": "lake", "database": "w.duckdb", "date": "2026-11-21"},
     AssistantRateAnswersOperator: {"answers": "a", "scores": "s", "rules": {"good": "token_f1 >= 0.8"}},
     AssistantReadToParquetOperator: {"read": "usage", **LAKE},
@@ -128,8 +128,9 @@ RIGHT = {
 # Parameters whose value has further rules of its own.
 RULES = {"scorers", "gate", "pass_if", "schema", "baseline", "judge", "datasets"}
 # Not with others, or only with others.
-# By parameter: those that must not be given with it.
-OTHERS = {"conn_id": {"database": None}, "path": {"read": None}}
+# By class and parameter: those that must not be given with it.
+OTHERS = {(AssistantParquetToWarehouseOperator, "conn_id"): {"database": None}}
+OTHERS[AssistantReadToParquetOperator, "path"] = {"read": None}
 TOGETHER = {"deferrable", "site_ids", "path", "conn_id", "on_missing", "ledger"}
 
 
@@ -193,7 +194,7 @@ def test_a_template_without_a_value_is_an_error_before_any_request(
     kind, name, service, connection, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
-    others = OTHERS.get(name, {})
+    others = OTHERS.get((kind, name), {})
     for native, value in product((False, True), ("", None)):
         task, context = built(kind, native=native, values={"given": value}, **{name: "{{ params.given }}"}, **others)
         with pytest.raises(AssistantInputError) as caught:
@@ -214,7 +215,7 @@ TEMPLATED_TEXTS = [
 
 @pytest.mark.parametrize(("kind", "name", "check"), TEMPLATED_TEXTS, ids=ids)
 def test_text_stays_text_in_a_dag_with_native_objects(kind, name, check):
-    others = OTHERS.get(name, {})
+    others = OTHERS.get((kind, name), {})
     for given, used in (("1.10", "1.10"), ("{{ params.given }}", "1.10"), ("007", "007"), ("{{ 6 * 7 }}", "42")):
         task, context = built(kind, native=True, values={"given": "1.10"}, **{name: given}, **others)
         check_rendered(task, context)
