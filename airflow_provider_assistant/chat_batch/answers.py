@@ -226,7 +226,7 @@ def rows_of_dataset(table: pa.Table) -> Iterator[dict[str, Any]]:
         request_id = row["request_id"]
         if request_id is None or request_id not in request_ids:
             request_ids.add(request_id)
-            yield {**row, "question": row["message"], "asked_at": row["submitted_at"]}
+            yield {**row, "question": row["message"] or "", "asked_at": row["submitted_at"]}
 
 
 def site_of(path: ObjectStoragePath | Path) -> dict[str, str | None]:

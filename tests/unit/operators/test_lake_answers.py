@@ -27,6 +27,7 @@ QUESTIONS = [
     {"id": "2", "message": FAILING, "expected": "I cannot"},
     {"id": "3", "message": "", "expected": "I cannot"},
     {"id": "1", "message": "Größe des „Öl“-Tanks?\nUnd 2. 🙂", "expected": "I cannot"},
+    {"id": None, "message": None, "expected": None},
     {"id": "4", "message": "' OR 1=1 -- \\u0000 {{ x }} 🙂", "expected": "zzz"},
 ]
 
@@ -49,7 +50,7 @@ def ask(service, connection, lake_root, tmp_path):
     service.behave(fail_messages=FAILING)
 
     def asked(run_id="run", **arguments):
-        arguments = {"source": QUESTIONS, "max_failed": 4, "poll_interval": 0.02, "key_columns": ["id"], **arguments}
+        arguments = {"source": QUESTIONS, "max_failed": 6, "poll_interval": 0.02, "key_columns": ["id"], **arguments}
         operator = AssistantChatBatchOperator(
             task_id="ask",
             output_path=str(tmp_path / f"{run_id}.parquet"),
@@ -69,25 +70,25 @@ def test_a_batch_writes_each_question_once_whatever_became_of_it(mode, ask, rows
     output = pq.ParquetFile(result["output_path"]).read().to_pylist()
     found = [row for row in rows("answers") if row["run_id"] == "run"]
     # Rows that ask the same share an answer.
-    assert len(output) == 10
-    assert len(found) == 8
+    assert len(output) == 12
+    assert len(found) == 10
     output_rows = {(row["key"], row["repetition"]): row for row in output}
     for row in found:
         written = output_rows[row["key"], row["repetition"]]
         same = ("answer", "status", "error", "seconds", "confidence_level", "confidence_score", "request_id")
         assert {name: row[name] for name in same} == {name: written[name] for name in same}
-        assert (row["question"], row["asked_at"]) == (written["message"], written["submitted_at"])
+        assert (row["question"], row["asked_at"]) == (written["message"] or "", written["submitted_at"])
     assert {"complete", "not_submitted"} <= {row["status"] for row in found}
     assert {(row["kind"], row["name"], row["task_id"], row["site_id"], row["tenant_id"]) for row in found} == {
         ("batch", "ask", "ask", "acme-docs", "acme-inc")
     }
     request_ids = [row["request_id"] for row in rows("answers") if row["request_id"]]
     assert len(set(request_ids)) == len(request_ids)
-    assert len(rows("answers")) == 12
+    assert len(rows("answers")) == 15
 
 
 def test_each_rating_finds_its_question_and_its_evaluation_once(ask, rows, lake_root, tmp_path):
-    result = ask(source=[*QUESTIONS[:2], QUESTIONS[4]], repeat=2)
+    result = ask(source=[*QUESTIONS[:2], QUESTIONS[5]], repeat=2)
     evaluate = AssistantEvaluateOperator(
         task_id="evaluate",
         answers=result["output_path"],

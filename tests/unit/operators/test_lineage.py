@@ -123,7 +123,7 @@ def test_an_evaluation_reads_answers_and_writes_scores(ran, tmp_path):
         f"{tmp_path}/lake/evaluation_answers",
         f"{tmp_path}/lake/evaluations",
     ]
-    assert [data.rows for data in judge.lineage_outputs] == [1, 1]
+    assert [data.rows for data in judge.lineage_outputs] == [1, 1, 1]
 
 
 def test_a_warehouse_reads_datasets_and_writes_tables(ran, connection, tmp_path):
