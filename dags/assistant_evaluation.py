@@ -65,6 +65,7 @@ def assistant_evaluation():
         poll_interval=4,
         # The coverage rule of the gate judges missing answers.
         max_failed=0.5,
+        lake_path=LAKE,
     )
     evaluate = AssistantEvaluateOperator(
         task_id="evaluate",

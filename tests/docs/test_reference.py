@@ -496,6 +496,7 @@ def test_connection_fields() -> None:
     }
     defaults = ClientSettings("", "")
     values = {
+        "service_name": "host of the base URL",
         "timeout": f"{defaults.timeout:.0f}",
         "chat_timeout": f"{defaults.chat_timeout:.0f}",
         "retries": str(defaults.retry.attempts - 1),
