@@ -17,12 +17,14 @@ def task_context(
     map_index: int = -1,
     max_tries: int = 0,
     moment: datetime | None = None,
+    dag: Any = None,
     **fields: Any,
 ) -> dict[str, Any]:
     """
     Return the context of a task instance.
 
     :param moment: Logical date of the run. Default: None, a run that is due now.
+    :param dag: The DAG, whose schedule has a zone. Default: None, a run whose days are in UTC.
     :param fields: More fields of the task instance.
     """
     instance = SimpleNamespace(
@@ -36,7 +38,7 @@ def task_context(
         **fields,
     )
     run = SimpleNamespace(run_id=run_id, logical_date=moment, run_after=moment or datetime.now(UTC))
-    return {"ti": instance, "dag_run": run, "outlet_events": OutletEventAccessors()}
+    return {"ti": instance, "dag_run": run, "dag": dag, "outlet_events": OutletEventAccessors()}
 
 
 def execute_operator(operator: Any, **context: Any) -> Any:
