@@ -332,6 +332,24 @@ def test_a_day_that_the_reply_lacks_keeps_its_file_and_is_counted(export, capsys
     assert changed == [False, True, False, False, True]
 
 
+def test_after_a_pause_all_days_since_the_last_one_are_asked_for(export):
+    night = datetime(2024, 11, 21, tzinfo=UTC)
+    replies = [HISTORIES["list"]([date(2024, 11, 20)]), HISTORIES["list"]([date(2024, 11, 21)]), HISTORIES["list"]([])]
+    with served(*replies) as service:
+        # The service has no numbers of the night's own day.
+        for nights in (0, 9, 9, 10):
+            export(service, read="usage_history", days=2, moment=night + timedelta(days=nights))
+        export(service, read="usage_history", date="2024-12-24", days=2)
+        asked = [request.path.partition("?")[2] for request in service.received]
+    assert asked == [
+        "from=2024-11-20&to=2024-11-21",
+        "from=2024-11-20&to=2024-11-30",
+        "from=2024-11-21&to=2024-11-30",
+        "from=2024-11-21&to=2024-12-01",
+        "from=2024-12-23&to=2024-12-24",
+    ]
+
+
 @pytest.mark.parametrize(("count", "level"), [(1, "warning"), (4, "info"), (5, None)])
 def test_a_missing_day_is_a_warning_unless_it_is_the_last_one(count, level, export, capsys):
     with served(HISTORIES["list"](days_before(5)[-count:])) as service:

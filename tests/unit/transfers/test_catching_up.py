@@ -1,0 +1,202 @@
+"""After pauses, changes of clocks and pruning, each rating is in the lake once, and what is missing is counted."""
+
+from __future__ import annotations
+
+import json
+import random
+from datetime import UTC, date, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pyarrow.dataset as ds
+import pytest
+import sqlalchemy as sa
+from airflow.sdk import DAG
+
+from airflow_provider_assistant.ledger import Ledger
+from airflow_provider_assistant.ledger.schema import chat_requests, ratings
+from airflow_provider_assistant.ledger.upkeep import prune
+from airflow_provider_assistant.transfers.ledger_to_parquet import (
+    AssistantFeedbackToParquetOperator,
+    AssistantRequestsToParquetOperator,
+)
+from airflow_provider_assistant.transfers.limits_to_parquet import AssistantLimitsToParquetOperator
+from airflow_provider_assistant.transfers.progress import MOST_DAYS, Progress
+from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
+from tests.task_runs.context import execute_operator
+
+DAY = timedelta(days=1)
+NIGHT = datetime(2024, 5, 1, tzinfo=UTC)
+
+
+def entry(table, number, moment, **columns):
+    common = {"scope": "s", "site_url": "u", "service": "h", "site_id": "docs", "source": "x", "label": "x"}
+    common |= {"attempts": 1, "ambiguous": 0, "claim": "c", "outcome": "created", "session_id": "s"}
+    moments = {"claimed_at": moment - timedelta(seconds=5), "recorded_at": moment}
+    return sa.insert(table).values(**common, **moments, key=str(number), request_id=f"r{number}", **columns)
+
+
+def rating(number, moment):
+    return entry(ratings, number, moment, rating="good")
+
+
+def request(number, moment):
+    return entry(chat_requests, number, moment, mode="async", state="complete", completed_at=moment)
+
+
+@pytest.fixture
+def record(ledger_home):
+    """Add entries to the ledger."""
+
+    def recorded(*entries):
+        with Ledger.open() as ledger, ledger.engine.begin() as connection:
+            for one in entries:
+                connection.execute(one)
+
+    return recorded
+
+
+def export(folder, moment, kind=AssistantFeedbackToParquetOperator, dag=None, **arguments):
+    operator = kind(task_id="export", output_path=str(folder), **arguments)
+    return execute_operator(operator, moment=moment, dag=dag)
+
+
+def exported(folder, dataset="feedback"):
+    """Return the requests in the lake, with the days of their partitions."""
+    table = ds.dataset(folder / dataset, partitioning="hive").to_table(["request_id", "date"])
+    return sorted((row["request_id"], row["date"]) for row in table.to_pylist())
+
+
+# The clocks change in these weeks: in London, Berlin, St. John's, Santiago, Sydney and on Lord Howe.
+WEEKS = (
+    (date(2024, 3, 9), date(2024, 3, 12)),
+    (date(2024, 3, 29), date(2024, 4, 9)),
+    (date(2024, 9, 6), date(2024, 9, 10)),
+    (date(2024, 10, 4), date(2024, 10, 8)),
+    (date(2024, 10, 25), date(2024, 11, 5)),
+)
+SOME_ZONES = ("Europe/London", "America/Santiago", "Australia/Lord_Howe", "Asia/Kolkata")
+MORE_ZONES = ("Europe/Berlin", "America/St_Johns", "Australia/Sydney", "Pacific/Apia", "Pacific/Kiritimati")
+
+
+@pytest.mark.parametrize(
+    "zone",
+    [*SOME_ZONES[:2], *(pytest.param(zone, marks=pytest.mark.slow) for zone in (*SOME_ZONES[2:], *MORE_ZONES))],
+)
+def test_each_rating_of_many_nights_is_in_the_lake_once(zone, record, tmp_path):
+    random_numbers = random.Random(zone)
+    tz = ZoneInfo(zone)
+    dag = DAG("nightly", schedule="@daily", start_date=datetime(2024, 1, 1, tzinfo=tz))
+    number = 0
+    expected = []
+    for first, last in WEEKS:
+        night = datetime.combine(first, datetime.min.time(), tz)
+        while night.date() < last:
+            export(tmp_path, night.astimezone(UTC), dag=dag, file_name=first.isoformat())
+            # A pause of some days now and then.
+            next_day = night.date() + DAY * random_numbers.choice((1, 1, 1, 1, 9))
+            following = datetime.combine(next_day, datetime.min.time(), tz)
+            began, ends = night.astimezone(UTC), following.astimezone(UTC)
+            moments = [began, ends - timedelta(microseconds=1)]
+            moments += [began + (ends - began) * random_numbers.random() for _ in range(8)]
+            # Hours around the changes of clocks and midnights.
+            moments += [began + timedelta(hours=hours) for hours in (1, 2, 3, 22.6)]
+            for moment in moments:
+                number += 1
+                expected.append((f"r{number}", moment.astimezone(tz).date().isoformat()))
+            start = number - len(moments) + 1
+            record(*(rating(start + index, moment) for index, moment in enumerate(moments)))
+            night = following
+        # What the last night has not written.
+        export(tmp_path, night.astimezone(UTC), dag=dag, file_name=first.isoformat())
+    assert exported(tmp_path) == sorted(expected)
+
+
+def test_a_pause_is_caught_up_and_a_backfill_is_not(record, tmp_path):
+    record(*(rating(number, NIGHT + DAY * number + timedelta(hours=1)) for number in range(40)))
+
+    def days(moment, **arguments):
+        result = export(tmp_path, moment, **arguments)
+        return [path.rpartition("date=")[2][5:10] for path in result["paths"]]
+
+    assert days(NIGHT + DAY) == ["05-01", "05-02"]
+    assert days(NIGHT + DAY * 2) == ["05-02", "05-03"]
+    # A day that was asked for, within the pause.
+    assert days(None, date="2024-05-08", days=1) == ["05-08"]
+    caught_up = [f"05-{day:02}" for day in range(3, 13)]
+    assert days(NIGHT + DAY * 11) == caught_up
+    # The same run again, an earlier one, and the next one.
+    assert days(NIGHT + DAY * 11) == caught_up
+    assert days(NIGHT + DAY * 5) == ["05-05", "05-06"]
+    assert days(NIGHT + DAY * 12) == ["05-12", "05-13"]
+    # With more days, the last ones may have changed after the pause began.
+    assert days(NIGHT + DAY * 15, days=4) == ["05-11", "05-12", "05-13", "05-14", "05-15", "05-16"]
+    # Another task begins with its own days.
+    assert days(NIGHT + DAY * 20, file_name="other") == ["05-20", "05-21"]
+
+
+def test_progress_has_bounds(tmp_path, caplog):
+    def progress(zone="UTC"):
+        return Progress(str(tmp_path), "feedback", "part", ZoneInfo(zone))
+
+    first = date(2020, 1, 1)
+    progress().record(first)
+    last = first + DAY * 1000
+    assert progress().first_day(last, 2) == last - DAY * (MOST_DAYS - 1)
+    assert "these are not written: 601 days (2020-01-01, " in caplog.text
+    assert progress().first_day(last, 2000) == last - DAY * 1999
+    assert len(progress().gaps(last)) == 999
+    caplog.clear()
+    assert progress("Asia/Tokyo").gaps(first + DAY) == []
+    assert "began at midnight in UTC, and from now on in Asia/Tokyo" in caplog.text
+    # A run with a logical date in the future.
+    progress().record(date(2999, 1, 1))
+    assert progress().first_day(date(2999, 1, 3), 2) <= date(2999, 1, 1)
+    (file,) = tmp_path.glob("feedback/_state/*.json")
+    for content in ("", "[]", '{"last": 7}', json.dumps({"last": "today", "before": None, "timezone": "UTC"})):
+        file.write_text(content)
+        assert progress().first_day(last, 2) == last - DAY
+        assert "cannot be read" in caplog.text
+
+
+@pytest.mark.parametrize("kind", [AssistantStatisticsToParquetOperator, AssistantLimitsToParquetOperator])
+def test_days_without_a_capture_are_gaps(kind, connection, tmp_path, capsys):
+    def gaps(moment, **arguments):
+        result = export(tmp_path, moment, kind, **arguments)
+        return result["gaps"], result["gap_days"]
+
+    assert gaps(NIGHT) == gaps(NIGHT) == gaps(NIGHT + DAY) == (0, [])
+    assert "has no rows for" not in capsys.readouterr().out
+    for _ in range(2):
+        assert gaps(NIGHT + DAY * 4) == (2, ["2024-05-03", "2024-05-04"])
+    assert "has no rows for 2 days (2024-05-03, 2024-05-04): no run of this task" in capsys.readouterr().out
+    assert gaps(NIGHT) == gaps(None, date="2024-06-20") == (0, [])
+    count, named = gaps(NIGHT + DAY * 104)
+    assert (count, len(named), named[-1]) == (99, 31, "2024-06-05")
+
+
+def test_pruning_does_not_change_what_was_exported(record, tmp_path, capsys):
+    record(*(request(number, NIGHT + DAY * number + timedelta(hours=1)) for number in range(10)))
+    # Claimed before midnight, and submitted after it.
+    record(request("late", NIGHT + DAY * 5 + timedelta(seconds=1)))
+    kind = AssistantRequestsToParquetOperator
+    arguments = {"kind": kind, "dag": None, "date": "2024-05-10", "days": 8}
+    export(tmp_path, None, **arguments)
+    before = exported(tmp_path, "requests")
+    assert len(before) == 9
+    with Ledger.open() as ledger:
+        assert prune(ledger, NIGHT + DAY * 5, dry_run=True)["chat_requests"] == 5
+        assert export(tmp_path, None, **arguments)["kept"] == 0
+        for day in (5, 4):
+            prune(ledger, NIGHT + DAY * day)
+    result = export(tmp_path, None, **{**arguments, "days": 10})
+    assert exported(tmp_path, "requests") == before
+    assert (result["kept"], result["gaps"], result["gap_days"]) == (3, 2, ["2024-05-01", "2024-05-02"])
+    assert len(result["paths"]) == 5
+    logged = capsys.readouterr().out
+    assert "3 days (2024-05-03, 2024-05-04, 2024-05-05) have been pruned, so the files of these days" in logged
+    # The day during which the ledger was pruned.
+    with Ledger.open() as ledger:
+        prune(ledger, NIGHT + DAY * 7 + timedelta(hours=12))
+    result = export(tmp_path, NIGHT + DAY * 7, kind)
+    assert (result["rows"], result["path"], result["paths"], result["kept"]) == (0, None, [], 2)
+    assert exported(tmp_path, "requests") == before
