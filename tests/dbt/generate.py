@@ -6,7 +6,6 @@ The staging models and their columns come from the datasets of the package, the 
 
 from __future__ import annotations
 
-import itertools
 import re
 from importlib.resources import files
 from pathlib import Path
@@ -15,8 +14,9 @@ from typing import Any
 
 import yaml
 
-from airflow_provider_assistant.lake import DATASETS, warehouse
-from airflow_provider_assistant.lake.warehouse.tables import METRICS
+from airflow_provider_assistant.lake.datasets import DATASETS
+from airflow_provider_assistant.lake.warehouse import VIEWS, views
+from airflow_provider_assistant.lake.warehouse.tables import METRICS, PARTITIONS, dataset_table
 
 PROJECT = Path(__file__).parents[2] / "dbt"
 STAGING, MARTS = "models/staging", "models/marts"
@@ -24,6 +24,8 @@ COMMAND = "python -m tests.dbt.generate"
 
 # The columns that say what a row belongs to. The columns below identify a row within them.
 SCOPE = ("service", "tenant_id", "site_id")
+# Columns of a key that may be null.
+NULLABLE = ("tenant_id", "tag")
 _TASK = ("dag_id", "run_id", "task_id", "map_index")
 _READ = ("user_label", "read", "captured_at", "item")
 DATASET_KEYS = {
@@ -42,7 +44,7 @@ DATASET_KEYS = {
 }
 VIEW_KEYS = {
     "statistics_daily": ("date",),
-    "statistics_history": ("date", "series", "metric"),
+    "statistics_history": ("series", "period", "metric"),
     "counters_daily": ("date", "metric"),
     "documents_daily": ("date",),
     "limits_daily": ("date", "limit_name"),
@@ -64,9 +66,9 @@ VIEW_RULES = {
     "feedback_weekly": "good + bad + other = ratings",
     "latency_daily": _LATENCY,
     "latency_weekly": _LATENCY,
+    "answers_weekly": "answered <= asked",
+    "questions_rated_bad": "bad > 0 and bad + good <= ratings",
 }
-# The columns of a table that the files do not have.
-TABLE_COLUMNS = {"date": "Day of the partition", "loaded_at": "When the row was loaded"}
 # Other rows have no identity: a request that may not have been sent has no id.
 HAS_KEY = dict.fromkeys(("requests", "answers"), "request_id is not null")
 # A service can add words of its own; these are words of the package.
@@ -78,14 +80,20 @@ ACCEPTED = {
 }
 # Every row of the first dataset is from a reply of the second.
 REPLIES = {"statistics": "statistics_raw", "reads": "reads_raw"}
-# Datasets that most users export every night; others may be late without a fault.
 ROWS_OF_LOADS = "rows = created + unchanged + skipped + rejected + ambiguous + failed"
+# A loop over the metrics that are columns, instead of the columns.
+METRIC_COLUMNS = """
+    {%- for row in statistics_metrics() %}
+    , max(value) FILTER (WHERE metric = '{{ row.metric.replace("'", "''") }}')
+        AS "{{ row.column_name.replace('"', '""') }}"
+    {%- endfor %}"""
 # A night without ratings is a partition without rows. A dataset that was never exported is not late.
 LOADED_AT = (
     "select coalesce(max(loaded_at), current_timestamp) "
     "from {{ this.incorporate(path={'identifier': 'partitions'}) }} "
     "where dataset = '{{ this.identifier }}'"
 )
+# Datasets that most users export every night; others may be late without a fault.
 NIGHTLY = ("statistics", "statistics_raw", "limits", "feedback", "requests", "loads")
 
 
@@ -94,54 +102,52 @@ def generated() -> dict[str, str]:
     texts = {}
     for dataset in DATASETS:
         texts[f"{STAGING}/stg_assistant__{dataset}.sql"] = _staging_model(dataset)
-    for view in warehouse.VIEWS:
+    for view in VIEWS:
         texts[f"{MARTS}/assistant__{view}.sql"] = _mart(view)
     texts[f"{STAGING}/_sources.yml"] = _yaml({"sources": [_source()]})
     staging_models = [_staging_properties(dataset) for dataset in DATASETS]
     texts[f"{STAGING}/_models.yml"] = _yaml({"models": staging_models})
-    marts = [_mart_properties(view) for view in warehouse.VIEWS]
+    marts = [_mart_properties(view) for view in VIEWS]
     texts[f"{MARTS}/_models.yml"] = _yaml({"models": marts})
     return texts
 
 
 def _staging_model(dataset: str) -> str:
-    columns = ",\n".join(f'    "{column}"' for column in warehouse.columns(dataset))
+    columns = ",\n".join(f'    "{column}"' for column in dataset_table(dataset).columns)
     return f"-- {COMMAND}\nselect\n{columns}\nfrom {{{{ source('assistant', '{dataset}') }}}}\n"
 
 
 def _mart(view: str) -> str:
-    if view == "statistics_daily":
-        # Its columns depend on the rows. The operator has made the view of them.
-        relation = f"{{{{ source('assistant', '{view}') }}}}"
-        return f"-- {COMMAND}\nselect * from {relation}\n"
-    sql = _view_sql(view)
-    sql = re.sub(r"^CREATE OR REPLACE VIEW .* AS\n", "", sql, flags=re.MULTILINE)
-    sql = re.sub(r"\$schema\.(\w+)", _relation, sql)
-    return f"-- {COMMAND}\n" + Template(sql).substitute()
+    sql = _view_sql(view, metrics=METRIC_COLUMNS)
+    sql = sql.replace(f"CREATE OR REPLACE VIEW assistant.{view} AS\n", "")
+    return f"-- {COMMAND}\n" + re.sub(r"\bassistant\.(\w+)", _relation, sql)
+
+
+def _view_sql(view: str, metrics: str = "") -> str:
+    template = files(views.__package__).joinpath("views", f"{view}.sql").read_text("utf-8")
+    return Template(template).substitute(schema="assistant", metrics=metrics)
 
 
 def _relation(match: re.Match[str]) -> str:
     name = match[1]
-    if name == "metrics":
-        return "{{ source('assistant', 'metrics') }}"
-    model = f"assistant__{name}" if name in warehouse.VIEWS else f"stg_assistant__{name}"
-    return f"{{{{ ref('{model}') }}}}"
-
-
-def _view_sql(view: str) -> str:
-    return files(warehouse).joinpath("views", f"{view}.sql").read_text("utf-8")
+    if name in VIEWS:
+        return f"{{{{ ref('assistant__{name}') }}}}"
+    if name in DATASETS:
+        return f"{{{{ ref('stg_assistant__{name}') }}}}"
+    return f"{{{{ source('assistant', '{name}') }}}}"
 
 
 def _source() -> dict[str, Any]:
-    tables = []
+    tables: list[dict[str, Any]] = []
     for dataset in DATASETS:
         table: dict[str, Any] = {"name": dataset, "description": DATASETS[dataset].description}
         if dataset not in NIGHTLY:
             table["config"] = {"freshness": None}
         tables.append(table)
-    view = {"name": "statistics_daily", "description": _description_of_view("statistics_daily")}
-    metrics = {"name": "metrics", "description": METRICS.description}
-    tables += [table | {"config": {"freshness": None}} for table in (view, metrics)]
+    for definition in (PARTITIONS, METRICS):
+        columns = [_column(name, text) for name, text in definition.descriptions.items()]
+        table = {"name": definition.name, "description": definition.description}
+        tables.append({**table, "config": {"freshness": None}, "columns": columns})
     return {
         "name": "assistant",
         "description": "The tables that AssistantParquetToWarehouseOperator loads.",
@@ -159,64 +165,69 @@ def _source() -> dict[str, Any]:
 
 
 def _staging_properties(dataset: str) -> dict[str, Any]:
-    definition = DATASETS[dataset]
-    required = {column.name for column in definition.schema() if not column.nullable}
-    descriptions = {**definition.descriptions(), **TABLE_COLUMNS}
+    table = dataset_table(dataset)
+    optional = {column.name for column in DATASETS[dataset].schema() if column.nullable}
     columns = []
-    for name, data_type in warehouse.columns(dataset).items():
+    for name, data_type in table.columns.items():
         tests: list[Any] = []
-        if name in required or name in TABLE_COLUMNS:
+        if name not in optional:
             tests.append("not_null")
         if (dataset, name) in ACCEPTED:
             values = list(ACCEPTED[dataset, name])
             tests.append({"accepted_values": {"arguments": {"values": values}}})
-        column = {"name": name, "description": descriptions[name], "data_type": data_type.lower()}
-        columns.append(column | ({"data_tests": tests} if tests else {}))
-    model_tests = []
-    # Two findings may be equal.
-    if dataset in DATASET_KEYS:
-        unique = {"arguments": {"columns": [*SCOPE, *DATASET_KEYS[dataset]]}}
-        if dataset in HAS_KEY:
-            unique["config"] = {"where": HAS_KEY[dataset]}
-        model_tests.append({"unique_combination": unique})
+        column = _column(name, table.descriptions[name], *tests)
+        columns.append({**column, "data_type": data_type.lower()})
+    tests = []
+    if dataset in DATASET_KEYS:  # two findings may be equal
+        where = {"config": {"where": HAS_KEY[dataset]}} if dataset in HAS_KEY else {}
+        key = [*SCOPE, *DATASET_KEYS[dataset]]
+        tests.append(_test("unique_combination", columns=key, **where))
     if dataset in REPLIES:
-        replies = REPLIES[dataset]
-        key = [*SCOPE, *DATASET_KEYS[replies]]
-        arguments = {"to": f"ref('stg_assistant__{replies}')", "columns": key}
-        model_tests.append({"in_parent": {"arguments": arguments}})
+        parent = REPLIES[dataset]
+        key = [*SCOPE, *DATASET_KEYS[parent]]
+        tests.append(_test("in_parent", to=f"ref('stg_assistant__{parent}')", columns=key))
     if dataset == "loads":
-        arguments = {"expression": ROWS_OF_LOADS}
-        model_tests.append({"always": {"arguments": arguments}})
+        tests.append(_test("always", expression=ROWS_OF_LOADS))
     return {
         "name": f"stg_assistant__{dataset}",
-        "description": definition.description,
-        "data_tests": model_tests,
+        "description": table.description,
+        "data_tests": tests,
         "columns": columns,
     }
 
 
 def _mart_properties(view: str) -> dict[str, Any]:
-    scope = [name for name in SCOPE if re.search(rf"\b{name}\b", _view_sql(view))]
-    key = [*scope, *VIEW_KEYS[view]]
+    sql = _view_sql(view)
+    header, _, _ = sql.partition("CREATE")
+    descriptions = dict(views.COLUMN.findall(sql))
+    key = [name for name in SCOPE if name in descriptions] + list(VIEW_KEYS[view])
     columns = []
-    for name in key:
-        column: dict[str, Any] = {"name": name}
-        if name != "tenant_id":
-            column["data_tests"] = ["not_null"]
-        columns.append(column)
+    for name, description in descriptions.items():
+        is_required = name in key and name not in NULLABLE
+        columns.append(_column(name, description, *(["not_null"] if is_required else [])))
+    tests = [_test("unique_combination", columns=key)]
+    if view in VIEW_RULES:
+        tests.append(_test("always", expression=VIEW_RULES[view]))
     return {
         "name": f"assistant__{view}",
-        "description": _description_of_view(view),
-        "data_tests": [{"unique_combination": {"arguments": {"columns": key}}}],
+        "description": " ".join(header.replace("--", " ").split()),
+        "data_tests": tests,
         "columns": columns,
     }
 
 
-def _description_of_view(view: str) -> str:
-    """Return the comment at the beginning of a view's file."""
-    lines = _view_sql(view).splitlines()
-    comments = itertools.takewhile(lambda line: line.startswith("--"), lines)
-    return " ".join(line.removeprefix("--").strip() for line in comments)
+def _column(name: str, description: str, *tests: Any) -> dict[str, Any]:
+    column: dict[str, Any] = {"name": name, "description": description}
+    if tests:
+        column["data_tests"] = list(tests)
+    return column
+
+
+def _test(name: str, *, config: dict[str, Any] | None = None, **arguments: Any) -> dict[str, Any]:
+    test: dict[str, Any] = {"arguments": arguments}
+    if config:
+        test["config"] = config
+    return {name: test}
 
 
 def _yaml(content: dict[str, Any]) -> str:

@@ -63,6 +63,12 @@ def _add(rows: dict[str, list[Any]], scope: dict[str, Any], name: str, at: datet
         ended = {"completed_at": at + timedelta(seconds=seconds), "seconds": seconds}
         request = {**ids, "submitted_at": at, "state": state, "is_batch": False}
         rows["requests"].append(request | (ended if state == "complete" else {}))
+        status = "complete" if state == "complete" else "failed"
+        answer = {"kind": "batch", "name": "nightly.t", "key": str(number), "repetition": 1, "status": status}
+        answer |= {"question": f"Question {number % 4}?", "answer": f"Answer {dice.randrange(9)}"}
+        rows["answers"].append({**ids, **answer, "asked_at": at})
+        judged = {"name": "nightly", "path": f"{name}/summary.json", "passed": dice.random() < 0.5}
+        rows["evaluation_answers"].append({**ids, **answer, **judged})
         for second in range(number % 3):
             rating = {"rating": dice.choice(("good", "Good", "bad", "größe")), "answer_seconds": seconds}
             rows["feedback"].append({**ids, **rating, "sent_at": at + timedelta(seconds=second)})
@@ -71,9 +77,11 @@ def _add(rows: dict[str, list[Any]], scope: dict[str, Any], name: str, at: datet
     counts |= {"created": created, "failed": failed, "rows": created + failed + 4}
     load = {**scope, "started_at": at, "outcome": "succeeded", "endpoint": "documents/qa", "source": "größe.csv"}
     rows["loads"] += [load | counts, {**load, "outcome": "unfinished", "started_at": at + timedelta(hours=1)}]
+    finding = {"found_at": at, "source": "größe.csv", "endpoint": "documents/qa", "kind": "failed", "key": name}
+    rows["findings"].append({**scope, **finding, "reason": "The service failed", "document_ids": "[]"})
     difference = {"compared_at": at, "kind": "gone", "document_id": f"doc_{name}"}
     rows["document_differences"].append(scope | difference)
-    evaluation = {**scope, "run_id": name, "name": "nightly", "path": "summary.json", "asked_at": at}
+    evaluation = {**scope, "run_id": name, "name": "nightly", "path": f"{name}/summary.json", "asked_at": at}
     counts = {"questions": 9, "answered": 9, "coverage": 1.0, "scored": 9, "mean": dice.random()}
     rows["evaluations"].append({**evaluation, **counts, "verdict": "passed", "scorer": "token_f1"})
 

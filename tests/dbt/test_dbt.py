@@ -16,11 +16,13 @@ from typing import Any, Protocol
 import duckdb
 import pytest
 import sqlalchemy as sa
+from airflow.dag_processing.dagbag import DagBag
 
 from airflow_provider_assistant import lake
 from airflow_provider_assistant.lake import warehouse
 from tests.dbt import nights
 from tests.dbt.generate import PROJECT
+from tests.docs.pages import blocks_of
 from tests.live.postgres import PostgresServer
 
 DBT = Path(os.environ.get("DBT", PROJECT.parent / ".dbt-venv" / "bin" / "dbt"))
@@ -48,7 +50,7 @@ class DuckDB:
 
     def load(self, root):
         with warehouse.duckdb_transaction(self._path) as store:
-            warehouse.load(store, str(root), lake.DATASETS, nights.NIGHTS, schema="assistant")
+            warehouse.load(store, str(root), lake.DATASETS)
 
     def run(self, sql):
         with duckdb.connect(self._path) as connection:
@@ -65,7 +67,7 @@ class Postgres:
 
     def load(self, root):
         with warehouse.postgres_transaction(self.engine) as store:
-            warehouse.load(store, str(root), lake.DATASETS, nights.NIGHTS, schema="assistant")
+            warehouse.load(store, str(root), lake.DATASETS)
 
     def run(self, sql):
         with self.engine.begin() as connection:
@@ -96,7 +98,7 @@ class Project:
     """A copy of a dbt project, with the profile of its example."""
 
     def __init__(self, source: Path, folder: Path, database: Database) -> None:
-        self._folder = shutil.copytree(source, folder)
+        self.folder = shutil.copytree(source, folder)
         self._database = database
         shutil.copy(PROJECT / "profiles.example.yml", folder / "profiles.yml")
 
@@ -104,8 +106,8 @@ class Project:
         """Run dbt, check its exit code, and return its output."""
         done = subprocess.run(
             [DBT, "--no-use-colors", *command, "--target", self._database.target],
-            cwd=self._folder,
-            env={**os.environ, **self._database.environment, "DBT_PROFILES_DIR": str(self._folder)},
+            cwd=self.folder,
+            env={**os.environ, **self._database.environment, "DBT_PROFILES_DIR": str(self.folder)},
             capture_output=True,
             text=True,
             check=False,
@@ -114,7 +116,7 @@ class Project:
         return done.stdout
 
     def artifact(self, name: str) -> Any:
-        return json.loads((self._folder / "target" / f"{name}.json").read_text("utf-8"))
+        return json.loads((self.folder / "target" / f"{name}.json").read_text("utf-8"))
 
     def results(self) -> dict[str, str]:
         return {result["unique_id"]: result["status"] for result in self.artifact("run_results")["results"]}
@@ -143,7 +145,7 @@ def test_the_marts_are_the_views(database, project, root):
     project.dbt("parse")
     project.dbt("source", "freshness")
     project.dbt("build", "--warn-error")
-    assert set(project.results().values()) <= {"success", "pass"}
+    assert set(project.results().values()) <= {"success", "pass", "no-op"}
     views = rows_of_views(database)
     assert all(views.values())
     assert rows_of_views(database, "analytics", "assistant__") == views
@@ -248,3 +250,17 @@ def test_loads_go_on_beside_builds(database, project, tmp_path):
             is_over.set()
         loading.result()
     assert loads > 10
+
+
+@pytest.mark.parametrize("database", ["duckdb"], indirect=True)
+def test_the_dag_of_the_page(database, project, root, run_dag, monkeypatch, tmp_path):
+    database.load(root)
+    settings = {"AIRFLOW_VAR_DBT_VENV": str(DBT.parents[1]), "AIRFLOW_VAR_DBT_PROJECT": str(project.folder)}
+    for name, value in {**settings, **database.environment}.items():
+        monkeypatch.setenv(name, value)
+    (page_dag,) = (block.code for block in blocks_of(PROJECT.parent / "docs/howto/dbt.md") if block.language == "text")
+    (tmp_path / "dbt_dag.py").write_text(page_dag)
+    (dag,) = DagBag(tmp_path / "dbt_dag.py").dags.values()
+    run = run_dag(dag)
+    assert run.state == "success", run.errors
+    assert database.run("SELECT * FROM analytics.assistant__latency_daily")

@@ -18,13 +18,14 @@ def test_the_generated_models_are_up_to_date():
 
 
 def test_every_dataset_and_view_has_a_key():
-    assert set(generate.DATASET_KEYS) == set(generate.DATASETS)
-    assert set(generate.VIEW_KEYS) >= set(generate.warehouse.VIEWS)
+    # Two findings may be equal.
+    assert set(generate.DATASETS) - set(generate.DATASET_KEYS) == {"findings"}
+    assert set(generate.VIEW_KEYS) == set(generate.VIEWS)
 
 
 def test_the_page_names_every_mart():
     rows = table(section(PAGE, "What the models answer"))
-    marts = [f"assistant__{view}" for view in generate.warehouse.VIEWS]
+    marts = [f"assistant__{view}" for view in generate.VIEWS]
     assert sorted(row["Model"].strip("`") for row in rows) == sorted(marts)
 
 

@@ -35,7 +35,7 @@ VIEWS = (
 # Wait for the readers of a view that needs new columns, in seconds.
 VIEW_TIMEOUT = 20.0
 # A column of a view with its description: "count(*) AS ratings, -- Ratings that were sent".
-_COLUMN = re.compile(r"^    (?:.*\bAS |.*\.)?(\w+),? -- (.+)$", re.MULTILINE)
+COLUMN = re.compile(r"^    (?:.*\bAS |.*\.)?(\w+),? -- (.+)$", re.MULTILINE)
 
 
 def create_views(warehouse: Warehouse, metric_by_column: Mapping[str, str]) -> list[str]:
@@ -67,7 +67,7 @@ def view_statements(warehouse: Warehouse, view: str, metric_by_column: Mapping[s
     schema = quoted(warehouse.store.schema)
     # A placeholder that a template does not have is ignored.
     template = Template(sql)
-    descriptions = dict(_COLUMN.findall(template.substitute(schema=schema, metrics="")))
+    descriptions = dict(COLUMN.findall(template.substitute(schema=schema, metrics="")))
     metrics = ""
     if view == "statistics_daily":
         for column, metric in metric_by_column.items():
