@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from airflow_provider_assistant import lake, strict_json
 from airflow_provider_assistant.exceptions import AssistantInputError, AssistantWarehouseError
 from airflow_provider_assistant.lake import warehouse
-from airflow_provider_assistant.lake.warehouse import postgres
+from airflow_provider_assistant.lake.warehouse import postgres, views
 from airflow_provider_assistant.observability.lineage import dataset_name
 from airflow_provider_assistant.transfers.parquet_to_warehouse import AssistantParquetToWarehouseOperator
 from tests.live.postgres import PostgresServer
@@ -172,16 +172,22 @@ def test_a_failure_leaves_the_old_day(engine, root, load, read, monkeypatch):
     assert [row["value"] for row in read("statistics")] == [1]
 
 
-def test_concurrent_loads_of_one_day_create_no_duplicates(engine, root, read):
-    write_statistics(root, FIRST, capture(FIRST, {"a": 1, "b": 2}))
+@pytest.mark.parametrize("level", ["read committed", "repeatable read", "serializable"])
+def test_concurrent_loads_create_no_duplicates(level, engine, root, read):
+    """Whatever is the default isolation of the database: the snapshot of a load is not from before its wait."""
+    for day in (FIRST, SECOND):
+        write_statistics(root, day, capture(day, {"a": 1, "b": 2}))
+    options = {"options": f"-c default_transaction_isolation={level.replace(' ', chr(92) + ' ')}"}
+    partitions = []
 
     def loads():
-        mine = sa.create_engine(engine.url)
+        mine = sa.create_engine(engine.url, connect_args=options)
         with warehouse.postgres_transaction(mine) as store:
-            warehouse.load(store, str(root), ["statistics"], [FIRST])
+            partitions.append(warehouse.load(store, str(root), ["statistics"]).partitions)
 
-    at_once(5, loads)
-    assert len(read("statistics")) == 2
+    at_once(4, loads)
+    assert sorted(partitions) == [0, 0, 0, 2]
+    assert len(read("statistics")) == 4
 
 
 def test_a_lock_that_stays_is_an_error(engine, root, load):
@@ -215,3 +221,105 @@ def test_the_operator_loads_through_an_airflow_connection(server, engine, root, 
     (table,) = task.lineage_outputs
     url = engine.url
     assert dataset_name(table.uri) == (f"postgres://{url.host}:{url.port}", f"{url.database}.assistant.statistics")
+
+
+# -- other sessions and roles ----------------------------------------------------------------------
+
+
+def test_a_reader_that_is_idle_in_a_transaction_delays_nobody(engine, root, load, read, monkeypatch):
+    write_statistics(root, FIRST, capture(FIRST, {"a": 1}))
+    load()
+    with engine.begin() as reader:
+        for name in (*lake.DATASETS, *warehouse.VIEWS):
+            reader.exec_driver_sql(f"SELECT * FROM assistant.{name}")
+        write_statistics(root, SECOND, capture(SECOND, {"a": 2}))
+        loaded = load(lock_timeout=60)
+        assert (loaded.partitions, loaded.views_behind) == (1, [])
+        # A new metric needs a column: the load tries for a while, and other readers do not wait.
+        monkeypatch.setattr(views, "VIEW_TIMEOUT", 4.0)
+        waits = []
+
+        def sleep(_):
+            assert len(read("statistics_daily")) == 2
+            waits.append(1)
+
+        monkeypatch.setattr(postgres.time, "sleep", sleep)
+        write_statistics(root, SECOND, capture(SECOND, {"a": 2, "new": 3}))
+        loaded = load(lock_timeout=60)
+        assert (loaded.rows["statistics"], loaded.views_behind) == (2, ["statistics_daily"])
+        assert waits
+    assert len(read("statistics")) == 3
+    assert load().views_behind == []
+    assert read("statistics_daily")[1]["new"] == 3
+
+
+def test_a_lock_names_who_holds_it(engine, root, load):
+    write_statistics(root, FIRST, capture(FIRST, {"a": 1}))
+    load()
+    other = sa.create_engine(engine.url, connect_args={"application_name": "a BI tool"}, poolclass=sa.NullPool)
+    with other.begin() as blocker:
+        blocker.exec_driver_sql("LOCK TABLE assistant.statistics IN EXCLUSIVE MODE")
+        pid = blocker.exec_driver_sql("SELECT pg_backend_pid()").scalar()
+        write_statistics(root, FIRST, capture(FIRST, {"a": 2}))
+        message = (
+            rf"have held a lock for 0.1 s.*End these sessions.*process {pid} \(user airflow, a BI tool, idle in trans"
+        )
+        with pytest.raises(AssistantWarehouseError, match=message):
+            load(lock_timeout=0.1)
+
+
+def test_roles(server, engine, root):
+    """An administrator's schema, a role without rights, a member of the owner, and a role that reads."""
+    write_statistics(root, FIRST, capture(FIRST, {"a": 1}))
+    with engine.begin() as admin:
+        for role in ("loader", "second", "analyst"):
+            admin.exec_driver_sql(f"DROP ROLE IF EXISTS {role}")
+            admin.exec_driver_sql(f"CREATE ROLE {role} LOGIN")
+
+    def load_as(role):
+        mine = sa.create_engine(server.url.replace("airflow@", f"{role}@"))
+        with warehouse.postgres_transaction(mine) as store:
+            return warehouse.load(store, str(root), ["statistics"])
+
+    def granted(error):
+        """Run the statements that the error names."""
+        statements = str(error.value).partition("then run the task again: ")[2].partition(" [")[0]
+        assert statements, error.value
+        with engine.begin() as admin:
+            admin.exec_driver_sql(statements)
+
+    with pytest.raises(AssistantWarehouseError, match="permission denied for database") as error:
+        load_as("loader")
+    granted(error)
+    assert load_as("loader").rows == {"statistics": 1}
+    with engine.begin() as admin:
+        admin.exec_driver_sql("GRANT USAGE ON SCHEMA assistant TO analyst")
+        admin.exec_driver_sql("GRANT SELECT ON ALL TABLES IN SCHEMA assistant TO analyst")
+        admin.exec_driver_sql("GRANT USAGE, CREATE ON SCHEMA assistant TO second")
+    write_statistics(root, SECOND, capture(SECOND, {"a": 1, "new": 2}))
+    with pytest.raises(AssistantWarehouseError, match="GRANT loader TO second") as error:
+        load_as("second")
+    granted(error)
+    assert load_as("second").rows == {"statistics": 2}
+    reader = sa.create_engine(server.url.replace("airflow@", "analyst@"), poolclass=sa.NullPool)
+    with reader.connect() as connection:
+        found = connection.exec_driver_sql("SELECT new FROM assistant.statistics_daily ORDER BY date").scalars()
+        assert list(found) == [None, 2]
+    with engine.begin() as admin:
+        admin.exec_driver_sql("DROP SCHEMA assistant CASCADE")
+        for role in ("loader", "second", "analyst"):
+            admin.exec_driver_sql(f"DROP OWNED BY {role}")
+            admin.exec_driver_sql(f"DROP ROLE {role}")
+
+
+def test_everything_is_described(engine, root, load):
+    write_nights(root, 2)
+    load(datasets=exported(root))
+    with engine.connect() as connection:
+        undescribed = connection.exec_driver_sql(
+            "SELECT relname, attname FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace "
+            "JOIN pg_attribute ON attrelid = pg_class.oid WHERE nspname = 'assistant' AND relkind IN ('r', 'v') "
+            "AND attnum > 0 AND NOT attisdropped "
+            "AND (col_description(attrelid, attnum) IS NULL OR obj_description(attrelid) IS NULL)"
+        )
+        assert undescribed.all() == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -44,11 +44,9 @@ class PostgresTransaction:
         connection: sa.Connection,
         schema: str,
         lock_timeout: float,
-        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._connection = connection
         self._lock_timeout = lock_timeout
-        self._sleep = sleep
         self.schema = schema
         url = connection.engine.url
         self.uri = f"postgres://{url.host}:{url.port or PORT}/{url.database}"
@@ -76,7 +74,7 @@ class PostgresTransaction:
                 is_locked = _code(error) == LOCK_NOT_AVAILABLE
                 remaining -= ATTEMPT + PAUSE
                 if is_locked and remaining >= 0:
-                    self._sleep(PAUSE)
+                    time.sleep(PAUSE)
                     continue
                 if is_locked and timeout is not None:
                     return False

@@ -120,7 +120,7 @@ def test_arguments_that_cannot_be(arguments, message):
     ("arguments", "message"),
     [
         ({"date": "{{ 'yesterday' }}"}, "date must be YYYY-MM-DD"),
-        ({"datasets": ["statistics", "answers"]}, "datasets must be a list of some of statistics, .*'answers'"),
+        ({"datasets": ["statistics", "questions"]}, "datasets must be a list of some of statistics, .*'questions'"),
         ({"datasets": []}, "datasets must be a list"),
         ({"datasets": "{{ 'statistics' }}"}, "datasets must be a list"),
         ({"datasets": ["limits"]}, "has no limits. Nothing was changed"),
