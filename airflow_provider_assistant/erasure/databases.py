@@ -19,6 +19,7 @@ from airflow_provider_assistant.ledger.database import ledger_errors, transactio
 from airflow_provider_assistant.ledger.leases import is_living
 from airflow_provider_assistant.ledger.schema import chat_requests, document_changes, documents, loads, ratings
 from airflow_provider_assistant.storage.private_files import private_umask
+from airflow_provider_assistant.texts import storable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -71,8 +72,12 @@ def _batches(connection: sa.Connection, query: sa.Select[Any]) -> Iterator[pa.Ta
     result = connection.execute(query)
     names = list(result.keys())
     while rows := result.fetchmany(ROWS):
-        columns = zip(*rows, strict=True)
-        yield pa.table({name: pa.array(values) for name, values in zip(names, columns, strict=True)})
+        columns = {}
+        for name, values in zip(names, zip(*rows, strict=True), strict=True):
+            # An id of a request may have half a character, which Arrow cannot hold.
+            texts = [storable(value) if isinstance(value, str) else value for value in values]
+            columns[name] = pa.array(texts)
+        yield pa.table(columns)
 
 
 def _entries_of(connection: sa.Connection, table: sa.Table, person: Person) -> list[dict[str, Any]]:
@@ -176,7 +181,7 @@ def erase_from_postgres(engine: sa.Engine, schema: str, person: Person, *, dry_r
 
     :raises AssistantWarehouseError: The database cannot be reached or written; it is unchanged.
     """
-    with postgres_transaction(engine) as store:
+    with postgres_transaction(engine, schema=schema) as store:
         return _erase_rows(store, "ctid", schema, POSTGRES_TYPES, person, dry_run=dry_run)
 
 

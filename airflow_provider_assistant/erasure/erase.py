@@ -91,13 +91,11 @@ class Erasure:
 
         :raises AssistantInputError: A path does not exist, or a task is sending a request of the person right now.
         """
-        size = -1
         for _ in range(PASSES):
-            report = self._run(dry_run=True)
             known = self._person.size + self._files.size
-            if known == size:
+            report = self._run(dry_run=True)
+            if self._person.size + self._files.size == known:
                 break
-            size = known
         return report
 
     def erase(self, *, force: bool = False) -> tuple[Report, Report]:

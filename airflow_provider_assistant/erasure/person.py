@@ -73,14 +73,15 @@ class Person:
 
     def is_in(self, text: str) -> bool:
         """Return whether a text contains an address, a label or a distinctive id."""
-        if self._has_address(text):
+        if self.has_address(text):
             return True
         plain_ids, other_ids = self._distinctive_ids()
         if plain_ids and not plain_ids.isdisjoint(_TOKEN.findall(text)):
             return True
         return other_ids is not None and other_ids.search(unescaped(text)) is not None
 
-    def _has_address(self, text: str) -> bool:
+    def has_address(self, text: str) -> bool:
+        """Return whether a text contains an address or a label."""
         if self.labels and not self.labels.isdisjoint(_LABEL.findall(text)):
             return True
         if not self.emails or not _MARKS.search(text):
@@ -124,9 +125,9 @@ class Person:
 
     def _is_erased(self, name: str, value: str) -> bool:
         if name in ID_NAMES:
-            return value in self.ids or self._has_address(value)
+            return value in self.ids or self.has_address(value)
         if name in PLACES:
-            return self._has_address(value)
+            return self.has_address(value)
         return self.is_in(value)
 
     def learn(self, table: pa.Table) -> None:

@@ -122,9 +122,7 @@ def prune_lake(root: str, before: date, *, datasets: Collection[str] = (), dry_r
     return found
 
 
-def prune_warehouse(
-    store: WarehouseTransaction, before: date, *, schema: str = "assistant", dry_run: bool = False
-) -> int:
+def prune_warehouse(store: WarehouseTransaction, before: date, *, dry_run: bool = False) -> int:
     """
     Delete the rows of the days before a day.
 
@@ -134,13 +132,13 @@ def prune_warehouse(
     """
     tables = store.run(
         "SELECT table_name FROM information_schema.tables WHERE table_catalog = current_database() "  # noqa: S608
-        f"AND table_type = 'BASE TABLE' AND table_schema = {literal(schema)}"
+        f"AND table_type = 'BASE TABLE' AND table_schema = {literal(store.schema)}"
     )
     found = 0
     for (name,) in tables:
         if name not in DATASETS:
             continue
-        old = f"{quoted(schema)}.{quoted(name)} WHERE {quoted('date')} < {literal(before.isoformat())}"
+        old = f"{quoted(store.schema)}.{quoted(name)} WHERE {quoted('date')} < {literal(before.isoformat())}"
         verb = "SELECT count(*) FROM" if dry_run else "DELETE FROM"
         [(count,)] = store.run(f"{verb} {old}")
         found += int(count)

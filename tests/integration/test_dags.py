@@ -269,7 +269,7 @@ def test_retention(load, run_dag, ledger_home, warehouse, tmp_path):
     for days in (1, 500):
         lake.publish(table, str(tmp_path / "lake"), "requests", today - timedelta(days=days), "task")
     with duckdb_transaction(str(warehouse)) as store:
-        load_days(store, str(tmp_path / "lake"), ["requests"], [today], schema="assistant")
+        load_days(store, str(tmp_path / "lake"), ["requests"])
     run = run_dag(load("assistant_retention"))
     assert run.state == "success", run.errors
     assert run.xcom("prune_lake") == 1

@@ -22,7 +22,8 @@ from airflow_provider_assistant.api.privacy import user_label
 from airflow_provider_assistant.chat_batch.requests import FinishedRequest
 from airflow_provider_assistant.chat_batch.state import BatchState
 from airflow_provider_assistant.evaluation.summary import Summary
-from airflow_provider_assistant.ledger import sqlite_engine
+from airflow_provider_assistant.ledger import ClaimOutcome, Ledger, rating_claim, sqlite_engine
+from airflow_provider_assistant.ledger.schema import ratings
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
 from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOperator
@@ -37,6 +38,7 @@ from airflow_provider_assistant.transfers.parquet_to_warehouse import AssistantP
 from airflow_provider_assistant.transfers.read_to_parquet import AssistantReadToParquetOperator
 from tests.live.postgres import PostgresServer
 from tests.unit.cli.conftest import _as_before, cli  # noqa: F401 (fixtures)
+from tests.unit.ledger.single import rated
 
 EMAIL = "Zoe.Canary+x@Example.com"
 SESSION = "canary-session-7f3a9c51"
@@ -143,9 +145,24 @@ def test_no_byte_is_left(
         assert result["sessions"] == [SESSION]
         assert places.where(search) == {place: set() for place in before}
         check_others(places)
+        if has_servers:
+            check_ledger_in_postgres(cli, places.engine)
     audit = (ledger_home / "assistant_erasures.jsonl").read_text()
-    assert json.loads(audit)["counts"] == result["counts"]
+    assert json.loads(audit.splitlines()[0])["counts"] == result["counts"]
     assert not search.has(audit.encode())
+
+
+def check_ledger_in_postgres(cli, engine) -> None:  # noqa: F811
+    with Ledger(engine, warn_if_new=False) as ledger, rated(ledger) as rating:
+        for session, request_id in ((SESSION, "request-1"), (OTHER_SESSION, "request-2"), (SESSION, "\ud800-3")):
+            claim = rating_claim(session, request_id, "good", None)
+            rating.commit_and_claim((), [claim])
+            rating.commit_and_claim([ClaimOutcome(claim, "created", claim.key)], ())
+    options = ("--session", SESSION, "--ledger-conn-id", "warehouse", "--yes", "-o", "json")
+    assert cli("erase", *options).json["counts"]["ledger"] == {"entries": 2}
+    with engine.connect() as connection:
+        found = connection.execute(sa.select(ratings.c.session_id)).scalars().all()
+    assert found == [OTHER_SESSION]
 
 
 def write_all_places(run_operator, service, lake_folder: Path, files: Path) -> None:

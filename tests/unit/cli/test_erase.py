@@ -95,6 +95,15 @@ def test_what_is_not_reached_is_listed_and_the_rest_is_erased(erase, files, tmp_
     assert (files / "link.jsonl").is_symlink()
 
 
+def test_a_session_may_have_the_id_of_a_run(cli, tmp_path):
+    run_id = "scheduled__2026-11-26T00:00:00+00:00"
+    rows = [{"session_id": run_id, "run_id": run_id}, {"session_id": OTHER, "run_id": run_id}]
+    file = tmp_path / run_id / f"{run_id}.parquet"
+    lake.replace(pa.Table.from_pylist(rows), ObjectStoragePath(str(file)))
+    assert cli("erase", "--session", run_id, "--path", tmp_path / run_id, "--yes").code == 0
+    assert pq.ParquetFile(file).read().to_pylist() == rows[1:]
+
+
 def test_a_batch_that_waits_for_the_person_stops_it(erase, files):
     state = BatchState(str(files / ".answers.parquet.00.chat-batch"))
     state.write_pending([pending(f"request-{OTHER}"), pending(f"request-{SESSION}")])
