@@ -38,7 +38,8 @@ class AssistantParquetToIcebergOperator(FromLakeOperator):
     :param namespace: Namespace of the tables, created if it is missing; its levels are separated by
         dots. Default: ``assistant``.
 
-    :class:`~airflow_provider_assistant.transfers.from_lake.FromLakeOperator` has the other parameters.
+    The other parameters are those of
+    :class:`~airflow_provider_assistant.transfers.from_lake.FromLakeOperator`.
     """
 
     template_fields: Sequence[str] = (
@@ -82,7 +83,7 @@ class AssistantParquetToIcebergOperator(FromLakeOperator):
             of days that the tables have as they are; ``replaced``, the number of rows that were
             there before; ``kept``, the number of days that the lake no longer has, and whose rows
             stay; ``missing``, the number of days of ``date`` and ``days`` that the lake does not
-            have; and ``tables``, their names.
+            have; ``date``, the newest day in the tables; and ``tables``, their names.
         :raises AssistantInputError: An argument or the connection is invalid, or pyiceberg is not
             installed.
         :raises AssistantWarehouseError: The catalog or a table cannot be read or written, or a file
@@ -121,6 +122,7 @@ class AssistantParquetToIcebergOperator(FromLakeOperator):
             self.log.warning(
                 "The lake does not have these days; what the tables have of them stays: %s.", ", ".join(missing)
             )
+        last_days = [loaded.last_day for loaded in loads.values() if loaded.last_day]
         result = {
             "rows": sum(loaded.rows for loaded in loads.values()),
             "datasets": {dataset: loaded.rows for dataset, loaded in loads.items()},
@@ -129,6 +131,7 @@ class AssistantParquetToIcebergOperator(FromLakeOperator):
             "replaced": sum(loaded.replaced for loaded in loads.values()),
             "kept": sum(loaded.kept for loaded in loads.values()),
             "missing": len(missing),
+            "date": max(last_days).isoformat() if last_days else None,
             "tables": [f"{self.namespace}.{dataset}" for dataset, loaded in loads.items() if loaded.location],
         }
         return self.emit_asset_events(context, result)

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import datetime
 import re
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.providers.common.compat.sdk import BaseHook, Context, ObjectStoragePath
+from airflow.providers.common.compat.sdk import BaseHook, Context
 
-from airflow_provider_assistant import lake, parameters
-from airflow_provider_assistant.exceptions import NOTHING_CHANGED, AssistantInputError
+from airflow_provider_assistant import parameters
+from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.failures import FailureContext, explained
 from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
 from airflow_provider_assistant.observability.lineage import LineageDataset
-from airflow_provider_assistant.operators.base import AssistantBaseOperator
+from airflow_provider_assistant.transfers.from_lake import FromLakeOperator
 
 if TYPE_CHECKING:
     from airflow_provider_assistant.lake import warehouse
 
 
-class AssistantParquetToWarehouseOperator(AssistantBaseOperator):
+class AssistantParquetToWarehouseOperator(FromLakeOperator):
     """
     Load the partitions that changed into DuckDB or PostgreSQL, and update the views.
 
@@ -35,48 +34,33 @@ class AssistantParquetToWarehouseOperator(AssistantBaseOperator):
         For more information on how to use this operator, take a look at the guide:
         :doc:`/howto/warehouse`
 
-    :param output_path: Folder of the datasets: a local path or an object storage URL.
     :param database: Path of a DuckDB file on the worker, created if missing. Set this or
         ``conn_id``.
     :param conn_id: Airflow connection to a PostgreSQL database. Set this or ``database``.
-    :param datasets: Names of the datasets to load. Default: all that were ever exported to
-        ``output_path``.
-    :param date: To load some days again although they did not change: the last of these days,
-        ``YYYY-MM-DD``. Default: None, all days that changed.
-    :param days: Number of days to load again, ending with ``date``. Default: 1. Needs ``date``.
     :param schema: Schema of tables and views in the warehouse. Default: ``assistant``.
+
+    The other parameters are those of
+    :class:`~airflow_provider_assistant.transfers.from_lake.FromLakeOperator`.
     """
 
-    template_fields: Sequence[str] = ("output_path", "database", "conn_id", "datasets", "date")
+    template_fields: Sequence[str] = (*FromLakeOperator.template_fields, "database", "conn_id")
     parameter_checks: ClassVar[Checks] = {
-        "output_path": parameters.path,
         "database": parameters.path,
         "conn_id": parameters.text,
-        "datasets": parameters.text_list,
-        "date": parameters.day,
-        "days": parameters.count,
         "schema": parameters.text,
     }
 
     def __init__(
         self,
         *,
-        output_path: str,
         database: str | None = None,
         conn_id: str | None = None,
-        datasets: Sequence[str] | None = None,
-        date: str | None = None,
-        days: int = 1,
         schema: str = "assistant",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.output_path = output_path
         self.database = database
         self.conn_id = conn_id
-        self.datasets = datasets
-        self.date = date
-        self.days = days
         self.schema = schema
         check_given(self)
         if (database is None) == (conn_id is None):
@@ -84,12 +68,6 @@ class AssistantParquetToWarehouseOperator(AssistantBaseOperator):
                 f"task {self.task_id!r}: set either database, the path of a DuckDB file, or conn_id, a PostgreSQL "
                 "connection",
                 field="database",
-            )
-        if date is None and days != 1:
-            raise AssistantInputError(
-                f"task {self.task_id!r}: days needs date, the last of the days to load again. "
-                "Without date, all days that changed are loaded",
-                field="days",
             )
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,62}", self.schema):
             raise AssistantInputError(
@@ -117,11 +95,12 @@ class AssistantParquetToWarehouseOperator(AssistantBaseOperator):
         check_rendered(self, context)
         from airflow_provider_assistant.lake import warehouse
 
-        days = self._days()
-        datasets = self._datasets()
+        days = self.days_to_load()
+        datasets = self.datasets_to_load()
         with self._transaction() as transaction:
             loaded = warehouse.load(transaction, self.output_path, datasets, days)
             database_uri = transaction.uri
+        self.loaded_datasets = datasets
         self.lineage_outputs = tuple(
             LineageDataset(
                 uri=f"{database_uri}.{self.schema}.{dataset}",
@@ -167,55 +146,6 @@ class AssistantParquetToWarehouseOperator(AssistantBaseOperator):
             f"load of {self.output_path} into the warehouse ({target})",
             "Nothing was changed: the load is one transaction, and it was rolled back.",
         )
-
-    def lineage_inputs(self) -> Sequence[LineageDataset]:
-        """Return the datasets that were loaded."""
-        root = ObjectStoragePath(self.output_path)
-        folders = []
-        for table in self.lineage_outputs:
-            # The URI of a table ends with its name, which is that of the dataset.
-            _, _, dataset = table.uri.rpartition(".")
-            folders.append(LineageDataset(str(root / dataset)))
-        return folders
-
-    def _days(self) -> list[datetime.date] | None:
-        """Return the days to load again; None for all that changed."""
-        if self.date is None:
-            return None
-        last = datetime.date.fromisoformat(self.date)
-        first = last - datetime.timedelta(days=self.days - 1)
-        return [first + datetime.timedelta(days=number) for number in range(self.days)]
-
-    def _datasets(self) -> list[str]:
-        """Return the datasets to load. Raise for a wrong path, of which nothing would be loaded."""
-        all_datasets = tuple(lake.DATASETS)
-        if self.datasets is None:
-            exported = [name for name in all_datasets if lake.exported(self.output_path, name)]
-            if not exported:
-                raise AssistantInputError(
-                    f"{self.output_path!r} has none of the datasets {', '.join(all_datasets)}",
-                    safe=NOTHING_CHANGED,
-                    todo="Give the output_path of the exports.",
-                    field="output_path",
-                )
-            return exported
-        if not self.datasets or not set(self.datasets) <= set(all_datasets):
-            names = ", ".join(all_datasets)
-            raise AssistantInputError(
-                f"datasets must be a list of some of {names}, not {self.datasets!r:.100}",
-                field="datasets",
-            )
-        # Each dataset once, in the given order.
-        selected = list(dict.fromkeys(self.datasets))
-        missing = [name for name in selected if not lake.exported(self.output_path, name)]
-        if missing:
-            raise AssistantInputError(
-                f"{self.output_path!r} has no {', '.join(missing)}",
-                safe=NOTHING_CHANGED,
-                todo="Give the output_path of the exports, and run them before this task.",
-                field="datasets",
-            )
-        return selected
 
     def _transaction(self) -> AbstractContextManager[warehouse.WarehouseTransaction]:
         from airflow_provider_assistant.lake import warehouse

@@ -42,6 +42,7 @@ class Loaded:
     :param replaced: Number of rows that it had for them before.
     :param unchanged: Number of partitions that were not read, because the table has them.
     :param kept: Number of days of the table that the lake no longer has.
+    :param last_day: The newest day in the table, or None.
     :param missing: Given days that the lake does not have; the table keeps what it has of them.
     """
 
@@ -52,6 +53,7 @@ class Loaded:
     replaced: int = 0
     unchanged: int = 0
     kept: int = 0
+    last_day: date | None = None
     missing: list[date] = field(default_factory=list)
 
 
@@ -106,6 +108,7 @@ def _load_some(
         if is_due and day not in loaded.days:
             due.append(partition)
     if not due:
+        loaded.last_day = max(recorded, default=None)
         loaded.kept = len(recorded.keys() - partitions.keys())
         loaded.missing = sorted(set(days or ()) - partitions.keys())
         loaded.unchanged = len(partitions.keys() - loaded.days) if days is None else 0

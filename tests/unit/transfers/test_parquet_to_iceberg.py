@@ -47,7 +47,7 @@ def test_the_result_counts_what_was_loaded(load, root, properties, monkeypatch, 
     monkeypatch.setenv("AIRFLOW_CONN_MY_ICEBERG", json.dumps(connection))
     arguments = {"conn_id": "my_iceberg", "catalog": "lake", "namespace": "team.assistant"}
     tables = ["team.assistant.statistics", "team.assistant.feedback"]
-    result = {"kept": 0, "missing": 0, "tables": tables}
+    result = {"kept": 0, "missing": 0, "date": SECOND.isoformat(), "tables": tables}
     results = [
         {"rows": 5, "datasets": {"statistics": 4, "feedback": 1}, "partitions": 3, "unchanged": 0, "replaced": 0},
         {"rows": 0, "datasets": {"statistics": 0, "feedback": 0}, "partitions": 0, "unchanged": 3, "replaced": 0},
