@@ -5,7 +5,8 @@ The Airflow Variable ``assistant_lake`` sets the folder of the datasets: a local
 an object storage URL. Default: ``lake`` in AIRFLOW_HOME. The Variable
 ``assistant_warehouse`` sets the DuckDB file. Default: ``warehouse.duckdb`` in
 AIRFLOW_HOME. For PostgreSQL, replace ``database`` by the ``conn_id`` of a connection. A
-run replaces the days that it writes. The load updates the asset
+run replaces the days that it writes, and catches up after a pause. For local days, give
+the DAG a ``start_date`` with your zone. The load updates the asset
 ``assistant_warehouse``, which starts the DAG ``assistant_weekly_report``.
 
 The DAG needs ``pip install 'airflow-provider-assistant[warehouse]'``.
@@ -99,7 +100,7 @@ def assistant_nightly_export():
                 ),
             }
 
-    exports >> load >> summarise(WAREHOUSE, load.output["date"])
+    exports >> load >> summarise(WAREHOUSE, exports[0].output["date"])
 
 
 assistant_nightly_export()

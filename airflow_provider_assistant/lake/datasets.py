@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Dataset:
     """
-    A dataset: a folder with one partition per UTC day.
+    A dataset: a folder with one partition per day.
 
     :param name: Name of the dataset, of its folder and of its table in the warehouse.
     :param description: What its rows are.

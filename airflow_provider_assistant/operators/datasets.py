@@ -38,7 +38,7 @@ def publish(
     :param table: The rows.
     :param root: Folder of the datasets: a local path or an object storage URL.
     :param dataset: Name of the dataset.
-    :param day: UTC day of the partition.
+    :param day: Day of the partition.
     :param part_name: Name of the file without ``.parquet``.
     :return: ``rows``, ``path`` and ``bytes`` of the file.
     """

@@ -12,7 +12,7 @@ class AssistantFeedbackToParquetOperator(LedgerExportOperator):
     """
     Export the ratings in the ledger to the Parquet dataset ``feedback``: one row per rating, on the day it was sent.
 
-    Each rating is joined with the latency of its answer. A run replaces whole UTC days, so a re-run creates no
+    Each rating is joined with the latency of its answer. A run replaces whole days, so a re-run creates no
     duplicates. The columns are in :mod:`airflow_provider_assistant.lake`.
 
     .. seealso::
@@ -33,7 +33,7 @@ class AssistantRequestsToParquetOperator(LedgerExportOperator):
     The rows are the requests that
     :class:`~airflow_provider_assistant.operators.submit_chat.AssistantSubmitChatOperator` and
     :class:`~airflow_provider_assistant.operators.chat_batch.AssistantChatBatchOperator` submitted with the ledger on. A
-    request that finishes after midnight changes the partition of the day before. A run replaces whole UTC days, so a
+    request that finishes after midnight changes the partition of the day before. A run replaces whole days, so a
     re-run creates no duplicates.
 
     .. seealso::
@@ -52,7 +52,7 @@ class AssistantLoadsToParquetOperator(LedgerExportOperator):
     Export loads in the ledger to the Parquet dataset ``loads``: one row per try of a load, on the day it started.
 
     The rows are the loads that ran with the ledger on. A load that finishes after midnight changes the partition of the
-    day before. A run replaces whole UTC days, so a re-run creates no duplicates.
+    day before. A run replaces whole days, so a re-run creates no duplicates.
 
     .. seealso::
         For more information on how to use this operator, take a look at the guide:

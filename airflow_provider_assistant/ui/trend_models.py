@@ -86,7 +86,7 @@ class Series(Model):
 
 
 class FeedbackDay(Model):
-    """Ratings of one UTC day by word."""
+    """Ratings of one partition by word."""
 
     day: date
     ratings: dict[str, int]
@@ -99,12 +99,14 @@ class Statistics(Model):
     :param metrics: Names of all numeric metrics of the latest capture; at most 500.
     :param series: The metrics that the request names; by default the first four.
     :param feedback: Ratings that were sent.
+    :param gaps: Days without statistics among the last 30, between the first and the last that have some.
     """
 
     problem: Problem | None
     metrics: list[str]
     series: list[Series]
     feedback: list[FeedbackDay]
+    gaps: list[date]
 
 
 class Limit(Model):
@@ -127,7 +129,12 @@ class Limit(Model):
 
 
 class Limits(Model):
-    """Limits of the latest capture of each tenant, the most used first."""
+    """
+    Limits of the latest capture of each tenant, the most used first.
+
+    :param gaps: Days without limits among the last 30, between the first and the last that have some.
+    """
 
     problem: Problem | None
     rows: list[Limit]
+    gaps: list[date]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
@@ -61,9 +61,10 @@ def statistics(rights: RightsDep, site: SiteQuery = None, metric: MetricQuery = 
             drawn_metrics = metrics[:DEFAULT_METRICS]
         series = _series(rights, site, drawn_metrics)
         feedback = _feedback(rights, site)
+        gaps = _gaps(rights, "statistics", site)
     except UnavailableError as error:
-        return Statistics(problem=error.problem, metrics=[], series=[], feedback=[])
-    return Statistics(problem=None, metrics=metrics, series=series, feedback=feedback)
+        return Statistics(problem=error.problem, metrics=[], series=[], feedback=[], gaps=[])
+    return Statistics(problem=None, metrics=metrics, series=series, feedback=feedback, gaps=gaps)
 
 
 @router.get("/limits")
@@ -81,8 +82,9 @@ def limits(rights: RightsDep) -> Limits:
                 latest_rows[tenant] = {}
             if captured_at == captured_at_by_tenant[tenant]:
                 latest_rows[tenant].setdefault(row["metric"], row)
+        gaps = _gaps(rights, "limits")
     except UnavailableError as error:
-        return Limits(problem=error.problem, rows=[])
+        return Limits(problem=error.problem, rows=[], gaps=[])
     tenant_limits = []
     for row_by_metric in latest_rows.values():
         for metric in row_by_metric:
@@ -90,7 +92,7 @@ def limits(rights: RightsDep) -> Limits:
             if limit:
                 tenant_limits.append(limit)
     tenant_limits.sort(key=_fullest_first)
-    return Limits(problem=None, rows=tenant_limits[:MOST_LIMITS])
+    return Limits(problem=None, rows=tenant_limits[:MOST_LIMITS], gaps=gaps)
 
 
 def _fullest_first(limit: Limit) -> tuple[bool, float, str]:
@@ -198,6 +200,21 @@ def _feedback(rights: Rights, site: str | None) -> list[FeedbackDay]:
             if site is None or site_id == site:
                 counts[rating] += 1
     return [FeedbackDay(day=day, ratings=dict(counts_by_day[day])) for day in sorted(counts_by_day)]
+
+
+def _gaps(rights: Rights, dataset: str, site: str | None = None) -> list[date]:
+    """Return the days without a capture among the last 30, between the first and the last capture."""
+    column = "captured_at" if site is None else "site_id"
+    days = set()
+    for file, table in tables_of(files_of(dataset, DAYS), (column,), rights):
+        if site is None or site in table["site_id"].unique().to_pylist():
+            days.add(file.day)
+    if not days:
+        return []
+    last = max(days)
+    first = max(min(days), last - timedelta(days=DAYS - 1))
+    between = [first + timedelta(days=number) for number in range((last - first).days)]
+    return [day for day in between if day not in days]
 
 
 def _rows(rights: Rights, dataset: str, partitions: int, columns: Sequence[str]) -> Iterator[dict[str, Any]]:

@@ -185,6 +185,7 @@ export function Statistics({ site }) {
                 options: [["", "the first four"], ...found.metrics.map((one) => [one, one])],
               }),
             ),
+          h(Gaps, { days: found.gaps }),
           h(
             "div",
             { className: "charts" },
@@ -194,6 +195,12 @@ export function Statistics({ site }) {
         ),
     ),
   );
+}
+
+/** Days whose numbers nobody has read: the service only has the current ones. */
+function Gaps({ days }) {
+  if (!days.length) return null;
+  return h("p", { className: "note warning" }, `No capture on ${days.join(", ")}.`);
 }
 
 function byName(series) {
@@ -221,7 +228,7 @@ function Feedback({ days }) {
   const words = [...new Set(days.flatMap((one) => Object.keys(one.ratings)))].sort().slice(0, COLORS.length);
   return h(Lines, {
     title: "Feedback",
-    unit: "ratings sent per UTC day",
+    unit: "ratings sent per day",
     series: words.map((word, at) => ({
       name: word,
       color: COLORS[at],
@@ -254,7 +261,13 @@ export function Limits({ data }) {
     h(
       Shown,
       { of: data, what: "limits", empty: "The lake has no limits. The DAG assistant_nightly_export writes them." },
-      (found) => h(Table, { caption: "Limits of the tenant", columns, rows: found.rows }),
+      (found) =>
+        h(
+          Fragment,
+          null,
+          h(Gaps, { days: found.gaps }),
+          h(Table, { caption: "Limits of the tenant", columns, rows: found.rows }),
+        ),
     ),
   );
 }

@@ -85,6 +85,7 @@ def test_statistics_are_drawn_by_metric_and_site(folder, admin, known_dags):
         ]
         publish(folder, "statistics", lake.metrics_table(lake.STATISTICS, captures), day)
     found = admin.get("/api/statistics?site=a&metric=chats.total&metric=gone").json()
+    assert found["gaps"] == []
     assert found["metrics"] == ["chats.total", "users"]
     assert found["series"] == [
         {
@@ -134,6 +135,26 @@ def test_limits_are_paired_with_what_is_used(folder, admin, known_dags):
         ("messages", 2.0, 10.0, 0.2, "2026-12-01"),
         ("limits.rate", None, 0.5, None, None),
     ]
+
+
+def test_days_without_a_capture_are_gaps(folder, admin, as_user, known_dags):
+    days_by_site = {"a": (40, 29, 3, 2, 0), "b": (3, 1)}
+    for site, numbers in days_by_site.items():
+        for number in numbers:
+            day = TODAY - timedelta(days=number)
+            captures = [lake.Capture(moment(day), '{"n": 1}', "acme", site, service="h.example")]
+            publish(folder, "statistics", lake.metrics_table(lake.STATISTICS, captures), day, part=site)
+            publish(folder, "limits", lake.metrics_table(lake.LIMITS, captures), day, site, "other.kb")
+
+    def gaps(path, client=admin):
+        days = client.get(path).json()["gaps"]
+        return [(TODAY - date.fromisoformat(day)).days for day in days]
+
+    assert gaps("/api/limits") == gaps("/api/statistics") == [*range(28, 3, -1)]
+    assert gaps("/api/statistics?site=a") == [*range(28, 3, -1), 1]
+    assert gaps("/api/statistics?site=b") == [2]
+    assert gaps("/api/statistics?site=c") == []
+    assert gaps("/api/limits", as_user("mine", "ADMIN")) == []
 
 
 def test_users_see_what_their_dags_wrote(folder, as_user, known_dags):
