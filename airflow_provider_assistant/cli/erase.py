@@ -51,11 +51,14 @@ def erase(out: Console, args: argparse.Namespace) -> int:
             return _show(out, report, {"dry_run": True, "remaining": {}})
         if report.total and not args.yes:
             _confirm(out, report)
-        with out.busy("erasing"):
-            report, remaining = erasure.erase(force=args.force)
-    record(airflow_home() / AUDIT, {"session": sessions, "email": emails}, report)
+        erased: Report | None = None
+        try:
+            with out.busy("erasing"):
+                erased, remaining = erasure.erase(force=args.force)
+        finally:
+            record(airflow_home() / AUDIT, {"session": sessions, "email": emails}, erased)
     remaining_counts = {place: dict(counts) for place, counts in remaining.counts.items() if counts}
-    return _show(out, report, {"dry_run": False, "remaining": remaining_counts})
+    return _show(out, erased, {"dry_run": False, "remaining": remaining_counts})
 
 
 def _check(sessions: list[str], emails: list[str]) -> None:

@@ -159,12 +159,13 @@ class Erasure:
         return +Counter({"rows": sum(counts.values())})
 
 
-def record(file: Path, person: Mapping[str, Sequence[str]], report: Report) -> None:
+def record(file: Path, person: Mapping[str, Sequence[str]], report: Report | None) -> None:
     """
     Append a line about an erasure to a file, without the data.
 
     :param person: What was given, by option. The line has a short salted hash of each: it confirms that a known address
         was erased, but matches one of four billion others as well.
+    :param report: What was erased; None if the erasure was refused or ended early.
     """
     salt = secrets.token_bytes(8)
     hashes = {}
@@ -175,8 +176,8 @@ def record(file: Path, person: Mapping[str, Sequence[str]], report: Report) -> N
         "by": getpass.getuser(),
         "salt": salt.hex(),
         "hashes": hashes,
-        "counts": {place: dict(counts) for place, counts in report.counts.items()},
-        "not_reached": len(report.not_reached),
+        "counts": as_json(report)["counts"] if report else None,
+        "not_reached": len(report.not_reached) if report else None,
     }
     make_folder(file.parent)
     create_private(file)

@@ -47,7 +47,7 @@ class Person:
         self.labels = {user_label(email) for email in self.emails}
         self.sessions = set(sessions)
         self.requests: set[str] = set()
-        # Questions with their answers, for files that have these but no ids.
+        # Words of questions with those of their answers, for files that have these but no ids.
         self.exchanges: set[tuple[str, str]] = set()
         # What _distinctive_ids() has computed, and from how many ids.
         self._known = 0
@@ -91,10 +91,7 @@ class Person:
     def is_quoted(self, text: str) -> bool:
         """Return whether a page shows a question of the person with its answer, or the beginning of it."""
         shown = _words(text)
-        for question, answer in self.exchanges:
-            if _words(question) in shown and _words(answer, EXCERPT) in shown:
-                return True
-        return False
+        return any(question in shown and answer in shown for question, answer in self.exchanges)
 
     def _distinctive_ids(self) -> tuple[set[str], re.Pattern[str] | None]:
         """Return the ids to search in texts: those that are one token, and a pattern of the others."""
@@ -162,7 +159,7 @@ class Person:
             self.requests.add(request_id)
         question, answer = row.get("message") or row.get("question"), row.get("answer")
         if isinstance(question, str) and isinstance(answer, str):
-            self.exchanges.add((question, answer))
+            self.exchanges.add((_words(question), _words(answer, EXCERPT)))
         if session_id is None and "session" in str(row.get("read")):
             session_id = row.get("item")
         if isinstance(session_id, str) and session_id and any(map(self.is_named, row.values())):

@@ -132,7 +132,14 @@ def test_no_byte_is_left(
         before = places.where(search)
         for place, found in before.items():
             assert found, place
-        assert {name.split("/")[0] for name in before["lake"]} >= {"feedback", "requests", "reads", "reads_raw"}
+        assert {name.split("/")[0] for name in before["lake"]} >= {
+            "answers",
+            "feedback",
+            "findings",
+            "reads",
+            "reads_raw",
+            "requests",
+        }
         names = {name.rpartition("/")[2] for name in before["files"]}
         assert names >= {"answers.parquet", "findings.parquet", "report.html", "labels.csv", "copy.jsonl.gz"}
 
@@ -184,6 +191,7 @@ def write_all_places(run_operator, service, lake_folder: Path, files: Path) -> N
         return done.xcom()
 
     batch = {"source": source, "key_columns": ["key"], "output_path": answers, "poll_interval": 0.05}
+    batch["lake_path"] = str(lake_folder)
     run(AssistantChatBatchOperator, **batch)
     chat = {"session_id": SESSION, "message": QUESTION, "user_email": EMAIL, "wait_for_completion": True}
     run(AssistantSubmitChatOperator, poll_interval=0.05, **chat)
@@ -206,6 +214,7 @@ def write_all_places(run_operator, service, lake_folder: Path, files: Path) -> N
     ]
     findings = str(files / "findings.parquet")
     load = {"source": documents, "key_columns": ["title"], "findings_path": findings, "max_rejected": 1}
+    load["lake_path"] = str(lake_folder)
     run(AssistantLoadQAOperator, **load)
     exports = (AssistantFeedbackToParquetOperator, AssistantRequestsToParquetOperator, AssistantLoadsToParquetOperator)
     for export in exports:

@@ -104,7 +104,7 @@ def test_a_session_may_have_the_id_of_a_run(cli, tmp_path):
     assert pq.ParquetFile(file).read().to_pylist() == rows[1:]
 
 
-def test_a_batch_that_waits_for_the_person_stops_it(erase, files):
+def test_a_batch_that_waits_for_the_person_stops_it(erase, files, ledger_home):
     state = BatchState(str(files / ".answers.parquet.00.chat-batch"))
     state.write_pending([pending(f"request-{OTHER}"), pending(f"request-{SESSION}")])
     trial = erase("--dry-run")
@@ -112,6 +112,8 @@ def test_a_batch_that_waits_for_the_person_stops_it(erase, files):
     ran = erase("--yes")
     assert (ran.code, "may still wait" in ran.err, sessions(files)) == (2, True, [SESSION, OTHER])
     assert erase("--yes", "--force").code == 0
+    audit = (ledger_home / "assistant_erasures.jsonl").read_text().splitlines()
+    assert [json.loads(line)["counts"] for line in audit] == [None, {"ledger": {}, str(files): {"rows": 2}}]
     assert [request.request_id for request in state.read_open()] == [f"request-{OTHER}"]
 
 
