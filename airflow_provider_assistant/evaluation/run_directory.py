@@ -25,6 +25,7 @@ from airflow_provider_assistant.evaluation.rules import PREVIOUS, BaselineOf
 from airflow_provider_assistant.evaluation.scored import COLUMNS
 from airflow_provider_assistant.evaluation.summary import Summary
 from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.names import file_name
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,8 +58,9 @@ class RunDirectory:
         :param name: Name of the evaluation, which becomes a folder in ``output_path``.
         :param moment: The ``run_after`` of the DAG run, by which runs are ordered.
         """
+        safe_run_id = re.sub(r"[^A-Za-z0-9_.-]", "_", run_id)
         stamp = f"{moment.astimezone(UTC):{TIME}}"
-        return cls(ObjectStoragePath(output_path) / _safe(name) / f"{stamp}_{_safe(run_id)}")
+        return cls(ObjectStoragePath(output_path) / _folder_name(name) / f"{stamp}_{safe_run_id}")
 
     @property
     def scores(self) -> ObjectStoragePath:
@@ -295,7 +297,9 @@ def _time_of_run(name: str) -> str:
     return time
 
 
-def _safe(name: str) -> str:
-    safe = re.sub(r"[^A-Za-z0-9_.-]", "_", name)
+def _folder_name(name: str) -> str:
+    """Return the name of an evaluation as a folder: no other name has it, and it is in ``output_path``."""
     # "." and ".." would select another folder.
-    return f"_{safe}" if safe.strip(".") == "" else safe
+    if re.fullmatch(r"[A-Za-z0-9_.-]+", name) and name.strip("."):
+        return name
+    return file_name(name)

@@ -72,8 +72,9 @@ def day_of_run(date: str | None, context: Context, timezone: str | None = None) 
     # Only runs of a partitioned schedule have a partition date. Runs that were started by hand or by an asset have no
     # logical date.
     moment = getattr(run, "partition_date", None) or run.logical_date or run.run_after
-    day: datetime.date = moment.astimezone(zone_of_run(timezone, context)).date()
-    return day
+    local = moment.astimezone(zone_of_run(timezone, context))
+    # Airflow's own type of dates counts differences in another way.
+    return datetime.date(local.year, local.month, local.day)
 
 
 def start_of_day(day: datetime.date, zone: datetime.tzinfo) -> datetime.datetime:
