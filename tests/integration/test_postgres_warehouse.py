@@ -16,6 +16,7 @@ from airflow_provider_assistant.lake import warehouse
 from airflow_provider_assistant.lake.warehouse import postgres, views
 from airflow_provider_assistant.observability.lineage import dataset_name
 from airflow_provider_assistant.transfers.parquet_to_warehouse import AssistantParquetToWarehouseOperator
+from tests.docs.test_exports import ANSWERS, SIX_QUESTIONS, write_lake
 from tests.live.postgres import PostgresServer
 from tests.threads import at_once
 from tests.unit.lake.nights import FIRST, capture, rating, write_nights, write_rows, write_statistics
@@ -116,6 +117,14 @@ def test_the_same_rows_as_in_duckdb(root, load, read, tmp_path):
             assert set(here[0]) == set(there.column_names)
             assert in_order(here) == in_order(there.to_pylist()), name
     assert list(read("statistics_daily")[0])[5:7] == ["Total_49d73b26", "answered%"]
+
+
+def test_the_six_questions(root, load, engine):
+    write_lake(str(root))
+    load(datasets=exported(root))
+    with engine.connect() as connection:
+        for query, rows in zip(SIX_QUESTIONS, ANSWERS.values(), strict=True):
+            assert [tuple(row) for row in connection.exec_driver_sql(query)] == rows
 
 
 def test_both_drivers_copy(server, engine, root, read):

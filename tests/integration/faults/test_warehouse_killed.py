@@ -95,7 +95,7 @@ def test_killed_and_concurrent_loads_leave_the_old_days_or_the_new_ones(kind, ru
             loads = [processes.Process(target=load, args=(database.place, str(root))) for _ in range(1 + number % 2)]
             for process in loads:
                 process.start()
-            loads[0].join(dice.random() * 3)
+            loads[0].join(dice.random())
             if loads[0].exitcode is None and number % 4 != 3:
                 loads[0].kill()
                 killed += 1

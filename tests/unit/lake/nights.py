@@ -150,7 +150,9 @@ def write_nights(root: Path, days: int = 12) -> list[date]:
             "dag.task",
         )
         words = dice.choices(("good", "Good", "bad", "größe"), k=dice.randrange(8))
-        write_rows(root, "feedback", day, [rating(day, word, dice.choice(SITES)) for word in words])
+        ratings = [rating(day, word, dice.choice(SITES)) for word in words]
+        ratings.append({**rating(day, "bad"), "request_id": f"{day} größe?"})
+        write_rows(root, "feedback", day, ratings)
         requests = [
             request(day, round(dice.expovariate(0.2), 3) if state == "complete" else None, state, dice.choice(SITES))
             for state in dice.choices(("complete", "failed", "open"), (8, 1, 1), k=dice.randrange(200))
