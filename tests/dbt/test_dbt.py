@@ -187,6 +187,8 @@ profile: assistant_warehouse
 flags: {send_anonymous_usage_stats: false}
 models:
   assistant_warehouse: {+schema: assistant, marts: {+materialized: view}}
+sources:
+  assistant_warehouse: {staging: {assistant: {evaluations: {+freshness: {error_after: {count: 15, period: day}}}}}}
 """,
     "packages.yml": f"""
 packages: [local: {PROJECT}]
@@ -212,6 +214,8 @@ def test_a_project_of_a_user(database, tmp_path, root):
     project.dbt("deps")
     project.dbt("build")
     columns = list(database.run("SELECT * FROM analytics.everything")[0])
+    source = project.artifact("manifest")["sources"]["source.assistant_warehouse.assistant.evaluations"]
+    assert source["freshness"]["error_after"] == {"count": 15, "period": "day"}
     assert list(database.run("SELECT * FROM analytics.nightly")[0])[2:] == ["documents.total", "answered%"]
 
     nights.write(root, nights=nights.NIGHTS[-1:], more={"a new metric": 7})
