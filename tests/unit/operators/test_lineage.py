@@ -141,6 +141,7 @@ def test_a_warehouse_reads_datasets_and_writes_tables(ran, connection, tmp_path)
 
 
 def test_iceberg_tables_are_named_by_their_location(ran, connection, tmp_path):
+    pytest.importorskip("pyiceberg")
     lake_, tables = str(tmp_path / "lake"), (tmp_path / "tables").as_uri()
     ran(AssistantStatisticsToParquetOperator, output_path=lake_)
     properties = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": tables}
