@@ -209,6 +209,8 @@ class AssistantSubmitChatOperator(AssistantMessageOperator):
 
         :param ended: Fields of the request, see :func:`.ended_request`.
         """
+        if self.lake_path is None:
+            return
         seconds = ended["seconds"]
         if seconds is None:
             seconds = ended["noticed_after"]

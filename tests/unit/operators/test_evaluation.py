@@ -332,7 +332,7 @@ def test_a_retry_writes_the_same_bytes(operator, tmp_path):
     execute(operator(good(), **arguments))
     execute(operator(good(), **arguments), moment=tomorrow)
     first = files(tmp_path)
-    assert len(first) == 10
+    assert len(first) == 12
     execute(operator(good(), **arguments), moment=tomorrow)
     assert files(tmp_path) == first
 
@@ -355,9 +355,9 @@ def killed(at, folder, arguments):
     execute(judging(folder, good(), **arguments))
 
 
-@pytest.mark.parametrize("killed_at", [0, 1, 3, 4, 6, 7, 8, 9])
+@pytest.mark.parametrize("killed_at", [0, 1, 3, 5, 6, 8, 10, 11])
 def test_an_evaluation_that_is_killed_ends_the_same_after_a_retry(killed_at, evaluate, tmp_path):
-    """Kill the process before and after the rename of each of the five files."""
+    """Kill the process before and after the rename of each of the six files."""
     arguments = {"lake_path": str(tmp_path / "lake"), "pass_if": "token_f1 >= 0.5", "gate": ["pass_rate >= 0.5"]}
     evaluate([*worse(5), *good(20)[5:]], **arguments)
     child = processes.Process(target=killed, args=(killed_at, tmp_path, arguments))
@@ -367,7 +367,7 @@ def test_an_evaluation_that_is_killed_ends_the_same_after_a_retry(killed_at, eva
     folder = tmp_path / "evaluations" / "nightly.judge"
     (run,) = folder.iterdir()
     # An evaluation with a summary is complete.
-    assert (run / "summary.json").exists() is (killed_at == 9)
+    assert (run / "summary.json").exists() is (killed_at == 11)
     evaluate(good(), **arguments)
     after = files(tmp_path)
     for path in sorted(tmp_path.rglob("*"), reverse=True):
