@@ -77,8 +77,8 @@ def _denied() -> int:
 
 def _umask() -> int:
     """Return the umask of the process. Only Linux can tell it without changing it for a moment."""
-    with contextlib.suppress(OSError), open(STATUS, encoding="ascii") as status:  # noqa: PTH123 (tests replace Path.open)
-        match = re.search(r"^Umask:\s*([0-7]+)", status.read(), re.MULTILINE)
+    with contextlib.suppress(OSError), open(STATUS, "rb") as status:  # noqa: PTH123 (tests replace Path.open)
+        match = re.search(rb"^Umask:\s*([0-7]+)", status.read(), re.MULTILINE)
         if match:
             return int(match.group(1), 8)
     umask = os.umask(0o077)
