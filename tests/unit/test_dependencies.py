@@ -17,6 +17,8 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = "airflow_provider_assistant"
 # Which extras a folder may count on, besides the package's own dependencies.
 EXTRAS_OF = {
+    f"{PACKAGE}/cli": {"iceberg"},
+    f"{PACKAGE}/erasure": {"iceberg", "warehouse"},
     f"{PACKAGE}/evaluation": {"evaluation"},
     f"{PACKAGE}/knowledge/website": {"website"},
     f"{PACKAGE}/lake/iceberg": {"iceberg"},
