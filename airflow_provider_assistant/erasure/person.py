@@ -28,8 +28,9 @@ DISTINCTIVE, LONG = 8, 20
 EXCERPT = 10
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{8,}")
 _LABEL = re.compile(r"user-[0-9a-f]{12}")
-# A text without any of these has no address, however it is escaped.
-_MARKS = re.compile("[@%&\\\\\ufe6b\uff20]")
+# A text without any of these has no @, however it is escaped.
+_AT = re.compile(r"@|%(?:40|25|26|5c|ef)|&[#a-z]|\\+u(?:00|fe6b|ff20)|[\ufe6b\uff20]", re.IGNORECASE)
+_ESCAPES = re.compile(r"[%&\\]")
 
 
 class Person:
@@ -56,11 +57,6 @@ class Person:
         self._address = re.compile("|".join(map(_address_pattern, sorted(self.emails))))
 
     @property
-    def ids(self) -> set[str]:
-        """Ids of all sessions and requests."""
-        return self.sessions | self.requests
-
-    @property
     def size(self) -> int:
         """Number of things that are known, which grows while this learns."""
         return len(self.sessions) + len(self.requests) + len(self.exchanges)
@@ -84,9 +80,11 @@ class Person:
         """Return whether a text contains an address or a label."""
         if self.labels and not self.labels.isdisjoint(_LABEL.findall(text)):
             return True
-        if not self.emails or not _MARKS.search(text):
+        if not self.emails or not _AT.search(text):
             return False
-        return self._address.search(unescaped(text)) is not None
+        is_plain = text.isascii() and not _ESCAPES.search(text)
+        shown = text.lower() if is_plain else unescaped(text)
+        return self._address.search(shown) is not None
 
     def is_quoted(self, text: str) -> bool:
         """Return whether a page shows a question of the person with its answer, or the beginning of it."""
@@ -97,7 +95,7 @@ class Person:
         """Return the ids to search in texts: those that are one token, and a pattern of the others."""
         if self._known != len(self.sessions) + len(self.requests):
             self._known = len(self.sessions) + len(self.requests)
-            distinctive = set(filter(_is_distinctive, self.ids))
+            distinctive = set(filter(_is_distinctive, self.sessions | self.requests))
             self._plain_ids = set(filter(_TOKEN.fullmatch, distinctive))
             others = [re.escape(unescaped(one)) for one in sorted(distinctive - self._plain_ids)]
             self._other_ids = re.compile(rf"(?<![\w-])(?:{'|'.join(others)})(?![\w-])") if others else None
@@ -122,7 +120,7 @@ class Person:
 
     def _is_erased(self, name: str, value: str) -> bool:
         if name in ID_NAMES:
-            return value in self.ids or self.has_address(value)
+            return value in self.sessions or value in self.requests or self.has_address(value)
         if name in PLACES:
             return self.has_address(value)
         return self.is_in(value)
