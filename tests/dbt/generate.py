@@ -208,12 +208,20 @@ def _mart_properties(view: str) -> dict[str, Any]:
     tests = [_test("unique_combination", columns=key)]
     if view in VIEW_RULES:
         tests.append(_test("always", expression=VIEW_RULES[view]))
-    return {
+    properties = {
         "name": f"assistant__{view}",
         "description": " ".join(header.replace("--", " ").split()),
         "data_tests": tests,
         "columns": columns,
     }
+    # As a table, it could be of an older load than what else its readers read.
+    if any(_reads(other, view) for other in VIEWS):
+        properties["config"] = {"materialized": "view"}
+    return properties
+
+
+def _reads(view: str, other: str) -> bool:
+    return bool(re.search(rf"\b(FROM|JOIN) assistant\.{other}\b", _view_sql(view)))
 
 
 def _column(name: str, description: str, *tests: Any) -> dict[str, Any]:
