@@ -238,9 +238,10 @@ def _missing_grants(engine: sa.Engine, schema: str) -> list[str]:
         if not values(f"SELECT 1 FROM pg_namespace WHERE nspname = {name}"):  # noqa: S608
             return [f"CREATE SCHEMA {quoted(schema)}; GRANT USAGE, CREATE ON SCHEMA {quoted(schema)} TO {user};"]
         grants = []
-        if values(f"SELECT NOT has_schema_privilege({name}, 'USAGE, CREATE')") == [True] or values(
-            f"SELECT NOT has_schema_privilege({name}, 'CREATE')"
-        ) == [True]:
+        [is_allowed] = values(
+            f"SELECT has_schema_privilege({name}, 'USAGE') AND has_schema_privilege({name}, 'CREATE')"
+        )
+        if not is_allowed:
             grants.append(f"GRANT USAGE, CREATE ON SCHEMA {quoted(schema)} TO {user};")
         owners = values(
             "SELECT DISTINCT quote_ident(pg_get_userbyid(relowner)) FROM pg_class "  # noqa: S608
