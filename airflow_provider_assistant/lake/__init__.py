@@ -20,11 +20,7 @@ from airflow_provider_assistant.lake.datasets import (
     REQUESTS,
     STATISTICS,
     STATISTICS_RAW,
-    Capture,
     Dataset,
-    metrics_table,
-    replies_table,
-    rows_table,
 )
 from airflow_provider_assistant.lake.flattening import Metric, flatten
 from airflow_provider_assistant.lake.partitions import Partition, exported, partitions_of, read_partition
@@ -38,6 +34,7 @@ from airflow_provider_assistant.lake.publish import (
     rows_there,
     storing,
 )
+from airflow_provider_assistant.lake.tables import Capture, metrics_table, replies_table, rows_table
 
 __all__ = [
     "ANSWERS",
