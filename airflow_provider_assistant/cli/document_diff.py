@@ -31,7 +31,7 @@ def diff(out: Console, args: argparse.Namespace) -> int:
     with open_ledger(args, hook) as ledger, out.busy("comparing"):
         found = compare(ledger, hook.site_url(), hook.list_documents)
     if args.save:
-        _save(args.save, found, {"compared_at": compared_at, "site_id": site_id})
+        _save(args.save, found, {"compared_at": compared_at, **hook.service_and_tenant(), "site_id": site_id})
     differences = [difference.as_dict() for difference in found.differences]
     out.result(
         {

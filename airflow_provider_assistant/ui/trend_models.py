@@ -106,7 +106,7 @@ class Statistics(Model):
     metrics: list[str]
     series: list[Series]
     feedback: list[FeedbackDay]
-    gaps: list[date]
+    gaps: list[date] = Field(default_factory=list)
 
 
 class Limit(Model):
@@ -137,4 +137,4 @@ class Limits(Model):
 
     problem: Problem | None
     rows: list[Limit]
-    gaps: list[date]
+    gaps: list[date] = Field(default_factory=list)

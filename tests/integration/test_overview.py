@@ -65,6 +65,7 @@ def record(ledger, number, *, hours, **facts):
     values = {
         "load_id": f"{number:03}",
         "site_url": URL,
+        "service": "h.example",
         "endpoint": "documents/qa",
         "site_id": "help",
         "source": "kb",
@@ -248,6 +249,7 @@ def test_indexes_find_what_needs_a_person(ledger, connection):
         {
             "scope": "s",
             "site_url": "s",
+            "service": "h.example",
             "endpoint": "documents/qa",
             "key": str(number),
             "outcome": "ambiguous" if number == 7 else "created",

@@ -41,6 +41,7 @@ STANDARD_LABELS = ["Description", "Base URL", "API key"]
 EXTRA_LABELS = [
     "Tenant",
     "Site",
+    "Service name",
     "Timeout (s)",
     "Chat timeout (s)",
     "Retries",

@@ -136,7 +136,11 @@ def _statistics() -> trends.Statistics:
         for point in _points(20, 40, 9)
     ]
     return trends.Statistics(
-        problem=None, metrics=sorted({one.name for one in series}), series=series, feedback=feedback
+        problem=None,
+        metrics=sorted({one.name for one in series}),
+        series=series,
+        feedback=feedback,
+        gaps=[NOW.date() - timedelta(days=number) for number in (5, 4)],
     )
 
 

@@ -100,7 +100,8 @@ def rated(tmp_path):
     day = datetime(2026, 11, 21, 12, tzinfo=UTC)
     words = {"r1": "bad", "r2": "good", "r3": "bad", "r4": "bad", "r5": "bad"}
     for number, (request, word) in enumerate(words.items()):
-        row = {"sent_at": day + timedelta(days=number), "site_id": "a", "session_id": "s", "request_id": request}
+        ids = {"service": "h.example", "site_id": "a", "session_id": "s", "request_id": request}
+        row = {"sent_at": day + timedelta(days=number), **ids}
         folder = tmp_path / "lake" / "feedback" / f"date=2026-11-{21 + number}"
         folder.mkdir(parents=True)
         table = lake.rows_table(lake.FEEDBACK, [{**row, "rating": word, "attempts": 1, **RUN}])
