@@ -66,7 +66,7 @@ class Browser:
     """Chromium with Airflow's UI open."""
 
     def __init__(self, home: Path) -> None:
-        self.driver = chromium(home, "--window-size=1000,2400")
+        self.driver = chromium(home, "--window-size=1000,2600")
         self._wait = WebDriverWait(self.driver, PATIENCE, ignored_exceptions=NOT_YET)
 
     def find(self, selector: str, text: str | None = None) -> WebElement:
