@@ -484,6 +484,7 @@ COMMANDS = (
         Arg(("--database",), metavar="FILE", help="DuckDB file of the warehouse"),
         Arg(("--warehouse-conn-id",), metavar="CONN_ID", help="PostgreSQL connection of the warehouse"),
         Arg(("--iceberg-catalog",), metavar="NAME", help="Iceberg catalog, as pyiceberg is configured"),
+        Arg(("--iceberg-conn-id",), metavar="ID", help="Airflow connection to the Iceberg catalog"),
         Arg(
             ("--schema",),
             default="assistant",

@@ -94,11 +94,13 @@ def _warehouse(args: argparse.Namespace) -> Callable[[], sa.Engine] | None:
 
 
 def _catalog(args: argparse.Namespace) -> Catalog | None:
-    if args.iceberg_catalog is None:
+    name = args.iceberg_catalog or args.iceberg_conn_id
+    if name is None:
         return None
+    from airflow_provider_assistant.hooks.iceberg import iceberg_properties
     from airflow_provider_assistant.lake.iceberg import open_catalog
 
-    return open_catalog(args.iceberg_catalog, {})
+    return open_catalog(name, iceberg_properties(args.iceberg_conn_id))
 
 
 def _confirm(out: Console, report: Report) -> None:
