@@ -86,7 +86,7 @@ def degrade(airflow: AirflowApi, service: AssistantService) -> tuple[str, dict[s
 
 def last_words(head: dict[str, Any], compared: dict[str, Any], degraded: dict[str, Any] | None = None) -> list[str]:
     """Return the verdicts and the paths of the reports."""
-    lines = [_verdict("Verdict", head), _verdict("Verdict on the staging site, which lacks the guides", compared)]
+    lines = [_verdict("Verdict", head), _verdict("Verdict on the staging site, which lacks documents", compared)]
     if degraded:
         lines.append(_verdict(f"Verdict on answers cut to {CUT} characters", degraded))
     return lines

@@ -81,7 +81,7 @@ class Demo:
         staging = self._beside("the staging site", "tests.live.comparison", str(self.home / "staging.csv"))
         with running([earlier, staging]):
             self.screen.say("a month of earlier answers is generated with the embedded service, and evaluated", "bold")
-            self.screen.say(f"the staging site {comparison.STAGING} is loaded, without the guides", "bold")
+            self.screen.say(f"the staging site {comparison.STAGING} is loaded, with fewer documents", "bold")
             for group in GROUPS:
                 self._run_group(group)
             for process in (earlier, staging):
