@@ -66,6 +66,11 @@ def storable(text: str) -> str:
     return text.replace("\0", "\\x00")
 
 
+def storable_value(value: Any) -> Any:
+    """Return a value as it is, or if it is a text, as :func:`storable` returns it."""
+    return storable(value) if isinstance(value, str) else value
+
+
 # What a spreadsheet takes for a formula, also after blanks, or as a full-width sign.
 _FORMULA = re.compile(r"\s*[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
 

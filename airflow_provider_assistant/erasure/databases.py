@@ -19,7 +19,7 @@ from airflow_provider_assistant.ledger.database import ledger_errors, transactio
 from airflow_provider_assistant.ledger.leases import is_living
 from airflow_provider_assistant.ledger.schema import chat_requests, document_changes, documents, loads, ratings
 from airflow_provider_assistant.storage.private_files import private_umask
-from airflow_provider_assistant.texts import storable
+from airflow_provider_assistant.texts import storable_value
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -75,8 +75,7 @@ def _batches(connection: sa.Connection, query: sa.Select[Any]) -> Iterator[pa.Ta
         columns = {}
         for name, values in zip(names, zip(*rows, strict=True), strict=True):
             # An id of a request may have half a character, which Arrow cannot hold.
-            texts = [storable(value) if isinstance(value, str) else value for value in values]
-            columns[name] = pa.array(texts)
+            columns[name] = pa.array([storable_value(value) for value in values])
         yield pa.table(columns)
 
 
@@ -85,8 +84,8 @@ def _entries_of(connection: sa.Connection, table: sa.Table, person: Person) -> l
     names = ["scope", "key", "label", "error", "session_id", "request_id"]
     found: list[dict[str, Any]] = []
     for rows in _batches(connection, sa.select(*(table.c[name] for name in names))):
-        person.learn(rows)
-        found += rows.select(["scope", "key"]).filter(person.rows(rows)).to_pylist()
+        is_erased = person.learn(rows)
+        found += rows.select(["scope", "key"]).filter(is_erased).to_pylist()
     return found
 
 
@@ -130,7 +129,7 @@ def _is_row(table: sa.Table, entry: Mapping[str, Any]) -> sa.ColumnElement[bool]
 
 
 def _rewrite_sqlite(ledger: Ledger) -> None:
-    """Write a SQLite file anew, without the bytes of deleted entries, and empty its log."""
+    """Rewrite a SQLite file without the bytes of deleted entries, and empty its log."""
     with ledger_errors(ledger.engine, "cannot be rewritten"), ledger.engine.connect() as connection:
         connection.execution_options(isolation_level="AUTOCOMMIT")
         connection.exec_driver_sql("VACUUM")
@@ -139,7 +138,7 @@ def _rewrite_sqlite(ledger: Ledger) -> None:
 
 def erase_from_duckdb(file: Path, person: Person, *, dry_run: bool) -> Counter[str]:
     """
-    Delete the rows of a person from all tables of a DuckDB file, and write it anew.
+    Delete the rows of a person from all tables of a DuckDB file, and rewrite the file.
 
     Deleted rows stay in the blocks of a DuckDB file until others overwrite them.
 
@@ -168,7 +167,7 @@ def _rewrite_duckdb(file: Path) -> None:
             new_file.replace(file)
     except duckdb.Error as error:
         raise AssistantWarehouseError(
-            f"{file} cannot be written anew: {error}",
+            f"{file} cannot be rewritten: {error}",
             safe="The rows are deleted, but their bytes may still be in the file.",
         ) from error
     finally:
@@ -221,9 +220,11 @@ def _erase_rows(
             days_of.add(table)
     counts: Counter[str] = Counter()
     for table, columns in columns_by_table.items():
+        if not columns:
+            continue
         # A day at a time, because a table may be larger than the memory.
         conditions = _days(store, table) if table in days_of else ["TRUE"]
-        for condition in conditions if columns else ():
+        for condition in conditions:
             counts["rows"] += _erase_some(store, table, row_id, columns, condition, person, dry_run=dry_run)
     return +counts
 
@@ -253,8 +254,7 @@ def _erase_some(
     # The row id must not be searched: it has the name of no column that a table has.
     row_ids, *values = zip(*rows, strict=True)
     found = pa.table({name: pa.array(texts, pa.string()) for name, texts in zip(columns, values, strict=True)})
-    person.learn(found)
-    flags = person.rows(found).to_pylist()
+    flags = person.learn(found).to_pylist()
     erased = [one for one, is_erased in zip(row_ids, flags, strict=True) if is_erased]
     if not dry_run:
         kind = "tid" if row_id == "ctid" else "BIGINT"

@@ -151,8 +151,7 @@ class Erasure:
         from airflow_provider_assistant.lake.iceberg import delete_rows
 
         def without_person(_dataset: str, table: pa.Table) -> tuple[pa.Table, int]:
-            self._person.learn(table)
-            is_erased = self._person.rows(table)
+            is_erased = self._person.learn(table)
             return table.filter(pc.invert(is_erased)), pc.sum(is_erased).as_py() or 0
 
         counts = delete_rows(catalog, self._places.schema, without_person, dry_run=dry_run)

@@ -166,8 +166,7 @@ class FileEraser:
         import pyarrow.parquet as pq
 
         table = pq.ParquetFile(io.BytesIO(content)).read()
-        self._person.learn(table)
-        is_erased = self._person.rows(table)
+        is_erased = self._person.learn(table)
         if "key" in table.column_names:
             is_erased = self._with_questions(path, table, is_erased)
         count = pc.sum(is_erased).as_py() or 0
@@ -248,7 +247,7 @@ class FileEraser:
         engine = sqlite_engine(file)
         if not is_ledger(engine):
             engine.dispose()
-            raise NotReached("it is a database that is no ledger")
+            raise NotReached("it is a SQLite database, but not a ledger")
         with Ledger(engine, warn_if_new=False) as ledger:
             return erase_from_ledger(ledger, self._person, dry_run=self._dry_run)
 
@@ -263,7 +262,7 @@ class FileEraser:
         try:
             open_ids = {request.request_id for request in BatchState(str(folder)).read_open()}
         except AssistantError:
-            # There is no list of open requests yet, or no more.
+            # The list of open requests was not written yet, or was deleted.
             return
         if open_ids & self._person.requests:
             self.waiting.add(str(folder))

@@ -125,14 +125,16 @@ class Person:
             return self.has_address(value)
         return self.is_in(value)
 
-    def learn(self, table: pa.Table) -> None:
+    def learn(self, table: pa.Table) -> pa.ChunkedArray:
         """
-        Add the sessions and requests of the erased rows of a table.
+        Add the sessions and requests of the erased rows of a table, and return what :meth:`rows` then returns.
 
         The session of a row is the person's if an address or a label is the whole value of one of its columns. An
         address within a text, which another person may have written, erases the row and its request only.
         """
-        erased = table.filter(self.rows(table))
+        known = self.size
+        is_erased = self.rows(table)
+        erased = table.filter(is_erased)
         names = [name for name in erased.column_names if _as_text(erased[name]) is not None]
         for row in erased.select(names).to_pylist():
             self._learn(row)
@@ -140,6 +142,8 @@ class Person:
             if isinstance(raw, str):
                 with contextlib.suppress(ValueError, RecursionError):
                     self.learn_json(json.loads(raw))
+        # What was added may name further rows.
+        return is_erased if self.size == known else self.rows(table)
 
     def learn_json(self, value: Any) -> None:
         """Add the sessions and requests of the person's objects in a JSON value, as :meth:`learn` does."""

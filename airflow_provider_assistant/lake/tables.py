@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_assistant.lake.datasets import STATISTICS_RAW, Dataset
 from airflow_provider_assistant.lake.flattening import Leaves, as_text, with_digits
-from airflow_provider_assistant.texts import storable
+from airflow_provider_assistant.texts import storable, storable_value
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -92,7 +92,7 @@ def metrics_table(
             columns[field.name] = pa.array(columns[field.name], field.type)
         else:
             # Captures have an attribute for each of these columns.
-            values = [_storable_value(getattr(capture, field.name)) for capture in captures]
+            values = [storable_value(getattr(capture, field.name)) for capture in captures]
             columns[field.name] = pa.array(values, field.type).take(capture_of_rows)
     return _sorted(columns, dataset)
 
@@ -108,7 +108,7 @@ def replies_table(captures: Iterable[Capture], dataset: Dataset = STATISTICS_RAW
             # An empty reply is stored as the JSON value null.
             values = [storable(capture.raw or "null") for capture in captures]
         else:
-            values = [_storable_value(getattr(capture, field.name)) for capture in captures]
+            values = [storable_value(getattr(capture, field.name)) for capture in captures]
         columns[field.name] = pa.array(values, field.type)
     return _sorted(columns, dataset)
 
@@ -123,15 +123,9 @@ def rows_table(dataset: Dataset, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
 
     storable_rows = []
     for row in rows:
-        storable_row = {name: _storable_value(value) for name, value in row.items()}
+        storable_row = {name: storable_value(value) for name, value in row.items()}
         storable_rows.append(storable_row)
     return pa.Table.from_pylist(storable_rows, schema=dataset.schema())
-
-
-def _storable_value(value: Any) -> Any:
-    if isinstance(value, str):
-        return storable(value)
-    return value
 
 
 def _sorted(columns: Mapping[str, pa.Array], dataset: Dataset) -> pa.Table:

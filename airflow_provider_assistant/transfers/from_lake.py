@@ -13,6 +13,7 @@ from airflow_provider_assistant.exceptions import NOTHING_CHANGED, AssistantInpu
 from airflow_provider_assistant.hooks.task_parameters import Checks, check_given
 from airflow_provider_assistant.observability.lineage import LineageDataset
 from airflow_provider_assistant.operators.base import AssistantBaseOperator
+from airflow_provider_assistant.transfers.progress import ONE_DAY, days_between
 
 
 class FromLakeOperator(AssistantBaseOperator):
@@ -65,8 +66,8 @@ class FromLakeOperator(AssistantBaseOperator):
         if self.date is None:
             return None
         last = datetime.date.fromisoformat(self.date)
-        first = last - datetime.timedelta(days=self.days - 1)
-        return [first + datetime.timedelta(days=number) for number in range(self.days)]
+        first = last - ONE_DAY * (self.days - 1)
+        return days_between(first, last + ONE_DAY)
 
     def datasets_to_load(self) -> list[str]:
         """

@@ -117,7 +117,9 @@ class AssistantParquetToIcebergOperator(FromLakeOperator):
             for loaded in loads.values()
             if loaded.location
         )
-        missing = [f"{dataset}/date={day}" for dataset, loaded in loads.items() for day in loaded.missing]
+        missing = []
+        for dataset, loaded in loads.items():
+            missing += [f"{dataset}/date={day}" for day in loaded.missing]
         if missing:
             self.log.warning(
                 "The lake does not have these days; what the tables have of them stays: %s.", ", ".join(missing)
