@@ -92,7 +92,7 @@ def assistant_retention():
 
     @task
     def prune_evaluations(lake: str) -> int:
-        """Delete old evaluations that are no baseline."""
+        """Delete old evaluations, except baselines."""
         from airflow_provider_assistant.erasure import retention
 
         before = oldest("evaluations")

@@ -33,7 +33,7 @@ PRUNED = "pruned-"
 
 def prune_ledger(ledger: Ledger, before: datetime, *, dry_run: bool = False) -> dict[str, int]:
     """
-    Delete old entries that are no longer needed, see :func:`.upkeep.prune`, and the ids in old ratings.
+    Delete old entries as :func:`.upkeep.prune` does, and the ids in old ratings.
 
     A rating that was sent keeps its key, so that it is not sent again. Its session is removed, and a hash replaces the
     id of its request.

@@ -177,7 +177,7 @@ LOADS = Dataset(
         "drafts": "int Created documents that the service does not use yet",
         "changed": "int Rows with new content",
         "possibly_duplicated": "int Created rows that an earlier attempt may also have created",
-        "stale": "int Documents whose row is no longer in the source; null if not looked for",
+        "stale": "int Documents whose row is no longer in the source; null if the load did not look for them",
         "activated": "int Documents that the load activated",
         "deactivated": "int Documents that the load deactivated",
         "deleted": "int Documents that the load deleted",

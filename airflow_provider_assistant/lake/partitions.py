@@ -65,7 +65,7 @@ def partitions_of(root: str, dataset: str) -> dict[date, Partition]:
     partition.
 
     :param root: Folder of the datasets: a local path or an object storage URL.
-    :return: The partitions by day, the oldest first; empty if there is no such dataset.
+    :return: The partitions by day, the oldest first; empty if the dataset was never exported.
     """
     dataset_folder = ObjectStoragePath(root) / dataset
     # Some clients of object storages remember listings, also those of an earlier load.

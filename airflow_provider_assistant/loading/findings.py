@@ -163,7 +163,7 @@ class FindingsFile:
 
 
 def read_findings(path: StoragePath) -> list[dict[str, Any]]:
-    """Return the rows of a file of findings; none if there is no file."""
+    """Return the rows of a file of findings; nothing if the file does not exist."""
     import pyarrow.parquet as pq
 
     if not path.is_file():

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 # The table property with the fingerprint of the partition that the rows of a day came from.
 RECORD = "assistant.partition."
-# A commit has at most so many days, and no further day above so many bytes of rows.
+# Limits of a commit: its days, and the bytes of rows from which on it takes no further day.
 DAYS_PER_COMMIT = 100
 BYTES_PER_COMMIT = 128 * 1024 * 1024
 
@@ -35,7 +35,7 @@ class Loaded:
     """
     The result of a load of one dataset.
 
-    :param location: URL of the table; None if there is none, because there are no partitions.
+    :param location: URL of the table; None if the dataset has no partitions, so that no table was created.
     :param columns: Types of the table by column.
     :param days: Days that were loaded.
     :param rows: Number of rows that the table now has for these days.

@@ -43,7 +43,7 @@ def create_views(warehouse: Warehouse, metric_by_column: Mapping[str, str]) -> l
     Create or replace the views whose definition changed.
 
     :param metric_by_column: Columns of ``statistics_daily``, in their order.
-    :return: Views that other sessions read for so long that they could not be replaced.
+    :return: Views that could not be replaced, because other sessions kept reading them.
     """
     behind = []
     for view in VIEWS:

@@ -1,6 +1,6 @@
 -- python -m tests.dbt.generate
 -- How many questions were asked by site and week, and how many of them were answered: the requests of the ledger, and
--- the questions in the dataset answers that are no such request.
+-- the other questions in the dataset answers.
 SELECT
     CAST(date_trunc('week', CAST(date AS TIMESTAMP)) AS DATE) AS week, -- Monday of the week
     service, -- Service
