@@ -102,12 +102,14 @@ class Response:
     :param body: The decompressed body; only its beginning if there is a defect.
     :param defect: Reason why the body cannot be read, to follow "a body that …", such as ``is larger than …``. Default:
         None, the body is complete.
+    :param key_note: Of a 401, what reading the connection again has shown, in a sentence. Default: empty.
     """
 
     status: int
     headers: Mapping[str, str]
     body: bytes
     defect: str | None = None
+    key_note: str = ""
 
     @property
     def is_success(self) -> bool:

@@ -139,7 +139,7 @@ def from_response(call: Call[Any], response: Response, now: float) -> AssistantA
         happened += f". It asked to wait {retry_after:.0f} s"
     return row.error(
         happened,
-        todo=row.todo,
+        todo=f"{response.key_note} {row.todo}".strip(),
         status=response.status,
         endpoint=call.endpoint,
         detail=detail,

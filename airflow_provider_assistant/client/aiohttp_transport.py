@@ -10,19 +10,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_assistant.api.call import Call, Response, TransportFailure
 from airflow_provider_assistant.client.http_common import (
+    COMMON_HEADERS,
     KEEPALIVE_SECONDS,
-    body_arguments,
     connect_timeout,
     failure,
     open_upload,
     proxy_for,
-    request_headers,
+    request_arguments,
 )
 from airflow_provider_assistant.client.httpx_transport import tls_context
 from airflow_provider_assistant.client.response_limits import BoundedBody
@@ -68,7 +68,7 @@ class AiohttpTransport(AsyncTransport):
                 # file does not count.
                 async with pool.slots, asyncio.timeout(timeout) as clock:
                     session = pool.upload_session if file else pool.session
-                    options = body_arguments(call, file, "data")
+                    options = request_arguments(self._settings, call, file, "data")
                     options |= {"allow_redirects": False, "trace_request_ctx": clock}
                     options["timeout"] = aiohttp.ClientTimeout(
                         sock_connect=connect_timeout(settings), sock_read=seconds
@@ -89,6 +89,10 @@ class AiohttpTransport(AsyncTransport):
             is_sent = not isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
             is_timeout = isinstance(error, TimeoutError)
             return failure(settings, call, error, sent=is_sent, timed_out=is_timeout)
+
+    def use_key(self, api_key: str) -> None:
+        """Send another API key from now on."""
+        self._settings = replace(self._settings, api_key=api_key)
 
     def prepare(self) -> None:
         """Import aiohttp and read the certificates."""
@@ -138,9 +142,8 @@ class AiohttpTransport(AsyncTransport):
     def _session(self, **options: Any) -> aiohttp.ClientSession:
         import aiohttp
 
-        settings = self._settings
         return aiohttp.ClientSession(
-            headers=request_headers(settings),
+            headers=COMMON_HEADERS,
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
             **options,

@@ -7,14 +7,15 @@ import random
 import time
 import weakref
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from http import HTTPStatus
 from typing import Any, Generic, Self, TypeVar
 
 from airflow_provider_assistant.api import flow
 from airflow_provider_assistant.api.ambiguity import OnAmbiguous, decided
 from airflow_provider_assistant.api.call import Call, Response, TransportFailure
+from airflow_provider_assistant.client.api_key import ApiKey
 from airflow_provider_assistant.client.defaults import get_client_defaults
-from airflow_provider_assistant.client.redaction import Redactor
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.client.transport import AsyncTransport, Transport
 from airflow_provider_assistant.observability import metrics, tracing
@@ -71,9 +72,9 @@ class AssistantClient:
         self._requests = metrics.Requests()
         # Users often forget to close a client: send its pending metrics when it is garbage-collected.
         weakref.finalize(self, self._requests.flush)
-        self._redactor = Redactor(settings.api_key)
         self._transport = transport or defaults.transport(settings)
         self._async_transport = async_transport or defaults.async_transport(settings)
+        self._key = ApiKey(settings, [self._transport, self._async_transport])
 
     def send(self, call: Call[T], on_ambiguous: OnAmbiguous | None = None) -> T:
         """
@@ -117,10 +118,7 @@ class AssistantClient:
         step = _advance(steps)
         while not isinstance(step, _Finished):
             if isinstance(step, flow.Send):
-                started = time.perf_counter()
-                outcome = self._transport.exchange(step.call)
-                outcome = self._observed(step.call, outcome, started)
-                step = _advance(steps, outcome)
+                step = _advance(steps, self._exchange_sync(step.call))
             else:
                 log_retry(step)
                 self._sleep(step.seconds)
@@ -146,11 +144,48 @@ class AssistantClient:
                 step = _advance(steps)
         return step.result
 
-    async def _exchange(self, call: Call[Any]) -> Response | TransportFailure:
-        """Send a call once under asyncio, and return its outcome without the API key."""
+    def _exchange_sync(self, call: Call[Any]) -> Response | TransportFailure:
+        """Send a call once; after a 401, again if the connection has a new API key."""
+        key = self._key.value
         started = time.perf_counter()
-        outcome = await self._async_transport.exchange(call)
-        return self._observed(call, outcome, started)
+        outcome = self._observed(call, self._transport.exchange(call), started)
+        if not self._is_key_refused(outcome):
+            return outcome
+        self._key.renew(key)
+        if self._may_resend(call, key):
+            started = time.perf_counter()
+            outcome = self._observed(call, self._transport.exchange(call), started)
+        return self._with_note(outcome)
+
+    async def _exchange(self, call: Call[Any]) -> Response | TransportFailure:
+        """Send a call once under asyncio; after a 401, again if the connection has a new API key."""
+        key = self._key.value
+        started = time.perf_counter()
+        outcome = self._observed(call, await self._async_transport.exchange(call), started)
+        if not self._is_key_refused(outcome):
+            return outcome
+        from asgiref.sync import sync_to_async
+
+        # In asgiref's thread, like every read of a connection under asyncio, see `load_settings_async`.
+        await sync_to_async(self._key.renew)(key)
+        if self._may_resend(call, key):
+            started = time.perf_counter()
+            outcome = self._observed(call, await self._async_transport.exchange(call), started)
+        return self._with_note(outcome)
+
+    def _is_key_refused(self, outcome: Response | TransportFailure) -> bool:
+        is_refused = isinstance(outcome, Response) and outcome.status == HTTPStatus.UNAUTHORIZED
+        return is_refused and self.settings.read_again is not None
+
+    def _may_resend(self, call: Call[Any], refused_key: str) -> bool:
+        has_body_again = call.upload is None or call.upload.rewindable
+        return has_body_again and self._key.value != refused_key
+
+    def _with_note(self, outcome: Response | TransportFailure) -> Response | TransportFailure:
+        """Return an outcome; if it is a 401, with what reading the connection again has shown."""
+        if self._is_key_refused(outcome) and isinstance(outcome, Response):
+            return replace(outcome, key_note=self._key.note)
+        return outcome
 
     def _observed(
         self, call: Call[Any], outcome: Response | TransportFailure, started: float
@@ -159,7 +194,9 @@ class AssistantClient:
         status = str(outcome.status) if isinstance(outcome, Response) else outcome.kind
         seconds = time.perf_counter() - started
         self._requests.add(call.endpoint, status, seconds)
-        return self._redactor.outcome(outcome)
+        for redactor in self._key.redactors:
+            outcome = redactor.outcome(outcome)
+        return outcome
 
     def _attempts(self, call: Call[T]) -> flow.Flow[T]:
         return flow.perform(call, self.settings.retry, now=self.now, rng=self._rng)

@@ -23,23 +23,24 @@ KEEPALIVE_SECONDS = 3.0
 _URL = re.compile(r"://\S*")
 
 
-def request_headers(settings: ClientSettings) -> dict[str, str]:
+# Headers that every request has, besides the key.
+COMMON_HEADERS = {
+    "User-Agent": f"airflow-provider-assistant/{__version__}",
+    "Accept": "application/json",
+    "Accept-Encoding": ENCODINGS,
+}
+
+
+def key_headers(settings: ClientSettings) -> dict[str, str]:
     """
-    Return the headers that every request has.
+    Return the header with the API key, which belongs to each request and not to a session.
 
     :param settings: Settings of the client.
-    :return: Value by header name.
+    :return: Value by header name; empty if no key is sent.
     """
-    headers = {
-        "User-Agent": f"airflow-provider-assistant/{__version__}",
-        "Accept": "application/json",
-        "Accept-Encoding": ENCODINGS,
-    }
     if not settings.bearer:
-        headers["X-API-Key"] = settings.api_key
-    elif settings.api_key:
-        headers["Authorization"] = f"Bearer {settings.api_key}"
-    return headers
+        return {"X-API-Key": settings.api_key}
+    return {"Authorization": f"Bearer {settings.api_key}"} if settings.api_key else {}
 
 
 def connect_timeout(settings: ClientSettings) -> float:
@@ -62,21 +63,25 @@ def open_upload(call: Call[Any]) -> AbstractContextManager[BinaryIO | None]:
     return call.upload.open() if call.upload else contextlib.nullcontext()
 
 
-def body_arguments(call: Call[Any], file: BinaryIO | None, stream_argument: str) -> dict[str, Any]:
+def request_arguments(
+    settings: ClientSettings, call: Call[Any], file: BinaryIO | None, stream_argument: str
+) -> dict[str, Any]:
     """
-    Return the body of a call as keyword arguments for a request.
+    Return the body of a call and the headers of its own as keyword arguments for a request.
 
+    :param settings: Settings of the client.
     :param call: The call.
     :param file: The open file of an upload, or None.
     :param stream_argument: Name of the HTTP library's argument for a streamed body: ``content`` or ``data``.
-    :return: Keyword arguments for the body and its headers.
+    :return: Keyword arguments for the body and the headers.
     """
+    headers = key_headers(settings)
     if call.upload and file:
         body = UploadBody(file, call.upload.filename, call.upload.content_type)
-        return {stream_argument: body, "headers": body.headers}
+        return {stream_argument: body, "headers": {**headers, **body.headers}}
     if call.json is None:
-        return {}
-    return {"json": call.json}
+        return {"headers": headers}
+    return {"json": call.json, "headers": headers}
 
 
 def failure(

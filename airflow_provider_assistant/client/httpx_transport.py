@@ -8,6 +8,7 @@ import queue
 import ssl
 from collections.abc import Iterator
 from contextvars import ContextVar
+from dataclasses import replace
 from functools import cached_property
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any, TypeAlias
@@ -16,13 +17,13 @@ import httpx
 
 from airflow_provider_assistant.api.call import Call, Response, TransportFailure
 from airflow_provider_assistant.client.http_common import (
+    COMMON_HEADERS,
     KEEPALIVE_SECONDS,
-    body_arguments,
     connect_timeout,
     failure,
     open_upload,
     proxy_for,
-    request_headers,
+    request_arguments,
 )
 from airflow_provider_assistant.client.response_limits import BoundedBody, ResponseDeadline, ResponseDeadlineExceeded
 from airflow_provider_assistant.client.settings import ClientSettings
@@ -70,7 +71,7 @@ class HttpxTransport(Transport):
         try:
             with open_upload(call) as file, self._borrowed() as (http, deadline), deadline.within(seconds):
                 url = self._settings.base_url + call.path
-                options = body_arguments(call, file, "content")
+                options = request_arguments(self._settings, call, file, "content")
                 options["extensions"] = {"trace": deadline.trace}
                 options["timeout"] = httpx.Timeout(seconds, connect=connect_timeout(self._settings))
                 with http.stream(call.method, url, **options) as answer:
@@ -87,6 +88,10 @@ class HttpxTransport(Transport):
         finally:
             # Other code in this thread may use httpx as well.
             _is_private.set(False)
+
+    def use_key(self, api_key: str) -> None:
+        """Send another API key from now on."""
+        self._settings = replace(self._settings, api_key=api_key)
 
     def close(self) -> None:
         """Close the connections that no thread is using."""
@@ -110,9 +115,8 @@ class HttpxTransport(Transport):
             self._connections.put(connection)
 
     def _connection(self) -> _Connection:
-        settings = self._settings
         http = httpx.Client(
-            headers=request_headers(settings),
+            headers=COMMON_HEADERS,
             limits=httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=KEEPALIVE_SECONDS),
             verify=self._tls,
             # No domain is allowed, so no cookie is kept.

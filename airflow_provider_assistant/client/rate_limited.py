@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,9 +70,7 @@ class RateLimitedClient(AssistantClient):
             if refusal:
                 return refusal
             try:
-                started = time.perf_counter()
-                outcome = await self._async_transport.exchange(call)
-                outcome = self._observed(call, outcome, started)
+                outcome = await super()._exchange(call)
                 self._learn(outcome)
             finally:
                 self.limiter.release()

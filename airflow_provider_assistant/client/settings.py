@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +32,8 @@ class ClientSettings:
     :param rating_words: Ratings that the service accepts. Default: ``good`` and ``bad``.
     :param bearer: Whether to send the API key as ``Authorization: Bearer`` instead of ``X-API-Key``, or no header if
         the key is empty. Default: False.
+    :param read_again: Function that reads the connection again and returns its settings of now, for a key that was
+        rotated; it may block. Default: None, the key stays.
     """
 
     base_url: str
@@ -44,6 +47,7 @@ class ClientSettings:
     words: StatusMapping = StatusMapping()
     rating_words: tuple[str, ...] = RATING_WORDS
     bearer: bool = False
+    read_again: Callable[[], ClientSettings] | None = field(default=None, repr=False, compare=False)
 
     def timeout_of(self, call: Call[Any]) -> float:
         """

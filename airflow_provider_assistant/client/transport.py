@@ -14,7 +14,7 @@ from airflow_provider_assistant.api.call import Call, Response, TransportFailure
 
 
 class Transport(Protocol):
-    """Send calls one at a time per thread, from any number of threads. Subclasses inherit :meth:`close`."""
+    """Send calls one at a time per thread, from any number of threads. Subclasses inherit the other methods."""
 
     def exchange(self, call: Call[Any]) -> Response | TransportFailure:
         """
@@ -26,12 +26,19 @@ class Transport(Protocol):
         """
         ...
 
+    def use_key(self, api_key: str) -> None:
+        """
+        Send another API key from now on: that of the settings was rotated.
+
+        :param api_key: The new key.
+        """
+
     def close(self) -> None:
         """Close the open connections. A later :meth:`exchange` opens new ones."""
 
 
 class AsyncTransport(Protocol):
-    """Send calls concurrently in one event loop. Subclasses inherit :meth:`prepare` and :meth:`close`."""
+    """Send calls concurrently in one event loop. Subclasses inherit the other methods."""
 
     async def exchange(self, call: Call[Any]) -> Response | TransportFailure:
         """
@@ -42,6 +49,13 @@ class AsyncTransport(Protocol):
         :raises AssistantInputError: The file of an upload cannot be read; nothing was sent.
         """
         ...
+
+    def use_key(self, api_key: str) -> None:
+        """
+        Send another API key from now on: that of the settings was rotated.
+
+        :param api_key: The new key.
+        """
 
     def prepare(self) -> None:
         """

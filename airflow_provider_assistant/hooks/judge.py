@@ -57,6 +57,7 @@ def judge_connection(conn_id: str, model: str | None, max_concurrency: int) -> J
         timeout=TIMEOUT,
         max_concurrency=max_concurrency,
         bearer=True,
+        read_again=lambda: judge_connection(conn_id, model, max_concurrency).client,
     )
     return JudgeConnection(settings, name)
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from airflow_provider_assistant.client.http_common import request_headers
+from airflow_provider_assistant.client.http_common import key_headers
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.hooks.judge import judge_connection
 
@@ -24,14 +24,14 @@ def connect(monkeypatch):
 def test_host_key_and_model_are_those_of_the_connection(connect):
     settings, model = connect(host="http://localhost:11434/v1/", password=" canary-key ")
     assert (settings.base_url, model, settings.max_concurrency) == ("http://localhost:11434/v1", "small", 8)
-    headers = request_headers(settings)
+    headers = key_headers(settings)
     assert headers["Authorization"] == "Bearer canary-key"
     assert "X-API-Key" not in headers
     assert "canary" not in repr(settings)
 
 
 def test_a_host_without_a_key_gets_no_header(connect):
-    assert not {"Authorization", "X-API-Key"} & set(request_headers(connect(host="http://localhost/v1").client))
+    assert not {"Authorization", "X-API-Key"} & set(key_headers(connect(host="http://localhost/v1").client))
 
 
 def test_openai_needs_no_host_and_every_other_provider_does(connect):
