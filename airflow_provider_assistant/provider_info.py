@@ -231,16 +231,6 @@ def _configuration() -> dict[str, Any]:
                     "example": "s3://aws_default@my-bucket/lake",
                     "default": "",
                 },
-                "evaluation_events": {
-                    "description": (
-                        "OpenTelemetry events that an evaluation sends over OTLP/HTTP, one per score: off, scores, or "
-                        "explanations, which adds the reasons of judges. Reasons may quote the answers."
-                    ),
-                    "version_added": "0.1.0",
-                    "type": "string",
-                    "example": "scores",
-                    "default": "off",
-                },
             },
         }
     }

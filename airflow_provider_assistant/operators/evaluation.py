@@ -66,7 +66,7 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
     :class:`~airflow_provider_assistant.evaluation.summary.Summary`. The files do not contain the time of the
     evaluation, so a retry writes the same bytes. The operator needs the extra ``evaluation`` and sends requests only if
     a scorer is a judge, such as ``judge.correctness``; then it also writes ``verdicts.parquet``, and a retry asks only
-    for the verdicts that are missing. ``[assistant] evaluation_events`` also sends the scores as OpenTelemetry events.
+    for the verdicts that are missing.
 
     .. seealso::
         For more information on how to use this operator, take a look at the guide:
@@ -226,7 +226,6 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
         check_rendered(self, context)
         # Imported here because models and scorers are slow to import, and Airflow parses DAG files every few seconds.
         from airflow_provider_assistant.evaluation.cases import read_cases
-        from airflow_provider_assistant.evaluation.events import send_scores
         from airflow_provider_assistant.evaluation.report import render
         from airflow_provider_assistant.evaluation.run_directory import RunDirectory, find_baseline
         from airflow_provider_assistant.evaluation.scorers import scorers_of
@@ -270,7 +269,6 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
         )
         page = render(evaluation, trend)
         lake_file = self._write(context, directory, evaluation, page)
-        send_scores(evaluation)
         result = task_result(evaluation.summary, directory, lake_file)
         return self._finish(context, evaluation, result)
 

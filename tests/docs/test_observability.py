@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from typing import Any
 
 import pytest
 import yaml
 
-from airflow_provider_assistant.evaluation.events import events_of
 from tests.docs.pages import ROOT, codes, section, table
-from tests.unit.evaluation.test_events import ROW, evaluated
 
 FOLDER = ROOT / "docs/observability"
 DASHBOARD = json.loads((FOLDER / "grafana-dashboard.json").read_text())
@@ -118,12 +115,3 @@ def test_alerts_are_those_of_the_page() -> None:
     rows = table(section("docs/howto/observe.md", "Alerts"))
     said = {codes(row["Alert"])[0]: row["Severity"] for row in rows}
     assert said == {rule["alert"]: rule["labels"]["severity"] for rule in ALERTS}
-
-
-def test_attributes_of_events_are_those_of_the_reference() -> None:
-    run = {"dag_id": "nightly", "run_id": "r1", "task_id": "judge", "region": "4f"}
-    evaluation = evaluated([{**ROW, "request_id": "req_1"}], pass_if="mark >= 0.5", run=run)
-    events = events_of(replace(evaluation, reasons={(ROW["key"], 1, "mark"): "It is late."}))
-    rows = table(section("docs/reference/metrics.md", "Events"))
-    listed = [name for row in rows for name in codes(row["Attribute"])]
-    assert sorted(listed) == sorted({name for event in events for name in event})

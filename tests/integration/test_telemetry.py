@@ -1,5 +1,5 @@
 """
-Every metric as received by a StatsD server and an OpenTelemetry collector, and every span and event by the collector.
+Every metric as received by a StatsD server and an OpenTelemetry collector, and every span by the collector.
 
 Airflow's settings select the backend, and Airflow's classes send.
 """
@@ -7,21 +7,13 @@ Airflow's settings select the backend, and Airflow's classes send.
 from __future__ import annotations
 
 import gc
-import sys
 
-import pyarrow as pa
 import pytest
 from airflow.sdk._shared.observability.metrics.base_stats_logger import NoStatsLogger
 from airflow.sdk.observability import stats
 from airflow.sdk.observability.metrics import stats_utils
 
-from airflow_provider_assistant.evaluation.cases import read_cases
-from airflow_provider_assistant.evaluation.evaluate import Evaluation, summarise
-from airflow_provider_assistant.evaluation.events import send_scores
-from airflow_provider_assistant.evaluation.scorers import scorers_of
-from airflow_provider_assistant.evaluation.scoring import score_cases
 from airflow_provider_assistant.observability import metrics, tracing
-from airflow_provider_assistant.observability.events import send_events
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
 from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOperator
@@ -180,100 +172,3 @@ def test_spans_arrive(service, connect, run_operator, monkeypatch):
     assert not load.is_error
     assert (refused.name, refused.is_error) == ("assistant.statistics", True)
     assert refused.events == ["exception"]
-
-
-ANSWERS = [
-    {"key": f"q{number}", "message": "When?", "answer": "Now.", "expected": "Now.", "request_id": f"req_{number}"}
-    for number in range(1200)
-]
-REASONS = {("q0", 1, "exact_match"): "Both say now."}
-ID, EXPLANATION = "assistant.event.id", "gen_ai.evaluation.explanation"
-
-
-@pytest.fixture
-def collector(monkeypatch):
-    """Switch events on, for a collector that accepts some requests."""
-    monkeypatch.setenv("AIRFLOW__ASSISTANT__EVALUATION_EVENTS", "scores")
-    # Seconds that the exporter waits for a response, and repeats a request.
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "120")
-    # Milliseconds after which the exporter sends a batch that is not full.
-    monkeypatch.setenv("OTEL_BLRP_SCHEDULE_DELAY", "3600000")
-
-    def switched_on(receiver):
-        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.url)
-        return receiver
-
-    return switched_on
-
-
-def send(rows):
-    cases, scorers = read_cases(pa.Table.from_pylist(rows)), scorers_of(["exact_match"])
-    scores = score_cases(cases, scorers)
-    summary = summarise(cases, scores, scorers, name="golden")
-    send_scores(Evaluation(summary, cases, scores, reasons=REASONS))
-
-
-def test_scores_of_an_evaluation_arrive_as_events(run_operator, collector, tmp_path):
-    from opentelemetry.sdk.trace import TracerProvider
-
-    tracer = TracerProvider().get_tracer("tests")
-    with collector(OtlpReceiver()) as receiver, tracer.start_as_current_span("task") as span:
-        run = run_operator(
-            AssistantEvaluateOperator,
-            answers=[*ANSWERS[:2], {**ANSWERS[2], "answer": "Later."}],
-            output_path=str(tmp_path),
-            name="golden",
-            scorers=["exact_match"],
-            pass_if="exact_match >= 1",
-            gate=["exact_match >= 1"],
-        )
-        assert run.state == "failed", "the gate"
-        trace = span.get_span_context().trace_id.to_bytes(16)
-    assert {event.name for event in receiver.events} == {"gen_ai.evaluation.result"}
-    assert {event.trace for event in receiver.events} == {trace}
-    shown = ("gen_ai.response.id", "gen_ai.evaluation.score.value", "gen_ai.evaluation.score.label")
-    assert [tuple(event.attributes[name] for name in shown) for event in receiver.events] == [
-        ("req_0", 1.0, "pass"), ("req_1", 1.0, "pass"), ("req_2", 0.0, "fail"),
-    ]  # fmt: skip
-    assert {event.attributes["airflow.dag_run.run_id"] for event in receiver.events} == {run.run_id}
-
-
-def test_reasons_are_sent_only_if_they_are_switched_on_and_ids_stay(collector, monkeypatch, caplog):
-    with collector(OtlpReceiver()) as receiver:
-        send(ANSWERS)
-        monkeypatch.setenv("AIRFLOW__ASSISTANT__EVALUATION_EVENTS", "explanations")
-        send(ANSWERS)
-    first, second = receiver.events[:1200], receiver.events[1200:]
-    assert receiver.requests == 6, "batches"
-    assert [one.attributes[ID] for one in first] == [one.attributes[ID] for one in second]
-    assert not [one for one in first if EXPLANATION in one.attributes]
-    assert [one.attributes[EXPLANATION] for one in second if EXPLANATION in one.attributes] == ["Both say now."]
-    assert "golden: 1200 evaluation events were sent." in caplog.text
-
-
-def test_a_collector_that_refuses_is_left_alone(collector, caplog):
-    with collector(OtlpReceiver(accepts=1)) as receiver:
-        send(ANSWERS)
-    assert (len(receiver.events), receiver.requests) == (500, 2)
-    assert "golden: 700 of 1200 evaluation events were not sent" in caplog.text
-
-
-def test_a_slow_collector_does_not_hold_up_the_task(collector):
-    times = iter([0, 200, 301])
-    with collector(OtlpReceiver()) as receiver:
-        sent = send_events("x", ({"number": number} for number in range(5000)), clock=lambda: next(times))
-    assert sent == len(receiver.events) == 1000
-    assert [event.attributes["number"] for event in receiver.events] == list(range(1000))
-
-
-def test_a_collector_that_does_not_answer_is_a_warning(collector, monkeypatch, caplog):
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0.2")
-    collector(OtlpReceiver())  # it listens, and never answers
-    send(ANSWERS[:3])
-    assert "golden: 3 of 3 evaluation events were not sent" in caplog.text
-
-
-def test_an_error_of_the_exporter_is_a_warning_without_its_text(collector, monkeypatch, caplog):
-    monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http._log_exporter", None)
-    send(ANSWERS[:3])
-    assert "golden: the evaluation events could not be sent: ModuleNotFoundError." in caplog.text

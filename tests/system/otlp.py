@@ -1,4 +1,4 @@
-"""A minimal OpenTelemetry collector: receives metrics, traces and events over OTLP/HTTP."""
+"""A minimal OpenTelemetry collector: receives metrics and traces over OTLP/HTTP."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
 from typing import Any, NamedTuple
 
-from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
@@ -36,28 +35,13 @@ class Span(NamedTuple):
     is_error: bool
 
 
-class Event(NamedTuple):
-    """A log record with a name."""
-
-    name: str
-    attributes: dict[str, Any]
-    trace: bytes
-
-
 class OtlpReceiver(LocalServer):
-    """
-    Receive metrics, spans and events while the context is active.
+    """Receive metrics and spans while the context is active."""
 
-    :param accepts: Number of requests that are accepted; the others get a 400 and are not kept. Default: None, all.
-    """
-
-    def __init__(self, accepts: int | None = None) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self.url = f"http://{self.host}"
         self.spans: list[Span] = []
-        self.events: list[Event] = []
-        self.requests = 0
-        self._accepts = accepts
         # Sums are cumulative per sending process, so add up the latest value of each.
         self._points: dict[tuple[bytes, str, frozenset[tuple[str, str]]], Point] = {}
 
@@ -65,29 +49,23 @@ class OtlpReceiver(LocalServer):
         body = body_of(request)
         if request.headers.get("Content-Encoding") == "gzip":
             body = gzip.decompress(body)
-        send(request, 200 if self.receive(request.path, body) else 400, b"", {})
+        self.receive(request.path, body)
+        send(request, 200, b"", {})
 
     def metrics(self, name: str, **tags: str) -> list[Point]:
         """Return the points received under a name with at least these tags."""
         points = tuple(self._points.values())
         return [point for point in points if point.name == name and tags.items() <= point.tags.items()]
 
-    def receive(self, path: str, body: bytes) -> bool:
-        """Process one request of an exporter, and return whether it is accepted."""
-        self.requests += 1
-        if self._accepts is not None and self.requests > self._accepts:
-            return False
+    def receive(self, path: str, body: bytes) -> None:
+        """Process one request of an exporter."""
         if path == "/v1/metrics":
             for resource in ExportMetricsServiceRequest.FromString(body).resource_metrics:
                 for metric in _items(resource.scope_metrics, "metrics"):
                     self._take(resource.resource.SerializeToString(), metric)
-        elif path == "/v1/logs":
-            for resource in ExportLogsServiceRequest.FromString(body).resource_logs:
-                self.events += map(_event, _items(resource.scope_logs, "log_records"))
         else:
             for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
                 self.spans += map(_span, _items(resource.scope_spans, "spans"))
-        return True
 
     def _take(self, source: bytes, metric: Any) -> None:
         kind = metric.WhichOneof("data")
@@ -116,10 +94,6 @@ def _span(span: Any) -> Span:
         events,
         span.status.code == 2,
     )
-
-
-def _event(record: Any) -> Event:
-    return Event(record.event_name, _attributes(record.attributes), record.trace_id)
 
 
 def _attributes(pairs: Any) -> dict[str, Any]:
