@@ -9,6 +9,7 @@ import weakref
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from http import HTTPStatus
+from itertools import count
 from typing import Any, Generic, Self, TypeVar
 
 from airflow_provider_assistant.api import flow
@@ -23,6 +24,9 @@ from airflow_provider_assistant.observability import metrics, tracing
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+# Keys that one call is sent with at most, if the key in the connection changes each time.
+KEYS_OF_A_CALL = 3
 
 
 def log_retry(wait: flow.Wait) -> None:
@@ -146,46 +150,39 @@ class AssistantClient:
 
     def _exchange_sync(self, call: Call[Any]) -> Response | TransportFailure:
         """Send a call once; after a 401, again if the connection has a new API key."""
-        key = self._key.value
-        started = time.perf_counter()
-        outcome = self._observed(call, self._transport.exchange(call), started)
-        if not self._is_key_refused(outcome):
-            return outcome
-        self._key.renew(key)
-        if self._may_resend(call, key):
+        for number in count(1):
+            key = self._key.value
             started = time.perf_counter()
             outcome = self._observed(call, self._transport.exchange(call), started)
-        return self._with_note(outcome)
+            if isinstance(outcome, TransportFailure) or not self._is_key_refused(outcome):
+                return outcome
+            self._key.renew(key)
+            if number == KEYS_OF_A_CALL or not self._may_resend(call, key):
+                return replace(outcome, key_note=self._key.note)
+        raise AssertionError("unreachable: count() does not end")
 
     async def _exchange(self, call: Call[Any]) -> Response | TransportFailure:
         """Send a call once under asyncio; after a 401, again if the connection has a new API key."""
-        key = self._key.value
-        started = time.perf_counter()
-        outcome = self._observed(call, await self._async_transport.exchange(call), started)
-        if not self._is_key_refused(outcome):
-            return outcome
         from asgiref.sync import sync_to_async
 
-        # In asgiref's thread, like every read of a connection under asyncio, see `load_settings_async`.
-        await sync_to_async(self._key.renew)(key)
-        if self._may_resend(call, key):
+        for number in count(1):
+            key = self._key.value
             started = time.perf_counter()
             outcome = self._observed(call, await self._async_transport.exchange(call), started)
-        return self._with_note(outcome)
+            if isinstance(outcome, TransportFailure) or not self._is_key_refused(outcome):
+                return outcome
+            # In asgiref's thread, like every read of a connection under asyncio, see `load_settings_async`.
+            await sync_to_async(self._key.renew)(key)
+            if number == KEYS_OF_A_CALL or not self._may_resend(call, key):
+                return replace(outcome, key_note=self._key.note)
+        raise AssertionError("unreachable: count() does not end")
 
-    def _is_key_refused(self, outcome: Response | TransportFailure) -> bool:
-        is_refused = isinstance(outcome, Response) and outcome.status == HTTPStatus.UNAUTHORIZED
-        return is_refused and self.settings.read_again is not None
+    def _is_key_refused(self, response: Response) -> bool:
+        return response.status == HTTPStatus.UNAUTHORIZED and self.settings.read_again is not None
 
     def _may_resend(self, call: Call[Any], refused_key: str) -> bool:
         has_body_again = call.upload is None or call.upload.rewindable
         return has_body_again and self._key.value != refused_key
-
-    def _with_note(self, outcome: Response | TransportFailure) -> Response | TransportFailure:
-        """Return an outcome; if it is a 401, with what reading the connection again has shown."""
-        if self._is_key_refused(outcome) and isinstance(outcome, Response):
-            return replace(outcome, key_note=self._key.note)
-        return outcome
 
     def _observed(
         self, call: Call[Any], outcome: Response | TransportFailure, started: float

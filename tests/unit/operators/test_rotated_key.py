@@ -1,0 +1,134 @@
+"""A key that is rotated while a task runs or waits: every kind of task goes on, and loses and repeats nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections import Counter
+
+import pytest
+from airflow.providers.common.compat.sdk import TaskDeferred
+
+from airflow_provider_assistant.exceptions import AssistantAuthenticationError
+from airflow_provider_assistant.hooks.shared_client import open_clients
+from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
+from airflow_provider_assistant.operators.documents import AssistantLoadTextOperator
+from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChatOperator
+from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
+from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
+from tests.task_runs.context import task_context
+from tests.wire import Answer, ScriptedService
+
+POLLS = 4
+ROWS = [{"title": f"T{n}", "content": f"C{n}", "category": "c", "message": f"M{n}"} for n in range(9)]
+QUICK = {"poll_interval": 0.01, "timeout": 30}
+
+
+class RotatingService(ScriptedService):
+    """A service whose key is rotated at some of its requests; so is the key in the connection, if it ``is_told``."""
+
+    def __init__(self, rotations, *, is_told=True):
+        super().__init__()
+        self.rotations, self.is_told, self.key, self.refused = rotations, is_told, "key-number-0-of-the-night", 0
+        self.accepted, self.polls = Counter(), Counter()
+
+    def connect(self):
+        connection = {"conn_type": "assistant", "host": self.url, "password": self.key}
+        connection["extra"] = {"tenant_id": "acme", "site_id": "docs", "retries": 0}
+        os.environ["AIRFLOW_CONN_ASSISTANT_DEFAULT"] = json.dumps(connection)
+
+    def next(self, request):
+        super().next(request)
+        with self._lock:
+            if len(self.received) in self.rotations:
+                self.key = f"key-number-{len(self.received)}-of-the-night"
+                if self.is_told:
+                    self.connect()
+            if request.headers["x-api-key"] != self.key:
+                self.refused += 1
+                return Answer(401, {"error": "invalid_api_key"})
+            if request.method == "POST":
+                self.accepted[request.body] += 1
+                return Answer(200, {"request_id": f"r{len(self.accepted)}", "document_id": f"d{len(self.accepted)}"})
+            self.polls[request.path] += 1
+            state = "completed" if self.polls[request.path] >= POLLS else "queued"
+            return Answer(200, {"request_id": request.path.rpartition("/")[2], "status": state, "answer": "Yes."})
+
+
+def run(task):
+    """Execute a task, and its trigger if it defers; return its result."""
+    context = task_context(task.task_id, max_tries=0)
+    task.render_template_fields({})
+    try:
+        return task.execute(context)
+    except TaskDeferred as deferred:
+        return task.execute_complete(context, asyncio.run(_event(deferred.trigger)))
+
+
+async def _event(trigger):
+    (event,) = [event.payload async for event in trigger.run()]
+    assert open_clients == {}
+    return json.loads(json.dumps(event))
+
+
+def load(_):
+    counts = run(AssistantLoadTextOperator(task_id="load", source=ROWS, max_concurrency=4))
+    assert (counts["created"], counts["rejected"], counts["ambiguous"]) == (len(ROWS), 0, 0)
+
+
+def batch(tmp_path, **options):
+    path = tmp_path / "answers.parquet"
+    task = AssistantChatBatchOperator(task_id="ask", source=ROWS, output_path=str(path), **QUICK, **options)
+    counts = run(task)
+    assert (counts["complete"], counts["failed"]) == (len(ROWS), 0)
+
+
+def deferred_batch(tmp_path):
+    batch(tmp_path, deferrable=True, max_concurrency=3)
+
+
+def submitted(_):
+    for is_deferrable in (True, False):
+        options = {"deferrable": is_deferrable, "wait_for_completion": True, "message": f"Is it {is_deferrable}?"}
+        assert run(AssistantSubmitChatOperator(task_id="ask", session_id="s", **options, **QUICK))["text"] == "Yes."
+
+
+def sensors(_):
+    for number, options in enumerate([{"mode": "poke"}, {"deferrable": True}]):
+        task = AssistantChatRequestSensor(
+            task_id="wait", request_id=f"r{number}", poke_interval=0.01, timeout=30, ledger=False, **options
+        )
+        assert run(task)["text"] == "Yes."
+
+
+def export(tmp_path):
+    sites = [f"site-{number}" for number in range(9)]
+    run(AssistantStatisticsToParquetOperator(task_id="export", site_ids=sites, output_path=str(tmp_path / "lake")))
+
+
+TASKS = [load, batch, deferred_batch, submitted, sensors, export]
+
+
+@pytest.fixture(autouse=True)
+def _own_home(ledger_home, monkeypatch):
+    monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", "")
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_task_goes_on_with_the_rotated_key(task, tmp_path):
+    with RotatingService({2, 7}) as service:
+        service.connect()
+        task(tmp_path)
+    assert service.refused >= 2
+    assert set(service.accepted.values()) <= {1}
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_revoked_key_fails_the_task_with_what_the_connection_has(task, tmp_path):
+    with RotatingService({2}, is_told=False) as service:
+        service.connect()
+        with pytest.raises(
+            AssistantAuthenticationError, match=r"read again; its API key has not changed\. Fix the API"
+        ):
+            task(tmp_path)
