@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
-from airflow.providers.common.compat.sdk import Asset, BaseOperator, Context
+from airflow.providers.common.compat.sdk import BaseOperator, Context
 
 from airflow_provider_assistant import parameters
 from airflow_provider_assistant.assets import AssetKind, site_uri
@@ -15,6 +15,7 @@ from airflow_provider_assistant.failures import FailureContext
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.hooks.task_parameters import Checks, check_given
 from airflow_provider_assistant.observability.lineage import LineageDataset, operator_lineage
+from airflow_provider_assistant.operators.outlets import asset_uri_of, single_outlets, tell_outlets
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
@@ -32,19 +33,24 @@ class AssistantBaseOperator(BaseOperator):
         # Makes task.output["request_id"] return that item of the result.
         kwargs.setdefault("multiple_outputs", True)
         super().__init__(**kwargs)
+        self.outlets = list(single_outlets(self.outlets))
 
     def emit_asset_events(self, context: Context, result: dict[str, Any]) -> dict[str, Any]:
         """
-        Set the result as the extra of every outlet asset's event.
+        Set the result as the extra of the event of every outlet: an asset, a reference to one, or an alias.
+
+        An alias gets an event for each of :meth:`written_assets`.
 
         :param context: Airflow's task context.
         :param result: The result of the task.
         :return: The result.
         """
-        for outlet in self.outlets:
-            if isinstance(outlet, Asset):
-                context["outlet_events"][outlet].extra = result
+        tell_outlets(context, self.outlets, result, self.written_assets())
         return result
+
+    def written_assets(self) -> Sequence[str]:
+        """Return the URIs of the assets that the task wrote. Called after it has written them."""
+        return [asset_uri_of(output.uri) for output in self.lineage_outputs]
 
     def lineage_inputs(self) -> Sequence[LineageDataset]:
         """Return the data that the task read, for lineage. Called after the task has ended."""

@@ -178,6 +178,10 @@ class AssistantRateAnswersOperator(AssistantOperator):
         }
         return self.emit_asset_events(context, result)
 
+    def written_assets(self) -> Sequence[str]:
+        """Return the URI of the site's feedback, which has no name in lineage."""
+        return [self.asset_uri("feedback")]
+
     def failure_context(self, context: Context) -> FailureContext:  # noqa: ARG002
         """Return the answers and the counts of this try, for the log lines of a failure."""
         doing = f"ratings of {self.answers} on {self.hook.location()}"

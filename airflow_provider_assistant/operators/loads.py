@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from airflow_provider_assistant.loading.engine import Load
     from airflow_provider_assistant.loading.report import LoadCounts
 
-# Name of the asset alias of loads without outlets.
+# Name of the asset alias of loads.
 DOCUMENTS = "assistant_documents"
 # Seconds. A service that asks for a longer pause is still busy a few seconds later, so a shorter deferral would only
 # cost the start of another task.
@@ -321,19 +321,19 @@ class AssistantLoadOperator(AssistantOperator):
 
     def emit_asset_events(self, context: Context, result: dict[str, Any]) -> dict[str, Any]:
         """
-        Set the result as the extra of the events of the outlet assets; without outlets, of the site's documents.
+        Set the result as the extra of the events of the outlets, and of the site's documents.
 
         :param context: Airflow's task context.
         :param result: The result of the task.
         :return: The result.
         """
-        if self.outlets:
-            return super().emit_asset_events(context, result)
         # When the DAG is parsed, nobody knows the site of the connection. An alias may name its asset at run time.
+        documents = Asset(uri=self.asset_uri("documents"))
         alias = AssetAlias(DOCUMENTS)
-        self.outlets = [alias]
-        context["outlet_events"][alias].add(Asset(uri=self.asset_uri("documents")), extra=result)
-        return result
+        is_told = any(outlet == alias or getattr(outlet, "uri", None) == documents.uri for outlet in self.outlets)
+        if not is_told:
+            self.outlets = [*self.outlets, alias]
+        return super().emit_asset_events(context, result)
 
     def on_kill(self) -> None:
         """Stop sending, wait a few seconds for the replies to requests in flight, and record their outcome."""

@@ -132,7 +132,7 @@ def _run_dag_of(
 ) -> Run:
     from airflow.sdk import DAG
 
-    with DAG(dag_id, schedule=None, default_args={"retry_delay": timedelta(0)}, **(dag_options or {})) as dag:
+    with DAG(dag_id, schedule=None, **{"default_args": {"retry_delay": timedelta(0)}, **(dag_options or {})}) as dag:
         if isinstance(operator, type):
             # Airflow stores every key of a result separately, which takes 20 ms of processor time per key.
             operator(task_id="task", **{"multiple_outputs": False, **arguments})

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException, TaskDeferred
-from airflow.sdk import DAG, Asset, ObjectStoragePath, task, timezone
+from airflow.sdk import DAG, ObjectStoragePath, task, timezone
 from airflow.sdk.io import attach
 from fsspec.implementations.memory import MemoryFileSystem
 
@@ -569,18 +569,6 @@ def test_the_result_is_small_whatever_the_size(service, connection, execute):
         "complete": 100, "failed": 200, "not_submitted": 200, "submitted": 300, "rejected": 200, "sessions_closed": 300,
     }  # fmt: skip
     assert len(json.dumps(result)) < 2048
-
-
-def test_the_outlet_asset_is_told_the_counts(service, connection, ask, run_stored):
-    from airflow.models.asset import AssetEvent
-    from airflow.utils.session import create_session
-    from sqlalchemy import select
-
-    run = ask(many(3), run_stored, outlets=[Asset("assistant-answers")])
-    with create_session() as session:
-        (extra,) = session.scalars(select(AssetEvent.extra).where(AssetEvent.source_run_id == run.run_id))
-    assert extra == run.xcom()
-    assert extra["complete"] == 3
 
 
 def test_mapped_tasks_ask_by_themselves(service, connection, run_operator, output):

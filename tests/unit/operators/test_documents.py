@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from airflow.providers.common.compat.sdk import TaskDeferred
-from airflow.sdk import Asset, ObjectStoragePath, task
+from airflow.sdk import ObjectStoragePath, task
 
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
@@ -473,33 +473,6 @@ def test_the_default_list_exists_only_if_there_is_something_to_list(service, con
 def test_the_result_is_small_whatever_the_size(service, connection):
     result = load([dict(row, answer="") for row in many(5000)], max_rejected=5000)
     assert len(json.dumps(result)) < 8192
-
-
-def test_the_outlet_asset_is_told_the_counts(service, connection, run_stored):
-    from airflow.models.asset import AssetEvent
-    from airflow.utils.session import create_session
-    from sqlalchemy import select
-
-    run = run_stored(AssistantLoadQAOperator, source=ROWS, outlets=[Asset("assistant-kb")])
-    with create_session() as session:
-        (extra,) = session.scalars(select(AssetEvent.extra).where(AssetEvent.source_run_id == run.run_id))
-    assert extra == run.xcom()
-    assert (extra["rows"], extra["created"]) == (2, 2)
-
-
-def test_a_load_without_outlets_tells_the_asset_of_its_site(service, connection, run_stored):
-    from airflow.models.asset import AssetEvent, AssetModel
-    from airflow.utils.session import create_session
-    from sqlalchemy import select
-
-    runs = [run_stored(AssistantLoadQAOperator, source=ROWS) for _ in range(2)]
-    for run in runs:
-        mine = AssetEvent.source_run_id == run.run_id
-        query = select(AssetModel.uri, AssetEvent.extra).join(AssetEvent, AssetEvent.asset_id == AssetModel.id)
-        with create_session() as session:
-            ((uri, extra),) = session.execute(query.where(mine)).all()
-        assert uri == f"assistant://{service.url.split('/')[2]}/acme-docs/documents"
-        assert extra == run.xcom()
 
 
 def test_a_failed_load_tells_nothing(service, connection, run_stored):

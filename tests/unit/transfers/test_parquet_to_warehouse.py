@@ -6,9 +6,6 @@ from datetime import timedelta
 
 import duckdb
 import pytest
-from airflow.sdk import Asset
-from airflow.utils.session import create_session
-from sqlalchemy import select
 
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.lake import warehouse
@@ -89,16 +86,6 @@ def test_another_schema(load, database):
 
 def test_a_url_of_files(load, root):
     assert load(output_path=root.as_uri()).xcom()["rows"] == 4
-
-
-def test_the_asset_event_has_the_result(load, run_stored):
-    from airflow.models.asset import AssetEvent
-
-    asset = Asset("test_warehouse")
-    run = load(run_stored, outlets=[asset])
-    with create_session() as session:
-        events = session.scalars(select(AssetEvent).where(AssetEvent.source_run_id == run.run_id)).all()
-    assert [event.extra for event in events if event.source_dag_id == run.dag_id] == [run.xcom()]
 
 
 @pytest.mark.parametrize(

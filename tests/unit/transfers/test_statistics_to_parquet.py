@@ -11,9 +11,7 @@ from zoneinfo import ZoneInfo
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
-from airflow.sdk import DAG, Asset
-from airflow.utils.session import create_session
-from sqlalchemy import select
+from airflow.sdk import DAG
 
 from airflow_provider_assistant import __version__, lake
 from airflow_provider_assistant.exceptions import (
@@ -462,17 +460,6 @@ def test_the_error_names_some_and_counts_the_others(export):
         run = export(sites, NAMES, max_failed_sites=0.9)
     assert "and 30 more, more than max_failed_sites=0.9 allows" in str(run.error)
     assert len(str(run.error)) < 1000
-
-
-def test_the_event_of_an_asset_says_what_was_written(export, run_stored):
-    from airflow.models.asset import AssetEvent
-
-    with Sites(site_001=[NOT_FOUND]) as sites:
-        run = export(sites, NAMES[:3], max_failed_sites=1, outlets=[Asset("assistant-statistics")], run=run_stored)
-    with create_session() as session:
-        (extra,) = session.scalars(select(AssetEvent.extra).where(AssetEvent.source_run_id == run.run_id))
-    assert extra == run.xcom()
-    assert extra["failed_sites"][0]["site_id"] == "site-001"
 
 
 def test_mapped_over_lists_of_sites(service, connection, run_operator, tmp_path):
