@@ -23,7 +23,9 @@ from airflow_provider_assistant.knowledge.publication import reason_unpublished
 from airflow_provider_assistant.parsing.child import ChildParser
 from airflow_provider_assistant.parsing.limits import LARGEST_FILE, UnreadableFileError
 from airflow_provider_assistant.source_account import AccountedRows, SourceAccount
-from airflow_provider_assistant.storage.paths import StoragePath, storage_files, usable_path
+from airflow_provider_assistant.storage.allowed_root import open_inside
+from airflow_provider_assistant.storage.paths import StoragePath, usable_path
+from airflow_provider_assistant.storage.source_files import storage_files
 
 # Bytes of a file that is text. A person writes less.
 LARGEST_TEXT = 10_000_000
@@ -92,7 +94,7 @@ def file_documents(
     def rows(account: SourceAccount) -> Iterator[DocumentRow]:
         files = _files(source, allowed_root, account)
         with ChildParser() as parser:
-            reader = _Reader(parser, account, now or datetime.now(UTC))
+            reader = _Reader(parser, account, now or datetime.now(UTC), allowed_root)
             yield from _documents(files, reader, addresses, skips_unreadable=on_error == "skip")
 
     return AccountedRows(rows, strict=strict)
@@ -133,10 +135,11 @@ class _Page:
 class _Reader:
     """Reads files."""
 
-    def __init__(self, parser: ChildParser, account: SourceAccount, now: datetime) -> None:
+    def __init__(self, parser: ChildParser, account: SourceAccount, now: datetime, allowed_root: str | None) -> None:
         self.account = account
         self._parser = parser
         self._now = now
+        self._allowed_root = allowed_root
 
     def page(self, name: str, path: StoragePath) -> _Page | None:
         """
@@ -147,7 +150,7 @@ class _Reader:
         suffix = PurePosixPath(name).suffix.lower()
         try:
             if suffix in MARKDOWN:
-                page = self._markdown_page(name, _decoded(_content(path, suffix)))
+                page = self._markdown_page(name, _decoded(self._content(path, suffix)))
             else:
                 page = self._parsed_page(name, path, suffix)
             reason = reason_unpublished(page.fields, self._now)
@@ -168,6 +171,14 @@ class _Reader:
             return None
         return page
 
+    def _content(self, path: StoragePath, suffix: str) -> bytes:
+        limit = LARGEST_TEXT if suffix in TEXTS else LARGEST_FILE
+        with open_inside(path, self._allowed_root) as file:
+            content = file.read(limit + 1)
+        if len(content) > limit:
+            raise UnreadableFileError(f"is larger than {limit:,} bytes")
+        return content
+
     def _markdown_page(self, name: str, text: str) -> _Page:
         fields, text = split_front_matter(text)
         if name.lower().endswith(".mdx"):
@@ -178,7 +189,7 @@ class _Reader:
         return _Page(fields, without_comments(text))
 
     def _parsed_page(self, name: str, path: StoragePath, suffix: str) -> _Page:
-        content = _content(path, suffix)
+        content = self._content(path, suffix)
         front_matter: Fields = {}
         if suffix in HTML:
             front_matter, content = _front_matter_of_html(content)
@@ -334,15 +345,6 @@ def _front_matter_of_html(content: bytes) -> tuple[Fields, bytes]:
         return {}, content
     fields, text = split_front_matter(text.replace("\r\n", "\n"))
     return fields, text.encode()
-
-
-def _content(path: StoragePath, suffix: str) -> bytes:
-    limit = LARGEST_TEXT if suffix in TEXTS else LARGEST_FILE
-    with path.open("rb") as file:
-        content: bytes = file.read(limit + 1)
-    if len(content) > limit:
-        raise UnreadableFileError(f"is larger than {limit:,} bytes")
-    return content
 
 
 def _decoded(content: bytes) -> str:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import Any, TextIO, TypeAlias
+from typing import Any, BinaryIO, TextIO, TypeAlias
 
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.loading.columns import BATCH, Batch, ColumnSelection
@@ -41,17 +41,23 @@ Cells: TypeAlias = "list[str]"
 
 
 def read_csv(
-    stack: ExitStack, path: StoragePath, options: CsvOptions, wanted: ColumnSelection, account: SourceAccount
+    stack: ExitStack,
+    file: BinaryIO,
+    path: StoragePath,
+    options: CsvOptions,
+    wanted: ColumnSelection,
+    account: SourceAccount,
 ) -> Iterator[Batch]:
     """
     Yield the wanted columns of a CSV file.
 
-    :param stack: Closes the file.
+    :param stack: Closes what is opened.
+    :param file: The opened file.
     :param options: With the delimiter of the file.
     :param account: Counts the rows that are left out.
     :raises ValueError: The file cannot be read, or it is not certain where a row ends.
     """
-    reader = _Reader(path, open_text(stack, path, options.encoding), options)
+    reader = _Reader(path, open_text(stack, file, path, options.encoding), options)
     first_block = reader.first_row()
     if not first_block.rows:
         account.leave_out("file", "is empty", str(path), is_expected=False)

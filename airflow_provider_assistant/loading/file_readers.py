@@ -6,6 +6,7 @@ import dataclasses
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack
+from typing import BinaryIO
 
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.loading.columns import BATCH, Batch, ColumnSelection
@@ -16,6 +17,7 @@ from airflow_provider_assistant.loading.json_files import read_json
 from airflow_provider_assistant.loading.options import FORMATS
 from airflow_provider_assistant.loading.text_files import COMPRESSED
 from airflow_provider_assistant.source_account import ACCOUNT, SourceAccount
+from airflow_provider_assistant.storage.allowed_root import open_inside
 from airflow_provider_assistant.storage.paths import StoragePath, reading
 
 SUFFIXES = {
@@ -49,6 +51,7 @@ def read_file(
     options: CsvOptions,
     account: SourceAccount,
     row_groups: list[int] | None = None,
+    allowed_root: str | None = None,
 ) -> Iterator[Batch]:
     """
     Yield the wanted columns of a file.
@@ -56,20 +59,22 @@ def read_file(
     :param path: Path of the file. Its suffix determines the format; a second suffix may name a compression.
     :param account: Counts what is left out.
     :param row_groups: Row groups of a Parquet file to read. None reads all.
+    :param allowed_root: Folder that the file must be inside. None allows every folder.
     :return: Batches of at most 1,000 rows.
-    :raises AssistantInputError: The file cannot be read or lacks a required column.
+    :raises AssistantInputError: The file cannot be read, is outside ``allowed_root`` or lacks a required column.
     """
     file_format = options.format or _format_of(path)
     with reading(path), ExitStack() as stack:
+        file = stack.enter_context(open_inside(path, allowed_root))
         if file_format == "parquet":
-            yield from _read_parquet(stack, path, row_groups, wanted, account)
+            yield from _read_parquet(stack, file, path, row_groups, wanted, account)
         elif file_format in {"csv", "tsv"}:
             default_delimiter = "\t" if file_format == "tsv" else ","
             csv_options = dataclasses.replace(options, delimiter=options.delimiter or default_delimiter)
-            yield from read_csv(stack, path, csv_options, wanted, account)
+            yield from read_csv(stack, file, path, csv_options, wanted, account)
         else:
             has_lines = file_format == "json lines"
-            yield from read_json(stack, path, options.encoding, wanted, account, has_lines=has_lines)
+            yield from read_json(stack, file, path, options.encoding, wanted, account, has_lines=has_lines)
 
 
 def _format_of(path: StoragePath) -> str:
@@ -96,6 +101,7 @@ def _format_of(path: StoragePath) -> str:
 
 def _read_parquet(
     stack: ExitStack,
+    file: BinaryIO,
     path: StoragePath,
     row_groups: list[int] | None,
     wanted: ColumnSelection,
@@ -103,10 +109,9 @@ def _read_parquet(
 ) -> Iterator[Batch]:
     import pyarrow.parquet as pq
 
-    opened_file = stack.enter_context(path.open("rb"))
     # The buffer makes pyarrow read a large row group page by page instead of at once.
     parquet_file = stack.enter_context(
-        pq.ParquetFile(opened_file, buffer_size=1 << 20, pre_buffer=False, page_checksum_verification=True)
+        pq.ParquetFile(file, buffer_size=1 << 20, pre_buffer=False, page_checksum_verification=True)
     )
     metadata = parquet_file.metadata.metadata or {}
     # A file that write_documents() wrote. Of the tasks that read a part of it each, the first one counts.

@@ -17,6 +17,7 @@ from airflow_provider_assistant.keys import short_label
 from airflow_provider_assistant.loading.fingerprints import RowFingerprint, check_count, encoded, hash_of
 from airflow_provider_assistant.loading.rows import PreparedRow
 from airflow_provider_assistant.source_account import SourceAccount
+from airflow_provider_assistant.storage.allowed_root import open_inside
 from airflow_provider_assistant.storage.paths import StoragePath
 from airflow_provider_assistant.texts import storable
 
@@ -31,6 +32,7 @@ class FileRows:
     :param upload: Returns the upload for a path and the file name that the service sees.
     :param allow_empty: Whether the list may be empty.
     :param account: What was left out when the files were listed. Default: None, nothing.
+    :param allowed_root: Folder that the files must be inside when they are read. Default: None, every folder.
     :raises AssistantInputError: Two files have the same name.
     """
 
@@ -42,6 +44,7 @@ class FileRows:
         call: Callable[[Upload], Call[Any]],
         allow_empty: bool = False,
         account: SourceAccount | None = None,
+        allowed_root: str | None = None,
     ) -> None:
         _check_names(files)
         self.account = account or SourceAccount()
@@ -50,6 +53,7 @@ class FileRows:
         self._upload = upload
         self._call = call
         self._allow_empty = allow_empty
+        self._allowed_root = allowed_root
         # By the number of the file, from 1.
         self._fingerprinted: dict[int, FingerprintedFile] = {}
 
@@ -62,7 +66,7 @@ class FileRows:
         """
         check_count(len(self._files), self._allow_empty)
         for number, (name, path) in enumerate(self._files, start=1):
-            file = fingerprint_file(name, path)
+            file = fingerprint_file(name, path, self._allowed_root)
             self._fingerprinted[number] = file
             yield [file.fingerprint]
 
@@ -171,17 +175,19 @@ class FingerprintedFile(NamedTuple):
     problem: str | None = None
 
 
-def fingerprint_file(name: str, path: StoragePath) -> FingerprintedFile:
+def fingerprint_file(name: str, path: StoragePath, allowed_root: str | None = None) -> FingerprintedFile:
     """
     Read a file and return its hashes.
 
     :param name: Name that identifies the file.
+    :param allowed_root: Folder that the file must be inside. Default: None, every folder.
+    :raises AssistantInputError: The file is outside ``allowed_root``.
     """
     key = hash_of(encoded([name]))
     content = hashlib.blake2b(digest_size=16)
     size = 0
     try:
-        with path.open("rb") as file:
+        with open_inside(path, allowed_root) as file:
             while piece := file.read(READ_SIZE):
                 content.update(piece)
                 size += len(piece)

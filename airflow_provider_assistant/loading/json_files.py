@@ -7,7 +7,7 @@ import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from typing import Any, TextIO, TypeAlias
+from typing import Any, BinaryIO, TextIO, TypeAlias
 
 from airflow_provider_assistant import strict_json
 from airflow_provider_assistant.exceptions import AssistantInputError
@@ -34,6 +34,7 @@ _TO_BRACKET = re.compile(rf'[^"\[\]{{}}]*+(?:{_STRING}[^"\[\]{{}}]*+)*+[\[\]{{}}
 
 def read_json(
     stack: ExitStack,
+    file: BinaryIO,
     path: StoragePath,
     encoding: str,
     wanted: ColumnSelection,
@@ -44,14 +45,15 @@ def read_json(
     """
     Yield the wanted columns of a JSON file.
 
-    :param stack: Closes the file.
+    :param stack: Closes what is opened.
+    :param file: The opened file.
     :param encoding: See :func:`open_text`.
     :param account: Counts the rows that are left out.
     :param has_lines: Whether a file that is not an array has one object per line. Otherwise an object may take several
         lines.
     :raises ValueError: The file cannot be read, or it is not certain where a row ends.
     """
-    text_file = open_text(stack, path, encoding)
+    text_file = open_text(stack, file, path, encoding)
     start = text_file.read(CHUNK)
     is_array = start.lstrip().startswith("[")
     if is_array or not (has_lines or _begins_with_row(start)):

@@ -26,7 +26,9 @@ from airflow_provider_assistant.loading.file_readers import read_file
 from airflow_provider_assistant.loading.table_folders import check_no_tables, partition_values
 from airflow_provider_assistant.loading.untemplated import Untemplated, is_dataframe
 from airflow_provider_assistant.source_account import AccountedRows, SourceAccount
-from airflow_provider_assistant.storage.paths import StoragePath, check_inside, storage_files, storage_path
+from airflow_provider_assistant.storage.allowed_root import check_inside
+from airflow_provider_assistant.storage.paths import StoragePath, storage_path
+from airflow_provider_assistant.storage.source_files import storage_files
 
 
 class Source:
@@ -193,10 +195,9 @@ def _batches_of_files(
     account: SourceAccount,
 ) -> Iterator[Batch]:
     for path, row_groups in files:
-        # Check in each pass: a symbolic link may have changed since the first one.
-        check_inside(path, allowed_root)
         values = partition_values(path, wanted.read)
-        yield from read_file(path, replace(wanted, partition=values), options, account, row_groups)
+        wanted_here = replace(wanted, partition=values)
+        yield from read_file(path, wanted_here, options, account, row_groups, allowed_root)
 
 
 def _buffered_source(batches: Iterator[Batch], source_account: SourceAccount | None = None) -> Source:

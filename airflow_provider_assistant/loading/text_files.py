@@ -9,7 +9,7 @@ import io
 import lzma
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, BinaryIO
 
 from airflow_provider_assistant import strict_json
 from airflow_provider_assistant.storage.paths import StoragePath
@@ -23,17 +23,21 @@ _SIGNATURES = {
 }
 
 
-def open_text(stack: ExitStack, path: StoragePath, encoding: str) -> io.TextIOWrapper:
+def open_text(stack: ExitStack, file: BinaryIO, path: StoragePath, encoding: str) -> io.TextIOWrapper:
     """
-    Open a file that may be compressed, after its byte order mark. Bytes that cannot be decoded become surrogates.
+    Return the text of a file that may be compressed, after its byte order mark.
 
-    :param stack: Closes the file.
+    Bytes that cannot be decoded become surrogates.
+
+    :param stack: Closes what is opened.
+    :param file: The opened file.
+    :param path: Its suffix says how it is compressed.
     :param encoding: Used if the file does not begin with a byte order mark or with zero bytes, which only UTF-16 and
         UTF-32 have. Empty for UTF-8.
     :return: The text with its line breaks as they are. Its attribute ``encoding`` says in which encoding it is.
     :raises ValueError: The file is compressed or in another format, or its encoding is not certain.
     """
-    buffered = stack.enter_context(io.BufferedReader(_uncompressed(stack, path)))
+    buffered = stack.enter_context(io.BufferedReader(_uncompressed(stack, file, path)))
     start = buffered.peek(4)[:4]
     for signature, problem in _SIGNATURES.items():
         if start.startswith(signature):
@@ -45,15 +49,14 @@ def open_text(stack: ExitStack, path: StoragePath, encoding: str) -> io.TextIOWr
     return stack.enter_context(text_file)
 
 
-def _uncompressed(stack: ExitStack, path: StoragePath) -> Any:
-    opened_file = stack.enter_context(path.open("rb"))
+def _uncompressed(stack: ExitStack, file: BinaryIO, path: StoragePath) -> Any:
     opener = COMPRESSED.get(path.suffix.lower())
     # A file of no bytes is not a broken archive: it is empty.
-    if opener is None or not opened_file.read(1):
-        opened_file.seek(0)
-        return opened_file
-    opened_file.seek(0)
-    return stack.enter_context(opener(opened_file))
+    if opener is None or not file.read(1):
+        file.seek(0)
+        return file
+    file.seek(0)
+    return stack.enter_context(opener(file))
 
 
 def _zstd(file: Any) -> Any:

@@ -384,7 +384,13 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
         """Save the rows of a function, which may return others when it is called for the next turn."""
         selection = ColumnSelection((), rest=True)
         try:
-            with open_source(self.source, selection, allow_empty=self.allow_empty) as source:
+            with open_source(
+                self.source,
+                selection,
+                self.allowed_root,
+                csv_options=self.csv_options,
+                allow_empty=self.allow_empty,
+            ) as source:
                 batch.state.write_source(table_of(source))
         except AssistantInputError as error:
             self.log.warning("The questions cannot be kept: %s. The function will be called again.", error)

@@ -29,7 +29,8 @@ from airflow_provider_assistant.operators.loads import AssistantLoadOperator
 from airflow_provider_assistant.operators.runs import kept_rows_file
 from airflow_provider_assistant.operators.source import AssistantSourceOperator
 from airflow_provider_assistant.source_account import SourceAccount
-from airflow_provider_assistant.storage.paths import StoragePath, check_inside, files_in, storage_files
+from airflow_provider_assistant.storage.paths import StoragePath
+from airflow_provider_assistant.storage.source_files import files_in, storage_files
 from airflow_provider_assistant.storage.uploads import as_upload
 
 
@@ -251,11 +252,10 @@ class AssistantUploadFilesOperator(AssistantLoadOperator):
             storage_files(self.files, self.allowed_root, allow_empty=self.allow_empty, account=account),
             upload=self._upload,
             call=lambda upload: endpoints.upload_document(site_id, upload),
+            allowed_root=self.allowed_root,
             allow_empty=self.allow_empty,
             account=account,
         )
 
     def _upload(self, path: StoragePath, filename: str) -> Upload:
-        # Check again: a symbolic link may have changed since the files were listed.
-        check_inside(path, self.allowed_root)
-        return as_upload(path, filename)
+        return as_upload(path, filename, allowed_root=self.allowed_root)

@@ -47,7 +47,8 @@ from airflow_provider_assistant.operators.datasets import publish_run
 from airflow_provider_assistant.operators.links import AssistantReportLink
 from airflow_provider_assistant.operators.runs import instance_suffix
 from airflow_provider_assistant.operators.source import UntemplatedField
-from airflow_provider_assistant.storage.paths import files_in, storage_path
+from airflow_provider_assistant.storage.paths import storage_path
+from airflow_provider_assistant.storage.source_files import files_in
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,7 +10,7 @@ from airflow_provider_assistant.hooks.task_parameters import Checks, check_given
 from airflow_provider_assistant.loading.untemplated import without_templating
 from airflow_provider_assistant.observability.lineage import LineageDataset
 from airflow_provider_assistant.operators.base import AssistantOperator
-from airflow_provider_assistant.storage.paths import files_in
+from airflow_provider_assistant.storage.source_files import files_in
 
 
 class UntemplatedField:

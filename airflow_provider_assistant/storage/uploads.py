@@ -14,13 +14,19 @@ from airflow.providers.common.compat.sdk import ObjectStoragePath
 
 from airflow_provider_assistant.api.call import Upload
 from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.storage.allowed_root import check_inside, open_inside
 from airflow_provider_assistant.storage.paths import StoragePath, usable_path
 from airflow_provider_assistant.texts import is_encodable
 
 FileSource: TypeAlias = "str | os.PathLike[str] | ObjectStoragePath | BinaryIO"
 
 
-def as_upload(file: FileSource, filename: str | None = None, content_type: str | None = None) -> Upload:
+def as_upload(
+    file: FileSource,
+    filename: str | None = None,
+    content_type: str | None = None,
+    allowed_root: str | None = None,
+) -> Upload:
     """
     Check a file and return how to upload it; the content is not read yet.
 
@@ -29,16 +35,19 @@ def as_upload(file: FileSource, filename: str | None = None, content_type: str |
     :param filename: File name to send. Default: the file's own name.
     :param content_type: MIME type to send. Default: guessed from the file name, or else
         ``application/octet-stream``.
+    :param allowed_root: Folder that a path must be inside, also each time that it is opened. Default: None, every file
+        may be sent.
     :return: The upload; it opens a path once per attempt.
-    :raises AssistantInputError: The file is missing, empty or unreadable, its name is not valid UTF-8, or an open file
-        has no name or is in text mode.
+    :raises AssistantInputError: The file is missing, empty, unreadable or outside ``allowed_root``, its name is not
+        valid UTF-8, or an open file has no name or is in text mode.
     """
     if hasattr(file, "read"):
         return _from_open_file(cast("BinaryIO", file), filename, content_type)
     path = usable_path(file)
     name = _sendable(filename or path.name)
+    check_inside(path, allowed_root)
     _check_readable(path)
-    return Upload(lambda: _opened(path), name, _type(name, content_type))
+    return Upload(lambda: _opened(path, allowed_root), name, _type(name, content_type))
 
 
 def _check_readable(path: StoragePath) -> None:
@@ -57,14 +66,14 @@ def _check_readable(path: StoragePath) -> None:
 
 
 @contextlib.contextmanager
-def _opened(path: StoragePath) -> Iterator[BinaryIO]:
+def _opened(path: StoragePath, allowed_root: str | None) -> Iterator[BinaryIO]:
     try:
-        file = path.open("rb")
+        file = open_inside(path, allowed_root)
     except OSError as error:
         # The file was removed, or its permissions changed, after the check.
         raise AssistantInputError(f"file {str(path)!r} cannot be read: {error}", field="file") from error
     with file:
-        yield cast("BinaryIO", file)
+        yield file
 
 
 def _from_open_file(file: BinaryIO, filename: str | None, content_type: str | None) -> Upload:

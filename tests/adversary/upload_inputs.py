@@ -11,7 +11,7 @@ from typing import Any, Literal
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.loading.file_rows import FileRows
 from airflow_provider_assistant.loading.fingerprints import RowFingerprint
-from airflow_provider_assistant.storage.paths import storage_files
+from airflow_provider_assistant.storage.source_files import storage_files
 from airflow_provider_assistant.storage.uploads import as_upload
 
 # Larger than the buffer of an open file, so that a reader notices when the file shrinks.

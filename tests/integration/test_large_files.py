@@ -11,7 +11,7 @@ from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.loading.file_rows import FileRows
-from airflow_provider_assistant.storage.paths import storage_files
+from airflow_provider_assistant.storage.source_files import storage_files
 from airflow_provider_assistant.storage.uploads import as_upload
 from tests.processes import preload, processes
 from tests.servers import LocalServer

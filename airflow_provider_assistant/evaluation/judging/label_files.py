@@ -23,7 +23,8 @@ from airflow_provider_assistant.evaluation.judge_summary import Agreement
 from airflow_provider_assistant.evaluation.judging.requests import Turns, passages_of
 from airflow_provider_assistant.evaluation.judging.values import UnclearError, flag
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.storage.paths import reading, storage_files
+from airflow_provider_assistant.storage.paths import reading
+from airflow_provider_assistant.storage.source_files import storage_files
 from airflow_provider_assistant.texts import for_spreadsheet, from_spreadsheet
 
 # What a label is about: its column and the texts of its row.

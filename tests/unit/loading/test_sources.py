@@ -24,7 +24,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.loading.columns import BATCH, ColumnSelection
 from airflow_provider_assistant.loading.sources import open_source, row_group_shards
-from airflow_provider_assistant.storage.paths import files_in, storage_files
+from airflow_provider_assistant.storage.source_files import files_in, storage_files
 
 ROWS = [{"title": "a", "n": 1, "more": None}, {"title": 'ü🕘\n"x"', "n": 2, "more": "x"}]
 WANTED = ColumnSelection(("title", "more"), ("n",))

@@ -713,28 +713,6 @@ def test_a_link_that_leads_out_of_the_root_ends_a_load_before_any_request(kind, 
     assert load(str(root), kind, allowed_root=str(root))["created"] == 1
 
 
-def test_a_link_that_is_changed_while_a_load_runs_is_not_followed(service, connection, tmp_path, monkeypatch):
-    root, outside = tmp_path / "root", tmp_path / "outside.md"
-    root.mkdir()
-    for path in (root / "a.md", outside):
-        path.write_text(path.name)
-    link = root / "link.md"
-    link.symlink_to(root / "a.md")
-    look = engine.plan_load
-
-    def swapped(*arguments, **options):
-        seen = look(*arguments, **options)
-        link.unlink()
-        link.symlink_to(outside)
-        return seen
-
-    monkeypatch.setattr(engine, "plan_load", swapped)
-    with pytest.raises(AssistantInputError, match="1 rows were rejected"):
-        load(str(root), AssistantUploadFilesOperator, allowed_root=str(root))
-    assert "outside.md" not in json.dumps(service.documents())
-    assert service.posts() == 1
-
-
 def test_the_root_is_a_template_and_says_nothing_about_dataframes(service, connection, tmp_path):
     assert "allowed_root" in AssistantLoadQAOperator.template_fields
     assert load(ROWS, allowed_root=str(tmp_path))["created"] == 2

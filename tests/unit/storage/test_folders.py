@@ -17,7 +17,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.source_account import SourceAccount
 from airflow_provider_assistant.storage import folders
-from airflow_provider_assistant.storage.paths import storage_files
+from airflow_provider_assistant.storage.source_files import storage_files
 
 ODD = ["How do I pay?.md", "a*b.md", "[draft] ü.md", "a b.md", "50%.md", "x#y.md", "[a].md", "!.md", "q?a=b.md"]
 
