@@ -30,7 +30,7 @@ class LocalServer:
                 with contextlib.suppress(OSError):
                     owner.answer(self)
 
-            do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = do_any
+            do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = do_CONNECT = do_any
 
             def log_message(self, *_: object) -> None:
                 """Print nothing."""

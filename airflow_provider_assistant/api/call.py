@@ -153,10 +153,12 @@ class TransportFailure:
     :param kind: ``timeout`` if the response timeout passed, else ``connection``.
     :param detail: Text of the error, with the API key redacted.
     :param sent: Whether the service may have received the request.
-    :param host: ``host:port`` of the service, and the proxy if there is one. Default: ``the service``.
+    :param host: ``host:port`` of the service. Default: ``the service``.
+    :param proxy: ``host:port`` of the proxy. Default: None, there is none.
     """
 
     kind: Literal["connection", "timeout"]
     detail: str
     sent: bool
     host: str = "the service"
+    proxy: str | None = None

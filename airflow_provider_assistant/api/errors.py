@@ -132,7 +132,7 @@ def from_response(call: Call[Any], response: Response, now: float) -> AssistantA
         row = CHAT_CONFLICT
     detail = _shown(call, _detail(response))
     retry_after = parse_retry_after(response.headers.get("retry-after"), now)
-    happened = f"{_status_line(response.status)}: {row.condition} ({call})"
+    happened = f"{status_line(response.status)}: {row.condition} ({call})"
     if detail:
         happened += f". The service said: {detail!r}"
     if retry_after is not None:
@@ -168,15 +168,21 @@ def from_failure(call: Call[Any], failure: TransportFailure) -> AssistantConnect
     :return: An AssistantTimeoutError if the response timeout passed, or else an AssistantConnectionError.
     """
     detail = _shown(call, failure.detail)
+    host = failure.host
+    if failure.proxy:
+        host = f"{host} through the proxy {failure.proxy}"
     if failure.kind == "timeout":
         return AssistantTimeoutError(
-            f"No answer in time from {failure.host}: {detail} ({call})",
+            f"No answer in time from {host}: {detail} ({call})",
             todo=f"If the service is only slow, raise {call.timeout_field} in the Airflow connection.",
         )
-    return AssistantConnectionError(
-        f"No answer from {failure.host}: {detail} ({call})",
-        todo="Check the base URL in the Airflow connection and that the service can be reached from this machine.",
-    )
+    todo = "Check the base URL in the Airflow connection and that the service can be reached from this machine."
+    if failure.proxy and not failure.sent:
+        todo = (
+            "Check the proxy in HTTPS_PROXY, HTTP_PROXY or ALL_PROXY, or list the host of the service in NO_PROXY. "
+            "Otherwise check the base URL in the Airflow connection."
+        )
+    return AssistantConnectionError(f"No answer from {host}: {detail} ({call})", todo=todo)
 
 
 def is_transient(error: AssistantError) -> bool:
@@ -293,11 +299,12 @@ def short_reason(error: AssistantError) -> str:
     :param error: The error of a request.
     """
     if isinstance(error, AssistantAPIError):
-        return _status_line(error.status)
+        return status_line(error.status)
     return error.happened
 
 
-def _status_line(status: int) -> str:
+def status_line(status: int) -> str:
+    """Return a status with its name, such as ``404 Not Found``."""
     try:
         return f"{status} {HTTPStatus(status).phrase}"
     except ValueError:

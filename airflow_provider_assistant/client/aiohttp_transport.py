@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from airflow_provider_assistant.api.call import Call, Response, TransportFailure
 from airflow_provider_assistant.client.http_common import (
@@ -21,10 +22,11 @@ from airflow_provider_assistant.client.http_common import (
     connect_timeout,
     failure,
     open_upload,
-    proxy_for,
+    refused_by_proxy,
     request_arguments,
 )
 from airflow_provider_assistant.client.httpx_transport import tls_context
+from airflow_provider_assistant.client.proxies import Proxy, proxy_for
 from airflow_provider_assistant.client.response_limits import BoundedBody
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.client.transport import AsyncTransport
@@ -43,6 +45,29 @@ class _Pool:
     upload_session: aiohttp.ClientSession
 
 
+@dataclass(slots=True)
+class _Attempt:
+    """
+    How far the request of this task has got.
+
+    :param clock: The timeout: first of the connection, then of the response.
+    :param seconds: Response timeout.
+    :param sent: Whether the connection stands, so that the service may have received the request.
+    """
+
+    clock: asyncio.Timeout
+    seconds: float
+    sent: bool = False
+
+    def restart_clock(self) -> None:
+        # If the service answers before it has read the whole upload, the timeout has already ended.
+        with contextlib.suppress(RuntimeError):
+            self.clock.reschedule(asyncio.get_running_loop().time() + self.seconds)
+
+
+_attempt: ContextVar[_Attempt] = ContextVar("attempt")
+
+
 class AiohttpTransport(AsyncTransport):
     """
     Send requests with aiohttp. Use it in one event loop at a time, and close it before using it in another.
@@ -59,20 +84,16 @@ class AiohttpTransport(AsyncTransport):
         import aiohttp
 
         settings = self._settings
-        seconds = settings.timeout_of(call)
+        attempt: _Attempt | None = None
         try:
             with open_upload(call) as file:
                 pool = self._pool()
-                timeout = None if file else connect_timeout(settings) + seconds
-                # The response timeout starts once the request has been sent: waiting for a pool slot or uploading a
-                # file does not count.
-                async with pool.slots, asyncio.timeout(timeout) as clock:
+                # Waiting for a slot of the pool does not count.
+                async with pool.slots, asyncio.timeout(connect_timeout(settings)) as clock:
+                    attempt = _Attempt(clock, settings.timeout_of(call))
+                    _attempt.set(attempt)
                     session = pool.upload_session if file else pool.session
-                    options = request_arguments(self._settings, call, file, "data")
-                    options |= {"allow_redirects": False, "trace_request_ctx": clock}
-                    options["timeout"] = aiohttp.ClientTimeout(
-                        sock_connect=connect_timeout(settings), sock_read=seconds
-                    )
+                    options = self._request_arguments(call, file)
                     url = settings.base_url + call.path
                     async with session.request(call.method, url, **options) as answer:
                         encoding = answer.headers.get("content-encoding", "")
@@ -81,14 +102,38 @@ class AiohttpTransport(AsyncTransport):
                             if not body.feed(piece):
                                 answer.close()
                                 break
-            return body.response(answer.status, answer.headers)
+            response = body.response(answer.status, answer.headers)
         except (aiohttp.ClientError, TimeoutError) as error:
             interruption = _interruption(error)
             if interruption:
                 raise interruption from None
-            is_sent = not isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
-            is_timeout = isinstance(error, TimeoutError)
-            return failure(settings, call, error, sent=is_sent, timed_out=is_timeout)
+            is_tunnelled = settings.base_url.startswith("https:")
+            is_connected_to_proxy = not isinstance(error, aiohttp.ClientConnectorError)
+            connect_status = None
+            if isinstance(error, aiohttp.ClientHttpProxyError):
+                connect_status = error.status
+            return failure(
+                settings,
+                self._proxy,
+                call,
+                error,
+                sent=attempt is not None and attempt.sent,
+                timed_out=isinstance(error, TimeoutError),
+                tunnel_failed=is_tunnelled and is_connected_to_proxy,
+                connect_status=connect_status,
+            )
+        return refused_by_proxy(settings, self._proxy, response) or response
+
+    def _request_arguments(self, call: Call[Any], file: BinaryIO | None) -> dict[str, Any]:
+        options = request_arguments(self._settings, call, file, "data")
+        options["allow_redirects"] = False
+        if self._proxy:
+            options["proxy"] = self._proxy.url
+            options["proxy_headers"] = self._proxy.headers
+            if self._settings.base_url.startswith("http:"):
+                # Without a tunnel, the proxy reads the request itself.
+                options["headers"] |= self._proxy.headers
+        return options
 
     def use_key(self, api_key: str) -> None:
         """Send another API key from now on."""
@@ -110,27 +155,38 @@ class AiohttpTransport(AsyncTransport):
             await pool.session.close()
 
     @cached_property
+    def _proxy(self) -> Proxy | None:
+        return proxy_for(self._settings.base_url)
+
+    @cached_property
     def _tls(self) -> ssl.SSLContext:
-        return tls_context(self._settings)
+        return tls_context(self._settings, self._proxy)
 
     def _pool(self) -> _Pool:
         if self._open_pool is None:
             import aiohttp
 
+            class Connector(aiohttp.TCPConnector):
+                async def connect(self, *args: Any, **options: Any) -> Any:
+                    """Return a connection, whose tunnel and TLS stand, for the request of this task."""
+                    connection = await super().connect(*args, **options)
+                    attempt = _attempt.get()
+                    attempt.sent = True
+                    attempt.restart_clock()
+                    return connection
+
             max_concurrency = self._settings.max_concurrency
-            connector = aiohttp.TCPConnector(
+            connector = Connector(
                 limit=max_concurrency,
                 keepalive_timeout=KEEPALIVE_SECONDS,
                 ssl=self._tls,
             )
-            # Read the proxy once; aiohttp itself would read the environment for every request.
-            common = {"connector": connector, "proxy": proxy_for(self._settings.base_url)}
-            session = self._session(**common)
+            session = self._session(connector=connector)
             # Uploads have a separate session: tracing makes every request of a session about a tenth slower.
             upload_session = self._session(
-                **common,
+                connector=connector,
                 connector_owner=False,
-                trace_configs=[self._restarting_trace()],
+                trace_configs=[_restarting_trace()],
             )
             self._open_pool = _Pool(
                 slots=asyncio.Semaphore(max_concurrency),
@@ -146,24 +202,22 @@ class AiohttpTransport(AsyncTransport):
             headers=COMMON_HEADERS,
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
+            # The clock of the attempt is the only timeout.
+            timeout=aiohttp.ClientTimeout(),
             **options,
         )
 
-    def _restarting_trace(self) -> aiohttp.TraceConfig:
-        """Return a trace that restarts the response timeout with each part of an upload that is sent."""
-        import aiohttp
 
-        async def restart(_: Any, context: Any, __: Any) -> None:
-            # If the service answers before it has read the whole upload, the timeout has already ended.
-            with contextlib.suppress(RuntimeError):
-                response_timeout: asyncio.Timeout = context.trace_request_ctx
-                now = asyncio.get_running_loop().time()
-                response_timeout.reschedule(now + self._settings.timeout)
+def _restarting_trace() -> aiohttp.TraceConfig:
+    """Return a trace that restarts the response timeout with each part of an upload that is sent."""
+    import aiohttp
 
-        config = aiohttp.TraceConfig()
-        config.on_request_headers_sent.append(restart)
-        config.on_request_chunk_sent.append(restart)
-        return config
+    async def restart(*_: Any) -> None:
+        _attempt.get().restart_clock()
+
+    config = aiohttp.TraceConfig()
+    config.on_request_chunk_sent.append(restart)
+    return config
 
 
 def _interruption(error: BaseException) -> BaseException | None:

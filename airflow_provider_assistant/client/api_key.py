@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from airflow_provider_assistant.client.redaction import Redactor
+from airflow_provider_assistant.client.redaction import redactor_of
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.client.transport import AsyncTransport, Transport
 from airflow_provider_assistant.exceptions import AssistantError
@@ -27,7 +27,7 @@ class ApiKey:
     :param transports: Transports to give a new key to.
     :param clock: Returns seconds that only grow. Default: :func:`time.monotonic`.
     :ivar value: The key.
-    :ivar redactors: Redactors of this key and of the one before, which a late reply may repeat.
+    :ivar redactor: Redactor of this key and of the one before, which a late reply may repeat.
     :ivar note: What the last read of the connection has shown, as sentences for an error; empty before.
     """
 
@@ -39,7 +39,7 @@ class ApiKey:
     ) -> None:
         self.value = settings.api_key
         self.note = ""
-        self.redactors = [Redactor(settings.api_key)]
+        self.redactor = redactor_of(settings.base_url, settings.api_key)
         self._transports = transports
         self._settings = settings
         self._clock = clock
@@ -78,7 +78,7 @@ class ApiKey:
     def _use(self, api_key: str) -> None:
         # The transports come first: a request that starts now may send the new key and take it for the old one, which
         # does no harm. The other way round, its 401 would be about a key that it did not send.
-        self.redactors = [Redactor(api_key), self.redactors[0]]
+        self.redactor = redactor_of(self._settings.base_url, api_key, self.value)
         for transport in self._transports:
             transport.use_key(api_key)
         self.value = api_key

@@ -191,9 +191,7 @@ class AssistantClient:
         status = str(outcome.status) if isinstance(outcome, Response) else outcome.kind
         seconds = time.perf_counter() - started
         self._requests.add(call.endpoint, status, seconds)
-        for redactor in self._key.redactors:
-            outcome = redactor.outcome(outcome)
-        return outcome
+        return self._key.redactor.outcome(outcome)
 
     def _attempts(self, call: Call[T]) -> flow.Flow[T]:
         return flow.perform(call, self.settings.retry, now=self.now, rng=self._rng)

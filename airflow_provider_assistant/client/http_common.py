@@ -1,17 +1,18 @@
-"""Parts of a request that do not depend on the HTTP library: headers, body, proxy, and the description of a failure."""
+"""Parts of a request that do not depend on the HTTP library: headers, body, and the description of a failure."""
 
 from __future__ import annotations
 
 import contextlib
 import re
 from contextlib import AbstractContextManager
+from http import HTTPStatus
 from typing import Any, BinaryIO
-from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 from airflow_provider_assistant import __version__
-from airflow_provider_assistant.api.call import Call, TransportFailure
+from airflow_provider_assistant.api.call import Call, Response, TransportFailure
+from airflow_provider_assistant.api.errors import status_line
 from airflow_provider_assistant.api.multipart import UploadBody
+from airflow_provider_assistant.client.proxies import Proxy, host_and_port
 from airflow_provider_assistant.client.response_limits import ENCODINGS
 from airflow_provider_assistant.client.settings import ClientSettings
 
@@ -85,53 +86,68 @@ def request_arguments(
 
 
 def failure(
-    settings: ClientSettings, call: Call[Any], error: Exception, *, sent: bool, timed_out: bool
+    settings: ClientSettings,
+    proxy: Proxy | None,
+    call: Call[Any],
+    error: Exception,
+    *,
+    sent: bool,
+    timed_out: bool,
+    tunnel_failed: bool = False,
+    connect_status: int | None = None,
 ) -> TransportFailure:
     """
     Describe a request without a complete response.
 
     :param settings: Settings of the client.
+    :param proxy: The proxy, if there is one.
     :param call: The call that was sent.
     :param error: Error of the HTTP library.
     :param sent: Whether the service may have received the request.
     :param timed_out: Whether the error is a timeout.
+    :param tunnel_failed: Whether the proxy was reached and opened no tunnel. Default: False.
+    :param connect_status: Status of its reply to CONNECT. Default: None, it is not known.
     :return: The failure. A timeout before the request was sent is a failure of the connection.
     """
-    reason = str(error)
-    if not reason or (timed_out and sent):
-        # Two timers end a response, and the socket's own text does not say after which time.
-        reason = f"no complete answer within {settings.timeout_of(call):g} s"
-    # The path of a request may identify a user.
-    reason = _URL.sub("://…", reason)
-    proxy = proxy_for(settings.base_url)
-    host = _host_and_port(settings.base_url)
-    if proxy:
-        host = f"{host} through the proxy {_host_and_port(proxy)}"
+    kind = type(error).__name__
+    if timed_out and sent:
+        detail = f"{kind}: no complete answer within {settings.timeout_of(call):g} s"
+    elif timed_out:
+        detail = f"{kind}: no connection within {connect_timeout(settings):g} s"
+    elif proxy and tunnel_failed:
+        # Not in the words of the proxy, which may repeat the credentials that it got.
+        detail = f"the proxy {proxy.address} did not answer CONNECT with HTTP ({kind})"
+        if connect_status is not None:
+            detail = f"the proxy {proxy.address} answered CONNECT with {status_line(connect_status)}"
+    else:
+        # The path of a request may identify a user.
+        reason = _URL.sub("://…", str(error)) or "the connection broke"
+        detail = f"{kind}: {reason}"
     return TransportFailure(
         kind="timeout" if timed_out and sent else "connection",
-        detail=f"{type(error).__name__}: {reason}",
+        detail=detail,
         sent=sent,
-        host=host,
+        host=host_and_port(settings.base_url),
+        proxy=proxy.address if proxy else None,
     )
 
 
-def proxy_for(url: str) -> str | None:
+def refused_by_proxy(settings: ClientSettings, proxy: Proxy | None, response: Response) -> TransportFailure | None:
     """
-    Return the proxy for a URL from the environment.
+    Return the failure of an unencrypted request whose proxy asks for other credentials, and did not forward it.
 
-    :param url: The URL.
-    :return: URL of the proxy; None if there is none for this URL.
+    :param settings: Settings of the client.
+    :param proxy: The proxy, if there is one.
+    :param response: The response.
+    :return: The failure; None if the response is not of the proxy.
     """
-    parts = urlsplit(url)
-    return None if proxy_bypass(parts.netloc) else getproxies().get(parts.scheme)
-
-
-def _host_and_port(url: str) -> str:
-    """Return host and port of a URL, without the credentials that it may contain."""
-    parts = urlsplit(url if "://" in url else f"http://{url}")
-    host = parts.hostname
-    if host and ":" in host:
-        # An IPv6 address.
-        host = f"[{host}]"
-    default_port = 443 if parts.scheme == "https" else 80
-    return f"{host}:{parts.port or default_port}"
+    is_seen_by_proxy = proxy and settings.base_url.startswith("http:")
+    if not proxy or not is_seen_by_proxy or response.status != HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
+        return None
+    return TransportFailure(
+        kind="connection",
+        detail=f"the proxy {proxy.address} answered with {status_line(response.status)}",
+        sent=False,
+        host=host_and_port(settings.base_url),
+        proxy=proxy.address,
+    )

@@ -6,12 +6,12 @@ import contextlib
 import logging
 import queue
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import cached_property
 from http.cookiejar import CookieJar, DefaultCookiePolicy
-from typing import Any, TypeAlias
+from typing import Any, BinaryIO, TypeAlias
 
 import httpx
 
@@ -22,27 +22,37 @@ from airflow_provider_assistant.client.http_common import (
     connect_timeout,
     failure,
     open_upload,
-    proxy_for,
+    refused_by_proxy,
     request_arguments,
 )
+from airflow_provider_assistant.client.proxies import Proxy, proxy_for
+from airflow_provider_assistant.client.redaction import redactor_of
 from airflow_provider_assistant.client.response_limits import BoundedBody, ResponseDeadline, ResponseDeadlineExceeded
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.client.transport import Transport
 from airflow_provider_assistant.exceptions import AssistantInputError
 
 _Connection: TypeAlias = tuple[httpx.Client, ResponseDeadline]
-NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError)
 TIMED_OUT = (httpx.TimeoutException, ResponseDeadlineExceeded)
 
-# Whether the request that this thread sends has a private path.
-_is_private: ContextVar[bool] = ContextVar("is_private", default=False)
+# What the log may show of the request that this thread sends; None if it sends none for this package.
+_shown: ContextVar[Callable[[str], str] | None] = ContextVar("shown", default=None)
 
 
-def _is_logged(_: logging.LogRecord) -> bool:
-    return not _is_private.get()
+def _nothing(_: str) -> str:
+    return ""
 
 
-# They log the URL of every request, and the headers of every response, which may repeat it.
+def _is_logged(record: logging.LogRecord) -> bool:
+    """Change a record of httpx to what may be shown of it; drop it if that is nothing."""
+    shown = _shown.get()
+    if shown is None:
+        return True
+    record.msg, record.args = shown(record.getMessage()), ()
+    return bool(record.msg)
+
+
+# They log the URL of every request, and the reason and the headers of every response, which may repeat it or the key.
 for _name in ("httpx", "httpcore.http11"):
     logging.getLogger(_name).addFilter(_is_logged)
 
@@ -59,6 +69,7 @@ class HttpxTransport(Transport):
 
     def __init__(self, settings: ClientSettings) -> None:
         self._settings = settings
+        self._redactor = redactor_of(settings.base_url, settings.api_key)
         # Reuse the most recently used connection, so that few stay open. None is a connection that is not open yet.
         self._connections: queue.LifoQueue[_Connection | None] = queue.LifoQueue()
         for _ in range(settings.max_concurrency):
@@ -66,31 +77,50 @@ class HttpxTransport(Transport):
 
     def exchange(self, call: Call[Any]) -> Response | TransportFailure:
         """Send a call once, see :meth:`.Transport.exchange`."""
-        _is_private.set(bool(call.private))
-        seconds = self._settings.timeout_of(call)
+        _shown.set(_nothing if call.private else self._redactor.text)
         try:
-            with open_upload(call) as file, self._borrowed() as (http, deadline), deadline.within(seconds):
-                url = self._settings.base_url + call.path
-                options = request_arguments(self._settings, call, file, "content")
-                options["extensions"] = {"trace": deadline.trace}
-                options["timeout"] = httpx.Timeout(seconds, connect=connect_timeout(self._settings))
-                with http.stream(call.method, url, **options) as answer:
-                    encoding = answer.headers.get("content-encoding", "")
-                    body = BoundedBody(self._settings.max_response_bytes, encoding)
-                    for piece in answer.iter_raw():
-                        if not body.feed(piece):
-                            break
-            return body.response(answer.status_code, answer.headers)
-        except (httpx.TransportError, ResponseDeadlineExceeded) as error:
-            is_sent = not isinstance(error, NOT_SENT)
-            is_timeout = isinstance(error, TIMED_OUT)
-            return failure(self._settings, call, error, sent=is_sent, timed_out=is_timeout)
+            with open_upload(call) as file, self._borrowed() as (http, deadline):
+                return self._exchange(http, deadline, call, file)
         finally:
             # Other code in this thread may use httpx as well.
-            _is_private.set(False)
+            _shown.set(None)
+
+    def _exchange(
+        self, http: httpx.Client, deadline: ResponseDeadline, call: Call[Any], file: BinaryIO | None
+    ) -> Response | TransportFailure:
+        settings = self._settings
+        seconds, connect_seconds = settings.timeout_of(call), connect_timeout(settings)
+        options = request_arguments(settings, call, file, "content")
+        options["extensions"] = {"trace": deadline.trace}
+        options["timeout"] = httpx.Timeout(seconds, connect=connect_seconds)
+        url = settings.base_url + call.path
+        try:
+            with (
+                deadline.within(seconds, connect_seconds),
+                http.stream(call.method, url, **options) as answer,
+            ):
+                encoding = answer.headers.get("content-encoding", "")
+                body = BoundedBody(settings.max_response_bytes, encoding)
+                for piece in answer.iter_raw():
+                    if not body.feed(piece):
+                        break
+            response = body.response(answer.status_code, answer.headers)
+        except (httpx.TransportError, ResponseDeadlineExceeded) as error:
+            return failure(
+                settings,
+                self._proxy,
+                call,
+                error,
+                sent=deadline.is_sent,
+                timed_out=isinstance(error, TIMED_OUT),
+                tunnel_failed=deadline.is_asking_proxy,
+                connect_status=_connect_status(error),
+            )
+        return refused_by_proxy(settings, self._proxy, response) or response
 
     def use_key(self, api_key: str) -> None:
         """Send another API key from now on."""
+        self._redactor = redactor_of(self._settings.base_url, api_key, self._settings.api_key)
         self._settings = replace(self._settings, api_key=api_key)
 
     def close(self) -> None:
@@ -119,26 +149,49 @@ class HttpxTransport(Transport):
             headers=COMMON_HEADERS,
             limits=httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=KEEPALIVE_SECONDS),
             verify=self._tls,
+            proxy=_httpx_proxy(self._proxy, self._tls),
+            # The environment is read by proxy_for, as for asyncio.
+            trust_env=False,
             # No domain is allowed, so no cookie is kept.
             cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
         )
         return http, ResponseDeadline()
 
     @cached_property
+    def _proxy(self) -> Proxy | None:
+        return proxy_for(self._settings.base_url)
+
+    @cached_property
     def _tls(self) -> ssl.SSLContext:
-        return tls_context(self._settings)
+        return tls_context(self._settings, self._proxy)
 
 
-def tls_context(settings: ClientSettings) -> ssl.SSLContext:
+def _httpx_proxy(proxy: Proxy | None, context: ssl.SSLContext) -> httpx.Proxy | None:
+    if proxy is None:
+        return None
+    # httpcore refuses a context for a proxy without TLS.
+    proxy_context = context if proxy.url.startswith("https:") else None
+    return httpx.Proxy(proxy.url, headers=proxy.headers, ssl_context=proxy_context)
+
+
+def _connect_status(error: Exception) -> int | None:
+    """Return the status of a proxy's reply to CONNECT, with which the text of httpx begins."""
+    status = str(error).partition(" ")[0]
+    return int(status) if isinstance(error, httpx.ProxyError) and status.isdecimal() else None
+
+
+def tls_context(settings: ClientSettings, proxy: Proxy | None) -> ssl.SSLContext:
     """
-    Read the certificates that verify the service.
+    Read the certificates that verify the service, and a proxy with TLS.
 
     :param settings: Settings of the client.
+    :param proxy: The proxy, if there is one.
     :return: The TLS context; without certificates if the client does not use TLS.
     :raises AssistantInputError: The CA bundle cannot be read.
     """
     base_url, verify = settings.base_url, settings.verify
-    if base_url.startswith("http:") and not proxy_for(base_url):
+    is_encrypted = base_url.startswith("https:") or (proxy and proxy.url.startswith("https:"))
+    if not is_encrypted:
         # TLS is not used here, so the context stays empty: loading the certificates takes as long as 100 requests.
         return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if isinstance(verify, str):

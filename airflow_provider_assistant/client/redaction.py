@@ -14,6 +14,7 @@ from html.entities import html5
 
 from airflow_provider_assistant import strict_json
 from airflow_provider_assistant.api.call import Response, TransportFailure
+from airflow_provider_assistant.client.proxies import usable_proxy
 
 REDACTED = "***"
 # A key of at least SURELY_SECRET characters is always redacted. A shorter one is not redacted if it is a word or a
@@ -47,45 +48,69 @@ def is_recognisable(key: str) -> bool:
 
 class Redactor:
     """
-    Replace an API key by ``***``, also where it is escaped as in JSON, HTML or URLs.
+    Replace secrets by ``***``, also where they are escaped as in JSON, HTML or URLs.
 
-    A key that is not recognisable is not replaced, see :func:`is_recognisable`.
+    A secret that is not recognisable is not replaced, see :func:`is_recognisable`.
 
-    :param key: The API key.
+    :param secrets: The API key, and the credentials of a proxy.
     """
 
-    def __init__(self, key: str) -> None:
-        self._key = key
-        self._is_active = is_recognisable(key)
+    def __init__(self, *secrets: str) -> None:
+        self._secrets = [_Secret(secret) for secret in secrets if is_recognisable(secret)]
+        self._shortest = min(map(len, filter(is_recognisable, secrets)), default=0)
 
     def outcome(self, outcome: Response | TransportFailure) -> Response | TransportFailure:
         """
-        Return an outcome without the key.
+        Return an outcome without the secrets.
 
         :param outcome: A response or a failure.
-        :return: The outcome with the body in UTF-8, and the key replaced in header values and body; or in the detail
-            of a failure.
+        :return: The outcome with the body in UTF-8, and the secrets replaced in header values and
+            body; or in the detail of a failure.
         """
         if isinstance(outcome, TransportFailure):
             return replace(outcome, detail=self.text(outcome.detail))
         outcome = _in_utf8(outcome)
-        # No spelling is shorter than the key itself. Most acknowledgements and headers are shorter.
+        # No spelling is shorter than the secret itself. Most acknowledgements and headers are shorter.
         longest_header = max(map(len, outcome.headers.values()), default=0)
         longest_text = max(len(outcome.body), longest_header)
-        if not self._is_active or longest_text < len(self._key):
+        if not self._secrets or longest_text < self._shortest:
             return outcome
         headers = {name: self.text(value) for name, value in outcome.headers.items()}
-        # Latin-1 has one character for each byte, and the key and its escapes are ASCII.
+        # Latin-1 has one character for each byte, and the secrets and their escapes are ASCII.
         body = self.text(outcome.body.decode("latin-1")).encode("latin-1")
         return Response(outcome.status, headers, body, defect=outcome.defect)
 
     def text(self, text: str) -> str:
         """
-        Return a text without the key.
+        Return a text without the secrets.
 
         :param text: The text.
         """
-        if not self._is_active or len(text) < len(self._key):
+        for secret in self._secrets:
+            text = secret.removed_from(text)
+        return text
+
+
+def redactor_of(base_url: str, *keys: str) -> Redactor:
+    """
+    Return the redactor of API keys, and of the credentials of the proxy that the environment names.
+
+    :param base_url: Base URL of the service.
+    :param keys: The keys.
+    """
+    proxy = usable_proxy(base_url)
+    secrets = proxy.secrets if proxy else ()
+    return Redactor(*keys, *secrets)
+
+
+class _Secret:
+    """A secret and the patterns of its spellings."""
+
+    def __init__(self, key: str) -> None:
+        self._key = key
+
+    def removed_from(self, text: str) -> str:
+        if len(text) < len(self._key):
             return text
         text = text.replace(self._key, REDACTED)
         if self._is_hidden_in(text):

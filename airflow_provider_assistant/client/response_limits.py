@@ -90,7 +90,7 @@ class BoundedBody:
 
 
 class ResponseDeadlineExceeded(TimeoutError):
-    """A response was not complete in time."""
+    """A response was not complete in time, or no connection stood in time."""
 
 
 class ResponseDeadline:
@@ -103,18 +103,26 @@ class ResponseDeadline:
 
     def __init__(self) -> None:
         self._seconds = 0.0
+        self._connect_seconds = 0.0
         self._socket: socket.socket | None = None
         self._timer: threading.Timer | None = None
         self._lock = threading.Lock()
         self._is_over = False
+        self.is_asking_proxy = False
+        """Whether the request for a tunnel was the last that was sent."""
+        self.is_sent = False
+        """Whether the service may have received the request: its connection stood, and the request was written."""
 
-    def within(self, seconds: float) -> Self:
+    def within(self, seconds: float, connect_seconds: float) -> Self:
         """
         Return the context manager of one request.
 
         :param seconds: Maximum time from the end of the request to the last byte of the response, in seconds.
+        :param connect_seconds: Maximum time from opening a connection to the beginning of the request. The system's
+            own connect cannot be interrupted, so httpx has to limit it to the same time.
         """
         self._seconds = seconds
+        self._connect_seconds = connect_seconds
         return self
 
     def trace(self, event: str, info: Mapping[str, Any]) -> None:
@@ -128,33 +136,55 @@ class ResponseDeadline:
         get_extra_info = getattr(info.get("return_value"), "get_extra_info", None)
         if get_extra_info:
             self._socket = get_extra_info("socket")
-        elif event.endswith("send_request_body.complete"):
-            # The timer passes itself on, so that _end can ignore the timer of an earlier request.
-            timer = threading.Timer(self._seconds, lambda: self._end(timer))
-            timer.daemon = True
-            self._timer = timer
-            timer.start()
+        elif event.endswith("connect_tcp.started"):
+            self._socket = None
+            self._start_timer(self._connect_seconds)
+        elif event.endswith("start_tls.started"):
+            self.is_asking_proxy = False
+        elif event.endswith("send_request_headers.started"):
+            self.is_asking_proxy = info["request"].method == b"CONNECT"
+            if not self.is_asking_proxy:
+                self._stop_timer()
+                # Nothing passes a connection that the timer has just ended.
+                self.is_sent = not self._is_over
+        elif event.endswith("send_request_body.complete") and self.is_sent:
+            self._start_timer(self._seconds)
+
+    def _start_timer(self, seconds: float) -> None:
+        self._stop_timer()
+        # The timer passes itself on, so that _end can ignore the timer of an earlier request.
+        timer = threading.Timer(seconds, lambda: self._end(timer))
+        timer.daemon = True
+        self._timer = timer
+        timer.start()
+
+    def _stop_timer(self) -> None:
+        with self._lock:
+            if self._timer:
+                self._timer.cancel()
+            self._timer = None
 
     def _end(self, timer: threading.Timer) -> None:
         with self._lock:
             if timer is not self._timer or self._socket is None:
                 return
-            self._is_over = True
-            # The socket may already be closed.
+            # The socket may already be closed, or belong to a TLS handshake, which httpx limits.
             with contextlib.suppress(OSError):
                 # SSLSocket.shutdown would let the reader continue with encrypted bytes.
                 socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+                self._is_over = True
 
     def __enter__(self) -> Self:
         self._is_over = False
+        self.is_asking_proxy = False
+        self.is_sent = False
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        with self._lock:
-            if self._timer:
-                self._timer.cancel()
-            self._timer = None
+        self._stop_timer()
         # An exception such as KeyboardInterrupt is more important than the deadline.
         is_replaceable = kind is None or issubclass(kind, Exception)
         if self._is_over and is_replaceable:
+            if not self.is_sent:
+                raise ResponseDeadlineExceeded(f"no connection within {self._connect_seconds:g} s")
             raise ResponseDeadlineExceeded(f"no complete answer within {self._seconds:g} s")

@@ -15,6 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from airflow_provider_assistant import strict_json
 from airflow_provider_assistant.api.document_routes import DocumentRoutes
 from airflow_provider_assistant.api.flow import RetryPolicy
+from airflow_provider_assistant.client.proxies import usable_proxy
 from airflow_provider_assistant.client.redaction import SURELY_SECRET, is_recognisable
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import AssistantInputError
@@ -195,8 +196,18 @@ def api_key_of(connection: Connection) -> str:
 
 
 def warn_of_http(name: str, scheme: str, netloc: str) -> None:
-    """Log a warning if an API key travels unencrypted to another machine."""
-    if scheme.lower() == "http" and not LOOPBACK.fullmatch(netloc):
+    """Log a warning if an API key travels unencrypted to another machine, or to a proxy."""
+    if scheme.lower() != "http":
+        return
+    proxy = usable_proxy(f"http://{netloc}")
+    if proxy:
+        log.warning(
+            "%s uses http: the API key travels unencrypted to %s, and the proxy %s can read it",
+            name,
+            netloc,
+            proxy.address,
+        )
+    elif not LOOPBACK.fullmatch(netloc):
         log.warning("%s uses http: the API key travels unencrypted to %s", name, netloc)
 
 

@@ -273,7 +273,7 @@ class Fetcher:
 
         try:
             with (
-                deadline.within(seconds),
+                deadline.within(seconds, min(seconds, CONNECT_SECONDS)),
                 self._http.stream(
                     "GET",
                     url,

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import datetime
-import ipaddress
-import ssl
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -14,6 +11,7 @@ import pytest
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.flow import RetryPolicy
 from airflow_provider_assistant.exceptions import AssistantConnectionError, AssistantInputError
+from tests import proxies
 from tests.wire import Answer, ScriptedService, client_of
 
 CALL = endpoints.get_limits("acme-inc")
@@ -188,40 +186,12 @@ def test_a_proxy_for_another_scheme_is_not_used(send, monkeypatch):
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory):
-    """Create a certificate of 127.0.0.1 that only its own bundle verifies."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "assistant tests")])
-    today = datetime.datetime.now(datetime.UTC)
-    address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
-    signed = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(today - datetime.timedelta(days=1))
-        .not_valid_after(today + datetime.timedelta(days=1))
-        .add_extension(address, critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    folder = tmp_path_factory.mktemp("tls")
-    bundle, private = folder / "bundle.pem", folder / "key.pem"
-    bundle.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
-    private.write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
-    return bundle, private
+    return proxies.certificate(tmp_path_factory.mktemp("tls"))
 
 
 @pytest.fixture
 def secure(certificate):
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(*certificate)
+    context = proxies.server_context(certificate)
     with CountingService(Answer(body={"safe": True}), context=context) as service:
         yield service
 

@@ -7,6 +7,7 @@ import socket
 import tracemalloc
 import zlib
 
+import httpcore
 import pytest
 
 from airflow_provider_assistant.client.response_limits import BoundedBody, ResponseDeadline
@@ -113,12 +114,12 @@ def connect(deadline, to):
 
 
 def send(deadline):
-    deadline.trace("http11.send_request_headers.started", {"request": object()})
+    deadline.trace("http11.send_request_headers.started", {"request": httpcore.Request("GET", "http://x")})
     deadline.trace("http11.send_request_body.complete", {"return_value": None})
 
 
 def answered(deadline, connection, seconds, interrupt=None):
-    with deadline.within(seconds):
+    with deadline.within(seconds, 60.0):
         send(deadline)
         heard = connection.recv(1)
         if interrupt:
@@ -135,7 +136,7 @@ def test_the_deadline_interrupts_a_read(pair):
 
 def test_the_deadline_starts_when_the_request_has_been_sent(pair):
     deadline = ResponseDeadline()
-    with deadline.within(0.0):
+    with deadline.within(0.0, 60.0):
         connect(deadline, pair[0])
         pair[1].send(b"x")
         assert pair[0].recv(1) == b"x"
@@ -143,20 +144,20 @@ def test_the_deadline_starts_when_the_request_has_been_sent(pair):
 
 def test_the_timer_of_an_older_request_does_not_close_a_kept_connection(pair):
     deadline = ResponseDeadline()
-    with deadline.within(60.0):
+    with deadline.within(60.0, 60.0):
         connect(deadline, pair[0])
         send(deadline)
         late = deadline._timer
     late.join()
     deadline._end(late)
-    with deadline.within(60.0):
+    with deadline.within(60.0, 60.0):
         pair[1].send(b"x")
         assert pair[0].recv(1) == b"x"
 
 
 def test_the_deadline_applies_to_every_request_of_a_connection(pair):
     deadline = ResponseDeadline()
-    with deadline.within(60.0):
+    with deadline.within(60.0, 60.0):
         connect(deadline, pair[0])
         send(deadline)
     with pytest.raises(TimeoutError):
