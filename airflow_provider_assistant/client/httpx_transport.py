@@ -92,7 +92,9 @@ class HttpxTransport(Transport):
         seconds, connect_seconds = settings.timeout_of(call), connect_timeout(settings)
         options = request_arguments(settings, call, file, "content")
         options["extensions"] = {"trace": deadline.trace}
-        options["timeout"] = httpx.Timeout(seconds, connect=connect_seconds)
+        # The deadline limits the response; httpx also limits the reply to CONNECT as if it were one.
+        pause = max(seconds, connect_seconds)
+        options["timeout"] = httpx.Timeout(pause, connect=connect_seconds)
         url = settings.base_url + call.path
         try:
             with (

@@ -33,16 +33,9 @@ def send(request: pytest.FixtureRequest) -> Callable[..., Any]:
 @pytest.fixture
 def no_connect_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    Remove aiohttp's timeout for connecting.
+    Let a connection take an hour to open, although the response timeout is short.
 
-    If the event loop stands still while it connects, aiohttp counts this time as connecting. A test of a short response
-    timeout would then see a connection timeout.
+    If the event loop stands still while it connects, this time counts as connecting. A response may not take that hour.
     """
-    import aiohttp
-
-    real = aiohttp.ClientTimeout
-
-    def timeout(*, sock_connect: float, sock_read: float) -> aiohttp.ClientTimeout:
-        return real(sock_read=sock_read)
-
-    monkeypatch.setattr(aiohttp, "ClientTimeout", timeout)
+    for transport in ("aiohttp_transport", "httpx_transport"):
+        monkeypatch.setattr(f"airflow_provider_assistant.client.{transport}.connect_timeout", lambda _: 3600.0)

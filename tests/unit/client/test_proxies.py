@@ -9,6 +9,7 @@ import gc
 import logging
 import random
 import string
+import time
 import traceback
 import warnings
 from urllib.parse import quote
@@ -25,7 +26,7 @@ from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import AssistantInputError
 from tests.hostile import CALLS
 from tests.proxies import NAME, RecordingProxy, certificate, echoes, hangs, says, server_context, tls_front
-from tests.wire import Answer, ScriptedService, refusing_port
+from tests.wire import SHORT_TIMEOUT, Answer, ScriptedService, refusing_port
 
 KEY = "canary-key-0123456789"
 PASSWORD = "canary p@ss:w/ord#ü%"
@@ -317,3 +318,21 @@ def test_a_407_without_a_tunnel_is_of_the_proxy_as_well(way, pair, monkeypatch, 
             else:
                 # It may have reached the service, and its page repeats everything.
                 shown(str(errors.from_response(CALLS["qa"], outcome, 0.0)), repr(outcome))
+
+
+@WAYS
+def test_the_response_timeout_starts_once_the_tunnel_stands(way, service, pair, monkeypatch):
+    service, proxy = service
+    tunnel = proxy._tunnel
+
+    def late(request):
+        time.sleep(1.5 * SHORT_TIMEOUT)
+        tunnel(request)
+
+    monkeypatch.setattr(proxy, "_tunnel", late)
+    monkeypatch.setenv("https_proxy", proxy.host)
+    for transport in ("aiohttp_transport", "httpx_transport"):
+        name = f"airflow_provider_assistant.client.{transport}.connect_timeout"
+        monkeypatch.setattr(name, lambda _: 60.0)
+    settings = settings_of(f"https://{NAME}/api/v1", pair, SHORT_TIMEOUT)
+    assert isinstance(way(settings, CALLS["qa"]), Response)
