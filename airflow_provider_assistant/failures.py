@@ -119,6 +119,7 @@ def explained(
 
     The exception is raised unchanged.
     """
+    is_resumed = method.__name__ == "execute_complete"
 
     @functools.wraps(method)
     def run(task: Task, context: Context, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -126,14 +127,18 @@ def explained(
             return method(task, context, *args, **kwargs)
         except Exception as error:
             if _is_failure(error):
-                log_failure(error, _failure_context_of(task, context))
+                log_failure(error, _failure_context_of(task, context), is_resumed=is_resumed)
             raise
 
     return run  # type: ignore[return-value]  # Airflow passes the context by its name, which Concatenate cannot say
 
 
-def log_failure(error: Exception, failure_context: FailureContext) -> None:
-    """Log what happened, what is safe, and what to do."""
+def log_failure(error: Exception, failure_context: FailureContext, *, is_resumed: bool = False) -> None:
+    """
+    Log what happened, what is safe, and what to do.
+
+    :param is_resumed: Whether the task was deferred: then it had sent something before.
+    """
     happened = escaped(f"{type(error).__name__}: {error}")
     safe = None
     todo = None
@@ -151,6 +156,8 @@ def log_failure(error: Exception, failure_context: FailureContext) -> None:
         defaults = FOREIGN[error_class]
     # The task knows its counts, so its text says more than that of the error.
     safe = escaped(failure_context.safe) or safe or defaults.default_safe
+    if is_resumed and safe == NOTHING_SENT:
+        safe = f"Nothing was sent after the task resumed. {RECORDED}"
     todo = todo or defaults.default_todo
     if is_final(error_class):
         todo += " Airflow does not retry this task: clear it afterwards."

@@ -272,7 +272,15 @@ def poll(
 
 
 def wait_for(
-    call: Call[ChatRequest], *, since: float, deadline: float, interval: float, now: Clock
+    call: Call[ChatRequest],
+    *,
+    since: float,
+    deadline: float,
+    interval: float,
+    now: Clock,
+    longest_interval: float | None = None,
+    first_poll: float | None = None,
+    polls: int = 0,
 ) -> Flow[tuple[ChatRequest, int]]:
     """
     Poll an async chat request until it ends, and return it with the number of polls.
@@ -287,27 +295,36 @@ def wait_for(
     :param deadline: Time at which to stop polling, in seconds since the epoch; at least one poll is sent.
     :param interval: Seconds between polls; a longer ``Retry-After`` is followed.
     :param now: Clock, returning seconds since the epoch.
+    :param longest_interval: Seconds up to which the interval doubles after each poll. Default: None, it stays the same.
+    :param first_poll: Time of the first poll, in seconds since the epoch. Default: None, at once.
+    :param polls: Number of polls that were sent before. Default: 0.
     :return: The ended chat request, and the number of polls.
     :raises AssistantRequestTimeoutError: The chat request did not end before the deadline.
     :raises AssistantAPIError: The service answered with a 4xx that another poll would get as well.
     """
     status = request_id = ""
     last_result = "the rate limit held every poll back"
-    polls = 0
     # Seconds until the deadline, if no wait is longer than it should be.
     left = deadline - now()
     due: float | None = None
     with contextlib.suppress(TimeoutError):
+        if first_poll is not None:
+            pause = min(first_poll, deadline) - now()
+            if pause > 0:
+                left -= pause
+                yield Wait(pause)
         while True:
             request = yield from poll(call, since=since, now=now, due=due)
             polls += 1
             pause = interval
+            if longest_interval is not None:
+                pause = min(interval * 2.0 ** min(polls - 1, MOST_DOUBLINGS), longest_interval)
             if isinstance(request, AssistantError):
                 log.warning(POLLING_GOES_ON, request)
                 last_result = request.happened
                 retry_after = getattr(request, "retry_after", None)
                 if retry_after is not None:
-                    pause = max(interval, retry_after)
+                    pause = max(pause, retry_after)
             elif request.state == "pending":
                 last_result = f"the last status was {request.status!r}"
                 request_id = request.request_id

@@ -151,6 +151,8 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
     # State of the current try.
     _batch: ChatBatch | None = None
     _result: Mapping[str, Any] | None = None
+    # What a deferred task had submitted, as a sentence; empty if it was not deferred.
+    submitted_before = ""
 
     def __init__(
         self,
@@ -260,17 +262,21 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
             if result["timed_out"]:
                 answered += f" {result['timed_out']} requests are still in progress at the service."
             return FailureContext(doing, safe=answered, findings=result["findings"])
+        return FailureContext(doing, safe=self._submitted_questions())
+
+    def _submitted_questions(self) -> str:
+        """Return how many questions were submitted, for a message; before the deferral if there was one."""
         load_counts = None
         if self._batch:
             load_counts = self._batch.counts
         if not load_counts:
-            return FailureContext(doing)
+            return self.submitted_before
         questions = f"{load_counts.created} of {load_counts.rows} questions"
         submitted = f"{questions} were submitted by this try"
         if self.ledger:
             submitted += f" and {load_counts.unchanged} before; "
             submitted += "a retry continues to wait for their answers"
-        return FailureContext(doing, safe=f"{submitted}.")
+        return f"{submitted}."
 
     def on_kill(self) -> None:
         """Stop sending. The next try continues with the open requests."""
@@ -376,6 +382,7 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
                 "output_path": str(self.output_path),
                 "lake_path": self.lake_path,
                 "ledger_conn_id": self.ledger_conn_id,
+                "submitted_before": self._submitted_questions(),
             },
         )
         defer(self, trigger, now=deadline - self.timeout)

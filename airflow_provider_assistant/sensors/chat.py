@@ -8,9 +8,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from airflow.providers.common.compat.sdk import (
-    AirflowException,
     AirflowSensorTimeout,
-    AirflowSkipException,
     BaseSensorOperator,
     Context,
     PokeReturnValue,
@@ -31,6 +29,7 @@ from airflow_provider_assistant.hooks.task_ledger import ledger_location, open_l
 from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
 from airflow_provider_assistant.ledger import check_location, find_request
 from airflow_provider_assistant.parameters import checked
+from airflow_provider_assistant.sensors.base import skipped_softly, start_of_wait
 from airflow_provider_assistant.triggers.chat import AssistantChatRequestTrigger, ended_request, times_of
 from airflow_provider_assistant.triggers.deferral import (
     defer,
@@ -66,7 +65,9 @@ class AssistantChatRequestSensor(BaseSensorOperator):
     :param poke_interval: Time between two polls, in seconds or as a timedelta. Default: 5.
 
     Airflow's own parameters of sensors: ``timeout``, the longest total wait, by default 7 days; ``mode``, ``poke`` or
-    ``reschedule`` if the sensor is not deferrable; ``soft_fail``, whether to skip the task instead of failing it.
+    ``reschedule`` if the sensor is not deferrable; ``soft_fail``, whether to skip the task instead of failing it;
+    ``exponential_backoff``, whether the time between two polls doubles each time, up to ``max_wait``. They mean the
+    same in every mode.
     """
 
     template_fields: Sequence[str] = ("assistant_conn_id", "site_id", "request_id", "ledger_conn_id")
@@ -109,6 +110,8 @@ class AssistantChatRequestSensor(BaseSensorOperator):
         self.ledger = ledger
         self.ledger_conn_id = ledger_conn_id
         self._polls = 0
+        # Time of the first poll of a sensor that was rescheduled.
+        self._started: float | None = None
         check_given(self)
 
     @cached_property
@@ -132,15 +135,17 @@ class AssistantChatRequestSensor(BaseSensorOperator):
         :raises AssistantAPIError: The service answered a poll with 400, 401, 403 or 404.
         """
         check_rendered(self, context)
-        if not self.deferrable:
+        with skipped_softly(self):
+            self._started = start_of_wait(self, context)
+            if self._started is not None:
+                # Each poll of the others was followed by one.
+                self._polls = context.get("task_reschedule_count", 0)
+            if self.deferrable:
+                return self._poll_or_defer(context)
             return super().execute(context)
-        try:
-            ended = self.poke(context)
-        except AirflowException as error:
-            # Airflow does the same when a deferred sensor resumes.
-            if self.soft_fail or self.never_fail:
-                raise AirflowSkipException(f"Skipped instead of failed: {error}") from error
-            raise
+
+    def _poll_or_defer(self, context: Context) -> Any:
+        ended = self.poke(context)
         if ended:
             return ended.xcom_value
         now = self.hook.client.now()
@@ -158,6 +163,9 @@ class AssistantChatRequestSensor(BaseSensorOperator):
             since=self._since,
             deadline=now + self.timeout,
             poll_interval=self.poke_interval,
+            longest_interval=self._longest_interval(),
+            first_poll=now + self.poke_interval,
+            polls=self._polls,
             rendered=rendered,
         )
         return defer(self, trigger, now=now)
@@ -222,7 +230,14 @@ class AssistantChatRequestSensor(BaseSensorOperator):
 
         :param context: Airflow's context of the task.
         """
-        return FailureContext(f"wait for chat request {self.request_id!r} on {self.hook.location()}")
+        doing = f"wait for chat request {self.request_id!r} on {self.hook.location()}"
+        return FailureContext(doing, "The chat was submitted before, and stays at the service: a sensor only reads.")
+
+    def _longest_interval(self) -> float | None:
+        """Return the longest time between two polls of the trigger, in seconds; None if the time does not grow."""
+        if not self.exponential_backoff:
+            return None
+        return self.max_wait.total_seconds() if self.max_wait else self.timeout
 
     @cached_property
     def _since(self) -> float:
@@ -241,7 +256,7 @@ class AssistantChatRequestSensor(BaseSensorOperator):
                     )
             except AssistantLedgerError as error:
                 self.log.warning("The ledger cannot be read, so the time of submission is unknown: %s", error)
-        since: float = self.hook.client.now()
+        since: float = self._started or self.hook.client.now()
         if recorded_request:
             since = recorded_request.recorded_at.timestamp()
         return since

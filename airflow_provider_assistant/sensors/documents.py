@@ -11,9 +11,7 @@ from itertools import islice
 from typing import Any, ClassVar
 
 from airflow.providers.common.compat.sdk import (
-    AirflowException,
     AirflowSensorTimeout,
-    AirflowSkipException,
     BaseSensorOperator,
     Context,
     PokeReturnValue,
@@ -41,6 +39,7 @@ from airflow_provider_assistant.hooks.task_parameters import Checks, check_given
 from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.ledger.known_documents import known_documents
 from airflow_provider_assistant.parameters import checked
+from airflow_provider_assistant.sensors.base import skipped_softly, start_of_wait
 from airflow_provider_assistant.texts import counted
 from airflow_provider_assistant.triggers.deferral import DEFERRAL_GRACE, is_deferrable
 
@@ -113,7 +112,8 @@ class AssistantDocumentsReadySensor(BaseSensorOperator):
 
     Airflow's own parameters of sensors: ``timeout``, the longest total wait, by default 7 days;
     ``mode``, ``poke`` or ``reschedule`` if the sensor is not deferrable; ``soft_fail``, whether to
-    skip the task instead of failing it.
+    skip the task instead of failing it. ``exponential_backoff`` changes nothing, because the time
+    between two looks grows without it.
     """
 
     template_fields: Sequence[str] = (
@@ -156,6 +156,8 @@ class AssistantDocumentsReadySensor(BaseSensorOperator):
         if kwargs.get("timeout") is not None:
             kwargs["timeout"] = checked("timeout", kwargs["timeout"], parameters.seconds, task_id)
         super().__init__(poke_interval=poke_interval, **kwargs)
+        # Airflow would apply it only on workers, and to the time that has grown.
+        self.exponential_backoff = False
         self.source_name = source_name
         self.document_ids = document_ids
         self.assistant_conn_id = assistant_conn_id
@@ -195,16 +197,11 @@ class AssistantDocumentsReadySensor(BaseSensorOperator):
         :raises AssistantAPIError: The service refused to list the documents.
         """
         check_rendered(self, context)
-        self._started = self.hook.client.now()
-        if not self.deferrable:
+        with skipped_softly(self):
+            self._started = start_of_wait(self, context) or self.hook.client.now()
+            if self.deferrable:
+                return self._look_or_defer(context)
             return self._wait_on_worker(context)
-        try:
-            return self._look_or_defer(context)
-        except AirflowException as error:
-            # Airflow does the same when a deferred sensor resumes.
-            if self.soft_fail or self.never_fail:
-                raise AirflowSkipException(f"Skipped instead of failed: {error}") from error
-            raise
 
     @explained
     def execute_complete(
@@ -250,16 +247,12 @@ class AssistantDocumentsReadySensor(BaseSensorOperator):
 
         :param context: Airflow's context of the task.
         """
-        return FailureContext(f"wait until documents are in use on {self.hook.location()}")
+        doing = f"wait until documents are in use on {self.hook.location()}"
+        return FailureContext(doing, "The documents stay as they are: a sensor only reads.")
 
     # -- waiting -------------------------------------------------------------------------------
 
     def _wait_on_worker(self, context: Context) -> Any:
-        if self.mode == "reschedule":
-            # A new process for each look.
-            first = context["ti"].get_first_reschedule_date(context)
-            if first:
-                self._started = first.timestamp()
         try:
             return super().execute(context)
         except AirflowSensorTimeout:
@@ -297,7 +290,6 @@ class AssistantDocumentsReadySensor(BaseSensorOperator):
         text = str(self._last_look) if self._last_look else "the list could not be read"
         return AssistantError(
             f"Not all documents were in use within {self.timeout:.0f} s: {text}",
-            safe="The documents stay as they are: a sensor only reads.",
             todo="Activate the drafts, and look at the service for what is processed. Then clear "
             "the sensor. If processing always takes longer, raise its timeout.",
         )

@@ -36,6 +36,9 @@ class AssistantChatRequestTrigger(BaseTrigger):
     :param since: Time of the submission, or of the start of the wait, in seconds since the epoch.
     :param deadline: Time at which to stop polling, in seconds since the epoch.
     :param poll_interval: Seconds between polls.
+    :param longest_interval: Seconds up to which the interval doubles after each poll. Default: None, it stays the same.
+    :param first_poll: Time of the first poll, in seconds since the epoch. Default: None, at once.
+    :param polls: Number of polls that the task has sent itself. Default: 0.
     :param rendered: Rendered attributes of the task, which the event returns to it. Default: None.
     """
 
@@ -48,6 +51,9 @@ class AssistantChatRequestTrigger(BaseTrigger):
         since: float,
         deadline: float,
         poll_interval: float,
+        longest_interval: float | None = None,
+        first_poll: float | None = None,
+        polls: int = 0,
         rendered: Mapping[str, str | None] | None = None,
     ) -> None:
         super().__init__()
@@ -57,6 +63,9 @@ class AssistantChatRequestTrigger(BaseTrigger):
         self.since = since
         self.deadline = deadline
         self.poll_interval = poll_interval
+        self.longest_interval = longest_interval
+        self.first_poll = first_poll
+        self.polls = polls
         self.rendered = rendered
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
@@ -70,6 +79,9 @@ class AssistantChatRequestTrigger(BaseTrigger):
                 "since": self.since,
                 "deadline": self.deadline,
                 "poll_interval": self.poll_interval,
+                "longest_interval": self.longest_interval,
+                "first_poll": self.first_poll,
+                "polls": self.polls,
                 **carried(self.rendered),
             },
         )
@@ -87,14 +99,21 @@ class AssistantChatRequestTrigger(BaseTrigger):
                     request, polls = await self._ended(client)
                 times = times_of(request, self.since, client.now())
             event = {"request": {**request.as_dict(), "polls": polls, **times}}
-        except AssistantError as error:
+        except Exception as error:  # noqa: BLE001 (the task says what was submitted, whatever the error is)
             event = failure_of(error)
         yield TriggerEvent({**event, **carried(self.rendered)})
 
     async def _ended(self, client: AssistantClient) -> tuple[ChatRequest, int]:
         call = endpoints.get_chat_request(self.site_id, self.request_id, client.settings.words)
         steps = flow.wait_for(
-            call, since=self.since, deadline=self.deadline, interval=self.poll_interval, now=client.now
+            call,
+            since=self.since,
+            deadline=self.deadline,
+            interval=self.poll_interval,
+            longest_interval=self.longest_interval,
+            first_poll=self.first_poll,
+            polls=self.polls,
+            now=client.now,
         )
         try:
             async with asyncio.timeout(self._poll_timeout(client)):

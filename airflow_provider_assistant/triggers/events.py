@@ -7,20 +7,38 @@ templates again when the task resumes, and ``airflow dags test`` drops the argum
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
+from airflow.providers.common.compat.sdk import AirflowNotFoundException
+
 from airflow_provider_assistant import exceptions
-from airflow_provider_assistant.exceptions import AssistantError
+from airflow_provider_assistant.exceptions import AssistantError, AssistantStorageError
+
+log = logging.getLogger(__name__)
+
+# What Airflow raises for a connection that does not exist.
+NO_CONNECTION = AirflowNotFoundException.__name__
 
 
-def failure_of(error: AssistantError) -> dict[str, Any]:
+def failure_of(error: Exception) -> dict[str, Any]:
     """
     Return the event payload that reports an error.
 
+    If a trigger raised its error instead, Airflow would fail the task without calling it.
+
     :return: ``error``: its ``type`` and ``fields``; :func:`raise_failure` raises it again.
     """
-    return {"error": {"type": type(error).__name__, "fields": vars(error)}}
+    if isinstance(error, AssistantError):
+        return {"error": {"type": type(error).__name__, "fields": vars(error)}}
+    if isinstance(error, AirflowNotFoundException):
+        return {"error": {"type": NO_CONNECTION, "fields": {"happened": str(error)}}}
+    log.error("The trigger failed", exc_info=error)
+    happened = f"The trigger failed: {type(error).__name__}: {error}"
+    if isinstance(error, OSError):
+        return failure_of(AssistantStorageError(happened))
+    return failure_of(AssistantError(happened, todo="The log of the triggerer has the traceback. Run the task again."))
 
 
 def carried(rendered: Mapping[str, str | None] | None) -> dict[str, Any]:
@@ -37,12 +55,15 @@ def raise_failure(event: Mapping[str, Any] | None) -> None:
     """
     Raise the error that an event reports; do nothing if it reports none.
 
-    :raises AssistantError: The event reports an error. The error has its original class, or AssistantError if this
+    :raises AirflowNotFoundException: The trigger did not find the connection.
+    :raises AssistantError: The event reports another error. The error has its original class, or AssistantError if this
         worker does not have that class.
     """
     reported = (event or {}).get("error")
     if not isinstance(reported, Mapping):
         return
+    if reported.get("type") == NO_CONNECTION:
+        raise AirflowNotFoundException(str((reported.get("fields") or {}).get("happened", "")))
     error_class = getattr(exceptions, str(reported.get("type")), None)
     if not (isinstance(error_class, type) and issubclass(error_class, AssistantError)):
         error_class = AssistantError

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import time
+from itertools import pairwise
+
 import pytest
-from airflow.providers.common.compat.sdk import AirflowSensorTimeout
+from airflow.providers.common.compat.sdk import AirflowNotFoundException, AirflowSensorTimeout, TaskDeferred
 from airflow.sdk import DAG
 
+from airflow_provider_assistant.api import endpoints, flow
+from airflow_provider_assistant.api.call import Response
 from airflow_provider_assistant.exceptions import AssistantNotFoundError, AssistantRequestFailedError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.ledger import Ledger, find_request
 from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChatOperator
 from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
 from tests.live.clients import local_request
+from tests.task_runs.context import task_context
+from tests.wire import Answer, FakeTime, ScriptedService, drive
 
 POLL = r"chat/requests/"
 MODES = {
@@ -221,3 +229,76 @@ def test_deferring_frees_the_slot_only_when_there_is_something_to_wait_for(servi
 def test_deferrable_follows_the_configuration(default, given, expected, monkeypatch):
     monkeypatch.setenv("AIRFLOW__OPERATORS__DEFAULT_DEFERRABLE", default)
     assert AssistantChatRequestSensor(task_id="t", request_id="r", deferrable=given).deferrable is expected
+
+
+class Pending(ScriptedService):
+    """A service whose chat request ends with the fourth poll; without times in its replies."""
+
+    def __init__(self):
+        super().__init__(*[Answer(body={"request_id": "r", "status": "queued"})] * 3, Answer(body=ENDED))
+        self.times = []
+
+    def next(self, request):
+        self.times.append(time.monotonic())
+        return super().next(request)
+
+
+ENDED = {"request_id": "r", "status": "completed", "answer": "Yes.", "confidence_score": 0.25}
+
+
+def connection_to(service):
+    return json.dumps({"conn_type": "assistant", "host": service.url, "password": "k", "extra": {"site_id": "docs"}})
+
+
+def test_all_modes_send_the_same_polls_and_return_the_same(ledger_home, sense, monkeypatch):
+    results = {}
+    for mode in MODES:
+        with Pending() as service:
+            monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", connection_to(service))
+            run = sense(mode, "r", poke_interval=0.2, ledger=False)
+        assert run.state == "success", run.errors
+        results[mode] = run.xcom()
+        assert len(service.times) == 4
+        waited = [later - earlier for earlier, later in pairwise(service.times)]
+        # Also the first poll of the trigger waits for its turn. The runner of these tests reschedules at once.
+        assert mode == "reschedule" or min(waited) >= 0.19, mode
+        # From the start of the wait on, also if each poll is in a new process.
+        assert results[mode].pop("noticed_after") >= sum(waited) / 2
+    assert results["poke"]["polls"] == 4
+    assert results["poke"]["seconds"] is None
+    assert results["poke"] == results["reschedule"] == results["deferrable"]
+
+
+@pytest.mark.parametrize("soft", [{}, {"soft_fail": True}, {"never_fail": True}])
+def test_a_missing_connection_ends_all_modes_alike(soft, ledger_home, sense, monkeypatch):
+    monkeypatch.delenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", raising=False)
+    for mode in MODES:
+        for ledger in (True, False):
+            run = sense(mode, "r", ledger=ledger, **soft)
+            assert run.task_state() == ("skipped" if soft else "failed"), (mode, run.errors)
+            assert soft or type(run.error) is AirflowNotFoundException
+
+
+def test_a_deferred_sensor_backs_off(ledger_home, monkeypatch):
+    sensor = AssistantChatRequestSensor(
+        task_id="task", request_id="r", poke_interval=2, timeout=100, deferrable=True, ledger=False,
+        exponential_backoff=True, max_wait=10,
+    )  # fmt: skip
+    with ScriptedService(Answer(body={"request_id": "r", "status": "queued"})) as service:
+        monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", connection_to(service))
+        with pytest.raises(TaskDeferred) as deferred:
+            sensor.execute(task_context())
+    trigger = deferred.value.trigger
+    assert (trigger.poll_interval, trigger.longest_interval, trigger.polls) == (2.0, 10.0, 1)
+    call = endpoints.get_chat_request("docs", "r")
+    for longest, pauses in [(10.0, [2, 4, 8, 10, 10, 10]), (None, [2, 2, 2, 2, 2, 2]), (5.0, [2, 4, 5, 5, 5, 5])]:
+        clock = FakeTime()
+        polls = flow.wait_for(
+            call, since=clock.now(), deadline=clock.now() + 100, interval=2.0, now=clock.now,
+            longest_interval=longest, first_poll=clock.now() + 2.0, polls=1,
+        )  # fmt: skip
+        pending = Response(200, {}, b'{"request_id": "r", "status": "queued"}')
+        ended = Response(200, {}, json.dumps(ENDED).encode())
+        (_, count), seen = drive(polls, [*[pending] * 5, ended], clock)
+        assert [round(step.seconds) for step in seen if isinstance(step, flow.Wait)] == pauses
+        assert count == 7

@@ -1,0 +1,45 @@
+"""What the sensors share: in every mode, the same errors skip the task."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from airflow.providers.common.compat.sdk import (
+    AirflowNotFoundException,
+    AirflowSensorTimeout,
+    AirflowSkipException,
+    BaseSensorOperator,
+    Context,
+)
+
+from airflow_provider_assistant.exceptions import AssistantError
+
+
+@contextlib.contextmanager
+def skipped_softly(sensor: BaseSensorOperator) -> Iterator[None]:
+    """
+    Skip a sensor with ``soft_fail`` or ``never_fail`` for every error that would fail it.
+
+    Airflow itself does so when a deferred sensor resumes; in the other modes, it skips only for some errors.
+
+    :raises AirflowSkipException: Replaces the error.
+    """
+    try:
+        yield
+    except (AssistantError, AirflowSensorTimeout, AirflowNotFoundException) as error:
+        if sensor.soft_fail or sensor.never_fail:
+            raise AirflowSkipException(f"Skipped instead of failed: {error}") from error
+        raise
+
+
+def start_of_wait(sensor: BaseSensorOperator, context: Context) -> float | None:
+    """
+    Return the time of the first poll of a sensor that was rescheduled, in seconds since the epoch; None otherwise.
+
+    Each of its polls is in a new process.
+    """
+    if sensor.mode != "reschedule":
+        return None
+    first = context["ti"].get_first_reschedule_date(context)
+    return first.timestamp() if first else None
