@@ -237,7 +237,7 @@ COMMANDS = (
     ),
     GroupCommand(
         name="golden-set",
-        help="Check golden sets, draw samples, propose cases, label answers",
+        help="Check golden sets, draw samples, label answers",
         epilog=EPILOG,
         subcommands=(
             _command(
@@ -265,24 +265,6 @@ COMMANDS = (
                 Arg(("--seed",), type=int, default=0, metavar="N", help="seed of the random choice (default: 0)"),
                 *FORMAT,
                 function="golden_set.sample",
-            ),
-            _command(
-                "propose",
-                "Propose cases: questions of chat batches whose answers were rated bad, newest first",
-                Arg(("feedback",), metavar="FEEDBACK", help="the dataset feedback: its folder, or some of its files"),
-                Arg(("answers",), metavar="ANSWERS", help="output of chat batches: a file, folder or glob"),
-                Arg(("to",), metavar="CSV", help="file to write; it must not exist"),
-                Arg(
-                    ("--golden",),
-                    action="append",
-                    metavar="FILE",
-                    help="golden set, or earlier proposals, whose questions are skipped; repeatable",
-                ),
-                Arg(("--rating",), action="append", metavar="WORD", help="bad rating; repeatable (default: bad)"),
-                Arg(("--limit",), type=int, default=50, metavar="N", help="maximum number of cases"),
-                COLUMN,
-                *FORMAT,
-                function="golden_set.propose",
             ),
             _command(
                 "label",

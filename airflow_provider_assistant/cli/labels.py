@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider_assistant.cli.golden_input import read_answered
+from airflow_provider_assistant.cli.golden_set import TAGS, check_column, drawn
 from airflow_provider_assistant.cli.output import GOOD, Console
 from airflow_provider_assistant.cli.runner import OK, command
 from airflow_provider_assistant.evaluation.case import Case
@@ -18,12 +19,9 @@ from airflow_provider_assistant.evaluation.judging.label_files import (
     majorities,
     read_label_files,
 )
-from airflow_provider_assistant.evaluation.sampling import stratified_sample
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.storage.private_files import open_to_write
 from airflow_provider_assistant.texts import counted
-
-TAGS = "tags"
 
 
 @command
@@ -79,14 +77,10 @@ def _drawn(cases: list[Case], args: argparse.Namespace) -> list[Case]:
     """Return the answers of a stratified sample; all without ``--size``."""
     if args.size is None:
         return cases
-    if args.by != TAGS and not any(args.by in case.row for case in cases):
-        raise AssistantInputError(f"{args.answers}: there is no column {args.by}", field="--by")
+    columns = {name for case in cases for name in case.row}
+    check_column(args.by, {TAGS, *columns}, args.answers, "--by")
     strata = []
     for case in cases:
         group = case.tags[0] if args.by == TAGS and case.tags else str(case.row.get(args.by) or "")
         strata.append(group.partition(SEPARATOR)[0])
-    try:
-        indexes = stratified_sample(strata, args.size, seed=args.seed)
-    except ValueError as error:
-        raise AssistantInputError(f"--size: {error}", field="--size") from None
-    return [cases[index] for index in indexes]
+    return [cases[index] for index in drawn(strata, args)]

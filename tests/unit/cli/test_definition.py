@@ -33,7 +33,6 @@ def test_these_are_the_commands():
         "assistant golden-set agreement",
         "assistant golden-set check",
         "assistant golden-set label",
-        "assistant golden-set propose",
         "assistant golden-set sample",
         "assistant knowledge preview",
         *(
