@@ -206,11 +206,10 @@ def _published(question_id: str, row: Mapping[str, Any]) -> FinishedRequest:
         polls=row["polls"],
         latency=row["seconds"],
         noticed_after=row["noticed_after"],
-        # A file of an older version does not have these columns.
-        latency_source=row.get("seconds_source"),
-        latency_error=row.get("seconds_error"),
-        confidence_level=row.get("confidence_level"),
-        confidence_score=row.get("confidence_score"),
+        latency_source=row["seconds_source"],
+        latency_error=row["seconds_error"],
+        confidence_level=row["confidence_level"],
+        confidence_score=row["confidence_score"],
     )
 
 

@@ -276,7 +276,7 @@ def _read_scores(scores: ObjectStoragePath) -> pa.Table:
     try:
         with scores.open("rb") as file:
             # The other columns are as large as these, and up to 28 tables are in memory at once.
-            table = pq.ParquetFile(file).read(columns=[*COLUMNS, "seconds_source"])
+            table = pq.ParquetFile(file).read(columns=list(COLUMNS))
     except (OSError, ValueError) as error:
         raise AssistantInputError(f"baseline {str(scores)!r} cannot be read: {error}", field="baseline") from error
     missing = [name for name in COLUMNS if name not in table.column_names]

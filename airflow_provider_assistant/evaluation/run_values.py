@@ -57,11 +57,8 @@ class RunValues:
 
     @property
     def latency_source(self) -> str:
-        """Source of most latencies; ``service`` for a table of an older version."""
-        scores = self.run.scores
-        if "seconds_source" not in scores.column_names:
-            return SERVICE
-        sources = Counter(scores["seconds_source"].drop_null().to_pylist())
+        """Source of most latencies; ``service`` if no latency has a source."""
+        sources = Counter(self.run.scores["seconds_source"].drop_null().to_pylist())
         if not sources:
             return SERVICE
         ((most_common, _count),) = sources.most_common(1)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from airflow_provider_assistant.evaluation.rules import Condition
 
 # Columns that every table of scores has.
-COLUMNS = ("key", "case", "scorer", "score", "status", "outcome", "repetition", "weight", "tags")
+COLUMNS = ("key", "case", "scorer", "score", "status", "outcome", "repetition", "weight", "tags", "seconds_source")
 # Whether each answer or unit passes; None if it was not judged. Empty without a condition.
 Passed: TypeAlias = Mapping[Identity, bool | None]
 

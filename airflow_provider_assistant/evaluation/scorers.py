@@ -203,7 +203,7 @@ SCORERS = {
         Scorer("token_f1", LEXICAL, _folded(token_f1)),
         Scorer("ratio", LEXICAL, _folded(ratio), library="rapidfuzz.fuzz"),
         Scorer("token_set_ratio", LEXICAL, _folded(token_set_ratio), library="rapidfuzz.fuzz"),
-        Scorer("chrf", LEXICAL, _best(chrf), library="numpy"),
+        Scorer("chrf", LEXICAL, _best(chrf)),
         Scorer("must_include", CHECK, _must_include),
         Scorer("must_not_include", CHECK, _must_not_include),
         Scorer("cites", CHECK, _cites),

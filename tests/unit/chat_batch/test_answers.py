@@ -236,15 +236,6 @@ def test_without_any_confidence_it_is_not_known_how_many_answers_have_little(lev
     assert counts(table)["low_confidence"] == low
 
 
-def test_an_output_of_a_version_without_confidence_and_measured_latencies_is_reused(tmp_path):
-    path = ObjectStoragePath(str(tmp_path / "out.parquet"))
-    table = table_of(tmp_path, ["a"], [ended("a")])
-    added = ["confidence_level", "confidence_score", "seconds_source", "seconds_error"]
-    answers.publish(table.drop_columns(added), path, "mine", {})
-    (found,) = published(path, "mine", [("a", ("0", "?", "s"))])
-    assert found == ended("a", latency_source=None, latency_error=None)
-
-
 def test_complete_answers_are_found_again_by_the_same_task_only(tmp_path):
     path = ObjectStoragePath(str(tmp_path / "deep" / "out.parquet"))
     rows = [(name, (str(number), "?", "s")) for number, name in enumerate("abcd")]

@@ -97,8 +97,8 @@ def test_chrf_is_that_of_sacrebleu(answer, expected):
     assert chrf(answer, expected) == sacrebleu.sentence_chrf(answer, [expected]).score / 100
 
 
-# Texts that are too short for arrays, that repeat themselves, and that have too many characters for 64-bit codes.
-@pytest.mark.parametrize("length", [5, 31, 32, 33, 400])
+# Short and long texts, of few and of many different characters.
+@pytest.mark.parametrize("length", [5, 33, 400])
 @pytest.mark.parametrize("characters", ["a", "ab", "abcdefghij. ", "ดีกา😀é ", "".join(map(chr, range(0x4E00, 0x5300)))])
 def test_chrf_of_long_texts_is_that_of_sacrebleu(length, characters):
     chosen = random.Random(length)
@@ -332,7 +332,7 @@ def test_any_function_of_four_arguments_is_a_scorer():
 
 @pytest.mark.parametrize(
     ("name", "library"),
-    [("ratio", "rapidfuzz"), ("token_set_ratio", "rapidfuzz"), ("chrf", "numpy")],
+    [("ratio", "rapidfuzz"), ("token_set_ratio", "rapidfuzz")],
 )
 def test_a_library_that_is_not_there_is_named_with_what_to_type(name, library, monkeypatch):
     for module in [module for module in sys.modules if module.partition(".")[0] == library]:
@@ -349,7 +349,7 @@ def test_the_others_need_no_library(monkeypatch):
         for module in [module for module in sys.modules if module.partition(".")[0] == library]:
             monkeypatch.delitem(sys.modules, module)
         monkeypatch.setitem(sys.modules, library, None)
-    names = [name for name in SCORERS if name not in {"ratio", "token_set_ratio", "chrf"}]
+    names = [name for name in SCORERS if name not in {"ratio", "token_set_ratio"}]
     checked = {
         "must_include": ("a",),
         "must_not_include": ("b",),
