@@ -26,6 +26,11 @@ def is_encodable(text: str) -> bool:
     return True
 
 
+def has_words(text: str) -> bool:
+    """Return whether a text has a letter or a digit of any script."""
+    return any(map(str.isalnum, text))
+
+
 def escaped(text: str, kept: str = "") -> str:
     """
     Escape the control characters of a text, so that it is safe in a log and on a terminal.

@@ -14,10 +14,10 @@ from markdown_it.token import Token
 from airflow_provider_assistant.knowledge.headings import (
     ATTRIBUTES,
     LONGEST_HEADING,
-    has_words,
     plain_text,
 )
 from airflow_provider_assistant.knowledge.markdown import block_parser, reference_rule
+from airflow_provider_assistant.texts import has_words
 
 TABLE = "table"
 CODE = ("fence", "code_block")

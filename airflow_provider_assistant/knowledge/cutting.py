@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from airflow_provider_assistant.knowledge.headings import has_words
+from airflow_provider_assistant.texts import has_words
 
 Fits = Callable[[str], bool]
 

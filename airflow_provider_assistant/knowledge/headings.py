@@ -10,6 +10,8 @@ from typing import Any
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from airflow_provider_assistant.texts import has_words
+
 # A longer one is a paragraph that somebody marked as a heading. A title that long would be of no use.
 LONGEST_HEADING = 200
 
@@ -68,11 +70,6 @@ def first_heading(markdown: str) -> str | None:
     if len(text) > LONGEST_HEADING:
         return None
     return text or None
-
-
-def has_words(text: str) -> bool:
-    """Return whether a text has a letter or a digit of any script."""
-    return any(map(str.isalnum, text))
 
 
 def _text_of(tokens: Iterable[Token], *, with_images: bool) -> str:

@@ -32,8 +32,8 @@ from airflow_provider_assistant.knowledge.blocks import (
 )
 from airflow_provider_assistant.knowledge.cutting import cut, most, with_words_after
 from airflow_provider_assistant.knowledge.documents import DocumentRow, DocumentRows
-from airflow_provider_assistant.knowledge.headings import has_words
 from airflow_provider_assistant.source_account import AccountedRows, SourceAccount
+from airflow_provider_assistant.texts import has_words
 
 SEPARATOR = " > "
 

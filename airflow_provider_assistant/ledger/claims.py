@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
@@ -21,7 +21,7 @@ from airflow_provider_assistant.ledger.leases import Lease, LeaseSettings
 from airflow_provider_assistant.ledger.outcomes import Claim, ClaimOutcome, changed_entry
 from airflow_provider_assistant.ledger.schema import RunRef, chat_requests, encoded_id
 from airflow_provider_assistant.ledger.scopes import Scope
-from airflow_provider_assistant.texts import storable
+from airflow_provider_assistant.texts import storable, storable_value
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ class ScopeLedger(EntryReader):
             "claim": self._token,
             **run.columns(),
         }
-        self._shared_values = _storable(shared_values.values())
+        self._shared_values = tuple(map(storable_value, shared_values.values()))
         self._detail_columns = tuple(details)
         shared_columns = (*shared_values, "claimed_at")
         self._group_sql = group_sql(self._connection, table, shared_columns, self._detail_columns)
@@ -280,9 +280,9 @@ class ScopeLedger(EntryReader):
         if not self._detail_columns:
             return ()
         if claim.group is not None:
-            return _storable(claim.group)
+            return tuple(map(storable_value, claim.group))
         if claim.details:
-            return _storable(claim.details)
+            return tuple(map(storable_value, claim.details))
         return (None,) * len(self._detail_columns)
 
     def _parameters_again(self, claims: Collection[Claim], now: datetime) -> list[dict[str, Any]]:
@@ -318,7 +318,3 @@ class ScopeLedger(EntryReader):
         c = self._table.c
         is_own = (c.scope == self._scope, c.key.in_(keys), c.claim == self._token)
         return set(self._connection.scalars(sa.select(c.key).where(*is_own, *conditions)))
-
-
-def _storable(values: Iterable[Any]) -> tuple[Any, ...]:
-    return tuple([storable(value) if isinstance(value, str) else value for value in values])

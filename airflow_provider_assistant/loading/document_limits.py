@@ -8,28 +8,20 @@ or in the reply of another route.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from itertools import product
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.lake import Metric, flatten
+from airflow_provider_assistant.lake.limits import PARTS, limit_of, without_envelopes
 from airflow_provider_assistant.texts import shortened
 
 # What a load creates: each of them may be limited separately.
 DOCUMENTS: Final = ("documents", "reference_documents", "active_documents")
-# Fields next to each other: the limit, how much of it is used, and how much is left.
-LIMIT_FIELDS: Final = ("limit", "max", "maximum", "quota", "allowed")
-USED_FIELDS: Final = ("used", "usage", "current", "count")
-LEFT_FIELDS: Final = ("remaining", "left", "available")
 # Fields of a limit that comes back with time: a load that reaches it waits.
 RESET_FIELDS: Final = ("resets_at", "reset_at", "period")
-# Objects around the limits and the usage, and objects that have a number for each thing that is limited.
-ENVELOPES: Final = ("", "data.", "result.", "tenant.", "plan.", "data.tenant.", "data.plan.")
-LIMIT_GROUPS: Final = ("limits.", "quotas.", "quota.")
-USED_GROUPS: Final = ("usage.", "used.", "current.")
-LEFT_GROUPS: Final = ("remaining.", "left.", "available.")
 # Characters of the fields in an error.
 LISTED = 1000
 
@@ -110,9 +102,12 @@ def _all_limits(raw: Any, field: str | None, usage: Any) -> list[DocumentLimits]
     usage_values = _values(usage)
     if field is not None:
         return [_named_limits(values, field, usage_values)]
+    values_by_name = _by_name(values)
     found = []
     for name in DOCUMENTS:
-        limits = _usual_limits(values, name, usage_values)
+        if _is_reset_regularly(values, name):
+            continue
+        limits = _limits_of(values_by_name.get(name, {}), name, usage_values)
         if limits is not None:
             found.append(limits)
     return found
@@ -126,55 +121,46 @@ def _named_limits(values: _Values, field: str, usage_values: _Values) -> Documen
     if field in values:
         # The field is itself the number of documents that are left.
         return DocumentLimits(left=_count(values[field]))
-    used = _used_in(usage_values, field.rpartition(".")[2])
-    limits = _limits_below(values, field, "documents", used)
+    parts: dict[str, Metric] = {}
+    for metric, value in values.items():
+        # The fields are below the given one or beside it: documents.limit or documents_limit.
+        word = metric.removeprefix(field)[1:]
+        if metric.startswith((f"{field}.", f"{field}_")) and word in PARTS:
+            parts.setdefault(PARTS[word], value)
+    limits = _limits_of(parts, field.rpartition(".")[2], usage_values)
     if limits is None:
         present_fields = shortened(", ".join(values), LISTED)
         raise AssistantInputError(
             f"limits_field: the tenant's limits have no {field!r} with a limit. They have {present_fields}",
             field="limits_field",
         )
-    return limits
+    return replace(limits, name=DOCUMENTS[0])
 
 
-def _usual_limits(values: _Values, name: str, usage_values: _Values) -> DocumentLimits | None:
-    """Return the limits of a name at one of the usual places; None if there are none."""
-    used = _number_in(values, USED_GROUPS, name, USED_FIELDS) or _used_in(usage_values, name)
-    for place in _places((*LIMIT_GROUPS, "")):
-        path = f"{place}{name}"
-        if _is_reset_regularly(values, path):
+def _by_name(values: _Values) -> dict[str, dict[str, Metric]]:
+    """Return the values by the name of what is limited, and by part: ``limit``, ``used`` or ``remaining``."""
+    values_by_name: dict[str, dict[str, Metric]] = {}
+    for metric, value in values.items():
+        found = limit_of(metric)
+        if found is None:
             continue
-        limits = _limits_below(values, path, name, used)
-        if limits is not None:
-            return limits
-    limit_value = _number_in(values, LIMIT_GROUPS, name, ()) or _max_of(values, name)
-    left_value = _number_in(values, LEFT_GROUPS, name, ())
-    return _limits_of(limit_value, used, left_value, name)
+        name, part = found
+        parts = values_by_name.setdefault(name, {})
+        if part not in parts or parts[part].type == "null":
+            parts[part] = value
+    return values_by_name
 
 
-def _limits_below(values: _Values, path: str, name: str, used: Metric | None) -> DocumentLimits | None:
-    """
-    Return the limits below a path of the reply; None if it has none.
-
-    :param used: The used amount from another place, if there is none below the path.
-    """
-    limit_value = _first_value(values, path, LIMIT_FIELDS)
-    used_value = _first_value(values, path, USED_FIELDS)
-    left_value = _first_value(values, path, LEFT_FIELDS)
-    if _count(used_value) is None:
-        used_value = used
-    return _limits_of(limit_value, used_value, left_value, name)
-
-
-def _limits_of(
-    limit_value: Metric | None, used_value: Metric | None, left_value: Metric | None, name: str
-) -> DocumentLimits | None:
-    if limit_value is None and left_value is None:
+def _limits_of(parts: Mapping[str, Metric], name: str, usage_values: _Values) -> DocumentLimits | None:
+    """Return the limits of a name; None if there is none. The used amount may be in the usage."""
+    if not parts.keys() & {"limit", "remaining"}:
         return None
-    limit = _count(limit_value)
-    used = _count(used_value)
-    left = _count(left_value)
-    if limit_value is not None and not limit:
+    limit = _count(parts.get("limit"))
+    left = _count(parts.get("remaining"))
+    used = _count(parts.get("used"))
+    if used is None:
+        used = _used_in(usage_values, name)
+    if "limit" in parts and not limit:
         # A limit that is null, 0, negative or text means "no limit".
         return DocumentLimits(used=used, name=name)
     if left is None and limit is not None and used is not None:
@@ -182,50 +168,22 @@ def _limits_of(
     return DocumentLimits(left=left, limit=limit, used=used, name=name)
 
 
-def _used_in(usage_values: _Values, name: str) -> Metric | None:
+def _used_in(usage_values: _Values, name: str) -> int | None:
     """Return how many documents the reply of the usage says that there are."""
-    groups = (*USED_GROUPS, *LIMIT_GROUPS, "")
-    return _number_in(usage_values, groups, name, (*USED_FIELDS, "total"))
-
-
-def _number_in(values: _Values, groups: tuple[str, ...], name: str, fields: tuple[str, ...]) -> Metric | None:
-    """
-    Return the value of a name in one of these groups: the value itself, or one of its fields.
-
-    :param fields: Names of the fields, in order.
-    """
-    for place in _places(groups):
-        path = f"{place}{name}"
-        if _is_reset_regularly(values, path):
-            continue
-        value = values.get(path) or _first_value(values, path, fields)
-        if value is not None:
-            return value
+    if _is_reset_regularly(usage_values, name):
+        return None
+    for metric, value in usage_values.items():
+        # In the usage, an amount needs no word for it.
+        found = limit_of(metric) or limit_of(f"usage.{without_envelopes(metric)}")
+        if found in {(name, "used"), (f"{name}.total", "used")}:
+            return _count(value)
     return None
 
 
-def _max_of(values: _Values, name: str) -> Metric | None:
-    return _number_in(values, (*LIMIT_GROUPS, ""), f"max_{name}", ())
-
-
-def _places(groups: tuple[str, ...]) -> Iterator[str]:
-    for envelope, group in product(ENVELOPES, groups):
-        yield envelope + group
-
-
-def _is_reset_regularly(values: _Values, path: str) -> bool:
-    reset_value = _first_value(values, path, RESET_FIELDS)
-    return reset_value is not None and reset_value.type != "null"
-
-
-def _first_value(values: _Values, path: str, names: tuple[str, ...]) -> Metric | None:
-    """Return the first of these fields below a path, such as ``documents.limit`` or ``documents_limit``."""
-    for name in names:
-        for separator in (".", "_"):
-            value = values.get(f"{path}{separator}{name}")
-            if value is not None:
-                return value
-    return None
+def _is_reset_regularly(values: _Values, name: str) -> bool:
+    fields = "|".join(RESET_FIELDS)
+    pattern = re.compile(rf"(?:.*\.)?{re.escape(name)}[._](?:{fields})", re.DOTALL)
+    return any(value.type != "null" and pattern.fullmatch(metric) for metric, value in values.items())
 
 
 def _count(value: Metric | None) -> int | None:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from airflow_provider_assistant.parsing.html_tags import HEADINGS, attribute, has_word, length, set_of
+from airflow_provider_assistant.parsing.html_tags import HEADINGS, attribute, length, set_of
 from airflow_provider_assistant.parsing.part_names import kinds_of
 from airflow_provider_assistant.parsing.times import remove_times
+from airflow_provider_assistant.texts import has_words
 
 if TYPE_CHECKING:
     from bs4 import Tag
@@ -154,5 +155,5 @@ def _is_navigation(tag: Tag, share: float) -> bool:
 def _is_linked(tag: Tag, share: float) -> bool:
     links = tag.find_all("a")
     if not links:
-        return not has_word(tag.get_text())
+        return not has_words(tag.get_text())
     return length(links) >= share * length([tag])

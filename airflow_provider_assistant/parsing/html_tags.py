@@ -47,11 +47,6 @@ def words_of(name: str) -> list[str]:
     return words
 
 
-def has_word(text: str) -> bool:
-    """Return whether a text has a letter or a digit of any language."""
-    return any(map(str.isalnum, text))
-
-
 def length(tags: Iterable[Tag]) -> int:
     """Return the number of characters of the text, without white space: languages such as Thai write no spaces."""
     return sum(len(text) for tag in tags for string in tag.stripped_strings for text in string.split())

@@ -11,12 +11,12 @@ from airflow_provider_assistant.parsing.html_tags import (
     HEADINGS,
     attribute,
     class_names,
-    has_word,
     length,
     remove,
     set_of,
     words_of,
 )
+from airflow_provider_assistant.texts import has_words
 
 if TYPE_CHECKING:
     from bs4 import Tag
@@ -79,7 +79,7 @@ def _is_mark(tag: Tag, title: Tag) -> bool:
         return False
     if _is_hidden(tag):
         return True
-    if not has_word(tag.get_text()):
+    if not has_words(tag.get_text()):
         return tag.name == "button" or not (_SIGNS | _ANCHORS).isdisjoint(_all_words(tag))
     return tag.name == "button" and not _has_toggle(tag) and 2 * length([tag]) < length([title])
 
@@ -95,7 +95,7 @@ def _plain_link(link: Tag) -> None:
     _, mark, fragment = href.partition("#")
     fragment = unquote(fragment)
     title = link.find_parent(_TITLES)
-    if not has_word(link.get_text()) and link.find("img", alt=True) is None:
+    if not has_words(link.get_text()) and link.find("img", alt=True) is None:
         if mark or not href:
             link.decompose()
         return
@@ -253,7 +253,7 @@ def _is_question(vote: Tag, buttons: Sequence[Tag]) -> bool:
     if any(map(_is_toggle, buttons)):
         return False
     has_begun = False
-    for string in filter(has_word, vote.find_all(string=True)):
+    for string in filter(has_words, vote.find_all(string=True)):
         is_in_button = string.find_parent("button") is not None
         if has_begun and not is_in_button:
             return False

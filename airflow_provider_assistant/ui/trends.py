@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
 
-from airflow_provider_assistant.loading.document_limits import LIMIT_FIELDS, USED_FIELDS
+from airflow_provider_assistant.lake.limits import LIMIT_WORDS, USED_WORDS
 from airflow_provider_assistant.ui.access import Rights, RightsDep, may_see_pages
 from airflow_provider_assistant.ui.lake import evaluations, files_of, tables_of
 from airflow_provider_assistant.ui.models import UnavailableError
@@ -114,10 +114,10 @@ def _limit(row_by_metric: Mapping[str, dict[str, Any]], metric: str) -> Limit | 
         return None
     for separator in (".", "_"):
         name, found_separator, field = metric.rpartition(separator)
-        if not found_separator or field not in LIMIT_FIELDS:
+        if not found_separator or field not in LIMIT_WORDS:
             continue
         prefix = name + separator
-        used = _first(row_by_metric, prefix, USED_FIELDS).get("value")
+        used = _first(row_by_metric, prefix, USED_WORDS).get("value")
         share = None
         if used is not None and value > 0:
             share = used / value

@@ -6,11 +6,11 @@ import logging
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_assistant.lake.limits import limit_of
 from airflow_provider_assistant.lake.warehouse.metrics import (
     column_of,
     dated,
     is_numbered,
-    limit_of,
 )
 from airflow_provider_assistant.lake.warehouse.names import literal
 from airflow_provider_assistant.lake.warehouse.tables import METRICS

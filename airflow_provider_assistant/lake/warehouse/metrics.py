@@ -1,5 +1,5 @@
 """
-What the path of a metric says: its column in ``statistics_daily``, its day or its limit.
+What the path of a metric says: its column in ``statistics_daily``, or its day.
 
 A reply may list days, weeks or times itself, as keys or as names of list items. Their metrics would
 add columns without end, so they are rows of ``statistics_history`` instead. Everything here depends
@@ -140,43 +140,3 @@ def is_numbered(metric: str) -> bool:
     Such metrics may become many without end.
     """
     return any(len(re.findall("[0-9]", name)) >= 4 for name in metric.split("."))
-
-
-# Parts of a limit, with the words that services have for them.
-_LIMIT_WORDS = {
-    "limit": ("limit", "limits", "max", "maximum", "quota", "quotas", "allowed"),
-    "used": ("used", "usage", "current", "count"),
-    "remaining": ("remaining", "left", "available"),
-}
-_PART_OF_WORD = {word: part for part, words in _LIMIT_WORDS.items() for word in words}
-_ENVELOPES = ("data", "result", "tenant", "plan")
-
-
-def limit_of(metric: str) -> tuple[str, str] | None:
-    """
-    Return the name of a limit and the part of it that a metric is; None if it is neither.
-
-    :param metric: Path in a reply of limits or usage, such as ``limits.documents.used``,
-        ``documents_limit``, ``max_documents`` or ``usage.documents``.
-    :return: The name, such as ``documents``, and ``limit``, ``used`` or ``remaining``.
-    """
-    names = metric.split(".")
-    while names and names[0] in _ENVELOPES:
-        names = names[1:]
-    if not names:
-        return None
-    group = _PART_OF_WORD.get(names[0]) if len(names) > 1 else None
-    if group is not None:
-        names = names[1:]
-    part = _PART_OF_WORD.get(names[-1]) if len(names) > 1 else None
-    if part is not None:
-        return ".".join(names[:-1]), part
-    beginning, _, rest = names[-1].partition("_")
-    if rest and beginning in _PART_OF_WORD:
-        return ".".join([*names[:-1], rest]), _PART_OF_WORD[beginning]
-    rest, _, end = names[-1].rpartition("_")
-    if rest and end in _PART_OF_WORD:
-        return ".".join([*names[:-1], rest]), _PART_OF_WORD[end]
-    if group is not None:
-        return ".".join(names), group
-    return None

@@ -8,13 +8,13 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
+from airflow_provider_assistant.lake.limits import limit_of
 from airflow_provider_assistant.lake.warehouse.metrics import (
     KEYS,
     NAME_BYTES,
     column_of,
     dated,
     is_numbered,
-    limit_of,
 )
 
 PLAIN = ["total", "chats.async.latency_ms.p95", "größe", "answered%", 'say "it\'s"', "top.0.n", "日本語"]
