@@ -66,7 +66,7 @@ def test_agrees_on_cases_made_to_differ(answer, expected):
     agree(expected, answer)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(WORDS, WORDS)
 def test_agrees_on_words(answer, expected):
     answer, expected = " ".join(answer), " ".join(expected)
@@ -74,7 +74,7 @@ def test_agrees_on_words(answer, expected):
     agree(answer, expected)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @example("a-", "a -")
 @given(st.text(CHARACTERS), st.text(CHARACTERS))
 def test_agrees_on_latin_text(answer, expected):

@@ -45,8 +45,7 @@ def differences(random: np.random.Generator, size: int) -> list[float]:
     return list(after - before)
 
 
-@pytest.mark.parametrize("size", [50, 300])
-@pytest.mark.parametrize("weights", [[1.0], [1.0, 2.0, 5.0]], ids=["equal weights", "unequal weights"])
+@pytest.mark.parametrize(("size", "weights"), [(50, [1.0, 2.0, 5.0]), (300, [1.0])])
 def test_the_interval_holds_the_truth_as_often_as_it_says(size, weights):
     random = np.random.default_rng(20261121)
     held = 0

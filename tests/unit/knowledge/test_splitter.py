@@ -316,11 +316,11 @@ def test_equal_texts_below_the_same_headings_are_one_chunk():
 
 
 def test_an_edit_changes_few_keys():
-    """Of the chunks of a handbook of 1,000 pages, an edit of 1 % of its pages changes at most 2 %."""
+    """Of the chunks of a handbook, an edit of 1 % of its pages changes at most 2 %."""
     dice = random.Random(1)
-    pages = handbook(dice, 1000)
+    pages = handbook(dice, 300)
     before = {chunk["key"] for chunk in split(text_of(pages), 1000)}
-    for page in dice.sample(pages, 10):
+    for page in dice.sample(pages, 3):
         match dice.choice(["insert", "change", "delete"]):
             case "insert":
                 page.insert(dice.randrange(1, 10), "A new paragraph.")
@@ -329,18 +329,18 @@ def test_an_edit_changes_few_keys():
             case "delete":
                 del page[dice.randrange(1, 10)]
     after = {chunk["key"] for chunk in split(text_of(pages), 1000)}
-    assert 10 <= len(after - before) <= 0.02 * len(before)
+    assert 1 <= len(after - before) <= 0.02 * len(before)
     assert len(before - after) <= 0.02 * len(before)
 
 
 @pytest.mark.parametrize(
     "text",
-    ["# " * 500_000, "#" * 300_000, "# " + "#" * 1_000_000 + "x", "`" * 300_000, "```\n" * 100_000, "[" * 100_000,
-     "<!--\n" * 60_000, "text<!--" * 10_000],
+    ["# " * 100_000, "#" * 100_000, "# " + "#" * 200_000 + "x", "`" * 100_000, "```\n" * 20_000, "[" * 20_000,
+     "<!--\n" * 20_000, "text<!--" * 5_000],
     ids=["hashes", "one word", "closing", "backticks", "fences", "brackets", "comments", "comments in a line"],
 )  # fmt: skip
 def test_hostile_texts_take_linear_time(text):
-    """With quadratic time, this would take hours."""
+    """With quadratic time, this would take many minutes."""
     assert all(len(chunk["content"]) <= 2000 for chunk in split(text, 2000))
     # A comment that begins a block and has no end hides the rest.
     assert without_comments(text).strip() == ("" if text.startswith("<!--") else text.strip())

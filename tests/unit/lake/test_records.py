@@ -30,14 +30,14 @@ ITEMS = st.lists(st.dictionaries(st.text(max_size=3), SCALARS, max_size=3), max_
 OTHER = st.dictionaries(st.sampled_from(["a", "b", "c"]), SCALARS, max_size=3)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(JSON)
 def test_the_text_of_a_value_is_the_text_that_was_read(raw):
     text = json.dumps(raw)
     assert json_text(with_digits(text)) == text
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(JSON)
 def test_any_reply_has_a_list_or_none(raw):
     for any_name in (False, True):
@@ -47,7 +47,7 @@ def test_any_reply_has_a_list_or_none(raw):
             assert (rest is None) == (not found.path)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(OTHER, ITEMS, st.sampled_from(NAMES), st.lists(st.sampled_from(["x", "y"]), max_size=3))
 def test_the_list_and_the_rest_are_the_reply(other, items, name, path):
     reply = {**other, name: items}
@@ -138,7 +138,7 @@ def test_keys_of_lists_in_an_item_begin_in_the_item():
     assert relative_keys({"": "id", "*.tags": "name"}, ()) == {"tags": "name"}
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(JSON)
 def test_values_without_an_address_stay_as_they_are(raw):
     text = json.dumps(raw)

@@ -185,7 +185,7 @@ REPLIES = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(REPLIES)
 def test_no_reply_breaks_it(raw):
     found = document_limits(raw)

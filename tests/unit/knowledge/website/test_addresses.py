@@ -54,7 +54,7 @@ def test_the_host(url, host):
     assert host_of(httpx.URL(url)) == host
 
 
-@settings(max_examples=300, derandomize=True)
+@settings(max_examples=100, derandomize=True)
 @given(st.text(alphabet="htps:/.@[]%#?ä1a\\ \t\n\x00\u202e", max_size=40), st.booleans())
 def test_any_text_is_an_address_or_none(text, is_relative):
     url = web_address(text, httpx.URL("https://example.com/") if is_relative else None)
