@@ -41,11 +41,11 @@ from airflow_provider_assistant.client.rate_limited import RateLimitedClient
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import AssistantError, AssistantLedgerError
 from airflow_provider_assistant.ledger import ChatLedger, RequestEnd
+from airflow_provider_assistant.loading.counts import LoadCounts
 from airflow_provider_assistant.loading.engine import Load
 from airflow_provider_assistant.loading.findings import FindingsFile
 from airflow_provider_assistant.loading.load_client import LoadClient
 from airflow_provider_assistant.loading.options import LoadOptions, OnAmbiguous
-from airflow_provider_assistant.loading.report import LoadCounts
 from airflow_provider_assistant.loading.rows import PreparedRow
 from airflow_provider_assistant.observability import tracing
 from airflow_provider_assistant.texts import storable

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_assistant.chat_batch.answers import has_own_sessions
 from airflow_provider_assistant.chat_batch.batch import ChatBatch
-from airflow_provider_assistant.chat_batch.questions import Questions, read_questions
+from airflow_provider_assistant.chat_batch.question_reading import read_questions
+from airflow_provider_assistant.chat_batch.questions import Questions
 from airflow_provider_assistant.cli.interruptions import Interruptions
 from airflow_provider_assistant.cli.kept_run import KeptRun
 from airflow_provider_assistant.cli.output import Console

@@ -17,6 +17,7 @@ from airflow_provider_assistant.client.cancellation import run_coroutine
 from airflow_provider_assistant.exceptions import AssistantError, AssistantInputError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.ledger import DocumentScope, Ledger, LoadRecord
+from airflow_provider_assistant.loading.counts import LoadCounts
 from airflow_provider_assistant.loading.dry_run import DryRun
 from airflow_provider_assistant.loading.engine import Load
 from airflow_provider_assistant.loading.findings import Finding, FindingsFile, findings_folder
@@ -24,7 +25,6 @@ from airflow_provider_assistant.loading.limits import limits_reader
 from airflow_provider_assistant.loading.load_client import LoadClient
 from airflow_provider_assistant.loading.managed_site import ManagedSite
 from airflow_provider_assistant.loading.options import OPTIONS, LoadOptions
-from airflow_provider_assistant.loading.report import LoadCounts
 from airflow_provider_assistant.operators.load_counts import drafts_attention, load_failure
 from airflow_provider_assistant.storage.paths import StoragePath, writable_file
 

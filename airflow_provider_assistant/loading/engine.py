@@ -33,6 +33,7 @@ from airflow_provider_assistant.ledger import (
 )
 from airflow_provider_assistant.ledger.document_changes import KnownDocument
 from airflow_provider_assistant.loading import decisions
+from airflow_provider_assistant.loading.counts import LoadCounts
 from airflow_provider_assistant.loading.findings import Findings
 from airflow_provider_assistant.loading.groups import SharedGroups, regroup
 from airflow_provider_assistant.loading.guards import check_plan
@@ -42,7 +43,7 @@ from airflow_provider_assistant.loading.load_client import LoadClient
 from airflow_provider_assistant.loading.managed_site import ManagedSite
 from airflow_provider_assistant.loading.options import LoadOptions
 from airflow_provider_assistant.loading.preflight import LoadPlan, RowAction, plan_load
-from airflow_provider_assistant.loading.report import PROGRESS, LoadCounts, LoadReport, report_progress
+from airflow_provider_assistant.loading.report import PROGRESS, LoadReport, report_progress
 from airflow_provider_assistant.loading.rows import PreparedRow, Rows
 from airflow_provider_assistant.loading.settling import settle
 from airflow_provider_assistant.loading.site_changes import SiteChanges, check_routes
@@ -85,7 +86,6 @@ class Load:
         on_created: Callable[[PreparedRow, ApiReply], None] = lambda _, __: None,
     ) -> None:
         self.counts = LoadCounts()
-        self._site = site
         self._report = LoadReport(
             self.counts,
             findings,
@@ -152,7 +152,7 @@ class Load:
             if self._ledger:
                 missing_documents = check_plan(plan, self._ledger, self._options, self._missing_in)
                 if self._site and self._site.routes.list:
-                    await self._settle(self._site, self._ledger, plan)
+                    await settle(self._site, self._client, self._ledger, self._rows, plan)
                 self._report.created_earlier(self._ledger.documents_of_earlier_tries())
             if plan.count(RowAction.SEND):
                 await self._send_all(plan)
@@ -181,16 +181,13 @@ class Load:
         # An empty source does not make every document stale.
         return plan.rows > 0 and not plan.without_key
 
-    async def _settle(self, site: ManagedSite, ledger: ScopeLedger, plan: LoadPlan) -> None:
-        """Record ambiguous rows as created whose documents are on the site."""
-        await settle(site, self._client, ledger, self._rows, plan)
-
     async def _finish(self, ledger: ScopeLedger, plan: LoadPlan, missing_documents: int | None) -> None:
         """Update the ledger after all rows were sent, and list or remove the outdated documents."""
         if self._options.adopt:
             self._adopt(ledger, plan)
         if plan.regrouped:
-            self._regroup(ledger)
+            # The ledger knows rows without a group, or in another one.
+            regroup(self._rows.fingerprints(), ledger)
         stale = self._stale(ledger, plan, missing_documents)
         if self._missing_in and self._options.removal is None:
             self._report.stale(stale)
@@ -229,10 +226,6 @@ class Load:
         without_id = [document for document in documents if not document.document_id]
         self._report.kept(without_id, "the service returned no id when it was created")
         return with_id
-
-    def _regroup(self, ledger: ScopeLedger) -> None:
-        """Record the groups of rows that the ledger knows without a group, or in another one."""
-        regroup(self._rows.fingerprints(), ledger)
 
     def _adopt(self, ledger: ScopeLedger, plan: LoadPlan) -> None:
         """Assign keys of other sources that are also in this source to this source."""

@@ -15,10 +15,10 @@ from airflow_provider_assistant.client.rate_limited import RateLimitedClient
 from airflow_provider_assistant.client.rate_limiter import AdaptiveRateLimiter
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import AssistantError, AssistantInputError, AssistantRateLimitError
+from airflow_provider_assistant.loading.counts import LoadCounts
 from airflow_provider_assistant.loading.decisions import is_repeat
 from airflow_provider_assistant.loading.ledger_writer import Attempt
 from airflow_provider_assistant.loading.options import LoadOptions
-from airflow_provider_assistant.loading.report import LoadCounts
 
 
 class TrackingLimiter(AdaptiveRateLimiter):

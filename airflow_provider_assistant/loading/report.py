@@ -1,4 +1,4 @@
-"""The report of a load: counts of rows by outcome, its findings, and its progress in the log."""
+"""The report of a load: it counts rows by outcome, collects the findings, and logs the progress."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from airflow_provider_assistant.api.document_routes import Change
 from airflow_provider_assistant.api.document_state import DEFAULT_WORDS, DocumentWords, needs_attention
@@ -21,6 +20,7 @@ from airflow_provider_assistant.ledger import (
     StaleDocument,
 )
 from airflow_provider_assistant.ledger.document_changes import KnownDocument
+from airflow_provider_assistant.loading.counts import LoadCounts
 from airflow_provider_assistant.loading.decisions import NotCreated
 from airflow_provider_assistant.loading.findings import LOGGED, Finding, Findings, Kind
 from airflow_provider_assistant.loading.rows import PreparedRow
@@ -29,113 +29,8 @@ from airflow_provider_assistant.texts import escaped
 
 # Seconds between two progress messages.
 PROGRESS = 10.0
-# The outcomes of a row; every row has exactly one.
-OUTCOMES = ("created", "unchanged", "skipped", "rejected", "ambiguous", "failed")
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class LoadCounts:
-    """
-    Count the rows of a load by outcome.
-
-    ``rows = created + unchanged + skipped + rejected + ambiguous + failed``.
-
-    :param rows: Rows of the source.
-    :param created: Rows whose documents this run created; the service acknowledged them.
-    :param unchanged: Rows whose documents are already on the site with this content, and duplicates of other rows.
-    :param skipped: Changed rows that ``on_change`` leaves as they are, rows that another task is loading, and rows for
-        which the tenant's limits leave no room.
-    :param rejected: Bad rows: refused by this package, or by the service with 400 or another 4xx about one row.
-    :param ambiguous: Rows that were sent and may or may not have been created.
-    :param failed: Good rows that were not created, because the service failed or the load stopped.
-    :param drafts: Created rows whose documents the service does not use, according to its reply: they are drafts, could
-        not be processed, or have a status that is not known.
-    :param changed: Created rows whose key was loaded before with other content; the older documents remain.
-    :param possibly_duplicated: Created rows of which an earlier attempt may have created another document.
-    :param stale: Documents that were loaded from this source before and are no longer in it; None if not determined.
-    :param activated: Documents that this run activated.
-    :param deactivated: Stale documents that this run deactivated.
-    :param deleted: Superseded and stale documents that this run deleted.
-    :param not_activated: Documents that should be in use and could not be activated.
-    :param not_removed: Superseded and stale documents that should be deactivated or deleted and could not be yet.
-    :param left_out: What the source left out, see :class:`~airflow_provider_assistant.source_account.SourceAccount`:
-        blank rows, and files, pages and chunks of the steps before. They are not among ``rows``.
-    :param requests: Requests that send a row, retries included.
-    :param throttled: Requests answered with 429.
-    :param seconds: Duration in seconds.
-    """
-
-    rows: int = 0
-    created: int = 0
-    unchanged: int = 0
-    skipped: int = 0
-    rejected: int = 0
-    ambiguous: int = 0
-    failed: int = 0
-    drafts: int = 0
-    changed: int = 0
-    possibly_duplicated: int = 0
-    stale: int | None = None
-    activated: int = 0
-    deactivated: int = 0
-    deleted: int = 0
-    not_activated: int = 0
-    not_removed: int = 0
-    left_out: int = 0
-    requests: int = 0
-    throttled: int = 0
-    seconds: float = 0.0
-
-    @property
-    def outcomes(self) -> dict[str, int]:
-        """Number of rows by outcome."""
-        return {outcome: getattr(self, outcome) for outcome in OUTCOMES}
-
-    @property
-    def done(self) -> int:
-        """Number of rows that have an outcome."""
-        return sum(self.outcomes.values())
-
-    def as_dict(self) -> dict[str, Any]:
-        """
-        Return the counts as plain JSON types for XCom.
-
-        :return: One key per count, ``seconds`` and ``rows_per_second``.
-        """
-        rate = self.rows / self.seconds if self.seconds else 0.0
-        counts = asdict(self)
-        counts["seconds"] = round(self.seconds, 3)
-        counts["rows_per_second"] = round(rate, 1)
-        return counts
-
-    def __str__(self) -> str:
-        return self.summary()
-
-    def summary(self, items: str = "rows", created: str = "created") -> str:
-        """Return the counts as text, such as ``3 rows: 2 created, 1 rejected``."""
-        outcome_texts = [f"{self.created} {created}"]
-        for outcome, count in self.outcomes.items():
-            if count and outcome != "created":
-                outcome_texts.append(f"{count} {outcome}")
-        notes = []
-        if self.drafts:
-            notes.append(f"{self.drafts} of them not in use")
-        if self.changed:
-            notes.append(f"{self.changed} of them changed")
-        if self.possibly_duplicated:
-            notes.append(f"{self.possibly_duplicated} possibly duplicated")
-        if self.stale:
-            notes.append(f"{self.stale} stale")
-        for name in ("activated", "deactivated", "deleted", "not_activated", "not_removed", "left_out"):
-            count = getattr(self, name)
-            if count:
-                notes.append(f"{count} {name.replace('_', ' ')}")
-        text = f"{self.rows} {items}: {', '.join(outcome_texts)}"
-        if notes:
-            text += f" ({', '.join(notes)})"
-        return text
 
 
 class LoadReport:

@@ -288,7 +288,7 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
         return [*super().lineage_inputs(), LineageDataset(self.asset_uri("chat"))]
 
     def _questions(self, context: Context) -> Questions:
-        from airflow_provider_assistant.chat_batch.questions import read_questions
+        from airflow_provider_assistant.chat_batch.question_reading import read_questions
 
         return read_questions(
             self.source,

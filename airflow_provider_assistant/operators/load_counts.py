@@ -11,7 +11,7 @@ from airflow_provider_assistant.parameters import tolerance
 from airflow_provider_assistant.texts import counted
 
 if TYPE_CHECKING:
-    from airflow_provider_assistant.loading.report import LoadCounts
+    from airflow_provider_assistant.loading.counts import LoadCounts
 
 
 def load_failure(counts: LoadCounts, options: LoadOptions, listed: str = "") -> AssistantError | None:

@@ -53,8 +53,8 @@ from airflow_provider_assistant.storage.paths import writable_file
 from airflow_provider_assistant.triggers.deferral import is_deferrable, restore_attributes
 
 if TYPE_CHECKING:
+    from airflow_provider_assistant.loading.counts import LoadCounts
     from airflow_provider_assistant.loading.engine import Load
-    from airflow_provider_assistant.loading.report import LoadCounts
 
 # Name of the asset alias of loads.
 DOCUMENTS = "assistant_documents"
@@ -242,7 +242,7 @@ class AssistantLoadOperator(AssistantOperator):
         :return: The counts ``rows = created + unchanged + skipped + rejected + ambiguous + failed``, ``drafts``,
             ``changed``, ``possibly_duplicated``, ``stale``, ``activated``, ``deactivated``, ``deleted``,
             ``not_activated``, ``not_removed``, ``left_out``, ``requests``, ``throttled``, ``seconds`` and
-            ``rows_per_second``, see :class:`~airflow_provider_assistant.loading.report.LoadCounts`;
+            ``rows_per_second``, see :class:`~airflow_provider_assistant.loading.counts.LoadCounts`;
             ``site_id``; ``source``, the name of the source; and ``findings``, the path of the findings or None if there
             are none.
         :raises AssistantInputError: The source cannot be loaded, and nothing was sent; or more than ``max_rejected``

@@ -17,11 +17,11 @@ import pyarrow.parquet as pq
 
 from airflow_provider_assistant.ledger import DocumentScope, LeaseSettings, Ledger, RunRef
 from airflow_provider_assistant.loading import engine, findings, report
+from airflow_provider_assistant.loading.counts import LoadCounts
 from airflow_provider_assistant.loading.engine import Load
 from airflow_provider_assistant.loading.findings import FindingsFile
 from airflow_provider_assistant.loading.load_client import TrackingLimiter
 from airflow_provider_assistant.loading.options import LoadOptions
-from airflow_provider_assistant.loading.report import LoadCounts
 from airflow_provider_assistant.loading.rows import Rows
 from tests.adversary.load_faults import Clock, Faults, Interruption, NightLedger
 from tests.adversary.service import WELL, Answer, Client, Killed, Service

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_assistant.chat_batch.questions import read_questions
+from airflow_provider_assistant.chat_batch.question_reading import read_questions
 from airflow_provider_assistant.evaluation.cases import read_cases
 from airflow_provider_assistant.keys import LABEL_LENGTH, key_label
 from airflow_provider_assistant.texts import storable

@@ -12,7 +12,8 @@ import pytest
 
 from airflow_provider_assistant.api.payloads import ChatMessage
 from airflow_provider_assistant.chat_batch.answers import COLUMNS
-from airflow_provider_assistant.chat_batch.questions import QuestionRows, read_questions
+from airflow_provider_assistant.chat_batch.question_reading import read_questions
+from airflow_provider_assistant.chat_batch.questions import QuestionRows
 from airflow_provider_assistant.exceptions import AssistantInputError
 
 ROWS = [{"id": number, "message": f"Question {number}?", "expected": f"Answer {number}"} for number in range(5)]

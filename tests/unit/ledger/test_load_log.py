@@ -16,7 +16,7 @@ from airflow_provider_assistant.ledger import DocumentScope, RunRef
 from airflow_provider_assistant.ledger.load_log import ERROR_LENGTH
 from airflow_provider_assistant.ledger.load_queries import loads_between
 from airflow_provider_assistant.ledger.schema import COUNTS
-from airflow_provider_assistant.loading.report import LoadCounts
+from airflow_provider_assistant.loading.counts import LoadCounts
 from tests.unit.ledger.conftest import START
 
 RUN = RunRef("dag", "run", "load", 3)

@@ -27,10 +27,10 @@ from airflow_provider_assistant.exceptions import (
 from airflow_provider_assistant.ledger import Claim, ClaimOutcome, DocumentScope, Ledger, RunRef, sqlite_engine
 from airflow_provider_assistant.loading import ledger_writer
 from airflow_provider_assistant.loading.columns import ColumnSelection
+from airflow_provider_assistant.loading.counts import LoadCounts
 from airflow_provider_assistant.loading.engine import Load
 from airflow_provider_assistant.loading.findings import FindingsFile
 from airflow_provider_assistant.loading.options import LoadOptions
-from airflow_provider_assistant.loading.report import LoadCounts
 from airflow_provider_assistant.loading.rows import DataframeRows
 from airflow_provider_assistant.loading.sources import open_source
 from tests.unit.loading.scripted_client import ScriptedClient
