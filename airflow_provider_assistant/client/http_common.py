@@ -22,6 +22,8 @@ CONNECT_TIMEOUT_SECONDS = 10.0
 KEEPALIVE_SECONDS = 3.0
 # What follows the scheme of a URL.
 _URL = re.compile(r"://\S*")
+# Bytes that an HTTP library quotes from an invalid response, which may repeat the API key in any encoding.
+_QUOTATION = re.compile(r"(?:bytearray\()?\bb['\"].*", re.DOTALL)
 
 
 # Headers that every request has, besides the key.
@@ -120,8 +122,9 @@ def failure(
         if connect_status is not None:
             detail = f"the proxy {proxy.address} answered CONNECT with {status_line(connect_status)}"
     else:
+        reason = _QUOTATION.sub("…", str(error))
         # The path of a request may identify a user.
-        reason = _URL.sub("://…", str(error)) or "the connection broke"
+        reason = _URL.sub("://…", reason) or "the connection broke"
         detail = f"{kind}: {reason}"
     return TransportFailure(
         kind="timeout" if timed_out and sent else "connection",

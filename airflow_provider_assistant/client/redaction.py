@@ -25,6 +25,8 @@ SHORTEST_SECRET = 8
 ESCAPED_TIMES = 4
 # Far more than an ordinary text has. One with more is not searched for minutes, but replaced as a whole.
 MOST_ESCAPES = 1_000_000
+# Bytes of a character that is escaped several times over, or in UTF-32.
+LONGEST_ESCAPE = 24
 # Characters that JSON may write after a backslash.
 _AFTER_BACKSLASH = '/"\\'
 # Encodings that a Content-Type may name. Python has many more, some of which are no encodings of text. Without a byte
@@ -57,7 +59,9 @@ class Redactor:
 
     def __init__(self, *secrets: str) -> None:
         self._secrets = [_Secret(secret) for secret in secrets if is_recognisable(secret)]
-        self._shortest = min(map(len, filter(is_recognisable, secrets)), default=0)
+        lengths = [len(secret) for secret in secrets if is_recognisable(secret)]
+        self._shortest = min(lengths, default=0)
+        self._longest_spelling = max(lengths, default=0) * LONGEST_ESCAPE
 
     def outcome(self, outcome: Response | TransportFailure) -> Response | TransportFailure:
         """
@@ -69,6 +73,9 @@ class Redactor:
         """
         if isinstance(outcome, TransportFailure):
             return replace(outcome, detail=self.text(outcome.detail))
+        if outcome.defect and self._secrets:
+            # The body may have been cut within a secret.
+            outcome = replace(outcome, body=outcome.body[: -self._longest_spelling])
         outcome = _in_utf8(outcome)
         # No spelling is shorter than the secret itself. Most acknowledgements and headers are shorter.
         longest_header = max(map(len, outcome.headers.values()), default=0)
@@ -148,8 +155,8 @@ class _Secret:
         # The longest names come first, because some names begin with a shorter one.
         entities = "|".join(sorted(self._char_by_entity, key=len, reverse=True))
         in_json = f"u00{code}"
-        # Except blanks, the most frequent escapes of ordinary texts.
-        in_url = f"%(?!20){code}"
+        # Blanks are the most frequent escapes of ordinary texts.
+        in_url = f"%{code}" if " " in self._key else f"%(?!20){code}"
         in_html = f"&(?:#[xX]0*{code};?|#0*([0-9]{{2,3}});?|({entities}))"
         return re.compile(f"{in_json}|{in_url}|{in_html}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import socket
 import threading
 import zlib
@@ -14,6 +15,7 @@ from airflow_provider_assistant.api.call import Response
 # The encodings that the standard library decompresses incrementally, which allows a limit on the decompressed size.
 ENCODINGS = "gzip, deflate"
 GZIP_OR_ZLIB = 47
+_ENCODING_NAME = re.compile(r"[a-z]{1,10}(?:, ?[a-z]{1,10})?")
 
 
 class BoundedBody:
@@ -47,7 +49,7 @@ class BoundedBody:
             # The compressed data has ended, so only an empty piece may follow.
             return not piece
         if not self._decompressor and self._encoding not in {"", "identity"}:
-            self.defect = f"is encoded as {self._encoding[:40]!r}, which was not requested"
+            self.defect = f"is encoded as {self._encoding_name()}, which was not requested"
             return False
         # One byte more than the limit distinguishes a body that is too large from one that just fits.
         room = self._limit - len(self._body) + 1
@@ -63,6 +65,11 @@ class BoundedBody:
             self.defect = f"is larger than max_response_bytes of the Airflow connection allows ({self._limit} bytes)"
         has_more_data = self._decompressor is not None and bool(self._decompressor.unused_data)
         return self.defect is None and not has_more_data
+
+    def _encoding_name(self) -> str:
+        # Anything but a short name is not shown: the service may have put the API key there.
+        is_name = _ENCODING_NAME.fullmatch(self._encoding)
+        return repr(self._encoding) if is_name else "something unknown"
 
     def end(self) -> bytes:
         """

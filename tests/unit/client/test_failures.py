@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import string
+import traceback
 
 import pytest
 from hypothesis import example, given, settings
@@ -19,6 +21,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantError,
     AssistantTimeoutError,
 )
+from tests.hostile import Closed, HostileService
 from tests.wire import SHORT_TIMEOUT, Answer, ScriptedService, client_of, refusing_port
 
 CALL = endpoints.get_limits("acme-inc")
@@ -150,3 +153,36 @@ def test_a_recognisable_key_is_redacted_everywhere(key, status):
             said = f"{error} {vars(error)}"
     assert key not in said
     assert "***" in said
+
+
+@WAYS
+def test_neither_errors_nor_logs_quote_a_key_that_breaks_http(send, caplog):
+    """In UTF-16 as well, which no library decodes, and where a library cuts what it quotes."""
+    for name in ("", "httpx", "httpcore", "aiohttp", "asyncio"):
+        caplog.set_level(logging.DEBUG, name)
+    key = "canary-key-0123456789"
+    shown = []
+    for spelling in (key.encode(), key.encode("utf-16-le"), b"b" * 79 + key.encode() + b"c" * 100_000):
+        for broken in (
+            b"%s\r\n\r\n",
+            b"HTTP/1.1 %s\r\n\r\n",
+            b"HTTP/1.1 500 No %s\r\nContent-Length: 2\r\n\r\n{}",
+            b"HTTP/1.1 200 OK\r\n%s\r\n\r\n{}",
+            b"HTTP/1.1 200 OK\r\nX-Echo: %s\r\nContent-Length: 1\r\n\r\n{",
+            b"HTTP/1.1 200 OK\r\nContent-Length: %s\r\n\r\n{}",
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: %s\r\n\r\n{}",
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%s\r\nabc",
+        ):
+
+            def speak(line, response=broken % spelling):
+                line.say(response)
+                raise Closed
+
+            with HostileService(speak) as service:
+                try:
+                    shown.append(repr(send(client_of(service.url, api_key=key, retry=ONCE))))
+                except AssistantError as error:
+                    shown += traceback.format_exception(error)
+    shown += [record.getMessage() for record in caplog.records]
+    plain = "".join(shown).replace("\0", "").replace("\\x00", "")
+    assert key[:10] not in plain

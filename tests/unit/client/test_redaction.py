@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import html
 import json
 import random
@@ -12,6 +13,7 @@ import pytest
 from airflow_provider_assistant.api import endpoints, errors
 from airflow_provider_assistant.api.call import Response
 from airflow_provider_assistant.client.redaction import Redactor
+from airflow_provider_assistant.client.response_limits import BoundedBody
 
 KEY = "canary-key/0123456789+aB="
 REDACTOR = Redactor(KEY)
@@ -82,6 +84,43 @@ def test_other_text_is_not_changed(text):
     assert REDACTOR.text(text) == text
     body = text.encode()
     assert REDACTOR.outcome(Response(200, {"a": text}, body)) == Response(200, {"a": text}, body)
+
+
+def shown(text):
+    """Return what a person reads in a text, whatever its escapes."""
+    for _ in range(4):
+        text = urllib.parse.unquote(html.unescape(text)).replace("\\u00", "%")
+    return text.replace("\0", "").replace("\\", "")
+
+
+def test_no_part_of_a_key_stays_where_a_body_is_cut():
+    rng = random.Random(7)
+    for name, escape in {"plain": str, **ESCAPES}.items():
+        for encoding in ("utf-8", "utf-16", "utf-16-be", "utf-32-le"):
+            head = rng.choice(["", "<title>", "<i>" * 90, '{"error": "', "<p>ü "])
+            echo = f"{head}{escape(KEY)}".encode(encoding)
+            whole = len(echo)
+            kept = rng.randint(len(head.encode(encoding)) + 4, whole - 1)
+            compressed = gzip.compress(echo[:kept], mtime=0)[:-8]
+            cuts = {"": BoundedBody(kept), "gzip": BoundedBody(whole, "gzip")}
+            for content_encoding, body in cuts.items():
+                body.feed(compressed if content_encoding else echo + b"and more")
+                response = REDACTOR.outcome(body.response(rng.choice([400, 503]), {}))
+                error = errors.from_response(endpoints.get_limits("acme"), response, 0.0)
+                assert KEY[:4] not in shown(f"{error} {error.detail}"), (name, encoding)
+                assert response.defect
+
+
+def test_the_name_of_an_encoding_does_not_repeat_the_key():
+    for escape in (str, *ESCAPES.values()):
+        for key in (KEY, "abcdefghijklmnopqrstuvwxyz", "0123456789abcdef"):
+            body = BoundedBody(1024, f"gzip, {escape(key)}")
+            body.feed(b"{}")
+            assert key[:4] not in shown(body.response(200, {}).defect)
+
+
+def test_a_key_with_a_blank_is_found_in_a_url():
+    assert Redactor("canary key-0123456789").text("a%20canary%20key-0123456789") == "a%20***"
 
 
 @pytest.mark.parametrize(

@@ -295,6 +295,15 @@ def test_a_key_that_is_sent_unencrypted_is_warned_about(host, warned, caplog):
     assert ("unencrypted" in caplog.text) is warned
 
 
+@pytest.mark.parametrize("host", ["http://assistant.example.com", "http://127.0.0.1:8089"])
+def test_a_proxy_that_reads_the_key_is_named_without_its_password(host, caplog, monkeypatch):
+    monkeypatch.setenv("HTTP_PROXY", "user:secret-word@proxy.corp:3128")
+    monkeypatch.setenv("NO_PROXY", "")
+    settings_of(Connection(conn_id="c", conn_type="assistant", host=host, password="k"), {})
+    assert "the proxy proxy.corp:3128 can read it" in caplog.text
+    assert "secret-word" not in caplog.text
+
+
 @pytest.mark.parametrize("key", ["test", "1234", "assistant", "12345678", "a-b-c"])
 def test_a_key_that_looks_like_ordinary_text_is_warned_about(key, caplog):
     assert settings(password=key).client.api_key == key
