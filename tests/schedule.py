@@ -34,6 +34,7 @@ FOLDERS = (
     "benchmarks",
     "docs",
     "live",
+    "modes",
     "contract",
     "dbt",
     "loaders",

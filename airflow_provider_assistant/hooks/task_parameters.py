@@ -22,7 +22,7 @@ from airflow_provider_assistant.parameters import Check, checked
 
 Checks: TypeAlias = Mapping[str, Check]
 
-# Checks of parameters that are text, or consist of texts.
+# Checks of parameters that are text, or may consist of texts.
 TEXTS = {
     parameters.prose,
     parameters.text,
@@ -34,6 +34,7 @@ TEXTS = {
     parameters.address,
     parameters.query,
     parameters.csv_options,
+    parameters.anything,
 }
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.task_runs import BUNDLE
 from tests.task_runs.execution_api import in_process_api_server, remember_dependants
-from tests.task_runs.in_memory import run_single
+from tests.task_runs.in_memory import run_in_memory
 from tests.task_runs.run import Run
 from tests.versions import DagSerialization, SerializedDAG
 
@@ -97,7 +97,7 @@ def run_operator(
 
     def run(operator: Any, **arguments: Any) -> Run:
         if isinstance(operator, type):
-            return _run_dag_of(run_single, operator, _dag_id(request, next(counter)), **arguments)
+            return _run_dag_of(run_in_memory, operator, _dag_id(request, next(counter)), **arguments)
         return run_stored(operator, **arguments)
 
     return run

@@ -1,0 +1,235 @@
+"""The table: one line for each operator, sensor and decorator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from airflow.sdk import task
+
+from airflow_provider_assistant.decorators import _ChatBatchDecoratedOperator, _LoadQADecoratedOperator
+from airflow_provider_assistant.operators.chat import AssistantChatOperator, AssistantCloseSessionOperator
+from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
+from airflow_provider_assistant.operators.documents import (
+    AssistantLoadQAOperator,
+    AssistantLoadTextOperator,
+    AssistantUploadFilesOperator,
+)
+from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOperator
+from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
+from airflow_provider_assistant.operators.feedback_batch import AssistantRateAnswersOperator
+from airflow_provider_assistant.operators.limits import AssistantLimitsOperator
+from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChatOperator
+from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
+from airflow_provider_assistant.sensors.documents import AssistantDocumentsReadySensor
+from airflow_provider_assistant.transfers.compare_documents import AssistantCompareDocumentsOperator
+from airflow_provider_assistant.transfers.ledger_to_parquet import (
+    AssistantFeedbackToParquetOperator,
+    AssistantLoadsToParquetOperator,
+    AssistantRequestsToParquetOperator,
+)
+from airflow_provider_assistant.transfers.limits_to_parquet import AssistantLimitsToParquetOperator
+from airflow_provider_assistant.transfers.parquet_to_iceberg import AssistantParquetToIcebergOperator
+from airflow_provider_assistant.transfers.parquet_to_warehouse import AssistantParquetToWarehouseOperator
+from airflow_provider_assistant.transfers.read_to_parquet import AssistantReadToParquetOperator
+from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
+from tests.modes.world import CONNECTION, LEDGER, NAME, SESSION, SITE, SOURCE, TAG, TENANT
+
+
+@dataclass(frozen=True)
+class Place:
+    """
+    Where a run finds its files and writes others.
+
+    :param folder: A copy of the files that exist before each run.
+    :param request_id: A complete chat request.
+    :param part: Name of the run and the task instance, for files that they do not share.
+    """
+
+    folder: Path
+    request_id: str
+    part: str = "a"
+
+    def file(self, name: str) -> str:
+        return str(self.folder / name)
+
+    def scores(self) -> str:
+        (scores,) = self.folder.glob("evaluations/**/scores.parquet")
+        return str(scores)
+
+    def own(self, name: str) -> str:
+        return str(self.folder / f"own-{self.part}-{name}")
+
+
+@dataclass(frozen=True)
+class Line:
+    """
+    How an operator, a sensor or a decorator is built, and what it does.
+
+    :param kind: The class.
+    :param arguments: Arguments of the constructor, from the place of the run.
+    :param posts: Number of POST requests of a run.
+    :param files: Number of new files of a run.
+    :param posts_again: Number of POST requests of a run that is cleared after it has succeeded.
+    :param is_sensor: Whether Airflow's modes of sensors apply.
+    :param decorator: Name of the decorator, if the line is of one.
+    :param function: What the decorated function returns.
+    :param others: Arguments of the second instance of a mapped task, as far as they differ from those of the first.
+    :param not_in: Modes that do not apply, with the reason.
+    """
+
+    kind: type[Any]
+    arguments: Callable[[Place], dict[str, Any]]
+    posts: int = 0
+    files: int = 0
+    posts_again: int = 0
+    is_sensor: bool = False
+    decorator: str | None = None
+    function: Any = None
+    others: Callable[[Place], dict[str, Any]] = lambda place: {}
+    not_in: Mapping[str, str] = field(default_factory=dict)
+
+    def second(self, place: Place) -> dict[str, Any]:
+        """Return the arguments of the second instance of a mapped task."""
+        second = replace(place, part="b")
+        return {**self.arguments(second), **self.others(second)}
+
+    @property
+    def name(self) -> str:
+        return self.kind.__name__.strip("_")
+
+    def build(self, task_id: str = "task", **arguments: Any) -> Any:
+        """Make the task in the DAG of the context."""
+        if self.decorator is None:
+            return self.kind(task_id=task_id, **arguments)
+
+        def rows() -> Any:
+            return self.function
+
+        return getattr(task, self.decorator)(task_id=task_id, **arguments)(rows)().operator
+
+
+USES = {"assistant_conn_id": CONNECTION, "tenant_id": TENANT, "site_id": SITE}
+LEDGERED = {**USES, "ledger_conn_id": LEDGER}
+QUICK = {"poll_interval": 0.05, "timeout": 30}
+QA = [
+    {"id": "1.10", "page": "7", "title": "1.10", "text": "007?", "answer": "42"},
+    {"id": "2", "page": "7", "title": "2", "text": "{{ ds }}", "answer": "2.0"},
+]
+QUESTIONS = [{"id": "1", "text": "007", "talk": "1.10"}, {"id": "2", "text": "1.10", "talk": "2.20"}]
+MESSAGE = {"session_id": SESSION, "message": "42", "user_email": "ada@example.com", "response_language": "en"}
+
+
+def load(place: Place) -> dict[str, Any]:
+    return {
+        **LEDGERED,
+        "source_name": "7",
+        "namespace": "1e3",
+        "findings_path": place.own("findings.parquet"),
+        "lake_path": place.file("lake"),
+    }
+
+
+def rows(place: Place) -> dict[str, Any]:
+    texts = {"columns": {"question": "text"}, "constants": {"category": "1.10"}}
+    return {**load(place), **texts, "key_columns": "id", "group_columns": "page", "allowed_root": place.file("")}
+
+
+def questions(place: Place) -> dict[str, Any]:
+    return {
+        **LEDGERED,
+        **QUICK,
+        "columns": {"message": "text"},
+        "constants": {"response_language": "en"},
+        "key_columns": "id",
+        "session": "talk",
+        "allowed_root": place.file(""),
+        "output_path": place.own("answers.parquet"),
+        "lake_path": place.file("lake"),
+    }
+
+
+def other_namespace(place: Place) -> dict[str, Any]:
+    return {"namespace": "2"}
+
+
+def other_lake(place: Place) -> dict[str, Any]:
+    return {"output_path": place.file("lake-2")}
+
+
+def export(place: Place) -> dict[str, Any]:
+    return {**USES, "output_path": place.file("lake"), "file_name": "1.10", "timezone": "UTC"}
+
+
+def ledger_export(place: Place) -> dict[str, Any]:
+    return {**export(place), "ledger_conn_id": LEDGER}
+
+
+LINES = [
+    Line(AssistantChatOperator, lambda place: {**USES, **MESSAGE, "lake_path": place.file("lake")},
+         posts=1, files=1, posts_again=1),
+    Line(AssistantSubmitChatOperator,
+         lambda place: {**LEDGERED, **MESSAGE, **QUICK, "wait_for_completion": True, "lake_path": place.file("lake")},
+         posts=1, files=1),
+    Line(AssistantCloseSessionOperator, lambda place: {**USES, "session_id": SESSION}, posts=1, posts_again=1),
+    Line(AssistantChatBatchOperator, lambda place: {**questions(place), "source": QUESTIONS}, posts=2, files=2),
+    Line(_ChatBatchDecoratedOperator, questions, posts=2, files=2,
+         decorator="assistant_chat_batch", function=QUESTIONS),
+    Line(AssistantLoadQAOperator, lambda place: {**rows(place), "source": QA},
+         posts=2, files=2, others=other_namespace),
+    Line(_LoadQADecoratedOperator, rows, posts=2, files=2, others=other_namespace,
+         decorator="assistant_qa", function=QA),
+    Line(AssistantLoadTextOperator,
+         lambda place: {**load(place), "source": place.file("rows.csv"), "csv_options": {"delimiter": ";"},
+                        "key_columns": ["id"], "allowed_root": place.file("")},
+         posts=2, files=2, others=other_namespace),
+    Line(AssistantUploadFilesOperator,
+         lambda place: {**load(place), "files": place.file("files"), "allowed_root": place.file("")},
+         posts=2, files=2, others=other_namespace),
+    Line(AssistantEvaluateOperator,
+         lambda place: {"answers": place.file("answers.parquet"), "output_path": place.file("evaluations"),
+                        "expectations": [{"key": "1.10", "expected": "1.10"}, {"key": "shoes", "expected": "7"}],
+                        "scorers": ["token_f1"], "pass_if": "token_f1 >= 0", "gate": ["token_f1 >= 0"],
+                        "baseline": {"tag": TAG}, "tag": "2.20", "name": NAME, "lake_path": place.file("lake"),
+                        "timezone": "UTC"},
+         files=6, others=lambda place: {"name": "2.0", "baseline": str(Path(place.scores()).parent)}),
+    Line(AssistantFeedbackOperator,
+         lambda place: {**LEDGERED, "session_id": SESSION, "request_id": place.request_id, "feedback": "good"},
+         posts=1, others=lambda place: {"feedback": "bad"}),
+    Line(AssistantRateAnswersOperator,
+         lambda place: {**LEDGERED, "answers": place.file("answers.parquet"), "scores": place.scores(),
+                        "rules": {"good": "token_f1 >= 0"}, "key_columns": "key"},
+         posts=2, others=lambda place: {"rules": {"bad": "token_f1 >= 0"}}),
+    Line(AssistantLimitsOperator, lambda place: USES),
+    Line(AssistantCompareDocumentsOperator, ledger_export, files=1, others=other_lake),
+    Line(AssistantFeedbackToParquetOperator, ledger_export, files=3, others=other_lake),
+    Line(AssistantRequestsToParquetOperator, ledger_export, files=3, others=other_lake),
+    Line(AssistantLoadsToParquetOperator, ledger_export, files=3, others=other_lake),
+    Line(AssistantLimitsToParquetOperator, lambda place: {**export(place), "list_keys": {"plans": "name"}}, files=2,
+         others=other_lake),
+    Line(AssistantStatisticsToParquetOperator, lambda place: {**export(place), "list_keys": {"plans": "name"}},
+         files=3, others=other_lake),
+    Line(AssistantReadToParquetOperator,
+         lambda place: {**export(place), "read": "sessions", "query": {"limit": "10"}, "name": "1.10",
+                        "items": "sessions", "list_keys": {"sessions": "session_id"}},
+         files=2, others=other_lake),
+    Line(AssistantParquetToWarehouseOperator,
+         lambda place: {"output_path": place.file("lake"), "database": place.own("w.duckdb"),
+                        "datasets": ["statistics"]}),
+    Line(AssistantParquetToIcebergOperator,
+         lambda place: {"output_path": place.file("lake"), "datasets": ["statistics"], "catalog": "7",
+                        "namespace": "team.assistant",
+                        "properties": {"type": "sql", "uri": f"sqlite:///{place.own('catalog.db')}",
+                                       "warehouse": place.own("tables")}},
+         files=5),
+    Line(AssistantChatRequestSensor,
+         lambda place: {"assistant_conn_id": CONNECTION, "site_id": SITE, "ledger_conn_id": LEDGER,
+                        "request_id": place.request_id, "poke_interval": 0.05},
+         is_sensor=True),
+    Line(AssistantDocumentsReadySensor,
+         lambda place: {"assistant_conn_id": CONNECTION, "site_id": SITE, "ledger_conn_id": LEDGER,
+                        "source_name": SOURCE, "poke_interval": 0.05},
+         is_sensor=True),
+]  # fmt: skip

@@ -1,0 +1,57 @@
+"""Every operator, sensor and decorator does the same in every mode of Airflow."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from airflow_provider_assistant.provider_info import get_provider_info
+from tests.docs.test_reference import tasks
+from tests.modes.modes import ONE_RUN, SEVERAL_RUNS, Runner, checked_fields, combinations, empty_template
+from tests.modes.table import LINES
+from tests.modes.world import World
+
+
+@pytest.fixture(scope="module")
+def world(_server, _cheap_tasks, tmp_path_factory):
+    _server.reset()
+    with pytest.MonkeyPatch.context() as patch:
+        yield World(_server, tmp_path_factory.mktemp("modes"), patch)
+
+
+def test_the_table_has_a_line_for_each_operator_sensor_and_decorator():
+    decorators = {decorator["name"] for decorator in get_provider_info()["task-decorators"]}
+    assert {line.kind for line in LINES if line.decorator is None} == set(tasks().values())
+    assert {line.decorator for line in LINES if line.decorator} == decorators
+
+
+@pytest.mark.parametrize("line", LINES, ids=lambda line: line.name)
+def test_a_task_does_the_same_in_every_mode(line, world):
+    runner = Runner(world, line)
+    assert runner.plain.run.state == "success", runner.plain.run.errors
+    assert (runner.plain.posts, len(runner.plain.files)) == (line.posts, line.files), runner.plain.files
+    problems = []
+    for native, modes in combinations(line):
+        runner.native = native
+        problems += [f"{modes}, {native=}: {problem}" for problem in runner.problems_of(*modes)]
+        for name in list(SEVERAL_RUNS)[native::2]:
+            problems += [f"{name}, {native=}: {problem}" for problem in SEVERAL_RUNS[name](runner)]
+    assert not problems, "\n".join(problems)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("native", [False, True])
+@pytest.mark.parametrize("line", LINES, ids=lambda line: line.name)
+def test_a_task_does_the_same_in_each_mode_alone(line, native, world):
+    runner = Runner(world, line)
+    assert runner.plain.run.state == "success", runner.plain.run.errors
+    runner.native = native
+    problems = []
+    for name in ONE_RUN:
+        problems += [f"{name}: {problem}" for problem in runner.problems_of(name)]
+    for name, mode in SEVERAL_RUNS.items():
+        problems += [f"{name}: {problem}" for problem in mode(runner)]
+    for name, value in itertools.product(checked_fields(line), ("", None)):
+        problems += empty_template(runner, name, value)
+    assert not problems, "\n".join(problems)
