@@ -21,6 +21,11 @@ from airflow_provider_assistant.exceptions import AssistantInputError
 # text".
 Check: TypeAlias = Callable[[Any], Any]
 
+# More than any service or machine takes, and few enough to reserve a place for each.
+MOST_IN_FLIGHT = 10_000
+# Ten years, in seconds. Airflow cannot store the time of a deferral that ends much later.
+LONGEST_WAIT = 10 * 365 * 86_400.0
+
 
 def checked(name: str, value: Any, check: Check, task_id: str | None = None) -> Any:
     """
@@ -168,6 +173,14 @@ def count(value: Any) -> int:
     return value
 
 
+def concurrency(value: Any) -> int:
+    """Accept a number of requests in flight."""
+    number = count(value)
+    if number > MOST_IN_FLIGHT:
+        raise ValueError(f"must be at most {MOST_IN_FLIGHT}, not {_short(value)}")
+    return number
+
+
 def tolerated(value: Any) -> float:
     """Accept a number of failures: a count, or a fraction below 1."""
     if not _is_number(value) or value < 0:
@@ -192,16 +205,18 @@ def tolerance(limit: float, total: int) -> float:
 def seconds(value: Any) -> float:
     """Accept a duration of 0 or more: a number of seconds, or a timedelta."""
     duration = _in_seconds(value)
-    if not _is_number(duration) or duration < 0:
-        raise ValueError(f"must be a number of seconds or a timedelta, not {_short(value)}")
+    if not _is_number(duration) or not 0 <= duration <= LONGEST_WAIT:
+        raise ValueError(f"must be a number of seconds or a timedelta, at most ten years, not {_short(value)}")
     return float(duration)
 
 
 def interval(value: Any) -> float:
     """Accept a duration of more than 0: a number of seconds, or a timedelta."""
     duration = _in_seconds(value)
-    if not _is_number(duration) or duration <= 0:
-        raise ValueError(f"must be more than 0 seconds, as a number or a timedelta, not {_short(value)}")
+    if not _is_number(duration) or not 0 < duration <= LONGEST_WAIT:
+        raise ValueError(
+            f"must be more than 0 seconds and at most ten years, as a number or a timedelta, not {_short(value)}"
+        )
     return float(duration)
 
 

@@ -118,17 +118,28 @@ def _connection_type(hook_class_name: str) -> dict[str, Any]:
                 "string",
             ),
             "timeout": _field(
-                "Timeout (s)", "Maximum seconds until a response is complete. Default: 30.", "number", minimum=0.1
+                "Timeout (s)",
+                "Maximum seconds until a response is complete. Default: 30.",
+                "number",
+                minimum=0.1,
+                maximum=86400,
             ),
             "chat_timeout": _field(
                 "Chat timeout (s)",
                 "Maximum seconds until a sync chat is answered. Default: 90.",
                 "number",
                 minimum=0.1,
+                maximum=86400,
             ),
-            "retries": _field("Retries", "Maximum number of retries per request. Default: 4.", "integer", minimum=0),
+            "retries": _field(
+                "Retries", "Maximum number of retries per request. Default: 4.", "integer", minimum=0, maximum=100
+            ),
             "max_concurrency": _field(
-                "Max concurrency", "Maximum number of requests in flight. Default: 32.", "integer", minimum=1
+                "Max concurrency",
+                "Maximum number of requests in flight. Default: 32.",
+                "integer",
+                minimum=1,
+                maximum=10000,
             ),
             "verify": {
                 "label": "Verify TLS",

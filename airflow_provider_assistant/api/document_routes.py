@@ -13,12 +13,13 @@ from functools import cached_property
 from typing import Annotated, Any, Literal, Self, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from airflow_provider_assistant.api.call import Call
 from airflow_provider_assistant.api.document_state import DocumentWords
 from airflow_provider_assistant.api.endpoints import segment
 from airflow_provider_assistant.api.replies import ApiReply, CreatedDocument
+from airflow_provider_assistant.api.status import word, words_of
 from airflow_provider_assistant.exceptions import AssistantAPIError, AssistantError, AssistantInputError
 
 T = TypeVar("T")
@@ -28,6 +29,8 @@ SITE = "/m2m/sites/{site_id}"
 MISSING_ROUTE = frozenset({404, 405, 501})
 Change: TypeAlias = Literal["activate", "deactivate", "delete"]
 PagingKind: TypeAlias = Literal["auto", "none", "page", "offset", "cursor", "link"]
+
+_Words: TypeAlias = Annotated[tuple[Annotated[str, AfterValidator(word)], ...], BeforeValidator(words_of)]
 
 
 def _path(path: str) -> str:
@@ -174,10 +177,10 @@ class DocumentRoutes(_Data):
     set_status: StatusRoute | None = StatusRoute()
     delete: DeleteRoute | None = DeleteRoute()
     update: UpdateRoute | None = UpdateRoute()
-    active_words: tuple[str, ...] = ()
-    draft_words: tuple[str, ...] = ()
-    processing_words: tuple[str, ...] = ()
-    failed_words: tuple[str, ...] = ()
+    active_words: _Words = ()
+    draft_words: _Words = ()
+    processing_words: _Words = ()
+    failed_words: _Words = ()
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -2,30 +2,39 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import math
 import re
 from dataclasses import dataclass
 from ipaddress import ip_address
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn, TypeAlias
 from urllib.parse import quote, unquote, urlsplit
 
 from airflow.providers.common.compat.sdk import Connection
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from airflow_provider_assistant import strict_json
 from airflow_provider_assistant.api.document_routes import DocumentRoutes
 from airflow_provider_assistant.api.flow import RetryPolicy
+from airflow_provider_assistant.api.status import word, words_of
 from airflow_provider_assistant.client.proxies import usable_proxy
 from airflow_provider_assistant.client.redaction import SURELY_SECRET, is_recognisable
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.hooks.foreign_fields import what_to_use
 from airflow_provider_assistant.ledger.scopes import service_of
+from airflow_provider_assistant.parameters import MOST_IN_FLIGHT
 
 log = logging.getLogger(__name__)
 
 API_ROOT = "/api/v1"
 VERSIONED_ROOT = re.compile(r"/api/v\d+$")
 LOOPBACK = re.compile(r"(localhost|127(\.\d+){3}|\[::1\])(:\d+)?", re.IGNORECASE)
+
+
+# A day, in seconds. asyncio and sockets fail far beyond it.
+LONGEST_TIMEOUT = 86_400.0
 
 
 def _stripped(value: Any) -> Any:
@@ -35,11 +44,26 @@ def _stripped(value: Any) -> Any:
     return value.strip() or None
 
 
-def _words(value: Any) -> Any:
-    """Return the words of a text such as ``done, finished``; other values stay as they are."""
-    if not isinstance(value, str):
-        return value
-    return [word for word in re.split(r"[\s,]+", value) if word]
+def _text(value: Any) -> Any:
+    """Return the text of a whole number, such as that of a site."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return _stripped(value)
+
+
+def _number(value: Any) -> Any:
+    # Pydantic takes true for 1.
+    if isinstance(value, bool):
+        raise ValueError("must be a number")  # noqa: TRY004 (pydantic expects it)
+    return _stripped(value)
+
+
+def _verify(value: Any) -> Any:
+    value = _stripped(value)
+    is_flag = value is None or isinstance(value, bool) or str(value).lower() in {"true", "false", "0", "1", "yes", "no"}
+    if not is_flag:
+        raise ValueError("must be true or false; the path of CA certificates belongs into ca_bundle")
+    return value
 
 
 def _routes(value: Any) -> Any:
@@ -53,6 +77,13 @@ def _routes(value: Any) -> Any:
     return value or None
 
 
+_Text: TypeAlias = Annotated[str | None, BeforeValidator(_text)]
+_Seconds: TypeAlias = Annotated[
+    Annotated[float, Field(gt=0, le=LONGEST_TIMEOUT, allow_inf_nan=False)] | None, BeforeValidator(_number)
+]
+_Words: TypeAlias = Annotated[list[Annotated[str, AfterValidator(word)]] | None, BeforeValidator(words_of)]
+
+
 class ConnectionExtra(BaseModel):
     """
     Validate the extra of an ``assistant`` connection; an unknown field is an error.
@@ -62,21 +93,21 @@ class ConnectionExtra(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    tenant_id: Annotated[str | None, BeforeValidator(_stripped)] = None
-    site_id: Annotated[str | None, BeforeValidator(_stripped)] = None
+    tenant_id: _Text = None
+    site_id: _Text = None
     service_name: Annotated[
-        Annotated[str, Field(max_length=100, pattern=r"^[^\x00-\x1f\x7f]+$")] | None, BeforeValidator(_stripped)
+        Annotated[str, Field(max_length=100, pattern=r"^[^\x00-\x1f\x7f]+$")] | None, BeforeValidator(_text)
     ] = None
-    timeout: Annotated[Annotated[float, Field(gt=0)] | None, BeforeValidator(_stripped)] = None
-    chat_timeout: Annotated[Annotated[float, Field(gt=0)] | None, BeforeValidator(_stripped)] = None
-    retries: Annotated[Annotated[int, Field(ge=0)] | None, BeforeValidator(_stripped)] = None
-    max_concurrency: Annotated[Annotated[int, Field(ge=1)] | None, BeforeValidator(_stripped)] = None
-    verify: Annotated[bool | None, BeforeValidator(_stripped)] = None
+    timeout: _Seconds = None
+    chat_timeout: _Seconds = None
+    retries: Annotated[Annotated[int, Field(ge=0, le=100)] | None, BeforeValidator(_number)] = None
+    max_concurrency: Annotated[Annotated[int, Field(ge=1, le=MOST_IN_FLIGHT)] | None, BeforeValidator(_number)] = None
+    verify: Annotated[bool | None, BeforeValidator(_verify)] = None
     ca_bundle: Annotated[str | None, BeforeValidator(_stripped)] = None
-    max_response_bytes: Annotated[Annotated[int, Field(ge=1024)] | None, BeforeValidator(_stripped)] = None
-    complete_words: Annotated[list[str] | None, BeforeValidator(_words)] = None
-    failed_words: Annotated[list[str] | None, BeforeValidator(_words)] = None
-    rating_words: Annotated[list[str] | None, BeforeValidator(_words)] = None
+    max_response_bytes: Annotated[Annotated[int, Field(ge=1024, le=1024**3)] | None, BeforeValidator(_number)] = None
+    complete_words: _Words = None
+    failed_words: _Words = None
+    rating_words: _Words = None
     ledger_conn_id: Annotated[str | None, BeforeValidator(_stripped)] = None
     manage_documents: Annotated[DocumentRoutes | None, BeforeValidator(_routes)] = None
 
@@ -115,11 +146,28 @@ def extra_of(connection: Connection) -> dict[str, Any]:
     """
     try:
         extra = strict_json.loads(connection.extra or "{}")
+        # A number that strict_json reads as null would count as not set.
+        json.loads(connection.extra or "{}", parse_constant=_refuse_number, parse_float=_finite)
+    except _NumberError as error:
+        raise AssistantInputError(f"connection {connection.conn_id!r}: the extra has {error}", field="extra") from None
     except ValueError:
         extra = None
     if not isinstance(extra, dict):
         raise AssistantInputError(f"connection {connection.conn_id!r}: the extra must be a JSON object", field="extra")
     return extra
+
+
+class _NumberError(ValueError):
+    """Raised for NaN, infinities, and numbers that a float cannot hold."""
+
+
+def _refuse_number(text: str) -> NoReturn:
+    raise _NumberError(f"{text[:30]}, which is no finite number")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _refuse_number(text)
 
 
 def settings_of(connection: Connection, extra: dict[str, Any]) -> Settings:
@@ -292,12 +340,19 @@ def _extra(name: str, extra: dict[str, Any]) -> ConnectionExtra:
         unknown = sorted(str(error["loc"][0]) for error in errors if error["type"] == "extra_forbidden")
         known = ", ".join(sorted(ConnectionExtra.model_fields))
         if unknown:
+            advice = [what_to_use(field, ConnectionExtra.model_fields) for field in unknown]
             raise AssistantInputError(
                 f"{name}: unknown extra {', '.join(unknown)}",
-                todo=f"The known fields are {known}.",
+                todo=" ".join([*filter(None, dict.fromkeys(advice)), f"The known fields are {known}."]),
                 field=unknown[0],
             ) from None
         # Keep the value out of the message: a user may have typed a secret into the wrong field.
-        problems = "; ".join(f"{error['loc'][0]}: {error['msg']}" for error in errors)
+        problems = "; ".join(map(_problem, errors))
         first_field = str(errors[0]["loc"][0])
         raise AssistantInputError(f"{name}: invalid extra: {problems}", field=first_field) from None
+
+
+def _problem(error: Any) -> str:
+    """Return the field and the message of an error of pydantic."""
+    field = ".".join(part for part in error["loc"] if isinstance(part, str))
+    return f"{field}: {error['msg'].removeprefix('Value error, ')}"

@@ -139,7 +139,7 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
         "deferrable": parameters.flag,
         "timeout": parameters.seconds,
         "poll_interval": parameters.interval,
-        "max_concurrency": parameters.count,
+        "max_concurrency": parameters.concurrency,
         "max_failed": parameters.tolerated,
         "reuse": parameters.flag,
         "lake_path": parameters.path,

@@ -73,7 +73,7 @@ class AssistantRateAnswersOperator(AssistantOperator):
         "scores": parameters.path,
         "rules": parameters.text_map,
         "key_columns": parameters.names,
-        "max_concurrency": parameters.count,
+        "max_concurrency": parameters.concurrency,
         "ledger": parameters.flag,
         "ledger_conn_id": parameters.text,
     }

@@ -118,7 +118,7 @@ class AssistantLoadOperator(AssistantOperator):
         "findings_path": parameters.path,
         "lake_path": parameters.path,
         "source_name": parameters.text,
-        "max_concurrency": parameters.count,
+        "max_concurrency": parameters.concurrency,
         "deferrable": parameters.flag,
         "timeout": parameters.seconds,
         "ledger": parameters.flag,

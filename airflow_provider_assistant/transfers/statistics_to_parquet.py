@@ -66,7 +66,7 @@ class AssistantStatisticsToParquetOperator(ExportOperator):
         "site_ids": parameters.text_list,
         "list_keys": parameters.text_map,
         "max_failed_sites": parameters.tolerated,
-        "max_concurrency": parameters.count,
+        "max_concurrency": parameters.concurrency,
     }
 
     def __init__(

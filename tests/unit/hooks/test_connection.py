@@ -237,6 +237,83 @@ def test_bad_extras_are_named_without_their_value(extra):
     assert "canary" not in str(caught.value)
 
 
+NUMBERS = {"timeout": 86_400, "chat_timeout": 86_400, "retries": 100, "max_concurrency": 10_000}
+NUMBERS["max_response_bytes"] = 1024**3
+
+
+def test_numbers_have_bounds_and_no_other_kinds():
+    bad = [-1, 1e12, "1e12", 1e308, 10**30, "inf", "nan", "-inf", True, False, [], {}, "soon", "30s"]
+    for name, most in NUMBERS.items():
+        for value in [*bad, most + 1]:
+            with pytest.raises(AssistantInputError, match=name) as caught:
+                settings(extra={name: value})
+            assert caught.value.field == name
+        for value in (most, str(most), float(most), f" {most} "):
+            assert settings(extra={name: value}).client is not None
+        # Not JSON, but what Python writes. It must not count as "not set".
+        for constant in ("NaN", "Infinity", "-Infinity", "1e999"):
+            connection = Connection(conn_id="c", conn_type="assistant", extra=f'{{"{name}": {constant}}}')
+            with pytest.raises(AssistantInputError, match=f"the extra has {constant}, which is no finite number"):
+                extra_of(connection)
+
+
+LISTS = ["complete_words", "failed_words", "rating_words"]
+
+
+@pytest.mark.parametrize("name", [*LISTS, "active_words", "draft_words", "processing_words"])
+def test_lists_of_words_are_read_in_every_form(name):
+    def read(value):
+        if name in LISTS:
+            client = settings(extra={name: value}).client
+            words = {"complete_words": client.words.complete, "failed_words": client.words.failed}
+            return set(words.get(name, client.rating_words))
+        return set(getattr(settings(extra={"manage_documents": {name: value}}).documents, name))
+
+    for value in (
+        ["one", "two"], "one, two", "one two", "one;two", " one,\n two ", '["one", "two"]', '[\n"one","two"]  ',
+    ):  # fmt: skip
+        assert read(value) >= {"one", "two"}, value
+        assert not any(set(word) & set('[]"') for word in read(value))
+    for value in ("one", '"one"', '["one"]', ["one"]):
+        assert "one" in read(value)
+    assert "in progress" in read(["in progress"])
+    for value in ("", "[]", []):
+        assert read(value) == read([])
+    for value in (
+        ['["one"]'], "['one']", '["one"', '{"one": 1}', "[1]", [1], [None], [""], ["  "], '[["one"]]', "'one'", 5, True,
+    ):  # fmt: skip
+        with pytest.raises(AssistantInputError, match="word"):
+            read(value)
+
+
+@pytest.mark.parametrize(
+    ("names", "advice"),
+    [
+        ("proxy proxies http_proxy HTTPS-PROXY proxy_url trust_env", "Proxies are read from the environment"),
+        ("cert client_cert client-cert clientCert certfile client_key", "Client certificates are not supported"),
+        ("ca_cert cafile ca_file CACert ssl_ca_cert ca_bundle_", "Use ca_bundle."),
+        ("ssl tls verify_ssl ssl_verify tls_verify", "Use verify (true or false), or ca_bundle"),
+        ("headers extra_headers cookies auth user_agent", "No further headers"),
+        ("api_key apikey token x_api_key secret password", "Put the API key into the password field"),
+        ("url base_url host endpoint_url server", "Put the base URL into the host field"),
+        ("retry max_retries num_attempts", "Use retries."),
+        ("read_timeout connect_timeout request_timeout", "Use timeout or chat_timeout"),
+        ("pool_size max_connections concurrency", "Use max_concurrency."),
+        ("tenant workspace_id", "Use tenant_id."),
+        ("site chatbot extra__assistant__site_id Site_ID site-id", "Use site_id."),
+        ("allow_redirects follow_redirects", "Redirects are never followed."),
+    ],
+)
+def test_names_of_other_libraries_are_refused_with_what_to_use(names, advice):
+    for name in names.split():
+        with pytest.raises(AssistantInputError, match=f"unknown extra {name}") as caught:
+            settings(extra={name: "canary"})
+        assert advice in caught.value.todo, name
+        assert "canary" not in str(caught.value)
+    with pytest.raises(AssistantInputError, match="the path of CA certificates belongs into ca_bundle"):
+        settings(extra={"verify": "/etc/ca.pem"})
+
+
 @pytest.mark.parametrize("name", ["timeout", "retries", "max_concurrency", "verify", "tenant_id", "ledger_conn_id"])
 def test_the_form_offers_what_the_extra_reads(name):
     from airflow_provider_assistant.hooks.connection import ConnectionExtra

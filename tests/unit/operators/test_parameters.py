@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import inspect
 import math
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from airflow.sdk import DAG
 
@@ -82,12 +84,17 @@ def checks_of(kind):
 
 
 CASES = [(kind, name, check) for kind in KINDS for name, check in checks_of(kind).items()]
+# Numbers of other libraries, and none.
+ODD = [Decimal("2.5"), np.float32(2.5), np.nan, 2 + 1j, b"2", [2], {"seconds": 2}, object(), time(0, 2)]
+# Waits that neither Airflow's database nor a clock can hold.
+HUGE = [1e12, 1e300, 10**30, timedelta.max]
 # By check: values that are an error when the DAG is parsed.
 WRONG = {
-    parameters.count: ["", 0, -1, 1.5, True, "2", timedelta(seconds=2), math.nan],
-    parameters.tolerated: ["", -1, -0.5, True, "2", timedelta(seconds=2), math.nan, math.inf],
-    parameters.seconds: ["", None, -1, True, "2", timedelta(seconds=-1), math.nan, math.inf, Path("2")],
-    parameters.interval: ["", None, 0, -1, True, "2", timedelta(0), math.nan, math.inf, Path("2")],
+    parameters.count: ["", 0, -1, 1.5, True, "2", timedelta(seconds=2), math.nan, *ODD],
+    parameters.concurrency: ["", 0, -1, 1.5, True, "2", timedelta(seconds=2), math.nan, 10**9, *ODD],
+    parameters.tolerated: ["", -1, -0.5, True, "2", timedelta(seconds=2), math.nan, math.inf, *ODD],
+    parameters.seconds: ["", None, -1, True, "2", timedelta(seconds=-1), math.nan, math.inf, Path("2"), *HUGE, *ODD],
+    parameters.interval: ["", None, 0, -1, True, "2", timedelta(0), math.nan, math.inf, Path("2"), *HUGE, *ODD],
     parameters.flag: ["", 0, 1, "true", 1.0],
     parameters.prose: ["", " \n", 7, 1.5, True, Path("x"), timedelta(1), ["x"]],
     parameters.text: ["", " \n", 1.1, True, Path("x"), timedelta(1), ["x"]],
@@ -104,6 +111,7 @@ WRONG = {
 # By check: accepted values, and what the task uses.
 RIGHT = {
     parameters.count: [(3, 3)],
+    parameters.concurrency: [(1, 1), (64, 64)],
     parameters.tolerated: [(0, 0), (3, 3), (0.5, 0.5)],
     parameters.seconds: [(0, 0.0), (90, 90.0), (1.5, 1.5), (timedelta(minutes=2), 120.0)],
     parameters.interval: [(90, 90.0), (0.5, 0.5), (timedelta(minutes=2), 120.0)],
