@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from airflow.providers.common.compat.sdk import Asset, AssetAlias, AssetAll, AssetAny, Context
+from airflow.providers.common.compat.sdk import Asset, AssetAlias, Context
+from airflow.sdk import AssetAll, AssetAny
 from airflow.sdk.definitions.asset import AssetRef
 
 from airflow_provider_assistant.observability.lineage import dataset_name
