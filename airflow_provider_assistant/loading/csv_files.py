@@ -14,13 +14,19 @@ from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.loading.columns import BATCH, Batch, ColumnSelection
 from airflow_provider_assistant.loading.csv_options import CsvOptions
 from airflow_provider_assistant.loading.csv_quotes import Neighbours, Quoting, doubt_about_row, embedded_rows
-from airflow_provider_assistant.loading.text_files import open_text
+from airflow_provider_assistant.loading.text_files import (
+    BATCH_CHARACTERS,
+    ROW_LIMIT,
+    bounded_lines,
+    open_text,
+    too_long,
+)
 from airflow_provider_assistant.source_account import SourceAccount
 from airflow_provider_assistant.storage.paths import StoragePath
 from airflow_provider_assistant.texts import is_encodable
 
-# The longest cell, in characters: a quote that is never closed would otherwise read the whole file into memory.
-CELL_LIMIT = 64 << 20
+# No table that people or programs write has more.
+MOST_COLUMNS = 10_000
 ADVICE = "if the file has another format, set csv_options (--delimiter, --encoding, --quote, …)"
 QUOTE_ADVICE = (
     "where it ends is not certain, nor where later rows do. Double each quote inside of a cell, or set csv_options: "
@@ -126,11 +132,14 @@ class _Reader:
     def __init__(self, path: StoragePath, text_file: TextIO, options: CsvOptions) -> None:
         self.path = path
         self.encoding = text_file.encoding
-        lines: Iterator[str] = iter(text_file)
+        # Characters that were read since the last row ended.
+        self._row_size = 0
+        lines = self._bounded_rows(text_file)
         self.line = 1 + options.skip_lines
         self.delimiter = options.delimiter
         if options.skip_lines:
-            lines = itertools.islice(lines, options.skip_lines, None)
+            for _ in itertools.islice(lines, options.skip_lines):
+                self._row_size = 0
         else:
             first_line = next(lines, "")
             separator = _SEPARATOR_LINE.fullmatch(first_line)
@@ -148,7 +157,8 @@ class _Reader:
         if escaped_nulls:
             lines = self._with_marked_nulls(lines, escaped_nulls)
             self.nulls = self.nulls.difference(escaped_nulls) | {_NULL}
-        csv.field_size_limit(max(csv.field_size_limit(), CELL_LIMIT))
+        # The length of rows is limited below.
+        csv.field_size_limit(max(csv.field_size_limit(), ROW_LIMIT))
         self._file_lines, parsed_lines = itertools.tee(lines)
         self._reader = csv.reader(
             parsed_lines,
@@ -159,6 +169,16 @@ class _Reader:
             skipinitialspace=options.skip_blanks_after_delimiter,
             strict=True,
         )
+
+    def _bounded_rows(self, text_file: TextIO) -> Iterator[str]:
+        """Yield the lines of a text; raise an error for a row of too many characters in several lines."""
+        row_lines = 0
+        for number, line in enumerate(bounded_lines(text_file), start=1):
+            row_lines = row_lines + 1 if self._row_size else 1
+            self._row_size += len(line)
+            if self._row_size > ROW_LIMIT:
+                raise too_long(number - row_lines + 1)
+            yield line
 
     def _with_one_delimiter(self, lines: Iterable[str]) -> Iterator[str]:
         for line in lines:
@@ -175,14 +195,20 @@ class _Reader:
         """
         Read the next rows.
 
-        :return: Fewer rows at the end of the file.
+        :return: Fewer rows if they are long, and at the end of the file.
         :raises ValueError: It is not certain where a row ends.
         """
         first_line = self.line
         lines_before = self._reader.line_num
         rows: list[Cells] = []
         try:
-            rows.extend(itertools.islice(self._reader, count))
+            size = 0
+            for row in itertools.islice(self._reader, count):
+                rows.append(row)
+                size += self._row_size
+                self._row_size = 0
+                if size > BATCH_CHARACTERS:
+                    break
         except csv.Error as error:
             # The rows before the error are in the list.
             line = first_line + sum(1 + _line_breaks(row) for row in rows)
@@ -206,6 +232,8 @@ class _Reader:
 
         :raises ValueError: The names are not text in the encoding of the file.
         """
+        if len(header) > MOST_COLUMNS:
+            raise ValueError(f"its first line has {len(header):,} cells, more than {MOST_COLUMNS:,} columns; {ADVICE}")
         text = "".join(header)
         if "\0" in text or not is_encodable(text):
             raise ValueError(f"its first line is not a list of column names in {self.encoding}; {ADVICE}")
@@ -323,8 +351,6 @@ class _Reader:
 
 
 def _cause(error: csv.Error) -> str:
-    if "field larger" in str(error):
-        return f"a quote is opened and not closed, or a cell is larger than {CELL_LIMIT >> 20} MiB"
     if "unexpected end" in str(error):
         return "a quote is opened and not closed"
     return f"a quote is in the wrong place ({error})"

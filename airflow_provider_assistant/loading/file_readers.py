@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.loading.columns import BATCH, Batch, ColumnSelection
@@ -15,10 +15,16 @@ from airflow_provider_assistant.loading.csv_options import CsvOptions
 from airflow_provider_assistant.loading.dataframes import batches_of_arrow
 from airflow_provider_assistant.loading.json_files import read_json
 from airflow_provider_assistant.loading.options import FORMATS
-from airflow_provider_assistant.loading.text_files import COMPRESSED
+from airflow_provider_assistant.loading.text_files import COMPRESSED, ROW_LIMIT
 from airflow_provider_assistant.source_account import ACCOUNT, SourceAccount
 from airflow_provider_assistant.storage.allowed_root import open_inside
 from airflow_provider_assistant.storage.paths import StoragePath, reading
+
+# Bytes of a column of a row group, or of its average value, that are too many for values that people or programs wrote.
+LARGEST_COLUMN = 256 << 20
+LARGEST_AVERAGE = 64 << 10
+# Bytes of a batch of rows.
+BATCH_BYTES = 32 << 20
 
 SUFFIXES = {
     ".parquet": "parquet",
@@ -120,5 +126,61 @@ def _read_parquet(
     present_columns = parquet_file.schema_arrow.names
     wanted.check(present_columns, repr(str(path)))
     columns = list(wanted.among(present_columns))
-    batches = parquet_file.iter_batches(BATCH, row_groups=row_groups, columns=columns, use_threads=False)
+    groups = list(range(parquet_file.num_row_groups)) if row_groups is None else row_groups
+    batch_size = _batch_size(file, parquet_file.metadata, groups, columns)
+    batches = parquet_file.iter_batches(batch_size, row_groups=groups, columns=columns, use_threads=False)
     yield from batches_of_arrow(batches, wanted)
+
+
+def _batch_size(file: Any, metadata: Any, row_groups: list[int], columns: Sequence[str]) -> int:
+    """
+    Return how many rows of a Parquet file to read at once.
+
+    :raises ValueError: A column of a row group, or a value that rows share, is too large.
+    """
+    batch_size = BATCH
+    # A group that does not exist is an error of the reader.
+    for number in set(row_groups).intersection(range(metadata.num_row_groups)):
+        group = metadata.row_group(number)
+        size = 0
+        shared: list[str] = []
+        for position in range(group.num_columns):
+            chunk = group.column(position)
+            name = chunk.path_in_schema
+            if name not in columns and name.partition(".")[0] not in columns:
+                continue
+            largest = max(LARGEST_COLUMN, LARGEST_AVERAGE * group.num_rows)
+            if chunk.total_uncompressed_size > largest:
+                raise ValueError(
+                    f"column {name!r} of row group {number} has {chunk.total_uncompressed_size:,} bytes in "
+                    f"{group.num_rows:,} rows, more than {largest:,}"
+                )
+            size += chunk.total_uncompressed_size
+            if chunk.has_dictionary_page and chunk.physical_type == "BYTE_ARRAY":
+                shared.append(name)
+        longest_shared = _longest_shared_value(file, metadata, number, shared)
+        if longest_shared > ROW_LIMIT:
+            raise ValueError(f"row group {number} has a value of {longest_shared:,} bytes, more than {ROW_LIMIT:,}")
+        row_size = max(size // max(group.num_rows, 1), longest_shared, 1)
+        batch_size = min(batch_size, BATCH_BYTES // row_size)
+    return max(batch_size, 1)
+
+
+def _longest_shared_value(file: Any, metadata: Any, row_group: int, columns: list[str]) -> int:
+    """
+    Return the bytes of the longest value in the dictionaries of a row group.
+
+    A dictionary has each value once, so a batch may be much larger than the row group in the file.
+    """
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    # The first row has the dictionaries of all rows.
+    parquet_file = pq.ParquetFile(file, metadata=metadata, read_dictionary=columns, pre_buffer=False)
+    longest = 0
+    for batch in parquet_file.iter_batches(1, row_groups=[row_group], columns=columns, use_threads=False):
+        for column in batch.columns:
+            if hasattr(column, "dictionary") and len(column.dictionary):
+                longest = max(longest, pc.max(pc.binary_length(column.dictionary)).as_py() or 0)
+        break
+    return longest

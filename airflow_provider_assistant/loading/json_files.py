@@ -7,25 +7,27 @@ import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from typing import Any, BinaryIO, TextIO, TypeAlias
+from typing import Any, BinaryIO, NamedTuple, TextIO
 
 from airflow_provider_assistant import strict_json
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.loading.columns import BATCH, Batch, ColumnSelection, columns_of_rows
-from airflow_provider_assistant.loading.text_files import open_text
+from airflow_provider_assistant.loading.text_files import (
+    BATCH_CHARACTERS,
+    ROW_LIMIT,
+    bounded_lines,
+    open_text,
+    too_long,
+)
 from airflow_provider_assistant.source_account import SourceAccount
 from airflow_provider_assistant.storage.paths import StoragePath
 
-# Characters that are read at once, and the longest row of an array.
+# Characters that are read at once.
 CHUNK = 1 << 20
-ROW_LIMIT = 64 << 20
 
 # The end mark of old files, and white space.
 _BLANKS = " \t\r\n\x1a"
 _NOT_JSON = "is not JSON"
-
-# Number of the line that a row begins on; the row, empty if it cannot be read; and why it cannot be read.
-_ParsedRow: TypeAlias = "tuple[int, dict[str, Any], str]"
 
 # Up to the next bracket outside of strings. Without backtracking, as a string at the end may not be complete.
 _STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
@@ -65,12 +67,12 @@ def read_json(
     present_names: dict[str, None] = {}
     last_row: dict[str, Any] = {}
     is_empty = not is_array
-    while parsed_batch := list(itertools.islice(parsed_rows, BATCH)):
+    while parsed_batch := list(_next_batch(parsed_rows)):
         is_empty = False
         rows: list[dict[str, Any]] = []
         lines: list[int] = []
         problems: dict[int, str] = {}
-        for line, row, problem in parsed_batch:
+        for line, row, problem, _size in parsed_batch:
             if problem:
                 problems[len(rows)] = problem
             elif _is_blank(row):
@@ -92,6 +94,32 @@ def read_json(
         _check_columns(present_names, last_row, wanted, str(path))
     if is_empty:
         account.leave_out("file", "is empty", str(path), is_expected=False)
+
+
+class _ParsedRow(NamedTuple):
+    """
+    A row of a file.
+
+    :param line: Number of the line that it begins on.
+    :param row: Empty if it cannot be read.
+    :param problem: Why it cannot be read; empty if it can.
+    :param size: Characters of its text.
+    """
+
+    line: int
+    row: dict[str, Any]
+    problem: str
+    size: int
+
+
+def _next_batch(rows: Iterator[_ParsedRow]) -> Iterator[_ParsedRow]:
+    """Yield the next 1,000 rows; fewer if they are long."""
+    size = 0
+    for row in itertools.islice(rows, BATCH):
+        yield row
+        size += row.size
+        if size > BATCH_CHARACTERS:
+            return
 
 
 def _check_columns(present: Iterable[str], row: Mapping[str, Any], wanted: ColumnSelection, path: str) -> None:
@@ -122,11 +150,11 @@ def _begins_with_row(start: str) -> bool:
 
 def _rows_of_lines(start: str, text_file: TextIO) -> Iterator[_ParsedRow]:
     # The end of the first part is rarely the end of a line.
-    first_lines = io.StringIO(start + text_file.readline(), newline="")
-    for number, line in enumerate(itertools.chain(first_lines, text_file), start=1):
+    first_lines = io.StringIO(start + text_file.readline(ROW_LIMIT), newline="")
+    for number, line in enumerate(bounded_lines(first_lines, text_file), start=1):
         if line.strip("\r\n"):
             row, problem = _parsed(line)
-            yield number, row, problem
+            yield _ParsedRow(number, row, problem, len(line))
 
 
 def _rows_of_objects(start: str, text_file: TextIO, *, is_array: bool) -> Iterator[_ParsedRow]:
@@ -139,7 +167,7 @@ def _rows_of_objects(start: str, text_file: TextIO, *, is_array: bool) -> Iterat
         row, problem = _parsed(text)
         if problem.startswith(_NOT_JSON):
             raise ValueError(f"line {line} {problem}")
-        yield line, row, problem
+        yield _ParsedRow(line, row, problem, len(text))
 
 
 def _objects(start: str, text_file: TextIO, *, is_array: bool) -> Iterator[tuple[int, str]]:
@@ -156,7 +184,9 @@ def _objects(start: str, text_file: TextIO, *, is_array: bool) -> Iterator[tuple
         if match is None:
             rest = buffer[needed:]
             more = text_file.read(max(CHUNK, len(rest)))
-            if not more or len(rest) > ROW_LIMIT:
+            if len(rest) > ROW_LIMIT:
+                raise too_long(line)
+            if not more:
                 break
             buffer, position, needed = rest + more, position - needed, 0
             continue

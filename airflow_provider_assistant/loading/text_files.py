@@ -7,12 +7,18 @@ import codecs
 import gzip
 import io
 import lzma
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TextIO
 
 from airflow_provider_assistant import strict_json
 from airflow_provider_assistant.storage.paths import StoragePath
+
+# Characters of the longest row of a file: a quote that is never closed, or a file without line breaks, would otherwise
+# read the whole file into memory.
+ROW_LIMIT = 16 << 20
+# Characters after which a batch of rows is full.
+BATCH_CHARACTERS = 4 << 20
 
 # What other formats begin with.
 _SIGNATURES = {
@@ -47,6 +53,34 @@ def open_text(stack: ExitStack, file: BinaryIO, path: StoragePath, encoding: str
     buffered.read(mark_length)
     text_file = io.TextIOWrapper(buffered, encoding=found_encoding, errors="surrogateescape", newline="")
     return stack.enter_context(text_file)
+
+
+def bounded_lines(*parts: TextIO) -> Iterator[str]:
+    """
+    Yield the lines of a text.
+
+    :param parts: The text; each part but the last one ends at the end of a line.
+    :raises ValueError: A line is longer than :data:`ROW_LIMIT`. No more than that is read of it.
+    """
+    number = 0
+    for part in parts:
+        while line := part.readline(ROW_LIMIT + 1):
+            number += 1
+            if len(line) > ROW_LIMIT:
+                raise too_long(number)
+            yield line
+
+
+def too_long(line: int) -> ValueError:
+    """
+    Return the error of a row that is too long.
+
+    :param line: Number of the line that the row begins on.
+    """
+    return ValueError(
+        f"line {line}: a row has more than {ROW_LIMIT:,} characters. A quote may be opened and not closed, or a line "
+        "break be missing"
+    )
 
 
 def _uncompressed(stack: ExitStack, file: BinaryIO, path: StoragePath) -> Any:

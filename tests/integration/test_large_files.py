@@ -1,16 +1,28 @@
-"""A file is streamed: the memory of the sending process does not depend on the size of the file."""
+"""Files of any size, and small files that unfold to gigabytes: the memory that a process needs for them is limited."""
 
 from __future__ import annotations
 
 import asyncio
+import bz2
+import gzip
+import lzma
+import resource
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.client.settings import ClientSettings
+from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.knowledge.files import file_documents
+from airflow_provider_assistant.loading.columns import ColumnSelection
 from airflow_provider_assistant.loading.file_rows import FileRows
+from airflow_provider_assistant.loading.sources import open_source
 from airflow_provider_assistant.storage.source_files import storage_files
 from airflow_provider_assistant.storage.uploads import as_upload
 from tests.processes import preload, processes
@@ -20,7 +32,7 @@ from tests.servers import send as reply
 MIB = 1 << 20
 LARGE = 100 * MIB
 
-preload(__name__, "aiohttp")
+preload(__name__, "aiohttp", "pyarrow.compute", "airflow_provider_assistant.loading.file_readers")
 
 
 def peak() -> int:
@@ -82,3 +94,105 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     assert all(LARGE < received < LARGE + MIB for received in sink.received)
     assert sync < 40 * MIB
     assert both < 40 * MIB
+
+
+# Megabytes that each file unfolds to, and that reading it may take; without a limit, each takes gigabytes.
+UNFOLDED, ALLOWED = 2000, 500
+PACKED = {
+    "gz": gzip.compress,
+    "bz2": bz2.compress,
+    "xz": lzma.compress,
+    "zst": lambda data: pa.compress(data, "zstd", asbytes=True),
+}
+HEAD = b"title,content\n"
+# What a file begins with, what is then repeated, and what the error says; empty if all rows can be read.
+TEXTS = {
+    "line.csv": (HEAD + b"a,", b"x", "line 2: a row has more than"),
+    "first-line.csv": (b"", b"x", "line 1: a row has more than"),
+    "columns.csv": (b"", b"x,", "line 1: a row has more than"),
+    "quote.csv": (HEAD + b'a,"', b"x" * 99 + b"\n", "line 2: a row has more than"),
+    "cells.csv": (HEAD + b"a,b\na", b',"x' + b"x" * 95 + b'\n"', "line 3: a row has more than"),
+    "many-columns.csv": (HEAD.replace(b"\n", b"," * 20_000 + b"x\n"), b"1\n", "more than 10,000 columns"),
+    "wide.tsv": (b"title\tcontent\n", "\U0001f600".encode(), "a row has more than"),
+    "line.jsonl": (b'{"title": "a"}\n{"title": "', b"x", "line 2: a row has more than"),
+    "blank.jsonl": (b'{"title": "a"}\n', b" ", "line 2: a row has more than"),
+    "array.json": (b'[{"title": "', b"x", "line 1: a row has more than"),
+    "brackets.json": (b'[{"title": [', b"[0],        " * 8, "line 1: a row has more than"),
+    "blank.json": (b"[\n", b" ", "line 1: a row has more than"),
+    "object.json": (b'{"title":\n"', b"x", "line 1: a row has more than"),
+    "commas.json": (b'{"title": [\n0', b",0", "line 1: a row has more than"),
+}
+
+
+def bombs(folder: Path) -> Iterator[tuple[Path, str]]:
+    """Write files of some megabytes at most, which unfold to gigabytes; yield their paths and what the error says."""
+    for number, (name, (start, repeated, error)) in enumerate(TEXTS.items()):
+        suffix = list(PACKED)[number % len(PACKED)]
+        pack = PACKED[suffix]
+        path = folder / f"{name}.{suffix}"
+        piece = repeated * (MIB // len(repeated))
+        path.write_bytes(pack(start) + pack(piece) * UNFOLDED if start else pack(piece) * UNFOLDED)
+        yield path, error
+    sparse = folder / "plain.csv"
+    with sparse.open("wb") as file:
+        file.truncate(UNFOLDED * MIB)
+    yield sparse, "line 1: a row has more than"
+    value = "x" * 3_000_000
+    rows = 250
+    shared = pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), [value])
+    tables = {
+        "shared": (pa.table({"title": shared}), ""),
+        "strings": (pa.table({"title": [value] * rows}), ""),
+        "column": (pa.table({"title": [value * 100]}), "more than 268,435,456"),
+        "value": (pa.table({"title": shared.dictionary.take(pa.array([0])), "content": [value * 10]}), "more than 16,"),
+    }
+    for name, (table, error) in tables.items():
+        path = folder / f"{name}.parquet"
+        pq.write_table(table, path, compression="zstd", use_dictionary=name != "column")
+        yield path, error
+
+
+def unfold(folder: str, pipe: Connection) -> None:
+    """Read each file, and report what its error is, and how much memory it takes."""
+    files = list(bombs(Path(folder)))
+    with Path("/proc/self/statm").open() as file:
+        used = int(file.read().split()[0]) * resource.getpagesize()
+    limit = used + 2 * ALLOWED * MIB
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    reports = []
+    for path, expected in files:
+        Path("/proc/self/clear_refs").write_text("5")
+        before = peak()
+        error = ""
+        try:
+            with open_source(
+                str(path), ColumnSelection(("title",), any=("content",) * (path.stem == "value"))
+            ) as source:
+                for batch in source.batches():
+                    del batch
+        except (AssistantInputError, MemoryError) as raised:
+            error = f"{type(raised).__name__} {raised}"
+        reports.append((path.name, expected, error, (peak() - before) // MIB))
+    pipe.send(reports)
+
+
+def test_small_files_that_unfold_to_gigabytes(tmp_path: Path) -> None:
+    mine, theirs = processes.Pipe()
+    process = processes.Process(target=unfold, args=(str(tmp_path), theirs))
+    process.start()
+    theirs.close()
+    reports = mine.recv()
+    process.join(60)
+    for name, expected, error, megabytes in reports:
+        assert expected in error
+        assert bool(expected) == bool(error)
+        assert not error or name in error
+        assert megabytes < ALLOWED, name
+
+
+def test_documents_of_gigabytes_are_not_read(tmp_path: Path) -> None:
+    for name in ("a.md", "b.html", "c.pdf", "d.docx", "e.ipynb"):
+        with (tmp_path / name).open("wb") as file:
+            file.truncate(UNFOLDED * MIB)
+    documents = file_documents(tmp_path, on_error="skip")
+    assert [row["content"] for row in documents] == [""] * 5
