@@ -43,7 +43,7 @@ from airflow_provider_assistant.exceptions import AssistantError, AssistantLedge
 from airflow_provider_assistant.ledger import ChatLedger, RequestEnd
 from airflow_provider_assistant.loading.counts import LoadCounts
 from airflow_provider_assistant.loading.engine import Load
-from airflow_provider_assistant.loading.findings import FindingsFile
+from airflow_provider_assistant.loading.findings import DAG_ID, FindingsFile
 from airflow_provider_assistant.loading.load_client import LoadClient
 from airflow_provider_assistant.loading.options import LoadOptions, OnAmbiguous
 from airflow_provider_assistant.loading.rows import PreparedRow
@@ -69,6 +69,7 @@ class ChatBatch:
     :param scope: Scope of the ledger entries and session ids: the task and, if it must ask again, which run.
     :param ledger: None to record nothing.
     :param on_ambiguous: What to do with a question that may have been asked although no usable reply came back.
+    :param dag_id: The DAG of the task, for the metadata of the files. Default: empty, no task.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class ChatBatch:
         scope: str,
         ledger: ChatLedger | None,
         on_ambiguous: OnAmbiguous = "retry",
+        dag_id: str = "",
     ) -> None:
         self.state = BatchState(folder_of(output, scope))
         self._settings = settings
@@ -88,6 +90,7 @@ class ChatBatch:
         self._mode = mode
         self._output = output
         self._scope = scope
+        self._dag_id = dag_id
         self._ledger = ledger
         self._earlier = EarlierAttempts(self.state, output=output, scope=scope, mode=mode, ledger=ledger)
         # Each run may ask other questions, so a mass change is normal here, and none of them is stale.
@@ -128,7 +131,7 @@ class ChatBatch:
             following = next_turn(turn, questions.turns, questions.question_ids, sessions, earlier.statuses)
             questions_of_turn = questions.at(following.positions)
             reasons |= following.blocked
-        with FindingsFile(findings_of(self._output), always=False) as file:
+        with FindingsFile(findings_of(self._output), always=False, dag_id=self._dag_id) as file:
             findings = QuestionFindings(file, questions_of_turn)
             if turn > 1:
                 findings.keep_earlier()
@@ -338,6 +341,7 @@ class ChatBatch:
         :param site: Service, tenant and site, for the file's metadata. Default: None.
         """
         metadata = {
+            DAG_ID: self._dag_id.encode(),
             answers.SITE: json.dumps(site or {}).encode(),
             CLOSED: encoded_closed(table, self._earlier.closed_sessions()),
             answers.OWN_SESSIONS: json.dumps(answers.has_own_sessions(table)).encode(),

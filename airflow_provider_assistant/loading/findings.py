@@ -30,6 +30,8 @@ Kind: TypeAlias = Literal[
     "repeated",
     "left_out",
 ]
+# Metadata key of a file: the DAG whose task wrote it, empty if none did. Those of datasets have it, too.
+DAG_ID = b"assistant.dag_id"
 FLUSH = 1000
 # Number of findings of a kind to log; the others are only in the file.
 LOGGED = 20
@@ -68,10 +70,13 @@ class FindingsFile:
     Write findings to a Parquet file. Use it as a context manager.
 
     :param always: Whether to write the file even if there are no findings.
+    :param dag_id: The DAG of the task, for the file's metadata: pages show the file only as one of this DAG. Default:
+        empty, no task.
     """
 
-    def __init__(self, path: StoragePath, *, always: bool = True) -> None:
+    def __init__(self, path: StoragePath, *, always: bool = True, dag_id: str = "") -> None:
         self.path = path
+        self._dag_id = dag_id
         self.count = 0
         self._always = always
         self._waiting: list[Finding] = []
@@ -148,7 +153,7 @@ class FindingsFile:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        schema = findings_schema()
+        schema = findings_schema().with_metadata({DAG_ID: self._dag_id.encode()})
         if self._writer is None:
             make_folder(self.path.parent)
             self._file = open_to_write(self.path)

@@ -359,6 +359,7 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
                 scope=scope,
                 ledger=requests,
                 on_ambiguous=self.on_ambiguous,
+                dag_id=run.dag_id,
             )
             yield self._batch
 

@@ -134,7 +134,8 @@ class AssistantRateAnswersOperator(AssistantOperator):
         site_id = self.hook.resolve_site_id()
         site_url = self.hook.site_url()
         run = RunRef.of(context)
-        with open_ledger(self) as ledger, FindingsFile(findings_file(run), always=False) as findings:
+        findings_of_run = FindingsFile(findings_file(run), always=False, dag_id=run.dag_id)
+        with open_ledger(self) as ledger, findings_of_run as findings:
             self._findings = findings
             ratings = None
             if ledger:

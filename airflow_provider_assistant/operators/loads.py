@@ -440,8 +440,8 @@ class AssistantLoadOperator(AssistantOperator):
     def _open_findings(self, run: RunRef) -> FindingsFile:
         if self.findings_path is None:
             # Written only if there are findings.
-            return FindingsFile(findings_file(run), always=False)
-        return FindingsFile(writable_file(self.findings_path, "findings_path"))
+            return FindingsFile(findings_file(run), always=False, dag_id=run.dag_id)
+        return FindingsFile(writable_file(self.findings_path, "findings_path"), dag_id=run.dag_id)
 
     def _publish_findings(self, context: Context, findings: FindingsFile) -> None:
         common = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import math
@@ -17,7 +16,7 @@ from typing import Any
 
 from airflow_provider_assistant.parsing.child import PAGE
 from airflow_provider_assistant.parsing.html import parse_html
-from airflow_provider_assistant.parsing.limits import MOST_CHARACTERS, UnreadableFileError
+from airflow_provider_assistant.parsing.limits import MOST_CHARACTERS, UnreadableFileError, limit_resource
 from airflow_provider_assistant.parsing.notebook import parse_notebook
 from airflow_provider_assistant.parsing.office import parse_pptx, parse_xlsx
 from airflow_provider_assistant.parsing.page import parse_page
@@ -95,8 +94,8 @@ def main(descriptor: int, seconds: float, memory: int) -> None:
     :param seconds: Processor time for each file. The system ends the process after it, even if its parent has died.
     :param memory: Largest address space of the process, in bytes.
     """
-    _limit(resource.RLIMIT_AS, memory)
-    _limit(resource.RLIMIT_CORE, 0)
+    limit_resource(resource.RLIMIT_AS, memory)
+    limit_resource(resource.RLIMIT_CORE, 0)
     # Some mail programs nest quotations a thousand deep.
     sys.setrecursionlimit(10_000)
     # What remains on stderr is the error of a process that cannot start.
@@ -110,18 +109,9 @@ def main(descriptor: int, seconds: float, memory: int) -> None:
             content = connection.recv_bytes()
         except EOFError:
             return
-        _limit(resource.RLIMIT_CPU, math.ceil(time.process_time() + seconds))
+        limit_resource(resource.RLIMIT_CPU, math.ceil(time.process_time() + seconds))
         reply = answer(content=content, **details)
         connection.send_bytes(json.dumps(reply).encode())
-
-
-def _limit(kind: int, value: int) -> None:
-    _, hard_limit = resource.getrlimit(kind)
-    soft_limit = value
-    if hard_limit != resource.RLIM_INFINITY:
-        soft_limit = min(value, hard_limit)
-    with contextlib.suppress(ValueError, OSError):  # macOS does not limit the address space
-        resource.setrlimit(kind, (soft_limit, hard_limit))
 
 
 if __name__ == "__main__":

@@ -126,22 +126,32 @@ class ChildParser:
         return f"takes longer than {self._seconds:g} seconds to parse"
 
     def _start_process(self) -> Connection:
-        connection, child_connection = Pipe()
-        descriptor = child_connection.fileno()
-        arguments = [str(descriptor), str(self._seconds), str(self._memory)]
-        # Nothing else of the environment: connections of Airflow are in it.
-        environment = {"PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))}
-        for name in ("PATH", "LD_LIBRARY_PATH"):
-            if name in os.environ:
-                environment[name] = os.environ[name]
-        # The child has its own copy of the descriptor, so this one is closed.
-        with child_connection:
-            self._process = subprocess.Popen(  # noqa: S603 (the arguments are numbers)
-                [sys.executable, "-P", "-m", __package__, *arguments],
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                pass_fds=[descriptor],
-            )
-        self._connection = connection
-        return connection
+        self._process, self._connection = start_process(__package__, self._seconds, self._memory)
+        return self._connection
+
+
+def start_process(module: str, *arguments: float) -> tuple[subprocess.Popen[bytes], Connection]:
+    """
+    Start a process that knows nothing of this one.
+
+    :param module: Its main module. Its first argument is the descriptor of its end of the connection.
+    :param arguments: Its further arguments.
+    :return: The process, and this end of the connection.
+    """
+    connection, child_connection = Pipe()
+    descriptor = child_connection.fileno()
+    # Nothing else of the environment: connections of Airflow are in it.
+    environment = {"PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))}
+    for name in ("PATH", "LD_LIBRARY_PATH"):
+        if name in os.environ:
+            environment[name] = os.environ[name]
+    # The child has its own copy of the descriptor, so this one is closed.
+    with child_connection:
+        process = subprocess.Popen(  # noqa: S603 (the arguments are numbers)
+            [sys.executable, "-P", "-m", module, str(descriptor), *map(str, arguments)],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            pass_fds=[descriptor],
+        )
+    return process, connection

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import resource
+
 # Bytes of a file, and of the members of its archive; how many of these, and how many pages and characters of text.
 LARGEST_FILE, LARGEST_ARCHIVE = 100_000_000, 400_000_000
 MOST_MEMBERS, MOST_PAGES, MOST_CHARACTERS = 10_000, 5_000, 10_000_000
@@ -42,3 +45,17 @@ class Text:
     def __str__(self) -> str:
         """Return the text, with an empty line between blocks."""
         return "\n\n".join(self._blocks)
+
+
+def limit_resource(kind: int, value: int) -> None:
+    """
+    Limit a resource of this process.
+
+    :param kind: One of the constants of ``resource``, such as ``RLIMIT_CPU``.
+    """
+    _, hard_limit = resource.getrlimit(kind)
+    soft_limit = value
+    if hard_limit != resource.RLIM_INFINITY:
+        soft_limit = min(value, hard_limit)
+    with contextlib.suppress(ValueError, OSError):  # macOS does not limit the address space
+        resource.setrlimit(kind, (soft_limit, hard_limit))

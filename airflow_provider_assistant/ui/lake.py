@@ -5,18 +5,23 @@ from __future__ import annotations
 import contextlib
 import logging
 import re
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
-from functools import lru_cache
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from airflow.providers.common.compat.sdk import ObjectStoragePath, conf
 
 from airflow_provider_assistant.evaluation.scorers import SCORERS
+from airflow_provider_assistant.lake import DATASETS
+from airflow_provider_assistant.loading.findings import DAG_ID
 from airflow_provider_assistant.operators.links import PAGES, task_path
 from airflow_provider_assistant.ui.access import Rights
+from airflow_provider_assistant.ui.files import ParquetReader
 from airflow_provider_assistant.ui.models import Gate, Problem, Task, UnavailableError
 from airflow_provider_assistant.ui.trend_models import Evaluation
 
@@ -25,8 +30,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Largest file that is read, in bytes, and maximum number of files per request.
+# Largest file that is read, in bytes, also unfolded, and maximum number of files per request.
 MOST_BYTES, MOST_FILES = 20_000_000, 200
+# Bytes of the tables that are kept.
+MOST_CACHED = 100_000_000
 # Number of evaluations among which the last one of each name is searched.
 GATES = 40
 MOST_GATES = 20
@@ -39,17 +46,22 @@ NO_LAKE = (
 )
 
 
+_cache: OrderedDict[tuple[LakeFile, tuple[str, ...]], tuple[str | None, pa.Table]] = OrderedDict()
+_lock = Lock()
+
+
 @dataclass(frozen=True, slots=True)
 class LakeFile:
     """
     A file of a partition.
 
-    :param path: Path of the file for its file system.
+    :param path: Path of the file, with the protocol.
     :param url: Folder of the datasets, with the protocol.
     :param size: Size in bytes.
     :param version: Changes if the file is replaced.
     """
 
+    dataset: str
     day: date
     path: str
     url: str
@@ -103,8 +115,9 @@ def _files_of_partition(folder: ObjectStoragePath, partition_name: str, url: str
             continue
         size = int(entry.attributes.get("size") or 0)
         file = LakeFile(
+            dataset=folder.name,
             day=date.fromisoformat(partition_name.removeprefix("date=")),
-            path=entry.path,
+            path=str(folder / partition_name / entry.name),
             url=url,
             size=size,
             version=f"{size}-{_modified(entry.attributes)}",
@@ -134,21 +147,36 @@ def tables_of(files: Sequence[LakeFile], columns: Sequence[str], rights: Rights)
             yield file, table
 
 
-@lru_cache(maxsize=600)
 def _table(file: LakeFile, columns: tuple[str, ...]) -> tuple[str | None, pa.Table]:
     """Return the DAG that wrote a file, and its table. Cached: files are replaced as a whole."""
-    import pyarrow.parquet as pq
+    with _lock:
+        if (file, columns) in _cache:
+            _cache.move_to_end((file, columns))
+            return _cache[file, columns]
+    found = _read(file, columns)
+    with _lock:
+        _cache[file, columns] = found
+        while sum(table.nbytes for _, table in _cache.values()) > MOST_CACHED:
+            _cache.popitem(last=False)
+    return found
+
+
+def _read(file: LakeFile, columns: tuple[str, ...]) -> tuple[str | None, pa.Table]:
+    import pyarrow as pa
 
     if file.size > MOST_BYTES:
         raise ValueError(f"{file.path} is larger than {MOST_BYTES} bytes")
-    with ObjectStoragePath(file.url).fs.open(file.path, "rb") as opened:
-        parquet = pq.ParquetFile(opened)
-        metadata = parquet.schema_arrow.metadata or {}
-        encoded_dag_id = metadata.get(b"assistant.dag_id")
-        table = parquet.read(list(columns), use_threads=False)
-    if not encoded_dag_id:
-        return None, table
-    return encoded_dag_id.decode(), table
+    schema = DATASETS[file.dataset].schema()
+    schema = pa.schema([schema.field(name) for name in columns])
+    batches = []
+    with ParquetReader(file.path, "datasets") as reader, closing(reader.batches(schema)) as parts:
+        for batch in parts:
+            batches.append(batch)
+            if sum(part.nbytes for part in batches) > MOST_BYTES:
+                raise ValueError(f"{file.path} unfolds to more than {MOST_BYTES} bytes")
+    encoded_dag_id = reader.metadata.get(DAG_ID)
+    table = pa.Table.from_batches(batches, schema)
+    return encoded_dag_id.decode() if encoded_dag_id else None, table
 
 
 # Columns of the dataset that have the same value in all rows of an evaluation.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from datetime import date, datetime
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
-from pydantic import BaseModel, ConfigDict, field_validator
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from airflow_provider_assistant.texts import storable
 
@@ -21,7 +21,8 @@ ProblemCode: TypeAlias = Literal[
 class Model(BaseModel):
     """Base of all models. Texts of unknown origin become texts that JSON can have, see :func:`storable`."""
 
-    model_config = ConfigDict(extra="forbid")
+    # JSON has no such numbers.
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     @field_validator("*", mode="before")
     @classmethod
@@ -31,6 +32,21 @@ class Model(BaseModel):
         if isinstance(value, list):
             return [storable(item) if isinstance(item, str) else item for item in value]
         return value
+
+
+M = TypeVar("M", bound=Model)
+
+
+def model_of(model: type[M], **values: Any) -> M | None:
+    """
+    Return a model of values of unknown origin, or None if they have other types.
+
+    :param model: Its class.
+    """
+    try:
+        return model(**values)
+    except ValidationError:
+        return None
 
 
 class Problem(Model):

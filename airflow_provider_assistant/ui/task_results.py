@@ -3,23 +3,42 @@
 from __future__ import annotations
 
 import contextlib
+import io
+import json
+import logging
 from dataclasses import dataclass
 from inspect import signature
+from types import SimpleNamespace
 from typing import Annotated, Any
 from uuid import UUID
 
 from airflow.models.renderedtifields import RenderedTaskInstanceFields
 from airflow.models.taskinstance import TaskInstance
-from airflow.models.xcom import XComModel
+from airflow.models.xcom import XCOM_RETURN_KEY, XComModel
+from airflow.providers.common.compat.sdk import ObjectStoragePath, conf
+from airflow.sdk.bases.xcom import BaseXCom
 from airflow.utils.session import create_session
 from fastapi import Depends, Path
-from sqlalchemy import select
+from fsspec.compression import compr
+from fsspec.utils import infer_compression
+from sqlalchemy import Text, case, cast, func, select
 
+from airflow_provider_assistant import strict_json
+from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.operators.links import task_path
+from airflow_provider_assistant.storage.paths import check_inside
+from airflow_provider_assistant.ui.files import OpenFile, UnreadableError, within
+from airflow_provider_assistant.ui.models import Problem
+
+log = logging.getLogger(__name__)
 
 TASK_PATH = "/{dag_id}/{run_id}/{task_id}/{map_index}"
-# Maximum number of XComs of a task that are read: one per key of a result.
-MOST_KEYS = 100
+# Largest result that is read, in characters. Those of this package have some thousand.
+LARGEST_RESULT = 1_000_000
+NO_RESULT = (
+    "This task has no result in XCom: it failed, it was cleared since, it has do_xcom_push=False, or its XComs were "
+    "deleted."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +64,11 @@ class TaskKey:
 
 
 def task_key(
-    dag_id: str, run_id: str, task_id: str, map_index: Annotated[int, Path(ge=-1)], region: UUID | None = None
+    dag_id: str,
+    run_id: str,
+    task_id: str,
+    map_index: Annotated[int, Path(ge=-1, le=2**31 - 1)],
+    region: UUID | None = None,
 ) -> TaskKey:
     """Return the task instance that a request names."""
     return TaskKey(dag_id=dag_id, run_id=run_id, task_id=task_id, map_index=map_index, region=region)
@@ -99,16 +122,91 @@ def facts_of(key: TaskKey) -> TaskFacts:
         )
 
 
-def result_of(key: TaskKey) -> dict[str, Any]:
-    """Return what a task instance pushed to XCom: its result, also with ``multiple_outputs``."""
+@dataclass(frozen=True, slots=True)
+class TaskResult:
+    """
+    What a task instance returned.
+
+    :param items: Empty without a result.
+    :param problem: Why there is none, or None.
+    """
+
+    items: dict[str, Any]
+    problem: Problem | None = None
+
+
+def result_of(key: TaskKey) -> TaskResult:
+    """Return what a task instance returned, as Airflow's XCom backend reads it."""
+    try:
+        return TaskResult(_read_result(key))
+    except UnreadableError as error:
+        return TaskResult({}, error.problem)
+    except Exception as error:  # noqa: BLE001 (backends and storages raise any exception)
+        # Log only the type: the message may contain details of the storage that the user must not see.
+        log.warning("The result of %s cannot be read from XCom: %s", key.task_id, type(error).__name__)
+        text = f"The result of this task cannot be read from XCom by this API server ({type(error).__name__})."
+        return TaskResult({}, Problem(code="unreadable", text=text))
+
+
+def _read_result(key: TaskKey) -> dict[str, Any]:
     with create_session() as session:
-        rows = session.scalars(_xcoms(key).limit(MOST_KEYS)).all()
-        value_by_key = {row.key: XComModel.deserialize_value(row) for row in rows}
-    result = value_by_key.pop("return_value", None)
-    if not isinstance(result, dict):
-        result = {}
-    # With ``multiple_outputs``, each item of the result has a key as well.
-    return {**result, **value_by_key}
+        xcoms = _xcoms(key).subquery()
+        # As text: Airflow's own reader would build whatever the text describes.
+        text = cast(xcoms.c.value, Text)
+        query = select(func.length(text), case((func.length(text) <= LARGEST_RESULT, text)))
+        row = session.execute(query.where(xcoms.c.key == XCOM_RETURN_KEY).limit(1)).first()
+    if row is None:
+        raise UnreadableError(NO_RESULT)
+    length, stored = row
+    if stored is None:
+        raise UnreadableError(f"The result of this task in XCom is too large to be shown: {length or 0} characters.")
+    value = strict_json.read(stored.encode("utf-8", "replace")).value
+    backend = conf.getimport("core", "xcom_backend") or BaseXCom
+    if backend is not BaseXCom:
+        # It may wait for a storage, or do anything.
+        value = within(key.dag_id, lambda: _from_backend(backend, value), what="The result of this task in XCom")
+    elif isinstance(value, str):
+        # Airflow's REST API stores JSON as a text.
+        with contextlib.suppress(ValueError):
+            value = strict_json.read(value.encode("utf-8", "replace")).value
+    return value if isinstance(value, dict) else {}
+
+
+def _from_backend(backend: Any, stored: Any) -> Any:
+    """
+    Return the value of an XCom, as plain JSON.
+
+    :param stored: What Airflow's database has: the value, or where it is.
+    """
+    reader = backend.deserialize_value
+    if reader.__module__ == "airflow.providers.common.io.xcom.backend":
+        return _from_object_storage(stored)
+    value = reader(SimpleNamespace(key=XCOM_RETURN_KEY, value=stored))
+    text = json.dumps(value, default=str)
+    if len(text) > LARGEST_RESULT:
+        raise UnreadableError(f"The result of this task in XCom is too large to be shown: {len(text)} characters.")
+    return strict_json.read(text.encode("utf-8", "replace")).value
+
+
+def _from_object_storage(stored: Any) -> Any:
+    """Return the value of an XCom of Airflow's backend for object storage, which itself reads a file of any size."""
+    folder = conf.get("common.io", "xcom_objectstorage_path", fallback="")
+    if not isinstance(stored, str) or "://" not in stored or not folder:
+        return stored
+    try:
+        check_inside(ObjectStoragePath(stored), ObjectStoragePath(folder))
+    except AssistantInputError:
+        # A task may return any URL.
+        return stored
+    with OpenFile(stored, "XCom") as file:
+        content = file.read(0, LARGEST_RESULT + 1)
+    compression = infer_compression(stored)
+    if compression:
+        with compr[compression](io.BytesIO(content), mode="rb") as unpacked:
+            content = unpacked.read(LARGEST_RESULT + 1)
+    if len(content) > LARGEST_RESULT:
+        raise UnreadableError("The result of this task in XCom is too large to be shown.")
+    return strict_json.read(content).value
 
 
 def _xcoms(key: TaskKey) -> Any:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
-from typing import Annotated, Any
+from tempfile import SpooledTemporaryFile
+from typing import IO, Annotated, Any
 from urllib.parse import quote
 
 from airflow.providers.common.compat.sdk import BaseHook
@@ -19,14 +20,32 @@ from airflow_provider_assistant.ledger.load_queries import tries_of
 from airflow_provider_assistant.ledger.selection import MOST, Page
 from airflow_provider_assistant.operators.links import PAGES, browser_url
 from airflow_provider_assistant.operators.runs import findings_file
-from airflow_provider_assistant.ui import findings as files
 from airflow_provider_assistant.ui.access import Rights, RightsDep, may_see_task
+from airflow_provider_assistant.ui.files import ParquetReader, UnreadableError, read_parquet, within
+from airflow_provider_assistant.ui.findings import FindingsReader, answers_of
 from airflow_provider_assistant.ui.ledgers import known_ledgers, read
-from airflow_provider_assistant.ui.models import LedgerRef, Load, Problem, Task
+from airflow_provider_assistant.ui.models import LedgerRef, Load, Problem, Task, model_of
 from airflow_provider_assistant.ui.page import PageDep
 from airflow_provider_assistant.ui.rows import loads_of
-from airflow_provider_assistant.ui.task_models import Bin, ChatBatch, Findings, TaskKind, TaskLink, TaskReply, Written
-from airflow_provider_assistant.ui.task_results import TASK_PATH, TaskFacts, TaskKey, TaskKeyDep, facts_of, result_of
+from airflow_provider_assistant.ui.task_models import (
+    Bin,
+    ChatBatch,
+    Finding,
+    Findings,
+    FindingsKind,
+    TaskKind,
+    TaskLink,
+    TaskReply,
+    Written,
+)
+from airflow_provider_assistant.ui.task_results import (
+    TASK_PATH,
+    TaskFacts,
+    TaskKey,
+    TaskKeyDep,
+    facts_of,
+    result_of,
+)
 from airflow_provider_assistant.ui.trend_models import Evaluation
 
 router = APIRouter(prefix="/api/tasks", dependencies=[Depends(may_see_task)])
@@ -55,15 +74,23 @@ _RESULTS: dict[TaskKind, set[str]] = {
     "chat_batch": {"complete", "timed_out", "output_path"},
     "evaluation": {"verdict", "report_path", "pass_rate"},
 }
+# Kinds of tasks about which only the result says something, and the states in which they should have one.
+_KINDS_OF_RESULTS, ENDED = ("chat_batch", "evaluation", "export"), ("success", "failed")
 # Items of results that are paths.
 _PATHS = ("paths", "path", "raw_path", "output_path", "scores_path", "lake_path")
+# Maximum number of files of a task that are listed.
+MOST_WRITTEN = 100
+# Seconds to make a CSV file, its bytes that are kept in memory, and those that are sent at once.
+CSV_SECONDS, MOST_IN_MEMORY, PART = 60.0, 8_000_000, 100_000
+_NOT_OURS = Problem(code="unreadable", text="The result of this task in XCom is not that of a task of its kind.")
 KindQuery = Annotated[str | None, Query(max_length=50)]
 
 
 @router.get(TASK_PATH)
 def task(key: TaskKeyDep, rights: RightsDep) -> TaskReply:
     """Return what a task instance did."""
-    facts, result = facts_of(key), result_of(key)
+    facts, read_result = facts_of(key), result_of(key)
+    result = read_result.items
     kind = _kind(facts, result)
     ledger = _ledger(facts.rendered or {})
     tries: list[Load] = []
@@ -72,11 +99,16 @@ def task(key: TaskKeyDep, rights: RightsDep) -> TaskReply:
         tries, problem = _tries(key, ledger, rights)
     batch = None
     if kind == "chat_batch" and not facts.is_mapped:
-        batch = _batch(facts, result)
+        batch = _batch(key, facts, result)
     task_model = _task_model(key)
     evaluation = None
     if kind == "evaluation" and result:
         evaluation = _evaluation(key, facts, result, task_model)
+    written = _written(result)
+    # The tries of a load say all that is in its result.
+    has_nothing = not (batch or evaluation or written)
+    if kind in _KINDS_OF_RESULTS and facts.state in ENDED and has_nothing:
+        problem = read_result.problem or _NOT_OURS
     links = []
     if evaluation and evaluation.report:
         links.append(TaskLink(name="Evaluation report", href=evaluation.report))
@@ -93,7 +125,7 @@ def task(key: TaskKeyDep, rights: RightsDep) -> TaskReply:
         problem=problem,
         batch=batch,
         evaluation=evaluation,
-        written=_written(result),
+        written=written,
         links=links,
         has_findings=kind in {"load", "chat_batch"} or "findings" in result,
         may_settle=is_known_ledger and rights.may_settle(key.dag_id),
@@ -120,11 +152,14 @@ def findings(key: TaskKeyDep, page: PageDep, kind: KindQuery = None) -> Findings
     path = findings_path(key)
     if path is None:
         return _no_findings(page, path=None, problem=None)
+
+    def read(file: ParquetReader) -> tuple[list[FindingsKind], list[Finding]]:
+        findings = FindingsReader(file, key.dag_id)
+        return findings.kinds(), findings.page(kind, page.limit, page.offset)
+
     try:
-        with _open_findings(path) as file:
-            kinds = files.kinds_of(file)
-            rows = files.page_of_findings(file, kind, page.limit, page.offset)
-    except files.UnreadableError as error:
+        kinds, rows = read_parquet(key.dag_id, path, "findings", read)
+    except UnreadableError as error:
         return _no_findings(page, path=path, problem=error.problem)
     total = sum(counted.count for counted in kinds if kind is None or counted.kind == kind)
     return Findings(
@@ -158,13 +193,28 @@ def findings_csv(key: TaskKeyDep, kind: KindQuery = None) -> Response:
     path = findings_path(key)
     if path is None:
         return PlainTextResponse("This task has no findings.\n", status_code=404)
+    # The browser may take as long as it likes to download it.
+    content = SpooledTemporaryFile(max_size=MOST_IN_MEMORY)  # noqa: SIM115 (it is closed when it has been sent)
+
+    def read(file: ParquetReader) -> None:
+        for text in FindingsReader(file, key.dag_id).csv(kind):
+            content.write(text.encode("utf-8", "backslashreplace"))
+
     try:
-        content = files.csv_of(files.open_findings(path), kind)
-    except files.UnreadableError as error:
+        read_parquet(key.dag_id, path, "findings", read, seconds=CSV_SECONDS)
+    except UnreadableError as error:
+        content.close()
         return PlainTextResponse(f"{error}\n", status_code=404)
     name = quote(f"findings-{key.dag_id}-{key.task_id}.csv", safe="")
     headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{name}"}
-    return StreamingResponse(content, media_type="text/csv; charset=utf-8", headers=headers)
+    return StreamingResponse(_parts(content), media_type="text/csv; charset=utf-8", headers=headers)
+
+
+def _parts(content: IO[bytes]) -> Iterator[bytes]:
+    with content:
+        content.seek(0)
+        while part := content.read(PART):
+            yield part
 
 
 def findings_path(key: TaskKey) -> str | None:
@@ -173,7 +223,7 @@ def findings_path(key: TaskKey) -> str | None:
 
     A task that failed has no result: its findings are at its ``findings_path``, or at the default place.
     """
-    result = result_of(key)
+    result = result_of(key).items
     if "findings" in result:
         path = result["findings"]
         if isinstance(path, str):
@@ -188,22 +238,13 @@ def findings_path(key: TaskKey) -> str | None:
     # The region of an iteration of a loop has another form in the name of the file.
     default_file = findings_file(RunRef(key.dag_id, key.run_id, key.task_id, key.map_index))
     try:
-        exists = default_file.is_file()
+        exists = within(key.dag_id, default_file.is_file, what=str(default_file))
     except Exception:  # noqa: BLE001 (storages raise any exception)
         # The storage may be unreachable. Opening the file explains this to the user.
         exists = True
     if not exists:
         return None
     return str(default_file)
-
-
-@contextlib.contextmanager
-def _open_findings(path: str) -> Iterator[Any]:
-    file = files.open_findings(path)
-    try:
-        yield file
-    finally:
-        file.close(force=True)
 
 
 def _kind(facts: TaskFacts, result: Mapping[str, Any]) -> TaskKind:
@@ -249,7 +290,7 @@ def _tries(key: TaskKey, ledger: LedgerRef, rights: Rights) -> tuple[list[Load],
     return loads_of(rows, rights), problem
 
 
-def _batch(facts: TaskFacts, result: Mapping[str, Any]) -> ChatBatch | None:
+def _batch(key: TaskKey, facts: TaskFacts, result: Mapping[str, Any]) -> ChatBatch | None:
     """Return the result of a chat batch, or None if neither the result nor the file has all counts."""
     path = result.get("output_path") or (facts.rendered or {}).get("output_path")
     if not isinstance(path, str):
@@ -259,13 +300,12 @@ def _batch(facts: TaskFacts, result: Mapping[str, Any]) -> ChatBatch | None:
     counts_in_file: dict[str, int] = {}
     if path:
         try:
-            bins, counts_in_file = files.answers_of(path)
-        except files.UnreadableError as error:
+            bins, counts_in_file = read_parquet(key.dag_id, path, "answers", lambda file: answers_of(file, key.dag_id))
+        except UnreadableError as error:
             problem = error.problem
     counts = {name: result.get(name, counts_in_file.get(name)) for name in ("rows", *STATUSES)}
-    if any(not isinstance(count, int) for count in counts.values()):
-        return None
-    return ChatBatch(
+    return model_of(
+        ChatBatch,
         **counts,
         rejected=result.get("rejected"),
         submitted=result.get("submitted"),
@@ -293,7 +333,8 @@ def _evaluation(key: TaskKey, facts: TaskFacts, result: Mapping[str, Any], task_
         report = f"{PAGES}/reports/{quoted_key}"
         if key.region:
             report = f"{report}?region={key.region}"
-    return Evaluation(
+    return model_of(
+        Evaluation,
         **{figure.name: result.get(figure.name) for figure in fields(Figures)},
         tag=None,
         at=facts.ended_at,
@@ -307,7 +348,7 @@ def _evaluation(key: TaskKey, facts: TaskFacts, result: Mapping[str, Any], task_
 
 def _written(result: Mapping[str, Any]) -> list[Written]:
     """Return the files that the result names, and the datasets of a warehouse."""
-    written_by_path: dict[str, Written] = {}
+    rows_by_path: dict[str, Any] = {}
     for name in _PATHS:
         paths = result.get(name)
         if not isinstance(paths, list):
@@ -316,23 +357,25 @@ def _written(result: Mapping[str, Any]) -> list[Written]:
         # With several paths, the rows are those of all of them.
         if name in {"path", "output_path"} and "paths" not in result:
             rows = result.get("rows")
-        for path in paths:
-            if isinstance(path, str) and path and path not in written_by_path:
-                written_by_path[path] = _written_file(path, rows)
-    written = list(written_by_path.values())
+        for path in paths[:MOST_WRITTEN]:
+            if isinstance(path, str) and path:
+                rows_by_path.setdefault(path, rows)
+    written = [_written_file(path, rows) for path, rows in rows_by_path.items()]
     datasets = result.get("datasets")
     if isinstance(datasets, dict):
         for name, rows in datasets.items():
-            written.append(Written(name=str(name), path=str(name), rows=rows, url=None))
-    return written
+            written.append(model_of(Written, name=name, path=name, rows=rows, url=None))
+    return [one for one in written if one is not None][:MOST_WRITTEN]
 
 
-def _written_file(path: str, rows: int | None) -> Written:
-    url: str | None = browser_url(path)
+def _written_file(path: str, rows: Any) -> Written | None:
+    url: str | None = None
+    with contextlib.suppress(Exception):  # it may be no path at all
+        url = browser_url(path)
     # Browsers open no other URLs from a page.
     if url and not url.startswith("http"):
         url = None
-    return Written(name=_name_of(path), path=path, rows=rows, url=url)
+    return model_of(Written, name=_name_of(path), path=path, rows=rows, url=url)
 
 
 def _name_of(path: str) -> str:

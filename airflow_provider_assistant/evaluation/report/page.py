@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cache
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +45,15 @@ class _Trend:
     picture: Any
 
 
+def owner_tag(dag_id: str) -> str:
+    """
+    Return the tag of a report that names the DAG whose task wrote it.
+
+    :param dag_id: Empty if no task wrote it.
+    """
+    return f'<meta name="dag-id" content="{escape(dag_id)}">'
+
+
 def render(evaluation: Evaluation, trend: Sequence[Summary] = ()) -> str:
     """
     Return the report of an evaluation as one HTML page that loads nothing and runs no scripts.
@@ -62,6 +72,7 @@ def render(evaluation: Evaluation, trend: Sequence[Summary] = ()) -> str:
         scorers.append((name, scorer, _histogram(scorer)))
     return _template().render(
         generator=GENERATOR,
+        owner=owner_tag(summary.run.get("dag_id") or ""),
         summary=summary,
         scorers=scorers,
         runs=runs,

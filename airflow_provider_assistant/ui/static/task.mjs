@@ -77,7 +77,8 @@ function Reply({ reply, path, region }) {
   if (EMPTY[reply.kind]) {
     return h(Note, null, EMPTY[reply.kind], " ", h(PartLink, { part: "loads" }, "Open the page Assistant"));
   }
-  const hasNothing = !reply.tries.length && !reply.batch && !reply.evaluation && !reply.written.length;
+  const hasNothing =
+    !reply.problem && !reply.tries.length && !reply.batch && !reply.evaluation && !reply.written.length;
   return h(
     Fragment,
     null,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
+from urllib.parse import quote
 
 import pytest
 import sqlalchemy as sa
@@ -53,6 +54,42 @@ def as_user(_manager) -> Callable[..., TestClient]:
 def run_operator(run_stored: Callable[..., Run]) -> Callable[..., Run]:
     """Run operators with ``dag.test()``: the pages read Airflow's database."""
     return run_stored
+
+
+class Result:
+    """The result in XCom of a task that has run."""
+
+    def __init__(self, run: Run) -> None:
+        self.dag_id, self.run_id = run.dag_id, run.run_id
+        self.path = f"{run.dag_id}/{quote(run.run_id, safe='')}/task/-1"
+
+    def put(self, text: str) -> None:
+        """Replace it by another JSON text, also one that Airflow would not write."""
+        from airflow.models.xcom import XComModel
+        from airflow.utils.session import create_session
+
+        table = XComModel.__tablename__
+        with create_session() as session:
+            session.execute(
+                sa.text(f"UPDATE {table} SET value = :text WHERE dag_id = :dag"),
+                {"text": text, "dag": self.dag_id},
+            )
+
+    def operator(self, name: str) -> None:
+        """Replace the class of its operator."""
+        from airflow.models.taskinstance import TaskInstance
+        from airflow.utils.session import create_session
+
+        with create_session() as session:
+            session.execute(sa.update(TaskInstance).filter_by(dag_id=self.dag_id).values(operator=name))
+
+
+@pytest.fixture
+def result(run_operator: Callable[..., Run]) -> Result:
+    """The result of a task, which tests replace: to run one for each would take long."""
+    from airflow.sdk import task
+
+    return Result(run_operator(task(lambda: {"rows": 1}, task_id="task")))
 
 
 @pytest.fixture

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from types import SimpleNamespace
 from urllib.parse import quote
 from uuid import UUID
@@ -11,13 +13,16 @@ from airflow.sdk import task
 from fastapi.testclient import TestClient
 from sqlalchemy import false, select
 
-from airflow_provider_assistant.evaluation.report import GENERATOR
-from airflow_provider_assistant.ui import reports, task_results
+from airflow_provider_assistant.evaluation.report import GENERATOR, owner_tag
+from airflow_provider_assistant.ui import files, reports, task_results
 from airflow_provider_assistant.ui.access import may_see_task
 from airflow_provider_assistant.ui.app import app
 
 REGION = UUID(int=7)
-PAGE = f"<!DOCTYPE html>\n{GENERATOR}\n<h1>Passed</h1>"
+
+
+def page_of(dag_id):
+    return f"<!DOCTYPE html>\n{GENERATOR}\n{owner_tag(dag_id)}\n<body>\n<h1>Passed</h1>"
 
 
 @pytest.fixture
@@ -28,66 +33,59 @@ def client(monkeypatch):
 
 
 @pytest.fixture
-def get(client, run_operator):
-    """Push a value to XCom for a task, and request its report."""
+def get(client, result):
+    """Request the report of a task with a result in XCom."""
 
-    def asked(result, *, task_id="judge", map_index=-1, multiple_outputs=True):
-        @task(task_id="judge", multiple_outputs=multiple_outputs)
-        def judge():
-            return result
-
-        run = run_operator(judge)
-        return client.get(f"/reports/{run.dag_id}/{quote(run.run_id, safe='')}/{task_id}/{map_index}")
+    def asked(value, path=None):
+        result.put(json.dumps(value))
+        return client.get(f"/reports/{path or result.path}")
 
     return asked
 
 
 @pytest.fixture
-def report(tmp_path):
+def report(tmp_path, result):
     path = tmp_path / "report.html"
-    path.write_text(PAGE)
+    path.write_text(page_of(result.dag_id))
     return path
 
 
-@pytest.mark.parametrize("multiple_outputs", [True, False])
-@pytest.mark.parametrize("spelling", [str, lambda path: path.as_uri()], ids=["path", "uri"])
-def test_the_report_is_shown_and_can_do_nothing(spelling, multiple_outputs, get, report):
-    shown = get({"report_path": spelling(report)}, multiple_outputs=multiple_outputs)
-    assert (shown.status_code, shown.text) == (200, PAGE)
-    assert shown.headers["content-type"] == "text/html; charset=utf-8"
-    policy = shown.headers["content-security-policy"].split("; ")
-    assert {"sandbox", "default-src 'none'"} <= set(policy)
-    assert "script" not in "".join(policy)
-    assert (shown.headers["x-content-type-options"], shown.headers["cache-control"]) == ("nosniff", "no-store")
+def test_the_report_is_shown_and_can_do_nothing(get, result, report, monkeypatch):
+    for base, path in (("", str(report)), ("/airflow", report.as_uri())):
+        monkeypatch.setenv("AIRFLOW__API__BASE_URL", f"http://localhost:8080{base}/")
+        shown = get({"report_path": path})
+        link = f"{base}/dags/{result.dag_id}/runs/{quote(result.run_id, safe='')}/tasks/task"
+        back = f'<body>\n<p><a href="{link}">Back to the task</a></p>\n'
+        assert (shown.status_code, shown.text) == (200, page_of(result.dag_id).replace("<body>\n", back))
+        assert shown.headers["content-type"] == "text/html; charset=utf-8"
+        policy = shown.headers["content-security-policy"].split("; ")
+        assert {"sandbox", "default-src 'none'"} <= set(policy)
+        assert "script" not in "".join(policy)
+        assert (shown.headers["x-content-type-options"], shown.headers["cache-control"]) == ("nosniff", "no-store")
 
 
-@pytest.mark.parametrize("base", ["", "/airflow"])
-@pytest.mark.parametrize("is_mapped", [False, True])
-def test_the_report_leads_back_to_its_task(is_mapped, base, client, run_operator, report, monkeypatch):
-    monkeypatch.setenv("AIRFLOW__API__BASE_URL", f"http://localhost:8080{base}/")
-    report.write_text(f"{GENERATOR}\n<body>\n<h1>Passed</h1>")
+def test_the_report_of_a_mapped_task_leads_back_to_its_task_instance(client, run_operator, tmp_path):
+    report = tmp_path / "report.html"
 
     @task(multiple_outputs=False)
     def judge(_):
         return {"report_path": str(report)}
 
-    run = run_operator(lambda: judge.expand(_=[1, 2]) if is_mapped else judge(1))
+    run = run_operator(lambda: judge.expand(_=[1, 2]))
+    report.write_text(page_of(run.dag_id))
     run_id = quote(run.run_id, safe="")
-    shown = client.get(f"/reports/{run.dag_id}/{run_id}/judge/{1 if is_mapped else -1}")
-    link = f"{base}/dags/{run.dag_id}/runs/{run_id}/tasks/judge{'/mapped/1' if is_mapped else ''}"
-    assert shown.text == f'{GENERATOR}\n<body>\n<p><a href="{link}">Back to the task</a></p>\n<h1>Passed</h1>'
+    shown = client.get(f"/reports/{run.dag_id}/{run_id}/judge/1").text
+    assert f'<a href="/dags/{run.dag_id}/runs/{run_id}/tasks/judge/mapped/1">' in shown
 
 
-@pytest.mark.parametrize("asked", [{"task_id": "other"}, {"map_index": 0}])
-def test_another_task_has_none(asked, get, report):
-    refused = get({"report_path": str(report)}, **asked)
-    assert (refused.status_code, refused.headers["content-type"]) == (404, "text/plain; charset=utf-8")
-    assert "has no report" in refused.text
-
-
-@pytest.mark.parametrize("left", [{}, {"report_path": 7}, {"report_path": None}, {"report_path": {"a": "b"}}])
-def test_what_is_no_path_is_no_report(left, get):
-    assert "has no report" in get(left).text
+def test_without_a_report_the_page_says_why(get, result, report):
+    there = {"report_path": str(report)}
+    others = [result.path.replace("/task/", "/other/"), result.path.replace("/-1", "/0")]
+    refused = [get(there, path) for path in others]
+    refused += [get(left) for left in ({}, {"report_path": 7}, {"report_path": None}, {"report_path": {"a": "b"}}, 7)]
+    for reply in refused:
+        assert (reply.status_code, reply.headers["content-type"]) == (404, "text/plain; charset=utf-8")
+        assert reply.text.startswith("This task has no report. ")
 
 
 def test_a_path_is_not_taken_from_the_request(client, report):
@@ -96,40 +94,45 @@ def test_a_path_is_not_taken_from_the_request(client, report):
     assert client.get(f"/reports/{quote(str(report), safe='')}/r/t/-1").status_code == 404
 
 
-def test_other_files_are_not_shown(get, tmp_path):
-    (tmp_path / "airflow.cfg").write_text(f"{GENERATOR} sesame-1234")
-    refused = get({"report_path": str(tmp_path / "airflow.cfg")})
-    assert refused.status_code == 404
-    assert "sesame" not in refused.text
+def test_only_a_report_of_this_dag_is_shown(get, result, report, tmp_path, monkeypatch):
+    def refusal(path=report):
+        refused = get({"report_path": str(path)})
+        assert (refused.status_code, refused.headers["content-type"]) == (404, "text/plain; charset=utf-8")
+        assert "sesame" not in refused.text
+        return refused.text
 
-
-@pytest.mark.parametrize("content", ["sesame-1234", "<script>sesame-1234</script>", " " * 2000 + PAGE + "sesame-1234"])
-def test_what_this_package_did_not_make_is_not_shown(content, get, report):
-    report.write_text(content)
-    refused = get({"report_path": str(report)})
-    assert refused.status_code == 404
-    assert "sesame" not in refused.text
-
-
-def test_a_link_leads_to_nothing_else(get, report, tmp_path):
-    (tmp_path / "secret").write_text("sesame-1234")
+    (tmp_path / "airflow.cfg").write_text(f"{page_of(result.dag_id)} sesame-1234")
+    refusal(tmp_path / "airflow.cfg")
+    ours = page_of(result.dag_id)
+    for content in (
+        "sesame-1234",
+        "<script>sesame-1234</script>",
+        " " * 2000 + ours + "sesame-1234",
+        page_of("other") + "sesame-1234",
+        page_of("") + "sesame-1234",
+        f"{GENERATOR} sesame-1234",
+    ):
+        report.write_text(content)
+        refusal()
+    report.write_text(f"{ours} sesame-1234")
+    monkeypatch.setattr(reports, "MAX_BYTES", len(ours))
+    refusal()
+    os.truncate(report, files.LARGEST_FILE + 1)
+    refusal()
     report.unlink()
+    (tmp_path / "secret").write_text("sesame-1234")
     report.symlink_to(tmp_path / "secret")
-    assert "sesame" not in get({"report_path": str(report)}).text
-
-
-def test_what_is_too_large_is_not_shown(get, report, monkeypatch):
-    monkeypatch.setattr(reports, "MAX_BYTES", len(PAGE) - 1)
-    assert get({"report_path": str(report)}).status_code == 404
-
-
-@pytest.mark.parametrize(
-    "place", ["/nowhere/report.html", "nowhere://bucket/report.html", "http://127.0.0.1:1/report.html"]
-)
-def test_where_it_is_is_said_if_it_cannot_be_read(place, get):
-    refused = get({"report_path": place})
-    assert (refused.status_code, refused.headers["content-type"]) == (404, "text/plain; charset=utf-8")
-    assert place in refused.text
+    refusal()
+    report.unlink()
+    os.mkfifo(report)
+    refusal()
+    report.unlink()
+    report.mkdir()
+    refusal()
+    places = ["/nowhere/report.html", "nowhere://bucket/report.html", "http://127.0.0.1:1/report.html"]
+    places += ["/dev/zero/report.html", "nul\0/report.html", "two\nlines/report.html", "x" * 2000 + "/report.html"]
+    for place in places:
+        assert place.split("/report")[0].split("\0")[0].split("\n")[0][:250] in refusal(place)
 
 
 @pytest.mark.usefixtures("_airflow_database")

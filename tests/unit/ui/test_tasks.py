@@ -10,12 +10,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_assistant.loading.findings import findings_schema
+from airflow_provider_assistant.loading.findings import Finding, FindingsFile
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
 from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOperator
 from airflow_provider_assistant.transfers.limits_to_parquet import AssistantLimitsToParquetOperator
 from airflow_provider_assistant.ui import findings
+from airflow_provider_assistant.ui.files import ParquetReader
+from airflow_provider_assistant.ui.findings import FindingsReader
 from tests.unit.ui.conftest import HOSTILE
 
 ROWS = [{"title": "T", "question": f"Q {n}?", "answer": f"Answer {n}.", "category": "faq"} for n in range(4)]
@@ -68,25 +70,24 @@ def test_findings_as_csv_are_no_formulas(loaded, admin):
     ]
 
 
-def test_findings_name_the_group_unless_an_older_version_wrote_them(tmp_path):
-    row = {"kind": "stale", "row": None, "key": "k", "reason": "gone", "document_ids": ["doc"], "group": "=page"}
-    shown = {}
-    for name, schema in (("new", findings_schema()), ("older", pa.schema(list(findings_schema())[:-1]))):
-        path = tmp_path / f"{name}.parquet"
-        pq.write_table(pa.Table.from_pylist([row], schema=schema), path)
-        (found,) = findings.page_of_findings(findings.open_findings(str(path)), "stale", 10, 0)
-        (line,) = csv.DictReader(io.StringIO("".join(findings.csv_of(findings.open_findings(str(path)), None))))
-        shown[name] = (found.group, line["group"], line["document_ids"])
-    assert shown == {"new": ("=page", "'=page", "doc"), "older": (None, "", "doc")}
+def findings_in(path, *rows, dag_id="mine"):
+    """Write a file of findings, and return what a page and a CSV file show of it."""
+    with FindingsFile(path, dag_id=dag_id) as file:
+        for row in rows:
+            file.add(Finding(**row))
+    with ParquetReader(str(path), "findings") as reader:
+        findings = FindingsReader(reader, "mine")
+        page, text = findings.page(None, 10, 0), "".join(findings.csv(None))
+    return page, list(csv.DictReader(io.StringIO(text, newline="")))
 
 
-@pytest.mark.parametrize("value", ["=1", "+1", "-1", "@a", "\t=1", "\r=1", "\n=1"])
-def test_no_cell_begins_like_a_formula(value, tmp_path):
-    row = {"kind": "rejected", "row": 1, "key": value, "reason": value, "document_ids": [value]}
-    pq.write_table(pa.Table.from_pylist([row], schema=findings_schema()), tmp_path / "f.parquet")
-    text = "".join(findings.csv_of(findings.open_findings(str(tmp_path / "f.parquet")), None))
-    (found,) = csv.DictReader(io.StringIO(text, newline=""))
-    assert [found[name] for name in ("key", "reason", "document_ids")] == [f"'{value}"] * 3
+def test_no_cell_begins_like_a_formula(tmp_path):
+    values = ["=1", "+1", "-1", "@a", "\t=1", "\r=1", "\n=1"]
+    rows = [{"kind": "rejected", "key": one, "reason": one, "document_ids": [one], "group": one} for one in values]
+    page, lines = findings_in(tmp_path / "f.parquet", *rows)
+    assert [finding.group for finding in page] == values
+    for value, line in zip(values, lines, strict=True):
+        assert [line[name] for name in ("key", "reason", "document_ids", "group")] == [f"'{value}"] * 4
 
 
 def test_the_findings_of_a_failed_load_are_where_the_task_says(connection, run_operator, tmp_path, admin):
@@ -120,12 +121,6 @@ def test_a_file_that_is_not_findings_is_not_shown(content, connection, run_opera
     refused = admin.get(f"{place(run)}/findings.csv")
     assert refused.status_code == 404
     assert "sesame" not in str(found) + refused.text
-
-
-@pytest.mark.parametrize("path", ["http://127.0.0.1:1/f.parquet", "https://a/f.parquet", "nowhere://b/f.parquet"])
-def test_the_api_server_does_not_follow_urls_of_web_servers(path):
-    with pytest.raises(findings.UnreadableError, match=r"not a file|cannot read"):
-        findings.open_findings(path)
 
 
 def test_a_chat_batch_adds_up(connection, run_operator, tmp_path, admin):
