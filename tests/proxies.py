@@ -129,6 +129,10 @@ class RecordingProxy(LocalServer):
         self.heads: list[str] = []
         self.behaviour: Behaviour | None = None
         """What to do instead of forwarding; None to forward."""
+        self.refuse: Callable[[], Behaviour | None] = lambda: None
+        """Returns the behaviour for the next request for a tunnel."""
+        # 32 connections at once.
+        self._server.socket.listen(128)
         if context:
             self._server.socket = context.wrap_socket(
                 self._server.socket, server_side=True, do_handshake_on_connect=False
@@ -138,9 +142,12 @@ class RecordingProxy(LocalServer):
     def answer(self, request: BaseHTTPRequestHandler) -> None:
         with self._lock:
             self.heads.append(f"{request.requestline}\n{request.headers}")
-        if self.behaviour:
+        behaviour = self.behaviour
+        if request.command == "CONNECT":
+            behaviour = behaviour or self.refuse()
+        if behaviour:
             request.close_connection = True
-            self.behaviour(request)
+            behaviour(request)
         elif request.command == "CONNECT":
             self._tunnel(request)
         else:

@@ -18,12 +18,14 @@ import pytest
 
 from airflow_provider_assistant.api import errors
 from airflow_provider_assistant.api.call import Response, TransportFailure
+from airflow_provider_assistant.api.flow import RetryPolicy
 from airflow_provider_assistant.client.aiohttp_transport import AiohttpTransport
+from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.client.httpx_transport import HttpxTransport
 from airflow_provider_assistant.client.proxies import proxy_for
 from airflow_provider_assistant.client.redaction import redactor_of
 from airflow_provider_assistant.client.settings import ClientSettings
-from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.exceptions import AssistantConnectionError, AssistantInputError
 from tests.hostile import CALLS
 from tests.proxies import NAME, RecordingProxy, certificate, echoes, hangs, says, server_context, tls_front
 from tests.wire import SHORT_TIMEOUT, Answer, ScriptedService, refusing_port
@@ -284,6 +286,21 @@ def test_without_a_tunnel_nothing_was_sent(way, pair, monkeypatch, shown):
         assert all(head.startswith(f"CONNECT {NAME}:443 ") for head in proxy.heads)
         shown(*(head for head in proxy.heads if "Proxy-Authorization" not in head))
         assert not any(KEY in head for head in proxy.heads)
+
+
+def test_of_32_requests_that_the_proxy_refuses_at_once_none_is_ambiguous(pair, monkeypatch):
+    async def run(settings):
+        async with AssistantClient(settings) as client:
+            calls = [client.asend(CALLS["qa"]) for _ in range(32)]
+            return await asyncio.gather(*calls, return_exceptions=True)
+
+    with RecordingProxy() as proxy:
+        proxy.behaviour = echoes("407")
+        monkeypatch.setenv("HTTPS_PROXY", f"{CREDENTIALS}@{proxy.host}")
+        url = f"https://{NAME}/api/v1"
+        failures = asyncio.run(run(settings_of(url, pair, retry=RetryPolicy(attempts=1))))
+        assert {type(failure) for failure in failures} == {AssistantConnectionError}
+        assert len(proxy.heads) == 32
 
 
 @WAYS
