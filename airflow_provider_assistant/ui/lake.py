@@ -22,7 +22,7 @@ from airflow_provider_assistant.loading.findings import DAG_ID
 from airflow_provider_assistant.operators.links import PAGES, task_path
 from airflow_provider_assistant.ui.access import Rights
 from airflow_provider_assistant.ui.files import ParquetReader
-from airflow_provider_assistant.ui.models import Gate, Problem, Task, UnavailableError
+from airflow_provider_assistant.ui.models import Gate, Problem, Task, UnavailableError, model_of
 from airflow_provider_assistant.ui.trend_models import Evaluation
 
 if TYPE_CHECKING:
@@ -163,6 +163,7 @@ def _table(file: LakeFile, columns: tuple[str, ...]) -> tuple[str | None, pa.Tab
 
 def _read(file: LakeFile, columns: tuple[str, ...]) -> tuple[str | None, pa.Table]:
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     if file.size > MOST_BYTES:
         raise ValueError(f"{file.path} is larger than {MOST_BYTES} bytes")
@@ -176,6 +177,11 @@ def _read(file: LakeFile, columns: tuple[str, ...]) -> tuple[str | None, pa.Tabl
                 raise ValueError(f"{file.path} unfolds to more than {MOST_BYTES} bytes")
     encoded_dag_id = reader.metadata.get(DAG_ID)
     table = pa.Table.from_batches(batches, schema)
+    for number, column in enumerate(table.columns):
+        if pa.types.is_floating(column.type):
+            # JSON has no NaN and no infinities.
+            finite = pc.if_else(pc.is_finite(column), column, None)
+            table = table.set_column(number, schema.field(number), finite)
     return encoded_dag_id.decode() if encoded_dag_id else None, table
 
 
@@ -204,7 +210,9 @@ def evaluations(rights: Rights, limit: int, name: str | None = None) -> list[Eva
             rows_by_evaluation.setdefault((row["name"], row["map_index"]), []).append(row)
         for (evaluation_name, _map_index), rows in rows_by_evaluation.items():
             if name is None or evaluation_name == name:
-                found.append(_evaluation(file.day, rows, rights))
+                evaluation = _evaluation(file.day, rows, rights)
+                if evaluation is not None:
+                    found.append(evaluation)
         if len(found) >= limit:
             break
     return sorted(found[:limit], key=lambda evaluation: evaluation.at)
@@ -246,9 +254,9 @@ def _gate(history: Sequence[Evaluation]) -> Gate:
     )
 
 
-def _evaluation(day: date, rows: Sequence[dict[str, Any]], rights: Rights) -> Evaluation:
+def _evaluation(day: date, rows: Sequence[dict[str, Any]], rights: Rights) -> Evaluation | None:
     """
-    Return an evaluation.
+    Return an evaluation, or None if it has values that this package does not write.
 
     :param day: Day of the partition, for evaluations without a time of their own.
     :param rows: Its rows: one per scorer.
@@ -265,7 +273,8 @@ def _evaluation(day: date, rows: Sequence[dict[str, Any]], rights: Rights) -> Ev
         report = f"{PAGES}/reports/{quoted_key}"
         path = task_path(**task)
     midnight = datetime.combine(day, time(), UTC)
-    return Evaluation(
+    return model_of(
+        Evaluation,
         **{name: first_row[name] for name in _EVALUATION_FIELDS},
         at=first_row["asked_at"] or first_row["logical_date"] or midnight,
         means={row["scorer"]: row["mean"] for row in rows},

@@ -83,7 +83,7 @@ def refusal(path, dag_id="mine"):
     return text
 
 
-def test_what_is_not_a_file_of_findings_is_refused(tmp_path):
+def test_what_is_not_a_file_of_findings_is_refused(tmp_path, monkeypatch):
     good = tmp_path / "good.parquet"
     with FindingsFile(good, dag_id="mine") as file:
         file.add(Finding("rejected", "key", "reason", 1, ["doc"]))
@@ -106,7 +106,7 @@ def test_what_is_not_a_file_of_findings_is_refused(tmp_path):
         start = dice.randrange(len(content))
         (tmp_path / f"cut{number}").write_bytes(content[:start] + dice.randbytes(number * (number % 2)))
     with socket.socket(socket.AF_UNIX) as listening:
-        os.chdir(tmp_path)  # the path of a socket is short
+        monkeypatch.chdir(tmp_path)  # the path of a socket is short
         listening.bind("socket")
         named = [*sorted(tmp_path.iterdir()), "/dev/zero", "/dev/stdin", "/proc/self/environ", "/proc/self/mem"]
         odd_paths = ["nul\0", "two\nlines", "esc\x1b[2J", "\ud800", "x" * 2000, "", ".", "~", "a" * 300 + "/b" * 2000]

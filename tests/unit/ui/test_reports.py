@@ -156,8 +156,9 @@ def test_what_is_no_region_is_refused(client):
     assert client.get("/reports/d/r/judge/2?region=1").status_code == 422
 
 
-def test_a_word_for_a_number_is_refused(client):
-    assert client.get("/reports/d/r/t/first").status_code == 422
+def test_what_is_no_map_index_is_refused(client):
+    for index in ("first", "-2", "1.5", "9" * 20):
+        assert client.get(f"/reports/d/r/t/{index}").status_code == 422
 
 
 def test_nothing_else_is_there(client):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 from datetime import UTC, date, datetime, timedelta
 
+import pyarrow as pa
 import pytest
 
 from airflow_provider_assistant import lake
@@ -65,6 +67,23 @@ def test_the_summary_has_the_last_gate_of_each_name(folder, admin, ledger, known
         ("weekly", "failed", None),
         ("golden", "passed", 0.6),
     ]
+
+
+def test_values_that_no_export_writes_are_left_out(folder, admin, known_dags, tmp_path):
+    evaluate(folder, 0, mean=float("nan"), pass_rate=float("inf"))
+    evaluate(folder, 1, verdict="odd")
+    (row,) = admin.get("/api/evaluations").json()["rows"]
+    assert (row["means"], row["pass_rate"]) == ({"token_f1": None}, None)
+    captures = [lake.Capture(moment(TODAY), '{"chats": 7}', "x", service="h.example", site_id="help")]
+    table = lake.metrics_table(lake.STATISTICS, captures)
+    values = pa.array([float("nan")] * len(table))
+    publish(folder, "statistics", table.set_column(table.schema.names.index("value"), "value", values), TODAY)
+    assert admin.get("/api/statistics").json()["series"] == []
+    # A pipe would never end, and other columns are not those of the dataset.
+    os.mkfifo(tmp_path / "lake" / "statistics" / f"date={TODAY}" / "a.parquet")
+    publish(folder, "limits", pa.table({"metric": [1], "value": ["x"]}), TODAY)
+    for page in ("statistics", "limits"):
+        assert admin.get(f"/api/{page}").json()["problem"]["code"] == "lake_unreadable"
 
 
 def test_a_replaced_file_is_read_again(folder, admin, known_dags):
