@@ -7,17 +7,20 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
 from airflow_provider_assistant.sandbox.tenants import GLOBEX_FULL_KEY, GLOBEX_READONLY_KEY
 from tests.live.airflow import LiveAirflow
 from tests.live.service import AssistantService
+from tests.proxies import NAME, RecordingProxy, certificate, server_context, tls_front
 from tests.system.parrot import Parrot
 from tests.system.statsd import StatsdReceiver
 
 ROOT = Path(__file__).parents[2]
 WRONG_KEY = "canary-wrong-8d1f6a72"
+PROXY_PASSWORD = "canary-proxy/5e0d p@ss"
 FAILING = "must fail"
 # The demo runs all of them, and tests/integration/test_dags.py as well.
 EXAMPLES = ("assistant_approve_baseline", "assistant_async_chat")
@@ -44,6 +47,22 @@ def parrot() -> Iterator[Parrot]:
 
 
 @pytest.fixture(scope="session")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The certificate of the parrot, and its key."""
+    return certificate(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.fixture(scope="session")
+def proxy(parrot: Parrot, bundle: tuple[Path, Path]) -> Iterator[RecordingProxy]:
+    """A proxy with credentials, through which alone the parrot can be reached."""
+    with (
+        tls_front(parrot.host, server_context(bundle)) as front,
+        RecordingProxy(tls_service=front) as proxy,
+    ):
+        yield proxy
+
+
+@pytest.fixture(scope="session")
 def statsd() -> Iterator[StatsdReceiver]:
     """A server that receives what Airflow's components send to StatsD."""
     with StatsdReceiver() as receiver:
@@ -51,7 +70,7 @@ def statsd() -> Iterator[StatsdReceiver]:
 
 
 @pytest.fixture(scope="session")
-def connections(service: AssistantService, parrot: Parrot) -> dict[str, dict[str, Any]]:
+def connections(service: AssistantService, parrot: Parrot, bundle: tuple[Path, Path]) -> dict[str, dict[str, Any]]:
     """The connections of the DAGs."""
 
     def changed(*, extra: dict[str, Any] | None = None, **fields: Any) -> dict[str, Any]:
@@ -65,7 +84,11 @@ def connections(service: AssistantService, parrot: Parrot) -> dict[str, dict[str
         "assistant_wrong_key": changed(password=WRONG_KEY),
         "assistant_manages": changed(extra={"manage_documents": True}),
         "assistant_no_retries": changed(extra={"retries": 0}),
-        "assistant_parrot": changed(host=parrot.url, password=parrot.key, extra={"retries": 1}),
+        "assistant_parrot": changed(
+            host=f"https://{NAME}",
+            password=parrot.key,
+            extra={"retries": 1, "ca_bundle": str(bundle[0])},
+        ),
     }
 
 
@@ -89,6 +112,7 @@ def airflow(
     lineage_log: Path,
     statsd: StatsdReceiver,
     connections: dict[str, dict[str, Any]],
+    proxy: RecordingProxy,
 ) -> Iterator[LiveAirflow]:
     """A running Airflow with two examples and the DAGs of these tests."""
     dags = home / "dags"
@@ -98,6 +122,7 @@ def airflow(
         shutil.copy(ROOT / "dags" / f"{name}.py", dags)
     env = {
         **{f"AIRFLOW_CONN_{name.upper()}": json.dumps(fields) for name, fields in connections.items()},
+        "HTTPS_PROXY": f"http://corp:{quote(PROXY_PASSWORD, safe='')}@{proxy.host}",
         "AIRFLOW_VAR_ASSISTANT_LAKE": lake.as_uri(),
         "AIRFLOW__ASSISTANT__LAKE_PATH": lake.as_uri(),
         "AIRFLOW__OPENLINEAGE__TRANSPORT": json.dumps(

@@ -23,7 +23,6 @@ class Parrot(LocalServer):
 
     def __init__(self) -> None:
         super().__init__()
-        self.url = f"http://{self.host}/api/v1"
         self.polls: Counter[str] = Counter()
 
     def answer(self, request: BaseHTTPRequestHandler) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from contextlib import suppress
 from pathlib import Path
@@ -11,11 +12,14 @@ import psutil
 import pytest
 
 from tests.live.airflow import LiveAirflow
-from tests.system.parrot import MARKER
-from tests.system.search import places
+from tests.proxies import NAME, RecordingProxy
+from tests.system.conftest import PROXY_PASSWORD
+from tests.system.parrot import MARKER, Parrot
+from tests.system.search import places, spellings
 
 pytestmark = pytest.mark.system
 
+TOKEN = base64.b64encode(f"corp:{PROXY_PASSWORD}".encode()).decode()
 WHO_FAILS = {"wrong_key", "use_the_hook", "chat", "rate", "close", "wait", "ask"}
 
 
@@ -48,7 +52,18 @@ def test_no_key_is_in_any_file(home: Path, airflow: LiveAirflow, connections: di
     # Three connections to the same service share its key: one of them does not retry, one manages documents.
     assert len(keys) == len(connections) - 2
 
-    assert places(home, *keys, database=airflow.database.url) == set()
+    secrets = {*keys, PROXY_PASSWORD, TOKEN}
+    assert places(home, *secrets, database=airflow.database.url) == set()
+
+
+@pytest.mark.usefixtures("parrots")
+def test_the_proxy_gets_no_key(proxy: RecordingProxy, parrot: Parrot) -> None:
+    """All components reach the parrot through the proxy, and only there are its own credentials."""
+    assert len(proxy.heads) >= len(WHO_FAILS)
+    for head in proxy.heads:
+        assert head.startswith(f"CONNECT {NAME}:443 ")
+        assert f"Proxy-Authorization: Basic {TOKEN}\n" in head
+        assert not any(spelling.decode() in head for spelling in spellings(parrot.key))
 
 
 @pytest.mark.usefixtures("parrots")
@@ -60,7 +75,7 @@ def test_no_key_is_in_a_command_line(airflow: LiveAirflow, connections: dict[str
             lines += [" ".join(process.cmdline())]
 
     assert any("scheduler" in line for line in lines)
-    keys = {connection["password"] for connection in connections.values()}
+    keys = {PROXY_PASSWORD, TOKEN, *(connection["password"] for connection in connections.values())}
     assert [line for line in lines if any(key in line for key in keys)] == []
 
 
@@ -68,7 +83,7 @@ def test_no_answer_of_airflow_has_a_key(
     airflow: LiveAirflow, connections: dict[str, dict[str, Any]], parrots: str
 ) -> None:
     """Check logs, XCom and rendered fields as the UI and the API show them."""
-    keys = {connection["password"] for connection in connections.values()}
+    keys = {PROXY_PASSWORD, TOKEN, *(connection["password"] for connection in connections.values())}
     seen = []
     for task in airflow.task_instances("parrots", parrots):
         seen += [json.dumps(task), airflow.task_log("parrots", parrots, task["task_id"])]
