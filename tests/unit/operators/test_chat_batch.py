@@ -761,8 +761,7 @@ def test_a_refusal_of_the_whole_stops_at_once(mode, status, service, connect, ex
     assert len(service.rows("requests")) == 20
 
 
-@deferrables
-@pytest.mark.parametrize("status", [401, 403])
+@pytest.mark.parametrize(("deferrable", "status"), [(False, 403), (True, 401)])
 def test_a_refusal_while_waiting_loses_nothing(deferrable, status, service, connection, run_dag, output):
     service.answer(f"status:{status}", path=POLL, times=None)
     at = timezone.datetime(2026, 11, 20)
@@ -795,8 +794,10 @@ def test_the_service_is_down(service, connection, execute, output):
 # -- retries and cleared tasks -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("mode", "deferrable"), [("async", False), ("async", True), ("sync", False)])
-@pytest.mark.parametrize("reuse", [True, False], ids=["reused", "asked again"])
+@pytest.mark.parametrize(
+    ("mode", "deferrable", "reuse"),
+    [("async", True, True), ("async", False, False), ("sync", False, True), ("sync", False, False)],
+)
 def test_a_cleared_task(mode, deferrable, reuse, service, connection, run_dag, output):
     at = timezone.datetime(2026, 11, 20)
     results = []

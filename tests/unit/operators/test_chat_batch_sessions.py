@@ -17,7 +17,7 @@ from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChat
 from tests.documented import FAILED, LOST, DocumentedAssistant, answer_to
 from tests.task_runs.context import execute_operator
 
-SEEDS = pytest.mark.parametrize("seed", [101, 103])
+SEEDS = pytest.mark.parametrize("seed", [101, pytest.param(103, marks=pytest.mark.slow)])
 
 
 class Killed(BaseException):
