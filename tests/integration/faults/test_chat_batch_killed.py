@@ -20,7 +20,7 @@ from tests.integration.faults.chat_batches import NEVER, POLLS, SOON, SUBMITS
 from tests.live.process import wait_for
 
 COUNT = 120
-SEEDS = range(int(os.environ.get("ASSISTANT_FAULT_SEEDS", "2")))
+SEEDS = range(int(os.environ.get("ASSISTANT_FAULT_SEEDS", "1")))
 # A quarter of the chat requests, whose polls are held until the test releases them.
 SOME = r"/chat/requests/req_[0-3]"
 

@@ -22,7 +22,7 @@ preload(
     "airflow_provider_assistant.loading.preflight",
 )
 
-SEEDS = int(os.environ.get("ASSISTANT_FAULT_SEEDS", "2"))
+SEEDS = int(os.environ.get("ASSISTANT_FAULT_SEEDS", "1"))
 
 
 def rows_of(contents: dict[str, str]) -> list[dict[str, str]]:

@@ -19,7 +19,7 @@ from tests.live.process import wait_for
 from tests.unit.loading.test_settling import hide_contents
 
 ROWS = range(60)
-SEEDS = range(int(os.environ.get("ASSISTANT_FAULT_SEEDS", "2")))
+SEEDS = range(int(os.environ.get("ASSISTANT_FAULT_SEEDS", "1")))
 
 
 class KilledLoad:

@@ -104,7 +104,7 @@ class Pages:
         return stale[judged], superseded
 
 
-@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 8))])
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 8))])
 def test_generated_histories(seed, service, connection):
     """The model says what is stale and superseded after every run: whole sources, feeds, parts, and without groups."""
     model = Pages(seed)
