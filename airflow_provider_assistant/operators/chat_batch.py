@@ -12,14 +12,7 @@ from airflow.providers.common.compat.sdk import Context, ObjectStoragePath
 
 from airflow_provider_assistant import lake, parameters
 from airflow_provider_assistant.chat_batch import answers
-from airflow_provider_assistant.exceptions import (
-    AssistantError,
-    AssistantIncompleteError,
-    AssistantInputError,
-    AssistantRequestFailedError,
-    AssistantRequestLostError,
-    AssistantRequestTimeoutError,
-)
+from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.failures import FailureContext, explained
 from airflow_provider_assistant.hooks.task_ledger import open_ledger
 from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
@@ -32,11 +25,11 @@ from airflow_provider_assistant.loading.tables import table_of
 from airflow_provider_assistant.loading.untemplated import Untemplated
 from airflow_provider_assistant.observability import metrics
 from airflow_provider_assistant.observability.lineage import LineageDataset, table_at
+from airflow_provider_assistant.operators.batch_counts import batch_failure, batch_summary
 from airflow_provider_assistant.operators.datasets import publish_run
 from airflow_provider_assistant.operators.links import AssistantDataLink
 from airflow_provider_assistant.operators.runs import warn_of_findings
 from airflow_provider_assistant.operators.source import AssistantSourceOperator
-from airflow_provider_assistant.parameters import tolerance
 from airflow_provider_assistant.storage.paths import writable_file
 from airflow_provider_assistant.triggers.chat_batch import AssistantChatBatchTrigger, deadline_of
 from airflow_provider_assistant.triggers.deferral import defer, is_deferrable, restore_attributes
@@ -429,45 +422,12 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
         }
         self._result = result
         metrics.questions({status: result[status] for status in answers.STATUSES})
-        self.log.info("Site %r, %d questions: %s.", result["site_id"], result["rows"], _summary(result))
-        self._check_unanswered(result)
+        self.log.info("Site %r, %d questions: %s.", result["site_id"], result["rows"], batch_summary(result))
+        failure = batch_failure(result, self.max_failed, self.on_ambiguous, has_ledger=self.ledger)
+        if failure:
+            raise failure
         warn_of_findings(result["findings"])
         return self.emit_asset_events(context, result)
-
-    def _check_unanswered(self, result: Mapping[str, Any]) -> None:
-        """Raise if more questions than ``max_failed`` have no answer."""
-        unanswered = result["rows"] - result["complete"]
-        if unanswered <= tolerance(self.max_failed, result["rows"]):
-            return
-        if unanswered == result["rejected"]:
-            raise AssistantInputError(
-                f"{unanswered} of {result['rows']} questions cannot be asked ({_summary(result)}), more than "
-                f"max_failed={self.max_failed:g} allows",
-                todo=f"Fix these rows in the source and re-run the task; the reasons are in {self.output_path}.",
-                field="source",
-            )
-        plan_by_status = {
-            "failed": "asks those again that failed",
-            "lost": "asks those again that were lost",
-            "timed_out": "waits for those that are open",
-            "ambiguous": "asks those again that may have been asked",
-            "not_submitted": "submits the rest",
-        }
-        if self.on_ambiguous != "retry":
-            plan_by_status["ambiguous"] = "does not ask those again that may have been asked"
-        # A retry cannot fix rejected rows.
-        not_submitted = result["not_submitted"] - result["rejected"] - result["ambiguous"]
-        counts = {**result, "not_submitted": not_submitted}
-        most_frequent = max(plan_by_status, key=lambda status: counts[status])
-        retry = "asks all questions again, because ledger=False"
-        if self.ledger:
-            plans = [plan for status, plan in plan_by_status.items() if counts[status]]
-            retry = f"keeps the answers and {' and '.join(plans)}"
-        raise _ERROR_BY_STATUS[most_frequent](
-            f"{unanswered} of {result['rows']} questions have no answer ({_summary(result)}), more than "
-            f"max_failed={self.max_failed:g} allows",
-            todo=f"A retry {retry}. All questions are in {self.output_path}.",
-        )
 
 
 def _repeatable(source: Any) -> Any:
@@ -478,18 +438,3 @@ def _repeatable(source: Any) -> Any:
     if isinstance(rows, Iterator):
         return list(rows)
     return rows
-
-
-_ERROR_BY_STATUS: dict[str, type[AssistantError]] = {
-    "failed": AssistantRequestFailedError,
-    "timed_out": AssistantRequestTimeoutError,
-    "lost": AssistantRequestLostError,
-    "ambiguous": AssistantIncompleteError,
-    "not_submitted": AssistantIncompleteError,
-}
-
-
-def _summary(result: Mapping[str, Any]) -> str:
-    statuses = [status for status in answers.STATUSES if result[status]]
-    counts = [f"{result[status]} {status.replace('_', ' ')}" for status in statuses]
-    return ", ".join(counts) or "none"

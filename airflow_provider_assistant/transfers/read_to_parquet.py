@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import logging
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 from urllib.parse import unquote
 
 from airflow.providers.common.compat.sdk import Context
@@ -24,9 +24,6 @@ from airflow_provider_assistant.ledger import RunRef
 from airflow_provider_assistant.texts import shortened
 from airflow_provider_assistant.transfers.base import ExportOperator
 from airflow_provider_assistant.transfers.progress import ONE_DAY, Progress, days_between
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 HISTORY = "usage_history"
 # Characters of the missing days in the log.
@@ -296,14 +293,14 @@ class AssistantReadToParquetOperator(ExportOperator):
         day: datetime.date,
     ) -> tuple[lake.Published, lake.Published]:
         """Replace this task's files of a day, and return those of ``reads`` and ``reads_raw``."""
+        import pyarrow as pa
+
         list_keys = self.list_keys or {}
         item_keys = {}
         if reading.items is not None:
             item_keys = records.relative_keys(list_keys, reading.items.path)
-        table = _joined(
-            lake.metrics_table(lake.READS, captures, list_keys),
-            lake.metrics_table(lake.READS, items, item_keys),
-        )
+        values = lake.metrics_table(lake.READS, captures, list_keys)
+        table = pa.concat_tables([values, lake.metrics_table(lake.READS, items, item_keys)])
         raw_file = self.publish(context, lake.replies_table([*captures, *items], lake.READS_RAW), "reads_raw", day)
         return self.publish(context, table, "reads", day), raw_file
 
@@ -385,12 +382,6 @@ class AssistantReadToParquetOperator(ExportOperator):
         if reading.items is None or not self.list_keys:
             return None
         return self.list_keys.get(".".join(reading.items.path))
-
-
-def _joined(first: pa.Table, second: pa.Table) -> pa.Table:
-    import pyarrow as pa
-
-    return pa.concat_tables([first, second])
 
 
 def _id_in(path: str, parent: str) -> str | None:

@@ -1,0 +1,79 @@
+"""What the counts of a chat batch mean for its task: whether it fails, and what its log says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from airflow_provider_assistant.chat_batch import answers
+from airflow_provider_assistant.exceptions import (
+    AssistantError,
+    AssistantIncompleteError,
+    AssistantInputError,
+    AssistantRequestFailedError,
+    AssistantRequestLostError,
+    AssistantRequestTimeoutError,
+)
+from airflow_provider_assistant.loading.options import OnAmbiguous
+from airflow_provider_assistant.parameters import tolerance
+
+_ERROR_BY_STATUS: dict[str, type[AssistantError]] = {
+    "failed": AssistantRequestFailedError,
+    "timed_out": AssistantRequestTimeoutError,
+    "lost": AssistantRequestLostError,
+    "ambiguous": AssistantIncompleteError,
+    "not_submitted": AssistantIncompleteError,
+}
+
+
+def batch_summary(result: Mapping[str, Any]) -> str:
+    """Return the number of questions by status, as text."""
+    statuses = [status for status in answers.STATUSES if result[status]]
+    counts = [f"{result[status]} {status.replace('_', ' ')}" for status in statuses]
+    return ", ".join(counts) or "none"
+
+
+def batch_failure(
+    result: Mapping[str, Any], max_failed: float, on_ambiguous: OnAmbiguous, *, has_ledger: bool
+) -> AssistantError | None:
+    """
+    Return the error that makes a finished batch fail, or None if at most ``max_failed`` questions have no answer.
+
+    :param result: What the task returns.
+    :param max_failed: A count, or a fraction below 1.
+    :param on_ambiguous: Parameter of the task.
+    :param has_ledger: Whether the task uses the ledger.
+    :return: The error, which is not raised, or None.
+    """
+    unanswered = result["rows"] - result["complete"]
+    if unanswered <= tolerance(max_failed, result["rows"]):
+        return None
+    if unanswered == result["rejected"]:
+        return AssistantInputError(
+            f"{unanswered} of {result['rows']} questions cannot be asked ({batch_summary(result)}), more than "
+            f"max_failed={max_failed:g} allows",
+            todo=f"Fix these rows in the source and re-run the task; the reasons are in {result['output_path']}.",
+            field="source",
+        )
+    plan_by_status = {
+        "failed": "asks those again that failed",
+        "lost": "asks those again that were lost",
+        "timed_out": "waits for those that are open",
+        "ambiguous": "asks those again that may have been asked",
+        "not_submitted": "submits the rest",
+    }
+    if on_ambiguous != "retry":
+        plan_by_status["ambiguous"] = "does not ask those again that may have been asked"
+    # A retry cannot fix rejected rows.
+    not_submitted = result["not_submitted"] - result["rejected"] - result["ambiguous"]
+    counts = {**result, "not_submitted": not_submitted}
+    most_frequent = max(plan_by_status, key=lambda status: counts[status])
+    retry = "asks all questions again, because ledger=False"
+    if has_ledger:
+        plans = [plan for status, plan in plan_by_status.items() if counts[status]]
+        retry = f"keeps the answers and {' and '.join(plans)}"
+    return _ERROR_BY_STATUS[most_frequent](
+        f"{unanswered} of {result['rows']} questions have no answer ({batch_summary(result)}), more than "
+        f"max_failed={max_failed:g} allows",
+        todo=f"A retry {retry}. All questions are in {result['output_path']}.",
+    )
