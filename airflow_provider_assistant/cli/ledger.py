@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 from airflow_provider_assistant.cli.findings import read_findings
 from airflow_provider_assistant.cli.output import GOOD, Console
-from airflow_provider_assistant.cli.rows import KINDS, gone_groups, rows_of, source_name, this_run
+from airflow_provider_assistant.cli.rows import KINDS, document_scope, gone_groups, rows_of, source_name, this_run
 from airflow_provider_assistant.cli.runner import OK, WRONG, command, open_hook, open_ledger
 from airflow_provider_assistant.cli.upkeep import forgotten
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.ledger import DocumentScope, Ledger
+from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.ledger.queries import (
     AmbiguousEntry,
     counts,
@@ -101,7 +101,7 @@ def stale(out: Console, args: argparse.Namespace) -> int:
     site_id, source = hook.resolve_site_id(), source_name(args)
     with contextlib.ExitStack() as stack:
         ledger = stack.enter_context(open_ledger(args, hook))
-        scope = DocumentScope(hook.site_url(), KINDS[args.kind].endpoint, args.namespace, **hook.service_and_tenant())
+        scope = document_scope(hook, args)
         entries = stack.enter_context(
             ledger.documents(scope=scope, site_id=site_id, source=source, run=this_run(), has_groups=True)
         )

@@ -11,12 +11,12 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from airflow_provider_assistant.cli.output import BAD, GOOD, WARNING, Console
-from airflow_provider_assistant.cli.rows import KINDS, rows_of, source_name, this_run
+from airflow_provider_assistant.cli.rows import document_scope, rows_of, source_name, this_run
 from airflow_provider_assistant.cli.runner import INTERRUPTED, OK, WRONG, command, open_hook, open_ledger
 from airflow_provider_assistant.client.cancellation import run_coroutine
 from airflow_provider_assistant.exceptions import AssistantError, AssistantInputError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
-from airflow_provider_assistant.ledger import DocumentScope, Ledger, LoadRecord
+from airflow_provider_assistant.ledger import Ledger, LoadRecord
 from airflow_provider_assistant.loading.counts import LoadCounts
 from airflow_provider_assistant.loading.dry_run import DryRun
 from airflow_provider_assistant.loading.engine import Load
@@ -44,7 +44,7 @@ def load(out: Console, args: argparse.Namespace) -> int:
         ledger = stack.enter_context(open_ledger(args, hook))
         documents = stack.enter_context(
             ledger.documents(
-                scope=_scope(hook, args),
+                scope=document_scope(hook, args),
                 site_id=hook.resolve_site_id(),
                 source=source_name(args),
                 run=this_run(),
@@ -92,16 +92,11 @@ def load(out: Console, args: argparse.Namespace) -> int:
     return WRONG if failure else OK
 
 
-def _scope(hook: AssistantHook, args: argparse.Namespace) -> DocumentScope:
-    endpoint = KINDS[args.kind].endpoint
-    return DocumentScope(hook.site_url(), endpoint, args.namespace, **hook.service_and_tenant())
-
-
 def _record(
     ledger: Ledger, hook: AssistantHook, args: argparse.Namespace
 ) -> contextlib.AbstractContextManager[LoadRecord]:
     return ledger.load(
-        scope=_scope(hook, args),
+        scope=document_scope(hook, args),
         site_id=hook.resolve_site_id(),
         source=source_name(args),
         run=this_run(),

@@ -6,9 +6,8 @@ import argparse
 from dataclasses import asdict
 
 from airflow_provider_assistant.cli.output import GOOD, WARNING, Console
-from airflow_provider_assistant.cli.rows import KINDS, rows_of, source_name, this_run
+from airflow_provider_assistant.cli.rows import document_scope, rows_of, source_name, this_run
 from airflow_provider_assistant.cli.runner import OK, WRONG, command, open_hook, open_ledger
-from airflow_provider_assistant.ledger import DocumentScope
 from airflow_provider_assistant.loading.rebuild import Rebuild
 from airflow_provider_assistant.loading.rebuild import rebuild as rebuild_ledger
 
@@ -21,7 +20,7 @@ def rebuild(out: Console, args: argparse.Namespace) -> int:
     """Record the rows whose documents are on the site. Exit code 1 if rows have no document."""
     hook = open_hook(out, args)
     site_id, source = hook.resolve_site_id(), source_name(args)
-    scope = DocumentScope(hook.site_url(), KINDS[args.kind].endpoint, args.namespace, **hook.service_and_tenant())
+    scope = document_scope(hook, args)
     with (
         rows_of(args.file, args, site_id) as rows,
         open_ledger(args, hook) as ledger,

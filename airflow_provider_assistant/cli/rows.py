@@ -15,7 +15,8 @@ from airflow_provider_assistant.api.call import Call
 from airflow_provider_assistant.api.payloads import Payload
 from airflow_provider_assistant.api.replies import CreatedDocument
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.ledger import RunRef
+from airflow_provider_assistant.hooks.assistant import AssistantHook
+from airflow_provider_assistant.ledger import DocumentScope, RunRef
 from airflow_provider_assistant.loading.columns import ColumnSelection
 from airflow_provider_assistant.loading.field_columns import mapping_of, wanted_columns
 from airflow_provider_assistant.loading.fingerprints import RowFingerprint, check_count, groups_of
@@ -98,6 +99,12 @@ def rows_of(file: str, args: argparse.Namespace, site_id: str) -> Iterator[Dataf
             call=lambda document: kind.call(site_id, document),
             allow_empty=args.allow_empty,
         )
+
+
+def document_scope(hook: AssistantHook, args: argparse.Namespace) -> DocumentScope:
+    """Return the scope of the ledger to which the rows belong."""
+    endpoint = KINDS[args.kind].endpoint
+    return DocumentScope(hook.site_url(), endpoint, args.namespace, **hook.service_and_tenant())
 
 
 def gone_groups(file: str, args: argparse.Namespace) -> Sequence[int]:
