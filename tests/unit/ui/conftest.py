@@ -65,15 +65,16 @@ class Result:
 
     def put(self, text: str) -> None:
         """Replace it by another JSON text, also one that Airflow would not write."""
-        from airflow.models.xcom import XComModel
+        from airflow.models import xcom
         from airflow.utils.session import create_session
 
-        table = XComModel.__tablename__
+        statement = "UPDATE xcom SET value = :text WHERE dag_id = :dag"
+        if hasattr(xcom, "XComModelV2"):  # Airflow 3.4
+            tasks = "SELECT id FROM task_instance WHERE dag_id = :dag"
+            statement = f"UPDATE xcom_v2 SET value = :text WHERE task_instance_id IN ({tasks})"
         with create_session() as session:
-            session.execute(
-                sa.text(f"UPDATE {table} SET value = :text WHERE dag_id = :dag"),
-                {"text": text, "dag": self.dag_id},
-            )
+            changed = session.execute(sa.text(statement), {"text": text, "dag": self.dag_id})
+            assert changed.rowcount == 1
 
     def operator(self, name: str) -> None:
         """Replace the class of its operator."""
