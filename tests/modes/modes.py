@@ -300,9 +300,9 @@ def _waits(runner: Runner) -> bool:
 
 
 def _waited(runner: Runner, lost_triggerers: int = 0, **changes: Any) -> Effects:
-    """Run the task while the service takes a moment."""
+    """Run the task while the service is not ready."""
     plan = runner.restored(**changes)
-    runner.world.behave(processing_seconds=0.1, document_seconds=runner.world.age() + 0.1)
+    runner.world.take_two_looks()
     if runner.line.is_sensor and "request_id" in plan.arguments:
         hook = AssistantHook(CONNECTION, site_id=SITE)
         plan.arguments["request_id"] = hook.submit_chat(session_id="7", message="42").request_id
@@ -316,13 +316,15 @@ def waiting(runner: Runner) -> list[str]:
         return []
     plain = _waited(runner, deferrable=False)
     problems = [f"on the worker: {problem}" for problem in plain.differences(plain)]
-    for lost in (0, 2):
-        deferred = _waited(runner, lost, deferrable=True)
-        problems += [f"deferred, {lost} triggerers lost: {line}" for line in deferred.differences(plain)]
+    deferred = _waited(runner, lost_triggerers=2, deferrable=True)
+    problems += [f"deferred: {line}" for line in deferred.differences(plain)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AIRFLOW__OPERATORS__DEFAULT_DEFERRABLE", "True")
         by_default = _waited(runner)
         problems += [f"by default: {line}" for line in by_default.differences(plain)]
+    deferrals = [effects.run.deferrals for effects in (plain, deferred, by_default)]
+    if [bool(count) for count in deferrals] != [False, True, True]:
+        problems.append(f"on the worker, deferred and by default: {deferrals} deferrals")
     if runner.line.is_sensor:
         rescheduled = _waited(runner, mode="reschedule", deferrable=False)
         problems += [f"rescheduled: {line}" for line in rescheduled.differences(plain)]
@@ -411,6 +413,9 @@ def cleared_and_backfilled(runner: Runner) -> list[str]:
     earlier = runner.run(plan, run_id="earlier", logical_date=NOW - timedelta(days=10))
     if earlier.run.state != "success":
         problems.append(f"the earlier day: {earlier.run.errors}")
+    posts = runner.line.posts if runner.line.posts_later is None else runner.line.posts_later
+    if earlier.posts != posts:
+        problems.append(f"the earlier day: {earlier.posts} POST requests, not {posts}")
     after = runner.world.contents(plan.place.folder)
     return problems + [f"{path} has changed" for path, content in files.items() if after.get(path) != content]
 

@@ -35,7 +35,7 @@ from airflow_provider_assistant.transfers.parquet_to_iceberg import AssistantPar
 from airflow_provider_assistant.transfers.parquet_to_warehouse import AssistantParquetToWarehouseOperator
 from airflow_provider_assistant.transfers.read_to_parquet import AssistantReadToParquetOperator
 from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
-from tests.modes.world import CONNECTION, LEDGER, NAME, SESSION, SITE, SOURCE, TAG, TENANT
+from tests.modes.world import CONNECTION, LEDGER, NAME, OTHER_SITE, SESSION, SITE, SOURCE, TAG, TENANT
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,7 @@ class Line:
     :param decorator: Name of the decorator, if the line is of one.
     :param function: What the decorated function returns.
     :param others: Arguments of the second instance of a mapped task, as far as they differ from those of the first.
+    :param posts_later: Number of POST requests of another run after the first. Default: None, as many.
     :param not_in: Modes that do not apply, with the reason.
     """
 
@@ -89,6 +90,7 @@ class Line:
     decorator: str | None = None
     function: Any = None
     others: Callable[[Place], dict[str, Any]] = lambda place: {}
+    posts_later: int | None = None
     not_in: Mapping[str, str] = field(default_factory=dict)
 
     def second(self, place: Place) -> dict[str, Any]:
@@ -155,6 +157,10 @@ def other_namespace(place: Place) -> dict[str, Any]:
     return {"namespace": "2"}
 
 
+def other_site(place: Place) -> dict[str, Any]:
+    return {"site_id": OTHER_SITE}
+
+
 def other_lake(place: Place) -> dict[str, Any]:
     return {"output_path": place.file("lake-2")}
 
@@ -178,16 +184,16 @@ LINES = [
     Line(_ChatBatchDecoratedOperator, questions, posts=2, files=2,
          decorator="assistant_chat_batch", function=QUESTIONS),
     Line(AssistantLoadQAOperator, lambda place: {**rows(place), "source": QA},
-         posts=2, files=2, others=other_namespace),
-    Line(_LoadQADecoratedOperator, rows, posts=2, files=2, others=other_namespace,
+         posts_later=0, posts=2, files=2, others=other_namespace),
+    Line(_LoadQADecoratedOperator, rows, posts_later=0, posts=2, files=2, others=other_namespace,
          decorator="assistant_qa", function=QA),
     Line(AssistantLoadTextOperator,
          lambda place: {**load(place), "source": place.file("rows.csv"), "csv_options": {"delimiter": ";"},
                         "key_columns": ["id"], "allowed_root": place.file("")},
-         posts=2, files=2, others=other_namespace),
+         posts_later=0, posts=2, files=2, others=other_namespace),
     Line(AssistantUploadFilesOperator,
          lambda place: {**load(place), "files": place.file("files"), "allowed_root": place.file("")},
-         posts=2, files=2, others=other_namespace),
+         posts_later=0, posts=2, files=2, others=other_namespace),
     Line(AssistantEvaluateOperator,
          lambda place: {"answers": place.file("answers.parquet"), "output_path": place.file("evaluations"),
                         "expectations": [{"key": "1.10", "expected": "1.10"}, {"key": "shoes", "expected": "7"}],
@@ -197,24 +203,24 @@ LINES = [
          files=6, others=lambda place: {"name": "2.0", "baseline": str(Path(place.scores()).parent)}),
     Line(AssistantFeedbackOperator,
          lambda place: {**LEDGERED, "session_id": SESSION, "request_id": place.request_id, "feedback": "good"},
-         posts=1, others=lambda place: {"feedback": "bad"}),
+         posts_later=0, posts=1, others=lambda place: {"feedback": "bad"}),
     Line(AssistantRateAnswersOperator,
          lambda place: {**LEDGERED, "answers": place.file("answers.parquet"), "scores": place.scores(),
                         "rules": {"good": "token_f1 >= 0"}, "key_columns": "key"},
-         posts=2, others=lambda place: {"rules": {"bad": "token_f1 >= 0"}}),
+         posts_later=0, posts=2, others=lambda place: {"rules": {"bad": "token_f1 >= 0"}}),
     Line(AssistantLimitsOperator, lambda place: USES),
-    Line(AssistantCompareDocumentsOperator, ledger_export, files=1, others=other_lake),
-    Line(AssistantFeedbackToParquetOperator, ledger_export, files=3, others=other_lake),
-    Line(AssistantRequestsToParquetOperator, ledger_export, files=3, others=other_lake),
-    Line(AssistantLoadsToParquetOperator, ledger_export, files=3, others=other_lake),
+    Line(AssistantCompareDocumentsOperator, ledger_export, files=1, others=other_site),
+    Line(AssistantFeedbackToParquetOperator, ledger_export, files=3, others=other_site),
+    Line(AssistantRequestsToParquetOperator, ledger_export, files=3, others=other_site),
+    Line(AssistantLoadsToParquetOperator, ledger_export, files=3, others=other_site),
     Line(AssistantLimitsToParquetOperator, lambda place: {**export(place), "list_keys": {"plans": "name"}}, files=2,
          others=other_lake),
     Line(AssistantStatisticsToParquetOperator, lambda place: {**export(place), "list_keys": {"plans": "name"}},
-         files=3, others=other_lake),
+         files=3, others=other_site),
     Line(AssistantReadToParquetOperator,
          lambda place: {**export(place), "read": "sessions", "query": {"limit": "10"}, "name": "1.10",
                         "items": "sessions", "list_keys": {"sessions": "session_id"}},
-         files=2, others=other_lake),
+         files=2, others=other_site),
     Line(AssistantParquetToWarehouseOperator,
          lambda place: {"output_path": place.file("lake"), "database": place.own("w.duckdb"),
                         "datasets": ["statistics"]}),

@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 
 import pytest
+from airflow.providers.standard.operators.empty import EmptyOperator
+from airflow.sdk import DAG, TaskGroup
 
 from airflow_provider_assistant.provider_info import get_provider_info
 from tests.docs.test_reference import tasks
 from tests.modes.modes import ONE_RUN, SEVERAL_RUNS, Runner, checked_fields, combinations, empty_template
-from tests.modes.table import LINES
-from tests.modes.world import World
+from tests.modes.table import LINES, Place
+from tests.modes.world import NOW, World
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +40,22 @@ def test_a_task_does_the_same_in_every_mode(line, world):
         for name in list(SEVERAL_RUNS)[native::2]:
             problems += [f"{name}, {native=}: {problem}" for problem in SEVERAL_RUNS[name](runner)]
     assert not problems, "\n".join(problems)
+
+
+def test_all_tasks_of_a_dag_that_airflow_runs_by_itself(world, run_dag):
+    """Airflow's ``dag.test()`` with its database, task groups, a setup and a teardown."""
+    folder = world.restore()
+    with DAG("all_lines", schedule=None, default_args={"multiple_outputs": False}) as dag:
+        first = EmptyOperator(task_id="first").as_setup()
+        last = EmptyOperator(task_id="last").as_teardown(setups=first)
+        for number, line in enumerate(LINES):
+            with TaskGroup(f"group_{number}"):
+                arguments = line.arguments(Place(folder, world.request_id, str(number)))
+                first >> line.build(**arguments) >> last
+    effects = world.observe(folder, lambda: run_dag(dag, logical_date=NOW))
+    assert effects.run.state == "success", effects.run.errors
+    # The decorated load has the rows of the other one.
+    assert effects.posts == sum(line.posts for line in LINES) - 2
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ request.
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import secrets
@@ -36,6 +37,7 @@ from tests.task_runs.in_memory import MemoryRun, run_in_memory
 
 # Ids and names look like numbers, because templates with native objects turn such text into numbers.
 TENANT, SITE, CONNECTION, LEDGER = "1.10", "42", "2024", "007"
+OTHER_SITE = "42.5"
 SESSION, SOURCE, TAG, NAME = "1e3", "2.0", "1.10", "0x10"
 TABLES = ("documents", "requests", "sessions", "feedback")
 NOW = datetime.now(UTC)
@@ -102,9 +104,10 @@ class World:
 
     def __init__(self, service: RunningService, folder: Path, patch: pytest.MonkeyPatch) -> None:
         self._service, self._folder, self._patch = service, folder, patch
+        self._counting = pytest.MonkeyPatch()
         self._ids = 0
         self._runs = 0
-        tenant = Tenant(TENANT, (SITE, f"{SITE}.5"))
+        tenant = Tenant(TENANT, (SITE, OTHER_SITE))
         patch.setitem(KEYS, "dev-numbers", Key("dev-numbers", "numbers", tenant, BUSINESS))
         for module in (chats, documents):
             patch.setattr(module, "secrets", SimpleNamespace(token_hex=self._next_id))
@@ -153,7 +156,6 @@ class World:
         database = self._service.server.service.database
         self._rows = {table: [tuple(row) for row in database.rows(f"SELECT * FROM {table}")] for table in TABLES}
         self._first_id = self._ids
-        self._made_at = datetime.now(UTC)
 
     def _run_alone(self, kind: Any, **arguments: Any) -> None:
         with DAG("before", schedule=None) as dag:
@@ -172,6 +174,7 @@ class World:
 
     def restore(self) -> Path:
         """Restore the service and the files, and return the folder of the next run."""
+        self._counting.undo()
         service = self._service.server.service
         service.reset()
         for table, rows in self._rows.items():
@@ -189,10 +192,6 @@ class World:
         self._settle_in(folder)
         return folder
 
-    def age(self) -> float:
-        """Return the seconds since the world was made."""
-        return (datetime.now(UTC) - self._made_at).total_seconds()
-
     def plain(self, value: Any, folder: Path) -> Any:
         """Return a value without what differs from run to run."""
         return _plain(value, folder)
@@ -201,9 +200,19 @@ class World:
         """Return a stamp of each file, which changes when the file is written."""
         return _files(folder)
 
-    def behave(self, **changes: Any) -> None:
-        """Change the settings of the service until the next restoration."""
-        self._service.server.service.faults.update(**changes)
+    def take_two_looks(self) -> None:
+        """Let chat requests and documents be unfinished until the second look at them."""
+        service = self._service.server.service
+        service.faults.update(processing_seconds=3600, document_seconds=1e6)
+        add, looks = service.journal.add, itertools.count(1)
+
+        def counted(at: float, method: str, path: str, *others: Any) -> Any:
+            is_look = method == "GET" and re.search("/(documents|chat/requests/[^/]+)$", path)
+            if is_look and next(looks) == 2:
+                service.faults.update(processing_seconds=0, document_seconds=0)
+            return add(at, method, path, *others)
+
+        self._counting.setattr(service.journal, "add", counted)
 
     def break_request(self, action: str, **match: Any) -> None:
         """Let a request of the next run fail."""

@@ -85,20 +85,16 @@ def run_dag(_airflow_database: None) -> Callable[..., Run]:
 
 
 @pytest.fixture
-def run_operator(
-    _cheap_tasks: None, run_stored: Callable[..., Run], request: pytest.FixtureRequest
-) -> Callable[..., Run]:
+def run_operator(_cheap_tasks: None, request: pytest.FixtureRequest) -> Callable[..., Run]:
     """
-    Run one operator with Airflow's API in memory, or the tasks that a function builds with ``dag.test()``.
+    Run one operator, or the tasks that a function builds, with Airflow's API in memory.
 
     Each runs in a DAG of its own. Airflow's retries do not wait.
     """
     counter = itertools.count(1)
 
     def run(operator: Any, **arguments: Any) -> Run:
-        if isinstance(operator, type):
-            return _run_dag_of(run_in_memory, operator, _dag_id(request, next(counter)), **arguments)
-        return run_stored(operator, **arguments)
+        return _run_dag_of(run_in_memory, operator, _dag_id(request, next(counter)), **arguments)
 
     return run
 

@@ -30,9 +30,15 @@ if TYPE_CHECKING:
 
 @dataclass
 class MemoryRun(Run):
-    """The result of tasks that ran without Airflow's database."""
+    """
+    The result of tasks that ran without Airflow's database.
+
+    :param values: XComs as they are stored, by task, map index and key.
+    :param deferrals: Number of times that a task was deferred.
+    """
 
     values: dict[tuple[str, int, str], Any] = field(default_factory=dict)
+    deferrals: int = 0
 
     def xcoms(self) -> dict[tuple[str, int, str], Any]:
         return {place: deserialize(value) for place, value in self.values.items()}
@@ -53,6 +59,7 @@ class ExecutionAPI:
     values: dict[tuple[str, int, str], Any]
     try_number: int = 1
     deferred: dict[str, Any] = field(default_factory=dict)
+    deferrals: int = 0
     rescheduled: list[str] = field(default_factory=list)
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
@@ -157,6 +164,7 @@ def run_in_memory(
     values = {place: serialize(value) for place, value in (xcoms or {}).items()}
     states: dict[tuple[str, int], tuple[str, int]] = {}
     errors: list[BaseException] = []
+    deferrals = 0
     for task in dag.topological_sort():
         # Airflow increases max_tries when a task is cleared.
         context = {"dag_run": dag_run, "max_tries": task.retries + clears * (task.retries + 1)}
@@ -166,8 +174,9 @@ def run_in_memory(
             with _answered_by(api):
                 state = _run_until_ended(task, api, run_id, errors, lost_triggerers)
             states[place] = (state, api.try_number)
+            deferrals += api.deferrals
     failed = any(state not in {"success", "skipped"} for state, _ in states.values())
-    return MemoryRun(dag.dag_id, run_id, "failed" if failed else "success", states, errors, values)
+    return MemoryRun(dag.dag_id, run_id, "failed" if failed else "success", states, errors, values, deferrals)
 
 
 def _map_indexes(task: Any, values: Mapping[tuple[str, int, str], Any]) -> Iterable[int]:
@@ -202,6 +211,7 @@ def _run_until_ended(
             errors.append(result.error)
         state: str = result.state.value
         if state == "deferred":
+            api.deferrals += 1
             event = _event(result.msg, instance, lost_triggerers)
             api.deferred = {"next_method": result.msg.next_method, "next_kwargs": _resumed(result.msg, event)}
         elif state == "up_for_retry":

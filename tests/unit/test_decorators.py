@@ -91,7 +91,7 @@ def test_arguments_context_and_options_of_the_operator(service, connection, run_
     assert [row["title"] for row in service.documents("acme-shop")] == ["Templates"]
 
 
-def test_a_mapped_function_loads_each_of_its_parts(service, connection, run_operator):
+def test_a_mapped_function_loads_each_of_its_parts(service, connection, run_stored):
     def build():
         @task.assistant_qa(key_columns=["title"])
         def load(number, category):
@@ -99,7 +99,7 @@ def test_a_mapped_function_loads_each_of_its_parts(service, connection, run_oper
 
         load.partial(category="mapped").expand(number=[0, 1])
 
-    run = run_operator(build)
+    run = run_stored(build)
     assert run.state == "success"
     assert [run.xcom("load", map_index=index)["created"] for index in (0, 1)] == [1, 1]
     assert run.xcom("load", map_index=0)["stale"] is None
@@ -124,20 +124,6 @@ def test_questions_that_a_function_returns_are_asked(service, connection, run_op
     assert [(row["key"], row["expected"], row["status"]) for row in answers] == [
         (str(number), "?", "complete") for number in range(3)
     ]
-
-
-def test_mapped_questions_have_a_file_each(service, connection, run_operator, tmp_path):
-    def build():
-        @task.assistant_chat_batch(output_path=str(tmp_path / "{{ ti.map_index }}.parquet"), **QUICK)
-        def ask(topic):
-            return [{"message": f"What is {topic}?"}]
-
-        ask.expand(topic=["this", "that"])
-
-    run = run_operator(build)
-    assert run.state == "success"
-    asked = [pq.read_table(tmp_path / f"{index}.parquet")["message"].to_pylist() for index in (0, 1)]
-    assert asked == [["What is this?"], ["What is that?"]]
 
 
 @pytest.mark.parametrize("nothing", [None, 5, "missing.csv"])
@@ -185,7 +171,7 @@ def test_a_retry_calls_the_function_again_and_sends_the_rest(service, connection
     assert len(service.documents()) == 2
 
 
-def test_the_ui_shows_what_the_function_returned(service, connection, run_operator):
+def test_the_ui_shows_what_the_function_returned(service, connection, run_stored):
     def build():
         @task.assistant_qa
         def load():
@@ -193,7 +179,7 @@ def test_the_ui_shows_what_the_function_returned(service, connection, run_operat
 
         load()
 
-    fields = shown(run_operator(build))["load", -1]
+    fields = shown(run_stored(build))["load", -1]
     assert fields["source"] == "DataFrame, 2 rows: title, question, answer, category"
 
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 from urllib.parse import urlsplit
 
 import pytest
-from airflow.sdk import DAG, task, timezone
+from airflow.sdk import DAG, task
 
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
@@ -117,17 +117,6 @@ def test_the_address_for_alerts_is_not_sent_as_that_of_the_user(operator, connec
     assert [request.json().get("email") for request in service.received] == [None, "a@example.com"]
 
 
-def test_chat_mapped(service, connection, run_operator):
-    def build():
-        AssistantChatOperator.partial(task_id="task", session_id="s").expand(message=["One?", "Two?", "Three?"])
-
-    run = run_operator(build)
-    assert run.state == "success"
-    assert {run.xcom(map_index=index)["request_id"] for index in range(3)} == {
-        row["id"] for row in service.rows("requests")
-    }
-
-
 @pytest.mark.parametrize("operator", [AssistantChatOperator, AssistantSubmitChatOperator])
 @pytest.mark.parametrize(
     ("fields", "field"),
@@ -195,18 +184,6 @@ def test_submit_and_wait(waiting, service, connection, run_operator):
     assert kept.completed_at >= kept.recorded_at
 
 
-def test_submit_mapped_asks_each_question_once_also_when_two_are_the_same(service, connection, run_operator):
-    def build():
-        AssistantSubmitChatOperator.partial(task_id="task", session_id="s", deferrable=True, **WAITING).expand(
-            message=["Same?", "Same?", "Other?"]
-        )
-
-    run = run_operator(build)
-    assert run.state == "success"
-    assert len({run.xcom(map_index=index)["request_id"] for index in range(3)}) == 3
-    assert service.posts() == 3
-
-
 @pytest.mark.parametrize(
     "waiting", [{"wait_for_completion": True}, {"deferrable": True}], ids=["on the worker", "deferred"]
 )
@@ -229,17 +206,6 @@ def test_without_the_ledger_a_retry_asks_again(service, connection, run_operator
         AssistantSubmitChatOperator, session_id="s", message="?", retries=1, poll_interval=0.01, timeout=0,
         wait_for_completion=True, ledger=False,
     )  # fmt: skip
-    assert service.posts() == 2
-
-
-def test_a_cleared_task_takes_up_its_request_and_a_new_run_asks_anew(service, connection, run_dag):
-    moment = timezone.datetime(2026, 11, 20)
-    ids = []
-    for at in (moment, moment, moment + timedelta(days=1)):
-        with DAG("cleared_submit", schedule=None) as dag:
-            AssistantSubmitChatOperator(task_id="task", session_id="s", message="Anything?")
-        ids.append(run_dag(dag, logical_date=at, run_after=at).xcom()["request_id"])
-    assert ids[0] == ids[1] != ids[2]
     assert service.posts() == 2
 
 
@@ -331,11 +297,3 @@ def test_close_session_tolerates_an_empty_body(service, connection, run_dag):
     run = run_dag(dag)
     assert run.state == "success"
     assert run.xcom() == {"session_id": "s", "site_id": "acme-docs", "raw": None}
-
-
-def test_close_session_mapped(service, connection, run_dag):
-    with DAG("close_mapped", schedule=None) as dag:
-        ask = AssistantChatOperator.partial(task_id="ask", message="?").expand(session_id=["a", "b"])
-        ask >> AssistantCloseSessionOperator.partial(task_id="task").expand(session_id=["a", "b"])
-    assert run_dag(dag).state == "success"
-    assert all(row["closed_at"] for row in service.rows("sessions"))

@@ -571,19 +571,6 @@ def test_the_result_is_small_whatever_the_size(service, connection, execute):
     assert len(json.dumps(result)) < 2048
 
 
-def test_mapped_tasks_ask_by_themselves(service, connection, run_operator, output):
-    def build():
-        AssistantChatBatchOperator.partial(
-            task_id="task", output_path=f"{output.parent}/{{{{ ti.map_index }}}}.parquet", **DEFAULTS
-        ).expand(source=[many(3), many(2)])
-
-    run = run_operator(build)
-    assert run.state == "success"
-    assert [run.xcom(map_index=index)["complete"] for index in (0, 1)] == [3, 2]
-    assert [len(rows_of(output.parent / f"{index}.parquet")) for index in (0, 1)] == [3, 2]
-    assert posts(service) == 5
-
-
 def test_the_key_is_nowhere(service, canary, execute, output, caplog, capfd):
     service.answer("status:404", path=POLL)
     service.answer("status:500", path=CLOSE)

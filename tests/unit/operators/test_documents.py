@@ -658,14 +658,6 @@ def test_files_by_template_and_list(folder, service, connection, run_operator):
     assert contents(service) == FILES[:2]
 
 
-def test_files_mapped(folder, service, connection, run_operator):
-    def build():
-        AssistantUploadFilesOperator.partial(task_id="task").expand(files=[str(folder / "a.md"), str(folder / "b.txt")])
-
-    assert run_operator(build).state == "success"
-    assert contents(service) == FILES[:2]
-
-
 def test_an_empty_file_is_a_reject(folder, service, connection, ledger_home):
     (folder / "empty.txt").touch()
     with pytest.raises(AssistantInputError, match="1 rows were rejected"):

@@ -111,19 +111,6 @@ def test_a_refused_rating_is_sent_again_by_the_retry(service, connection, run_op
     assert len(service.rows("feedback")) == 1
 
 
-def test_mapped(service, connection, run_operator):
-    connection(rating_words=["good", "great"])
-    request_id = ask(run_operator)
-
-    def build():
-        AssistantFeedbackOperator.partial(task_id="task", session_id="s", request_id=request_id).expand(
-            feedback=["good", "great"]
-        )
-
-    assert run_operator(build).state == "success"
-    assert sorted(row["rating"] for row in service.rows("feedback")) == ["good", "great"]
-
-
 def test_templates(service, connection, run_operator):
     request_id = ask(run_operator)
     run = run_operator(

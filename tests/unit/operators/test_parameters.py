@@ -6,7 +6,6 @@ import inspect
 import math
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
-from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -146,12 +145,6 @@ def ids(value):
     return value if isinstance(value, str) else value.__name__
 
 
-def templated():
-    for kind, name, check in CASES:
-        if name in kind.template_fields and check is not parameters.csv_options:
-            yield pytest.param(kind, name, id=f"{kind.__name__}-{name}")
-
-
 def built(kind, *, native=False, values=None, **arguments):
     with DAG("parameters", schedule=None, render_template_as_native_obj=native):
         built = kind(task_id="task", **{**KINDS[kind], **arguments})
@@ -195,22 +188,6 @@ def test_a_value_is_used_in_one_type(kind, name, check):
         assert (getattr(task, name), type(getattr(task, name))) == (used, type(used)), value
         check_rendered(task, context)
         assert (getattr(task, name), type(getattr(task, name))) == (used, type(used)), value
-
-
-@pytest.mark.parametrize(("kind", "name"), list(templated()))
-def test_a_template_without_a_value_is_an_error_before_any_request(
-    kind, name, service, connection, tmp_path, monkeypatch
-):
-    monkeypatch.chdir(tmp_path)
-    others = OTHERS.get((kind, name), {})
-    for native, value in product((False, True), ("", None)):
-        task, context = built(kind, native=native, values={"given": value}, **{name: "{{ params.given }}"}, **others)
-        with pytest.raises(AssistantInputError) as caught:
-            task.execute(context)
-        assert f"task 'task': {name} " in str(caught.value), (native, value)
-        assert "{{ params.given }}" in str(caught.value)
-    assert service.journal() == []
-    assert {path.name for path in tmp_path.iterdir()} <= {"airflow-home"}
 
 
 TEMPLATED_TEXTS = [

@@ -64,7 +64,7 @@ def fields_of(run, task_id="task"):
     return {map_index: fields for (task, map_index), fields in found.items() if task == task_id}
 
 
-def test_a_dataframe_from_another_task(service, connection, run_operator):
+def test_a_dataframe_from_another_task(service, connection, run_stored):
     def build():
         @task
         def read():
@@ -72,18 +72,18 @@ def test_a_dataframe_from_another_task(service, connection, run_operator):
 
         AssistantLoadTextOperator(task_id="task", source=read())
 
-    run = run_operator(build)
+    run = run_stored(build)
     assert run.state == "success"
     (fields,) = fields_of(run).values()
     assert fields["source"] == "DataFrame, 2 rows: title, content, category"
     assert SECRET not in str(fields)
 
 
-def test_mapped_rows(service, connection, run_operator):
+def test_mapped_rows(service, connection, run_stored):
     def build():
         AssistantLoadTextOperator.partial(task_id="task").expand(source=[TEXTS[:1], TEXTS[1:3]])
 
-    run = run_operator(build)
+    run = run_stored(build)
     assert run.state == "success"
     assert {index: fields["source"] for index, fields in fields_of(run).items()} == {
         0: "list, 1 row: title, content, category",

@@ -195,20 +195,6 @@ def test_the_end_is_recorded_with_the_submission(mode, service, connection, run_
     assert run.xcom()["seconds"] <= waited + 0.01
 
 
-@modes
-def test_mapped(mode, service, connection, ask, run_operator):
-    requests = [ask(f"Question {number}?") for number in range(3)]
-
-    def build():
-        AssistantChatRequestSensor.partial(task_id="task", poke_interval=0.01, **MODES[mode]).expand(
-            request_id=requests
-        )
-
-    run = run_operator(build)
-    assert run.state == "success"
-    assert [run.xcom(map_index=index)["request_id"] for index in range(3)] == requests
-
-
 def test_deferring_frees_the_slot_only_when_there_is_something_to_wait_for(service, connection, ask, sense, caplog):
     request_id = ask()
     while service.journal("GET", POLL) == [] or service.rows("requests")[0]["status"] != "complete":

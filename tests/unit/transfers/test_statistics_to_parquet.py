@@ -43,16 +43,6 @@ def test_limits_of_another_tenant(service, connect, run_operator):
     assert run.xcom()["raw"]["tenant_id"] == "globex"
 
 
-def test_limits_mapped(service, connection, connect, run_operator):
-    connect(key="dev-globex-full", conn_id="other")
-
-    def build():
-        AssistantLimitsOperator.partial(task_id="task").expand(assistant_conn_id=["assistant_default", "other"])
-
-    run = run_operator(build)
-    assert [run.xcom(map_index=index)["tenant_id"] for index in (0, 1)] == ["acme-inc", "globex"]
-
-
 def test_statistics_to_parquet(service, connection, run_operator, tmp_path):
     texts = [{"title": title, "content": "C", "category": "größen"} for title in "abc"]
     run_operator(AssistantLoadTextOperator, source=texts)
@@ -124,18 +114,6 @@ def test_site(site, service, connection, run_operator, tmp_path):
     run = run_operator(AssistantStatisticsToParquetOperator, output_path=str(tmp_path), site_id=site)
     assert run.xcom()["site_id"] == site
     assert service.seen() == [("GET", f"/m2m/sites/{site}/statistics")]
-
-
-def test_statistics_mapped_over_sites(service, connection, run_operator, tmp_path):
-    def build():
-        AssistantStatisticsToParquetOperator.partial(task_id="task", output_path=str(tmp_path)).expand(
-            site_id=["acme-docs", "acme-shop"]
-        )
-
-    run = run_operator(build)
-    assert run.state == "success"
-    read = ds.dataset(tmp_path / "statistics", partitioning="hive").to_table()
-    assert set(read["site_id"].to_pylist()) == {"acme-docs", "acme-shop"}
 
 
 # -- days ------------------------------------------------------------------------------------------
@@ -460,15 +438,3 @@ def test_the_error_names_some_and_counts_the_others(export):
         run = export(sites, NAMES, max_failed_sites=0.9)
     assert "and 30 more, more than max_failed_sites=0.9 allows" in str(run.error)
     assert len(str(run.error)) < 1000
-
-
-def test_mapped_over_lists_of_sites(service, connection, run_operator, tmp_path):
-    def build():
-        AssistantStatisticsToParquetOperator.partial(task_id="task", output_path=str(tmp_path / "lake")).expand(
-            site_ids=[["acme-docs"], ["acme-shop"]]
-        )
-
-    run = run_operator(build)
-    paths = [run.xcom(map_index=index)["path"] for index in (0, 1)]
-    assert [path.rpartition(".task.")[2] for path in paths] == ["0.parquet", "1.parquet"]
-    assert {row["site_id"] for row in written(tmp_path)} == {"acme-docs", "acme-shop"}
