@@ -51,6 +51,8 @@ from airflow_provider_assistant.texts import escaped
 
 NOTHING_SENT = "Nothing was sent."
 NOTHING_CHANGED = "Nothing was changed."
+# What to do about a file that several instances of a mapped task would replace.
+OWN_PATH = "Give each instance its own file, such as with '{{{{ ti.map_index }}}}' in {name}."
 RECORDED = "What was created before is recorded in the ledger and is not sent again."
 _REFUSED = f"The refused request changed nothing. {RECORDED}"
 

@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_assistant.api.confidence import is_low
 from airflow_provider_assistant.chat_batch.requests import FinishedRequest
+from airflow_provider_assistant.exceptions import OWN_PATH, AssistantInputError
 from airflow_provider_assistant.lake import replace
+from airflow_provider_assistant.ledger import RunRef
 from airflow_provider_assistant.quantiles import percentiles
+from airflow_provider_assistant.storage.paths import StoragePath
 from airflow_provider_assistant.texts import cell_text, storable
 
 if TYPE_CHECKING:
@@ -151,6 +154,33 @@ def publish(table: pa.Table, path: ObjectStoragePath, scope: str, metadata: Mapp
     :param metadata: Further metadata of the file.
     """
     replace(table.replace_schema_metadata({SCOPE: scope.encode(), **metadata}), path)
+
+
+def check_owner(path: StoragePath, run: RunRef) -> None:
+    """
+    Check that the output file is not that of another instance of a mapped task, which must not be replaced.
+
+    :param run: The task instance.
+    :raises AssistantInputError: Another instance of the same task in the same DAG run wrote it.
+    """
+    import pyarrow.parquet as pq
+
+    if run.map_index < 0 and run.region is None:
+        return
+    try:
+        with path.open("rb") as file:
+            metadata = pq.read_schema(file).metadata or {}
+    except (FileNotFoundError, ValueError):  # ValueError: not a Parquet file, so not written by this task
+        return
+    task = f"{run.dag_id}/{run.run_id}/{run.task_id}/"
+    # Cleared tasks have a number after "#".
+    owner = metadata.get(SCOPE, b"").decode().partition("#")[0]
+    if owner.startswith(task) and owner != str(run):
+        raise AssistantInputError(
+            f"output_path {str(path)!r} has the answers of the task instance {owner!r}, which this one would replace",
+            todo=OWN_PATH.format(name="output_path"),
+            field="output_path",
+        )
 
 
 def read_published(path: ObjectStoragePath, scope: str, columns: Sequence[str]) -> pa.Table | None:

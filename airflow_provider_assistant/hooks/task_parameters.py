@@ -68,8 +68,15 @@ def check_given(task: BaseOperator) -> None:
             setattr(task, name, value)
         # Other values contain no template: check_rendered only needs that they were given.
         given[name] = value if isinstance(value, str | Mapping | list | tuple) else ...
-        if not is_later:
+        if is_later:
+            vars(task).setdefault("later_parameters", set()).add(name)
+        else:
             setattr(task, name, checked(name, value, parameter.check, task.task_id))
+
+
+def is_given_later(task: BaseOperator, name: str) -> bool:
+    """Return whether the value of a parameter was known only at run time: a template, or an output of a task."""
+    return name in vars(task).get("later_parameters", ())
 
 
 def check_rendered(task: BaseOperator, context: Context) -> None:

@@ -28,7 +28,7 @@ from airflow_provider_assistant.loading.untemplated import Untemplated, is_dataf
 from airflow_provider_assistant.source_account import AccountedRows, SourceAccount
 from airflow_provider_assistant.storage.allowed_root import check_inside
 from airflow_provider_assistant.storage.paths import StoragePath, storage_path
-from airflow_provider_assistant.storage.source_files import storage_files
+from airflow_provider_assistant.storage.source_files import listed_paths, storage_files
 
 
 class Source:
@@ -128,8 +128,12 @@ def _in_memory(source: Any) -> Any:
         return source
     parts = iter(source)
     first_part = next(parts, None)
-    if first_part is None or isinstance(first_part, Mapping | str | Path | ObjectStoragePath):
+    if first_part is None or isinstance(first_part, Mapping):
         return list(source)
+    # Each task of a mapped task may return several paths.
+    first = first_part[0] if first_part and isinstance(first_part, list | tuple) else first_part
+    if isinstance(first, str | Path | ObjectStoragePath):
+        return listed_paths(source)
     return itertools.chain([first_part], parts)
 
 

@@ -28,9 +28,9 @@ from airflow_provider_assistant.observability.lineage import LineageDataset, tab
 from airflow_provider_assistant.operators.batch_counts import batch_failure, batch_summary
 from airflow_provider_assistant.operators.datasets import publish_run
 from airflow_provider_assistant.operators.links import AssistantDataLink
-from airflow_provider_assistant.operators.runs import warn_of_findings
+from airflow_provider_assistant.operators.runs import check_own_path, warn_of_findings
 from airflow_provider_assistant.operators.source import AssistantSourceOperator
-from airflow_provider_assistant.storage.paths import writable_file
+from airflow_provider_assistant.storage.paths import check_folder, writable_file
 from airflow_provider_assistant.triggers.chat_batch import AssistantChatBatchTrigger, deadline_of
 from airflow_provider_assistant.triggers.deferral import defer, is_deferrable, restore_attributes
 from airflow_provider_assistant.triggers.events import raise_failure
@@ -333,7 +333,9 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
         site_id = self.hook.resolve_site_id()
         scope = self._scope(context)
         run = RunRef.of(context)
-        writable_file(self.output_path, "output_path")
+        check_own_path(self, context, "output_path")
+        answers.check_owner(writable_file(self.output_path, "output_path"), run)
+        check_folder(self.lake_path, "lake_path")
         with contextlib.ExitStack() as stack:
             ledger = stack.enter_context(open_ledger(self))
             requests = None
@@ -407,6 +409,8 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
         if may_close:
             closed, not_closed = batch.close_sessions(table)
         site = {**self.hook.service_and_tenant(), "site_id": self.hook.resolve_site_id()}
+        # Again: another instance may have written it meanwhile.
+        answers.check_owner(ObjectStoragePath(self.output_path), RunRef.of(context))
         batch.publish(table, site)
         self.lineage_outputs = (table_at(self.output_path, table),)
         if self.lake_path is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
@@ -47,7 +48,7 @@ from airflow_provider_assistant.operators.datasets import publish_run
 from airflow_provider_assistant.operators.links import AssistantReportLink
 from airflow_provider_assistant.operators.runs import instance_suffix
 from airflow_provider_assistant.operators.source import UntemplatedField
-from airflow_provider_assistant.storage.paths import storage_path
+from airflow_provider_assistant.storage.paths import check_folder, storage_path
 from airflow_provider_assistant.storage.source_files import files_in
 
 if TYPE_CHECKING:
@@ -56,6 +57,13 @@ if TYPE_CHECKING:
     from airflow_provider_assistant.evaluation.evaluate import Evaluation
     from airflow_provider_assistant.evaluation.run_directory import RunDirectory
     from airflow_provider_assistant.operators.judging import JudgeTask
+
+
+def _with_text_paths(value: Any) -> Any:
+    """Return a value whose path objects, also in a mapping, are texts."""
+    if isinstance(value, Mapping):
+        return {name: _with_text_paths(item) for name, item in value.items()}
+    return str(value) if isinstance(value, os.PathLike) else value
 
 
 class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
@@ -190,7 +198,7 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
         self.pass_if = pass_if
         self.gate = gate
         self.on_fail: OnFail = on_fail
-        self.baseline = baseline
+        self.baseline = _with_text_paths(baseline)
         self.tag = tag
         self.key_columns = key_columns
         self.csv_options = csv_options
@@ -225,6 +233,8 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
             does not retry the task.
         """
         check_rendered(self, context)
+        check_folder(self.output_path, "output_path")
+        check_folder(self.lake_path, "lake_path")
         # Imported here because models and scorers are slow to import, and Airflow parses DAG files every few seconds.
         from airflow_provider_assistant.evaluation.cases import read_cases
         from airflow_provider_assistant.evaluation.report import render

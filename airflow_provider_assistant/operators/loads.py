@@ -48,8 +48,8 @@ from airflow_provider_assistant.operators.load_counts import (
     load_failure,
     load_progress,
 )
-from airflow_provider_assistant.operators.runs import findings_file, warn_of_findings
-from airflow_provider_assistant.storage.paths import writable_file
+from airflow_provider_assistant.operators.runs import check_own_path, findings_file, warn_of_findings
+from airflow_provider_assistant.storage.paths import check_folder, writable_file
 from airflow_provider_assistant.triggers.deferral import is_deferrable, restore_attributes
 
 if TYPE_CHECKING:
@@ -291,6 +291,8 @@ class AssistantLoadOperator(AssistantOperator):
         )
 
     def _execute(self, context: Context, until: float) -> dict[str, Any]:
+        check_own_path(self, context, "findings_path")
+        check_folder(self.lake_path, "lake_path")
         self._record = LoadRecord()
         self._findings_file = None
         with self._recorded_load(context) as (ledger, self._record):

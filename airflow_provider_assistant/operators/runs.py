@@ -7,8 +7,10 @@ import logging
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from airflow.providers.common.compat.sdk import Context
+from airflow.providers.common.compat.sdk import BaseOperator, Context
 
+from airflow_provider_assistant.exceptions import NOTHING_SENT, OWN_PATH, AssistantInputError
+from airflow_provider_assistant.hooks.task_parameters import is_given_later
 from airflow_provider_assistant.ledger import RunRef
 from airflow_provider_assistant.loading.findings import findings_folder
 from airflow_provider_assistant.names import file_name
@@ -95,6 +97,31 @@ def instance_suffix(run: RunRef) -> str:
     if run.region is not None:
         suffix += f".loop{run.region}"
     return suffix
+
+
+def check_own_path(task: BaseOperator, context: Context, name: str) -> None:
+    """
+    Check that a mapped task does not give all its instances one file.
+
+    :param name: Parameter with the path of a file that a task instance replaces.
+    :raises AssistantInputError: The path is the same for all instances. Nothing was sent.
+    """
+    run = RunRef.of(context)
+    is_single = run.map_index < 0 and run.region is None
+    if is_single or getattr(task, name) is None or is_given_later(task, name):
+        return
+    dag = context.get("dag")
+    mapped = dag.task_dict.get(task.task_id) if dag else None
+    if name not in getattr(mapped, "partial_kwargs", {name}):
+        # Each instance has its own.
+        return
+    raise AssistantInputError(
+        f"task {task.task_id!r} is mapped, and {name} {str(getattr(task, name))!r} is the same for all its instances, "
+        "so each would replace the file of the others",
+        safe=NOTHING_SENT,
+        todo=OWN_PATH.format(name=name),
+        field=name,
+    )
 
 
 def findings_file(run: RunRef) -> StoragePath:

@@ -16,6 +16,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantInputError,
     AssistantStorageError,
 )
+from airflow_provider_assistant.storage.folders import local_path
 
 StoragePath: TypeAlias = "Path | ObjectStoragePath"
 
@@ -59,7 +60,7 @@ def usable_path(path: Any) -> StoragePath:
 
 def writable_file(path: Any, name: str) -> StoragePath:
     """
-    Return the path of a file to write, after checking that it is not a folder.
+    Return the path of a file to write, after checking that it is not a folder and that its folder can exist.
 
     :param name: Name of the parameter, for the message.
     """
@@ -68,7 +69,33 @@ def writable_file(path: Any, name: str) -> StoragePath:
         raise AssistantInputError(
             f"{name} {str(path)!r} is a folder; it must be the path of a file", safe=NOTHING_SENT, field=name
         )
+    check_folder(str(file.parent), name)
     return file
+
+
+def check_folder(path: str | None, name: str) -> None:
+    """
+    Check that a folder exists or can exist, before anything is sent whose result must be written there.
+
+    :param path: A path or URL. Only local folders are checked; None is accepted.
+    :param name: Name of the parameter, for the message.
+    :raises AssistantInputError: The path, or a part of it, is a file.
+    """
+    if path is None:
+        return
+    folder = local_path(usable_path(path))
+    if folder is None:
+        return
+    for part in (folder, *folder.parents):
+        if part.is_dir():
+            return
+        # A broken link exists, and no folder can be made there.
+        if part.exists() or part.is_symlink():
+            raise AssistantInputError(
+                f"{name}: no folder can be at {str(path)!r}, because {str(part)!r} is not a folder",
+                safe=NOTHING_SENT,
+                field=name,
+            )
 
 
 def _url(url: str) -> ObjectStoragePath:

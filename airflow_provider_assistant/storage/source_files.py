@@ -49,7 +49,7 @@ def storage_files(
     if account is None:
         account = SourceAccount()
     files: list[tuple[str, StoragePath]] = []
-    for path in map(usable_path, _as_list(source)):
+    for path in map(usable_path, listed_paths(source)):
         files += _files_of(path, account, reason_skipped, lambda link: check_inside(link, allowed_root))
     if not files and not allow_empty:
         raise AssistantInputError(
@@ -67,11 +67,18 @@ def storage_files(
     return list(file_by_path.values())
 
 
-def _as_list(source: Any) -> Sequence[Any]:
-    """Return a source that is not a list as a list of one."""
-    if isinstance(source, list | tuple):
-        return source
-    return [source]
+def listed_paths(source: Any) -> list[Any]:
+    """
+    Return the paths of a source: one, a list, or the output of a mapped task.
+
+    Each task of a mapped task may return a list.
+    """
+    if not isinstance(source, Sequence) or isinstance(source, str | bytes):
+        return [source]
+    paths: list[Any] = []
+    for part in source:
+        paths += listed_paths(part)
+    return paths
 
 
 def _files_of(
@@ -120,7 +127,7 @@ def files_in(source: Any) -> list[LineageDataset]:
         source = source["path"]
     # A dict, to keep the order and drop repetitions.
     locations: dict[str, None] = {}
-    for path in _as_list(source):
+    for path in listed_paths(source):
         if isinstance(path, str | Path | ObjectStoragePath):
             folder_or_file, _pattern = _split_glob(str(path))
             locations[folder_or_file] = None

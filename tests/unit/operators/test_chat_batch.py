@@ -548,7 +548,7 @@ def test_object_storage(kind, deferrable, service, connection, ask, tmp_path):
 @modes
 def test_an_output_that_cannot_be_written_is_found_before_any_request(mode, service, connection, execute, output):
     output.parent.write_bytes(b"a file where the folder should be")
-    with pytest.raises(AssistantError, match=r"beside output_path.*Nothing was sent"):
+    with pytest.raises(AssistantError, match=r"output_path.*is not a folder.*Nothing was sent"):
         execute(mode=mode)
     assert service.journal() == []
 
@@ -819,9 +819,11 @@ def test_told_to_ask_anew_a_retry_still_takes_up(service, connection, execute):
     assert posts(service) == 6
 
 
-def test_another_run_and_another_task_ask_for_themselves(service, connection, execute):
+def test_another_run_and_another_task_ask_for_themselves(service, connection, execute, output):
     for run_id, map_index in (("one", -1), ("other", -1), ("other", 0), ("other", 1)):
-        assert execute(many(2), run_id=run_id, map_index=map_index)["submitted"] == 2
+        path = str(output.parent / "{{ 'of' }}" / f"{run_id}{map_index}.parquet")
+        result = execute(many(2), run_id=run_id, map_index=map_index, output_path=path)
+        assert result["submitted"] == 2
     assert posts(service) == 8
 
 
