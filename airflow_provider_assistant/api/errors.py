@@ -177,7 +177,12 @@ def from_failure(call: Call[Any], failure: TransportFailure) -> AssistantConnect
             todo=f"If the service is only slow, raise {call.timeout_field} in the Airflow connection.",
         )
     todo = "Check the base URL in the Airflow connection and that the service can be reached from this machine."
-    if failure.proxy and not failure.sent:
+    if "CERTIFICATE_VERIFY_FAILED" in detail:
+        todo = (
+            "If your company signs certificates itself, set ca_bundle in the Airflow connection to the file of its "
+            "certificate authority. Otherwise somebody may pretend to be the service."
+        )
+    elif failure.proxy and not failure.sent:
         todo = (
             "Check the proxy in HTTPS_PROXY, HTTP_PROXY or ALL_PROXY, or list the host of the service in NO_PROXY. "
             "Otherwise check the base URL in the Airflow connection."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import socket
+import traceback
 import zlib
 from types import SimpleNamespace
 
@@ -14,6 +15,7 @@ import pytest
 
 from airflow_provider_assistant.exceptions import (
     AssistantConnectionError,
+    AssistantError,
     AssistantInputError,
     AssistantRateLimitError,
     AssistantResponseError,
@@ -28,6 +30,7 @@ from airflow_provider_assistant.parsing.child import ChildParser
 from tests.live.clients import local_request
 from tests.live.process import wait_for
 from tests.pages import generated_page
+from tests.proxies import RecordingProxy, echoes
 from tests.task_runs.context import task_context
 from tests.website import File, Website, index, page, sitemap
 from tests.wire import refusing_port
@@ -585,6 +588,25 @@ def test_private_addresses_are_refused(website, address):
     assert "not a public one" in str(refused.value)
     local_request("GET", website.url("/after"))
     assert (website.requests, website.connections) == (["/after"], 1)
+
+
+def test_no_error_shows_the_password_of_a_proxy(website, clock, monkeypatch):
+    with RecordingProxy() as proxy:
+        proxy.behaviour = echoes("407")
+        for text in (
+            f"http://user:canary-password@{proxy.host}",
+            f"user:canary-password@{proxy.host}",
+            "socks5://user:canary-password@127.0.0.1:9",
+            "ftp://user:canary-password@127.0.0.1:9",
+            "http://user:canary-password@127.0.0.1:port",
+        ):
+            monkeypatch.setenv("HTTPS_PROXY", text)
+            with pytest.raises(AssistantError, match="proxy") as refused, fetcher(website, clock) as client:
+                client.fetch(httpx.URL(f"https://{website.host}/a"), 1000)
+            shown = "".join(traceback.format_exception(refused.value))
+            assert "canary-password" not in shown
+            assert "Basic" not in shown
+        assert len(proxy.heads) > 1
 
 
 def test_a_name_that_changes_its_address_is_refused(website, clock, monkeypatch):

@@ -112,15 +112,27 @@ class Fetcher:
         self._end_time = clock() + timeout
         self._next_request_time = clock()
         self._robots_by_origin: dict[str, Robots] = {}
-        self._http = httpx.Client(
-            headers={"User-Agent": f"{NAME}/{__version__}", "Accept-Encoding": ENCODINGS},
-            timeout=httpx.Timeout(file_seconds, connect=min(file_seconds, CONNECT_SECONDS)),
-            # Each request opens a connection: its address is checked, and the deadline knows its socket.
-            limits=httpx.Limits(max_keepalive_connections=0),
-            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
-            # A proxy looks up names itself, so it has to decide what it connects to.
-            trust_env=private_networks,
-        )
+        self._http = self._client()
+
+    def _client(self) -> httpx.Client:
+        seconds = self._file_seconds
+        try:
+            return httpx.Client(
+                headers={"User-Agent": f"{NAME}/{__version__}", "Accept-Encoding": ENCODINGS},
+                timeout=httpx.Timeout(seconds, connect=min(seconds, CONNECT_SECONDS)),
+                # Each request opens a connection: its address is checked, and the deadline knows its
+                # socket.
+                limits=httpx.Limits(max_keepalive_connections=0),
+                cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
+                # A proxy looks up names itself, so it has to decide what it connects to.
+                trust_env=self._private_networks,
+            )
+        except (ImportError, ValueError, httpx.InvalidURL):
+            # The text of the error may contain the password of the proxy.
+            raise AssistantInputError(
+                "HTTP_PROXY, HTTPS_PROXY or ALL_PROXY is not the URL of a proxy that can be used",
+                todo="Use http://HOST:PORT, or http://USER:PASSWORD@HOST:PORT.",
+            ) from None
 
     def __enter__(self) -> Self:
         return self
@@ -289,6 +301,12 @@ class Fetcher:
                     content = _body(url, response, limit, is_robots=is_robots)
         except (httpx.TimeoutException, ResponseDeadlineExceeded) as error:
             raise AssistantTimeoutError(f"{url} is not complete within {seconds:g} s") from error
+        except httpx.ProxyError:
+            # Its text is that of the proxy, which may repeat its credentials.
+            raise AssistantConnectionError(
+                f"{url} cannot be read: the proxy opened no connection",
+                todo="Check the proxy in HTTPS_PROXY or ALL_PROXY.",
+            ) from None
         except httpx.TransportError as error:
             raise AssistantConnectionError(f"{url} cannot be read: {type(error).__name__}: {error}") from error
         return Fetched(url=url, headers=response.headers, content=content), status

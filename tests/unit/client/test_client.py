@@ -202,8 +202,9 @@ def https(service):
 
 @ONE_WAYS
 def test_an_unknown_certificate_is_refused(send, secure):
-    with pytest.raises(AssistantConnectionError, match=r"(?i)certificate"):
+    with pytest.raises(AssistantConnectionError, match=r"(?i)certificate") as refused:
         send(client_of(https(secure), retry=ONCE))
+    assert "set ca_bundle" in refused.value.todo
     assert secure.received == []
 
 
