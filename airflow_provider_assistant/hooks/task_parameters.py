@@ -7,10 +7,11 @@ A class lists the checks of the parameters that its constructor takes in ``param
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any, TypeAlias
 
@@ -44,6 +45,21 @@ class _Parameter:
 
     check: Check
     is_optional: bool
+
+
+@contextlib.contextmanager
+def naming_task(task_id: str | None) -> Iterator[None]:
+    """
+    Name the task in the errors about its arguments.
+
+    :raises AssistantInputError: Replaces an error without the task, and a ValueError of Airflow.
+    """
+    try:
+        yield
+    except AssistantInputError as error:
+        raise replace(error, happened=f"{parameters.of_task(task_id)}{error.happened}") from None
+    except ValueError as error:
+        raise AssistantInputError(f"{parameters.of_task(task_id)}{error}") from None
 
 
 def check_given(task: BaseOperator) -> None:

@@ -35,7 +35,13 @@ from airflow_provider_assistant.evaluation.rules import (
 )
 from airflow_provider_assistant.exceptions import AssistantGateFailedError, AssistantInputError
 from airflow_provider_assistant.failures import FailureContext, explained
-from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered, is_template
+from airflow_provider_assistant.hooks.task_parameters import (
+    Checks,
+    check_given,
+    check_rendered,
+    is_template,
+    naming_task,
+)
 from airflow_provider_assistant.ledger import RunRef
 from airflow_provider_assistant.loading.columns import ColumnSelection
 from airflow_provider_assistant.loading.sources import open_source
@@ -207,7 +213,8 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
         self.lake_path = lake_path
         self.timezone = timezone
         check_given(self)
-        self._check_arguments()
+        with naming_task(self.task_id):
+            self._check_arguments()
 
     @explained
     def execute(self, context: Context) -> dict[str, Any]:

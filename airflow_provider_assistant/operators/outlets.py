@@ -33,14 +33,13 @@ def tell_outlets(context: Context, outlets: Iterable[Any], result: Mapping[str, 
 
     :param written: URIs of what the task wrote; they become the assets of an alias.
     """
-    events = context["outlet_events"]
     for outlet in outlets:
         if isinstance(outlet, AssetAlias):
             for uri in dict.fromkeys(written):
-                events[outlet].add(Asset(uri=uri), extra=dict(result))
+                context["outlet_events"][outlet].add(Asset(uri=uri), extra=dict(result))
         elif isinstance(outlet, Asset | AssetRef):
             try:
-                events[outlet].extra = dict(result)
+                context["outlet_events"][outlet].extra = dict(result)
             except Exception as error:  # noqa: BLE001 (Airflow's errors differ; what the task did is done)
                 log.warning("%r gets no event, because Airflow does not know it: %s", outlet, error)
 

@@ -26,7 +26,7 @@ from airflow_provider_assistant.exceptions import (
 from airflow_provider_assistant.failures import FailureContext, explained
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.hooks.task_ledger import ledger_location, open_ledger
-from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
+from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered, naming_task
 from airflow_provider_assistant.ledger import check_location, find_request
 from airflow_provider_assistant.parameters import checked
 from airflow_provider_assistant.sensors.base import skipped_softly, start_of_wait
@@ -100,9 +100,11 @@ class AssistantChatRequestSensor(BaseSensorOperator):
         # Airflow's own errors about these parameters name neither the parameter nor the task.
         task_id = kwargs.get("task_id")
         poke_interval = checked("poke_interval", poke_interval, parameters.interval, task_id)
-        if kwargs.get("timeout") is not None:
-            kwargs["timeout"] = checked("timeout", kwargs["timeout"], parameters.seconds, task_id)
-        super().__init__(poke_interval=poke_interval, **kwargs)
+        for name in ("timeout", "max_wait"):
+            if kwargs.get(name) is not None:
+                kwargs[name] = checked(name, kwargs[name], parameters.seconds, task_id)
+        with naming_task(task_id):
+            super().__init__(poke_interval=poke_interval, **kwargs)
         self.request_id = request_id
         self.assistant_conn_id = assistant_conn_id
         self.site_id = site_id

@@ -35,7 +35,7 @@ from airflow_provider_assistant.exceptions import (
 from airflow_provider_assistant.failures import FailureContext, explained
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.hooks.task_ledger import ledger_location
-from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
+from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered, naming_task
 from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.ledger.known_documents import known_documents
 from airflow_provider_assistant.parameters import checked
@@ -153,9 +153,11 @@ class AssistantDocumentsReadySensor(BaseSensorOperator):
         # Airflow's own errors about these parameters name neither the parameter nor the task.
         task_id = kwargs.get("task_id")
         poke_interval = checked("poke_interval", poke_interval, parameters.interval, task_id)
-        if kwargs.get("timeout") is not None:
-            kwargs["timeout"] = checked("timeout", kwargs["timeout"], parameters.seconds, task_id)
-        super().__init__(poke_interval=poke_interval, **kwargs)
+        for name in ("timeout", "max_wait"):
+            if kwargs.get(name) is not None:
+                kwargs[name] = checked(name, kwargs[name], parameters.seconds, task_id)
+        with naming_task(task_id):
+            super().__init__(poke_interval=poke_interval, **kwargs)
         # Airflow would apply it only on workers, and to the time that has grown.
         self.exponential_backoff = False
         self.source_name = source_name

@@ -6,6 +6,7 @@ import inspect
 import math
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -264,3 +265,33 @@ def test_an_empty_id_of_the_hook_is_not_that_of_the_connection(name, empty, conn
         getattr(AssistantHook(), resolve)(empty)
     assert getattr(AssistantHook(**{name: 42}), resolve)() == "42"
     assert service.journal() == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments"),
+    [
+        (AssistantEvaluateOperator, {"scorers": ["no_scorer"]}),
+        (AssistantEvaluateOperator, {"gate": ["nonsense"]}),
+        (AssistantEvaluateOperator, {"gate": 5}),
+        (AssistantEvaluateOperator, {"pass_if": "token_f1 >"}),
+        (AssistantEvaluateOperator, {"baseline": {"day": "yesterday"}}),
+        (AssistantEvaluateOperator, {"judge": {"language": "en"}}),
+        (AssistantEvaluateOperator, {"judge": 5}),
+        (AssistantReadToParquetOperator, {"read": "nothing"}),
+        (AssistantLoadQAOperator, {"on_missing": "delete", "ledger": False}),
+        (AssistantUploadFilesOperator, {"on_missing": "stale_in_groups"}),
+        (AssistantParquetToWarehouseOperator, {"conn_id": "both"}),
+        (AssistantDocumentsReadySensor, {"source_name": "a", "document_ids": ["b"]}),
+        *product(
+            [AssistantChatRequestSensor, AssistantDocumentsReadySensor],
+            [
+                {"soft_fail": True, "never_fail": True},
+                {"mode": "push"},
+                *({"max_wait": value} for value in (-1, "5", math.inf, math.nan, 1e300)),
+            ],
+        ),
+    ],
+)
+def test_errors_about_several_parameters_name_the_task(kind, arguments):
+    with pytest.raises(AssistantInputError, match="the_task"):
+        kind(task_id="the_task", **{**KINDS[kind], **arguments})
