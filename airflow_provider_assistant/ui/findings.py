@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from airflow_provider_assistant.chat_batch.answers import STATUSES
 from airflow_provider_assistant.loading.findings import findings_schema
 from airflow_provider_assistant.texts import for_spreadsheet
-from airflow_provider_assistant.ui.files import ParquetReader
+from airflow_provider_assistant.ui.parquet_reader import ParquetReader
 from airflow_provider_assistant.ui.task_models import Bin, Finding, FindingsKind
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from airflow_provider_assistant.lake import DATASETS
 from airflow_provider_assistant.loading.findings import DAG_ID
 from airflow_provider_assistant.operators.links import PAGES, task_path
 from airflow_provider_assistant.ui.access import Rights
-from airflow_provider_assistant.ui.files import ParquetReader
 from airflow_provider_assistant.ui.models import Gate, Problem, Task, UnavailableError, model_of
+from airflow_provider_assistant.ui.parquet_reader import ParquetReader
 from airflow_provider_assistant.ui.trend_models import Evaluation
 
 if TYPE_CHECKING:

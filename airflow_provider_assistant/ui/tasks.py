@@ -21,11 +21,12 @@ from airflow_provider_assistant.ledger.selection import MOST, Page
 from airflow_provider_assistant.operators.links import PAGES, browser_url
 from airflow_provider_assistant.operators.runs import findings_file
 from airflow_provider_assistant.ui.access import Rights, RightsDep, may_see_task
-from airflow_provider_assistant.ui.files import ParquetReader, UnreadableError, read_parquet, within
+from airflow_provider_assistant.ui.files import UnreadableError, within
 from airflow_provider_assistant.ui.findings import FindingsReader, answers_of
 from airflow_provider_assistant.ui.ledgers import known_ledgers, read
 from airflow_provider_assistant.ui.models import LedgerRef, Load, Problem, Task, model_of
 from airflow_provider_assistant.ui.page import PageDep
+from airflow_provider_assistant.ui.parquet_reader import ParquetReader, read_parquet
 from airflow_provider_assistant.ui.rows import loads_of
 from airflow_provider_assistant.ui.task_models import (
     Bin,

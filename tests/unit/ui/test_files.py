@@ -15,14 +15,18 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from airflow.providers.common.compat.sdk import ObjectStoragePath
+from airflow.sdk.io import attach
 from fastapi.testclient import TestClient
+from fsspec.implementations.memory import MemoryFileSystem
 
 from airflow_provider_assistant.loading.findings import DAG_ID, Finding, FindingsFile, findings_schema
-from airflow_provider_assistant.ui import files, parquet_child, tasks
+from airflow_provider_assistant.ui import files, parquet_child, parquet_reader, tasks
 from airflow_provider_assistant.ui.access import may_see_task
 from airflow_provider_assistant.ui.app import app
-from airflow_provider_assistant.ui.files import ParquetReader, UnreadableError, read_parquet, within
+from airflow_provider_assistant.ui.files import UnreadableError, within
 from airflow_provider_assistant.ui.findings import FindingsReader, answers_of
+from airflow_provider_assistant.ui.parquet_reader import ParquetReader, read_parquet
 
 OURS = {DAG_ID: b"mine"}
 TASK_PATH = "/api/tasks/mine/run/task/-1"
@@ -137,7 +141,15 @@ def test_a_file_with_other_columns_or_of_another_dag_is_refused(tmp_path):
     # Columns that nobody asked for do no harm.
     more = {f"column {number}": pa.nulls(1, pa.int8()) for number in range(300)}
     assert shown(write(tmp_path / "more", **more))[0] == {"rejected": 1}
-    assert "another" not in refusal(write(tmp_path / "ours"), dag_id="min")
+    ours = write(tmp_path / "ours")
+    assert "of this DAG" in refusal(ours, dag_id="min")
+    # In object storage, only the parts that are needed are read.
+    attach("memory", fs=MemoryFileSystem())
+    with FindingsFile(ObjectStoragePath(f"memory://{tmp_path.name}/f"), dag_id="mine") as file:
+        for number in range(3000):
+            file.add(Finding("stale", f"key {number}", "reason"))
+    assert [shown(file.path)[0], len(shown(file.path)[1])] == [{"stale": 3000}, 100]
+    assert "of this DAG" in refusal(file.path, dag_id="other")
     batch = {"status": pa.array(["complete"] * 5), "seconds": pa.array([float("nan"), float("inf"), -1.0, None, 3.0])}
     with ParquetReader(str(write(tmp_path / "answers", **batch, row=pa.nulls(5))), "answers") as reader:
         bins, counts = answers_of(reader, "mine")
@@ -231,7 +243,7 @@ def test_other_routes_answer_while_a_storage_hangs(hanging, monkeypatch):
         hanging.wait()
         raise OSError
 
-    monkeypatch.setattr(files, "OpenFile", open_slowly)
+    monkeypatch.setattr(parquet_reader, "OpenFile", open_slowly)
     monkeypatch.setattr(tasks, "findings_path", lambda key: f"s3://bucket/{key.dag_id}.parquet")
     monkeypatch.setitem(app.dependency_overrides, may_see_task, lambda: None)
     with TestClient(app) as client:

@@ -6,12 +6,14 @@ import codecs
 import gzip
 import json
 import random
+import threading
 
 import pytest
 
 from airflow_provider_assistant.evaluation.report import GENERATOR, owner_tag
 from airflow_provider_assistant.loading.findings import Finding, FindingsFile
 from airflow_provider_assistant.transfers.limits_to_parquet import AssistantLimitsToParquetOperator
+from airflow_provider_assistant.ui import files as files_that_tasks_named
 from airflow_provider_assistant.ui import task_results
 from tests.unit.ui.managers import ShiftedXComs
 
@@ -114,6 +116,19 @@ def test_results_are_read_with_the_backend_of_the_deployment(files, result, show
         assert reason in tab["problem"]["text"]
         assert reason in report.text
         assert (tab["evaluation"], findings["rows"]) == (None, [])
+
+
+def test_a_backend_that_hangs_is_a_sentence(result, shown, monkeypatch):
+    answered = threading.Event()
+    monkeypatch.setenv("AIRFLOW__CORE__XCOM_BACKEND", "tests.unit.ui.managers.ShiftedXComs")
+    monkeypatch.setattr(ShiftedXComs, "deserialize_value", lambda _: answered.wait(60))
+    monkeypatch.setattr(files_that_tasks_named, "SECONDS", 0.1)
+    monkeypatch.setattr(files_that_tasks_named, "TURN_SECONDS", 0.1)
+    result.operator(KINDS["export"])
+    try:
+        assert "in XCom cannot be read within" in shown()[0]["problem"]["text"]
+    finally:
+        answered.set()
 
 
 def test_a_task_that_pushes_no_result_says_so(connection, run_operator, admin, tmp_path):

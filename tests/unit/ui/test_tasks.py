@@ -16,8 +16,8 @@ from airflow_provider_assistant.operators.documents import AssistantLoadQAOperat
 from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOperator
 from airflow_provider_assistant.transfers.limits_to_parquet import AssistantLimitsToParquetOperator
 from airflow_provider_assistant.ui import findings
-from airflow_provider_assistant.ui.files import ParquetReader
 from airflow_provider_assistant.ui.findings import FindingsReader
+from airflow_provider_assistant.ui.parquet_reader import ParquetReader
 from tests.unit.ui.conftest import HOSTILE
 
 ROWS = [{"title": "T", "question": f"Q {n}?", "answer": f"Answer {n}.", "category": "faq"} for n in range(4)]
