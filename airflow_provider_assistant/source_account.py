@@ -16,6 +16,8 @@ EXAMPLES = 20
 SHOWN = 3
 # Characters of an example in a line of the log.
 EXAMPLE_LENGTH = 80
+# Characters of a reason, which may quote the source, in a line of the log.
+REASON_LENGTH = 300
 
 # Key of the account in the metadata of a Parquet file, as JSON.
 ACCOUNT = b"assistant_source_account"
@@ -45,9 +47,10 @@ class LeftOut:
 
     def __str__(self) -> str:
         shown = [shortened(escaped(example), EXAMPLE_LENGTH) for example in self.examples[:SHOWN]]
+        reason = shortened(escaped(self.reason), REASON_LENGTH)
         if self.count > len(shown):
             shown.append("…")
-        text = f"{counted(self.count, self.unit)} left out: {self.reason}"
+        text = f"{counted(self.count, self.unit)} left out: {reason}"
         if self.examples:
             text += f" ({', '.join(shown)})"
         return text

@@ -27,6 +27,7 @@ from airflow_provider_assistant.knowledge.website import extraction
 from airflow_provider_assistant.knowledge.website.fetcher import Fetcher, Skipped
 from airflow_provider_assistant.operators.documents import AssistantLoadTextOperator
 from airflow_provider_assistant.parsing.child import ChildParser
+from airflow_provider_assistant.texts import escaped
 from tests.live.clients import local_request
 from tests.live.process import wait_for
 from tests.pages import generated_page
@@ -66,6 +67,35 @@ def documents(source, **options):
 
 def paths(rows):
     return [httpx.URL(row["key"]).raw_path.decode() for row in rows]
+
+
+# Characters of the header of an ETag, a time or a type, none of which ends the header.
+ODD = ("\xe9", "\x80\xff", "\x1b[2Jforged", "\x7f", "\x85forged", "a" * 60_000, "\x01\x02", "\xe2\x80\xaeforged")
+
+
+def test_odd_headers_and_addresses_break_no_later_run_and_forge_no_line(website, tmp_path, caplog):
+    caplog.set_level("INFO")
+    pages = {}
+    for number, text in enumerate(ODD):
+        pages[f"/etag{number}"] = File(page(f"Tag {number}", "text"), headers={"ETag": f'"{text}"'})
+        pages[f"/time{number}"] = File(page(f"Time {number}", "text"), headers={"Last-Modified": text})
+        pages[f"/language{number}"] = File(page(f"Language {number}", "text"), headers={"Content-Language": text})
+        pages[f"/type{number}"] = File(page(f"Type {number}", "text"), headers={"Content-Type": f"text/{text}"})
+    pages["/title"] = page("&#10;&#27;[2Jforged", "&#x85;&#x2028;&#x202e;&#xd800; text")
+    website.site(pages)
+    forged = [f"/a{sign}b forged" for sign in ("&#10;", "&#13;", "&#9;", "&#x85;", "&#x2028;", "&#x202e;")]
+    listed = [*map(website.url, pages), *map(website.url, forged), "http://a&#10;b/", "//[&#x85;", "javascript:&#10;"]
+    website.files["/sitemap.xml"] = sitemap(*listed)
+    cache = tmp_path / "cache.parquet"
+    rows = [documents(website.url("/sitemap.xml"), cache=cache) for _ in range(3)]
+    assert len(rows[0]) == 3 * len(ODD) + 1
+    assert rows[0] == rows[1] == rows[2]
+    # The long header is not repeated, and what was accepted once is accepted again.
+    assert all(len(str(headers)) < 2000 for headers in website.headers.values())
+    for record in caplog.records:
+        message = record.getMessage()
+        assert message == escaped(message)
+        assert len(message) < 3000
 
 
 class Clock:

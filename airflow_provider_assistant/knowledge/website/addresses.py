@@ -21,7 +21,10 @@ HOST = re.compile(rb"[\w.:-]+")
 _INDEX_FILE = re.compile(r"/(?:index|default)\.(?:html?|php|aspx?)$", re.IGNORECASE)
 _TRACKING = re.compile(r"utm_\w+|gclid|fbclid|msclkid|mc_[ce]id|_ga|_gl|igshid|ref_src", re.IGNORECASE)
 _Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
-# Their last 32 bits are an IPv4 address, to which a gateway of the network connects.
+# All IPv6 addresses of the internet, and those of them that only documents use.
+GLOBAL_UNICAST = ipaddress.ip_network("2000::/3")
+DOCUMENTATION = ipaddress.ip_network("3fff::/20")
+# Their last 32 bits are an IPv4 address.
 NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 
@@ -121,29 +124,32 @@ def is_public(address: str) -> bool:
     """
     Return whether an IP address is on the public internet.
 
-    :return: False for private, loopback, link-local, multicast, reserved and invalid addresses, and for IPv6 addresses
-        that contain such an IPv4 address.
+    :return: False for private, loopback, link-local, site-local, multicast, reserved and invalid addresses, and for
+        IPv6 addresses that contain such an IPv4 address.
     """
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:
         return False
-    addresses = [parsed, *_embedded_ipv4(parsed)]
-    return all(address.is_global and not address.is_multicast for address in addresses)
+    if isinstance(parsed, ipaddress.IPv4Address):
+        return _is_global(parsed)
+    embedded = _embedded_ipv4(parsed)
+    is_translated = parsed.ipv4_mapped is not None or parsed in NAT64
+    is_unicast = parsed in GLOBAL_UNICAST and parsed not in DOCUMENTATION and _is_global(parsed)
+    return (is_translated or is_unicast) and all(map(_is_global, embedded))
 
 
-def _embedded_ipv4(address: _Address) -> Iterator[_Address]:
-    """Return the IPv4 addresses in an IPv6 address."""
-    if not isinstance(address, ipaddress.IPv6Address):
-        return
-    if address.ipv4_mapped is not None:
-        yield address.ipv4_mapped
+def _is_global(address: _Address) -> bool:
+    return address.is_global and not address.is_multicast
+
+
+def _embedded_ipv4(address: ipaddress.IPv6Address) -> list[ipaddress.IPv4Address]:
+    """Return the IPv4 addresses in an IPv6 address, to which gateways connect."""
+    last_32_bits = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    if address.ipv4_mapped is not None or address in NAT64:
+        return [last_32_bits]
     if address.sixtofour is not None:
-        yield address.sixtofour
-    if address.teredo is not None:
-        server, client = address.teredo
-        yield server
-        yield client
-    if address in NAT64:
-        last_32_bits = int(address) & 0xFFFFFFFF
-        yield ipaddress.IPv4Address(last_32_bits)
+        return [address.sixtofour]
+    # ISATAP: the interface is 0000:5efe or 0200:5efe, and an IPv4 address.
+    interface = int(address) >> 32 & 0xFDFFFFFF
+    return [last_32_bits] if interface == 0x5EFE else []

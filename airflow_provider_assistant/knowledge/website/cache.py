@@ -19,6 +19,7 @@ from airflow.providers.common.compat.sdk import ObjectStoragePath
 
 from airflow_provider_assistant import lake
 from airflow_provider_assistant.knowledge.website.extraction import PageText
+from airflow_provider_assistant.texts import escaped
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -28,6 +29,8 @@ log = logging.getLogger(__name__)
 # Header of a conditional request, by the column with its value.
 VALIDATORS = {"etag": "If-None-Match", "last_modified": "If-Modified-Since"}
 COLUMNS = ("url", *VALIDATORS, *PageText._fields)
+# Characters of an ETag or a time of modification. Servers refuse requests with long headers.
+LONGEST_VALIDATOR = 500
 # Pages of a row group of the file, which is read as a whole.
 GROUP_SIZE = 64
 
@@ -95,7 +98,8 @@ class PageCache:
         except (pa.ArrowException, KeyError, ValueError) as error:
             self._group_by_url.clear()
             self._headers_by_url.clear()
-            log.warning("%s is not a cache of pages, so all pages are read again: %s", path, error)
+            problem = escaped(str(error))
+            log.warning("%s is not a cache of pages, so all pages are read again: %s", path, problem)
 
     def validators(self, url: str) -> Mapping[str, str]:
         """
@@ -131,8 +135,8 @@ class PageCache:
         if self._path is None:
             return
         earlier = self._headers_by_url.get(url, {})
-        etag = headers.get("etag") or earlier.get(VALIDATORS["etag"])
-        last_modified = headers.get("last-modified") or earlier.get(VALIDATORS["last_modified"])
+        etag = _sendable(headers.get("etag", earlier.get(VALIDATORS["etag"])))
+        last_modified = _sendable(headers.get("last-modified", earlier.get(VALIDATORS["last_modified"])))
         if etag or last_modified:
             row = {"url": url, "etag": etag, "last_modified": last_modified, **text._asdict()}
             self._new_rows.append(row)
@@ -156,10 +160,17 @@ class PageCache:
             self._new_rows.clear()
 
 
+def _sendable(value: str | None) -> str | None:
+    """Return the value of a header if a request may repeat it: websites send any bytes of any length."""
+    if value and value.isascii() and value.isprintable() and len(value) <= LONGEST_VALIDATOR:
+        return value
+    return None
+
+
 def _conditional_headers(row: Mapping[str, str | None]) -> dict[str, str]:
     headers = {}
     for column, header in VALIDATORS.items():
-        value = row[column]
+        value = _sendable(row[column])
         if value:
             headers[header] = value
     return headers
