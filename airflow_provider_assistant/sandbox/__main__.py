@@ -7,9 +7,11 @@ import signal
 import sqlite3
 import sys
 
+from airflow_provider_assistant.sandbox.browsers import is_loopback
 from airflow_provider_assistant.sandbox.server import SandboxServer
 from airflow_provider_assistant.sandbox.settings import read_settings
 
+PUBLIC = "WARNING: other machines can use it, and its keys are public. Store nothing in it that must stay private."
 GENERATED = "Statistics list the last {} days; those before a site stored anything are generated."
 
 
@@ -37,6 +39,8 @@ def main() -> None:
             f"The embedded Assistant service listens on {server.url}; its data is {kept}.",
             f"Control plane: {server.root}/_sandbox. End it with Ctrl-C.",
         ]
+        if not is_loopback(settings.host):
+            lines.append(PUBLIC)
         if settings.history:
             lines.append(GENERATED.format(settings.history))
         print(*lines, sep="\n", file=sys.stderr, flush=True)  # noqa: T201

@@ -12,6 +12,7 @@ import uvicorn
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from airflow_provider_assistant.sandbox.app import API_ROOT, MODELS_ROOT, create_app
+from airflow_provider_assistant.sandbox.browsers import BrowserGuard
 from airflow_provider_assistant.sandbox.middleware import DROP_EXTENSION
 from airflow_provider_assistant.sandbox.settings import Settings
 from airflow_provider_assistant.sandbox.tenants import DEFAULT_KEY, DEFAULT_SITE, KEYS
@@ -73,7 +74,7 @@ class SandboxServer:
             raise
         self._server = uvicorn.Server(
             uvicorn.Config(
-                app,
+                BrowserGuard(app, self.settings.host),
                 http=_DroppingProtocol,
                 ws="none",
                 log_config=None,
