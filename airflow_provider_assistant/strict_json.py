@@ -21,6 +21,8 @@ MAX_DEPTH = 100
 # An empty dict takes 64 bytes and a dict with one key 232, so these limits allow about 100 MB.
 MAX_CONTAINERS = 250_000
 MAX_VALUES = 1_000_000
+# Halves of characters that are encoded as if they were characters. Python decodes them a hundred times slower.
+MAX_SURROGATES = 100_000
 # PostgreSQL's jsonb takes numbers with more digits and larger exponents, and Python's int() takes as many digits.
 MAX_DIGITS = 4300
 MAX_EXPONENT = 9999
@@ -42,6 +44,10 @@ _STRINGS = re.compile(_STRING, re.DOTALL)
 _TOO_MANY_CONTAINERS, _TOO_MANY_VALUES = (
     re.compile(rf'(?:[^"{marks}]*+(?:{_STRING}[^"{marks}]*+)*+[{marks}]){{{most + 1}}}+', re.DOTALL)
     for marks, most in ((r"\[{", MAX_CONTAINERS), (r"\[{,", MAX_VALUES))
+)
+_TOO_MANY_SURROGATES = re.compile(rf"(?:[^\ud800-\udfff]*+[\ud800-\udfff]){{{MAX_SURROGATES + 1}}}+")
+_TOO_MANY_IN_UTF_8 = re.compile(
+    rb"(?:[^\xed]*+(?:\xed[^\xa0-\xbf][^\xed]*+)*+\xed[\xa0-\xbf]){%d}+" % (MAX_SURROGATES + 1), re.DOTALL
 )
 _TOKENS = re.compile(rf"{_STRING}|-?Infinity|NaN|-?\d++(?:\.\d++)?+(?:[eE]([+-]?\d++))?+", re.DOTALL)
 _ONE_KIND = bytes.maketrans(b"{}", b"[]")
@@ -87,8 +93,12 @@ def read(content: bytes) -> Document:
     :raises LimitError: The text is nested too deeply or has too many values.
     :raises ValueError: The text is not JSON, or not in a known encoding.
     """
+    if _TOO_MANY_IN_UTF_8.match(content):
+        raise LimitError(f"made of more than {MAX_SURROGATES:,} halves of characters")
     text = decoded(content, "surrogatepass")
     if _SURROGATES.search(text):
+        if _TOO_MANY_SURROGATES.match(text):
+            raise LimitError(f"made of more than {MAX_SURROGATES:,} halves of characters")
         # Some services encode both halves of a character as if they were characters.
         text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     _check_limits(text)

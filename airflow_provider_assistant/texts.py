@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import unicodedata
 from typing import Any
 
@@ -76,18 +75,26 @@ def storable_value(value: Any) -> Any:
     return storable(value) if isinstance(value, str) else value
 
 
-# What a spreadsheet takes for a formula, also after blanks, or as a full-width sign.
-_FORMULA = re.compile(r"\s*[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
-
-
 def for_spreadsheet(text: str) -> str:
     """Return a text that a spreadsheet does not take for a formula: it shows one with an apostrophe as text."""
-    return f"'{text}" if _FORMULA.match(text.lstrip("'")) else text
+    return f"'{text}" if _is_formula(text.lstrip("'")) else text
 
 
 def from_spreadsheet(text: str) -> str:
     """Return the text for which :func:`for_spreadsheet` returned this one."""
-    return text[1:] if text.startswith("'") and _FORMULA.match(text.lstrip("'")) else text
+    return text[1:] if text.startswith("'") and _is_formula(text.lstrip("'")) else text
+
+
+def _is_formula(text: str) -> bool:
+    """Return whether a spreadsheet may take a text for a formula, also after characters that cannot be seen."""
+    for char in text:
+        if char in "\t\r\n":
+            return True
+        is_invisible = unicodedata.category(char)[0] in "ZC"
+        if not is_invisible:
+            # Other forms of a sign, such as full-width ones, become the sign itself.
+            return unicodedata.normalize("NFKC", char)[0] in "=+-@\u2212"
+    return False
 
 
 def cell_text(value: Any) -> str:

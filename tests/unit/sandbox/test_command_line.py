@@ -49,7 +49,9 @@ def process(tmp_path: Path, flags: list[str]) -> Iterator[subprocess.Popen[str]]
     running.communicate()
 
 
-@pytest.mark.parametrize(("number", "flags"), [(signal.SIGTERM, []), (signal.SIGINT, ["--history", "30", "--host", "0.0.0.0"])])
+@pytest.mark.parametrize(
+    ("number", "flags"), [(signal.SIGTERM, []), (signal.SIGINT, ["--history", "30", "--host", "0.0.0.0"])]
+)
 def test_it_says_where_it_is_serves_and_ends(
     process: subprocess.Popen[str], number: signal.Signals, flags: list[str]
 ) -> None:
