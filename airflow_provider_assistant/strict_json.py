@@ -23,6 +23,7 @@ MAX_CONTAINERS = 250_000
 MAX_VALUES = 1_000_000
 # Halves of characters that are encoded as if they were characters. Python decodes them a hundred times slower.
 MAX_SURROGATES = 100_000
+_TOO_MANY_HALVES = f"made of more than {MAX_SURROGATES:,} halves of characters"
 # PostgreSQL's jsonb takes numbers with more digits and larger exponents, and Python's int() takes as many digits.
 MAX_DIGITS = 4300
 MAX_EXPONENT = 9999
@@ -56,7 +57,10 @@ _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _HIGH, _LOW = (rf"\\u[dD][{second}][0-9a-fA-F]{{2}}" for second in ("89abAB", "c-fC-F"))
 _ANY_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _ONLY_PAIRS = re.compile(rf"(?:[^\\]++|\\[^u]|\\u(?![dD][89a-fA-F])|{_HIGH}{_LOW})*+")
-_ESCAPES = re.compile(rf"{_HIGH}{_LOW}|\\u(?:[dD][89a-fA-F][0-9a-fA-F]{{2}}|0000)|\\.", re.DOTALL)
+# A text without such escapes, then one of them or the end of the whole text.
+_TO_BAD_ESCAPE = re.compile(
+    rf"((?:[^\\]++|\\[^u]|\\u(?!0000|[dD][89a-fA-F])|{_HIGH}{_LOW})*+)(\\u(?:0000|[dD][89a-fA-F][0-9a-fA-F]{{2}})|)"
+)
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _REPLACED = r"\ufffd"
 
@@ -94,16 +98,19 @@ def read(content: bytes) -> Document:
     :raises ValueError: The text is not JSON, or not in a known encoding.
     """
     if _TOO_MANY_IN_UTF_8.match(content):
-        raise LimitError(f"made of more than {MAX_SURROGATES:,} halves of characters")
+        raise LimitError(_TOO_MANY_HALVES)
     text = decoded(content, "surrogatepass")
     if _SURROGATES.search(text):
         if _TOO_MANY_SURROGATES.match(text):
-            raise LimitError(f"made of more than {MAX_SURROGATES:,} halves of characters")
+            raise LimitError(_TOO_MANY_HALVES)
         # Some services encode both halves of a character as if they were characters.
         text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     _check_limits(text)
     if not _has_only_pairs(text) or r"\u0000" in text:
-        text = _ESCAPES.sub(_storable_escape, text)
+        # Two matches are what follows the last bad escape, and the end.
+        text, count = _TO_BAD_ESCAPE.subn(_storable_escape, text, count=MAX_SURROGATES + 3)
+        if count > MAX_SURROGATES + 2:
+            raise LimitError(_TOO_MANY_HALVES)
     try:
         return Document(text, _STRICT.decode(text))
     except json.JSONDecodeError:
@@ -203,11 +210,8 @@ def _has_only_pairs(text: str) -> bool:
 
 
 def _storable_escape(match: re.Match[str]) -> str:
-    r"""Replace a lone surrogate or NUL, such as \ud800; keep a pair, which is longer, and \n, which is shorter."""
-    escape = match.group()
-    if len(escape) == len(_REPLACED):
-        return _REPLACED
-    return escape
+    """Return a text whose last escape, if any, is replaced: it is a lone surrogate or NUL."""
+    return match[1] + (_REPLACED if match[2] else "")
 
 
 def _storable_token(match: re.Match[str]) -> str:

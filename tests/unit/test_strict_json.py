@@ -170,7 +170,7 @@ def test_the_number_of_values_is_limited_before_they_are_built(text, limit, monk
 
 
 def test_half_characters_are_limited_before_they_are_decoded():
-    for half in (b"\xed\xa0\x80", b"\xed\xbf\xbf", b"x\xed\x9f\xbf\xed\xa0\xbd"):
+    for half in (b"\xed\xa0\x80", b"\xed\xbf\xbf", b"x\xed\x9f\xbf\xed\xa0\xbd", rb"\ud83d", rb"x\n\u0000"):
         for count, is_read in ((100_000, True), (100_001, False)):
             content = b'"' + half * count + b'"'
             if is_read:
