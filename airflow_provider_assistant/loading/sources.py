@@ -131,7 +131,7 @@ def _in_memory(source: Any) -> Any:
     if first_part is None or isinstance(first_part, Mapping):
         return list(source)
     # Each task of a mapped task may return several paths.
-    first = first_part[0] if first_part and isinstance(first_part, list | tuple) else first_part
+    first = next(iter(first_part), None) if isinstance(first_part, list | tuple) else first_part
     if isinstance(first, str | Path | ObjectStoragePath):
         return listed_paths(source)
     return itertools.chain([first_part], parts)
