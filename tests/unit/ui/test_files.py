@@ -43,6 +43,8 @@ def repeated(value, rows):
 
 def write(path, *, metadata=OURS, **columns):
     """Write a file of findings in which some columns are others."""
+    if not hasattr(pq.ParquetWriter, "add_key_value_metadata"):
+        pytest.skip("pyarrow 16 cannot write such files")
     rows = max([len(column) for column in columns.values() if column is not None], default=1)
     # Lists without items.
     no_ids = pa.ListArray.from_arrays(zeros(rows + 1), pa.array([], pa.string()))
