@@ -152,7 +152,7 @@ class Load:
             if self._ledger:
                 missing_documents = check_plan(plan, self._ledger, self._options, self._missing_in)
                 if self._site and self._site.routes.list:
-                    await settle(self._site, self._client, self._ledger, self._rows, plan)
+                    await self._settle(self._site, self._ledger, plan)
                 self._report.created_earlier(self._ledger.documents_of_earlier_tries())
             if plan.count(RowAction.SEND):
                 await self._send_all(plan)
@@ -181,13 +181,16 @@ class Load:
         # An empty source does not make every document stale.
         return plan.rows > 0 and not plan.without_key
 
+    async def _settle(self, site: ManagedSite, ledger: ScopeLedger, plan: LoadPlan) -> None:
+        """Record ambiguous rows as created whose documents are on the site."""
+        await settle(site, self._client, ledger, self._rows, plan)
+
     async def _finish(self, ledger: ScopeLedger, plan: LoadPlan, missing_documents: int | None) -> None:
         """Update the ledger after all rows were sent, and list or remove the outdated documents."""
         if self._options.adopt:
             self._adopt(ledger, plan)
         if plan.regrouped:
-            # The ledger knows rows without a group, or in another one.
-            regroup(self._rows.fingerprints(), ledger)
+            self._regroup(ledger)
         stale = self._stale(ledger, plan, missing_documents)
         if self._missing_in and self._options.removal is None:
             self._report.stale(stale)
@@ -226,6 +229,10 @@ class Load:
         without_id = [document for document in documents if not document.document_id]
         self._report.kept(without_id, "the service returned no id when it was created")
         return with_id
+
+    def _regroup(self, ledger: ScopeLedger) -> None:
+        """Record the groups of rows that the ledger knows without a group, or in another one."""
+        regroup(self._rows.fingerprints(), ledger)
 
     def _adopt(self, ledger: ScopeLedger, plan: LoadPlan) -> None:
         """Assign keys of other sources that are also in this source to this source."""
