@@ -374,6 +374,7 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
             max_concurrency=self.hook.client_settings(self.max_concurrency).max_concurrency,
             rendered={
                 "assistant_conn_id": self.assistant_conn_id,
+                "tenant_id": self.tenant_id,
                 "site_id": site_id,
                 "output_path": str(self.output_path),
                 "lake_path": self.lake_path,

@@ -144,8 +144,10 @@ class AssistantSubmitChatOperator(AssistantMessageOperator):
                     poll_interval=self.poll_interval,
                     rendered={
                         "assistant_conn_id": self.assistant_conn_id,
+                        "tenant_id": self.tenant_id,
                         "site_id": site_id,
                         "session_id": self.session_id,
+                        "message": self.message,
                         "request_id": submitted["request_id"],
                         "lake_path": self.lake_path,
                         "ledger_conn_id": self.ledger_conn_id,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property
@@ -41,7 +41,7 @@ from airflow_provider_assistant.ledger.known_documents import known_documents
 from airflow_provider_assistant.parameters import checked
 from airflow_provider_assistant.sensors.base import skipped_softly, start_of_wait
 from airflow_provider_assistant.texts import counted
-from airflow_provider_assistant.triggers.deferral import DEFERRAL_GRACE, is_deferrable
+from airflow_provider_assistant.triggers.deferral import DEFERRAL_GRACE, is_deferrable, restore_attributes
 
 # Maximum number of documents that a message names.
 NAMED = 20
@@ -211,19 +211,23 @@ class AssistantDocumentsReadySensor(BaseSensorOperator):
         context: Context,
         event: Any = None,  # noqa: ARG002 (it only says that the time has passed)
         *,
-        started: float,
+        started: float | None = None,
+        rendered: Mapping[str, Any] | None = None,
     ) -> Any:
         """
         Look again after a deferral.
 
         :param context: Airflow's context of the task.
         :param event: Payload of the trigger's event.
-        :param started: Time of the first look, in seconds since the epoch.
+        :param started: Time of the first look, in seconds since the epoch. Default: None, now:
+            Airflow's ``dag.test()`` loses it.
+        :param rendered: Values of the template fields at the first look. Default: None.
         :return: The same as :meth:`execute`.
         :raises AssistantError: The same errors as :meth:`execute`.
         """
+        restore_attributes(self, {"rendered": rendered})
         check_rendered(self, context)
-        self._started = started
+        self._started = started or self.hook.client.now()
         return self._look_or_defer(context)
 
     def poke(self, context: Context) -> PokeReturnValue:  # noqa: ARG002
@@ -271,10 +275,11 @@ class AssistantDocumentsReadySensor(BaseSensorOperator):
         from airflow.providers.standard.triggers.temporal import TimeDeltaTrigger
 
         wait = timedelta(seconds=self.poke_interval)
+        rendered = {name: getattr(self, name) for name in self.template_fields}
         self.defer(
             trigger=TimeDeltaTrigger(wait),
             method_name="execute_complete",
-            kwargs={"started": self._started},
+            kwargs={"started": self._started, "rendered": rendered},
             # A safeguard against a triggerer that never sends the event.
             timeout=wait + timedelta(seconds=DEFERRAL_GRACE),
         )

@@ -299,9 +299,24 @@ def _waits(runner: Runner) -> bool:
     return runner.line.is_sensor or "poll_interval" in parameters_of(runner.line.kind)
 
 
-def _waited(runner: Runner, lost_triggerers: int = 0, **changes: Any) -> Effects:
-    """Run the task while the service is not ready."""
+class Once(dict[str, Any]):
+    """The values of templates, which are others when a field is rendered again."""
+
+    def __getitem__(self, name: str) -> Any:
+        return self.pop(name, "other")
+
+
+def _waited(runner: Runner, lost_triggerers: int = 0, *, once: bool = False, **changes: Any) -> Effects:
+    """
+    Run the task while the service is not ready.
+
+    :param once: Whether its templates have other values when it resumes.
+    """
     plan = runner.restored(**changes)
+    if once:
+        plan.dag["render_template_as_native_obj"] = False
+        templates(plan)
+        plan.dag["user_defined_macros"]["given"] = Once(plan.dag["user_defined_macros"]["given"])
     runner.world.take_two_looks()
     if runner.line.is_sensor and "request_id" in plan.arguments:
         hook = AssistantHook(CONNECTION, site_id=SITE)
@@ -316,7 +331,7 @@ def waiting(runner: Runner) -> list[str]:
         return []
     plain = _waited(runner, deferrable=False)
     problems = [f"on the worker: {problem}" for problem in plain.differences(plain)]
-    deferred = _waited(runner, lost_triggerers=2, deferrable=True)
+    deferred = _waited(runner, lost_triggerers=2, once=True, deferrable=True)
     problems += [f"deferred: {line}" for line in deferred.differences(plain)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AIRFLOW__OPERATORS__DEFAULT_DEFERRABLE", "True")

@@ -9,6 +9,7 @@ from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, TaskGroup
 
 from airflow_provider_assistant.provider_info import get_provider_info
+from airflow_provider_assistant.sensors.documents import AssistantDocumentsReadySensor
 from tests.docs.test_reference import tasks
 from tests.modes.modes import ONE_RUN, SEVERAL_RUNS, Runner, checked_fields, combinations, empty_template
 from tests.modes.table import LINES, Place
@@ -56,6 +57,16 @@ def test_all_tasks_of_a_dag_that_airflow_runs_by_itself(world, run_dag):
     assert effects.run.state == "success", effects.run.errors
     # The decorated load has the rows of the other one.
     assert effects.posts == sum(line.posts for line in LINES) - 2
+
+
+def test_a_deferred_sensor_with_dag_test_which_loses_the_arguments_of_a_deferral(world, run_dag):
+    (line,) = [line for line in LINES if line.kind is AssistantDocumentsReadySensor]
+    place = Place(world.restore(), world.request_id)
+    world.take_two_looks()
+    with DAG("deferred_sensor", schedule=None) as dag:
+        line.build(**line.arguments(place), deferrable=True)
+    run = run_dag(dag, logical_date=NOW)
+    assert run.state == "success", run.errors
 
 
 @pytest.mark.slow
