@@ -174,7 +174,7 @@ def test_what_a_file_unfolds_to_is_not_in_this_process(tmp_path):
     large, many = "x" * 200_000, 450_000
     ids = pa.ListArray.from_arrays(pa.array([0, many], pa.int32()), repeated("document" * 50, many))
     bombs = {
-        "keys": {"key": repeated(large, 2000)},
+        "keys": {"key": repeated(large, 1000)},
         "ids": {"document_ids": ids},
         "cell": {"reason": pa.array(["\0" * parquet_child.MEMORY])},
         "row": {"reason": pa.array(["x" * (parquet_child.LARGEST_PART + 1)])},
