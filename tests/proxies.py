@@ -17,11 +17,13 @@ from tests.servers import LocalServer, body_of, send
 
 # A name that only the proxy resolves: a request that bypasses the proxy fails.
 NAME = "assistant.test"
+# The same for the embedded service, which answers to local names only.
+LOCAL_NAME = "assistant.localhost"
 PROXY_HEADERS = {"proxy-authorization", "proxy-connection"}
 
 
 def certificate(folder: Path) -> tuple[Path, Path]:
-    """Create a certificate of 127.0.0.1 and of NAME that only its own bundle verifies; return bundle and key."""
+    """Create a certificate of 127.0.0.1 and both names that only its own bundle verifies; return bundle and key."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -29,7 +31,7 @@ def certificate(folder: Path) -> tuple[Path, Path]:
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "assistant tests")])
     today = datetime.datetime.now(datetime.UTC)
-    addresses = [x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName(NAME)]
+    addresses = [x509.IPAddress(ipaddress.ip_address("127.0.0.1")), *map(x509.DNSName, (NAME, LOCAL_NAME))]
     signed = (
         x509.CertificateBuilder()
         .subject_name(name)

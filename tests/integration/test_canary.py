@@ -119,10 +119,10 @@ def corporate(service, canary, tmp_path_factory, monkeypatch):
 
         def use(scheme, retries=3):
             connection = json.loads(service.server.conn_json(key=canary, retries=retries))
-            connection["host"] = f"{scheme}://{proxies.NAME}"
+            connection["host"] = f"{scheme}://{proxies.LOCAL_NAME}"
             monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", json.dumps(connection))
             judge = json.loads(service.server.judge_conn_json(key=JUDGE_KEY))
-            judge["host"] = judge["host"].replace(service.server.root, f"{scheme}://{proxies.NAME}")
+            judge["host"] = judge["host"].replace(service.server.root, f"{scheme}://{proxies.LOCAL_NAME}")
             monkeypatch.setenv("AIRFLOW_CONN_PYDANTICAI_DEFAULT", json.dumps(judge))
 
         monkeypatch.setenv("SSL_CERT_FILE", str(pair[0]))
