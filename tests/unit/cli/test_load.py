@@ -7,9 +7,11 @@ import argparse
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+import sqlalchemy as sa
 
 from airflow_provider_assistant.cli.rows import source_name
 from airflow_provider_assistant.ledger import Ledger, queries
+from airflow_provider_assistant.ledger.schema import documents
 from airflow_provider_assistant.ledger.selection import Selection
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
 from tests.task_runs.context import task_context
@@ -30,6 +32,11 @@ def recorded():
             for one in ledger.read(queries.counts, Selection())
             if one["kind"] == "document"
         }
+
+
+def group_labels():
+    with Ledger.open() as ledger:
+        return set(ledger.read(lambda connection: connection.scalars(sa.select(documents.c.group_label)).all()))
 
 
 def counts(ran, *names):
@@ -124,6 +131,15 @@ def test_a_dry_run_sends_nothing_and_says_what_a_load_then_does(cli, faq, servic
     assert rehearsed.code == loaded.code == 1
     kinds = [[one["kind"] for one in ran.json["listed"]] for ran in (rehearsed, loaded)]
     assert sorted(kinds[0]) == sorted(kinds[1]) == ["rejected", "stale", "superseded"]
+
+
+def test_a_dry_run_leaves_the_groups_of_documents_as_they_are(cli, faq, service):
+    cli("load", faq, "--key", "id")
+    grouped = ("load", faq, "--key", "id", "--group", "title")
+    assert cli(*grouped, "--dry-run").code == 0
+    assert group_labels() == {None}
+    assert cli(*grouped).code == 0
+    assert len(group_labels() - {None}) == 3
 
 
 def test_the_command_and_a_dataframe_agree_about_keys(cli, faq, service):
