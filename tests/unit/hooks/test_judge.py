@@ -82,3 +82,10 @@ def test_a_key_that_no_header_can_carry_is_refused(connect):
 def test_plain_http_to_another_machine_is_a_warning(connect, caplog):
     connect(host="http://models.example.com/v1", password="x")
     assert "travels unencrypted to models.example.com" in caplog.text
+
+
+def test_a_rotated_key_is_read_again_with_the_same_model(connect):
+    settings, _ = connect("small", host="https://models.example.com/v1", password="key-of-yesterday")
+    current, _ = connect("small", host="https://models.example.com/v1", password="key-of-today")
+    assert settings.read_again() == current
+    assert settings.read_again().api_key == "key-of-today"
