@@ -211,9 +211,11 @@ def empty_template(runner: Runner, name: str, value: Any) -> list[str]:
 
 @several_runs
 def empty_templates(runner: Runner) -> list[str]:
-    problems = []
+    """Some of the fields; `make slow` has all of them."""
     chance = Random(runner.line.name)
-    for name in checked_fields(runner.line):
+    fields = checked_fields(runner.line)
+    problems = []
+    for name in chance.sample(fields, min(5, len(fields))):
         problems += empty_template(runner, name, chance.choice(["", None]))
     return problems
 
