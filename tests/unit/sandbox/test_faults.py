@@ -31,7 +31,7 @@ def raw_post(server: SandboxServer) -> bytes:
     """Send a Q&A document over a plain socket, and return all bytes that come back."""
     body = json.dumps(QA).encode()
     head = (
-        "POST /api/v1/m2m/sites/acme-docs/documents/qa HTTP/1.1\r\nHost: sandbox\r\n"
+        "POST /api/v1/m2m/sites/acme-docs/documents/qa HTTP/1.1\r\nHost: 127.0.0.1\r\n"
         f"X-API-Key: {ACME_FULL_KEY}\r\nContent-Type: application/json\r\n"
         f"Content-Length: {len(body)}\r\n\r\n"
     )
