@@ -30,6 +30,7 @@ HELD_BY = {
     "With https, a [proxy]": """
         unit/client/test_proxies.py::test_a_proxy_with_a_tunnel_gets_its_own_credentials_only
         unit/client/test_proxies.py::test_without_a_tunnel_the_proxy_gets_both_and_the_service_only_the_key
+        unit/client/test_proxies.py::test_without_a_tunnel_nothing_was_sent
         unit/hooks/test_connection.py::test_a_proxy_that_reads_the_key_is_named_without_its_password
         integration/test_canary.py::test_a_night_behind_a_proxy_writes_no_secret
         system/test_secrets.py::test_the_proxy_gets_no_key""",
@@ -73,6 +74,7 @@ HELD_BY = {
         unit/client/test_redaction.py::test_a_body_in_another_encoding_is_decoded_first
         unit/client/test_redaction.py::test_a_key_that_is_escaped_several_times_does_not_stay
         unit/client/test_redaction.py::test_no_part_of_a_key_stays_where_a_body_is_cut
+        unit/client/test_failures.py::test_neither_errors_nor_logs_quote_a_key_that_breaks_http
         unit/hooks/test_connection.py::test_a_key_that_looks_like_ordinary_text_is_warned_about""",
     "Reports of evaluations, findings": """
         unit/ui/test_access.py::test_the_tasks_of_other_dags_are_refused
