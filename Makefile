@@ -68,7 +68,7 @@ test: venv ## The checks and the whole test suite
 suite: venv collect browser
 	@memory=$$(df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 8e6 {print $$6}'); \
 	if [ -n "$$memory" ] && ! grep -q " $$memory .*noexec" /proc/mounts; then \
-		export TMPDIR=$$(mktemp -d "$$memory/tests.XXXXXX"); trap 'rm -rf "$$TMPDIR"' EXIT; \
+		export TMPDIR=$$(mktemp -d "$$memory/tests.XXXXXX"); chmod 755 "$$TMPDIR"; trap 'rm -rf "$$TMPDIR"' EXIT; \
 	fi; \
 	$(BIN)/pytest -q $(PARALLEL) -m "not slow"
 
