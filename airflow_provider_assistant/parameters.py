@@ -94,6 +94,11 @@ def path(value: Any) -> str:
     raise ValueError(f"must be a path or an object storage URL, not {_short(value)}")
 
 
+def folder(value: Any) -> str:
+    """Accept the path of a folder in which the task writes."""
+    return path(value)
+
+
 def names(value: Any) -> Any:
     """Accept text, or a sequence of texts, which may be empty."""
     if _is_list(value):

@@ -20,6 +20,7 @@ from airflow.providers.common.compat.sdk import BaseOperator, Context
 from airflow_provider_assistant import parameters
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.parameters import Check, checked
+from airflow_provider_assistant.storage.paths import check_folder
 
 Checks: TypeAlias = Mapping[str, Check]
 
@@ -28,6 +29,7 @@ TEXTS = {
     parameters.prose,
     parameters.text,
     parameters.path,
+    parameters.folder,
     parameters.day,
     parameters.names,
     parameters.text_list,
@@ -118,6 +120,8 @@ def check_rendered(task: BaseOperator, context: Context) -> None:
             if not is_rendered:
                 raise
             raise AssistantInputError(str(error), todo=f"Its template is {given!r}.", field=name) from None
+        if parameter.check is parameters.folder:
+            check_folder(getattr(task, name), name)
 
 
 def _as_text(task: BaseOperator, given: Any, rendered: Any, context: Context) -> Any:

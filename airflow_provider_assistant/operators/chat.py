@@ -14,7 +14,6 @@ from airflow_provider_assistant.failures import FailureContext, explained
 from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
 from airflow_provider_assistant.operators.base import AssistantOperator
 from airflow_provider_assistant.operators.message import AssistantMessageOperator
-from airflow_provider_assistant.storage.paths import check_folder
 
 
 class AssistantChatOperator(AssistantMessageOperator):
@@ -49,7 +48,6 @@ class AssistantChatOperator(AssistantMessageOperator):
         """
         check_rendered(self, context)
         site_id = self.hook.resolve_site_id()
-        check_folder(self.lake_path, "lake_path")
         with self._skipping():
             answer = self._send(endpoints.chat(site_id, self._chat_message()))
         self.log.info("Site %r answered in %.1f s.", site_id, answer.call_info.seconds)

@@ -30,7 +30,7 @@ from airflow_provider_assistant.operators.datasets import publish_run
 from airflow_provider_assistant.operators.links import AssistantDataLink
 from airflow_provider_assistant.operators.runs import check_own_path, warn_of_findings
 from airflow_provider_assistant.operators.source import AssistantSourceOperator
-from airflow_provider_assistant.storage.paths import check_folder, writable_file
+from airflow_provider_assistant.storage.paths import writable_file
 from airflow_provider_assistant.triggers.chat_batch import AssistantChatBatchTrigger, deadline_of
 from airflow_provider_assistant.triggers.deferral import defer, is_deferrable, restore_attributes
 from airflow_provider_assistant.triggers.events import raise_failure
@@ -135,7 +135,7 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
         "max_concurrency": parameters.concurrency,
         "max_failed": parameters.tolerated,
         "reuse": parameters.flag,
-        "lake_path": parameters.path,
+        "lake_path": parameters.folder,
         "ledger": parameters.flag,
         "ledger_conn_id": parameters.text,
     }
@@ -335,7 +335,6 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
         run = RunRef.of(context)
         check_own_path(self, context, "output_path")
         answers.check_owner(writable_file(self.output_path, "output_path"), run)
-        check_folder(self.lake_path, "lake_path")
         with contextlib.ExitStack() as stack:
             ledger = stack.enter_context(open_ledger(self))
             requests = None

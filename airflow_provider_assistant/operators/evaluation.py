@@ -54,7 +54,7 @@ from airflow_provider_assistant.operators.datasets import publish_run
 from airflow_provider_assistant.operators.links import AssistantReportLink
 from airflow_provider_assistant.operators.runs import instance_suffix
 from airflow_provider_assistant.operators.source import UntemplatedField
-from airflow_provider_assistant.storage.paths import check_folder, storage_path
+from airflow_provider_assistant.storage.paths import storage_path
 from airflow_provider_assistant.storage.source_files import files_in
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
     )
     parameter_checks: ClassVar[Checks] = {
         "answers": parameters.anything,
-        "output_path": parameters.path,
+        "output_path": parameters.folder,
         "expectations": parameters.anything,
         "scorers": parameters.names,
         "judge": parameters.anything,
@@ -162,7 +162,7 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
         "csv_options": parameters.csv_options,
         "allow_empty": parameters.flag,
         "name": parameters.text,
-        "lake_path": parameters.path,
+        "lake_path": parameters.folder,
         "timezone": parameters.timezone,
     }
     operator_extra_links = (AssistantReportLink(),)
@@ -240,8 +240,6 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
             does not retry the task.
         """
         check_rendered(self, context)
-        check_folder(self.output_path, "output_path")
-        check_folder(self.lake_path, "lake_path")
         # Imported here because models and scorers are slow to import, and Airflow parses DAG files every few seconds.
         from airflow_provider_assistant.evaluation.cases import read_cases
         from airflow_provider_assistant.evaluation.report import render

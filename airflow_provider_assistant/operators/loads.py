@@ -49,7 +49,7 @@ from airflow_provider_assistant.operators.load_counts import (
     load_progress,
 )
 from airflow_provider_assistant.operators.runs import check_own_path, findings_file, warn_of_findings
-from airflow_provider_assistant.storage.paths import check_folder, writable_file
+from airflow_provider_assistant.storage.paths import writable_file
 from airflow_provider_assistant.triggers.deferral import is_deferrable, restore_attributes
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class AssistantLoadOperator(AssistantOperator):
         "strict": parameters.flag,
         "namespace": parameters.text,
         "findings_path": parameters.path,
-        "lake_path": parameters.path,
+        "lake_path": parameters.folder,
         "source_name": parameters.text,
         "max_concurrency": parameters.concurrency,
         "deferrable": parameters.flag,
@@ -292,7 +292,6 @@ class AssistantLoadOperator(AssistantOperator):
 
     def _execute(self, context: Context, until: float) -> dict[str, Any]:
         check_own_path(self, context, "findings_path")
-        check_folder(self.lake_path, "lake_path")
         self._record = LoadRecord()
         self._findings_file = None
         with self._recorded_load(context) as (ledger, self._record):

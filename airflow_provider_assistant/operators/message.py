@@ -57,7 +57,7 @@ class AssistantMessageOperator(AssistantOperator):
         "user_email": parameters.prose,
         "response_language": parameters.prose,
         "on_ambiguous": parameters.choice(*get_args(OnAmbiguous)),
-        "lake_path": parameters.path,
+        "lake_path": parameters.folder,
     }
 
     def __init__(

@@ -27,7 +27,6 @@ from airflow_provider_assistant.ledger import ChatScope, Claim, Ledger, RunRef, 
 from airflow_provider_assistant.observability import tracing
 from airflow_provider_assistant.operators.links import AssistantRequestLink
 from airflow_provider_assistant.operators.message import AssistantMessageOperator
-from airflow_provider_assistant.storage.paths import check_folder
 from airflow_provider_assistant.triggers.chat import AssistantChatRequestTrigger, ended_request, times_of
 from airflow_provider_assistant.triggers.deferral import (
     defer,
@@ -125,7 +124,6 @@ class AssistantSubmitChatOperator(AssistantMessageOperator):
         """
         check_rendered(self, context)
         site_id = self.hook.resolve_site_id()
-        check_folder(self.lake_path, "lake_path")
         with open_ledger(self) as ledger:
             with self._skipping():
                 submitted = self._submitted(context, site_id, ledger)

@@ -26,7 +26,6 @@ from airflow_provider_assistant.operators.base import AssistantOperator
 from airflow_provider_assistant.operators.datasets import publish
 from airflow_provider_assistant.operators.links import AssistantDataLink
 from airflow_provider_assistant.operators.runs import day_of_run, instance_suffix, start_of_day, zone_of_run
-from airflow_provider_assistant.storage.paths import check_folder
 from airflow_provider_assistant.texts import counted
 from airflow_provider_assistant.transfers.progress import (
     ONE_DAY,
@@ -68,7 +67,7 @@ class ExportOperator(AssistantOperator):
         "file_name",
     )
     parameter_checks: ClassVar[Checks] = {
-        "output_path": parameters.path,
+        "output_path": parameters.folder,
         "date": parameters.day,
         "timezone": parameters.timezone,
         "file_name": parameters.text,
@@ -290,7 +289,6 @@ class LedgerExportOperator(ExportOperator):
         :raises AssistantInputError: ``date`` is not a date, or another file of a partition already contains the rows.
         """
         check_rendered(self, context)
-        check_folder(self.output_path, "output_path")
         dataset = self.dataset.name
         zone = zone_of_run(self.timezone, context)
         last = self.day(context)

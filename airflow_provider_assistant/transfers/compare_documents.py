@@ -15,7 +15,6 @@ from airflow_provider_assistant.hooks.task_ledger import ledger_location
 from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
 from airflow_provider_assistant.ledger import Ledger, RunRef
 from airflow_provider_assistant.loading.site_diff import compare
-from airflow_provider_assistant.storage.paths import check_folder
 from airflow_provider_assistant.transfers.base import ExportOperator
 
 
@@ -66,7 +65,6 @@ class AssistantCompareDocumentsOperator(ExportOperator):
             :class:`~airflow_provider_assistant.hooks.assistant.AssistantHook`.
         """
         check_rendered(self, context)
-        check_folder(self.output_path, "output_path")
         day = self.day(context)
         site_id = self.hook.resolve_site_id()
         compared_at = datetime.now(UTC)

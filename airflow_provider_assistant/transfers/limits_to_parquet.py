@@ -11,7 +11,6 @@ from airflow.providers.common.compat.sdk import Context
 from airflow_provider_assistant import lake, parameters
 from airflow_provider_assistant.failures import explained
 from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
-from airflow_provider_assistant.storage.paths import check_folder
 from airflow_provider_assistant.transfers.base import ExportOperator
 from airflow_provider_assistant.transfers.progress import gap_counts
 
@@ -57,7 +56,6 @@ class AssistantLimitsToParquetOperator(ExportOperator):
         :raises AssistantError: Any other error, see :func:`airflow_provider_assistant.api.flow.perform`.
         """
         check_rendered(self, context)
-        check_folder(self.output_path, "output_path")
         tenant_id = self.hook.resolve_tenant_id()
         day = self.day(context)
         progress = self.progress(context, "limits")

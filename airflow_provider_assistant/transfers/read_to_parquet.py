@@ -21,7 +21,6 @@ from airflow_provider_assistant.lake import records
 from airflow_provider_assistant.lake.flattening import distinct, json_text
 from airflow_provider_assistant.lake.reading import ListPlace, Reading, read_all
 from airflow_provider_assistant.ledger import RunRef
-from airflow_provider_assistant.storage.paths import check_folder
 from airflow_provider_assistant.texts import shortened
 from airflow_provider_assistant.transfers.base import ExportOperator
 from airflow_provider_assistant.transfers.progress import ONE_DAY, Progress, days_between
@@ -164,7 +163,6 @@ class AssistantReadToParquetOperator(ExportOperator):
         :raises AssistantError: Any other error, see :func:`airflow_provider_assistant.api.flow.perform`.
         """
         check_rendered(self, context)
-        check_folder(self.output_path, "output_path")
         is_of_user = self.read is not None and needs(self.read, "email")
         if self.user_email is not None and not is_of_user:
             raise AssistantInputError("user_email is only for read='user_statistics'", field="user_email")

@@ -25,7 +25,6 @@ from airflow_provider_assistant.failures import explained
 from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
 from airflow_provider_assistant.observability.lineage import LineageDataset
 from airflow_provider_assistant.parameters import tolerance
-from airflow_provider_assistant.storage.paths import check_folder
 from airflow_provider_assistant.texts import shortened, storable
 from airflow_provider_assistant.transfers.base import ExportOperator
 from airflow_provider_assistant.transfers.progress import gap_counts
@@ -109,7 +108,6 @@ class AssistantStatisticsToParquetOperator(ExportOperator):
             for too long a pause (429). Nothing was written. See :func:`airflow_provider_assistant.api.flow.perform`.
         """
         check_rendered(self, context)
-        check_folder(self.output_path, "output_path")
         day = self.day(context)
         if self.site_ids is None:
             site_replies = self._one_site()

@@ -99,6 +99,7 @@ WRONG = {
     parameters.prose: ["", " \n", 7, 1.5, True, Path("x"), timedelta(1), ["x"]],
     parameters.text: ["", " \n", 1.1, True, Path("x"), timedelta(1), ["x"]],
     parameters.path: ["", " \n", 7, 1.5, True, timedelta(1), ["x"]],
+    parameters.folder: ["", " \n", 7, 1.5, True, timedelta(1), ["x"]],
     parameters.day: ["", 7, 1.5, True, "yesterday", timedelta(1), datetime(2026, 11, 21, tzinfo=UTC)],
     parameters.names: ["", 1.1, True, timedelta(1), {"a": "b"}, ["a", ""], ["a", None], [1.1]],
     parameters.text_list: ["", "a", 7, {"a": "b"}, ["a", ""], ["a", None], [1.1]],
@@ -119,6 +120,7 @@ RIGHT = {
     parameters.prose: [("x", "x")],
     parameters.text: [("x", "x"), (42, "42"), ("1.10", "1.10")],
     parameters.path: [("x", "x"), (Path("a/b"), "a/b"), (storage_path("file:///tmp/x"), "file:///tmp/x")],
+    parameters.folder: [("x", "x"), (Path("a/b"), "a/b"), (storage_path("file:///tmp/x"), "file:///tmp/x")],
     parameters.day: [("2026-11-21", "2026-11-21"), (date(2026, 11, 21), "2026-11-21")],
     parameters.names: [("a", "a"), (["a", 7], ["a", "7"]), (("a",), ["a"]), (2024, "2024")],
     parameters.text_list: [(["a", 7], ["a", "7"]), ([], [])],
@@ -195,7 +197,7 @@ TEMPLATED_TEXTS = [
     (kind, name, check)
     for kind, name, check in CASES
     if name in kind.template_fields and name not in RULES
-    if check in {parameters.prose, parameters.text, parameters.path, parameters.names}
+    if check in {parameters.prose, parameters.text, parameters.path, parameters.folder, parameters.names}
 ]
 
 
