@@ -20,11 +20,12 @@ REGION = UUID(int=7)
 
 
 def execute(operator, iteration=None):
-    operator.render_template_fields({})
+    loop = {"loop": SimpleNamespace(index=iteration)}
+    operator.render_template_fields(loop)
     if iteration is None:
         return operator.execute(task_context())
     context = task_context(region_id=REGION, region_index=iteration)
-    return operator.execute({**context, "loop": SimpleNamespace(index=iteration)})
+    return operator.execute({**context, **loop})
 
 
 def test_one_number_among_texts_costs_one_row(service, connection):
@@ -37,16 +38,15 @@ def test_one_number_among_texts_costs_one_row(service, connection):
 
 def test_every_iteration_of_a_loop_asks_its_batch_once(service, connection, tmp_path):
     def asked(number):
-        output = tmp_path / f"{number}.parquet"
         ask = AssistantChatBatchOperator(
             task_id="ask",
             source=[{"message": f"{one}?"} for one in range(3)],
-            output_path=str(output),
+            output_path=f"{tmp_path}/{{{{ loop.index }}}}.parquet",
             poll_interval=0.05,
             deferrable=False,
         )
         execute(ask, number)
-        return pq.read_table(output)["request_id"].to_pylist()
+        return pq.read_table(tmp_path / f"{number}.parquet")["request_id"].to_pylist()
 
     first = [asked(number) for number in range(3)]
     assert len({one for ids in first for one in ids}) == service.posts("chat/async") == 9
