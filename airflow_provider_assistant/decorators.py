@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
@@ -51,7 +53,10 @@ class _SourceOperator(DecoratedOperator):
         """Call the function with its arguments, and return its rows."""
         context_merge(context, self.op_kwargs)
         kwargs = determine_kwargs(self.python_callable, self.op_args, context)
-        return self.python_callable(*self.op_args, **kwargs)
+        rows = self.python_callable(*self.op_args, **kwargs)
+        if inspect.iscoroutine(rows):
+            return asyncio.run(rows)
+        return rows
 
 
 class _LoadQADecoratedOperator(_SourceOperator, AssistantLoadQAOperator):
@@ -78,8 +83,9 @@ def assistant_qa_task(python_callable: Callable[..., Any] | None = None, **kwarg
         For more information on how to use this decorator, take a look at the guide:
         :doc:`/howto/load-dataframe`
 
-    :param python_callable: Function that returns the rows, or yields batches of rows: a dataframe, a list of mappings,
-        or paths of Parquet, CSV or JSON files. Set by Airflow when the decorator is used without arguments.
+    :param python_callable: Function, also ``async def``, that returns the rows, or yields batches of rows: a dataframe,
+        a list of mappings, or paths of Parquet, CSV or JSON files. Set by Airflow when the decorator is used without
+        arguments.
     :param kwargs: Any argument of
         :class:`~airflow_provider_assistant.operators.documents.AssistantLoadQAOperator` except ``source``, such as
         ``columns``, ``key_columns`` or ``assistant_conn_id``; and ``task_id``, ``retries`` and other arguments of
@@ -101,9 +107,9 @@ def assistant_chat_batch_task(python_callable: Callable[..., Any] | None = None,
         For more information on how to use this decorator, take a look at the guide:
         :doc:`/howto/chat-batch`
 
-    :param python_callable: Function that returns the questions, or yields batches of questions: a dataframe, a list of
-        mappings, or paths of Parquet, CSV or JSON files, with a column ``message``. Set by Airflow when the
-        decorator is used without arguments.
+    :param python_callable: Function, also ``async def``, that returns the questions, or yields batches of questions: a
+        dataframe, a list of mappings, or paths of Parquet, CSV or JSON files, with a column ``message``. Set by Airflow
+        when the decorator is used without arguments.
     :param kwargs: Any argument of :class:`~airflow_provider_assistant.operators.chat_batch.AssistantChatBatchOperator`
         except ``source``; ``output_path`` is required. Also ``task_id``, ``retries`` and other arguments of Airflow's
         operators.

@@ -37,14 +37,16 @@ def returned(rows, shape):
     }[shape]()
 
 
-@pytest.mark.parametrize("shape", ["list", "pandas", "generator", "callable"])
+@pytest.mark.parametrize("shape", ["list", "pandas", "generator", "callable", "async"])
 def test_what_a_function_returns_is_loaded_once(shape, service, connection, run_operator):
     def build():
-        @task.assistant_qa
         def load():
             return returned(ROWS, shape)
 
-        load()
+        async def load_async():
+            return ROWS
+
+        task.assistant_qa(task_id="load")(load_async if shape == "async" else load)()
 
     run = run_operator(build)
     assert run.state == "success"
