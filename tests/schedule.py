@@ -16,14 +16,15 @@ OTHERS = (
 )
 # These tests share a browser.
 BROWSER = "tests/integration/ui"
-# These fork their processes from one server, whose imports take seconds. They mostly wait.
-FORKED = "forked processes"
-FORKING = (
-    "tests/integration/faults/",
-    "tests/integration/test_command_line.py",
-    "tests/integration/test_judging.py",
-    "tests/integration/test_large_files.py",
-)
+# These fork their processes from one server for each group, whose imports take seconds. They mostly wait.
+FORKED = {
+    "tests/integration/faults/test_chat_batch": "forked processes of batches",
+    "tests/integration/faults/test_lake": "forked processes of batches",
+    "tests/integration/test_judging.py": "forked processes of batches",
+    "tests/integration/faults/": "forked processes",
+    "tests/integration/test_command_line.py": "forked processes",
+    "tests/integration/test_large_files.py": "forked processes",
+}
 WITHOUT_AIRFLOW = ("tests/system/test_package.py", "tests/system/test_report.py")
 # These mostly wait for processes, servers and browsers. They are spread among the others, which need the cores, up to
 # this part of the run.
@@ -51,8 +52,9 @@ def group(nodeid: str) -> str:
         return nodeid
     if file in OTHERS:
         return OTHER_AIRFLOWS
-    if file.startswith(FORKING):
-        return FORKED
+    for beginning, forked in FORKED.items():
+        if file.startswith(beginning):
+            return forked
     if file.startswith("tests/system/") and file not in WITHOUT_AIRFLOW:
         return LIVE_AIRFLOW
     return BROWSER if file.startswith(f"{BROWSER}/") else file
@@ -60,7 +62,7 @@ def group(nodeid: str) -> str:
 
 def places(groups: Iterable[str]) -> dict[str, float]:
     """Return the place of each group in the order in which groups start: first those that mostly wait for long."""
-    first = {LIVE_AIRFLOW: -3.0, FORKED: -2.0, OTHER_AIRFLOWS: -1.0}
+    first = {LIVE_AIRFLOW: -3.0, **dict.fromkeys(FORKED.values(), -2.0), OTHER_AIRFLOWS: -1.0}
     others = [group for group in dict.fromkeys(groups) if group not in first]
     waiting = [group for group in others if group.startswith(WAITING)]
     computing = [group for group in others if not group.startswith(WAITING)]

@@ -25,16 +25,17 @@ def run_coroutine(work: Coroutine[Any, Any, T], patience: float = PATIENCE) -> T
     A signal handler, such as the one of Airflow's ``execution_timeout``, can raise between any two instructions of the
     event loop. If the loop has just taken the next step of a task from its queue, the step is lost, and
     :func:`asyncio.run` waits for this task forever. In a finalizer or a callback, the exception itself is lost: Python
-    and asyncio only log it. This function then cancels the coroutine and raises the exception.
+    and asyncio only log it. This function then cancels the coroutine and raises the exception, also if the coroutine
+    waits for what the callback would have told it.
 
     :param work: The coroutine.
-    :param patience: Seconds to wait for the remaining tasks. Default: 30.
+    :param patience: Seconds to wait for the cancelled coroutine, and for the remaining tasks. Default: 30.
     :return: The result of the coroutine.
     :raises BaseException: An error of the coroutine, or an exception that a signal handler raised.
     """
     runner = asyncio.Runner()
     try:
-        return _Interruption(runner).run(work)
+        return _Interruption(runner, patience).run(work)
     finally:
         loop = runner.get_loop()
         if _cancel_all(loop, patience):
@@ -58,11 +59,13 @@ def _cancel_all(loop: asyncio.AbstractEventLoop, patience: float) -> bool:
 class _Interruption:
     """Cancels a coroutine when an exception that a signal handler raised is lost, and raises the exception instead."""
 
-    def __init__(self, runner: asyncio.Runner) -> None:
+    def __init__(self, runner: asyncio.Runner, patience: float) -> None:
         self._runner = runner
+        self._patience = patience
         self._loop = runner.get_loop()
         self._task: asyncio.Task[Any] | None = None
         self._error: BaseException | None = None
+        self._stop: asyncio.TimerHandle | None = None
         self._earlier_hook = sys.unraisablehook
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -73,11 +76,14 @@ class _Interruption:
             sys.unraisablehook = self._in_finalizer
         try:
             return self._runner.run(self._main(work))
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, RuntimeError):
+            # A loop that is stopped before its coroutine ends raises a RuntimeError.
             if self._error:
                 raise self._error from None
             raise
         finally:
+            if self._stop:
+                self._stop.cancel()
             self._loop.set_exception_handler(None)
             if is_main:
                 sys.unraisablehook = self._earlier_hook
@@ -102,8 +108,12 @@ class _Interruption:
         if isinstance(error, Exception | asyncio.CancelledError):
             return False
         self._error = error
-        self._loop.call_soon_threadsafe(self._task.cancel)
+        self._loop.call_soon_threadsafe(self._cancel, self._task)
         return True
+
+    def _cancel(self, task: asyncio.Task[Any]) -> None:
+        task.cancel()
+        self._stop = self._loop.call_later(self._patience, self._loop.stop)
 
 
 class CancellableRunner:

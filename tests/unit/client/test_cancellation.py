@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import sys
 import threading
@@ -179,6 +180,23 @@ def test_a_task_whose_step_was_lost_is_given_up():
     with pytest.raises(AirflowTaskTimeout):
         run_coroutine(lose_a_step(), patience=0)
     assert run_coroutine(asyncio.sleep(0, "the next one")) == "the next one"
+
+
+def test_work_whose_callback_was_lost_is_given_up():
+    async def wait_for_a_lost_callback():
+        loop = asyncio.get_running_loop()
+
+        def lose():
+            raise AirflowTaskTimeout("time is over")
+
+        loop.call_soon(lose)
+        while True:
+            with contextlib.suppress(asyncio.CancelledError):
+                # As a commit in a thread, which is awaited to its end whatever happens.
+                await loop.create_future()
+
+    with pytest.raises(AirflowTaskTimeout, match="time is over"):
+        run_coroutine(wait_for_a_lost_callback(), patience=0)
 
 
 def test_tasks_that_clean_up_when_they_are_cancelled_are_awaited():
