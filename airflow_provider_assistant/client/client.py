@@ -9,7 +9,6 @@ import weakref
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from http import HTTPStatus
-from itertools import count
 from typing import Any, Generic, Self, TypeVar
 
 from airflow_provider_assistant.api import flow
@@ -150,22 +149,24 @@ class AssistantClient:
 
     def _exchange_sync(self, call: Call[Any]) -> Response | TransportFailure:
         """Send a call once; after a 401, again if the connection has a new API key."""
-        for number in count(1):
+        keys_left = KEYS_OF_A_CALL
+        while True:
             key = self._key.value
             started = time.perf_counter()
             outcome = self._observed(call, self._transport.exchange(call), started)
             if isinstance(outcome, TransportFailure) or not self._is_key_refused(outcome):
                 return outcome
             self._key.renew(key)
-            if number == KEYS_OF_A_CALL or not self._may_resend(call, key):
+            keys_left -= 1
+            if not keys_left or not self._may_resend(call, key):
                 return replace(outcome, key_note=self._key.note)
-        raise AssertionError("unreachable: count() does not end")
 
     async def _exchange(self, call: Call[Any]) -> Response | TransportFailure:
         """Send a call once under asyncio; after a 401, again if the connection has a new API key."""
         from asgiref.sync import sync_to_async
 
-        for number in count(1):
+        keys_left = KEYS_OF_A_CALL
+        while True:
             key = self._key.value
             started = time.perf_counter()
             outcome = self._observed(call, await self._async_transport.exchange(call), started)
@@ -173,9 +174,9 @@ class AssistantClient:
                 return outcome
             # In asgiref's thread, like every read of a connection under asyncio, see `load_settings_async`.
             await sync_to_async(self._key.renew)(key)
-            if number == KEYS_OF_A_CALL or not self._may_resend(call, key):
+            keys_left -= 1
+            if not keys_left or not self._may_resend(call, key):
                 return replace(outcome, key_note=self._key.note)
-        raise AssertionError("unreachable: count() does not end")
 
     def _is_key_refused(self, response: Response) -> bool:
         return response.status == HTTPStatus.UNAUTHORIZED and self.settings.read_again is not None

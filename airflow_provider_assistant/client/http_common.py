@@ -70,7 +70,7 @@ def request_arguments(
     settings: ClientSettings, call: Call[Any], file: BinaryIO | None, stream_argument: str
 ) -> dict[str, Any]:
     """
-    Return the body of a call and the headers of its own as keyword arguments for a request.
+    Return the body of a call, and the headers that not every request has, as keyword arguments.
 
     :param settings: Settings of the client.
     :param call: The call.
@@ -144,8 +144,9 @@ def refused_by_proxy(settings: ClientSettings, proxy: Proxy | None, response: Re
     :param response: The response.
     :return: The failure; None if the response is not of the proxy.
     """
-    is_seen_by_proxy = proxy and settings.base_url.startswith("http:")
-    if not proxy or not is_seen_by_proxy or response.status != HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
+    if proxy is None or not settings.base_url.startswith("http:"):
+        return None
+    if response.status != HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
         return None
     return TransportFailure(
         kind="connection",

@@ -162,7 +162,7 @@ class _NumberError(ValueError):
 
 
 def _refuse_number(text: str) -> NoReturn:
-    raise _NumberError(f"{text[:30]}, which is no finite number")
+    raise _NumberError(f"{text[:30]}, which is not a finite number")
 
 
 def _finite(text: str) -> float:

@@ -20,7 +20,6 @@ from airflow_provider_assistant.keys import key_names
 from airflow_provider_assistant.ledger import ChatScope, RunRef, key_of
 from airflow_provider_assistant.loading.columns import ColumnSelection
 from airflow_provider_assistant.loading.options import OnAmbiguous
-from airflow_provider_assistant.loading.sources import open_source
 from airflow_provider_assistant.loading.tables import table_of
 from airflow_provider_assistant.loading.untemplated import Untemplated
 from airflow_provider_assistant.observability import metrics
@@ -387,13 +386,7 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
         """Save the rows of a function, which may return others when it is called for the next turn."""
         selection = ColumnSelection((), rest=True)
         try:
-            with open_source(
-                self.source,
-                selection,
-                self.allowed_root,
-                csv_options=self.csv_options,
-                allow_empty=self.allow_empty,
-            ) as source:
+            with self._opened_source(selection) as source:
                 batch.state.write_source(table_of(source))
         except AssistantInputError as error:
             self.log.warning("The questions cannot be kept: %s. The function will be called again.", error)

@@ -23,7 +23,7 @@ from airflow_provider_assistant.loading.field_columns import mapping_of, wanted_
 from airflow_provider_assistant.loading.file_rows import FileRows
 from airflow_provider_assistant.loading.options import OF_GROUPS
 from airflow_provider_assistant.loading.rows import DataframeRows, Rows
-from airflow_provider_assistant.loading.sources import Source, open_source
+from airflow_provider_assistant.loading.sources import Source
 from airflow_provider_assistant.observability.lineage import LineageDataset
 from airflow_provider_assistant.operators.loads import AssistantLoadOperator
 from airflow_provider_assistant.operators.runs import kept_rows_file
@@ -119,13 +119,7 @@ class AssistantLoadRowsOperator(AssistantSourceOperator, AssistantLoadOperator):
         key_columns = key_names(self.key_columns)
         group_columns = key_names(self.group_columns, "group_columns")
         selection = wanted_columns(self.payload, columns, [*key_columns, *group_columns])
-        with open_source(
-            self.source,
-            selection,
-            self.allowed_root,
-            csv_options=self.csv_options,
-            allow_empty=self.allow_empty,
-        ) as source:
+        with self._opened_source(selection) as source:
             self._open_source = source
             self._column_selection = selection
             yield DataframeRows(

@@ -7,6 +7,8 @@ from typing import Any, ClassVar
 
 from airflow_provider_assistant import parameters
 from airflow_provider_assistant.hooks.task_parameters import Checks, check_given
+from airflow_provider_assistant.loading.columns import ColumnSelection
+from airflow_provider_assistant.loading.sources import Source, open_source
 from airflow_provider_assistant.loading.untemplated import without_templating
 from airflow_provider_assistant.observability.lineage import LineageDataset
 from airflow_provider_assistant.operators.base import AssistantOperator
@@ -93,6 +95,16 @@ class AssistantSourceOperator(AssistantOperator):
         self.allowed_root = allowed_root
         self.allow_empty = allow_empty
         check_given(self)
+
+    def _opened_source(self, selection: ColumnSelection) -> Source:
+        """Return the source, open for reading these columns; use it as a context manager."""
+        return open_source(
+            self.source,
+            selection,
+            self.allowed_root,
+            csv_options=self.csv_options,
+            allow_empty=self.allow_empty,
+        )
 
     def lineage_inputs(self) -> Sequence[LineageDataset]:
         """Return the files of the source; empty if the rows do not come from files."""

@@ -1,9 +1,10 @@
-"""What the sensors share: in every mode, the same errors skip the task."""
+"""What the sensors share: their waiting times, and the same errors skip the task in every mode."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from typing import Any
 
 from airflow.providers.common.compat.sdk import (
     AirflowNotFoundException,
@@ -13,7 +14,20 @@ from airflow.providers.common.compat.sdk import (
     Context,
 )
 
+from airflow_provider_assistant import parameters
 from airflow_provider_assistant.exceptions import AssistantError
+from airflow_provider_assistant.parameters import checked
+
+
+def check_waits(arguments: dict[str, Any]) -> None:
+    """
+    Check the waiting times among the arguments of a sensor, and convert them to seconds.
+
+    :raises AssistantInputError: One is invalid.
+    """
+    for name in ("timeout", "max_wait"):
+        if arguments.get(name) is not None:
+            arguments[name] = checked(name, arguments[name], parameters.seconds, arguments.get("task_id"))
 
 
 @contextlib.contextmanager

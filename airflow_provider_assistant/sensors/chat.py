@@ -29,7 +29,7 @@ from airflow_provider_assistant.hooks.task_ledger import ledger_location, open_l
 from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered, naming_task
 from airflow_provider_assistant.ledger import check_location, find_request
 from airflow_provider_assistant.parameters import checked
-from airflow_provider_assistant.sensors.base import skipped_softly, start_of_wait
+from airflow_provider_assistant.sensors.base import check_waits, skipped_softly, start_of_wait
 from airflow_provider_assistant.triggers.chat import AssistantChatRequestTrigger, ended_request, times_of
 from airflow_provider_assistant.triggers.deferral import (
     defer,
@@ -100,9 +100,7 @@ class AssistantChatRequestSensor(BaseSensorOperator):
         # Airflow's own errors about these parameters name neither the parameter nor the task.
         task_id = kwargs.get("task_id")
         poke_interval = checked("poke_interval", poke_interval, parameters.interval, task_id)
-        for name in ("timeout", "max_wait"):
-            if kwargs.get(name) is not None:
-                kwargs[name] = checked(name, kwargs[name], parameters.seconds, task_id)
+        check_waits(kwargs)
         with naming_task(task_id):
             super().__init__(poke_interval=poke_interval, **kwargs)
         self.request_id = request_id

@@ -39,7 +39,7 @@ from airflow_provider_assistant.hooks.task_parameters import Checks, check_given
 from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.ledger.known_documents import known_documents
 from airflow_provider_assistant.parameters import checked
-from airflow_provider_assistant.sensors.base import skipped_softly, start_of_wait
+from airflow_provider_assistant.sensors.base import check_waits, skipped_softly, start_of_wait
 from airflow_provider_assistant.texts import counted
 from airflow_provider_assistant.triggers.deferral import DEFERRAL_GRACE, is_deferrable, restore_attributes
 
@@ -153,9 +153,7 @@ class AssistantDocumentsReadySensor(BaseSensorOperator):
         # Airflow's own errors about these parameters name neither the parameter nor the task.
         task_id = kwargs.get("task_id")
         poke_interval = checked("poke_interval", poke_interval, parameters.interval, task_id)
-        for name in ("timeout", "max_wait"):
-            if kwargs.get(name) is not None:
-                kwargs[name] = checked(name, kwargs[name], parameters.seconds, task_id)
+        check_waits(kwargs)
         with naming_task(task_id):
             super().__init__(poke_interval=poke_interval, **kwargs)
         # Airflow would apply it only on workers, and to the time that has grown.

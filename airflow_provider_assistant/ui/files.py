@@ -2,7 +2,7 @@
 Read files that tasks named: any path, any file, any storage.
 
 DAG authors choose the paths, so a file may be a pipe, endless, damaged, far larger than it looks, or in a storage that
-does not answer. Only regular files are opened, what is read is limited, and who waits for a file does not wait long.
+does not answer. Only regular files are opened, what is read is limited, and no page waits long for a file.
 """
 
 from __future__ import annotations
@@ -82,7 +82,8 @@ def within(dag_id: str, read: Callable[[], T], *, what: str, seconds: float | No
     """
     Return what a function returns that may wait for a storage.
 
-    It runs in a thread of its own, which is left alone if it takes too long: threads of the server are for everyone.
+    It runs in a separate thread. If it takes too long, the page no longer waits for it: the threads of the server are
+    for all requests.
 
     :param dag_id: The DAG whose task named the file.
     :param what: Subject of the message, such as a path.

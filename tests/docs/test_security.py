@@ -123,7 +123,7 @@ def promises() -> list[str]:
         heading, _, text = part.partition("\n")
         if heading.strip("# ") in OTHER_PARTS:
             continue
-        # What remains possible and what the package does not do are no promises.
+        # This list says what the package does not prevent.
         text = re.sub(r"^What remains possible:$(?:\n\n?(?:- |  ).*)+", "", text, flags=re.MULTILINE)
         for block in re.split(r"\n\n|\n(?=- |\| )", text):
             promise = re.sub(r"^(?:[-|]|1\.) ", "", block.strip())

@@ -239,19 +239,6 @@ class _Restarted:
     def __init__(self, deferral: Any, lost_triggerers: int) -> None:
         self._deferral, self._lost_triggerers = deferral, lost_triggerers
 
-    def _xcom(self, method: str, place: tuple[str, int, str], body: Any) -> httpx.Response:
-        """Return an XCom of any task, or change one of this task."""
-        key = place[-1]
-        if method == "GET" and place not in self.values:
-            return _missing()
-        if method == "GET":
-            return httpx.Response(200, json={"key": key, "value": self.values[place]})
-        if method == "POST":
-            self.values[*self.place, key] = body
-        else:
-            self.values.pop((*self.place, key), None)
-        return httpx.Response(200, json={"ok": True})
-
     def _started(self) -> Any:
         return import_string(self._deferral.classpath)(**deserialize(self._deferral.trigger_kwargs))
 

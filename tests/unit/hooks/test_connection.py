@@ -253,7 +253,7 @@ def test_numbers_have_bounds_and_no_other_kinds():
         # Not JSON, but what Python writes. It must not count as "not set".
         for constant in ("NaN", "Infinity", "-Infinity", "1e999"):
             connection = Connection(conn_id="c", conn_type="assistant", extra=f'{{"{name}": {constant}}}')
-            with pytest.raises(AssistantInputError, match=f"the extra has {constant}, which is no finite number"):
+            with pytest.raises(AssistantInputError, match=f"the extra has {constant}, which is not a finite number"):
                 extra_of(connection)
 
 

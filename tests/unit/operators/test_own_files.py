@@ -107,7 +107,7 @@ def test_instances_whose_paths_turn_out_to_be_the_same_do_not_replace_each_other
 
 
 class Outputs:
-    """The outputs of a mapped task, as Airflow passes them: a sequence that is no list."""
+    """The outputs of a mapped task, as Airflow passes them: a sequence that is not a list."""
 
     def __new__(cls, *items):
         from collections import UserList
