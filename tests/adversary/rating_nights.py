@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -74,9 +75,18 @@ def check_ratings(night: RatingNight) -> None:
 
 
 def _rate(world: World, night: RatingNight, counts: RatingCounts) -> None:
-    hook = AssistantHook()
     ratings = [Rating(f"k{number}", f"s{number}", f"r{number}", "good") for number in range(night.ratings)]
-    with Ledger.open_optional(night.ledger) as ledger, FindingsFile(_findings(world), always=False) as findings:
+    rate(world, ratings, counts, is_recorded=night.ledger)
+
+
+def rate(world: World, ratings: Sequence[Rating], counts: RatingCounts, *, is_recorded: bool = True) -> None:
+    """
+    Send ratings as the operator does.
+
+    :param is_recorded: Whether to use the ledger. Default: True.
+    """
+    hook = AssistantHook()
+    with Ledger.open_optional(is_recorded) as ledger, FindingsFile(_findings(world), always=False) as findings:
         site_id, run = hook.resolve_site_id(), RunRef("dag", "run", "task", -1)
         memory = ledger.ratings(scope=RatingScope(hook.site_url()), site_id=site_id, run=run) if ledger else None
         rater = FeedbackSender(hook.settings.client, site_id=site_id, ledger=memory, findings=findings)

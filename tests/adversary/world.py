@@ -40,6 +40,7 @@ from airflow_provider_assistant.exceptions import AssistantError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.ledger import LeaseSettings, Ledger, location
 from airflow_provider_assistant.operators import chat_batch, submit_chat
+from tests.adversary.front import Front
 from tests.adversary.load_faults import scratch
 from tests.adversary.request_service import HOST, SITE, TENANT, Answer, Entry, Service, Try
 from tests.adversary.service import SECRET
@@ -88,14 +89,24 @@ class World:
 
     :param service: The service.
     :param timeout: Response timeout of the client, in seconds.
-    :param retries: Maximum number of retries per request.
+    :param retries: Maximum number of retries per request; None for the default of the connection.
     :param max_concurrency: Maximum number of requests in flight.
+    :param front: What stands between the client and the service, or None.
     """
 
-    def __init__(self, service: Service, *, timeout: float = 30.0, retries: int = 2, max_concurrency: int = 4) -> None:
+    def __init__(
+        self,
+        service: Service,
+        *,
+        timeout: float = 30.0,
+        retries: int | None = 2,
+        max_concurrency: int = 4,
+        front: Front | None = None,
+    ) -> None:
         self.service = service
         self.timeout = timeout
-        self.elapsed = 0.0
+        self.front = front
+        self.elapsed = self._began = 0.0
         self.jumped = 0.0
         self.folder = Path(tempfile.mkdtemp(prefix="night-", dir=scratch()))
         self.logged: list[str] = []
@@ -110,7 +121,7 @@ class World:
                 "password": SECRET,
                 "extra": {
                     "tenant_id": TENANT, "site_id": SITE, "timeout": timeout, "chat_timeout": timeout,
-                    "retries": retries, "max_concurrency": max_concurrency,
+                    "max_concurrency": max_concurrency, **({} if retries is None else {"retries": retries}),
                 },
             }
         )  # fmt: skip
@@ -137,7 +148,8 @@ class World:
         self._try = attempt
         self._requests = self._statements = self._files = 0
         self._is_dead = False
-        began, first = self.elapsed, len(self.service.journal)
+        began = self._began = self.elapsed
+        first = len(self.service.journal)
         xcom: dict[str, Any] = {}
         ti = SimpleNamespace(
             dag_id="dag", run_id="run", task_id="task", map_index=-1, try_number=number,
@@ -246,6 +258,15 @@ class World:
             self.jumped += self._try.jump[1]
         answers = self._try.answers
         answer = answers[number] if number < len(answers) else self._try.then
+
+        def passed_on() -> Response | TransportFailure:
+            status, body = self.service.receive(call, answer, self.elapsed, self.timeout)
+            return self._outcome(answer, status, body)
+
+        if self.front:
+            since = self.elapsed - self._began
+            seconds, outcome = self.front.receive(call, since, answer.latency, self.timeout, passed_on)
+            return seconds, lambda: outcome
         status, body = self.service.receive(call, answer, self.elapsed, self.timeout)
         if number == self._try.killed_at:
             self._is_dead = True
