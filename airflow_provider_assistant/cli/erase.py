@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
-from airflow.providers.common.compat.sdk import BaseHook, conf
+from airflow.providers.common.compat.sdk import conf
 
 from airflow_provider_assistant.cli.output import GOOD, WARNING, Console
 from airflow_provider_assistant.cli.runner import OK, WRONG, command, open_ledger
 from airflow_provider_assistant.erasure.erase import Erasure, Places, Report, as_json, record
 from airflow_provider_assistant.erasure.person import Person
 from airflow_provider_assistant.exceptions import NOTHING_CHANGED, AssistantInputError
+from airflow_provider_assistant.lake.warehouse import postgres_engine
 from airflow_provider_assistant.ledger.location import airflow_home
 from airflow_provider_assistant.loading.findings import findings_folder
 from airflow_provider_assistant.storage.paths import usable_path
@@ -86,11 +88,7 @@ def _warehouse(args: argparse.Namespace) -> Callable[[], sa.Engine] | None:
     if conn_id is None:
         return None
 
-    def engine() -> sa.Engine:
-        opened: sa.Engine = BaseHook.get_hook(conn_id).get_sqlalchemy_engine()
-        return opened
-
-    return engine
+    return partial(postgres_engine, conn_id)
 
 
 def _catalog(args: argparse.Namespace) -> Catalog | None:

@@ -24,7 +24,7 @@ from airflow_provider_assistant.ledger.entries import (
 )
 from airflow_provider_assistant.ledger.leases import LeaseSettings
 from airflow_provider_assistant.ledger.load_log import LoadRecord
-from airflow_provider_assistant.ledger.location import LedgerLocation, check_location, location_of, sqlite_engine
+from airflow_provider_assistant.ledger.location import LedgerLocation, check_location, location_of
 from airflow_provider_assistant.ledger.migrate import SCHEMA_VERSION
 from airflow_provider_assistant.ledger.outcomes import (
     Claim,
@@ -44,6 +44,7 @@ from airflow_provider_assistant.ledger.ratings import (
 from airflow_provider_assistant.ledger.schema import RunRef
 from airflow_provider_assistant.ledger.scopes import ChatScope, DocumentScope, RatingScope, service_of
 from airflow_provider_assistant.ledger.single import claim_one, send_once
+from airflow_provider_assistant.ledger.sqlite_file import sqlite_engine
 from airflow_provider_assistant.ledger.store import Ledger
 
 __all__ = [

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 import tenacity
 
 from airflow_provider_assistant.exceptions import AssistantLedgerError, AssistantLedgerPermanentError
+from airflow_provider_assistant.storage.databases import cause_of, driver_text
 
 T = TypeVar("T")
 Bind: TypeAlias = sa.Engine | sa.Connection
@@ -24,16 +25,8 @@ NAME = "assistant_ledger"
 
 # SQLite's primary result codes for busy, locked, no memory, interrupted, I/O error, full, protocol and schema.
 _SQLITE_TRANSIENT = {5, 6, 7, 9, 10, 13, 15, 17}
-# Parts of error messages about settings that a retry cannot correct. Failed connections have no error code.
-_SETTINGS = (
-    "authentication failed",
-    "permission denied",
-    "no pg_hba.conf entry",
-    "no password supplied",
-    "does not exist",
-    "read-only",
-)
 _ADVICE_TRANSIENT = "A retry of the task continues where this attempt stopped."
+_ADVICE_KNOWN = "Then clear the task: a retry cannot correct this."
 _ADVICE_PERMANENT = (
     "A retry cannot correct this. Check ledger_conn_id, the permissions and the free space of the "
     "database, then clear the task."
@@ -57,16 +50,16 @@ def is_transient(error: BaseException) -> bool:
         return True
     if not isinstance(error, sa.exc.DBAPIError):
         return False
-    if error.connection_invalidated:
-        return True
-    if not isinstance(error, sa.exc.OperationalError | sa.exc.InterfaceError):
-        return False
     code = getattr(error.orig, "sqlite_errorcode", None)
     if code is not None:
         # The last eight bits of SQLite's extended result code are the primary one.
         return (code & 0xFF) in _SQLITE_TRANSIENT
-    text = str(error.orig).lower()
-    return not any(setting in text for setting in _SETTINGS)
+    # Failed connections have no error code, so the text decides. A pooler ends the connection after some of them.
+    if cause_of(error) is not None:
+        return False
+    if error.connection_invalidated:
+        return True
+    return isinstance(error, sa.exc.OperationalError | sa.exc.InterfaceError)
 
 
 @functools.cache
@@ -103,15 +96,15 @@ def ledger_errors(bind: Bind, what: str, safe: str | None = None) -> Iterator[No
     try:
         yield
     except sa.exc.SQLAlchemyError as error:
-        # The driver's error, without the statement that SQLAlchemy adds.
-        driver_error = getattr(error, "orig", None)
-        cause = str(driver_error or error)
-        # A message is one line.
-        cause = " ".join(cause.split())
-        message = f"the ledger {what}: {cause} ({name_of(bind)})"
+        known = cause_of(error)
+        text = driver_text(error)
+        if known and known.reason and known.reason != text:
+            text = f"{known.reason}: {text}"
+        message = f"the ledger {what}: {text} ({name_of(bind)})"
         if is_transient(error):
             raise AssistantLedgerError(message, safe=safe, todo=_ADVICE_TRANSIENT) from error
-        raise AssistantLedgerPermanentError(message, safe=safe, todo=_ADVICE_PERMANENT) from error
+        advice = f"{known.todo} {_ADVICE_KNOWN}" if known else _ADVICE_PERMANENT
+        raise AssistantLedgerPermanentError(message, safe=safe, todo=advice) from error
 
 
 def connected(engine: sa.Engine) -> sa.Connection:

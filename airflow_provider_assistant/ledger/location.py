@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import logging
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import sqlalchemy as sa
-from airflow.providers.common.compat.sdk import AirflowException, BaseHook, conf
+from airflow.providers.common.compat.sdk import conf
 
 from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantLedgerPermanentError
 from airflow_provider_assistant.ledger.database import NAME
-from airflow_provider_assistant.storage.private_files import create_private
+from airflow_provider_assistant.ledger.sqlite_file import share_file, sqlite_engine
+from airflow_provider_assistant.storage.databases import UnusableDatabaseError, engine_of_connection
 
 log = logging.getLogger(__name__)
 
@@ -85,39 +85,9 @@ def engine_at(location: LedgerLocation) -> sa.Engine:
         return sqlite_engine(file)
     engine = _engine_of(location)
     if engine.dialect.name == "sqlite":
-        _create_private_file(engine)
+        share_file(engine)
         _check_file(f"the file {engine.url.database} (connection {location.conn_id!r}, from {location.origin})")
     return engine
-
-
-def sqlite_engine(path: Path) -> sa.Engine:
-    """
-    Return an engine for a SQLite file that several processes may write to concurrently.
-
-    :param path: Path of the file; it is created if it does not exist.
-    """
-    engine = sa.create_engine(f"sqlite:///{path}", connect_args={"timeout": 60})
-    _create_private_file(engine)
-
-    @sa.event.listens_for(engine, "connect")
-    def _configure(connection: Any, _: Any) -> None:
-        # With a write-ahead log, readers do not wait for a writer.
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute("PRAGMA synchronous=NORMAL")
-
-    return engine
-
-
-def _create_private_file(engine: sa.Engine) -> None:
-    """Create the file of a SQLite database before SQLite does, so that other users cannot read it."""
-
-    @sa.event.listens_for(engine, "do_connect")
-    def _create(_dialect: Any, _record: Any, args: list[Any], _arguments: Any) -> None:
-        file = args[0]
-        if file and file != ":memory:" and not str(file).startswith("file:"):
-            # SQLite says what is wrong with the path.
-            with contextlib.suppress(OSError):
-                create_private(Path(file))
 
 
 def airflow_home() -> Path:
@@ -172,12 +142,12 @@ def _engine_of(location: LedgerLocation) -> sa.Engine:
     """
     name = f"connection {location.conn_id!r}, from {location.origin}"
     try:
-        engine: sa.Engine = BaseHook.get_hook(location.conn_id).get_sqlalchemy_engine()
-    except (AirflowException, AttributeError, ImportError, ValueError, sa.exc.ArgumentError) as error:
+        engine = engine_of_connection(location.conn_id)
+    except UnusableDatabaseError as error:
         raise AssistantLedgerPermanentError(
-            f"the ledger cannot be opened: {name}, cannot be used for SQL ({type(error).__name__})",
+            f"the ledger cannot be opened: {name}: {error.reason}",
             safe=NOTHING_SENT,
-            todo="Correct the connection or install its provider, then clear the task.",
+            todo=f"{error.todo} Then clear the task.",
         ) from error
     if engine.dialect.name not in {"sqlite", "postgresql"}:
         raise AssistantLedgerPermanentError(

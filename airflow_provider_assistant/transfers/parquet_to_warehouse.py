@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.providers.common.compat.sdk import BaseHook, Context
+from airflow.providers.common.compat.sdk import Context
 
 from airflow_provider_assistant import parameters
 from airflow_provider_assistant.exceptions import AssistantInputError
@@ -151,8 +151,7 @@ class AssistantParquetToWarehouseOperator(FromLakeOperator):
         from airflow_provider_assistant.lake import warehouse
 
         if self.conn_id is not None:
-            engine = BaseHook.get_hook(self.conn_id).get_sqlalchemy_engine()
-            return warehouse.postgres_transaction(engine, schema=self.schema)
+            return warehouse.postgres_transaction(warehouse.postgres_engine(self.conn_id), schema=self.schema)
         if self.database is None or "://" in self.database:
             raise AssistantInputError(
                 f"database must be the path of a file on this worker, not {self.database!r}", field="database"

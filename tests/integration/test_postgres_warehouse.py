@@ -213,10 +213,10 @@ def test_an_unreachable_server(server):
     assert "hunter2" not in str(error.value)
 
 
-def test_another_database_is_refused(tmp_path):
-    with pytest.raises(AssistantInputError, match="PostgreSQL connection, not sqlite"):
-        with warehouse.postgres_transaction(sa.create_engine(f"sqlite:///{tmp_path / 'file.db'}")):
-            pass
+def test_another_database_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("AIRFLOW_CONN_FILE", f"sqlite:///{tmp_path / 'file.db'}")
+    with pytest.raises(AssistantInputError, match="connection 'file' must be one to PostgreSQL, not sqlite"):
+        warehouse.postgres_engine("file")
     assert not list(tmp_path.iterdir())
 
 

@@ -7,7 +7,7 @@ The rows of a day are replaced as a whole, in one transaction. Views summarise t
 from collections.abc import Mapping
 
 from airflow_provider_assistant.lake.warehouse.load import Loaded, load
-from airflow_provider_assistant.lake.warehouse.postgres import postgres_transaction
+from airflow_provider_assistant.lake.warehouse.postgres import postgres_engine, postgres_transaction
 from airflow_provider_assistant.lake.warehouse.stores import (
     LOCK_TIMEOUT,
     WarehouseTransaction,
@@ -30,5 +30,6 @@ __all__ = [
     "columns",
     "duckdb_transaction",
     "load",
+    "postgres_engine",
     "postgres_transaction",
 ]

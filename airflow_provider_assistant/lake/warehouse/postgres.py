@@ -20,6 +20,7 @@ from airflow_provider_assistant.lake.warehouse.stores import (
     SCHEMA,
     WarehouseTransaction,
 )
+from airflow_provider_assistant.storage.databases import UnusableDatabaseError, cause_of, engine_of_connection
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -124,6 +125,28 @@ def _copy(cursor: Any, statement: str, content: pa.Buffer) -> None:
         copy.write(content.to_pybytes())
 
 
+def postgres_engine(conn_id: str) -> sa.Engine:
+    """
+    Return an engine, not connected yet, for a warehouse in PostgreSQL.
+
+    :param conn_id: Airflow connection to the database.
+    :raises AssistantInputError: The connection cannot be used, or is not one to PostgreSQL.
+    """
+    try:
+        engine = engine_of_connection(conn_id)
+    except UnusableDatabaseError as error:
+        raise AssistantInputError(
+            f"connection {conn_id!r}: {error.reason}", safe=NOTHING_CHANGED, todo=error.todo, field="conn_id"
+        ) from error
+    if engine.dialect.name != "postgresql":
+        raise AssistantInputError(
+            f"connection {conn_id!r} must be one to PostgreSQL, not {engine.dialect.name}",
+            safe=NOTHING_CHANGED,
+            field="conn_id",
+        )
+    return engine
+
+
 @contextlib.contextmanager
 def postgres_transaction(
     engine: sa.Engine, *, schema: str = SCHEMA, lock_timeout: float = LOCK_TIMEOUT
@@ -136,15 +159,8 @@ def postgres_transaction(
     :param lock_timeout: Maximum wait for each lock, in seconds.
     :return: The transaction; it is committed at the end of the block, and rolled back after an
         error.
-    :raises AssistantInputError: The database is not PostgreSQL.
     :raises AssistantWarehouseError: The database cannot be reached or written; it is unchanged.
     """
-    if engine.dialect.name != "postgresql":
-        raise AssistantInputError(
-            f"conn_id must name a PostgreSQL connection, not {engine.dialect.name}",
-            safe=NOTHING_CHANGED,
-            field="conn_id",
-        )
     # With a stricter isolation, a load would not see the rows of the load that it waited for.
     read_committed = engine.execution_options(isolation_level="READ COMMITTED")
     try:
@@ -176,6 +192,11 @@ def _explained(error: Exception, engine: sa.Engine, schema: str, lock_timeout: f
     lines = str(getattr(error, "orig", error)).strip().splitlines()
     reason = lines[0] if lines else type(error).__name__
     todo = AssistantWarehouseError.default_todo
+    cause = cause_of(error)
+    if cause:
+        todo = f"{cause.todo} Then run the task again."
+        if cause.reason and cause.reason != reason:
+            reason = f"{cause.reason}: {reason}"
     # What blocks or lacks is for the message only: without it, the error is still clear.
     with contextlib.suppress(sa.exc.SQLAlchemyError):
         if _code(error) == LOCK_NOT_AVAILABLE:

@@ -39,7 +39,7 @@ def test_the_first_setting_wins(monkeypatch):
 
 def test_errors_name_the_setting(ledger_home):
     for origin in ("the task's ledger_conn_id", "the extra of connection 'tenant_b'", "[assistant] ledger_conn_id"):
-        assert f"connection 'gone', from {origin}, cannot be used for SQL" in refused(LedgerLocation("gone", origin))
+        assert f"connection 'gone', from {origin}: it does not exist" in refused(LedgerLocation("gone", origin))
 
 
 def test_the_name_of_an_open_ledger_has_the_setting(tmp_path, monkeypatch):

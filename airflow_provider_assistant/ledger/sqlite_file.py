@@ -1,0 +1,119 @@
+"""A SQLite file as a ledger: its settings, files that are refused, and its backup."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import time
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from airflow_provider_assistant.ledger.schema import metadata
+from airflow_provider_assistant.storage.databases import UnusableDatabaseError
+from airflow_provider_assistant.storage.private_files import create_private
+
+# How long a process waits for the lock of another one.
+LOCK_SECONDS = 60
+# How long a process waits for another one that has just begun to create the tables.
+CREATION_SECONDS = 3.0
+# Key of the pool's record of a connection: whether the file should have a write-ahead log, and has none.
+_LACKS_LOG = "assistant_lacks_log"
+# Bytes 18 and 19 of a SQLite file with a write-ahead log.
+_WAL_VERSIONS = b"\x02\x02"
+# Names that an error lists.
+LISTED = 5
+
+
+def sqlite_engine(path: Path) -> sa.Engine:
+    """
+    Return an engine for a SQLite file that several processes may write to concurrently.
+
+    :param path: Path of the file; it is created if it does not exist.
+    """
+    engine = sa.create_engine(f"sqlite:///{path}")
+    share_file(engine)
+    return engine
+
+
+def share_file(engine: sa.Engine) -> None:
+    """Let several processes use the file of an engine, keep it private, and refuse files that are not a ledger."""
+
+    @sa.event.listens_for(engine, "do_connect")
+    def _before(_dialect: Any, record: Any, arguments: list[Any], parameters: dict[str, Any]) -> None:
+        parameters.setdefault("timeout", LOCK_SECONDS)
+        name = str(arguments[0])
+        if not name or name == ":memory:" or name.startswith("file:"):
+            return
+        file = Path(name)
+        record.info[_LACKS_LOG] = _lacks_log(file)
+        # Create the file before SQLite does, so that other users cannot read it. SQLite says what is wrong with a path.
+        with contextlib.suppress(OSError):
+            create_private(file)
+
+    @sa.event.listens_for(engine, "connect")
+    def _after(connection: sqlite3.Connection, record: Any) -> None:
+        try:
+            _check_tables(connection, lacks_log=record.info.get(_LACKS_LOG, False))
+            # With a write-ahead log, readers do not wait for a writer.
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA synchronous=NORMAL")
+        except BaseException:
+            connection.close()
+            raise
+
+
+def _lacks_log(file: Path) -> bool:
+    with contextlib.suppress(OSError), file.open("rb") as opened:
+        header = opened.read(20)
+        return header[18:] == _WAL_VERSIONS and not Path(f"{file}-wal").exists()
+    return False
+
+
+def _check_tables(connection: sqlite3.Connection, *, lacks_log: bool) -> None:
+    """
+    Check that a file is a ledger or has no tables yet.
+
+    :raises UnusableDatabaseError: It has tables of another application; or it was copied without its log.
+    """
+    deadline = time.monotonic() + CREATION_SECONDS
+    while True:
+        rows = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+        names = {str(name) for (name,) in rows}
+        if names & metadata.tables.keys():
+            return
+        if names:
+            listed = ", ".join(sorted(names)[:LISTED])
+            raise UnusableDatabaseError(
+                f"the file belongs to another application: it has other tables, such as {listed}",
+                "Give the ledger a file of its own.",
+            )
+        if not lacks_log:
+            return
+        # A process that creates the file now is about to create its log and its tables.
+        if time.monotonic() > deadline:
+            raise UnusableDatabaseError(
+                "the file has no tables, but had a write-ahead log: it was copied without its file -wal",
+                "Restore a backup that 'airflow assistant ledger backup' has written. If no task has used this ledger, "
+                "delete the file.",
+            )
+        time.sleep(0.1)
+
+
+def backup_file(source: sa.Engine, target: Path) -> None:
+    """
+    Write a copy of a SQLite ledger, as it is at one moment, while tasks may use it.
+
+    :param target: Path of the copy; the caller has created it, empty.
+    """
+    with contextlib.closing(sqlite3.connect(target)) as copy:
+        pooled = source.raw_connection()
+        try:
+            original: Any = pooled.driver_connection
+            # All pages at once: a load would make a backup in steps begin again and again.
+            original.backup(copy)
+        finally:
+            pooled.close()
+        # The copy is one file, without a log beside it.
+        copy.execute("PRAGMA journal_mode=DELETE")

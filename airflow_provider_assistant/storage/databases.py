@@ -1,0 +1,234 @@
+"""SQL databases of Airflow connections: an engine with all settings of the connection, and what errors mean."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
+
+# Drivers that pass their arguments to libpq, the client library of PostgreSQL.
+LIBPQ_DRIVERS = {"psycopg", "psycopg2"}
+# Settings that would change how this package and SQLAlchemy use the driver.
+_DRIVER_SETTINGS = {"autocommit", "connection_factory", "context", "cursor_factory", "dsn", "row_factory"}
+ENCODINGS = {"UTF8", "UNICODE"}
+
+
+class UnusableDatabaseError(sa.exc.SQLAlchemyError):
+    """
+    A database or its connection that cannot be used, whatever the number of attempts.
+
+    :param reason: Why, without a full stop at the end.
+    :param todo: What to do, in sentences.
+    """
+
+    def __init__(self, reason: str, todo: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.todo = todo
+
+
+def engine_of_connection(conn_id: str) -> sa.Engine:
+    """
+    Return an engine, not connected yet, for the database of an Airflow connection.
+
+    Airflow's hook for PostgreSQL gives an engine only ``sqlalchemy_query`` of the extra. This function adds the other
+    settings, such as ``sslmode`` and ``options``, as the hook itself does when it connects.
+
+    :raises UnusableDatabaseError: The connection does not exist, or is not one to a SQL database.
+    """
+    try:
+        hook = BaseHook.get_hook(conn_id)
+        engine: sa.Engine = hook.get_sqlalchemy_engine()
+    except AirflowNotFoundException as error:
+        raise UnusableDatabaseError(
+            "it does not exist, or its value cannot be read, for example because its port is not a number",
+            "Create or correct the connection.",
+        ) from error
+    # Providers raise any exception. Its text may contain parts of the connection.
+    except Exception as error:
+        raise UnusableDatabaseError(
+            f"it cannot be used for SQL ({type(error).__name__})", "Correct the connection or install its provider."
+        ) from error
+    if engine.dialect.name == "postgresql":
+        extra = BaseHook.get_connection(conn_id).extra_dejson
+        # These are for the hook itself. It has applied them to the URL of the engine.
+        of_hook: set[str] = getattr(hook, "ignored_extra_options", set())
+        settings = {name: value for name, value in extra.items() if name not in of_hook}
+        if extra.get("iam") and not engine.url.password:
+            raise UnusableDatabaseError(
+                "this version of apache-airflow-providers-postgres does not support iam with SQLAlchemy",
+                "Upgrade it to 7.0 or later.",
+            )
+        _add_settings(engine, settings)
+    return engine
+
+
+def _add_settings(engine: sa.Engine, settings: Mapping[str, Any]) -> None:
+    """
+    Let an engine for PostgreSQL connect with these settings of libpq, and check the encoding of the database.
+
+    :raises UnusableDatabaseError: A setting or the driver cannot be used.
+    """
+    if engine.driver not in LIBPQ_DRIVERS:
+        raise UnusableDatabaseError(
+            f"its driver is {engine.driver}", "Remove sqlalchemy_scheme from its extra, and install psycopg."
+        )
+    encoding = str(settings.get("client_encoding", "utf8")).upper().replace("-", "")
+    refused = sorted(settings.keys() & _DRIVER_SETTINGS)
+    if encoding not in ENCODINGS:
+        refused.append("client_encoding")
+    if refused:
+        names = ", ".join(map(repr, refused))
+        raise UnusableDatabaseError(
+            f"its extra has settings that are not supported: {names}", "Remove them from the extra of the connection."
+        )
+
+    @sa.event.listens_for(engine, "do_connect")
+    def _add(dialect: sa.Dialect, _record: Any, _arguments: Any, parameters: dict[str, Any]) -> None:
+        parameters.update(settings)
+        # Without this, PGCLIENTENCODING or the role may select an encoding that cannot represent every text.
+        parameters["client_encoding"] = "utf8"
+        if dialect.driver == "psycopg":
+            # A pooler may give the next transaction another session, which has not prepared the statement.
+            parameters.setdefault("prepare_threshold", None)
+
+    @sa.event.listens_for(engine, "connect")
+    def _check(connection: Any, _record: Any) -> None:
+        encoding = connection.info.parameter_status("server_encoding")
+        if encoding and encoding.upper() not in ENCODINGS:
+            connection.close()
+            raise UnusableDatabaseError(
+                f"the encoding of the database is {encoding}, which cannot store every text",
+                "Use a database with the encoding UTF8: CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0.",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """
+    What an error of a driver means, if another attempt cannot succeed.
+
+    :param pattern: Regular expression that finds the error in the driver's text, in lower case.
+    :param reason: What is wrong; empty if the driver's text is clear.
+    :param todo: What to do, in sentences.
+    """
+
+    pattern: str
+    reason: str
+    todo: str
+
+
+_CAUSES = (
+    Cause(
+        "statement pooling",
+        "PgBouncer pools statements, so transactions are impossible",
+        "Set pool_mode = transaction or session for this database in PgBouncer, or connect to PostgreSQL itself.",
+    ),
+    Cause(
+        "unsupported startup parameter",
+        "PgBouncer does not pass a setting of the connection on",
+        "Remove the setting from the extra of the connection, and set it for the role instead: ALTER ROLE … SET ….",
+    ),
+    Cause(
+        "prepared statement .* (does not exist|already exists)",
+        "the pooler does not keep prepared statements",
+        "Remove prepare_threshold from the extra of the connection.",
+    ),
+    Cause(
+        "invalid (uri query parameter|connection option)|invalid .* value:|invalid .*value .* for connection option"
+        "|invalid port number",
+        "libpq, the client library of PostgreSQL, does not accept a setting of the connection",
+        "Correct or remove the setting in the connection.",
+    ),
+    Cause(
+        "root certificate file .* does not exist|certificate verify failed|does not match host name"
+        "|certificate .*(unknown ca|self.signed)|weak sslmode",
+        "the certificate of the database server is not trusted",
+        "Set sslrootcert in the extra of the connection to the file of the CA that signed it, on every worker, and "
+        "host to a name in the certificate.",
+    ),
+    Cause(
+        "private key file|could not (read|load) certificate|sslkey|requires a valid client certificate"
+        "|certificate authentication failed",
+        "the client certificate of the connection cannot be used",
+        "Correct sslcert and sslkey in the extra of the connection. Only its owner may read the file of sslkey.",
+    ),
+    Cause(
+        "server does not support ssl|ssl is not enabled|ssl is not supported",
+        "the connection requires SSL, and the server has none",
+        "Enable SSL on the server or the pooler, or change sslmode in the extra of the connection.",
+    ),
+    Cause(
+        "no encryption|ssl off|ssl required",
+        "the server requires SSL, or does not accept this user, database or address",
+        "Set sslmode=require in the extra of the connection, or allow this worker in the server's pg_hba.conf.",
+    ),
+    Cause(
+        "no pg_hba.conf entry",
+        "the server does not accept this user, database or address",
+        "Allow this worker in the server's pg_hba.conf.",
+    ),
+    Cause(
+        "authentication failed|no password supplied|role .* does not exist|no such user|not permitted to log in",
+        "",
+        "Correct login and password of the connection.",
+    ),
+    Cause(
+        "database .* does not exist|no such database",
+        "",
+        "Create the database, or correct its name, which is the schema of the Airflow connection.",
+    ),
+    Cause(
+        "read-only transaction|during recovery|read-only mode",
+        "the database is read-only, as a standby is",
+        "Give the host of the primary. With several hosts, set target_session_attrs=read-write in the extra of the "
+        "connection.",
+    ),
+    Cause("readonly database", "", "Correct the permissions of the file and its folder."),
+    Cause(
+        "permission denied|must be owner of|not authorized",
+        "",
+        "Let an administrator grant the rights.",
+    ),
+    Cause(
+        "no such (table|column)|has no column named|(relation|column|type) .* does not exist"
+        "|is of type .* but expression|malformed array|invalid input syntax|isoformat|couldn't parse",
+        "its tables were changed by hand, or are those of another application",
+        "Undo the change, restore a backup, or use another database.",
+    ),
+    Cause(
+        "file is not a database|unsupported file format",
+        "the file is not a SQLite database, or is damaged",
+        "Correct the path, or restore a backup.",
+    ),
+    Cause(
+        "malformed|could not decode to utf-8",
+        "the file is damaged",
+        "Restore a backup. 'sqlite3 FILE .recover' saves what can still be read.",
+    ),
+    Cause(
+        "unable to open database file",
+        "the path is a folder, its folder does not exist, or this user may not use it",
+        "Correct the path or its permissions.",
+    ),
+)
+
+
+def driver_text(error: BaseException) -> str:
+    """Return the text of the driver's error in one line, without the statement that SQLAlchemy adds."""
+    return " ".join(str(getattr(error, "orig", None) or error).split())
+
+
+def cause_of(error: BaseException) -> Cause | None:
+    """Return what an error of a database means if another attempt cannot succeed, else None."""
+    if isinstance(error, UnusableDatabaseError):
+        return Cause("", error.reason, error.todo)
+    text = driver_text(error).lower()
+    for cause in _CAUSES:
+        if re.search(cause.pattern, text):
+            return cause
+    return None
