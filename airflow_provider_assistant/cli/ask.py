@@ -108,8 +108,7 @@ class Asking:
         scope = f"cli/{self.run.id}/{name}"  # every run opens new sessions
         questions = questions_of(self.golden, args, scope)
         requests = self.ledger.chat_requests(
-            scope=ChatScope(hook.site_url(), args.mode, key_of(scope), **hook.service_and_tenant()),
-            site_id=site_id,
+            scope=ChatScope(hook.site(), args.mode, key_of(scope)),
             run=this_run(),
         )
         batch = ChatBatch(

@@ -26,22 +26,22 @@ def diff(out: Console, args: argparse.Namespace) -> int:
     if args.save:
         writable_file(args.save, "--save")
     hook = open_hook(out, args)
-    site_id = hook.resolve_site_id()
+    site = hook.site()
     compared_at = datetime.now(UTC)
     with open_ledger(args, hook) as ledger, out.busy("comparing"):
-        found = compare(ledger, hook.site_url(), hook.list_documents)
+        found = compare(ledger, site, hook.list_documents)
     if args.save:
-        _save(args.save, found, {"compared_at": compared_at, **hook.service_and_tenant(), "site_id": site_id})
+        _save(args.save, found, {"compared_at": compared_at, **site.columns()})
     differences = [difference.as_dict() for difference in found.differences]
     out.result(
         {
-            "site_id": site_id,
+            "site_id": site.site_id,
             **found.counts(),
             "differences": differences,
             "saved": args.save,
         }
     )
-    _show(out, site_id, found)
+    _show(out, site.site_id, found)
     if args.save:
         out.note(f"Saved: {args.save}")
     return WRONG if found.problems else OK

@@ -86,7 +86,7 @@ def check(out: Console, args: argparse.Namespace) -> int:
         {
             "passed": passed,
             "is_managed": is_managed,
-            "site_url": hook.site_url(),
+            "site_url": hook.site().url,
             "list": report.as_dict(),
             "steps": [asdict(step) for step in steps],
             "left": left,

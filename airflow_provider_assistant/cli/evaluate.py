@@ -98,7 +98,7 @@ def _folder_of_runs(args: argparse.Namespace, given: EvaluationInput) -> Path:
         return Path(folder.path) / UNFINISHED
     # Not resolved: a link may lead to the newest export.
     file = Path(args.answers or args.file).absolute()
-    sites = [hook.site_url() for hook in given.hooks]
+    sites = [str(hook.site()) for hook in given.hooks]
     identity = [str(file), args.file, args.save, sites, args.tag, args.only_failing]
     digest = hashlib.sha256(json.dumps(identity).encode()).hexdigest()
     return airflow_home() / "assistant_evaluations" / f"{file.stem}-{digest[:12]}"
@@ -106,7 +106,7 @@ def _folder_of_runs(args: argparse.Namespace, given: EvaluationInput) -> Path:
 
 def _arguments(args: argparse.Namespace, given: EvaluationInput) -> dict[str, Any]:
     """Return the arguments that must be the same when a run is resumed."""
-    sites = [hook.site_url() for hook in given.hooks]
+    sites = [str(hook.site()) for hook in given.hooks]
     same = ("mode", "key", "session", "turn")
     return {"sites": sites, **{f"--{name}": getattr(args, name) for name in same}}
 

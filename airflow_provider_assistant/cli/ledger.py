@@ -102,9 +102,7 @@ def stale(out: Console, args: argparse.Namespace) -> int:
     with contextlib.ExitStack() as stack:
         ledger = stack.enter_context(open_ledger(args, hook))
         scope = document_scope(hook, args)
-        entries = stack.enter_context(
-            ledger.documents(scope=scope, site_id=site_id, source=source, run=this_run(), has_groups=True)
-        )
+        entries = stack.enter_context(ledger.documents(scope=scope, source=source, run=this_run(), has_groups=True))
         if not entries.size():
             raise AssistantInputError(
                 f"the ledger has no documents of source {source!r} on site {site_id}",

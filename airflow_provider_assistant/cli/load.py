@@ -45,7 +45,6 @@ def load(out: Console, args: argparse.Namespace) -> int:
         documents = stack.enter_context(
             ledger.documents(
                 scope=document_scope(hook, args),
-                site_id=hook.resolve_site_id(),
                 source=source_name(args),
                 run=this_run(),
                 has_groups=bool(args.group),
@@ -97,7 +96,6 @@ def _record(
 ) -> contextlib.AbstractContextManager[LoadRecord]:
     return ledger.load(
         scope=document_scope(hook, args),
-        site_id=hook.resolve_site_id(),
         source=source_name(args),
         run=this_run(),
     )

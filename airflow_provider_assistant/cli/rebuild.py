@@ -24,9 +24,7 @@ def rebuild(out: Console, args: argparse.Namespace) -> int:
     with (
         rows_of(args.file, args, site_id) as rows,
         open_ledger(args, hook) as ledger,
-        ledger.documents(
-            scope=scope, site_id=site_id, source=source, run=this_run(), has_groups=bool(args.group)
-        ) as entries,
+        ledger.documents(scope=scope, source=source, run=this_run(), has_groups=bool(args.group)) as entries,
         out.busy("reading the file and the list"),
     ):
         result = rebuild_ledger(rows, entries, scope, hook.list_documents(), dry_run=args.dry_run)

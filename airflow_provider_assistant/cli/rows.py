@@ -103,8 +103,7 @@ def rows_of(file: str, args: argparse.Namespace, site_id: str) -> Iterator[Dataf
 
 def document_scope(hook: AssistantHook, args: argparse.Namespace) -> DocumentScope:
     """Return the scope of the ledger to which the rows belong."""
-    endpoint = KINDS[args.kind].endpoint
-    return DocumentScope(hook.site_url(), endpoint, args.namespace, **hook.service_and_tenant())
+    return DocumentScope(hook.site(), KINDS[args.kind].endpoint, args.namespace)
 
 
 def gone_groups(file: str, args: argparse.Namespace) -> Sequence[int]:

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 from airflow.providers.common.compat.sdk import AirflowException, BaseHook
@@ -20,6 +20,7 @@ from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.hooks.connection import Settings, extra_of, settings_of
+from airflow_provider_assistant.ledger.scopes import Site
 from airflow_provider_assistant.parameters import checked, text
 from airflow_provider_assistant.texts import escaped
 
@@ -134,19 +135,17 @@ class AssistantBaseHook(BaseHook):
         """
         return self._required("site_id", site_id, self.site_id, self.settings.site_id)
 
-    def site_url(self, site_id: str | None = None) -> str:
+    def site(self, site_id: str | None = None) -> Site:
         """
-        Return the URL of the site, which also distinguishes sites of the same id on different hosts.
+        Return the site, as the ledger and the datasets identify it: by service, tenant and id.
 
         :param site_id: Site to prefer. Default: None, the hook's or the connection's.
-        :return: ``{base_url}/m2m/sites/{site_id}``; the ledger uses it as the scope of its entries.
+        :return: The site; its ``url`` is ``{base_url}/m2m/sites/{site_id}``.
         :raises AssistantInputError: No site is set.
         """
-        return f"{self.settings.client.base_url}/m2m/sites/{self.resolve_site_id(site_id)}"
-
-    def service_and_tenant(self) -> dict[str, Any]:
-        """Return the names of the service and of the tenant, as the ledger and the datasets record them."""
-        return {"service": self.settings.service, "tenant_id": self.known_tenant_id()}
+        site_id = self.resolve_site_id(site_id)
+        url = f"{self.settings.client.base_url}/m2m/sites/{site_id}"
+        return Site(self.settings.service, self.known_tenant_id(), site_id, url)
 
     def location(self) -> str:
         """

@@ -42,7 +42,7 @@ from airflow_provider_assistant.ledger.ratings import (
     rating_key,
 )
 from airflow_provider_assistant.ledger.schema import RunRef
-from airflow_provider_assistant.ledger.scopes import ChatScope, DocumentScope, RatingScope, service_of
+from airflow_provider_assistant.ledger.scopes import ChatScope, DocumentScope, RatingScope, Site, service_of
 from airflow_provider_assistant.ledger.single import claim_one, send_once
 from airflow_provider_assistant.ledger.sqlite_file import sqlite_engine
 from airflow_provider_assistant.ledger.store import Ledger
@@ -69,6 +69,7 @@ __all__ = [
     "RequestEnd",
     "RunRef",
     "ScopeLedger",
+    "Site",
     "StaleDocument",
     "check_location",
     "claim_one",

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from airflow_provider_assistant.ledger.claims import ScopeLedger
 from airflow_provider_assistant.ledger.database import Bind, stream, transaction
 from airflow_provider_assistant.ledger.schema import chat_requests
+from airflow_provider_assistant.ledger.scopes import Site
 
 
 class RequestEnd(NamedTuple):
@@ -102,7 +103,7 @@ class ChatLedger(ScopeLedger):
 
     def record_ends(self, ends: Mapping[str, RequestEnd]) -> None:
         """Record how chat requests ended, see :func:`record_ends`."""
-        record_ends(self._connection, self._site_url, ends)
+        record_ends(self._connection, self._site, ends)
 
     def withdraw(self, keys: Collection[str], reason: str) -> None:
         """Mark questions as ambiguous whose answers were lost: the next try asks them again."""
@@ -115,7 +116,7 @@ class ChatLedger(ScopeLedger):
         self._change(keys, change)
 
 
-def record_ends(bind: Bind, site_url: str, ends: Mapping[str, RequestEnd]) -> None:
+def record_ends(bind: Bind, site: Site, ends: Mapping[str, RequestEnd]) -> None:
     """
     Record how async chat requests of a site ended. Requests that have no entry are ignored.
 
@@ -126,7 +127,7 @@ def record_ends(bind: Bind, site_url: str, ends: Mapping[str, RequestEnd]) -> No
     :param ends: End by request id.
     """
     c = chat_requests.c
-    is_request = (c.site_url == site_url, c.request_id == sa.bindparam("ended_id"))
+    is_request = (site.of(chat_requests), c.request_id == sa.bindparam("ended_id"))
     at = sa.bindparam("at", type_=c.completed_at.type)
     session_id = sa.bindparam("session", type_=c.session_id.type)
     set_end = sa.update(chat_requests).values(
@@ -176,9 +177,9 @@ def _end_parameters(
     return parameters
 
 
-def find_request(engine: sa.Engine, site_url: str, request_id: str) -> sa.Row[Any] | None:
+def find_request(engine: sa.Engine, site: Site, request_id: str) -> sa.Row[Any] | None:
     """Return the entry of an async chat request, or None if this ledger did not record it."""
     c = chat_requests.c
-    is_request = (c.site_url == site_url, c.request_id == request_id)
+    is_request = (site.of(chat_requests), c.request_id == request_id)
     query = sa.select(chat_requests).where(*is_request).limit(1)
     return transaction(engine, lambda connection: connection.execute(query).one_or_none())

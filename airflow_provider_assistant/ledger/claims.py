@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
@@ -30,9 +29,7 @@ class ScopeLedger(EntryReader):
     """
     Keep the ledger of one scope for one try of one task: read its entries, claim keys, and record outcomes.
 
-    :param site_id: Id of the site.
-
-    The other parameters are those of :class:`.EntryReader`.
+    The parameters are those of :class:`.EntryReader`.
     """
 
     def __init__(
@@ -41,7 +38,6 @@ class ScopeLedger(EntryReader):
         table: sa.Table,
         *,
         scope: Scope,
-        site_id: str,
         source: str,
         run: RunRef,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -49,13 +45,12 @@ class ScopeLedger(EntryReader):
         details: Sequence[str] = (),
     ) -> None:
         super().__init__(engine, table, scope=scope, source=source, run=run, now=now, leases=leases, details=details)
-        self._site_id = site_id
         self._lease = Lease(engine, self._token, run, leases)
         # Columns whose values are the same in all claims of this try.
         shared_values = {
             "scope": self._scope,
-            **asdict(scope),
-            "site_id": site_id,
+            **scope.site.recorded(),
+            **scope.columns(),
             "source": self.source,
             "claim": self._token,
             **run.columns(),
@@ -139,8 +134,9 @@ class ScopeLedger(EntryReader):
 
     def changes(self) -> DocumentChanges:
         """Return the ledger of changes of this source's documents on the site."""
-        columns = {"site_url": self._site_url, "site_id": self._site_id, "source": self.source}
-        return DocumentChanges(self.engine, scope=self._scope, columns=columns, run=self._run, now=self._now)
+        return DocumentChanges(
+            self.engine, self._site, scope=self._scope, source=self.source, run=self._run, now=self._now
+        )
 
     def created_ids(self) -> list[str]:
         """Return the ids of the documents that this try of the load has created."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, Self, TypeAlias
@@ -22,6 +22,7 @@ from airflow_provider_assistant.ledger.bulk_sql import PARAMETERS
 from airflow_provider_assistant.ledger.database import connected, stream, transaction
 from airflow_provider_assistant.ledger.entries import StaleDocument, key_of
 from airflow_provider_assistant.ledger.schema import UNRESOLVED, RunRef, document_changes, documents
+from airflow_provider_assistant.ledger.scopes import Site
 
 Reason: TypeAlias = Literal["superseded", "stale", "inactive", "by hand"]
 
@@ -55,12 +56,17 @@ class KnownDocument:
         return cls(document.key, document.label, document.created_id or "", "stale", document.group)
 
 
+def change_key(site: Site, document_id: str, change: str) -> str:
+    """Return the key of a change of a document."""
+    return key_of(*site.columns().values(), document_id, change)
+
+
 class DocumentChanges:
     """
     Read which documents of a source to change, and record the changes.
 
     :param scope: Scope of the documents' entries.
-    :param columns: Values of ``site_url``, ``site_id`` and ``source``.
+    :param source: Name of the source.
     :param run: The task instance.
     :param now: Returns the current time, timezone-aware.
     """
@@ -68,19 +74,21 @@ class DocumentChanges:
     def __init__(
         self,
         engine: sa.Engine,
+        site: Site,
         *,
         scope: str,
-        columns: Mapping[str, str],
+        source: str,
         run: RunRef,
         now: Callable[[], datetime],
     ) -> None:
         self._engine = engine
         self._scope = scope
-        self._columns = columns
+        self._site = site
+        self._source = source
         self._run = run
         self._now = now
         c = documents.c
-        self._is_of_source = (c.scope == scope, c.source == columns["source"])
+        self._is_of_source = (c.scope == scope, c.source == source)
         self._is_own = (*self._is_of_source, c.content_hash.is_not(None))
 
     # -- what to change ------------------------------------------------------------------------
@@ -120,7 +128,7 @@ class DocumentChanges:
         """Count the entries of the whole site, of any source, whose current document has one of these ids."""
         c = documents.c
         query = sa.select(c.document_id).where(
-            c.site_url == self._columns["site_url"], c.content_hash.is_not(None), c.document_id.is_not(None)
+            self._site.of(documents), c.content_hash.is_not(None), c.document_id.is_not(None)
         )
         return Counter(document_id for (document_id,) in self._rows(query) if document_id in ids)
 
@@ -204,8 +212,9 @@ class DocumentChanges:
 
     def _claim_row(self, document: KnownDocument, change: Change, now: datetime) -> dict[str, Any]:
         return {
-            **self._columns,
-            "change_key": self._change_key(document, change),
+            **self._site.recorded(),
+            "source": self._source,
+            "change_key": change_key(self._site, document.document_id, change),
             "document_id": document.document_id,
             "change": change,
             "scope": self._scope,
@@ -227,14 +236,11 @@ class DocumentChanges:
 
     def _conditions(self, changed: Sequence[KnownDocument], change: Change) -> Iterator[sa.ColumnElement[bool]]:
         """Yield the conditions of the rows of these changes, with a bounded number of parameters each."""
-        keys = [self._change_key(document, change) for document in changed]
+        keys = [change_key(self._site, document.document_id, change) for document in changed]
         # Four parameters of each statement are not keys.
         per_statement = PARAMETERS - 4
         for start in range(0, len(keys), per_statement):
             yield document_changes.c.change_key.in_(keys[start : start + per_statement])
-
-    def _change_key(self, document: KnownDocument, change: Change) -> str:
-        return key_of(self._columns["site_url"], document.document_id, change)
 
     def _forget_superseded(self, connection: sa.Connection, document: KnownDocument) -> None:
         c = documents.c

@@ -152,7 +152,7 @@ class EntryReader:
         self._connection = connected(engine)
         self._table = table
         self._scope = storable(str(scope))
-        self._site_url = storable(scope.site_url)
+        self._site = scope.site
         # Columns of an entry, in the order of the fields of LedgerEntry after the state.
         self._entry_columns = [
             *("outcome", "claim", "source", "content_hash", "superseded", "sent_hash"),
@@ -211,7 +211,7 @@ class EntryReader:
 
     def known_ids(self, document_ids: Collection[str]) -> set[str]:
         """Return those of the ids that the ledger knows on this site, from any source, superseded ones included."""
-        return transaction(self._connection, lambda connection: known_ids(connection, self._site_url, document_ids))
+        return transaction(self._connection, lambda connection: known_ids(connection, self._site, document_ids))
 
     def _select(self, keys: Sequence[str]) -> dict[str, LedgerEntry]:
         entries = {}

@@ -8,15 +8,15 @@ from typing import Any
 import sqlalchemy as sa
 
 from airflow_provider_assistant.ledger.schema import NOT_CREATED, UNRESOLVED, chat_requests, prunings, ratings
+from airflow_provider_assistant.ledger.scopes import SITE_COLUMNS, Site
 from airflow_provider_assistant.ledger.selection import Selection, dictionaries, seconds_between
 
-# Columns of the site, and of the task instance, in the exported datasets.
-_SCOPE_COLUMNS = ("service", "tenant_id", "site_id")
+# Columns of the task instance in the exported datasets.
 _TASK_COLUMNS = ("dag_id", "run_id", "task_id", "map_index")
 
 
 def feedback_between(
-    connection: sa.Connection, start: datetime, end: datetime, site_url: str | None = None
+    connection: sa.Connection, start: datetime, end: datetime, site: Site | None = None
 ) -> list[dict[str, Any]]:
     """
     Return the ratings that were sent in a time interval, with the durations of the rated answers.
@@ -32,36 +32,35 @@ def feedback_between(
         rating.outcome == "created",
         rating.recorded_at >= start,
         rating.recorded_at < end,
-        *Selection(site_url=site_url).of(ratings),
+        *Selection(site=site).of(ratings),
     )
-    is_rated = (chat.site_url == rating.site_url) & (chat.request_id == rating.request_id)
+    is_rated = [chat[name].is_not_distinct_from(rating[name]) for name in (*SITE_COLUMNS, "request_id")]
+    rated = [rating[name] for name in (*SITE_COLUMNS, "request_id")]
     durations_query = (
-        sa.select(rating.site_url, rating.request_id, chat.recorded_at, chat.completed_at)
-        .select_from(ratings.join(chat_requests, is_rated))
+        sa.select(*rated, chat.recorded_at, chat.completed_at)
+        .select_from(ratings.join(chat_requests, sa.and_(*is_rated)))
         .where(*sent_conditions)
     )
     seconds_by_request = {}
     duration_rows = connection.execute(durations_query)
-    for rated_site_url, request_id, submitted_at, completed_at in duration_rows:
-        seconds = seconds_between(submitted_at, completed_at)
-        seconds_by_request[rated_site_url, request_id] = seconds
-    names = (*_SCOPE_COLUMNS, "session_id", "request_id", "rating", "attempts", *_TASK_COLUMNS)
+    for *rated_request, submitted_at, completed_at in duration_rows:
+        seconds_by_request[tuple(rated_request)] = seconds_between(submitted_at, completed_at)
+    names = (*SITE_COLUMNS, "session_id", "request_id", "rating", "attempts", *_TASK_COLUMNS)
     columns = [rating[name] for name in names]
     query = (
-        sa.select(rating.recorded_at.label("sent_at"), *columns, rating.site_url)
+        sa.select(rating.recorded_at.label("sent_at"), *columns)
         .where(*sent_conditions)
-        .order_by(rating.recorded_at, rating.site_url, rating.key)
+        .order_by(rating.recorded_at, rating.scope, rating.key)
     )
     rows = dictionaries(connection, query)
     for row in rows:
-        # The URL only identifies the request; it is not exported.
-        rated_site_url = row.pop("site_url")
-        row["answer_seconds"] = seconds_by_request.get((rated_site_url, row["request_id"]))
+        request = tuple(row[name] for name in (*SITE_COLUMNS, "request_id"))
+        row["answer_seconds"] = seconds_by_request.get(request)
     return rows
 
 
 def requests_between(
-    connection: sa.Connection, start: datetime, end: datetime, site_url: str | None = None
+    connection: sa.Connection, start: datetime, end: datetime, site: Site | None = None
 ) -> list[dict[str, Any]]:
     """
     Return the async chat requests of a time interval, single ones and those of chat batches.
@@ -83,7 +82,7 @@ def requests_between(
     request_id = sa.case((~is_ambiguous, c.request_id))
     # A request that was accepted and then failed or was lost has a state.
     was_made = c.outcome.not_in(NOT_CREATED) | c.state.is_not(None)
-    names = ("completed_at", *_SCOPE_COLUMNS, "session_id", "attempts", "ambiguous", *_TASK_COLUMNS)
+    names = ("completed_at", *SITE_COLUMNS, "session_id", "attempts", "ambiguous", *_TASK_COLUMNS)
     query = (
         sa.select(
             submitted_at.label("submitted_at"),
@@ -93,7 +92,7 @@ def requests_between(
             *(c[name] for name in names),
         )
         .where(c.mode == "async", was_made, submitted_at >= start, submitted_at < end)
-        .where(*Selection(site_url=site_url).of(chat_requests))
+        .where(*Selection(site=site).of(chat_requests))
         .order_by(submitted_at, c.site_id, c.request_id, c.key)
     )
     rows = dictionaries(connection, query)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from airflow_provider_assistant.ledger.schema import documents
+from airflow_provider_assistant.ledger.scopes import Site
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,14 +23,14 @@ class KnownDocuments:
     without_id: int
 
 
-def known_documents(connection: sa.Connection, site_url: str, source: str | None = None) -> KnownDocuments:
+def known_documents(connection: sa.Connection, site: Site, source: str | None = None) -> KnownDocuments:
     """
     Return the current documents of a site.
 
     :param source: Only those of this source. Default: all.
     """
     c = documents.c
-    conditions = [c.site_url == site_url, c.content_hash.is_not(None)]
+    conditions = [site.of(documents), c.content_hash.is_not(None)]
     if source is not None:
         conditions.append(c.source == source)
     ids: dict[str, None] = {}

@@ -10,6 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from airflow_provider_assistant.ledger.schema import COUNTS, loads
+from airflow_provider_assistant.ledger.scopes import SITE_COLUMNS, Site
 from airflow_provider_assistant.ledger.selection import Page, Rows, Selection, dictionaries, page_of
 
 # Age of the loads from which sites and sources are listed.
@@ -20,7 +21,7 @@ SOURCES_AGE, TRIES = timedelta(days=62), 5
 MOST_SOURCES = 1000
 # Columns of a load for people and for the export, without ``outcome``.
 COLUMNS = (
-    *("started_at", "ended_at", "service", "tenant_id", "site_id", "endpoint", "source", *COUNTS, "seconds", "error"),
+    *("started_at", "ended_at", *SITE_COLUMNS, "endpoint", "source", *COUNTS, "seconds", "error"),
     *("dag_id", "run_id", "task_id", "map_index"),
 )
 OUTCOME = sa.func.coalesce(loads.c.outcome, "unfinished").label("outcome")
@@ -43,7 +44,7 @@ def page_of_loads(connection: sa.Connection, selection: Selection, page: Page, *
 
 
 def loads_between(
-    connection: sa.Connection, start: datetime, end: datetime, site_url: str | None = None
+    connection: sa.Connection, start: datetime, end: datetime, site: Site | None = None
 ) -> list[dict[str, Any]]:
     """
     Return the tries of loads that started in a time interval.
@@ -55,7 +56,7 @@ def loads_between(
     """
     c = loads.c
     columns = [c[name] for name in COLUMNS]
-    site_conditions = Selection(site_url=site_url).of(loads)
+    site_conditions = Selection(site=site).of(loads)
     query = (
         sa.select(*columns, OUTCOME)
         .where(c.started_at >= start, c.started_at < end, *site_conditions)
@@ -69,10 +70,10 @@ def sites(connection: sa.Connection, now: datetime, selection: Selection) -> lis
     Return the sources of the last year, the latest load first; at most 1,000.
 
     :param now: Timezone-aware.
-    :return: One mapping per source with ``site_id``, ``site_url`` and ``source``.
+    :return: One mapping per source with ``service``, ``tenant_id``, ``site_id`` and ``source``.
     """
     c = loads.c
-    columns = (c.site_id, c.site_url, c.source)
+    columns = (*(c[name] for name in SITE_COLUMNS), c.source)
     query = (
         sa.select(*columns)
         .where(c.started_at >= now - SITES_AGE, *selection.of(loads))
@@ -111,7 +112,7 @@ def latest_tries(connection: sa.Connection, now: datetime, selection: Selection)
     """
     c = loads.c
     latest_first = (c.started_at.desc(), c.load_id)
-    task_columns = (c.site_url, c.source, c.map_index)
+    task_columns = (*(c[name] for name in SITE_COLUMNS), c.source, c.map_index)
     # 1 for the latest try of a source and mapped task, 2 for the try before it.
     rank = sa.func.row_number().over(partition_by=task_columns, order_by=latest_first)
     is_recent = c.started_at >= now - SOURCES_AGE

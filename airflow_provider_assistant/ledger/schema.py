@@ -160,6 +160,16 @@ def _run_columns() -> list[sa.Column[Any]]:
     ]
 
 
+def _site_columns() -> list[sa.Column[Any]]:
+    """Return the columns of a :class:`~airflow_provider_assistant.ledger.scopes.Site`."""
+    return [
+        sa.Column("service", StorableText, nullable=False),
+        sa.Column("tenant_id", StorableText),
+        sa.Column("site_id", StorableText, nullable=False),
+        sa.Column("site_url", StorableText, nullable=False),
+    ]
+
+
 metadata = sa.MetaData()
 
 
@@ -174,10 +184,7 @@ def _entries(name: str, *columns: sa.Column[Any]) -> sa.Table:
         metadata,
         sa.Column("scope", StorableText, primary_key=True),
         sa.Column("key", sa.String(64), primary_key=True),
-        sa.Column("site_url", StorableText, nullable=False),
-        sa.Column("service", StorableText, nullable=False),
-        sa.Column("tenant_id", StorableText),
-        sa.Column("site_id", StorableText, nullable=False),
+        *_site_columns(),
         sa.Column("source", StorableText, nullable=False),
         # Readable form of the key, which is a hash itself.
         sa.Column("label", StorableText, nullable=False),
@@ -238,13 +245,12 @@ TABLES = {"document": documents, "chat_request": chat_requests, "rating": rating
 document_changes = sa.Table(
     "assistant_document_changes",
     metadata,
-    # Hash of the next three columns, because ids may be of any length.
+    # Hash of the site, the document and the change, because ids may be of any length.
     sa.Column("change_key", sa.String(64), primary_key=True),
-    sa.Column("site_url", StorableText, nullable=False),
+    *_site_columns(),
     sa.Column("document_id", StorableText, nullable=False),
     # ``activate``, ``deactivate`` or ``delete``.
     sa.Column("change", sa.String(16), nullable=False),
-    sa.Column("site_id", StorableText, nullable=False),
     sa.Column("source", StorableText, nullable=False),
     # The entry of the document.
     sa.Column("scope", StorableText, nullable=False),
@@ -271,11 +277,8 @@ loads = sa.Table(
     "assistant_loads",
     metadata,
     sa.Column("load_id", sa.String(32), primary_key=True),
-    sa.Column("site_url", StorableText, nullable=False),
-    sa.Column("service", StorableText, nullable=False),
-    sa.Column("tenant_id", StorableText),
+    *_site_columns(),
     sa.Column("endpoint", sa.String(50), nullable=False),
-    sa.Column("site_id", StorableText, nullable=False),
     sa.Column("source", StorableText, nullable=False),
     *_run_columns(),
     sa.Column("started_at", UtcDateTime, nullable=False, index=True),

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
+from airflow_provider_assistant.ledger.scopes import Site
+
 # Counts stop here, so that the cost of a query does not depend on the number of rows.
 MOST = 10_000
 
@@ -23,16 +25,18 @@ class Selection:
 
     site_id: str | None = None
     dag_ids: frozenset[str] | None = None
-    site_url: str | None = None
+    site: Site | None = None
     source: str | None = None
 
     def of(self, table: sa.Table) -> list[sa.ColumnElement[bool]]:
         """Return the conditions of the selection."""
         conditions = []
-        for name in ("site_id", "site_url", "source"):
+        for name in ("site_id", "source"):
             value = getattr(self, name)
             if value is not None:
                 conditions.append(table.c[name] == value)
+        if self.site is not None:
+            conditions.append(self.site.of(table))
         if self.dag_ids is not None:
             conditions.append(table.c.dag_id.in_(sorted(self.dag_ids)))
         return conditions

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, Self, TypeVar
 
@@ -128,7 +127,6 @@ class Ledger:
         self,
         *,
         scope: DocumentScope,
-        site_id: str,
         source: str,
         run: RunRef,
         has_groups: bool = False,
@@ -137,7 +135,6 @@ class Ledger:
         Return the ledger of documents for one try of one task.
 
         :param scope: Site and endpoint of the documents.
-        :param site_id: Id of the site.
         :param source: Name of the source that is loaded.
         :param run: The task instance.
         :param has_groups: Whether the rows that are loaded have groups. Default: False.
@@ -150,19 +147,17 @@ class Ledger:
             documents,
             details,
             scope=scope,
-            site_id=site_id,
             source=source,
             run=run,
         )
 
-    def chat_requests(self, *, scope: ChatScope, site_id: str, run: RunRef) -> ChatLedger:
+    def chat_requests(self, *, scope: ChatScope, run: RunRef) -> ChatLedger:
         """
         Return the ledger of chat requests for one try of one task.
 
         The claim of a single request has the session id as its detail.
 
         :param scope: Site, and chat batch if it is one.
-        :param site_id: Id of the site.
         :param run: The task instance.
         :return: The ledger. It is closed with this one, if not before.
         :raises AssistantLedgerError: The database cannot be used.
@@ -173,17 +168,15 @@ class Ledger:
             chat_requests,
             details,
             scope=scope,
-            site_id=site_id,
             source=_task_of(run),
             run=run,
         )
 
-    def ratings(self, *, scope: RatingScope, site_id: str, run: RunRef) -> RatingLedger:
+    def ratings(self, *, scope: RatingScope, run: RunRef) -> RatingLedger:
         """
         Return the ledger of ratings for one try of one task.
 
         :param scope: Site of the ratings.
-        :param site_id: Id of the site.
         :param run: The task instance.
         :return: The ledger. It is closed with this one, if not before.
         :raises AssistantLedgerError: The database cannot be used.
@@ -193,7 +186,6 @@ class Ledger:
             ratings,
             RATING_COLUMNS,
             scope=scope,
-            site_id=site_id,
             source=_task_of(run),
             run=run,
         )
@@ -205,7 +197,6 @@ class Ledger:
         details: Sequence[str],
         *,
         scope: Scope,
-        site_id: str,
         source: str,
         run: RunRef,
     ) -> S:
@@ -214,7 +205,6 @@ class Ledger:
             self.engine,
             table,
             scope=scope,
-            site_id=site_id,
             source=source,
             run=run,
             now=self._now,
@@ -224,22 +214,18 @@ class Ledger:
         self._scope_ledgers.append(scope_ledger)
         return scope_ledger
 
-    def load(
-        self, *, scope: DocumentScope, site_id: str, source: str, run: RunRef
-    ) -> contextlib.AbstractContextManager[LoadRecord]:
+    def load(self, *, scope: DocumentScope, source: str, run: RunRef) -> contextlib.AbstractContextManager[LoadRecord]:
         """
         Return a context manager that records one try of a load.
 
         :param scope: Site and endpoint of the documents.
-        :param site_id: Id of the site.
         :param source: Name of the source that is loaded.
         :param run: The task instance.
         :return: Context manager that yields the :class:`LoadRecord` to fill.
         :raises AssistantLedgerError: The start of the load cannot be recorded.
         """
-        names = {**asdict(scope), "site_id": site_id, "source": source}
         # Loads of every namespace are listed together.
-        del names["namespace"]
+        names = {**scope.site.recorded(), "endpoint": scope.endpoint, "source": source}
         return recorded(self.engine, names, run, now=self._now)
 
     def read(self, query: Callable[..., T], *arguments: Any) -> T:

@@ -155,7 +155,7 @@ def _other_ids(ledger: ScopeLedger, scope: DocumentScope) -> set[str]:
     """Return the ids that the ledger has from other sources, or as superseded."""
     other_ids: set[str] = set()
     own = (scope.endpoint, scope.namespace, ledger.source)
-    for entry in site_entries(ledger.engine, scope.site_url):
+    for entry in site_entries(ledger.engine, scope.site):
         other_ids.update(entry.superseded_ids)
         is_own = (entry.endpoint, entry.namespace, entry.source) == own
         if entry.document_id is not None and not is_own:

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
 from airflow_provider_assistant.api.site_documents import SiteDocument
-from airflow_provider_assistant.ledger import Ledger
+from airflow_provider_assistant.ledger import Ledger, Site
 from airflow_provider_assistant.ledger.site_queries import SiteEntry, removed_ids, site_entries
 from airflow_provider_assistant.loading.site_match import Texts, texts_of_document
 from airflow_provider_assistant.texts import storable
@@ -116,7 +116,7 @@ class SiteDiff:
         return text
 
 
-def compare(ledger: Ledger, site_url: str, read_list: ReadList) -> SiteDiff:
+def compare(ledger: Ledger, site: Site, read_list: ReadList) -> SiteDiff:
     """
     Compare the ledger with a site.
 
@@ -126,7 +126,7 @@ def compare(ledger: Ledger, site_url: str, read_list: ReadList) -> SiteDiff:
     :param read_list: Reads the list of the site's documents; called once or twice.
     :raises AssistantError: The list cannot be read.
     """
-    comparison = _Comparison(ledger, site_url)
+    comparison = _Comparison(ledger, site)
     for document in read_list():
         comparison.add(document)
     missing_ids = comparison.missing_ids()
@@ -137,9 +137,9 @@ def compare(ledger: Ledger, site_url: str, read_list: ReadList) -> SiteDiff:
 
 
 class _Comparison:
-    def __init__(self, ledger: Ledger, site_url: str) -> None:
+    def __init__(self, ledger: Ledger, site: Site) -> None:
         self._ledger = ledger
-        self._site_url = site_url
+        self._site = site
         self._diff = SiteDiff()
         self._current_ids: set[str] = set()
         self._superseded_ids: set[str] = set()
@@ -147,14 +147,14 @@ class _Comparison:
         # The first document in use with each title and content.
         self._ids_by_texts: dict[Texts, str] = {}
         self._differences: dict[str, Difference] = {}
-        for entry in site_entries(ledger.engine, site_url):
+        for entry in site_entries(ledger.engine, site):
             self._superseded_ids.update(entry.superseded_ids)
             if entry.document_id is not None:
                 self._current_ids.add(entry.document_id)
             elif entry.has_document:
                 self._diff.without_id += 1
         self._superseded_ids -= self._current_ids
-        self._removed_ids = ledger.read(removed_ids, site_url)
+        self._removed_ids = ledger.read(removed_ids, site)
         self._diff.in_ledger = len(self._current_ids)
 
     def add(self, document: SiteDocument) -> None:
@@ -215,7 +215,7 @@ class _Comparison:
         """
         for stored_id in gone_ids:
             self._differences[stored_id] = Difference("gone", stored_id)
-        for entry in site_entries(self._ledger.engine, self._site_url):
+        for entry in site_entries(self._ledger.engine, self._site):
             if entry.document_id is not None:
                 self._label(entry.document_id, entry, is_current=True)
             for stored_id in entry.superseded_ids:

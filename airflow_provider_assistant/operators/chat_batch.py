@@ -339,8 +339,7 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
             requests = None
             if ledger:
                 requests = ledger.chat_requests(
-                    scope=ChatScope(self.hook.site_url(), self.mode, key_of(scope), **self.hook.service_and_tenant()),
-                    site_id=site_id,
+                    scope=ChatScope(self.hook.site(), self.mode, key_of(scope)),
                     run=run,
                 )
                 stack.enter_context(requests)
@@ -401,7 +400,7 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
         closed = not_closed = 0
         if may_close:
             closed, not_closed = batch.close_sessions(table)
-        site = {**self.hook.service_and_tenant(), "site_id": self.hook.resolve_site_id()}
+        site = self.hook.site().columns()
         # Again: another instance may have written it meanwhile.
         answers.check_owner(ObjectStoragePath(self.output_path), RunRef.of(context))
         batch.publish(table, site)

@@ -136,11 +136,7 @@ class AssistantFeedbackOperator(AssistantOperator):
         :return: Whether this run sent it and the service accepted it, and whether the request had been
             rated before.
         """
-        ratings = ledger.ratings(
-            scope=RatingScope(self.hook.site_url(), **self.hook.service_and_tenant()),
-            site_id=self.hook.resolve_site_id(),
-            run=RunRef.of(context),
-        )
+        ratings = ledger.ratings(scope=RatingScope(self.hook.site()), run=RunRef.of(context))
         key = rating_key(self.session_id, self.request_id, self.feedback)
         entry = ratings.entries([key]).get(key)
         if entry and entry.state == "created":

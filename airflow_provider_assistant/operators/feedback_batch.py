@@ -132,15 +132,13 @@ class AssistantRateAnswersOperator(AssistantOperator):
         scores = _table(self.scores, "scores")
         rated = rate(cases, scores, self.rules)
         site_id = self.hook.resolve_site_id()
-        site_url = self.hook.site_url()
         run = RunRef.of(context)
         findings_of_run = FindingsFile(findings_file(run), always=False, dag_id=run.dag_id)
         with open_ledger(self) as ledger, findings_of_run as findings:
             self._findings = findings
             ratings = None
             if ledger:
-                scope = RatingScope(site_url, **self.hook.service_and_tenant())
-                ratings = ledger.ratings(scope=scope, site_id=site_id, run=run)
+                ratings = ledger.ratings(scope=RatingScope(self.hook.site()), run=run)
             self._sender = FeedbackSender(
                 self.hook.client_settings(self.max_concurrency),
                 site_id=site_id,

@@ -137,7 +137,7 @@ class AssistantRequestLink(BaseOperatorLink):
         request_id = getattr(operator, "request_id", None)
         if not request_id:
             return ""
-        return f"{operator.hook.site_url()}/chat/requests/{quote(request_id, safe='')}"
+        return f"{operator.hook.site().url}/chat/requests/{quote(request_id, safe='')}"
 
 
 def browser_url(uri: str) -> str:

@@ -351,15 +351,13 @@ class AssistantLoadOperator(AssistantOperator):
                 return
             with ledger.load(
                 scope=self._scope(),
-                site_id=self.hook.resolve_site_id(),
                 source=self._source_name(context),
                 run=RunRef.of(context),
             ) as record:
                 yield ledger, record
 
     def _scope(self) -> DocumentScope:
-        site_url = self.hook.site_url()
-        return DocumentScope(site_url, self.endpoint, self.namespace, **self.hook.service_and_tenant())
+        return DocumentScope(self.hook.site(), self.endpoint, self.namespace)
 
     def _load(
         self, context: Context, ledger: Ledger | None, record: LoadRecord, until: float
@@ -372,7 +370,6 @@ class AssistantLoadOperator(AssistantOperator):
             if ledger:
                 documents = ledger.documents(
                     scope=self._scope(),
-                    site_id=site_id,
                     source=self._source_name(context),
                     run=run,
                     has_groups=bool(key_names(self.group_columns, "group_columns")),
@@ -447,8 +444,7 @@ class AssistantLoadOperator(AssistantOperator):
     def _publish_findings(self, context: Context, findings: FindingsFile) -> None:
         common = {
             "found_at": datetime.now(UTC),
-            **self.hook.service_and_tenant(),
-            "site_id": self.hook.resolve_site_id(),
+            **self.hook.site().columns(),
             "source": self._source_name(context),
             "endpoint": self.endpoint,
         }

@@ -119,8 +119,7 @@ class AssistantMessageOperator(AssistantOperator):
         if self.lake_path is None:
             return
         row = {
-            **self.hook.service_and_tenant(),
-            "site_id": self.hook.resolve_site_id(),
+            **self.hook.site().columns(),
             "kind": "chat",
             "name": self.task_id,
             "repetition": 1,

@@ -236,7 +236,7 @@ class AssistantSubmitChatOperator(AssistantMessageOperator):
             self._note_duplicates(context, reply.call_info.ambiguous)
             request_id, at = reply.request_id, time.time()
         else:
-            request_id, at = self._submitted_once(context, site_id, ledger, call)
+            request_id, at = self._submitted_once(context, ledger, call)
         self.log.info("Site %r accepted the chat as request %r.", site_id, request_id)
         self.request_id = request_id
         return {
@@ -246,9 +246,7 @@ class AssistantSubmitChatOperator(AssistantMessageOperator):
             "submitted_at": at,
         }
 
-    def _submitted_once(
-        self, context: Context, site_id: str, ledger: Ledger, call: Call[SubmittedChat]
-    ) -> tuple[str, float]:
+    def _submitted_once(self, context: Context, ledger: Ledger, call: Call[SubmittedChat]) -> tuple[str, float]:
         """
         Submit the chat unless an earlier try did.
 
@@ -258,9 +256,7 @@ class AssistantSubmitChatOperator(AssistantMessageOperator):
         # Airflow increases max_tries when a task is cleared.
         identity = str(run) if self.reuse else f"{run}#{context['ti'].max_tries}"
         key = key_of(identity, *(call.json or {}).values())
-        requests = ledger.chat_requests(
-            scope=ChatScope(self.hook.site_url(), **self.hook.service_and_tenant()), site_id=site_id, run=run
-        )
+        requests = ledger.chat_requests(scope=ChatScope(self.hook.site()), run=run)
         earlier, entry = requests.find(key), requests.entries([key]).get(key)
         if earlier is not None and earlier.outcome == "created":
             self.log.info("An earlier try of this task submitted this chat. Continuing with its request.")

@@ -251,7 +251,7 @@ class AssistantChatRequestSensor(BaseSensorOperator):
                 if ledger:
                     recorded_request = find_request(
                         ledger.engine,
-                        self.hook.site_url(),
+                        self.hook.site(),
                         self.request_id,
                     )
             except AssistantLedgerError as error:

@@ -328,7 +328,7 @@ class AssistantDocumentsReadySensor(BaseSensorOperator):
         if self.document_ids is not None:
             return list(dict.fromkeys(self.document_ids))
         with Ledger.open(ledger_location(self.hook, self.ledger_conn_id)) as ledger:
-            known = ledger.read(known_documents, self.hook.site_url(), self.source_name)
+            known = ledger.read(known_documents, self.hook.site(), self.source_name)
         of_source = "" if self.source_name is None else f" of source {self.source_name!r}"
         if known.without_id:
             raise AssistantInputError(

@@ -19,7 +19,7 @@ from airflow_provider_assistant.failures import FailureContext, explained
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.hooks.task_ledger import TASK, ledger_location
 from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
-from airflow_provider_assistant.ledger import Ledger, LedgerLocation, RunRef, location_of
+from airflow_provider_assistant.ledger import Ledger, LedgerLocation, RunRef, Site, location_of
 from airflow_provider_assistant.ledger.export_queries import pruned_before
 from airflow_provider_assistant.names import file_name, task_name
 from airflow_provider_assistant.operators.base import AssistantOperator
@@ -261,14 +261,14 @@ class LedgerExportOperator(ExportOperator):
         connection: Connection,
         start: datetime.datetime,
         end: datetime.datetime,
-        site_url: str | None = None,
+        site: Site | None = None,
     ) -> list[dict[str, Any]]:
         """
         Return the rows of a time range.
 
         :param start: First moment of the range, in UTC.
         :param end: First moment after the range, in UTC.
-        :param site_url: API URL of the site, or None for all sites.
+        :param site: Only this site. Default: None, all sites.
         :return: The rows, with the columns of the dataset.
         """
 
@@ -300,9 +300,9 @@ class LedgerExportOperator(ExportOperator):
         written: list[lake.Published] = []
         kept: list[datetime.date] = []
         gaps: list[datetime.date] = []
-        site_url = None
+        site = None
         if self.site_id is not None:
-            site_url = self.hook.site_url()
+            site = self.hook.site()
         with Ledger.open(self.ledger_location) as ledger:
             pruned = ledger.read(pruned_before)
             for day in days_between(first, last + ONE_DAY):
@@ -311,7 +311,7 @@ class LedgerExportOperator(ExportOperator):
                     has_file = lake.rows_there(self.output_path, dataset, day, part_name) is not None
                     (kept if has_file else gaps).append(day)
                     continue
-                rows = ledger.read(self.rows_between, start, end, site_url)
+                rows = ledger.read(self.rows_between, start, end, site)
                 table = lake.rows_table(self.dataset, rows)
                 if not table.num_rows:
                     self._check_emptiness(ledger, day, end, part_name)

@@ -66,24 +66,24 @@ class AssistantCompareDocumentsOperator(ExportOperator):
         """
         check_rendered(self, context)
         day = self.day(context)
-        site_id = self.hook.resolve_site_id()
+        site = self.hook.site()
         compared_at = datetime.now(UTC)
         with Ledger.open(ledger_location(self.hook, self.ledger_conn_id)) as ledger:
-            found = compare(ledger, self.hook.site_url(), self.hook.list_documents)
+            found = compare(ledger, site, self.hook.list_documents)
         run = RunRef.of(context).columns()
-        common = {"compared_at": compared_at, **self.hook.service_and_tenant(), "site_id": site_id, **run}
+        common = {"compared_at": compared_at, **site.columns(), **run}
         del common["region"]
         rows = [{**common, **asdict(difference)} for difference in found.differences]
         table = lake.rows_table(lake.DOCUMENT_DIFFERENCES, rows)
         file = self.publish(context, table, lake.DOCUMENT_DIFFERENCES.name, day)
         log = self.log.warning if found.problems else self.log.info
-        log("Site %r: %s. Differences: %s.", site_id, found.summary(), file.path)
+        log("Site %r: %s. Differences: %s.", site.site_id, found.summary(), file.path)
         result = {
             **found.counts(),
             "rows": file.rows,
             "path": file.path,
             "bytes": file.bytes,
-            "site_id": site_id,
+            "site_id": site.site_id,
             "date": day.isoformat(),
         }
         return self.emit_asset_events(context, result)

@@ -142,14 +142,12 @@ class AssistantStatisticsToParquetOperator(ExportOperator):
 
     def _write(self, context: Context, site_replies: SiteReplies, day: Any) -> dict[str, Any]:
         """Write both partitions, and return the result of the task."""
-        service_and_tenant = self.hook.service_and_tenant()
         logical_date = context["dag_run"].logical_date
         captures = [
             lake.Capture(
                 captured_at=captured_at,
                 raw=reply.raw_json,
-                **service_and_tenant,
-                site_id=site_id,
+                **self.hook.site(site_id).columns(),
                 logical_date=logical_date,
             )
             for site_id, (captured_at, reply) in site_replies.replies.items()

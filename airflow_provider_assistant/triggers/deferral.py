@@ -84,7 +84,7 @@ def record_loss(error: AssistantAPIError, request_id: str | None, hook: Assistan
         return False
     if ledger:
         end = RequestEnd("lost", datetime.now(UTC))
-        record_ends(ledger.engine, hook.site_url(), {request_id: end})
+        record_ends(ledger.engine, hook.site(), {request_id: end})
     return True
 
 
@@ -114,7 +114,7 @@ def record_and_return(
             completed_at = datetime.fromtimestamp(request["ended_at"], UTC)
         end = RequestEnd(state, completed_at)
         try:
-            record_ends(ledger.engine, hook.site_url(), {request_id: end})
+            record_ends(ledger.engine, hook.site(), {request_id: end})
         except AssistantLedgerError as error:
             # Do not fail: the answer has been received, and no other task depends on this entry.
             log.warning("The end of chat request %r is not recorded: %s", request_id, error)

@@ -17,6 +17,7 @@ from airflow_provider_assistant.api.document_routes import DocumentRoutes
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.hooks.connection import extra_of, settings_of
+from airflow_provider_assistant.ledger import Site
 
 # Maximum number of assistant connections that are searched.
 MOST_CONNECTIONS = 200
@@ -59,20 +60,20 @@ def assistant_connections(*further_ids: str) -> Iterator[Any]:
                 yield connection
 
 
-def managing_connection(site_url: str, site_id: str) -> SiteConnection | str:
+def managing_connection(site: Site) -> SiteConnection | str:
     """
     Return the connection that may delete documents of a site, or a sentence why there is none.
 
-    :param site_url: URL of the site in the ledger. That of the connection must be the same.
+    :param site: The site in the ledger. That of the connection must be the same.
     """
     others = []
     for connection in assistant_connections(AssistantHook.default_conn_name):
         # A user may have written anything into it; the message might contain a secret.
         with contextlib.suppress(Exception):
             settings = settings_of(connection, extra_of(connection))
-            hook = AssistantHook(connection.conn_id, site_id=site_id)
+            hook = AssistantHook(connection.conn_id, site_id=site.site_id)
             hook.settings = settings
-            if hook.site_url() != site_url:
+            if hook.site() != site:
                 continue
             if settings.documents and settings.documents.delete:
                 return SiteConnection(connection.conn_id, settings.client, settings.documents)

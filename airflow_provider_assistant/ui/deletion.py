@@ -28,6 +28,7 @@ from airflow_provider_assistant.exceptions import AssistantError, AssistantLedge
 from airflow_provider_assistant.ledger import Ledger, RunRef
 from airflow_provider_assistant.ledger.document_changes import DocumentChanges, KnownDocument
 from airflow_provider_assistant.ledger.schema import UNRESOLVED
+from airflow_provider_assistant.ledger.scopes import Site, site_of
 from airflow_provider_assistant.loading.managed_site import ManagedSite
 from airflow_provider_assistant.loading.site_client import RouteMissingError, SiteClient
 from airflow_provider_assistant.texts import counted
@@ -168,19 +169,19 @@ class _Deletion:
     def _groups(self, ledger: Ledger, rows: Sequence[Any]) -> list[_Group]:
         """Return the rows that can be deleted, by source; add an item for each of the others."""
         groups: dict[tuple[str, str], _Group] = {}
-        connections: dict[str, SiteConnection | str] = {}
+        connections: dict[Site, SiteConnection | str] = {}
         room = MOST_DELETED
         for row in rows:
-            site = connections.get(row.site_url)
-            if site is None:
-                site = managing_connection(row.site_url, row.site_id)
-                connections[row.site_url] = site
-            if isinstance(site, str):
-                self._add(row.label, False, site)
+            site = site_of(row)
+            if site not in connections:
+                connections[site] = managing_connection(site)
+            connection = connections[site]
+            if isinstance(connection, str):
+                self._add(row.label, False, connection)
                 continue
             group = groups.get((row.scope, row.source))
             if group is None:
-                group = _Group(site, _changes_of(ledger, row))
+                group = _Group(connection, _changes_of(ledger, row))
             documents = _documents_of(row)
             refusal = _refusal(row, documents, group)
             if refusal is None and len(documents) > room:
@@ -249,11 +250,11 @@ class _Deletion:
 
 def _changes_of(ledger: Ledger, row: Any) -> DocumentChanges:
     run = RunRef(dag_id=row.dag_id, run_id=RUN_ID, task_id=row.task_id, map_index=-1)
-    columns = {"site_url": row.site_url, "site_id": row.site_id, "source": row.source}
     return DocumentChanges(
         ledger.engine,
+        site_of(row),
         scope=row.scope,
-        columns=columns,
+        source=row.source,
         run=run,
         now=lambda: datetime.now(UTC),
     )

@@ -108,7 +108,8 @@ class Site(Model):
     """
 
     site_id: str
-    url: str
+    service: str
+    tenant_id: str | None
     sources: list[str]
 
 

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Depends, Query
 
 from airflow_provider_assistant import __version__
 from airflow_provider_assistant.ledger import load_queries, queries
+from airflow_provider_assistant.ledger.scopes import SITE_COLUMNS, site_of
 from airflow_provider_assistant.ledger.selection import MOST, Page, Rows, Selection
 from airflow_provider_assistant.ui.access import Rights, RightsDep, may_see_pages
 from airflow_provider_assistant.ui.lake import gates, lake_folder
@@ -119,8 +120,8 @@ def _numbers_and_sources(
     """Return the numbers of a summary, with the keys ``_NUMBERS``, and the state of each source."""
     connection = opened.connection
     rows = load_queries.latest_tries(connection, now, selection)
-    url_by_load = {row.load_id: row.site_url for row in rows}
-    sources = source_states(loads_of(rows, rights), url_by_load, now)
+    site_by_load = {row.load_id: site_of(row) for row in rows}
+    sources = source_states(loads_of(rows, rights), site_by_load, now)
     sums = load_queries.sums_of_day(connection, now, selection)
     ambiguous, since = queries.count_ambiguous(connection, selection)
     day_ago = now - timedelta(days=1)
@@ -224,12 +225,12 @@ def _sites(rows: list[Any]) -> list[Site]:
 
     :param rows: One per site and source.
     """
-    site_by_key: dict[tuple[str, str], Site] = {}
+    site_by_key: dict[tuple[str, ...], Site] = {}
     for row in rows:
-        # Sites of two services may have the same id.
-        key = (row["site_id"], row["site_url"])
+        columns = {name: row[name] for name in SITE_COLUMNS}
+        key = tuple(columns.values())
         if key not in site_by_key:
-            site_by_key[key] = Site(site_id=row["site_id"], url=row["site_url"], sources=[])
+            site_by_key[key] = Site(**columns, sources=[])
         sources = site_by_key[key].sources
         if len(sources) < MOST_SOURCES and row["source"] not in sources:
             sources.append(row["source"])

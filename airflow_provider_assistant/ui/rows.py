@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
@@ -15,6 +15,7 @@ from sqlalchemy import ColumnElement, and_, or_, select, tuple_
 from airflow_provider_assistant.ledger.queries import AmbiguousEntry
 from airflow_provider_assistant.ledger.resolution import allowed_outcomes
 from airflow_provider_assistant.ledger.schema import COUNTS
+from airflow_provider_assistant.ledger.scopes import Site
 from airflow_provider_assistant.operators.links import task_path
 from airflow_provider_assistant.ui.access import Rights
 from airflow_provider_assistant.ui.ids import entry_id, superseded_id
@@ -104,16 +105,16 @@ def _task_condition(rows: Sequence[Any]) -> ColumnElement[bool]:
     return tuple_(*_airflow_columns(*_TASK_COLUMNS)).in_(task_keys)
 
 
-def source_states(loads: Iterable[Load], urls: dict[str, str], now: datetime) -> list[SourceState]:
+def source_states(loads: Iterable[Load], sites: Mapping[str, Site], now: datetime) -> list[SourceState]:
     """
     Return the state of each source, those that need attention first.
 
     :param loads: The latest tries of each source and mapped task, latest start first.
-    :param urls: URL of the site by id of the try: sites of two services may have the same id.
+    :param sites: Site by id of the try.
     """
-    tries_by_source: dict[tuple[str, str], list[Load]] = {}
+    tries_by_source: dict[tuple[Site, str], list[Load]] = {}
     for load in loads:
-        source = (urls[load.load_id], load.source)
+        source = (sites[load.load_id], load.source)
         tries_by_source.setdefault(source, []).append(load)
     states = [SourceState(load=_worst(tries), due=_is_due(tries, now)) for tries in tries_by_source.values()]
     return sorted(states, key=_attention_order)

@@ -25,6 +25,7 @@ from airflow_provider_assistant.loading.options import LoadOptions
 from airflow_provider_assistant.loading.rows import Rows
 from tests.adversary.load_faults import Clock, Faults, Interruption, NightLedger
 from tests.adversary.service import WELL, Answer, Client, Killed, Service
+from tests.sites import site_at
 from tests.virtual_time import every, now, simulated
 
 # Opens the source of one load.
@@ -166,9 +167,9 @@ async def _load(
             if options.ledger:
                 leases = LeaseSettings(now=clock.datetime, every=every)
                 ledger = Ledger(night_ledger.engine, now=clock.datetime, leases=leases)
-                names = {"site_id": "site", "source": "source", "run": run}
-                record = stack.enter_context(ledger.load(scope=DocumentScope("s", "documents/qa"), **names))
-                memory = stack.enter_context(ledger.documents(scope=DocumentScope("s", "documents/qa"), **names))
+                names = {"scope": DocumentScope(site_at("s", "site"), "documents/qa"), "source": "source", "run": run}
+                record = stack.enter_context(ledger.load(**names))
+                memory = stack.enter_context(ledger.documents(**names))
             listed = stack.enter_context(FindingsFile(result.faults.findings_path(path), always=False))
             load_options = LoadOptions(options.max_concurrency, options.max_backoff, options.on_ambiguous)
             client = Client(

@@ -88,7 +88,7 @@ def rate(world: World, ratings: Sequence[Rating], counts: RatingCounts, *, is_re
     hook = AssistantHook()
     with Ledger.open_optional(is_recorded) as ledger, FindingsFile(_findings(world), always=False) as findings:
         site_id, run = hook.resolve_site_id(), RunRef("dag", "run", "task", -1)
-        memory = ledger.ratings(scope=RatingScope(hook.site_url()), site_id=site_id, run=run) if ledger else None
+        memory = ledger.ratings(scope=RatingScope(hook.site(site_id)), run=run) if ledger else None
         rater = FeedbackSender(hook.settings.client, site_id=site_id, ledger=memory, findings=findings)
         rater.counts = counts
         rater.send(ratings)

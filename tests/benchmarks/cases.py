@@ -35,6 +35,7 @@ from tests.benchmarks.measure import Figure, Size, alternated, ratio, rounded, w
 from tests.benchmarks.service import Service
 from tests.imports import import_seconds
 from tests.live.postgres import PostgresServer, programs
+from tests.sites import site_at
 
 LIMIT = 300.0
 
@@ -204,7 +205,7 @@ def _fill(ledger: Ledger, path: Path, scope: str) -> None:
     columns = mapping_of(QADocument, None, None)
     with (
         ledger.documents(
-            scope=DocumentScope(scope, "documents/qa"), site_id="bench", source="bench", run=loads.RUN
+            scope=DocumentScope(site_at(scope, "bench"), "documents/qa"), source="bench", run=loads.RUN
         ) as memory,
         open_source(str(path), wanted_columns(QADocument, columns, ["id"])) as source,
     ):

@@ -127,6 +127,7 @@ def costs(
     """
     from airflow_provider_assistant.ledger import DocumentScope
     from tests.benchmarks import cases, loads
+    from tests.sites import site_at
 
     server, documents = Server(ledger.engine), sites * rows
     found: dict[str, dict[str, float]] = {
@@ -145,8 +146,8 @@ def costs(
             assert counts.unchanged == rows, counts
     with measured(server, documents, found["scan"]):
         for site in range(sites):
-            scope = DocumentScope(site_url(site), "documents/qa")
-            with ledger.documents(scope=scope, site_id="bench", source="bench", run=loads.RUN) as entries:
+            scope = DocumentScope(site_at(site_url(site), "bench"), "documents/qa")
+            with ledger.documents(scope=scope, source="bench", run=loads.RUN) as entries:
                 assert not list(entries.stale(lambda _: True))
     changed = [{**row, "answer": f"Changed: {row['answer']}"} for row in loads.rows(rows // 10)]
     with measured(server, len(changed) * sites, found["changed"]):

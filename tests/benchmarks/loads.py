@@ -26,6 +26,7 @@ from airflow_provider_assistant.loading.options import LoadOptions
 from airflow_provider_assistant.loading.rows import DataframeRows
 from airflow_provider_assistant.loading.sources import open_source
 from tests.benchmarks.service import Service
+from tests.sites import site_at
 
 KEY = "bench-key-0123456789abcdef0123456789"
 RUN = RunRef("knowledge_base", "scheduled__2026-11-22T00:00:00+00:00", "load", 0)
@@ -110,8 +111,7 @@ def load(
         with contextlib.ExitStack() as stack:
             memory = ledger and stack.enter_context(
                 ledger.documents(
-                    scope=DocumentScope(scope or uuid.uuid4().hex, "documents/qa"),
-                    site_id="bench",
+                    scope=DocumentScope(site_at(scope or uuid.uuid4().hex, "bench"), "documents/qa"),
                     source="bench",
                     run=RUN,
                 )

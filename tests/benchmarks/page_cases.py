@@ -31,32 +31,34 @@ NOW = "timezone('utc', now())"
 # One in 2,000 documents is ambiguous, one in 100 supersedes another one.
 DOCUMENTS = f"""
 INSERT INTO assistant_documents (scope, key, outcome, attempts, error, dag_id, run_id, task_id, map_index, claimed_at,
-    recorded_at, site_id, label, source, content_hash, document_id, superseded, http_status, ambiguous, claim, site_url,
-    endpoint, sent_hash)
+    recorded_at, site_id, label, source, content_hash, document_id, superseded, http_status, ambiguous, claim, service,
+    site_url, endpoint, sent_hash)
 SELECT 'https://a.example.com/m2m/sites/site-' || n % {SITES} || '/documents/qa', md5(n::text),
     CASE WHEN n % 2000 = 7 THEN 'ambiguous' ELSE 'created' END, 1, NULL, 'dag-' || n % 50, 'run-' || n % 1000, 'load',
     -1, {NOW} - n * interval '30 seconds', {NOW} - n * interval '30 seconds', 'site-' || n % {SITES}, 'sku=' || n,
     'dag-' || n % 50 || '.load', md5('content' || n), 'doc-' || n,
-    CASE WHEN n % 100 = 3 THEN '["old-' || n || '"]' END, 201, 0, md5((n % 1000)::text),
+    CASE WHEN n % 100 = 3 THEN '["old-' || n || '"]' END, 201, 0, md5((n % 1000)::text), 'a.example.com',
     'https://a.example.com/m2m/sites/site-' || n % {SITES}, 'documents/qa', NULL
 FROM generate_series(1, :count) AS n
 """
 QUESTIONS_SQL = f"""
 INSERT INTO assistant_chat_requests (scope, key, outcome, attempts, dag_id, run_id, task_id, map_index, claimed_at,
-    recorded_at, site_id, label, source, content_hash, request_id, ambiguous, claim, state, completed_at, site_url,
-    mode, batch)
+    recorded_at, site_id, label, source, content_hash, request_id, ambiguous, claim, state, completed_at, service,
+    site_url, mode, batch)
 SELECT 'https://a.example.com/m2m/sites/site-0/chat?async=' || n % 365, md5(n::text), 'created', 1, 'eval',
     'run-' || n % 365, 'ask', -1, {NOW} - n * interval '5 minutes', {NOW} - n * interval '5 minutes', 'site-0',
     'q-' || n, 'eval.ask', md5('content' || n), 'req-' || n, 0, md5((n % 365)::text),
-    CASE WHEN n % 50 <> 1 THEN 'complete' END, {NOW}, 'https://a.example.com/m2m/sites/site-0', 'async', n % 365
+    CASE WHEN n % 50 <> 1 THEN 'complete' END, {NOW}, 'a.example.com',
+    'https://a.example.com/m2m/sites/site-0', 'async', n % 365
 FROM generate_series(1, :count) AS n
 """
 LOADS_SQL = f"""
-INSERT INTO assistant_loads (load_id, site_url, endpoint, site_id, source, dag_id, run_id, task_id, map_index,
+INSERT INTO assistant_loads (load_id, service, site_url, endpoint, site_id, source, dag_id, run_id, task_id, map_index,
     started_at, ended_at, outcome, rows, created, unchanged, skipped, rejected, ambiguous, failed, changed,
     possibly_duplicated, stale, requests, throttled, seconds)
-SELECT md5(n::text), 'https://a.example.com/m2m/sites/site-' || n % {SITES}, 'documents/qa', 'site-' || n % {SITES},
-    'dag-' || n % 50 || '.load', 'dag-' || n % 50, 'run-' || n, 'load', -1, {NOW} - n * interval '1 hour',
+SELECT md5(n::text), 'a.example.com', 'https://a.example.com/m2m/sites/site-' || n % {SITES}, 'documents/qa',
+    'site-' || n % {SITES}, 'dag-' || n % 50 || '.load', 'dag-' || n % 50, 'run-' || n, 'load', -1,
+    {NOW} - n * interval '1 hour',
     {NOW} - n * interval '1 hour' + interval '5 minutes', CASE WHEN n % 20 = 1 THEN 'failed' ELSE 'succeeded' END,
     200, 180, 10, 0, 8, 2, 0, 5, 0, 3, 200, n % 7, 300
 FROM generate_series(1, :count) AS n

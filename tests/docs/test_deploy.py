@@ -202,7 +202,7 @@ def test_connection_is_valid(monkeypatch: pytest.MonkeyPatch, place: str, variab
     if kind == "assistant":
         hook = AssistantHook()
         assert hook.settings.client.api_key
-        assert hook.site_url()
+        assert hook.site()
 
 
 def environments() -> list[tuple[str, dict[str, str]]]:

@@ -27,6 +27,7 @@ from airflow_provider_assistant.ledger.load_queries import DocumentsOfDay
 from airflow_provider_assistant.ledger.schema import documents, loads, metadata
 from airflow_provider_assistant.ledger.selection import Page, Selection
 from tests.live.postgres import PostgresServer, programs
+from tests.sites import site_at
 from tests.unit.ledger.single import accepted, claim_chat, claim_rating, submit
 
 NOW = datetime(2026, 11, 22, 6, tzinfo=UTC)
@@ -84,7 +85,7 @@ def record(ledger, number, *, hours, **facts):
 
 
 def claim(ledger, *keys, run=RUN, outcome=None, **facts):
-    with ledger.documents(scope=DocumentScope(URL, "documents/qa"), site_id="help", source="kb", run=run) as memory:
+    with ledger.documents(scope=DocumentScope(site_at(URL, "help"), "documents/qa"), source="kb", run=run) as memory:
         found = memory.entries(keys)
         claims = [Claim(key, f"row {key}", found.get(key)) for key in keys]
         memory.commit_and_claim((), claims)
@@ -96,13 +97,13 @@ def claim(ledger, *keys, run=RUN, outcome=None, **facts):
 def test_sites_and_sources_have_the_latest_load_first(ledger, connection):
     record(ledger, 1, hours=5)
     record(ledger, 2, hours=9, source="guides")
-    record(ledger, 3, hours=1, site_id="shop", site_url="https://b", dag_id="other")
+    record(ledger, 3, hours=1, site_id="shop", service="b.example", dag_id="other")
     record(ledger, 4, hours=24 * 400, source="old")
     found = load_queries.sites(connection, NOW, ALL)
-    assert [(one["site_id"], one["site_url"], one["source"]) for one in found] == [
-        ("shop", "https://b", "kb"),
-        ("help", URL, "kb"),
-        ("help", URL, "guides"),
+    assert [(one["site_id"], one["service"], one["source"]) for one in found] == [
+        ("shop", "b.example", "kb"),
+        ("help", "h.example", "kb"),
+        ("help", "h.example", "guides"),
     ]
     assert [one["source"] for one in load_queries.sites(connection, NOW, MINE)] == ["kb", "guides"]
 
@@ -178,7 +179,7 @@ def test_entries_of_all_kinds_are_one_list(ledger, connection):
     claim(ledger, "c")
     claim(ledger, "d", outcome="created")
     claim(ledger, "e", run=other)
-    with ledger.chat_requests(scope=ChatScope(URL, "async", "x"), site_id="help", run=RUN) as memory:
+    with ledger.chat_requests(scope=ChatScope(site_at(URL, "help"), "async", "x"), run=RUN) as memory:
         memory.commit_and_claim((), [Claim("f", "row f", None)])
     names = {"site_url": f"{URL}/z", "site_id": "shop", "run": RUN}
     claim_chat(ledger, "g", **names)
@@ -194,13 +195,14 @@ def test_entries_of_all_kinds_are_one_list(ledger, connection):
     assert keys(Selection("shop")) == ["g", "h"]
     total, oldest = queries.count_ambiguous(connection, ALL)
     assert (total, oldest) == (7, NOW)
-    found = queries.find_unresolved(connection, ledger.leases, "document", f"{URL}/documents/qa", "a")
+    scope = str(DocumentScope(site_at(URL, "help"), "documents/qa"))
+    found = queries.find_unresolved(connection, ledger.leases, "document", scope, "a")
     assert (found.key, found.sent_hash) == ("a", "a")
-    assert queries.find_unresolved(connection, ledger.leases, "document", f"{URL}/documents/qa", "d") is None
+    assert queries.find_unresolved(connection, ledger.leases, "document", scope, "d") is None
 
 
 def test_what_a_living_task_has_claimed_may_be_under_way(ledger, connection):
-    names = {"scope": DocumentScope(URL, "documents/qa"), "site_id": "help", "source": "kb", "run": RUN}
+    names = {"scope": DocumentScope(site_at(URL, "help"), "documents/qa"), "source": "kb", "run": RUN}
     with ledger.documents(**names) as memory:
         memory.commit_and_claim((), [Claim("a", "row a", None)])
         (entry,) = queries.page_of_ambiguous(connection, LeaseSettings(), ALL, Page()).rows
@@ -224,7 +226,7 @@ def test_open_requests(ledger, connection):
         opened = Ledger(ledger.engine, now=lambda at=at: at)
         submit(opened, lambda key=key: accepted(f"req-{key}"), key=key, site_url=URL, run=RUN)
     for mode in ("async", "sync"):
-        with ledger.chat_requests(scope=ChatScope(URL, mode, "x"), site_id="help", run=RUN) as memory:
+        with ledger.chat_requests(scope=ChatScope(site_at(URL, "help"), mode, "x"), run=RUN) as memory:
             claims = [Claim(key, f"row {key}", None) for key in (f"{mode}-1", f"{mode}-2")]
             memory.commit_and_claim((), claims)
             memory.commit_and_claim([ClaimOutcome(one, "created", "hash", one.key) for one in claims], ())

@@ -49,6 +49,7 @@ from tests.integration.faults.attempts import CONCURRENCY, listed
 from tests.integration.faults.conftest import _process, remote
 from tests.integration.faults.loads import LoadAttempts
 from tests.live.postgres import PostgresServer
+from tests.sites import site_at
 from tests.threads import at_once
 from tests.unit.ledger.outage import READ_ONLY, away
 from tests.unit.ledger.single import accepted, chats, rate, submit
@@ -83,7 +84,7 @@ def ledger(engine: sa.Engine) -> Ledger:
 
 
 def documents(ledger, *, run=RUN, source="dag.task"):
-    return ledger.documents(scope=DocumentScope(SITE, "documents/qa"), site_id="docs", source=source, run=run)
+    return ledger.documents(scope=DocumentScope(site_at(SITE), "documents/qa"), source=source, run=run)
 
 
 def claims(memory, *keys):
@@ -298,7 +299,7 @@ def test_stale_documents(ledger):
 
 def test_stale_documents_of_groups(ledger, engine):
     pages = {page: [f"{page}{number}" for number in range(4)] for page in "abc"}
-    scope = DocumentScope(SITE, "documents/text")
+    scope = DocumentScope(site_at(SITE), "documents/text")
     facts = {"scope": scope, "site_id": "docs", "source": "dag.task", "has_groups": True}
     with ledger.documents(run=RUN, **facts) as memory:
         wanted = [Claim(key, f"row {key}", None, document_group(page)) for page, keys in pages.items() for key in keys]
@@ -326,7 +327,7 @@ def test_stale_documents_of_groups(ledger, engine):
 
 
 def test_the_search_for_stale_documents_of_groups_uses_the_index(ledger, engine):
-    scope = DocumentScope(SITE, "documents/text")
+    scope = DocumentScope(site_at(SITE), "documents/text")
     facts = {"scope": scope, "site_id": "docs", "source": "dag.task", "has_groups": True}
     groups = [document_group(f"page {number}") for number in range(1000)]
     with ledger.documents(run=RUN, **facts) as memory:
@@ -382,7 +383,7 @@ def test_concurrent_claims_of_the_same_keys_in_any_order(server, ledger):
 def test_changes_of_documents_are_recorded(engine):
     ledger = Ledger(engine, now=lambda: START)
     long_id = "d" * 40_000
-    with ledger.documents(scope=DocumentScope(SITE, "documents/qa"), site_id="docs", source="s", run=RUN) as memory:
+    with ledger.documents(scope=DocumentScope(site_at(SITE), "documents/qa"), source="s", run=RUN) as memory:
         claims = [Claim(key, key, None) for key in "abc"]
         assert memory.commit_and_claim((), claims) == {"a", "b", "c"}
         ids = dict(zip("abc", ("1", long_id, "3"), strict=True))
@@ -417,22 +418,22 @@ TEXTS = {"long": "x" * 40_000, "NUL": "a\0b", "half a surrogate": "a\ud83d", "al
 def test_ids_and_labels_are_of_any_length_and_have_any_character(text, engine):
     ledger = Ledger(engine, now=lambda: START)
     stored = text.replace("\0", "\\x00").replace("\ud83d", "\\ud83d").replace("\udcff", "\\udcff")
-    with ledger.documents(scope=DocumentScope(SITE, "documents/qa"), site_id=text, source=text, run=RUN) as memory:
+    with ledger.documents(scope=DocumentScope(site_at(SITE, text), "documents/qa"), source=text, run=RUN) as memory:
         claim = Claim("k", text, None)
         assert memory.commit_and_claim((), [claim]) == {"k"}
         memory.commit_and_claim([ClaimOutcome(claim, "created", "hash", text, error=text)], ())
         assert list(memory.stale(lambda _: False)) == [(stored, stored, None, "k")]
     row, _ = submit(ledger, lambda: accepted(text), site_url=SITE, site_id=text, session_id=text)
     assert row.request_id == text
-    record_ends(engine, SITE, {text: RequestEnd("complete", START)})
-    assert find_request(engine, SITE, text).state == "complete"
+    record_ends(engine, site_at(SITE), {text: RequestEnd("complete", START)})
+    assert find_request(engine, site_at(SITE), text).state == "complete"
     assert [rate(ledger, text, session_id=text, request_id=text)[1] for _ in range(2)] == [True, False]
 
 
 def test_sites_with_ids_of_any_length_are_told_apart(ledger):
     for number in range(3):
         site = f"https://h/{'x' * 1000}/{number}"
-        facts = {"scope": DocumentScope(site, "documents/qa"), "site_id": "s", "source": "kb", "run": RUN}
+        facts = {"scope": DocumentScope(site_at(site, "s"), "documents/qa"), "source": "kb", "run": RUN}
         for expected in ({"k"}, set()):
             with ledger.documents(**facts) as memory:
                 known = memory.entries(["k"])
@@ -440,15 +441,15 @@ def test_sites_with_ids_of_any_length_are_told_apart(ledger):
                 assert set(known) == {"k"} - expected
         row, sent = submit(ledger, site_url=site)
         assert (row.request_id, sent) == ("req-1", True)
-        assert find_request(ledger.engine, site, "req-1")
+        assert find_request(ledger.engine, site_at(site), "req-1")
 
 
-BATCH = ChatScope("https://h/m2m/sites/docs", "async", "b")
+BATCH = ChatScope(site_at("https://h/m2m/sites/docs"), "async", "b")
 DAY = (datetime(2026, 11, 21, tzinfo=UTC), datetime(2026, 11, 22, tzinfo=UTC))
 
 
 def batch(ledger):
-    return ledger.chat_requests(scope=BATCH, site_id="docs", run=RUN)
+    return ledger.chat_requests(scope=BATCH, run=RUN)
 
 
 def test_ends_of_questions_and_requests_of_a_day(ledger, engine):
@@ -486,7 +487,7 @@ def test_an_effect_that_a_killed_attempt_saved_elsewhere_is_recorded_late(ledger
 
 
 def test_loads_of_a_day(ledger, engine):
-    facts = {"scope": DocumentScope("s", "documents/qa"), "site_id": "docs", "source": "dag.load", "run": RUN}
+    facts = {"scope": DocumentScope(site_at("s"), "documents/qa"), "source": "dag.load", "run": RUN}
     with ledger.load(**facts) as record:
         record.counts = {"rows": 3, "created": 3, "seconds": 0.123456789}
         (row,) = ledger.read(loads_between, *DAY)

@@ -8,6 +8,7 @@ import pytest
 
 from airflow_provider_assistant.ledger import Claim, DocumentScope, Ledger, RunRef
 from airflow_provider_assistant.loading.fingerprints import encoded, hash_of
+from tests.sites import site_at
 from tests.unit.cli.conftest import rows
 
 LOAD = ("--key", "id")
@@ -28,8 +29,7 @@ def claimed(service, key="9"):
     with (
         Ledger.open() as ledger,
         ledger.documents(
-            scope=DocumentScope(f"{service.url}/m2m/sites/acme-docs", "documents/qa"),
-            site_id="acme-docs",
+            scope=DocumentScope(site_at(f"{service.url}/m2m/sites/acme-docs", "acme-docs"), "documents/qa"),
             source="d.t",
             run=RunRef("d", "r", "t", -1),
         ) as memory,

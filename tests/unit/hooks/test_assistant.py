@@ -78,7 +78,7 @@ def test_site_and_tenant_may_be_given_at_each_level(connect, service):
     )
     assert hook.get_statistics().raw["site_id"] == "acme-shop"
     assert hook.get_statistics(site_id="acme-docs").raw["site_id"] == "acme-docs"
-    assert hook.site_url() == f"{service.url}/m2m/sites/acme-shop"
+    assert hook.site().url == f"{service.url}/m2m/sites/acme-shop"
     hook.client.close()
 
 

@@ -19,6 +19,7 @@ from airflow_provider_assistant.ledger import (
     rating_key,
     send_once,
 )
+from tests.sites import site_at
 
 RUN = RunRef("dag", "run", "task", -1)
 SITE_URL = "https://h/api/v1/m2m/sites/docs"
@@ -37,12 +38,12 @@ def acknowledged() -> ApiReply:
 
 def chats(ledger: Ledger, *, site_url: str = SITE_URL, site_id: str = "docs", run: RunRef = RUN):
     """Open the ledger of the single chat requests of a site."""
-    return ledger.chat_requests(scope=ChatScope(site_url), site_id=site_id, run=run)
+    return ledger.chat_requests(scope=ChatScope(site_at(site_url, site_id)), run=run)
 
 
 def rated(ledger: Ledger, *, site_url: str = SITE_URL, site_id: str = "docs", run: RunRef = RUN):
     """Open the ledger of the ratings of a site."""
-    return ledger.ratings(scope=RatingScope(site_url), site_id=site_id, run=run)
+    return ledger.ratings(scope=RatingScope(site_at(site_url, site_id)), run=run)
 
 
 def chat_claim(opened: ScopeLedger, key: str = "k", session_id: str = "s") -> Claim:

@@ -20,6 +20,7 @@ from airflow_provider_assistant.ledger import (
     sqlite_engine,
 )
 from airflow_provider_assistant.ledger.bulk_sql import PARAMETERS
+from tests.sites import site_at
 from tests.unit.ledger.outage import READ_ONLY, away
 
 RUN = RunRef("dag", "run", "ask", -1)
@@ -34,7 +35,7 @@ def ledger(tmp_path):
 
 
 def opened(ledger, site_url="s", run=RUN):
-    return ledger.chat_requests(scope=ChatScope(site_url, "async", "b"), site_id="docs", run=run)
+    return ledger.chat_requests(scope=ChatScope(site_at(site_url), "async", "b"), run=run)
 
 
 def settle(memory, key, outcome="created", **facts):
@@ -66,8 +67,8 @@ def test_attempts_of_all_tries_are_counted(ledger):
 
 
 def test_scopes_and_kinds_do_not_mix(ledger):
-    scope = DocumentScope("one", "documents/qa")
-    kb = ledger.documents(scope=scope, site_id="docs", source="dag.ask", run=RUN)
+    scope = DocumentScope(site_at("one"), "documents/qa")
+    kb = ledger.documents(scope=scope, source="dag.ask", run=RUN)
     with opened(ledger, "one") as one, opened(ledger, "other") as other, kb:
         settle(one, "a")
         assert list(other.accepted()) == []

@@ -10,13 +10,14 @@ import sqlalchemy as sa
 from airflow_provider_assistant.ledger import Claim, ClaimOutcome, DocumentScope, RunRef, document_group
 from airflow_provider_assistant.ledger.entries import GROUPS
 from airflow_provider_assistant.ledger.schema import documents
+from tests.sites import site_at
 
-SCOPE = DocumentScope("https://h/m2m/sites/docs", "documents/text")
+SCOPE = DocumentScope(site_at("https://h/m2m/sites/docs"), "documents/text")
 
 
 def opened(ledger, *, map_index=-1, run_id="run", source="dag.load", scope=SCOPE, has_groups=True):
     run = RunRef("dag", run_id, "load", map_index)
-    return ledger.documents(scope=scope, site_id="docs", source=source, run=run, has_groups=has_groups)
+    return ledger.documents(scope=scope, source=source, run=run, has_groups=has_groups)
 
 
 def create(memory, page, *keys, outcome="created"):
@@ -52,7 +53,7 @@ def test_only_the_missing_documents_of_the_given_groups_are_stale(ledger):
 
 
 def test_groups_belong_to_their_source_and_scope(ledger):
-    other = DocumentScope("https://h/m2m/sites/docs", "documents/text", "x")
+    other = DocumentScope(site_at("https://h/m2m/sites/docs"), "documents/text", "x")
     with opened(ledger) as memory, opened(ledger, source="dag.other") as theirs, opened(ledger, scope=other) as apart:
         create(memory, "a", "a1")
         create(theirs, "a", "a2")

@@ -9,6 +9,7 @@ import pytest
 from airflow_provider_assistant.exceptions import AssistantBadRequestError, AssistantServerError
 from airflow_provider_assistant.ledger import ChatScope, Claim, ClaimOutcome, RequestEnd, record_ends
 from airflow_provider_assistant.ledger.export_queries import requests_between
+from tests.sites import site_at
 from tests.unit.ledger.conftest import START
 from tests.unit.ledger.single import RUN, accepted, claim_chat
 from tests.unit.ledger.single import SITE_URL as SITE
@@ -23,7 +24,7 @@ def submit(ledger, request_id, *, site_url=SITE, send=None):
 
 
 def batch(ledger, *, site=SITE, mode="async"):
-    return ledger.chat_requests(scope=ChatScope(site, mode, "b"), site_id="docs", run=RUN)
+    return ledger.chat_requests(scope=ChatScope(site_at(site), mode, "b"), run=RUN)
 
 
 def ask(ledger, request_id, outcome="created", *, site=SITE, mode="async", end=None, **facts):
@@ -57,7 +58,7 @@ def test_requests_alone_and_in_batches_have_the_same_columns(ledger, clock):
     clock.now += SECOND
     ask(ledger, "batched", end=RequestEnd("complete", clock.now + 3 * SECOND, "s-batched"), attempts=2, ambiguous=1)
     clock.now += SECOND
-    record_ends(ledger.engine, SITE, {"alone": RequestEnd("complete", clock.now)})
+    record_ends(ledger.engine, site_at(SITE), {"alone": RequestEnd("complete", clock.now)})
     alone, batched = found(ledger)
     assert alone == {
         "submitted_at": START, "completed_at": START + 2 * SECOND, "seconds": 2.0, "state": "complete",
@@ -75,7 +76,7 @@ def test_requests_alone_and_in_batches_have_the_same_columns(ledger, clock):
 
 def test_every_end_is_told_apart(ledger, clock):
     submit(ledger, "alone-failed")
-    record_ends(ledger.engine, SITE, {"alone-failed": RequestEnd("failed", clock.now)})
+    record_ends(ledger.engine, site_at(SITE), {"alone-failed": RequestEnd("failed", clock.now)})
     submit(ledger, "alone-open")
     for state in ("complete", "failed", "lost", "timed_out"):
         ask(ledger, state, end=RequestEnd(state, None if state == "timed_out" else clock.now + SECOND, "s"))
@@ -141,4 +142,4 @@ def test_of_one_site(ledger):
         submit(ledger, f"alone{number}", site_url=site)
         ask(ledger, f"batched{number}", site=site)
     assert len(found(ledger)) == 8
-    assert [row["request_id"] for row in found(ledger, scope=sites[0])] == ["alone0", "batched0"]
+    assert [row["request_id"] for row in found(ledger, scope=site_at(sites[0]))] == ["alone0", "batched0"]

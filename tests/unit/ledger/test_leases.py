@@ -24,11 +24,12 @@ from airflow_provider_assistant.ledger import (
 )
 from airflow_provider_assistant.ledger.leases import BEATS, DEFAULT_SECONDS, DatabaseNow, configured, in_thread
 from airflow_provider_assistant.ledger.schema import leases
+from tests.sites import site_at
 from tests.unit.ledger.conftest import Clock, Heartbeats
 from tests.unit.ledger.outage import READ_ONLY, away
 
 ONE, OTHER, THIRD = (RunRef("dag", name, "load", -1) for name in ("one", "other", "third"))
-SCOPE = DocumentScope("s", "documents/qa")
+SCOPE = DocumentScope(site_at("s"), "documents/qa")
 
 
 @pytest.fixture
@@ -54,7 +55,7 @@ def open_batch(path, heartbeats, database_clock):
     def open_batch(run, *, seconds=DEFAULT_SECONDS, worker=Clock()):  # noqa: B008 (never changed)
         settings = LeaseSettings(seconds, database_clock, heartbeats)
         ledger = Ledger(sqlite_engine(path), now=worker, leases=settings)
-        batch = ledger.documents(scope=SCOPE, site_id="s", source="kb", run=run)
+        batch = ledger.documents(scope=SCOPE, source="kb", run=run)
         opened.extend((batch, ledger))
         return batch
 
@@ -114,8 +115,8 @@ def test_the_clocks_of_the_workers_do_not_matter(path, hours):
     with (
         Ledger(sqlite_engine(path), now=lambda: skewed) as one,
         Ledger(sqlite_engine(path)) as other,
-        one.documents(scope=SCOPE, site_id="s", source="kb", run=ONE) as ahead,
-        other.documents(scope=SCOPE, site_id="s", source="kb", run=OTHER) as right,
+        one.documents(scope=SCOPE, source="kb", run=ONE) as ahead,
+        other.documents(scope=SCOPE, source="kb", run=OTHER) as right,
     ):
         claim(ahead, "a")
         claim(right, "b")
@@ -269,7 +270,7 @@ def test_a_heartbeat_that_comes_late_does_not_restore_a_released_lease(path, dat
     settings = LeaseSettings(now=database_clock, every=lambda _, beat: late.append(beat) or (lambda: None))
     with (
         Ledger(sqlite_engine(path), leases=settings) as ledger,
-        ledger.documents(scope=SCOPE, site_id="s", source="kb", run=ONE) as batch,
+        ledger.documents(scope=SCOPE, source="kb", run=ONE) as batch,
     ):
         claim(batch, "k")
         batch.release()
@@ -319,7 +320,7 @@ def statements_of(engine, do):
 def test_a_group_costs_one_statement(path):
     with (
         Ledger(sqlite_engine(path)) as ledger,
-        ledger.documents(scope=SCOPE, site_id="s", source="kb", run=ONE) as batch,
+        ledger.documents(scope=SCOPE, source="kb", run=ONE) as batch,
     ):
         first = claim(batch, "a", "b")
         group = [Claim(key, key, None) for key in ("c", "d")]
@@ -442,7 +443,7 @@ def test_the_clock_of_sqlite(path):
 def test_a_thread_writes_the_heartbeats_and_ends(path):
     settings = LeaseSettings(seconds=0.1)
     with Ledger(sqlite_engine(path), leases=settings) as ledger:
-        batch = ledger.documents(scope=SCOPE, site_id="s", source="kb", run=ONE)
+        batch = ledger.documents(scope=SCOPE, source="kb", run=ONE)
 
         def heartbeat():
             with ledger.engine.connect() as connection:

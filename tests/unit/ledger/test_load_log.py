@@ -17,6 +17,7 @@ from airflow_provider_assistant.ledger.load_log import ERROR_LENGTH
 from airflow_provider_assistant.ledger.load_queries import loads_between
 from airflow_provider_assistant.ledger.schema import COUNTS
 from airflow_provider_assistant.loading.counts import LoadCounts
+from tests.sites import site_at
 from tests.unit.ledger.conftest import START
 
 RUN = RunRef("dag", "run", "load", 3)
@@ -25,7 +26,7 @@ COUNTED = LoadCounts(rows=9, created=4, unchanged=1, rejected=1, failed=3, stale
 
 
 def load(ledger, scope=SITE):
-    return ledger.load(scope=DocumentScope(scope, "documents/qa"), site_id="docs", source="dag.load", run=RUN)
+    return ledger.load(scope=DocumentScope(site_at(scope), "documents/qa"), source="dag.load", run=RUN)
 
 
 def found(ledger, days=1, scope=None):
@@ -93,7 +94,7 @@ def test_of_one_site(ledger):
         with load(ledger, scope):
             pass
     assert len(found(ledger)) == 2
-    assert len(found(ledger, scope=SITE)) == 1
+    assert len(found(ledger, scope=site_at(SITE))) == 1
 
 
 def test_a_load_costs_two_statements(ledger):

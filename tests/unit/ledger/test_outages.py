@@ -39,6 +39,7 @@ from airflow_provider_assistant.ledger.queries import (
     superseded_documents,
 )
 from airflow_provider_assistant.ledger.selection import ALL, Selection
+from tests.sites import site_at
 from tests.unit.ledger.conftest import START
 from tests.unit.ledger.outage import READ_ONLY, away
 from tests.unit.ledger.single import RUN, accepted, chat_claim, chats, claim_rating, rate, submit
@@ -57,8 +58,8 @@ CALLS = {
     "find": lambda _, batch: batch.find("k"),
     "submit": lambda ledger, _: submit(ledger),
     "rate": lambda ledger, _: rate(ledger),
-    "find_request": lambda ledger, _: find_request(ledger.engine, SCOPE, "r"),
-    "record_end": lambda ledger, _: record_ends(ledger.engine, SCOPE, {"r": RequestEnd("complete", START)}),
+    "find_request": lambda ledger, _: find_request(ledger.engine, site_at(SCOPE), "r"),
+    "record_end": lambda ledger, _: record_ends(ledger.engine, site_at(SCOPE), {"r": RequestEnd("complete", START)}),
     "entries": lambda _, batch: batch.entries(["k"]),
     "commit_and_claim": lambda _, batch: batch.commit_and_claim((), [Claim("k", "k", None)]),
     "accepted": lambda _, batch: list(batch.accepted()),
@@ -68,7 +69,7 @@ CALLS = {
     "record_ends": lambda _, batch: batch.record_ends({"r": RequestEnd("lost", START)}),
     "record_late": lambda _, batch: batch.record_late([AcceptedQuestion("k", "h", "r", START, 1)]),
     "load": lambda ledger, _: ledger.load(
-        scope=DocumentScope("s", "documents/qa"), site_id="docs", source="kb", run=RUN
+        scope=DocumentScope(site_at("s"), "documents/qa"), source="kb", run=RUN
     ).__enter__(),
     "feedback_between": lambda ledger, _: ledger.read(feedback_between, *DAY),
     "requests_between": lambda ledger, _: ledger.read(requests_between, *DAY),
@@ -83,8 +84,8 @@ CALLS = {
 @pytest.fixture
 def batch(ledger):
     key = claim_rating(ledger)
-    scope = ChatScope(SCOPE, "async", "b")
-    with ledger.chat_requests(scope=scope, site_id="docs", run=RUN) as batch:
+    scope = ChatScope(site_at(SCOPE), "async", "b")
+    with ledger.chat_requests(scope=scope, run=RUN) as batch:
         batch.open = key
         yield batch
 
@@ -190,7 +191,7 @@ def test_nothing_is_sent_while_the_intent_cannot_be_recorded(ledger):
 
 
 def test_outcomes_of_a_batch_are_recorded_after_an_outage(ledger):
-    with ledger.documents(scope=DocumentScope(SCOPE, "documents/qa"), site_id="docs", source="kb", run=RUN) as memory:
+    with ledger.documents(scope=DocumentScope(site_at(SCOPE), "documents/qa"), source="kb", run=RUN) as memory:
         claims = [Claim(key, key, None) for key in "ab"]
         memory.commit_and_claim((), claims)
         with away(ledger.engine, "INSERT"), pytest.raises(AssistantLedgerError):
@@ -203,7 +204,7 @@ def test_a_list_that_has_been_read_needs_no_commit(ledger, monkeypatch):
     def refuse(_):
         raise sa.exc.OperationalError("COMMIT", {}, Exception("database is locked"))
 
-    with ledger.documents(scope=DocumentScope(SCOPE, "documents/qa"), site_id="docs", source="kb", run=RUN) as memory:
+    with ledger.documents(scope=DocumentScope(site_at(SCOPE), "documents/qa"), source="kb", run=RUN) as memory:
         claim = Claim("a", "label", None)
         memory.commit_and_claim((), [claim])
         memory.commit_and_claim([ClaimOutcome(claim, "created", "h", "doc")], ())

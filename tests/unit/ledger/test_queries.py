@@ -9,6 +9,7 @@ from airflow_provider_assistant.ledger import ChatScope, Claim, ClaimOutcome, Le
 from airflow_provider_assistant.ledger.queries import counts, find_ambiguous, page_of_ambiguous
 from airflow_provider_assistant.ledger.resolution import resolve
 from airflow_provider_assistant.ledger.selection import ALL, Selection
+from tests.sites import site_at
 from tests.unit.ledger.single import RUN, claim_chat, claim_rating, rate, submit
 from tests.unit.ledger.single import SITE_URL as SITE
 
@@ -68,7 +69,7 @@ def test_what_a_living_task_sends_is_under_way(ledger, kind):
 
 
 def test_a_question_can_only_be_asked_anew(ledger):
-    with ledger.chat_requests(scope=ChatScope(SITE, "async", "b"), site_id="s", run=RUN) as memory:
+    with ledger.chat_requests(scope=ChatScope(site_at(SITE, "s"), "async", "b"), run=RUN) as memory:
         memory.commit_and_claim((), [Claim(KEY, "1", None)])
         memory.release()
         entry = find(ledger)
@@ -89,7 +90,7 @@ def test_what_has_changed_since_is_not_settled(ledger):
 
 def test_an_outcome_that_comes_late_stands(ledger):
     """If the task is still alive, its own outcome takes precedence over the manual one."""
-    with ledger.chat_requests(scope=ChatScope(SITE, "async", "b"), site_id="s", run=RUN) as memory:
+    with ledger.chat_requests(scope=ChatScope(site_at(SITE, "s"), "async", "b"), run=RUN) as memory:
         claim = Claim(KEY, "1", None)
         memory.commit_and_claim((), [claim])
         resolve(ledger, find(ledger), "failed")

@@ -30,6 +30,7 @@ from airflow_provider_assistant.ledger import (
 )
 from airflow_provider_assistant.ledger.export_queries import feedback_between
 from tests.processes import preload, processes
+from tests.sites import site_at
 from tests.threads import at_once
 from tests.unit.ledger.conftest import START
 from tests.unit.ledger.single import (
@@ -63,7 +64,7 @@ def found(ledger, key="k"):
 
 
 def ended(ledger, state, clock, request_id="req-1", site_url=SITE_URL):
-    record_ends(ledger.engine, site_url, {request_id: RequestEnd(state, clock.now)})
+    record_ends(ledger.engine, site_at(site_url), {request_id: RequestEnd(state, clock.now)})
 
 
 def test_what_is_done_is_not_sent_again(ledger):
@@ -155,7 +156,7 @@ def test_the_first_end_of_a_chat_stands(ledger, clock):
     ended(ledger, "complete", clock)
     clock.advance(5)
     ended(ledger, "failed", clock)
-    row = find_request(ledger.engine, SITE_URL, "req-1")
+    row = find_request(ledger.engine, site_at(SITE_URL), "req-1")
     assert row.state == "complete"
     assert row.completed_at == START + timedelta(seconds=5)
 
@@ -166,16 +167,16 @@ def test_a_chat_that_was_lost_after_it_had_ended_is_lost(ledger, clock):
     ended(ledger, "complete", clock)
     clock.advance(5)
     ended(ledger, "lost", clock)
-    row = find_request(ledger.engine, SITE_URL, "req-1")
+    row = find_request(ledger.engine, site_at(SITE_URL), "req-1")
     assert (row.state, row.completed_at) == ("lost", START + timedelta(seconds=5))
 
 
 def test_a_request_of_another_site_is_another_request(ledger, clock):
     submit(ledger)
     ended(ledger, "complete", clock, site_url="elsewhere")
-    assert find_request(ledger.engine, SITE_URL, "req-1").state is None
-    assert find_request(ledger.engine, "elsewhere", "req-1") is None
-    assert find_request(ledger.engine, SITE_URL, "req-9") is None
+    assert find_request(ledger.engine, site_at(SITE_URL), "req-1").state is None
+    assert find_request(ledger.engine, site_at("elsewhere"), "req-1") is None
+    assert find_request(ledger.engine, site_at(SITE_URL), "req-9") is None
 
 
 def test_settled_facts_keep_what_is_not_theirs(ledger):

@@ -18,6 +18,7 @@ from airflow_provider_assistant.ledger import (
 from airflow_provider_assistant.ledger.export_queries import requests_between
 from airflow_provider_assistant.ledger.queries import page_of_ambiguous
 from airflow_provider_assistant.ledger.selection import ALL, Selection
+from tests.sites import site_at
 from tests.unit.ledger.conftest import START
 from tests.unit.ledger.single import RUN, SITE_URL, accepted, rate, submit
 
@@ -32,7 +33,7 @@ def text(request):
 
 
 def test_a_document_with_any_id_and_label_is_recorded(ledger, text):
-    facts = {"scope": DocumentScope("s", "documents/qa"), "site_id": text, "source": text, "run": RUN}
+    facts = {"scope": DocumentScope(site_at("s", text), "documents/qa"), "source": text, "run": RUN}
     with ledger.documents(**facts) as memory:
         claim = Claim("key", text, None)
         assert memory.commit_and_claim((), [claim]) == {"key"}
@@ -50,8 +51,8 @@ def stored(text):
 def test_a_chat_with_any_id_is_found_again(ledger, text):
     row, _ = submit(ledger, lambda: accepted(text), site_id=text, session_id=text)
     assert row.request_id == text
-    record_ends(ledger.engine, SITE_URL, {text: RequestEnd("complete", START)})
-    assert find_request(ledger.engine, SITE_URL, text).state == "complete"
+    record_ends(ledger.engine, site_at(SITE_URL, text), {text: RequestEnd("complete", START)})
+    assert find_request(ledger.engine, site_at(SITE_URL, text), text).state == "complete"
 
 
 def test_a_rating_of_any_word_is_recorded(ledger, text):
@@ -62,7 +63,7 @@ def test_a_rating_of_any_word_is_recorded(ledger, text):
 
 
 def test_the_end_of_a_question_with_any_session_is_recorded(ledger, text):
-    with ledger.chat_requests(scope=ChatScope("s", "async", "b"), site_id="docs", run=RUN) as memory:
+    with ledger.chat_requests(scope=ChatScope(site_at("s"), "async", "b"), run=RUN) as memory:
         claim = Claim("key", "label", None)
         memory.commit_and_claim((), [claim])
         memory.commit_and_claim([ClaimOutcome(claim, "created", "hash", "r")], ())
@@ -72,7 +73,7 @@ def test_the_end_of_a_question_with_any_session_is_recorded(ledger, text):
 
 
 def test_a_question_with_any_request_id_is_found_again(ledger, text):
-    with ledger.chat_requests(scope=ChatScope("s", "async", "b"), site_id="docs", run=RUN) as memory:
+    with ledger.chat_requests(scope=ChatScope(site_at("s"), "async", "b"), run=RUN) as memory:
         claim = Claim("key", "label", None)
         memory.commit_and_claim((), [claim])
         memory.commit_and_claim([ClaimOutcome(claim, "created", "hash", text)], ())
@@ -86,4 +87,4 @@ def test_a_question_with_any_request_id_is_found_again(ledger, text):
 def test_a_request_id_that_looks_encoded_is_found_again(ledger):
     row, _ = submit(ledger, lambda: accepted('json:"x"'))
     assert row.request_id == 'json:"x"'
-    assert find_request(ledger.engine, SITE_URL, 'json:"x"') is not None
+    assert find_request(ledger.engine, site_at(SITE_URL), 'json:"x"') is not None

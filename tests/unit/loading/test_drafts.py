@@ -24,6 +24,7 @@ from airflow_provider_assistant.loading.managed_site import ManagedSite
 from airflow_provider_assistant.loading.options import LoadOptions
 from airflow_provider_assistant.loading.rows import DataframeRows
 from airflow_provider_assistant.loading.sources import open_source
+from tests.sites import site_at
 from tests.unit.loading.scripted_client import ScriptedClient
 
 FIELDS = ("title", "content", "category")
@@ -80,10 +81,10 @@ def run(tmp_path):
         options = LoadOptions(max_concurrency=3, **changes)
         client = ScriptedClient(service.answer, ClientSettings("http://unused", "key"), options)
         path = tmp_path / "findings.parquet"
-        scope = DocumentScope("s", "documents/text")
+        scope = DocumentScope(site_at("s"), "documents/text")
         with (
             Ledger(sqlite_engine(tmp_path / "ledger.db")) as ledger,
-            ledger.documents(scope=scope, site_id="s", source="kb", run=ref) as documents,
+            ledger.documents(scope=scope, source="kb", run=ref) as documents,
             FindingsFile(path) as findings,
         ):
             load = Load(

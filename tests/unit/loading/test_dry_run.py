@@ -19,6 +19,7 @@ from airflow_provider_assistant.loading.load_client import LoadClient
 from airflow_provider_assistant.loading.options import LoadOptions
 from airflow_provider_assistant.loading.rows import DataframeRows
 from airflow_provider_assistant.loading.sources import open_source
+from tests.sites import site_at
 
 FIELDS = ("title", "content", "category")
 RUN = RunRef("d", "r", "t", -1)
@@ -28,7 +29,7 @@ RUN = RunRef("d", "r", "t", -1)
 def memory(tmp_path):
     with Ledger(sqlite_engine(tmp_path / "ledger.db")) as ledger:
         with ledger.documents(
-            scope=DocumentScope("s", "documents/qa"), site_id="site", source="src", run=RUN
+            scope=DocumentScope(site_at("s", "site"), "documents/qa"), source="src", run=RUN
         ) as opened:
             yield opened
 

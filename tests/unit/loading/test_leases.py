@@ -36,6 +36,7 @@ from airflow_provider_assistant.loading.load_client import TrackingLimiter
 from airflow_provider_assistant.loading.options import LoadOptions
 from airflow_provider_assistant.loading.rows import DataframeRows
 from airflow_provider_assistant.loading.sources import open_source
+from tests.sites import site_at
 from tests.unit.loading.scripted_client import ScriptedClient
 from tests.virtual_time import every, now, simulated
 
@@ -66,10 +67,10 @@ def opened(path):
 
     @contextlib.contextmanager
     def opened(run_id, leases=None):
-        scope, run = DocumentScope("s", "documents/qa"), RunRef("dag", run_id, "load", -1)
+        scope, run = DocumentScope(site_at("s"), "documents/qa"), RunRef("dag", run_id, "load", -1)
         with (
             Ledger(sqlite_engine(path), leases=leases) as ledger,
-            ledger.documents(scope=scope, site_id="s", source="kb", run=run) as memory,
+            ledger.documents(scope=scope, source="kb", run=run) as memory,
         ):
             yield memory
 

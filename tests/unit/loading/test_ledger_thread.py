@@ -21,6 +21,7 @@ from airflow_provider_assistant.loading.findings import FindingsFile
 from airflow_provider_assistant.loading.options import LoadOptions
 from airflow_provider_assistant.loading.rows import DataframeRows
 from airflow_provider_assistant.loading.sources import open_source
+from tests.sites import site_at
 from tests.unit.ledger.outage import away
 from tests.unit.loading.scripted_client import ScriptedClient
 from tests.virtual_time import in_executor, now, simulated
@@ -82,7 +83,7 @@ def load_of(ledger, tmp_path, monkeypatch):
             )
             rows.fails_at = fails_at
             memory = stack.enter_context(
-                ledger.documents(scope=DocumentScope("s", "documents/qa"), site_id="s", source="kb", run=RUN)
+                ledger.documents(scope=DocumentScope(site_at("s", "s"), "documents/qa"), source="kb", run=RUN)
             )
             findings = stack.enter_context(FindingsFile(tmp_path / "findings.parquet"))
             settings, options = ClientSettings("http://unused/api/v1", "key"), LoadOptions(4)

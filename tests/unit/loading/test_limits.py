@@ -28,6 +28,7 @@ from airflow_provider_assistant.loading.limits import LimitReplies, limits_reade
 from airflow_provider_assistant.loading.options import LoadOptions
 from airflow_provider_assistant.loading.rows import DataframeRows
 from airflow_provider_assistant.loading.sources import open_source
+from tests.sites import site_at
 from tests.unit.loading.scripted_client import ScriptedClient
 from tests.wire import FunctionTransport
 
@@ -73,7 +74,7 @@ def run(tmp_path):
         with (
             Ledger(sqlite_engine(tmp_path / "ledger.db")) as ledger,
             ledger.documents(
-                scope=DocumentScope(scope, "documents/text"), site_id="s", source="kb", run=RunRef("d", "r", "t", -1)
+                scope=DocumentScope(site_at(scope, "s"), "documents/text"), source="kb", run=RunRef("d", "r", "t", -1)
             ) as memory,
             FindingsFile(path) as findings,
         ):

@@ -152,25 +152,23 @@ def test_what_a_load_creates_meanwhile_is_known(site, load, cli, monkeypatch):  
     ids = {}
     compare = document_diff.compare
 
-    def during_the_comparison(ledger, site_url, read_list):
+    def during_the_comparison(ledger, compared_site, read_list):
         def read():
-            ids.update(_created(ledger, site))
+            ids.update(_created(ledger, compared_site, site))
             yield from read_list()
 
-        return compare(ledger, site_url, read)
+        return compare(ledger, compared_site, read)
 
     monkeypatch.setattr(document_diff, "compare", during_the_comparison)
     assert found_by(cli("documents", "diff", "-o", "json")) == set()
     assert ids
 
 
-def _created(ledger, site):
+def _created(ledger, compared_site, site):
     """Create a document and record it, as another process does."""
     stored = site.store("Later", "z")
-    site_url = f"{site.base_url}/m2m/sites/help"
     with ledger.documents(
-        scope=DocumentScope(site_url, "documents/text"),
-        site_id="help",
+        scope=DocumentScope(compared_site, "documents/text"),
         source="other",
         run=RunRef("d", "r", "t", -1),
     ) as entries:

@@ -165,12 +165,12 @@ def claim_without_outcome(operator):
     """Claim the row of an operator, as a task that is killed before the reply."""
     with operator._rows("s1") as rows:
         (fingerprint,) = [one for group in rows.fingerprints() for one in group]
-    scope = DocumentScope(operator.hook.site_url(), operator.endpoint)
+    scope = DocumentScope(operator.hook.site(), operator.endpoint)
     run = RunRef("dag", "killed", "load", -1)
     claim = Claim(fingerprint.key, "t0", None, content_hash=fingerprint.content_hash)
     with (
         Ledger.open() as ledger,
-        ledger.documents(scope=scope, site_id="s1", source="dag.load", run=run) as documents,
+        ledger.documents(scope=scope, source="dag.load", run=run) as documents,
     ):
         assert documents.commit_and_claim((), [claim]) == {fingerprint.key}
 

@@ -24,6 +24,7 @@ from airflow_provider_assistant.transfers.ledger_to_parquet import (
 )
 from airflow_provider_assistant.transfers.limits_to_parquet import AssistantLimitsToParquetOperator
 from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
+from tests.sites import site_at
 from tests.task_runs.context import task_context
 from tests.unit.ledger.single import rate, submit
 
@@ -46,7 +47,7 @@ def today(same_day, service, connection):
         names = {"site_url": SCOPE, "site_id": "acme-docs", "run": RUN}
         submit(ledger, **names)
         rate(ledger, **names)
-        with ledger.load(scope=DocumentScope(SCOPE, "documents/qa"), site_id="acme-docs", source="kb", run=RUN):
+        with ledger.load(scope=DocumentScope(site_at(SCOPE, "acme-docs"), "documents/qa"), source="kb", run=RUN):
             pass
     return datetime.now(UTC).date().isoformat()
 

@@ -30,7 +30,7 @@ FRESH = "{{ macros.uuid.uuid4() }}"
 
 def submission(request_id):
     with Ledger.open() as ledger:
-        return find_request(ledger.engine, AssistantHook().site_url(), request_id)
+        return find_request(ledger.engine, AssistantHook().site(), request_id)
 
 
 def ended(hook, request_id, trigger=None, **times):

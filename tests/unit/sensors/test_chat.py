@@ -188,7 +188,7 @@ def test_the_end_is_recorded_with_the_submission(mode, service, connection, run_
     run = run_dag(dag)
     assert run.state == "success", run.errors
     with Ledger.open() as ledger:
-        row = find_request(ledger.engine, AssistantHook().site_url(), run.xcom()["request_id"])
+        row = find_request(ledger.engine, AssistantHook().site(), run.xcom()["request_id"])
     assert row.state == "complete"
     waited = (row.completed_at - row.recorded_at).total_seconds()
     assert waited >= 0

@@ -27,6 +27,7 @@ from airflow_provider_assistant.transfers.ledger_to_parquet import (
     AssistantLoadsToParquetOperator,
     AssistantRequestsToParquetOperator,
 )
+from tests.sites import site_at
 from tests.task_runs.context import execute_operator, task_context
 from tests.unit.ledger.single import SITE_URL
 from tests.unit.ledger.single import submit as record_chat
@@ -161,7 +162,7 @@ def test_an_end_after_midnight_changes_the_day_before(service, connection, ledge
         record_chat(ledger)
         states = [export(AssistantRequestsToParquetOperator, date="2026-11-20")[0]["state"]]
         moment = TODAY + timedelta(seconds=2)
-        record_ends(ledger.engine, SITE_URL, {"req-1": RequestEnd("complete", moment)})
+        record_ends(ledger.engine, site_at(SITE_URL), {"req-1": RequestEnd("complete", moment)})
     (row,) = export(AssistantRequestsToParquetOperator, date="2026-11-21")
     assert [*states, row["state"], row["seconds"]] == ["open", "complete", 3.0]
     assert export(AssistantRequestsToParquetOperator, date="2026-11-21", days=1) == []

@@ -32,7 +32,7 @@ def hook(monkeypatch):
 @pytest.fixture
 def ledger(tmp_path, hook):
     with Ledger(sqlite_engine(tmp_path / "ledger.db"), now=lambda: datetime(2026, 11, 21, tzinfo=UTC)) as opened:
-        submit(opened, lambda: accepted("r"), site_url=hook.site_url())
+        submit(opened, lambda: accepted("r"), site_url=hook.site().url)
         yield opened
 
 
@@ -58,7 +58,7 @@ def test_airflow_s_own_timeout_comes_after_the_deadline(deadline, timeout):
 def test_complete_is_recorded_and_returned(hook, ledger, caplog):
     caplog.set_level("INFO")
     assert record_and_return(ENDED, hook, ledger) == ENDED
-    assert find_request(ledger.engine, hook.site_url(), "r").state == "complete"
+    assert find_request(ledger.engine, hook.site(), "r").state == "complete"
     assert "complete: noticed after 1.2 s and 2 polls" in caplog.text
 
 
@@ -68,7 +68,7 @@ def test_failed_is_recorded_and_raised(said, part, hook, ledger):
     with pytest.raises(AssistantRequestFailedError, match=part) as caught:
         record_and_return(ended, hook, ledger)
     assert (caught.value.request_id, caught.value.status) == ("r", "FAILED")
-    assert find_request(ledger.engine, hook.site_url(), "r").state == "failed"
+    assert find_request(ledger.engine, hook.site(), "r").state == "failed"
 
 
 def test_without_a_ledger(hook):

@@ -14,6 +14,7 @@ from fastapi.testclient import TestClient
 from airflow_provider_assistant.ledger import Claim, ClaimOutcome, DocumentScope, Ledger, RunRef, sqlite_engine
 from airflow_provider_assistant.ledger.schema import loads
 from airflow_provider_assistant.ui.app import app
+from tests.sites import site_at
 from tests.task_runs import BUNDLE
 from tests.task_runs.run import Run
 
@@ -129,7 +130,7 @@ class Filler:
 
     def documents(self, *outcomes: str, dag_id: str = "mine.kb", site_id: str = "help", release: bool = True) -> None:
         """Claim a key ``<outcome>-<number>`` for each outcome, and record the outcome; ``claimed`` has none."""
-        names = {"scope": DocumentScope(SITE_URL, "documents/qa"), "site_id": site_id, "source": f"{dag_id}.load"}
+        names = {"scope": DocumentScope(site_at(SITE_URL, site_id), "documents/qa"), "source": f"{dag_id}.load"}
         memory = self._ledger.documents(run=RunRef(dag_id, "run", "load", -1), **names)
         found = memory.entries([f"{dag_id}-{outcome}-{n}" for n, outcome in enumerate(outcomes)])
         keys = [f"{dag_id}-{outcome}-{n}" for n, outcome in enumerate(outcomes)]

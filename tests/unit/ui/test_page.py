@@ -12,6 +12,7 @@ from airflow_provider_assistant.ledger import ChatScope, Ledger, RunRef, sqlite_
 from airflow_provider_assistant.ledger.claims import Claim, ClaimOutcome
 from airflow_provider_assistant.ledger.schema import documents
 from airflow_provider_assistant.provider_info import get_provider_info
+from tests.sites import site_at
 from tests.unit.ledger.single import accepted, chat_claim, chats, submit
 from tests.unit.ui.conftest import HOSTILE, SITE_URL
 
@@ -20,12 +21,12 @@ PAGES = ("summary", "loads", "documents", "ambiguous", "superseded", "requests")
 
 def test_the_context_has_sites_and_sources(admin, fill, known_dags):
     fill.load(hours=2)
-    fill.load("other.kb", site_id="shop", site_url="https://b/m2m/sites/shop")
+    fill.load("other.kb", site_id="shop", service="b.example", tenant_id="acme")
     found = admin.get("/api/context").json()
     assert [(one["id"], one["name"]) for one in found["ledgers"]] == [("", "assistant_ledger.db")]
     assert found["sites"] == [
-        {"site_id": "shop", "url": "https://b/m2m/sites/shop", "sources": ["other.kb.load"]},
-        {"site_id": "help", "url": SITE_URL, "sources": ["mine.kb.load"]},
+        {"site_id": "shop", "service": "b.example", "tenant_id": "acme", "sources": ["other.kb.load"]},
+        {"site_id": "help", "service": "h.example", "tenant_id": None, "sources": ["mine.kb.load"]},
     ]
     assert (found["problem"], found["lake"], found["may_settle"]) == (None, None, True)
 
@@ -175,8 +176,8 @@ def test_superseded_documents_have_their_older_ids(admin, fill, ledger, known_da
 def test_open_requests_of_batches_and_single_chats(admin, ledger, known_dags):
     run = RunRef("mine.kb", "r", "ask", -1)
     submit(ledger, lambda: accepted("req \ud83d"), run=run)
-    scope = ChatScope(SITE_URL, "async", "b")
-    with ledger.chat_requests(scope=scope, site_id="help", run=run) as memory:
+    scope = ChatScope(site_at(SITE_URL), "async", "b")
+    with ledger.chat_requests(scope=scope, run=run) as memory:
         claim = Claim("k", "label", None)
         memory.commit_and_claim((), [claim])
         memory.commit_and_claim([ClaimOutcome(claim, "created", "hash", "req-2")], ())
