@@ -257,7 +257,7 @@ def test_loads_go_on_beside_builds(database, project, tmp_path):
 
 
 @pytest.mark.parametrize("database", ["duckdb"], indirect=True)
-def test_the_dag_of_the_page(database, project, root, run_dag, monkeypatch, tmp_path):
+def test_the_dag_of_the_page(database, project, root, run_stored_dag, monkeypatch, tmp_path):
     database.load(root)
     settings = {"AIRFLOW_VAR_DBT_VENV": str(DBT.parents[1]), "AIRFLOW_VAR_DBT_PROJECT": str(project.folder)}
     for name, value in {**settings, **database.environment}.items():
@@ -265,6 +265,6 @@ def test_the_dag_of_the_page(database, project, root, run_dag, monkeypatch, tmp_
     (page_dag,) = (block.code for block in blocks_of(PROJECT.parent / "docs/howto/dbt.md") if block.language == "text")
     (tmp_path / "dbt_dag.py").write_text(page_dag)
     (dag,) = DagBag(tmp_path / "dbt_dag.py").dags.values()
-    run = run_dag(dag)
+    run = run_stored_dag(dag)
     assert run.state == "success", run.errors
     assert database.run("SELECT * FROM analytics.assistant__latency_daily")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.docs.pages import ROOT, Block, blocks, blocks_of, pages
+from tests.task_runs.in_memory import run_in_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from airflow.sdk import DAG
 
     from tests.conftest import RunningService
-    from tests.task_runs.run import Run
 
 DEFINES_DAG = re.compile(r"^@dag\b|\bDAG\(", re.MULTILINE)
 BLOCKS = blocks("python", "py", "python3")
@@ -58,7 +58,6 @@ def in_folder(block: Block, folder: Path) -> Path:
 def test_block_runs(
     block: Block,
     connect: Callable[..., None],
-    run_dag: Callable[..., Run],
     service: RunningService,
     dags_folder: Path,
     tmp_path: Path,
@@ -72,16 +71,18 @@ def test_block_runs(
     monkeypatch.setenv("AIRFLOW_CONN_PYDANTICAI_DEFAULT", service.server.judge_conn_json())
     if is_dag(block):
         dags = dags_of(in_folder(block, tmp_path))
-        run_well(dags, run_dag)
+        run_well(dags)
         if is_load(block):
             sent = documents_sent(service)
             assert sent > 0
-            run_well(dags, run_dag)
+            run_well(dags)
             assert documents_sent(service) == sent
         return
     for earlier in blocks_of(block.page):
         if earlier in BLOCKS and is_dag(earlier) and earlier.line < block.line:
             in_folder(earlier, dags_folder)
+    if ".test(" in block.code:
+        request.getfixturevalue("_airflow_database")
     names: dict[str, Any] = {"__name__": "block"}
     exec(compile(block.code, block.name, "exec"), names)
     for name, function in list(names.items()):
@@ -106,9 +107,9 @@ def dags_of(path: Path) -> list[DAG]:
     return list(bag.dags.values())
 
 
-def run_well(dags: list[DAG], run_dag: Callable[..., Run]) -> None:
+def run_well(dags: list[DAG]) -> None:
     for dag in dags:
-        run = run_dag(dag)
+        run = run_in_memory(dag)
         assert not run.errors
         assert run.state == "success", run.tasks
         assert {state for state, _ in run.tasks.values()} == {"success"}, run.tasks

@@ -73,8 +73,8 @@ def test_ids_and_words(dag_id, load):
     assert not dag.catchup
 
 
-def test_smoke(load, run_dag, service, connection):
-    run = run_dag(load("assistant_smoke"))
+def test_smoke(load, run_stored_dag, service, connection):
+    run = run_stored_dag(load("assistant_smoke"))
     assert run.state == "success", run.errors
     assert [state for state, _ in run.tasks.values()] == ["success"] * 7
     assert "small approved set" in run.xcom("sync_chat", key="text")
@@ -88,13 +88,13 @@ def test_smoke(load, run_dag, service, connection):
     assert service.seen()[-1] == ("GET", f"{site}/statistics")
 
 
-def test_a_run_leaves_no_pending_request(load, run_dag, service, connection):
-    assert run_dag(load("assistant_async_chat")).state == "success"
+def test_a_run_leaves_no_pending_request(load, run_stored_dag, service, connection):
+    assert run_stored_dag(load("assistant_async_chat")).state == "success"
     assert in_process_api_server().transport.pending() == 1, "the server itself"
 
 
-def test_async_chat_twice(load, run_dag, service, connection):
-    runs = [run_dag(load("assistant_async_chat"), run_conf={"question": f"Question {n}?"}) for n in (1, 2)]
+def test_async_chat_twice(load, run_stored_dag, service, connection):
+    runs = [run_stored_dag(load("assistant_async_chat"), run_conf={"question": f"Question {n}?"}) for n in (1, 2)]
     for run in runs:
         assert run.state == "success", run.errors
         assert run.xcom("wait_for_answer")["request_id"] == run.xcom("submit")["request_id"]
@@ -105,8 +105,8 @@ def test_async_chat_twice(load, run_dag, service, connection):
     assert all(row["closed_at"] for row in service.rows("sessions"))
 
 
-def test_knowledge_base_then_an_answer_about_airflow(load, run_dag, service, connection):
-    run = run_dag(load("assistant_knowledge_base"))
+def test_knowledge_base_then_an_answer_about_airflow(load, run_stored_dag, service, connection):
+    run = run_stored_dag(load("assistant_knowledge_base"))
     assert run.state == "success", run.errors
     loaded = run.xcom("load_configuration_reference")
     assert loaded["created"] == loaded["rows"] > 200
@@ -115,20 +115,20 @@ def test_knowledge_base_then_an_answer_about_airflow(load, run_dag, service, con
     assert len(service.documents()) == loaded["created"] + len(guides)
 
     question = {"question": "What does the option parallelism in section core do?"}
-    asked = run_dag(load("assistant_async_chat"), run_conf=question)
+    asked = run_stored_dag(load("assistant_async_chat"), run_conf=question)
     answer = asked.xcom("wait_for_answer")
     assert answer["raw"]["result"]["answered"]
     assert answer["raw"]["result"]["sources"][0]["title"] == "[core] parallelism"
 
 
-def test_ask_batch(load, run_dag, service, connection, tmp_path, monkeypatch):
+def test_ask_batch(load, run_stored_dag, service, connection, tmp_path, monkeypatch):
     monkeypatch.setenv("AIRFLOW_VAR_ASSISTANT_LAKE", (tmp_path / "lake").as_uri())
-    unknowing = run_dag(load("assistant_chat_batch"))
+    unknowing = run_stored_dag(load("assistant_chat_batch"))
     assert unknowing.state == "success", unknowing.errors
     assert unknowing.xcom("summarise")["as_expected"] == 0
 
-    run_dag(load("assistant_knowledge_base"))
-    run = run_dag(load("assistant_chat_batch"))
+    run_stored_dag(load("assistant_knowledge_base"))
+    run = run_stored_dag(load("assistant_chat_batch"))
     assert run.state == "success", run.errors
     counts, summary = run.xcom("ask_golden_set"), run.xcom("summarise")
     assert counts["complete"] == counts["submitted"] == summary["answered"] == summary["questions"] == 8
@@ -144,11 +144,11 @@ def evaluations(folder):
     return sorted(table.to_pylist(), key=lambda row: row["run_id"])
 
 
-def test_evaluation(load, run_dag, service, connection, tmp_path, monkeypatch):
+def test_evaluation(load, run_stored_dag, service, connection, tmp_path, monkeypatch):
     """Identical answers pass and truncated ones fail; the next run is compared with the last run that passed."""
     monkeypatch.setenv("AIRFLOW_VAR_ASSISTANT_LAKE", (tmp_path / "lake").as_uri())
-    run_dag(load("assistant_knowledge_base"))
-    first = run_dag(load("assistant_evaluation"))
+    run_stored_dag(load("assistant_knowledge_base"))
+    first = run_stored_dag(load("assistant_evaluation"))
     assert first.state == "success", first.errors
     head, rated = first.xcom("evaluate"), first.xcom("rate")
     assert (head["verdict"], head["questions"], head["coverage"], head["baseline"]) == ("passed", 82, 1, None)
@@ -157,12 +157,12 @@ def test_evaluation(load, run_dag, service, connection, tmp_path, monkeypatch):
     assert rated["by_rating"]["good"] > 40
     assert len(service.rows("feedback")) == rated["sent"]
 
-    second = run_dag(load("assistant_evaluation"))
+    second = run_stored_dag(load("assistant_evaluation"))
     assert second.state == "success", second.errors
     assert second.xcom("evaluate")["baseline"] == head["scores_path"]
 
     service.behave(answer_limit=40)
-    cut = run_dag(load("assistant_evaluation"))
+    cut = run_stored_dag(load("assistant_evaluation"))
     assert cut.state == "failed"
     assert isinstance(cut.error, AssistantGateFailedError)
     failed = {rule["rule"] for rule in cut.xcom("evaluate")["failed_rules"]}
@@ -172,7 +172,7 @@ def test_evaluation(load, run_dag, service, connection, tmp_path, monkeypatch):
     assert Path(urlsplit(cut.xcom("evaluate")["report_path"]).path).read_text().startswith("<!DOCTYPE html>")
 
     service.behave(answer_limit=None)
-    again = run_dag(load("assistant_evaluation"))
+    again = run_stored_dag(load("assistant_evaluation"))
     assert again.state == "success", again.errors
     assert again.xcom("evaluate")["baseline"] == second.xcom("evaluate")["scores_path"], (
         "not compared with the failed run"
@@ -181,10 +181,10 @@ def test_evaluation(load, run_dag, service, connection, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("has_confidence", [True, False])
-def test_low_confidence(has_confidence, load, run_dag, service, connection, tmp_path, monkeypatch):
+def test_low_confidence(has_confidence, load, run_stored_dag, service, connection, tmp_path, monkeypatch):
     monkeypatch.setenv("AIRFLOW_VAR_ASSISTANT_LAKE", str(tmp_path / "lake"))
     service.behave(confidence=has_confidence)
-    run = run_dag(load("assistant_low_confidence"))
+    run = run_stored_dag(load("assistant_low_confidence"))
     assert run.state == "success", run.errors
     found = run.xcom("list_low_confidence")
     counts = run.xcom("ask")
@@ -227,12 +227,12 @@ def warehouse(tmp_path, monkeypatch):
     return tmp_path / "warehouse.duckdb"
 
 
-def test_nightly_export(same_day, load, run_dag, service, connection, warehouse, tmp_path):
+def test_nightly_export(same_day, load, run_stored_dag, service, connection, warehouse, tmp_path):
     # An answer that takes less than half a millisecond is exported as 0.0 seconds.
     service.behave(processing_seconds=0.02)
-    run_dag(load("assistant_async_chat"))
+    run_stored_dag(load("assistant_async_chat"))
     for _ in range(2):
-        run = run_dag(load("assistant_nightly_export"))
+        run = run_stored_dag(load("assistant_nightly_export"))
         assert run.state == "success", run.errors
     loaded = run.xcom("load_warehouse")
     assert loaded["datasets"].keys() == {
@@ -250,20 +250,20 @@ def test_nightly_export(same_day, load, run_dag, service, connection, warehouse,
     assert feedback[0]["answer_seconds"] >= 0.02
 
 
-def test_nightly_export_of_an_empty_day(load, run_dag, service, connection, warehouse):
-    run = run_dag(load("assistant_nightly_export"))
+def test_nightly_export_of_an_empty_day(load, run_stored_dag, service, connection, warehouse):
+    run = run_stored_dag(load("assistant_nightly_export"))
     assert run.state == "success", run.errors
     assert run.xcom("summarise")["feedback"] == []
 
 
-def test_retention(load, run_dag, ledger_home, warehouse, tmp_path):
+def test_retention(load, run_stored_dag, ledger_home, warehouse, tmp_path):
     today = datetime.now(UTC).date()
     table = lake.rows_table(lake.REQUESTS, [])
     for days in (1, 500):
         lake.publish(table, str(tmp_path / "lake"), "requests", today - timedelta(days=days), "task")
     with duckdb_transaction(str(warehouse)) as store:
         load_days(store, str(tmp_path / "lake"), ["requests"])
-    run = run_dag(load("assistant_retention"))
+    run = run_stored_dag(load("assistant_retention"))
     assert run.state == "success", run.errors
     assert run.xcom("prune_lake") == 1
     assert run.xcom("prune_files") == {"answers": 0, "findings": 0, "batch_states": 0}
@@ -271,14 +271,14 @@ def test_retention(load, run_dag, ledger_home, warehouse, tmp_path):
     assert set(run.xcom("prune_ledger").values()) == {0}
 
 
-def test_weekly_report(load, run_dag, service, connection, warehouse, tmp_path):
-    run_dag(load("assistant_nightly_export"))
+def test_weekly_report(load, run_stored_dag, service, connection, warehouse, tmp_path):
+    run_stored_dag(load("assistant_nightly_export"))
     dag = load("assistant_weekly_report")
     assert [asset.name for asset in dag.timetable.asset_condition.objects] == ["assistant_warehouse"]
     assert [asset.name for asset in load("assistant_nightly_export").get_task("load_warehouse").outlets] == [
         "assistant_warehouse"
     ]
-    run = run_dag(dag)
+    run = run_stored_dag(dag)
     assert run.state == "success", run.errors
     picture = tmp_path / "lake" / "report.png"
     assert run.xcom("draw") == {"path": str(picture), "days": 1, "metrics": 4}, "no chat, no rate"
@@ -289,11 +289,13 @@ def test_weekly_report(load, run_dag, service, connection, warehouse, tmp_path):
 
 
 @pytest.mark.slow
-def test_weekly_report_of_a_service_that_lists_its_days(load, run_dag, connection, warehouse, tmp_path, monkeypatch):
+def test_weekly_report_of_a_service_that_lists_its_days(
+    load, run_stored_dag, connection, warehouse, tmp_path, monkeypatch
+):
     with SandboxServer(history=30) as service:
         monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", service.conn_json())
-        run_dag(load("assistant_nightly_export"))
-    run = run_dag(load("assistant_weekly_report"))
+        run_stored_dag(load("assistant_nightly_export"))
+    run = run_stored_dag(load("assistant_weekly_report"))
     assert run.state == "success", run.errors
     assert run.xcom("draw") == {"path": str(tmp_path / "lake" / "report.png"), "days": 30, "metrics": 6}
 
@@ -304,7 +306,7 @@ def test_weekly_report_titles_name_the_unit(load):
     assert titles["chats.async.latency_ms.p95"] == "Async latency p95 (ms)"
 
 
-def test_weekly_report_of_another_service(load, run_dag, warehouse, tmp_path):
+def test_weekly_report_of_another_service(load, run_stored_dag, warehouse, tmp_path):
     day = date(2026, 11, 21)
     raw = {"visitors": 7, 'say "hello"': 1, "quiet": None}
     captures = [
@@ -313,15 +315,15 @@ def test_weekly_report_of_another_service(load, run_dag, warehouse, tmp_path):
     lake.publish(lake.metrics_table(lake.STATISTICS, captures), str(tmp_path / "lake"), "statistics", day, "dag.task")
     with duckdb_transaction(str(warehouse)) as store:
         load_days(store, str(tmp_path / "lake"), ["statistics"])
-    run = run_dag(load("assistant_weekly_report"))
+    run = run_stored_dag(load("assistant_weekly_report"))
     assert run.state == "success", run.errors
     assert run.xcom("draw")["metrics"] == 2
 
 
-def test_safety_set(load, run_dag, service, connection, tmp_path, monkeypatch):
+def test_safety_set(load, run_stored_dag, service, connection, tmp_path, monkeypatch):
     monkeypatch.setenv("AIRFLOW_VAR_ASSISTANT_SAFETY_SITE", "acme-shop")
     monkeypatch.setenv("AIRFLOW_VAR_ASSISTANT_LAKE", str(tmp_path))
-    run = run_dag(load("assistant_safety"))
+    run = run_stored_dag(load("assistant_safety"))
     assert run.state == "success", run.errors
     assert len(service.documents("acme-shop")) == 20
     assert service.documents("acme-docs") == []
@@ -335,12 +337,12 @@ def test_safety_set(load, run_dag, service, connection, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_compare_sites(load, run_dag, service, connection, tmp_path, monkeypatch):
+def test_compare_sites(load, run_stored_dag, service, connection, tmp_path, monkeypatch):
     monkeypatch.setenv("AIRFLOW_VAR_ASSISTANT_STAGING_SITE", "acme-shop")
     monkeypatch.setenv("AIRFLOW_VAR_ASSISTANT_LAKE", str(tmp_path))
     monkeypatch.setenv("AIRFLOW_CONN_PYDANTICAI_DEFAULT", service.server.judge_conn_json())
-    assert run_dag(load("assistant_knowledge_base")).state == "success"
-    run = run_dag(load("assistant_compare_sites"))
+    assert run_stored_dag(load("assistant_knowledge_base")).state == "success"
+    run = run_stored_dag(load("assistant_compare_sites"))
     assert run.state == "success", run.errors
     head = run.xcom("compare")
     assert head["verdict"] == "failed"
@@ -363,11 +365,11 @@ def test_compare_sites(load, run_dag, service, connection, tmp_path, monkeypatch
     assert pairs["wins"] < pairs["losses"]
 
 
-def test_approved_baseline(load, run_dag, service, connection, tmp_path, monkeypatch):
+def test_approved_baseline(load, run_stored_dag, service, connection, tmp_path, monkeypatch):
     """tests/system/test_approval.py answers the question; ``dag.test()`` cannot wait for a person."""
     monkeypatch.setenv("AIRFLOW_VAR_ASSISTANT_LAKE", str(tmp_path))
     dag = load("assistant_approve_baseline")
-    first = run_dag(dag, mark_success_pattern="approve")
+    first = run_stored_dag(dag, mark_success_pattern="approve")
     assert first.state == "success", first.errors
     head = first.xcom("evaluate")
     approved = Variable.get("assistant_baseline")
@@ -376,20 +378,20 @@ def test_approved_baseline(load, run_dag, service, connection, tmp_path, monkeyp
     assert (head["verdict"], head["baseline"]) == ("failed", None), "nothing was loaded"
 
     monkeypatch.setenv("AIRFLOW_VAR_ASSISTANT_BASELINE", approved)
-    second = run_dag(dag, mark_success_pattern="approve|set_baseline")
+    second = run_stored_dag(dag, mark_success_pattern="approve|set_baseline")
     assert second.xcom("evaluate")["baseline"] == head["scores_path"], "the person decides, not the gate"
 
 
-def test_handbook(load, run_dag, service, tmp_path, monkeypatch):
+def test_handbook(load, run_stored_dag, service, tmp_path, monkeypatch):
     monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", service.server.conn_json(manage_documents=True))
     folder = tmp_path / "handbook"
     monkeypatch.setenv("AIRFLOW_VAR_ASSISTANT_HANDBOOK", str(folder))
     monkeypatch.setenv("AIRFLOW_VAR_ASSISTANT_LAKE", str(tmp_path / "lake"))
     assert handbook.write(folder) > 40
-    first = run_dag(load("assistant_handbook"))
+    first = run_stored_dag(load("assistant_handbook"))
     assert first.state == "success", first.errors
     handbook.edit(folder)
-    second = run_dag(load("assistant_handbook"))
+    second = run_stored_dag(load("assistant_handbook"))
     assert second.state == "success", second.errors
     loads = first.xcom("load"), second.xcom("load")
     assert handbook.problem_of(*loads) is None

@@ -64,8 +64,14 @@ def _errors_of_tasks() -> Iterator[list[BaseException]]:
 
 
 @pytest.fixture
-def run_dag(_airflow_database: None) -> Callable[..., Run]:
-    """Run a DAG with Airflow's own ``dag.test()``."""
+def run_dag(_cheap_tasks: None) -> Callable[..., Run]:
+    """Run a DAG with Airflow's API in memory, each task after the others."""
+    return run_in_memory
+
+
+@pytest.fixture
+def run_stored_dag(_airflow_database: None) -> Callable[..., Run]:
+    """Run a DAG with Airflow's own ``dag.test()``, for tests that look into Airflow's database or its scheduling."""
 
     def run(dag: DAG, **options: Any) -> Run:
         from airflow.models.serialized_dag import SerializedDagModel
@@ -105,8 +111,8 @@ def run_stored(request: pytest.FixtureRequest) -> Callable[..., Run]:
     counter = itertools.count(1)
 
     def run(operator: Any, **arguments: Any) -> Run:
-        run_dag = request.getfixturevalue("run_dag")
-        return _run_dag_of(run_dag, operator, _dag_id(request, f"stored_{next(counter)}"), **arguments)
+        run_stored_dag = request.getfixturevalue("run_stored_dag")
+        return _run_dag_of(run_stored_dag, operator, _dag_id(request, f"stored_{next(counter)}"), **arguments)
 
     return run
 

@@ -749,7 +749,7 @@ def test_a_refusal_of_the_whole_stops_at_once(mode, status, service, connect, ex
 
 
 @pytest.mark.parametrize(("deferrable", "status"), [(False, 403), (True, 401)])
-def test_a_refusal_while_waiting_loses_nothing(deferrable, status, service, connection, run_dag, output):
+def test_a_refusal_while_waiting_loses_nothing(deferrable, status, service, connection, run_stored_dag, output):
     service.answer(f"status:{status}", path=POLL, times=None)
     at = timezone.datetime(2026, 11, 20)
 
@@ -758,7 +758,7 @@ def test_a_refusal_while_waiting_loses_nothing(deferrable, status, service, conn
             AssistantChatBatchOperator(
                 task_id="task", source=QUESTIONS, output_path=str(output), deferrable=deferrable, **DEFAULTS
             )
-        return run_dag(dag, logical_date=at, run_after=at)
+        return run_stored_dag(dag, logical_date=at, run_after=at)
 
     refused = run()
     assert type(refused.error) is STOPS[status]
@@ -785,7 +785,7 @@ def test_the_service_is_down(service, connection, execute, output):
     ("mode", "deferrable", "reuse"),
     [("async", True, True), ("async", False, False), ("sync", False, True), ("sync", False, False)],
 )
-def test_a_cleared_task(mode, deferrable, reuse, service, connection, run_dag, output):
+def test_a_cleared_task(mode, deferrable, reuse, service, connection, run_stored_dag, output):
     at = timezone.datetime(2026, 11, 20)
     results = []
     for retries in range(2):
@@ -795,7 +795,9 @@ def test_a_cleared_task(mode, deferrable, reuse, service, connection, run_dag, o
                 task_id="task", source=QUESTIONS, output_path=str(output), mode=mode, deferrable=deferrable,
                 reuse=reuse, retries=retries, **DEFAULTS,
             )  # fmt: skip
-        results.append((run_dag(dag, logical_date=at, run_after=at).xcom(), rows_of(output), polled(service).total()))
+        results.append(
+            (run_stored_dag(dag, logical_date=at, run_after=at).xcom(), rows_of(output), polled(service).total())
+        )
     (first, before, polls), (second, after, all_polls) = results
     assert first["submitted"] == 20
     if reuse:
