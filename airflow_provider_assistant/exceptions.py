@@ -11,6 +11,7 @@ All exceptions of this package.
     │   ├── AssistantPermissionError *          403
     │   ├── AssistantNotFoundError *            404
     │   ├── AssistantRateLimitError             429
+    │   ├── AssistantGatewayError               a gateway's or proxy's refusal, whatever its status is
     │   └── AssistantServerError                5xx
     ├── AssistantResponseError
     ├── AssistantConnectionError
@@ -144,6 +145,7 @@ class AssistantAPIError(AssistantError):
         message.
     :param retry_after: Seconds to wait, as requested by the service (``Retry-After``), or None.
     :param request_id: The service's id of the HTTP request (``X-Request-Id``), or None.
+    :param gateway: Name of the gateway or proxy that visibly sent the response, or None.
     """
 
     default_todo = (
@@ -154,6 +156,26 @@ class AssistantAPIError(AssistantError):
     detail: str = ""
     retry_after: float | None = None
     request_id: str | None = None
+    gateway: str | None = None
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class AssistantGatewayError(AssistantAPIError):
+    """
+    A gateway or proxy refused the request, and the service did not judge it.
+
+    The response is a web page, a redirect or a login, or its status is one that only proxies send, such as 407. A load
+    stops, unless the gateway refuses one row only: then it rejects the row and goes on.
+
+    :param concerns_all: Whether it refuses every request. If not, it may refuse this one only. Default: True.
+    """
+
+    default_safe = _REFUSED
+    default_todo = (
+        "Ask the owner of the gateway or proxy to let the requests of this machine pass. If it refuses single rows "
+        "only, their text matches a rule of its firewall: change these rows, or ask for an exception."
+    )
+    concerns_all: bool = True
 
 
 class AssistantBadRequestError(AssistantAPIError, AirflowFailException):

@@ -155,6 +155,8 @@ class TransportFailure:
     :param sent: Whether the service may have received the request.
     :param host: ``host:port`` of the service. Default: ``the service``.
     :param proxy: ``host:port`` of the proxy. Default: None, there is none.
+    :param proxy_status: Status with which the proxy refused to forward the request, or to open a tunnel for it.
+        Default: None, there is no such reply.
     """
 
     kind: Literal["connection", "timeout"]
@@ -162,3 +164,4 @@ class TransportFailure:
     sent: bool
     host: str = "the service"
     proxy: str | None = None
+    proxy_status: int | None = None

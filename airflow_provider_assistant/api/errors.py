@@ -8,8 +8,8 @@ request is lost (:func:`is_lost`).
 
 from __future__ import annotations
 
-import html
 import re
+from collections.abc import Collection
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from airflow_provider_assistant import strict_json
 from airflow_provider_assistant.api.call import Call, Response, TransportFailure
+from airflow_provider_assistant.api.gateways import PAGE_LENGTH, GatewayReply, gateway_reply, page_text
 from airflow_provider_assistant.api.privacy import WITHHELD, may_contain
 from airflow_provider_assistant.api.replies import error_text
 from airflow_provider_assistant.exceptions import (
@@ -25,6 +26,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantBadRequestError,
     AssistantConnectionError,
     AssistantError,
+    AssistantGatewayError,
     AssistantNotFoundError,
     AssistantPermissionError,
     AssistantRateLimitError,
@@ -36,8 +38,6 @@ from airflow_provider_assistant.texts import shortened
 # Endpoints that send a message to a session.
 CHATS = frozenset({"chat", "chat.async"})
 DETAIL_LENGTH = 300
-# Characters of a non-JSON body that are searched: the patterns below take quadratic time on hostile text.
-PAGE_LENGTH = 4096
 # Cap for ``Retry-After`` in seconds: without it, a broken header could make a deferred task wait for years.
 LONGEST_RETRY_AFTER = 86_400.0
 
@@ -111,9 +111,48 @@ TOO_SOON = Row(
     "If it persists, alert the service's owner.",
 )
 SENT_AGAIN = frozenset({408, 425})
-# The service does not have this route or method, so the request was not carried out.
-NOT_IMPLEMENTED = 501
+# 501: the service does not have this route or method. 511: the network asks for a login. Neither carried it out.
+FINAL_5XX = frozenset({501, 511})
+# Names of statuses that Python does not know: those of nginx and Cloudflare.
+NAMES = {
+    494: "Request Header Too Large",
+    495: "SSL Certificate Error",
+    496: "SSL Certificate Required",
+    497: "HTTP Request Sent to HTTPS Port",
+    520: "Web Server Returned an Unknown Error",
+    521: "Web Server Is Down",
+    522: "Connection Timed Out",
+    523: "Origin Is Unreachable",
+    524: "A Timeout Occurred",
+    525: "SSL Handshake Failed",
+    526: "Invalid SSL Certificate",
+}
 UNEXPECTED = Row(AssistantAPIError, "an answer the specification does not list")
+# What to do about a gateway's refusal, by status.
+GATEWAY_TODOS = {
+    401: "The gateway asks for a login of its own, whatever the API key is. Ask its owner to let requests with the API "
+    "key pass, or set the base URL to an address of the service that needs no such login.",
+    407: "Set the user and password of the proxy in HTTPS_PROXY or HTTP_PROXY, or list the host of the service in "
+    "NO_PROXY.",
+    413: "The gateway forwards only smaller requests. Split the row or the file, or ask the owner of the gateway for a "
+    "higher limit.",
+    421: "The gateway does not serve this host. Check the base URL in the Airflow connection.",
+    494: "The gateway takes only smaller headers. Check that the password of the Airflow connection is the API key.",
+    511: "Log in to the network first: until then, no request reaches the service.",
+}
+GATEWAY_TODOS[431] = GATEWAY_TODOS[494]
+WRONG_ADDRESS = (
+    "This is not the assistant's API: check the base URL in the Airflow connection. Redirects are not followed, so "
+    "that the key stays with its host."
+)
+PROXY_TODO = (
+    "Check the proxy in HTTPS_PROXY, HTTP_PROXY or ALL_PROXY, or list the host of the service in NO_PROXY. Otherwise "
+    "check the base URL in the Airflow connection."
+)
+WRONG_TLS = (
+    "If the gateway asks for a client certificate, set client_cert and client_key in the Airflow connection. If it "
+    "complains about plain http, begin the base URL with https://."
+)
 
 
 def from_response(call: Call[Any], response: Response, now: float) -> AssistantAPIError:
@@ -125,27 +164,51 @@ def from_response(call: Call[Any], response: Response, now: float) -> AssistantA
     :param now: Current time in seconds since the epoch, to evaluate a ``Retry-After`` that is a date.
     :return: The exception, with ``status``, ``endpoint``, ``detail``, ``retry_after`` and ``request_id`` set.
     """
+    gateway = gateway_reply(response)
     row = STATUSES.get(response.status) or _row_of_class(response.status)
     if response.status == HTTPStatus.CONFLICT and call.existing:
         row = EXISTS
     if response.status == HTTPStatus.CONFLICT and call.endpoint in CHATS:
         row = CHAT_CONFLICT
-    detail = _shown(call, _detail(response))
+    condition = row.condition
+    detail = _detail(response)
+    speaker = "The service"
+    if gateway:
+        condition = f"{gateway.name} answered instead of the service"
+        detail = detail_of(gateway.text) or detail
+        speaker = "It"
+    detail = _shown(call, detail)
     retry_after = parse_retry_after(response.headers.get("retry-after"), now)
-    happened = f"{status_line(response.status)}: {row.condition} ({call})"
+    happened = f"{status_line(response.status)}: {condition} ({call})"
     if detail:
-        happened += f". The service said: {detail!r}"
+        happened += f". {speaker} said: {detail!r}"
     if retry_after is not None:
         happened += f". It asked to wait {retry_after:.0f} s"
-    return row.error(
-        happened,
-        todo=f"{response.key_note} {row.todo}".strip(),
-        status=response.status,
-        endpoint=call.endpoint,
-        detail=detail,
-        retry_after=retry_after,
-        request_id=response.headers.get("x-request-id"),
-    )
+    fields: dict[str, Any] = {
+        "status": response.status,
+        "endpoint": call.endpoint,
+        "detail": detail,
+        "retry_after": retry_after,
+        "request_id": response.headers.get("x-request-id"),
+        "gateway": gateway.name if gateway else None,
+    }
+    if gateway and not _may_pass_later(response.status):
+        todo = _todo_of_gateway(response.status, gateway)
+        return AssistantGatewayError(happened, todo=todo, concerns_all=gateway.concerns_all, **fields)
+    return row.error(happened, todo=f"{response.key_note} {row.todo}".strip(), **fields)
+
+
+def _may_pass_later(status: int) -> bool:
+    """Return whether the same request may get an answer of the service later, although a gateway answered now."""
+    return status in SENT_AGAIN or status == HTTPStatus.TOO_MANY_REQUESTS or (status >= 500 and status not in FINAL_5XX)
+
+
+def _todo_of_gateway(status: int, gateway: GatewayReply) -> str:
+    if gateway.about_tls:
+        return WRONG_TLS
+    if status < 400 or status in {404, 405}:
+        return WRONG_ADDRESS
+    return GATEWAY_TODOS.get(status, AssistantGatewayError.default_todo)
 
 
 def _row_of_class(status: int) -> Row:
@@ -159,18 +222,27 @@ def _row_of_class(status: int) -> Row:
     return UNEXPECTED
 
 
-def from_failure(call: Call[Any], failure: TransportFailure) -> AssistantConnectionError | AssistantTimeoutError:
+def from_failure(call: Call[Any], failure: TransportFailure) -> AssistantError:
     """
     Return the exception for a request without a complete response.
 
     :param call: The call.
     :param failure: What went wrong on the connection.
-    :return: An AssistantTimeoutError if the response timeout passed, or else an AssistantConnectionError.
+    :return: An AssistantGatewayError if a proxy refused to pass the request on, an AssistantTimeoutError if the
+        response timeout passed, or else an AssistantConnectionError.
     """
     detail = _shown(call, failure.detail)
     host = failure.host
     if failure.proxy:
         host = f"{host} through the proxy {failure.proxy}"
+    if failure.proxy_status and not _may_pass_later(failure.proxy_status):
+        return AssistantGatewayError(
+            f"The proxy {failure.proxy} did not pass the request on to {failure.host}: {detail} ({call})",
+            todo=GATEWAY_TODOS.get(failure.proxy_status, PROXY_TODO),
+            status=failure.proxy_status,
+            endpoint=call.endpoint,
+            gateway=f"the proxy {failure.proxy}",
+        )
     if failure.kind == "timeout":
         return AssistantTimeoutError(
             f"No answer in time from {host}: {detail} ({call})",
@@ -183,10 +255,7 @@ def from_failure(call: Call[Any], failure: TransportFailure) -> AssistantConnect
             "certificate authority. Otherwise somebody may pretend to be the service."
         )
     elif failure.proxy and not failure.sent:
-        todo = (
-            "Check the proxy in HTTPS_PROXY, HTTP_PROXY or ALL_PROXY, or list the host of the service in NO_PROXY. "
-            "Otherwise check the base URL in the Airflow connection."
-        )
+        todo = PROXY_TODO
     return AssistantConnectionError(f"No answer from {host}: {detail} ({call})", todo=todo)
 
 
@@ -198,7 +267,7 @@ def is_transient(error: AssistantError) -> bool:
     """
     if isinstance(error, AssistantAPIError) and error.status in SENT_AGAIN:
         return True
-    if isinstance(error, AssistantAPIError) and error.status == NOT_IMPLEMENTED:
+    if isinstance(error, AssistantAPIError) and error.status in FINAL_5XX:
         return False
     return isinstance(
         error,
@@ -211,8 +280,51 @@ def is_refused(error: AssistantError) -> bool:
     Return whether the service would refuse the same request again (a 4xx other than 408, 425 and 429).
 
     :param error: The error of the request.
+    :return: False if a gateway refused the request: the service has not judged it.
     """
-    return isinstance(error, AssistantAPIError) and 400 <= error.status < 500 and not is_transient(error)
+    if not isinstance(error, AssistantAPIError) or isinstance(error, AssistantGatewayError):
+        return False
+    return 400 <= error.status < 500 and not is_transient(error)
+
+
+def concerns_all(error: AssistantError) -> bool:
+    """
+    Return whether a gateway, a proxy or a wrong address refuses every request, so that a task has to stop.
+
+    :param error: The error of a request, or its cause if the request is ambiguous.
+    """
+    return isinstance(error, AssistantGatewayError) and error.concerns_all
+
+
+def may_concern_one(error: AssistantError) -> bool:
+    """
+    Return whether a gateway refused a request, and it is not known yet whether it refuses the others as well.
+
+    :param error: The error of a request, or its cause if the request is ambiguous.
+    """
+    return isinstance(error, AssistantGatewayError) and not error.concerns_all
+
+
+def refused_alone(error: AssistantError) -> AssistantError:
+    """
+    Return the error of a request that a gateway refuses while it lets other requests pass.
+
+    :param error: The error of the request.
+    :return: An AssistantBadRequestError that names the gateway; the same error if the request is ambiguous.
+    """
+    if not isinstance(error, AssistantGatewayError):
+        return error
+    said = f", with the page {error.detail!r}" if error.detail else ""
+    reason = f"{error.gateway} refuses this request with {status_line(error.status)}{said}, and lets others pass"
+    return AssistantBadRequestError(
+        f"{reason} ({error.endpoint})",
+        safe=error.safe,
+        todo=error.todo,
+        status=error.status,
+        endpoint=error.endpoint,
+        detail=reason,
+        gateway=error.gateway,
+    )
 
 
 def is_lost(error: AssistantError) -> bool:
@@ -226,20 +338,38 @@ def is_lost(error: AssistantError) -> bool:
     return is_refused(error) and not isinstance(error, AssistantAuthenticationError | AssistantPermissionError)
 
 
-def may_have_happened(call: Call[Any], outcome: Response | TransportFailure) -> bool:
+def may_have_happened(
+    call: Call[Any], outcome: Response | TransportFailure, gateway_refusals: Collection[int] = ()
+) -> bool:
     """
     Return whether a failed call may have taken effect nevertheless.
 
     :param call: The call.
-    :param outcome: Its response, with a status outside 2xx, or the failure of its connection.
-    :return: True if the call is not idempotent, and the response is a 5xx (but not 501) or the request was
-        sent and got no response.
+    :param outcome: Its response, with a status outside 2xx or from a gateway, or the failure of its connection.
+    :param gateway_refusals: Statuses with which the gateway in front of the service refuses a request that it has not
+        forwarded. Default: none.
+    :return: True if the call is not idempotent, and the response is a 5xx (but not 501 or 511), or a web page with a
+        success status that asks for no login, or the request was sent and got no response.
     """
     if call.repeatable:
         return False
-    if isinstance(outcome, Response):
-        return outcome.status >= 500 and outcome.status != NOT_IMPLEMENTED
-    return outcome.sent
+    if isinstance(outcome, TransportFailure):
+        return outcome.sent
+    gateway = gateway_reply(outcome)
+    if gateway and (gateway.is_login or outcome.status in gateway_refusals):
+        return False
+    return outcome.is_success or (outcome.status >= 500 and outcome.status not in FINAL_5XX)
+
+
+def asks_to_slow_down(response: Response) -> bool:
+    """
+    Return whether a response asks for fewer requests: a 429, or the 503 of a gateway, such as of nginx's limit_req.
+
+    :param response: The response.
+    """
+    if response.status == HTTPStatus.SERVICE_UNAVAILABLE:
+        return gateway_reply(response) is not None
+    return response.status == HTTPStatus.TOO_MANY_REQUESTS
 
 
 def parse_retry_after(value: str | None, now: float) -> float | None:
@@ -272,11 +402,7 @@ def _detail(response: Response) -> str:
         document = strict_json.read(response.body)
         text = error_text(document.value) or ""
     except ValueError:
-        page = response.body[:PAGE_LENGTH].decode("utf-8", errors="replace")
-        title = re.search(r"<title[^>]*>(.*?)</title>", page, re.IGNORECASE | re.DOTALL)
-        markup = title.group(1) if title else page
-        without_tags = re.sub(r"<[^>]*>", " ", markup)
-        text = html.unescape(without_tags)
+        text = page_text(response.body[:PAGE_LENGTH].decode("utf-8", errors="replace"))
     return detail_of(text)
 
 
@@ -310,6 +436,8 @@ def short_reason(error: AssistantError) -> str:
 
 def status_line(status: int) -> str:
     """Return a status with its name, such as ``404 Not Found``."""
+    if status in NAMES:
+        return f"{status} {NAMES[status]}"
     try:
         return f"{status} {HTTPStatus(status).phrase}"
     except ValueError:

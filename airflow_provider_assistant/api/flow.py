@@ -19,6 +19,7 @@ from typing import Any, TypeAlias, TypeGuard, TypeVar
 
 from airflow_provider_assistant.api import errors
 from airflow_provider_assistant.api.call import Call, CallInfo, Response, TransportFailure
+from airflow_provider_assistant.api.gateways import ONLY_GATEWAYS, gateway_reply
 from airflow_provider_assistant.api.replies import ChatRequest
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
@@ -121,12 +122,15 @@ class RetryPolicy:
     :param retry_ambiguous: Whether to retry a call that creates something and may already have done so. Default: True.
     :param initial_backoff: Seconds to wait after the first failure; the wait doubles with each further failure.
         Default: 0.5.
+    :param gateway_refusals: Statuses with which the gateway in front of the service refuses a request that it has not
+        forwarded, so that it is not ambiguous. Default: none.
     """
 
     attempts: int = 5
     max_backoff: float = 60.0
     retry_ambiguous: bool = True
     initial_backoff: float = 0.5
+    gateway_refusals: frozenset[int] = frozenset()
 
     def pause(self, attempt: int, retry_after: float | None) -> float:
         """
@@ -203,11 +207,13 @@ def perform(
     """
     started = now()
     ambiguous = failures = refusals = 0
+    # Error of the last attempt that may have taken effect.
+    ambiguous_reason: AssistantError | None = None
     # Seconds of the pauses after all 429s so far.
     refusal_pauses = 0.0
     for attempt in count(1):
         outcome = _answered((yield Send(call)))
-        if isinstance(outcome, Response) and outcome.is_success:
+        if _is_usable(outcome):
             # If the clock was set back, the difference would be negative.
             seconds = max(0.0, now() - started)
             return _parsed(call, outcome, attempt, ambiguous, seconds)
@@ -216,8 +222,10 @@ def perform(
             seconds = max(0.0, now() - started)
             return call.existing(outcome.readable_value(), CallInfo(outcome.status, attempt, 0, seconds))
         error = _error(call, outcome, now)
-        is_ambiguous = errors.may_have_happened(call, outcome)
-        ambiguous += is_ambiguous
+        is_ambiguous = errors.may_have_happened(call, outcome, rule.gateway_refusals)
+        if is_ambiguous:
+            ambiguous += 1
+            ambiguous_reason = error
         retry_after = getattr(error, "retry_after", None)
         if isinstance(error, AssistantRateLimitError):
             refusals += 1
@@ -232,8 +240,8 @@ def perform(
         has_body_again = call.upload is None or call.upload.rewindable
         may_help = is_within_limits and errors.is_transient(error)
         if not (may_help and may_repeat and has_body_again):
-            if ambiguous:
-                raise ambiguous_error(call, error, attempt) from error
+            if ambiguous_reason:
+                raise ambiguous_error(call, ambiguous_reason, error, attempt) from error
             raise error
         yield Wait(jittered(pause, rng), call, error, is_ambiguous)
     raise AssertionError("unreachable: count() does not end")
@@ -245,7 +253,8 @@ def poll(
     """
     Poll an async chat request once, and return it; return a transient error instead of raising it.
 
-    A redirect, and a success whose body is a proxy's web page, count as transient errors.
+    The reply of a gateway counts as a transient error, such as a redirect or a web page: the chat request was submitted
+    through the same gateway. A refusal that only gateways send, such as a 407, does not pass.
 
     :param call: The ``GET …/chat/requests/{request_id}`` call.
     :param since: Time of the submission, or of the start of the wait, in seconds since the epoch.
@@ -257,9 +266,9 @@ def poll(
     outcome = _answered((yield Send(call)))
     if due is not None:
         yield Polled(max(0.0, now() - due))
-    if not (isinstance(outcome, Response) and outcome.is_success):
+    if not _is_usable(outcome):
         error = _error(call, outcome, now)
-        if errors.is_refused(error):
+        if errors.is_refused(error) or getattr(error, "status", None) in ONLY_GATEWAYS:
             raise error
         return error
     try:
@@ -365,6 +374,11 @@ def _answered(outcome: Outcome) -> Response | TransportFailure:
     return outcome
 
 
+def _is_usable(outcome: Response | TransportFailure) -> TypeGuard[Response]:
+    """Return whether the outcome is a success of the service."""
+    return isinstance(outcome, Response) and outcome.is_success and gateway_reply(outcome) is None
+
+
 def _is_conflict(outcome: Response | TransportFailure) -> TypeGuard[Response]:
     return isinstance(outcome, Response) and outcome.status == HTTPStatus.CONFLICT
 
@@ -398,18 +412,24 @@ def _parsed(call: Call[T], response: Response, attempts: int = 1, ambiguous: int
         raise AssistantResponseError(happened, todo=error.todo or CHECK_BASE_URL) from None
 
 
-def ambiguous_error(call: Call[Any], error: AssistantError, attempts: int) -> AssistantAmbiguousError:
+def ambiguous_error(
+    call: Call[Any], reason: AssistantError, error: AssistantError, attempts: int
+) -> AssistantAmbiguousError:
     """
     Return the error for a call that creates something, failed, and may have taken effect nevertheless.
 
     :param call: The call.
+    :param reason: Error of the last attempt that may have taken effect.
     :param error: Error of the last attempt.
     :param attempts: Number of attempts.
     :return: The error, with ``endpoint``, ``attempts`` and ``retry_after`` set.
     """
     todo = AssistantAmbiguousError.default_todo
+    happened = reason.happened
+    if error is not reason:
+        happened += f". The last attempt did not change that: {errors.short_reason(error)}"
     return AssistantAmbiguousError(
-        f"Ambiguous after {counted(attempts, 'attempt')}: {error.happened}. The service has no way to ask "
+        f"Ambiguous after {counted(attempts, 'attempt')}: {happened}. The service has no way to ask "
         f"whether {call} happened; sending it again may create a duplicate",
         todo=f"{error.todo} {todo}" if error.todo else todo,
         endpoint=call.endpoint,

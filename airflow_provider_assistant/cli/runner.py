@@ -18,6 +18,7 @@ from airflow_provider_assistant.cli.output import Console, LogLines
 from airflow_provider_assistant.exceptions import (
     AssistantAPIError,
     AssistantError,
+    AssistantGatewayError,
     AssistantInputError,
     AssistantLedgerError,
     AssistantRateLimitError,
@@ -34,7 +35,7 @@ OK, WRONG, INPUT, REFUSED, LATER, LEDGER, BUG, INTERRUPTED, TERMINATED = 0, 1, 2
 EXIT_CODES: tuple[tuple[type[Exception] | tuple[type[Exception], ...], int], ...] = (
     (AssistantInputError, INPUT),
     ((AssistantLedgerError, sa.exc.SQLAlchemyError), LEDGER),
-    ((AssistantRateLimitError, AssistantServerError), LATER),
+    ((AssistantRateLimitError, AssistantServerError, AssistantGatewayError), LATER),
     (AssistantAPIError, REFUSED),
     (AssistantError, LATER),
     # Such as a connection that cannot be decoded, or a file that cannot be written.

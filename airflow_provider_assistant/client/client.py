@@ -14,6 +14,7 @@ from typing import Any, Generic, Self, TypeVar
 from airflow_provider_assistant.api import flow
 from airflow_provider_assistant.api.ambiguity import OnAmbiguous, decided
 from airflow_provider_assistant.api.call import Call, Response, TransportFailure
+from airflow_provider_assistant.api.gateways import gateway_reply
 from airflow_provider_assistant.client.api_key import ApiKey
 from airflow_provider_assistant.client.defaults import get_client_defaults
 from airflow_provider_assistant.client.settings import ClientSettings
@@ -179,7 +180,10 @@ class AssistantClient:
                 return replace(outcome, key_note=self._key.note)
 
     def _is_key_refused(self, response: Response) -> bool:
-        return response.status == HTTPStatus.UNAUTHORIZED and self.settings.read_again is not None
+        if response.status != HTTPStatus.UNAUTHORIZED or self.settings.read_again is None:
+            return False
+        # A gateway has a login of its own.
+        return gateway_reply(response) is None
 
     def _may_resend(self, call: Call[Any], refused_key: str) -> bool:
         has_body_again = call.upload is None or call.upload.rewindable

@@ -132,6 +132,7 @@ def failure(
         sent=sent,
         host=host_and_port(settings.base_url),
         proxy=proxy.address if proxy else None,
+        proxy_status=connect_status if proxy and tunnel_failed else None,
     )
 
 
@@ -154,4 +155,5 @@ def refused_by_proxy(settings: ClientSettings, proxy: Proxy | None, response: Re
         sent=False,
         host=host_and_port(settings.base_url),
         proxy=proxy.address,
+        proxy_status=response.status,
     )

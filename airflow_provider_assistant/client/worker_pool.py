@@ -74,7 +74,8 @@ class CircuitBreaker:
 
         :param error: Error of a call.
         """
-        return isinstance(cause_of(error), self._fatal)
+        cause = cause_of(error)
+        return isinstance(cause, self._fatal) or errors.concerns_all(cause)
 
     def succeeded(self) -> None:
         """Reset the count of consecutive failures; an open breaker stays as it is."""

@@ -17,6 +17,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantBadRequestError,
     AssistantConnectionError,
     AssistantError,
+    AssistantGatewayError,
     AssistantNotFoundError,
     AssistantPermissionError,
     AssistantRateLimitError,
@@ -184,8 +185,11 @@ def test_an_empty_body_is_a_success(send, body, call) -> None:
 @pytest.mark.parametrize("body", [HTML, b"{", b"\xff\xfe", b"[" * 100_000], ids=["html", "cut", "binary", "deep"])
 @pytest.mark.parametrize("call", [GET, POST], ids=["GET", "POST"])
 def test_a_success_that_is_not_json_is_an_error(send, body, call) -> None:
+    kind: type[AssistantError] = AssistantResponseError
+    if body is HTML:
+        kind = AssistantGatewayError if call is GET else AssistantAmbiguousError
     with ScriptedService(Answer(200, body, {"Content-Type": "text/html"})) as service:
-        with pytest.raises(AssistantResponseError, match="base URL"):
+        with pytest.raises(kind, match="base URL"):
             send(service.url, call)
     assert len(service.received) == 1
 

@@ -60,7 +60,7 @@ class TestFromResponse:
     def test_any_answer_makes_an_error(self, status: int, headers: dict[str, str], body: bytes) -> None:
         error = errors.from_response(GET, Response(status, headers, body), NOW)
         assert error.status == status
-        assert isinstance(error, AssistantServerError) == (status >= 500)
+        assert isinstance(error, AssistantServerError) == (status >= 500 and status != 511)
         assert len(error.detail) <= errors.DETAIL_LENGTH
         assert str(error).isprintable()
 
@@ -119,7 +119,7 @@ def test_which_errors_are_transient() -> None:
         for status in range(300, 600)
         if errors.is_transient(errors.from_response(GET, Response(status, {}, b""), NOW))
     }
-    assert transient == {408, 425, 429, *range(500, 600)} - {501}
+    assert transient == {408, 425, 429, *range(500, 600)} - {501, 511}
     assert errors.is_transient(errors.from_failure(GET, TransportFailure("timeout", "", sent=True)))
     assert not errors.is_transient(AssistantAPIError("a redirect", status=302))
     assert not errors.is_transient(AssistantError("anything else"))

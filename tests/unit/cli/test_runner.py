@@ -23,6 +23,7 @@ CODES = {
     "AssistantNotFoundError": 3,
     "AssistantRateLimitError": 4,
     "AssistantServerError": 4,
+    "AssistantGatewayError": 4,
     "AssistantResponseError": 4,
     "AssistantConnectionError": 4,
     "AssistantTimeoutError": 4,

@@ -25,7 +25,7 @@ from airflow_provider_assistant.client.httpx_transport import HttpxTransport
 from airflow_provider_assistant.client.proxies import proxy_for
 from airflow_provider_assistant.client.redaction import redactor_of
 from airflow_provider_assistant.client.settings import ClientSettings
-from airflow_provider_assistant.exceptions import AssistantConnectionError, AssistantInputError
+from airflow_provider_assistant.exceptions import AssistantGatewayError, AssistantInputError
 from tests.hostile import CALLS
 from tests.proxies import NAME, RecordingProxy, certificate, echoes, hangs, says, server_context, tls_front
 from tests.wire import SHORT_TIMEOUT, Answer, ScriptedService, refusing_port
@@ -299,7 +299,7 @@ def test_of_32_requests_that_the_proxy_refuses_at_once_none_is_ambiguous(pair, m
         monkeypatch.setenv("HTTPS_PROXY", f"{CREDENTIALS}@{proxy.host}")
         url = f"https://{NAME}/api/v1"
         failures = asyncio.run(run(settings_of(url, pair, retry=RetryPolicy(attempts=1))))
-        assert {type(failure) for failure in failures} == {AssistantConnectionError}
+        assert {type(failure) for failure in failures} == {AssistantGatewayError}
         assert len(proxy.heads) == 32
 
 
