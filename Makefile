@@ -78,7 +78,7 @@ collect: venv
 	@$(BIN)/pytest -q --collect-only -m "not slow" >/dev/null 2>&1 || true  # the tests themselves say what is wrong
 
 .PHONY: slow
-slow: venv browser ## The tests that make test leaves out: every benchmark once, very large inputs
+slow: venv browser gateways ## The tests that make test leaves out: every benchmark once, very large inputs
 	$(BIN)/pytest -q $(PARALLEL) -m slow
 
 # Only where it is missing, and only as root: elsewhere the tests that need it say what to install.
@@ -89,6 +89,15 @@ browser: ## Install the browser in which the UI is tested (Debian)
 			&& apt-get update -qq \
 			&& DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends chromium chromium-driver; } \
 		|| echo "make browser: install chromium and chromedriver by hand" >&2
+
+# As the browser: only where one is missing, and only as root.
+.PHONY: gateways
+gateways: ## Install the gateways behind which loads are tested (Debian)
+	@export PATH="$$PATH:/usr/sbin"; { command -v haproxy && command -v nginx && command -v squid; } >/dev/null \
+		|| { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
+			&& apt-get update -qq \
+			&& DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends haproxy nginx-light squid; } \
+		|| echo "make gateways: install haproxy, nginx and squid by hand" >&2
 
 .PHONY: isolated
 isolated: venv ## Run load, batch, evaluation and exports on a real Airflow whose tasks have no home and no database
