@@ -449,6 +449,18 @@ COMMANDS = (
                 LEDGER,
                 function="upkeep.prune",
             ),
+            _command(
+                "backup",
+                "Write a consistent copy of a SQLite ledger, also while tasks use it",
+                Arg(("file",), metavar="FILE", help="file to write; it must not exist"),
+                LEDGER,
+                function="ledger_database.backup",
+            ),
+            _command(
+                "ddl",
+                "Print the statements that create the tables of a ledger in PostgreSQL",
+                function="ledger_database.ddl",
+            ),
         ),
     ),
     _command(

@@ -31,6 +31,8 @@ COMMON_HEADERS = {
     "User-Agent": f"airflow-provider-assistant/{__version__}",
     "Accept": "application/json",
     "Accept-Encoding": ENCODINGS,
+    # A cache in between would answer each poll with the first status.
+    "Cache-Control": "no-cache",
 }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import sqlalchemy as sa
 import tenacity
@@ -47,6 +47,19 @@ def migrate(engine: sa.Engine, migrations: Sequence[Migration] = MIGRATIONS) -> 
                 migration(connection)
         connection.execute(sa.insert(schema_versions).values(version=newest))
     return version_before, newest
+
+
+def creation_statements() -> list[str]:
+    """Return the statements that create the tables of a ledger in PostgreSQL, for an administrator."""
+    statements: list[str] = []
+
+    def add(statement: Any, *_: Any, **__: Any) -> None:
+        statements.append(str(statement.compile(dialect=engine.dialect)).strip())
+
+    engine = sa.create_mock_engine("postgresql+psycopg://", add)
+    metadata.create_all(engine, checkfirst=False)
+    statements.append(f"INSERT INTO {schema_versions.name} (version) VALUES ({SCHEMA_VERSION})")  # noqa: S608
+    return statements
 
 
 def version_of(connection: sa.Connection) -> int | None:

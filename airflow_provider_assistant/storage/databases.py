@@ -192,7 +192,7 @@ _CAUSES = (
     Cause(
         "permission denied|must be owner of|not authorized",
         "",
-        "Let an administrator grant the rights.",
+        "Let an administrator grant the rights. For a ledger, 'airflow assistant ledger ddl' prints the tables.",
     ),
     Cause(
         "no such (table|column)|has no column named|(relation|column|type) .* does not exist"

@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_provider_assistant.ledger import ClaimOutcome, Ledger, rating_claim
-from airflow_provider_assistant.ledger.schema import TABLES, documents, loads, ratings
+from airflow_provider_assistant.ledger.schema import TABLES, documents, loads, metadata, ratings
 from tests.unit.cli.conftest import rows
 from tests.unit.ledger.single import chat_claim, chats, rated
 
@@ -202,3 +202,28 @@ def test_what_is_old_and_no_longer_stands_is_pruned(cli, changed, faq, service, 
         assert "created" not in row.request_id
     assert cli("ledger", "prune", "--older-than", "1", "-o", "json").json["ids_of_ratings"] == 0
     assert cli("ledger", "prune", "--older-than", "0").code == 2
+
+
+def test_a_backup_is_a_private_copy_that_replaces_nothing(connection, cli, faq, tmp_path, monkeypatch):
+    cli("load", faq, *LOAD)
+    copy = tmp_path / "copy.db"
+    ran = cli("ledger", "backup", copy, "-o", "json")
+    assert (ran.code, ran.json["file"], ran.json["bytes"]) == (0, str(copy), copy.stat().st_size)
+    assert not copy.stat().st_mode & 0o077
+    assert list(tmp_path.glob("copy.db?*")) == []
+    content = copy.read_bytes()
+    again = cli("ledger", "backup", copy)
+    assert (again.code, copy.read_bytes()) == (2, content)
+    assert f"{copy} exists" in again.err
+    monkeypatch.setenv("AIRFLOW_CONN_COPY", f"sqlite:///{copy}")
+    counted = [
+        cli("ledger", "status", "-o", "json", *named).json["counts"] for named in ((), ("--ledger-conn-id=copy",))
+    ]
+    assert counted[0] == counted[1] != []
+
+
+def test_the_statements_that_create_the_tables_are_printed(cli):
+    statements = cli("ledger", "ddl", "-o", "json").json
+    assert cli("ledger", "ddl").out == "".join(f"{statement};\n" for statement in statements)
+    for table in metadata.tables:
+        assert any(statement.startswith(f"CREATE TABLE {table} (") for statement in statements)

@@ -98,7 +98,7 @@ def test_a_proxy_with_a_tunnel_gets_its_own_credentials_only(way, bearer, servic
         (head,) = proxy.heads
         names = {line.partition(":")[0].lower() for line in head.splitlines()[1:] if line}
         assert head.startswith(f"CONNECT {NAME}:443 ")
-        assert names <= {"host", "accept", "accept-encoding", "user-agent", "proxy-authorization"}
+        assert names <= {"host", "accept", "accept-encoding", "cache-control", "user-agent", "proxy-authorization"}
         assert ("proxy-authorization" in names) == bool(credentials)
         assert KEY not in head
         assert number % 3 != 1 or f"Proxy-Authorization: Basic {TOKEN}\n" in head
