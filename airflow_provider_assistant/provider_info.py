@@ -176,6 +176,12 @@ def _connection_type(hook_class_name: str) -> dict[str, Any]:
                 "Default: empty, they may not.",
                 "string",
             ),
+            "gateway_refusals": _field(
+                "Gateway refusals",
+                "Statuses (5xx), separated by commas, with which the gateway in front of the service refuses a request "
+                "that it has not forwarded. Default: none, such a create is ambiguous.",
+                "string",
+            ),
         },
     }
 

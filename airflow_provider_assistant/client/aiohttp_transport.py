@@ -65,7 +65,8 @@ class _Attempt:
             self.clock.reschedule(asyncio.get_running_loop().time() + self.seconds)
 
 
-_attempt: ContextVar[_Attempt] = ContextVar("attempt")
+# None while the request waits for a slot of the pool.
+_attempt: ContextVar[_Attempt | None] = ContextVar("attempt", default=None)
 
 
 class AiohttpTransport(AsyncTransport):
@@ -85,6 +86,7 @@ class AiohttpTransport(AsyncTransport):
 
         settings = self._settings
         attempt: _Attempt | None = None
+        _attempt.set(None)
         try:
             with open_upload(call) as file:
                 pool = self._pool()
@@ -135,6 +137,11 @@ class AiohttpTransport(AsyncTransport):
                 options["headers"] |= self._proxy.headers
         return options
 
+    def has_sent(self) -> bool:
+        """Return whether the last request of this task had a connection, so that the service may have received it."""
+        attempt = _attempt.get()
+        return attempt is not None and attempt.sent
+
     def use_key(self, api_key: str) -> None:
         """Send another API key from now on."""
         self._settings = replace(self._settings, api_key=api_key)
@@ -170,9 +177,9 @@ class AiohttpTransport(AsyncTransport):
                 async def connect(self, *args: Any, **options: Any) -> Any:
                     """Return a connection, whose tunnel and TLS stand, for the request of this task."""
                     connection = await super().connect(*args, **options)
-                    attempt = _attempt.get()
-                    attempt.sent = True
-                    attempt.restart_clock()
+                    if attempt := _attempt.get():
+                        attempt.sent = True
+                        attempt.restart_clock()
                     return connection
 
             max_concurrency = self._settings.max_concurrency
@@ -213,7 +220,8 @@ def _restarting_trace() -> aiohttp.TraceConfig:
     import aiohttp
 
     async def restart(*_: Any) -> None:
-        _attempt.get().restart_clock()
+        if attempt := _attempt.get():
+            attempt.restart_clock()
 
     config = aiohttp.TraceConfig()
     config.on_request_chunk_sent.append(restart)

@@ -57,6 +57,10 @@ class AsyncTransport(Protocol):
         :param api_key: The new key.
         """
 
+    def has_sent(self) -> bool:
+        """Return whether the service may have received the last request of this asyncio task."""
+        return True
+
     def prepare(self) -> None:
         """
         Do the work that would block the event loop in the first :meth:`exchange`; may be called in a thread.

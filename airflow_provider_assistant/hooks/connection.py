@@ -6,7 +6,7 @@ import json
 import logging
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from typing import Annotated, Any, NoReturn, TypeAlias
 from urllib.parse import quote, unquote, urlsplit
@@ -77,10 +77,20 @@ def _routes(value: Any) -> Any:
     return value or None
 
 
+def _statuses(value: Any) -> Any:
+    """Return the statuses of a JSON list, of a text with commas, or of a single number."""
+    if isinstance(value, str):
+        value = strict_json.loads(value) if value.strip().startswith("[") else value.replace(",", " ").split()
+    if value is not None and not isinstance(value, list):
+        value = [value]
+    return [_number(status) for status in value or ()]
+
+
 _Text: TypeAlias = Annotated[str | None, BeforeValidator(_text)]
 _Seconds: TypeAlias = Annotated[
     Annotated[float, Field(gt=0, le=LONGEST_TIMEOUT, allow_inf_nan=False)] | None, BeforeValidator(_number)
 ]
+_Statuses: TypeAlias = Annotated[frozenset[Annotated[int, Field(ge=500, le=599)]], BeforeValidator(_statuses)]
 _Words: TypeAlias = Annotated[list[Annotated[str, AfterValidator(word)]] | None, BeforeValidator(words_of)]
 
 
@@ -110,6 +120,7 @@ class ConnectionExtra(BaseModel):
     rating_words: _Words = None
     ledger_conn_id: Annotated[str | None, BeforeValidator(_stripped)] = None
     manage_documents: Annotated[DocumentRoutes | None, BeforeValidator(_routes)] = None
+    gateway_refusals: _Statuses = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +213,7 @@ def settings_of(connection: Connection, extra: dict[str, Any]) -> Settings:
     retry = defaults.retry
     if options.retries is not None:
         retry = RetryPolicy(attempts=options.retries + 1)
+    retry = replace(retry, gateway_refusals=options.gateway_refusals)
     # httpx takes the path of a bundle, or whether to verify at all.
     verify: bool | str = options.ca_bundle or True
     if options.verify is False:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -117,6 +118,26 @@ class Failure(NamedTuple):
     reason: str
     ambiguous: int = 0
     error: AssistantError | None = None
+
+
+class NotSentError(AssistantError):
+    """The reason why a row was not sent, or not sent again."""
+
+
+def error_of_row(error: AssistantError, sent: AssistantError | None, ambiguous: int) -> AssistantError:
+    """
+    Return the error to record for a row: if its last attempt was not sent, that of the attempt that was.
+
+    :param error: Error of the last request, or the reason why there was none.
+    :param sent: Error of the last request that was sent and may have created the document, or else of the last one that
+        was sent and retried. None if there is none.
+    :param ambiguous: Number of earlier requests for the row in this load that may have created its document.
+    """
+    is_settled = isinstance(error, AssistantAmbiguousError | AssistantResponseError)
+    if sent is None or is_settled or not (ambiguous or isinstance(error, NotSentError)):
+        return error
+    reason = error.happened.removeprefix("not sent: ")
+    return replace(sent, happened=f"{sent.happened}; it was not sent again: {reason}", safe=None, todo=None)
 
 
 def classify(error: AssistantError, ambiguous: int, on_ambiguous: OnAmbiguous) -> Failure:

@@ -34,6 +34,7 @@ from airflow_provider_assistant.ledger import (
 from airflow_provider_assistant.ledger.document_changes import KnownDocument
 from airflow_provider_assistant.loading import decisions
 from airflow_provider_assistant.loading.counts import LoadCounts
+from airflow_provider_assistant.loading.decisions import NotSentError
 from airflow_provider_assistant.loading.findings import Findings
 from airflow_provider_assistant.loading.groups import SharedGroups, regroup
 from airflow_provider_assistant.loading.guards import check_plan
@@ -374,14 +375,14 @@ class Load:
 
     def _stop_sending(self, _error: AssistantError) -> None:
         """Send no further rows; requests in flight may finish."""
-        self._limiter.stop(_NotSent("not sent: the load had stopped"))
+        self._limiter.stop(NotSentError("not sent: the load had stopped"))
         self._writer.stop()
 
     async def _send(self, attempt: Attempt) -> ApiReply:
         try:
             return await self._client.create(attempt, self.counts, self._breaker.failed)
         except asyncio.CancelledError:
-            self._record_failure(attempt, _NotSent("the load ended before there was an answer"))
+            self._record_failure(attempt, NotSentError("not sent: the load had ended"))
             raise
 
     def _record_reply(self, attempt: Attempt, reply: ApiReply) -> None:
@@ -394,6 +395,7 @@ class Load:
         self._writer.record(outcome)
 
     def _record_failure(self, attempt: Attempt, error: AssistantError) -> None:
+        error = decisions.error_of_row(error, attempt.sent_error, attempt.ambiguous)
         failure = decisions.classify(error, attempt.ambiguous, self._options.on_ambiguous)
         self._report.not_created(failure.outcome, attempt.row, failure.reason)
         if failure.error:
@@ -408,7 +410,7 @@ class Load:
         self._writer.record(outcome)
 
     def _record_unsent(self, attempt: Attempt) -> None:
-        self._record_failure(attempt, _NotSent("not sent: the load had stopped"))
+        self._record_failure(attempt, NotSentError("not sent: the load had stopped"))
 
     def _count_lost(self, attempt: Attempt) -> None:
         self._report.not_created("skipped", attempt.row, decisions.CLAIMED_ELSEWHERE)
@@ -418,7 +420,3 @@ class Load:
         if now - self._last_report >= PROGRESS:
             self._last_report = now
             log.info("Looked at %d rows so far; nothing has been sent yet.", rows)
-
-
-class _NotSent(AssistantError):
-    """The reason why a row was not sent."""

@@ -34,11 +34,14 @@ class Attempt:
     Hold a row that is to be claimed, claimed or in flight.
 
     :param ambiguous: Number of requests that may have created its document.
+    :param sent_error: Error of the last of these requests, or else of the last one that was retried. None if there is
+        none.
     """
 
     row: PreparedRow
     claim: Claim
     ambiguous: int = 0
+    sent_error: AssistantError | None = None
 
 
 class LedgerWriter(AsyncIterator[Attempt]):

@@ -20,6 +20,8 @@ from airflow_provider_assistant.loading.decisions import is_repeat
 from airflow_provider_assistant.loading.ledger_writer import Attempt
 from airflow_provider_assistant.loading.options import LoadOptions
 
+CANCELLED = "the load ended before there was an answer"
+
 
 class TrackingLimiter(AdaptiveRateLimiter):
     """
@@ -97,6 +99,8 @@ class LoadClient(RateLimitedClient):
         def on_wait(wait: flow.Wait) -> None:
             # The retry is not logged: a load may have many thousands of them.
             counts.requests += self.limiter.take_sent()
+            if wait.ambiguous or not attempt.ambiguous:
+                attempt.sent_error = wait.reason
             attempt.ambiguous += wait.ambiguous
             if wait.reason and not isinstance(wait.reason, AssistantRateLimitError):
                 on_failure(wait.reason)
@@ -116,9 +120,12 @@ class LoadClient(RateLimitedClient):
             self.limiter.take_sent()
             raise
         except asyncio.CancelledError:
-            is_sent = self.limiter.take_sent()
+            # The connection may not stand yet, although the request has its slot.
+            is_sent = self.limiter.take_sent() and self._async_transport.has_sent()
             counts.requests += is_sent
             attempt.ambiguous += is_sent
+            if is_sent:
+                attempt.sent_error = AssistantError(CANCELLED)
             raise
         finally:
             counts.requests += self.limiter.take_sent()

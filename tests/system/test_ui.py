@@ -54,6 +54,7 @@ EXTRA_LABELS = [
     "Rating words",
     "Ledger connection",
     "Manage documents",
+    "Gateway refusals",
 ]
 HIDDEN_LABELS = {"Host", "Password", "Login", "Port", "Schema"}
 
