@@ -286,6 +286,19 @@ def test_lists_of_words_are_read_in_every_form(name):
             read(value)
 
 
+def test_statuses_of_a_gateway_are_read_in_every_form():
+    for value, expected in (
+        ("503", {503}), (503, {503}), ([503], {503}), ("502, 503", {502, 503}), ("[503,504]", {503, 504}),
+        ("529", {529}), ("503 503", {503}), (["503"], {503}), ("", set()), (None, set()), ([], set()), ("[]", set()),
+    ):  # fmt: skip
+        assert settings(extra={"gateway_refusals": value}).client.retry.gateway_refusals == expected, value
+    with_retries = settings(extra={"gateway_refusals": "503", "retries": 0}).client.retry
+    assert (with_retries.attempts, with_retries.gateway_refusals) == (1, {503})
+    for value in ("429", "404", "5xx", 5, True, 503.5, {"503": 1}, [[503]], [None], [True], "600", "[503", '{"a": 1}'):
+        with pytest.raises(AssistantInputError, match="gateway_refusals"):
+            settings(extra={"gateway_refusals": value})
+
+
 @pytest.mark.parametrize(
     ("names", "advice"),
     [
