@@ -479,7 +479,8 @@ class AssistantLedgerError(AssistantError):
     """
 
     default_safe = (
-        "Every outcome is recorded in the ledger, or listed in the findings if the ledger could not be written."
+        "What the ledger has recorded is not sent again. What was sent and could not be recorded is in the findings or "
+        "in the log."
     )
     default_todo = "Run the task again once the database is back."
 
@@ -492,7 +493,6 @@ class AssistantLedgerPermanentError(AssistantLedgerError, AirflowFailException):
     it is a file, and a distributed executor runs tasks on machines that do not share it.
     """
 
-    default_safe = NOTHING_SENT
     default_todo = (
         "Correct the connection that the message names, the permissions or the version of the package. With "
         "a distributed executor, set [assistant] ledger_conn_id."

@@ -103,6 +103,8 @@ class ChatBatch:
         # Counts of the submissions, and number of answers that arrived, in this attempt.
         self.counts: LoadCounts | None = None
         self.answered = 0
+        # Questions that this attempt has submitted and that the ledger could not record.
+        self.unrecorded = 0
         self._load: Load | None = None
         self._runner = CancellableRunner("the task was ended from outside; a retry takes up the requests that are open")
 
@@ -196,6 +198,7 @@ class ChatBatch:
                 return _Sent(load.counts, submissions, error)
             finally:
                 self._load = None
+                self.unrecorded = load.gap.created
                 log.info("Site %r, %s.", self._site_id, load.counts.summary("questions", "submitted"))
         return _Sent(load.counts, submissions)
 

@@ -14,7 +14,7 @@ from airflow_provider_assistant.cli.output import BAD, GOOD, WARNING, Console
 from airflow_provider_assistant.cli.rows import document_scope, rows_of, source_name, this_run
 from airflow_provider_assistant.cli.runner import INTERRUPTED, OK, WRONG, command, open_hook, open_ledger
 from airflow_provider_assistant.client.cancellation import run_coroutine
-from airflow_provider_assistant.exceptions import AssistantError, AssistantInputError
+from airflow_provider_assistant.exceptions import AssistantError, AssistantInputError, AssistantStorageError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.ledger import Ledger, LoadRecord
 from airflow_provider_assistant.loading.counts import LoadCounts
@@ -25,7 +25,7 @@ from airflow_provider_assistant.loading.limits import limits_reader
 from airflow_provider_assistant.loading.load_client import LoadClient
 from airflow_provider_assistant.loading.managed_site import ManagedSite
 from airflow_provider_assistant.loading.options import OPTIONS, LoadOptions
-from airflow_provider_assistant.operators.load_counts import drafts_attention, load_failure
+from airflow_provider_assistant.operators.load_counts import drafts_attention, load_failure, load_progress
 from airflow_provider_assistant.storage.paths import StoragePath, writable_file
 
 # Maximum number of rows and findings in the output. The findings file has all findings.
@@ -71,24 +71,23 @@ def load(out: Console, args: argparse.Namespace) -> int:
         parts["site"] = ManagedSite.of(hook.resolve_site_id(), hook.settings.documents)
         run_coroutine(_run(out, hook, args.dry_run, result, **parts))
         # A load that ran to its end fails as well if some of its rows failed.
-        failure = load_failure(result.counts, options)
+        result.failure = load_failure(result.counts, options)
         record.counts = result.counts.as_dict()
-        record.error = result.error or failure
+        record.error = result.error or result.failure
+        if findings_file:
+            result.unlisted = findings_file.close()
     if result.error and not result.counts.rows:
         raise result.error
-    attention = drafts_attention(result.counts)
-    style = WARNING if attention else GOOD
-    if failure or result.error:
-        style = BAD if result.counts.failed else WARNING
-    _show(out, args, hook, result, findings, style)
-    if attention:
-        for line in attention:
-            out.note(line)
+    _show(out, args, hook, result, findings)
+    if result.error and not args.dry_run:
+        out.note(load_progress(result.engine, options.on_ambiguous))
+    if result.unlisted:
+        out.error(str(result.unlisted))
     if result.is_interrupted:
         return INTERRUPTED
     if result.error:
         raise result.error
-    return WRONG if failure else OK
+    return WRONG if result.failure or result.unlisted else OK
 
 
 def _record(
@@ -106,11 +105,16 @@ class _LoadResult:
     """
     The result of a load, whether it succeeded, failed or was interrupted.
 
+    :param failure: What makes a load fail that ran to its end.
+    :param unlisted: The error if the findings cannot be written.
     :param sent: Readable keys of the first rows that were sent.
     """
 
     counts: LoadCounts = field(default_factory=LoadCounts)
+    engine: Load | None = None
     error: AssistantError | None = None
+    failure: AssistantError | None = None
+    unlisted: AssistantStorageError | None = None
     is_interrupted: bool = False
     sent: list[str] = field(default_factory=list)
 
@@ -133,6 +137,7 @@ async def _run(out: Console, hook: AssistantHook, dry_run: bool, result: _LoadRe
         engine = engine_class(client, on_created=remember_sent, **parts)
         # The engine updates these counts while it runs.
         result.counts = engine.counts
+        result.engine = engine
         with _ended_by_signals(engine, result), out.progress(activity) as show_progress:
             progress_task = asyncio.create_task(_update_progress(engine.counts, show_progress))
             try:
@@ -208,9 +213,12 @@ def _show(
     hook: AssistantHook,
     result: _LoadResult,
     findings: _ShownFindings,
-    style: str,
 ) -> None:
     counts = result.counts
+    attention = drafts_attention(counts)
+    style = WARNING if attention else GOOD
+    if result.failure or result.error:
+        style = BAD if counts.failed else WARNING
     path = findings.file.listed if findings.file else None
     out.result(
         {
@@ -239,3 +247,5 @@ def _show(
         out.note(f"Findings: {findings.count}, all of them in {path}")
     elif findings.count:
         out.note(f"Findings: {findings.count}, {len(findings.first)} of them shown")
+    for line in attention or ():
+        out.note(line)

@@ -11,12 +11,13 @@ import sqlalchemy as sa
 
 from airflow_provider_assistant.exceptions import AssistantLedgerError
 from airflow_provider_assistant.ledger.bulk_sql import PARAMETERS
-from airflow_provider_assistant.ledger.database import stream, transaction
+from airflow_provider_assistant.ledger.database import ledger_errors, stream, transaction
 from airflow_provider_assistant.ledger.document_changes import DocumentChanges
 from airflow_provider_assistant.ledger.document_groups import DocumentGroup
 from airflow_provider_assistant.ledger.entries import EntryReader
 from airflow_provider_assistant.ledger.group_sql import claim_again_statement, group_sql
 from airflow_provider_assistant.ledger.leases import Lease, LeaseSettings
+from airflow_provider_assistant.ledger.open_file import OpenFile
 from airflow_provider_assistant.ledger.outcomes import Claim, ClaimOutcome, changed_entry
 from airflow_provider_assistant.ledger.schema import RunRef, chat_requests, encoded_id
 from airflow_provider_assistant.ledger.scopes import Scope
@@ -45,6 +46,7 @@ class ScopeLedger(EntryReader):
         details: Sequence[str] = (),
     ) -> None:
         super().__init__(engine, table, scope=scope, source=source, run=run, now=now, leases=leases, details=details)
+        self._file = OpenFile(engine)
         self._lease = Lease(engine, self._token, run, leases)
         # Columns whose values are the same in all claims of this try.
         shared_values = {
@@ -84,6 +86,7 @@ class ScopeLedger(EntryReader):
         """
         if not (outcomes or claims):
             return set()
+        self._file.check()
         if claims:
             self._lease.begin()
         new_claims = {claim.key: claim for claim in claims if claim.entry is None}
@@ -110,6 +113,19 @@ class ScopeLedger(EntryReader):
         for outcome in taken_over:
             on_taken_over(outcome)
         return claimed_keys
+
+    def recorded(self, keys: Collection[str]) -> set[str]:
+        """
+        Return those of the keys that this try has claimed and whose outcome is recorded, read once without retries.
+
+        :raises AssistantLedgerError: The ledger cannot be read, also if there are no keys.
+        """
+        self._file.check()
+        c = self._table.c
+        is_own = (c.scope == self._scope, c.claim == self._token)
+        query = sa.select(c.key).where(*is_own, c.key.in_(keys), c.outcome != "claimed")
+        with ledger_errors(self.engine, "cannot be read"), self.engine.connect() as connection:
+            return set(connection.scalars(query))
 
     def release(self) -> None:
         """End the lease of this task. Claims without an outcome become ambiguous; later claims begin a new lease."""
@@ -148,9 +164,14 @@ class ScopeLedger(EntryReader):
         self._unwritten = []
         try:
             self.commit_and_claim(unwritten, ())
-        except AssistantLedgerError:
+        except AssistantLedgerError as error:
             listed = ", ".join(outcome.claim.label for outcome in unwritten)
-            log.exception("An effect is not recorded, and a retry of this task sends it again: %s", listed)
+            # Without its traceback, which shows nothing but the statement.
+            log.error(  # noqa: TRY400
+                "What the service has answered is not recorded, and a retry of this task sends it again: %s. %s",
+                listed,
+                error,
+            )
         try:
             self.release()
         finally:

@@ -25,6 +25,8 @@ NAME = "assistant_ledger"
 
 # SQLite's primary result codes for busy, locked, no memory, interrupted, I/O error, full, protocol and schema.
 _SQLITE_TRANSIENT = {5, 6, 7, 9, 10, 13, 15, 17}
+# Parts of the messages about a full disk, of SQLite and PostgreSQL.
+_FULL = ("disk is full", "disk i/o error", "no space left", "could not extend file")
 _ADVICE_TRANSIENT = "A retry of the task continues where this attempt stopped."
 _ADVICE_KNOWN = "Then clear the task: a retry cannot correct this."
 _ADVICE_PERMANENT = (
@@ -102,7 +104,10 @@ def ledger_errors(bind: Bind, what: str, safe: str | None = None) -> Iterator[No
             text = f"{known.reason}: {text}"
         message = f"the ledger {what}: {text} ({name_of(bind)})"
         if is_transient(error):
-            raise AssistantLedgerError(message, safe=safe, todo=_ADVICE_TRANSIENT) from error
+            advice = _ADVICE_TRANSIENT
+            if any(full in text.lower() for full in _FULL):
+                advice = f"Free space for the database. {advice}"
+            raise AssistantLedgerError(message, safe=safe, todo=advice) from error
         advice = f"{known.todo} {_ADVICE_KNOWN}" if known else _ADVICE_PERMANENT
         raise AssistantLedgerPermanentError(message, safe=safe, todo=advice) from error
 

@@ -23,6 +23,7 @@ from sqlalchemy.sql.functions import FunctionElement
 from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantLedgerPermanentError
 from airflow_provider_assistant.ledger.database import transaction
 from airflow_provider_assistant.ledger.schema import RunRef, UtcDateTime, leases
+from airflow_provider_assistant.storage.databases import driver_text
 
 log = logging.getLogger(__name__)
 
@@ -173,7 +174,12 @@ class Lease:
                 with self._engine.begin() as connection:
                     connection.execute(sa.delete(leases).where(self._is_own))
             except sa.exc.SQLAlchemyError as error:
-                log.info("The lease of this task expires in %g s: %s", self._settings.seconds, error)
+                log.warning(
+                    "The lease of this task cannot be ended: %s. Other runs skip its rows without an outcome until "
+                    "it expires in %g s.",
+                    driver_text(error),
+                    self._settings.seconds,
+                )
 
     def _begin(self, connection: sa.Connection) -> None:
         """Delete the leases that killed tasks have left, and write this one."""

@@ -110,3 +110,17 @@ class LoadCounts:
         if notes:
             text += f" ({', '.join(notes)})"
         return text
+
+
+@dataclass(slots=True)
+class LedgerGap:
+    """
+    Hold what the ledger lacks when a load ends.
+
+    :param created: Created rows that it does not have as created: it could not be written, or another run had taken
+        them over.
+    :param is_unreadable: Whether it could not be read either.
+    """
+
+    created: int = 0
+    is_unreadable: bool = False

@@ -22,9 +22,15 @@ from airflow_provider_assistant.api.document_state import DEFAULT_WORDS
 from airflow_provider_assistant.api.replies import ApiReply, CreatedDocument
 from airflow_provider_assistant.client.cancellation import GRACE, CancellableRunner
 from airflow_provider_assistant.client.worker_pool import CircuitBreaker, for_each
-from airflow_provider_assistant.exceptions import AssistantError, AssistantNotFoundError, AssistantPermissionError
+from airflow_provider_assistant.exceptions import (
+    AssistantError,
+    AssistantLedgerError,
+    AssistantNotFoundError,
+    AssistantPermissionError,
+)
 from airflow_provider_assistant.ledger import (
     Claim,
+    ClaimOutcome,
     LedgerEntry,
     ScopeLedger,
     StaleDocument,
@@ -94,6 +100,7 @@ class Load:
             replaces=options.on_change == "replace",
             activates=options.activate,
         )
+        self.gap = self._report.gap
         self._client = client
         self._limiter = client.limiter
         self._rows = rows
@@ -356,10 +363,23 @@ class Load:
             raise group.exceptions[0] from None
         finally:
             self._writer.stop()
-            self._report.unrecorded(self._writer.record_remaining())
+            unrecorded = self._writer.record_remaining()
             if self._ledger:
+                if unrecorded or isinstance(self._breaker.error, AssistantLedgerError):
+                    unrecorded = self._without_recorded(self._ledger, unrecorded)
+                self._report.unrecorded(unrecorded)
                 # A chat batch waits for its answers with an open ledger, but has no claims any more.
                 self._ledger.release()
+
+    def _without_recorded(self, ledger: ScopeLedger, outcomes: list[ClaimOutcome]) -> list[ClaimOutcome]:
+        """Leave out the outcomes that the ledger has nevertheless: a commit may succeed without an answer."""
+        try:
+            recorded_keys = ledger.recorded([outcome.claim.key for outcome in outcomes])
+        except AssistantLedgerError as error:
+            self.gap.is_unreadable = True
+            log.error("What the ledger has recorded cannot be read: %s", error.happened)  # noqa: TRY400
+            return outcomes
+        return [outcome for outcome in outcomes if outcome.claim.key not in recorded_keys]
 
     async def _write_ledger(self, plan: LoadPlan) -> None:
         with ThreadPoolExecutor(1, "ledger") as thread:

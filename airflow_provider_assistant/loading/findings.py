@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Protocol, Self, TypeAlias
@@ -12,7 +13,7 @@ from airflow_provider_assistant.exceptions import AssistantStorageError
 from airflow_provider_assistant.ledger.location import airflow_home
 from airflow_provider_assistant.storage.paths import StoragePath, usable_path
 from airflow_provider_assistant.storage.private_files import make_folder, open_to_write
-from airflow_provider_assistant.texts import counted, storable
+from airflow_provider_assistant.texts import counted, escaped, shortened, storable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,6 +36,8 @@ DAG_ID = b"assistant.dag_id"
 FLUSH = 1000
 # Number of findings of a kind to log; the others are only in the file.
 LOGGED = 20
+# Characters of a key in the log, if the findings cannot be written.
+KEY_LENGTH = 80
 
 log = logging.getLogger(__name__)
 
@@ -83,25 +86,36 @@ class FindingsFile:
         self._file: BinaryIO | None = None
         self._writer: pq.ParquetWriter | None = None
         self._error: Exception | None = None
+        self._is_closed = False
+        # Number of findings and first keys by kind, for the log if the file cannot be written.
+        self._counts: Counter[Kind] = Counter()
+        self._first_keys: defaultdict[Kind, list[str]] = defaultdict(list)
 
     @property
     def listed(self) -> str | None:
-        """Path of the file as text, or None if there are no findings."""
-        return str(self.path) if self.count else None
+        """Path of the file as text, or None if there are no findings or they cannot be written."""
+        return str(self.path) if self.count and not self._error else None
 
     def add(self, finding: Finding) -> None:
         """Add a finding."""
         self.count += 1
+        self._counts[finding.kind] += 1
+        first_keys = self._first_keys[finding.kind]
+        if len(first_keys) < LOGGED:
+            first_keys.append(shortened(escaped(finding.key), KEY_LENGTH))
         self._waiting.append(finding)
         if len(self._waiting) >= FLUSH:
             self._flush()
 
-    def close(self) -> None:
+    def close(self) -> AssistantStorageError | None:
         """
-        Write the remaining findings and close the file.
+        Write the remaining findings and close the file, once.
 
-        :raises AssistantStorageError: This write or an earlier one failed.
+        :return: The error if this write or an earlier one failed. The log then has the first keys of each kind.
         """
+        if self._is_closed:
+            return None
+        self._is_closed = True
         if self.count or self._always:
             self._flush()
         with self._noting_errors():
@@ -111,29 +125,36 @@ class FindingsFile:
             finally:
                 if self._file:
                     self._file.close()
-        if self._error:
-            # An incomplete Parquet file cannot be read.
-            with contextlib.suppress(OSError):
-                self.path.unlink(missing_ok=True)
-            raise AssistantStorageError(
-                f"the findings cannot be written to {str(self.path)!r}: {self._error}",
-                safe="The ledger contains all created documents, but the list of what needs attention "
-                f"({counted(self.count, 'row')}) is lost.",
-                todo="Free some space or set another path, then run the task again to get the list.",
-                errno=getattr(self._error, "errno", None),
-            ) from self._error
+        if self._error is None:
+            return None
+        # An incomplete Parquet file cannot be read.
+        with contextlib.suppress(OSError):
+            self.path.unlink(missing_ok=True)
+        for kind, count in self._counts.items():
+            keys = ", ".join(self._first_keys[kind])
+            more = " and others" if count > LOGGED else ""
+            log.error("Findings that are in no file, %d %s: %s%s.", count, kind, keys, more)
+        error = AssistantStorageError(
+            f"the findings cannot be written to {str(self.path)!r}: {self._error}",
+            safe=f"The list of what needs attention ({counted(self.count, 'row')}) is lost, except for the first "
+            f"{LOGGED} keys of each kind in the log.",
+            todo="Free some space or set another path, then run the task again to get the list.",
+            errno=getattr(self._error, "errno", None),
+        )
+        error.__cause__ = self._error
+        return error
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        try:
-            self.close()
-        except AssistantStorageError as problem:
-            if error is None:
-                raise
-            # The error that ends the load is the more important one.
-            log.error("%s", problem)  # noqa: TRY400 (the traceback would only show the failed write)
+        problem = self.close()
+        if problem is None:
+            return
+        if error is None:
+            raise problem
+        # The error that ends the load is the more important one.
+        log.error("%s", problem)
 
     @contextlib.contextmanager
     def _noting_errors(self) -> Iterator[None]:

@@ -18,6 +18,7 @@ from typing import Any
 from airflow_provider_assistant.exceptions import AssistantError
 from airflow_provider_assistant.ledger import Claim, ClaimOutcome, ScopeLedger
 from airflow_provider_assistant.loading.rows import PreparedRow
+from airflow_provider_assistant.texts import counted
 
 log = logging.getLogger(__name__)
 
@@ -116,7 +117,7 @@ class LedgerWriter(AsyncIterator[Attempt]):
         """
         Record the outcomes that are still waiting when the load ends.
 
-        :return: Outcomes of created rows that the ledger could not record.
+        :return: Outcomes that the ledger could not record.
         """
         outcomes = self._outcomes
         self._outcomes = []
@@ -125,10 +126,10 @@ class LedgerWriter(AsyncIterator[Attempt]):
             return []
         try:
             self._ledger.commit_and_claim(outcomes, (), on_taken_over=taken_over.append)
-        except AssistantError:
-            created = [outcome for outcome in outcomes if outcome.outcome == "created"]
-            log.exception("%d documents were created, but the ledger could not record them.", len(created))
-            return created
+        except AssistantError as error:
+            # Without its traceback: the load ends with this error or an earlier one.
+            log.error("%s cannot be recorded: %s", counted(len(outcomes), "last outcome"), error)  # noqa: TRY400
+            return outcomes
         if taken_over:
             self._on_taken_over(taken_over)
         return []

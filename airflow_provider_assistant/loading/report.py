@@ -20,7 +20,7 @@ from airflow_provider_assistant.ledger import (
     StaleDocument,
 )
 from airflow_provider_assistant.ledger.document_changes import KnownDocument
-from airflow_provider_assistant.loading.counts import LoadCounts
+from airflow_provider_assistant.loading.counts import LedgerGap, LoadCounts
 from airflow_provider_assistant.loading.decisions import NotCreated
 from airflow_provider_assistant.loading.findings import LOGGED, Finding, Findings, Kind
 from airflow_provider_assistant.loading.rows import PreparedRow
@@ -56,6 +56,8 @@ class LoadReport:
         self._document_words = document_words
         self._replaces = replaces
         self._activates = activates
+        self.gap = LedgerGap()
+        """What the ledger does not know of the created documents."""
         # Documents that an earlier attempt had created.
         self._existing = 0
 
@@ -226,12 +228,12 @@ class LoadReport:
             )
             self._findings.add(finding)
 
-    def unrecorded(self, created: Iterable[ClaimOutcome]) -> None:
-        """List documents that were created but could not be recorded in the ledger."""
-        for outcome in created:
-            key = outcome.claim.label
-            log.error("Created, but not in the ledger: %s (%s)", escaped(key), escaped(str(outcome.created_id)))
-            self._add_finding_of_claim("ambiguous", outcome, "created, but the ledger could not record it")
+    def unrecorded(self, outcomes: Iterable[ClaimOutcome]) -> None:
+        """Count and list the documents that were created and that the ledger could not record."""
+        for outcome in outcomes:
+            if outcome.outcome == "created":
+                self.gap.created += 1
+                self._add_finding_of_claim("ambiguous", outcome, "created, but the ledger could not record it")
 
     def taken_over(self, outcomes: Collection[ClaimOutcome]) -> None:
         """
@@ -245,11 +247,13 @@ class LoadReport:
             len(outcomes),
         )
         for outcome in outcomes:
+            if outcome.outcome != "created":
+                continue
+            self.gap.created += 1
             # created() has listed these rows already.
             earlier_entry = outcome.claim.entry
             was_ambiguous = earlier_entry is not None and earlier_entry.state == "ambiguous"
-            is_listed = outcome.ambiguous or was_ambiguous
-            if outcome.outcome == "created" and not is_listed:
+            if not (outcome.ambiguous or was_ambiguous):
                 self._counts.possibly_duplicated += 1
                 reason = "another run has taken this row over and may have created it as well"
                 self._add_finding_of_claim("possibly_duplicated", outcome, reason)

@@ -158,9 +158,10 @@ class SiteChanges:
             await self._site.look()
         await self._site.look_until(lambda: not still_drafts(), VISIBLE)
         kept, activated = _parted(accepted, still_drafts())
+        # Counted first: the service has changed them, whether or not the ledger can record it.
+        self._report.activated(len(activated))
         self._changes.record(activated, "activate")
         self._changes.record_status([*active, *activated], "active")
-        self._report.activated(len(activated))
         self._keep("activate", kept, self._report.not_activated)
 
     async def _wait_until_in_use(self, new_ids: Collection[str]) -> None:
@@ -225,9 +226,10 @@ class SiteChanges:
             await self._site.look()
         await self._site.look_until(lambda: not still_there(), VISIBLE)
         kept, removed = _parted(present, still_there())
+        # Counted first: the service has changed them, whether or not the ledger can record it.
+        self._report.removed(change, len(gone) + len(removed))
         self._changes.claim(gone, change)
         self._changes.record_removed([*gone, *removed], change)
-        self._report.removed(change, len(gone) + len(removed))
         self._keep(change, kept, self._report.kept)
 
     # -- records -------------------------------------------------------------------------------

@@ -268,6 +268,10 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
         if self.ledger:
             submitted += f" and {load_counts.unchanged} before; "
             submitted += "a retry continues to wait for their answers"
+            unrecorded = self._batch.unrecorded if self._batch else 0
+            if unrecorded:
+                plan = "asks them again" if self.on_ambiguous == "retry" else "does not ask them again"
+                submitted += f". The ledger could not record {unrecorded} of them: a retry {plan}"
         return f"{submitted}."
 
     def on_kill(self) -> None:

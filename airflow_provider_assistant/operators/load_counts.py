@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from airflow_provider_assistant.exceptions import AssistantError, AssistantIncompleteError, AssistantInputError
-from airflow_provider_assistant.loading.options import LoadOptions
+from airflow_provider_assistant.exceptions import (
+    NOTHING_SENT,
+    AssistantError,
+    AssistantIncompleteError,
+    AssistantInputError,
+)
+from airflow_provider_assistant.loading.options import LoadOptions, OnAmbiguous
 from airflow_provider_assistant.parameters import tolerance
 from airflow_provider_assistant.texts import counted
 
 if TYPE_CHECKING:
-    from airflow_provider_assistant.loading.counts import LoadCounts
+    from airflow_provider_assistant.loading.counts import LedgerGap, LoadCounts
+    from airflow_provider_assistant.loading.engine import Load
+
+
+UNRECORDED: Final = "None of them is recorded, because ledger=False: a retry creates them again."
+# What the next run does with documents that exist and are only claimed in the ledger, by ``on_ambiguous``.
+_NEXT_RUN: Final[dict[OnAmbiguous, str]] = {
+    "retry": "the next run sends them again, and lists them as possibly duplicated",
+    "skip": "the next run lists them as ambiguous, and does not send them",
+    "fail": "the next run stops at them",
+}
 
 
 def load_failure(counts: LoadCounts, options: LoadOptions, listed: str = "") -> AssistantError | None:
@@ -82,17 +96,52 @@ def drafts_attention(counts: LoadCounts, listed: str = "") -> Attention | None:
     )
 
 
-def load_progress(counts: Mapping[str, Any]) -> str:
+def load_progress(load: Load | None, on_ambiguous: OnAmbiguous, *, has_ledger: bool = True) -> str:
     """
-    Return the progress of a load that failed, for the log: which rows are recorded, and which are left.
+    Return the progress of a load that failed, for the log: what exists, what is recorded, and what is left.
 
-    :param counts: Its counts, see :meth:`.LoadCounts.as_dict`.
+    :param load: None if it failed before it began.
+    :param on_ambiguous: Option of the load.
+    :param has_ledger: Whether the load uses the ledger. Default: True.
     """
-    if not counts.get("requests"):
-        return "Nothing was sent."
-    left = counts["failed"] + counts["ambiguous"]
-    return (
-        f"{counts['created']} of {counts['rows']} rows were created by this try and {counts['unchanged']} before; they "
-        f"are recorded and not sent again. {left} are left ({counts['ambiguous']} of them may exist), "
-        f"{counts['rejected']} are rejected."
-    )
+    if load is None:
+        return NOTHING_SENT
+    counts = load.counts
+    changes = []
+    for name in ("activated", "deactivated", "deleted"):
+        count = getattr(counts, name)
+        if count:
+            changes.append(f"{count} {name}")
+    if not (counts.requests or changes):
+        return NOTHING_SENT
+    sentences = [f"{counts.created} of {counted(counts.rows, 'row')} were created by this try."]
+    if counts.created:
+        known = recorded(counts.created, load.gap, on_ambiguous) if has_ledger else UNRECORDED
+        sentences.append(known)
+    if counts.unchanged:
+        sentences.append(f"{counts.unchanged} were created before or repeat another row.")
+    left = counts.failed + counts.ambiguous
+    sentences.append(f"{left} are left ({counts.ambiguous} of them may exist).")
+    for name in ("rejected", "skipped"):
+        count = getattr(counts, name)
+        if count:
+            sentences.append(f"{count} are {name}.")
+    if changes:
+        sentences.append(f"Documents on the site: {', '.join(changes)}; a retry repeats only what is not recorded.")
+    return " ".join(sentences)
+
+
+def recorded(created: int, gap: LedgerGap, on_ambiguous: OnAmbiguous) -> str:
+    """
+    Return what the ledger knows of what a load has created.
+
+    :param created: Number of rows that the service has acknowledged.
+    """
+    known = f"The ledger has recorded {created - gap.created} of them, and a retry does not send these again."
+    if gap.is_unreadable:
+        known = f"The ledger had recorded {created - gap.created} of them, and cannot be read now."
+    elif not gap.created:
+        return "The ledger has recorded all of them, and a retry does not send them again."
+    if not gap.created:
+        return known
+    return f"{known} {gap.created} are at the service but not recorded: {_NEXT_RUN[on_ambiguous]}."

@@ -19,6 +19,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
     AssistantInputError,
     AssistantRateLimitError,
+    AssistantStorageError,
 )
 from airflow_provider_assistant.failures import FailureContext, explained, log_attention
 from airflow_provider_assistant.hooks.task_ledger import open_ledger
@@ -134,7 +135,7 @@ class AssistantLoadOperator(AssistantOperator):
     max_backoff: ClassVar[float] = DEFAULTS.max_backoff
     _running_load: Load | None = None
     # State of the current try.
-    _record = LoadRecord()
+    _last_load: Load | None = None
     _findings_file: FindingsFile | None = None
 
     def __init__(
@@ -286,16 +287,16 @@ class AssistantLoadOperator(AssistantOperator):
         doing = f"load of {self._source_name(context)!r} to {self.hook.location()}"
         return FailureContext(
             doing=doing,
-            safe=load_progress(self._record.counts),
+            safe=load_progress(self._last_load, self.on_ambiguous, has_ledger=self.ledger),
             findings=self.listed_findings,
         )
 
     def _execute(self, context: Context, until: float) -> dict[str, Any]:
         check_own_path(self, context, "findings_path")
-        self._record = LoadRecord()
+        self._last_load = None
         self._findings_file = None
-        with self._recorded_load(context) as (ledger, self._record):
-            counts, findings = self._load(context, ledger, self._record, until)
+        with self._recorded_load(context) as (ledger, record):
+            counts, findings, unlisted = self._load(context, ledger, record, until)
             result = {
                 **counts.as_dict(),
                 "site_id": self.hook.resolve_site_id(),
@@ -307,16 +308,23 @@ class AssistantLoadOperator(AssistantOperator):
                 columns = dict.fromkeys(self.payload.model_fields, "string")
             documents = LineageDataset(self.asset_uri("documents"), columns, rows=counts.created)
             self.lineage_outputs = (documents,)
-            if self.lake_path is not None:
-                self._publish_findings(context, findings)
+            if self.lake_path is not None and unlisted is None:
+                try:
+                    self._publish_findings(context, findings)
+                except AssistantStorageError as unpublished:
+                    # What the load did is the more important error.
+                    unlisted = unpublished
             findings_sentence = f" Findings: {findings.listed}." if findings.listed else ""
             attention = drafts_attention(counts, findings_sentence)
             if attention:
                 log_attention(*attention)
             # Raised inside the block, so that the ledger records the load as failed.
             failure = load_failure(counts, self.load_options, findings_sentence)
-            if failure:
-                raise failure
+            if failure and unlisted:
+                self.log.error("%s", unlisted)
+            error = failure or unlisted
+            if error:
+                raise error
         warn_of_findings(findings.listed, findings.count)
         return self.emit_asset_events(context, result)
 
@@ -361,7 +369,8 @@ class AssistantLoadOperator(AssistantOperator):
 
     def _load(
         self, context: Context, ledger: Ledger | None, record: LoadRecord, until: float
-    ) -> tuple[LoadCounts, FindingsFile]:
+    ) -> tuple[LoadCounts, FindingsFile, AssistantStorageError | None]:
+        """Run the load. Return its counts, its findings, and the error if these cannot be written."""
         site_id = self.hook.resolve_site_id()
         run = RunRef.of(context)
         with contextlib.ExitStack() as stack:
@@ -385,7 +394,8 @@ class AssistantLoadOperator(AssistantOperator):
                 # While the source is open: the rows may have to be kept.
                 self._defer_after(error, run, until)
                 raise
-        return counts, findings
+            unlisted = findings.close()
+        return counts, findings, unlisted
 
     async def _run(
         self,
@@ -420,7 +430,7 @@ class AssistantLoadOperator(AssistantOperator):
                     read_limits=limits_reader(settings, tenant_id, self.on_limit, self.limits_field),
                     site=ManagedSite.of(self.hook.resolve_site_id(), self.hook.settings.documents),
                 )
-                self._running_load = load
+                self._running_load = self._last_load = load
                 try:
                     return await load.run()
                 finally:

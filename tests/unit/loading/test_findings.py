@@ -22,7 +22,7 @@ def test_a_full_disk_is_said_at_the_end_with_path_and_advice(full, count):
         findings.add(Finding("rejected", str(number), "bad"))
     lost = rf"{full}.*No space left.*what needs attention \({count} rows?\) is lost.*run the task again"
     with pytest.raises(AssistantError, match=lost) as e:
-        findings.close()
+        raise findings.close()
     assert not isinstance(e.value, AirflowFailException)
 
 
@@ -44,7 +44,7 @@ def test_half_a_list_is_removed(tmp_path):
         findings.add(Finding("rejected", str(number), "bad"))
     assert path.exists()
     with pytest.raises(AssistantError, match=f"list of what needs attention .{2 * FLUSH} rows"):
-        findings.close()
+        raise findings.close()
     assert not path.exists()
 
 
@@ -59,4 +59,4 @@ def test_an_error_of_any_storage_is_said_at_the_end(tmp_path, full, monkeypatch)
     for number in range(FLUSH + 1):
         findings.add(Finding("rejected", str(number), "bad"))
     with pytest.raises(AssistantError, match=f"AccessDenied.*what needs attention .{FLUSH + 1} rows"):
-        findings.close()
+        raise findings.close()

@@ -1,0 +1,187 @@
+"""A load whose ledger fails says what exists, what is recorded, and what the next run sends again."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sqlite3
+from collections import Counter
+from pathlib import Path
+from random import Random
+
+import pandas as pd
+import pytest
+import sqlalchemy as sa
+
+from airflow_provider_assistant.exceptions import AssistantError, AssistantLedgerError
+from airflow_provider_assistant.ledger import Ledger
+from airflow_provider_assistant.loading import engine
+from airflow_provider_assistant.loading.findings import read_findings
+from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
+from tests.adversary.load_faults import FullDisk
+from tests.task_runs.context import task_context
+from tests.unit.cli.conftest import _as_before, cli  # noqa: F401 (fixtures)
+from tests.unit.ledger.outage import BUSY, READ_ONLY, away
+
+WRITES = ("INSERT", "UPDATE", "DELETE")
+NUMBERS = re.compile(r"(\d+) of (\d+) rows? were created by this try\. (.*)")
+FULL = 13
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch):
+    monkeypatch.setattr("tenacity.nap.time.sleep", lambda _: None)
+    # The requests in flight are answered, however slow the machine is.
+    monkeypatch.setattr(engine, "GRACE", 60.0)
+
+
+def rows_of(count):
+    return [
+        {"id": f"k{number}", "title": f"T{number}", "question": "Q?", "answer": "A.", "category": "c"}
+        for number in range(count)
+    ]
+
+
+def known(home):
+    """Return the outcomes in the ledger by key; none if it has no table."""
+    with contextlib.closing(sqlite3.connect(home / "assistant_ledger.db")) as raw:
+        try:
+            return dict(raw.execute("SELECT label, outcome FROM assistant_documents").fetchall())
+        except sqlite3.OperationalError:
+            return {}
+
+
+def safe_line(caplog):
+    lines = [record.getMessage() for record in caplog.records]
+    return [line for line in lines if line.startswith("What is safe: ")][-1].removeprefix("What is safe: ")
+
+
+def said_of(text):
+    """Return the numbers of a message: created, recorded (None if not said), not recorded."""
+    created, _, rest = NUMBERS.search(text).groups()
+    recorded = re.search(r"has recorded (all|\d+) of them", rest)
+    unrecorded = re.search(r"(\d+) are at the service but not recorded", rest)
+    number = None
+    if recorded:
+        number = int(created) if recorded[1] == "all" else int(recorded[1])
+    return int(created), number, int(unrecorded[1]) if unrecorded else 0
+
+
+class Fault:
+    """The ledger cannot be written any more after some requests."""
+
+    def __init__(self, random, service, home):
+        self.kind = random.choice(["full", "locked", "read-only", "dropped", "deleted"])
+        self.rows, self.concurrency = random.randint(12, 40), random.choice([1, 3, 8])
+        self.first = random.randint(1, self.rows // 2)
+        self.service, self.home = service, home
+        self.is_done = False
+
+    def begins(self):
+        if self.service.posts() < self.first:
+            return False
+        if not self.is_done and self.kind in {"dropped", "deleted"}:
+            self.is_done = True
+            path = self.home / "assistant_ledger.db"
+            if self.kind == "deleted":
+                path.unlink()
+            else:
+                with contextlib.closing(sqlite3.connect(path)) as raw:
+                    raw.execute("DROP TABLE assistant_documents")
+        return self.kind not in {"dropped", "deleted"}
+
+    def __call__(self):
+        code = {"full": FULL, "read-only": READ_ONLY}.get(self.kind, BUSY)
+        return away(sa.Engine, *WRITES, when=self.begins, code=code)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_numbers_of_a_load_are_those_of_the_ledger(seed, service, connection, ledger_home, caplog):
+    random = Random(seed)
+    for number in range(5):
+        service.reset()
+        for file in ledger_home.glob("assistant_ledger*"):
+            file.unlink()
+        caplog.clear()
+        Ledger.open().close()
+        fault = Fault(random, service, ledger_home)
+        findings = ledger_home / f"findings-{number}.parquet"
+        options = {
+            "source": rows_of(fault.rows), "key_columns": "id", "max_concurrency": fault.concurrency,
+            "findings_path": str(findings), "on_ambiguous": random.choice(["retry", "skip"]),
+        }  # fmt: skip
+        with fault(), pytest.raises(AssistantLedgerError):
+            AssistantLoadQAOperator(task_id="load", **options).execute(task_context("load"))
+        created = {document["title"].replace("T", "k") for document in service.documents("acme-docs")}
+        recorded = {key for key, outcome in known(ledger_home).items() if outcome == "created"}
+        said = said_of(safe_line(caplog))
+        listed = {finding["key"] for finding in read_findings(findings) if finding["kind"] == "ambiguous"}
+        assert said[0] == len(created), fault.kind
+        if fault.kind in {"dropped", "deleted"}:
+            assert "cannot be read now" in safe_line(caplog)
+            continue
+        assert said == (len(created), len(recorded), len(created - recorded)), fault.kind
+        assert listed == created - recorded
+        # The next run does what the message says.
+        told = safe_line(caplog)
+        result = AssistantLoadQAOperator(task_id="load", **{**options, "max_rejected": 0}).execute(task_context("load"))
+        copies = Counter(document["title"] for document in service.documents("acme-docs"))
+        doubled = sum(count - 1 for count in copies.values())
+        assert len(copies) == fault.rows - (result["failed"])
+        assert result["possibly_duplicated"] == doubled
+        if "sends them again" in told and options["on_ambiguous"] == "retry":
+            assert doubled == said[2]
+        else:
+            assert result["ambiguous"] == said[2] or not said[2]
+
+
+def test_a_load_without_a_ledger_or_with_a_lost_list_says_so(
+    service, connection, ledger_home, caplog, capsys, monkeypatch
+):
+    source = [*rows_of(5), {**rows_of(1)[0], "id": "bad", "answer": ""}]
+    options = {"source": source, "key_columns": "id", "max_concurrency": 1}
+    service.answer("status:401", path="documents", skip=3, times=1)
+    with pytest.raises(AssistantError, match="401"):
+        AssistantLoadQAOperator(task_id="bare", ledger=False, **options).execute(task_context("bare"))
+    assert "3 of 6 rows were created by this try. None of them is recorded, because ledger=False" in safe_line(caplog)
+    # The list cannot be written: the result of the load is said first, and its keys are in the log.
+    full = FullDisk(ledger_home / "full.parquet", 0)
+    monkeypatch.setattr("airflow_provider_assistant.operators.loads.findings_file", lambda _: full)
+    with pytest.raises(AssistantError, match="1 rows were rejected"):
+        AssistantLoadQAOperator(task_id="load", **options).execute(task_context("load"))
+    assert "Findings that are in no file, 1 rejected: bad." in caplog.text
+    assert f"cannot be written to '{full}'" in capsys.readouterr().out
+    assert "The ledger has recorded all of them" in safe_line(caplog)
+    with pytest.raises(AssistantError, match="the findings cannot be written"):
+        AssistantLoadQAOperator(task_id="load", max_rejected=1, **options).execute(task_context("load"))
+
+
+def test_the_command_says_the_same(service, connection, ledger_home, cli, tmp_path, monkeypatch):  # noqa: F811
+    path = tmp_path / "faq.csv"
+    pd.DataFrame(rows_of(30)).to_csv(path, index=False)
+    Ledger.open().close()
+    full = FullDisk(tmp_path / "full.parquet", 0)
+    with monkeypatch.context() as patch:
+        patch.setattr("airflow_provider_assistant.cli.load._findings_path", lambda _: full)
+        with away(sa.Engine, "INSERT", "UPDATE", when=lambda: service.posts() >= 5, code=FULL):
+            ran = cli("load", path, "--key", "id")
+    created = {document["title"].replace("T", "k") for document in service.documents("acme-docs")}
+    recorded = {key for key, outcome in known(ledger_home).items() if outcome == "created"}
+    assert ran.code == 5
+    assert said_of(ran.err) == (len(created), len(recorded), len(created - recorded))
+    assert "Traceback" not in ran.err
+    assert "INSERT" not in ran.err
+    assert "the findings cannot be written" in ran.err
+    assert f"{len(created)} created" in ran.out
+    again = cli("load", path, "--key", "id", "-o", "json")
+    assert again.code == 0
+    doubles = {finding["key"] for finding in read_findings(Path(again.json["findings"]))}
+    assert doubles == created - recorded
+    assert again.json["possibly_duplicated"] == len(doubles)
+    # A list that cannot be written is a problem of the command, and no other.
+    bad = tmp_path / "bad.csv"
+    pd.DataFrame([*rows_of(2), {**rows_of(1)[0], "id": "bad", "answer": ""}]).to_csv(bad, index=False)
+    monkeypatch.setattr("airflow_provider_assistant.cli.load._findings_path", lambda _: full)
+    ran = cli("load", bad, "--key", "id", "--max-rejected", "1")
+    assert ran.code == 1
+    assert "the findings cannot be written" in ran.err
