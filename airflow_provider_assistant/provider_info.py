@@ -147,6 +147,16 @@ def _connection_type(hook_class_name: str) -> dict[str, Any]:
                 "schema": {"type": ["boolean", "null"], "default": True},
             },
             "ca_bundle": _field("CA bundle", "Path of the CA certificates to verify with.", "string"),
+            "client_cert": _field(
+                "Client certificate",
+                "Path of the client certificate in PEM format, on workers and triggerer.",
+                "string",
+            ),
+            "client_key": _field(
+                "Client key",
+                "Path of its private key, without a password. Default: the file of the certificate.",
+                "string",
+            ),
             "max_response_bytes": _field(
                 "Max response (bytes)", "Maximum size of a response body. Default: 16777216.", "integer", minimum=1024
             ),

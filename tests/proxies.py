@@ -22,8 +22,12 @@ LOCAL_NAME = "assistant.localhost"
 PROXY_HEADERS = {"proxy-authorization", "proxy-connection"}
 
 
-def certificate(folder: Path) -> tuple[Path, Path]:
-    """Create a certificate of 127.0.0.1 and both names that only its own bundle verifies; return bundle and key."""
+def certificate(folder: Path, days: int = 1) -> tuple[Path, Path]:
+    """
+    Create a certificate of 127.0.0.1 and both names that only its own bundle verifies; return bundle and key.
+
+    :param days: Days that it is still valid; it was issued ten days ago.
+    """
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -38,8 +42,8 @@ def certificate(folder: Path) -> tuple[Path, Path]:
         .issuer_name(name)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(today - datetime.timedelta(days=1))
-        .not_valid_after(today + datetime.timedelta(days=1))
+        .not_valid_before(today - datetime.timedelta(days=10))
+        .not_valid_after(today + datetime.timedelta(days=days))
         .add_extension(x509.SubjectAlternativeName(addresses), critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .sign(key, hashes.SHA256())

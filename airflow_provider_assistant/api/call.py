@@ -157,6 +157,7 @@ class TransportFailure:
     :param proxy: ``host:port`` of the proxy. Default: None, there is none.
     :param proxy_status: Status with which the proxy refused to forward the request, or to open a tunnel for it.
         Default: None, there is no such reply.
+    :param todo: What to do. Default: empty, nothing more is known than the detail says.
     """
 
     kind: Literal["connection", "timeout"]
@@ -165,3 +166,4 @@ class TransportFailure:
     host: str = "the service"
     proxy: str | None = None
     proxy_status: int | None = None
+    todo: str = ""

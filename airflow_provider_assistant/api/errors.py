@@ -145,10 +145,6 @@ WRONG_ADDRESS = (
     "This is not the assistant's API: check the base URL in the Airflow connection. Redirects are not followed, so "
     "that the key stays with its host."
 )
-PROXY_TODO = (
-    "Check the proxy in HTTPS_PROXY, HTTP_PROXY or ALL_PROXY, or list the host of the service in NO_PROXY. Otherwise "
-    "check the base URL in the Airflow connection."
-)
 WRONG_TLS = (
     "If the gateway asks for a client certificate, set client_cert and client_key in the Airflow connection. If it "
     "complains about plain http, begin the base URL with https://."
@@ -238,7 +234,7 @@ def from_failure(call: Call[Any], failure: TransportFailure) -> AssistantError:
     if failure.proxy_status and not _may_pass_later(failure.proxy_status):
         return AssistantGatewayError(
             f"The proxy {failure.proxy} did not pass the request on to {failure.host}: {detail} ({call})",
-            todo=GATEWAY_TODOS.get(failure.proxy_status, PROXY_TODO),
+            todo=failure.todo or GATEWAY_TODOS.get(failure.proxy_status),
             status=failure.proxy_status,
             endpoint=call.endpoint,
             gateway=f"the proxy {failure.proxy}",
@@ -248,14 +244,9 @@ def from_failure(call: Call[Any], failure: TransportFailure) -> AssistantError:
             f"No answer in time from {host}: {detail} ({call})",
             todo=f"If the service is only slow, raise {call.timeout_field} in the Airflow connection.",
         )
-    todo = "Check the base URL in the Airflow connection and that the service can be reached from this machine."
-    if "CERTIFICATE_VERIFY_FAILED" in detail:
-        todo = (
-            "If your company signs certificates itself, set ca_bundle in the Airflow connection to the file of its "
-            "certificate authority. Otherwise somebody may pretend to be the service."
-        )
-    elif failure.proxy and not failure.sent:
-        todo = PROXY_TODO
+    todo = failure.todo or (
+        "Check the base URL in the Airflow connection and that the service can be reached from this machine."
+    )
     return AssistantConnectionError(f"No answer from {host}: {detail} ({call})", todo=todo)
 
 

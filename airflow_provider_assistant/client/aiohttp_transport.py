@@ -25,10 +25,10 @@ from airflow_provider_assistant.client.http_common import (
     refused_by_proxy,
     request_arguments,
 )
-from airflow_provider_assistant.client.httpx_transport import tls_context
 from airflow_provider_assistant.client.proxies import Proxy, proxy_for
 from airflow_provider_assistant.client.response_limits import BoundedBody
 from airflow_provider_assistant.client.settings import ClientSettings
+from airflow_provider_assistant.client.tls import client_tls_context, renew_client_certificate
 from airflow_provider_assistant.client.transport import AsyncTransport
 from airflow_provider_assistant.exceptions import AssistantInputError
 
@@ -114,6 +114,7 @@ class AiohttpTransport(AsyncTransport):
             connect_status = None
             if isinstance(error, aiohttp.ClientHttpProxyError):
                 connect_status = error.status
+            renew_client_certificate(self._tls, settings)
             return failure(
                 settings,
                 self._proxy,
@@ -167,7 +168,7 @@ class AiohttpTransport(AsyncTransport):
 
     @cached_property
     def _tls(self) -> ssl.SSLContext:
-        return tls_context(self._settings, self._proxy)
+        return client_tls_context(self._settings, self._proxy)
 
     def _pool(self) -> _Pool:
         if self._open_pool is None:

@@ -12,6 +12,7 @@ from airflow_provider_assistant import __version__
 from airflow_provider_assistant.api.call import Call, Response, TransportFailure
 from airflow_provider_assistant.api.errors import status_line
 from airflow_provider_assistant.api.multipart import UploadBody
+from airflow_provider_assistant.client.connection_errors import cause_of, todo_of_proxy
 from airflow_provider_assistant.client.proxies import Proxy, host_and_port
 from airflow_provider_assistant.client.response_limits import ENCODINGS
 from airflow_provider_assistant.client.settings import ClientSettings
@@ -20,6 +21,10 @@ CONNECT_TIMEOUT_SECONDS = 10.0
 # Common servers close an idle connection after five seconds. A request that is written while the server closes the
 # connection is ambiguous, so the client closes idle connections earlier.
 KEEPALIVE_SECONDS = 3.0
+FIREWALL = (
+    "Check the base URL in the Airflow connection, with its port, and whether a firewall blocks it. "
+    "Some networks need a proxy in HTTPS_PROXY."
+)
 # What follows the scheme of a URL.
 _URL = re.compile(r"://\S*")
 # Bytes that an HTTP library quotes from an invalid response, which may repeat the API key in any encoding.
@@ -114,10 +119,16 @@ def failure(
     :return: The failure. A timeout before the request was sent is a failure of the connection.
     """
     kind = type(error).__name__
+    cause = cause_of(error, settings, proxy, sent=sent)
+    todo = cause.todo
     if timed_out and sent:
         detail = f"{kind}: no complete answer within {settings.timeout_of(call):g} s"
     elif timed_out:
         detail = f"{kind}: no connection within {connect_timeout(settings):g} s"
+        if not proxy:
+            todo = FIREWALL
+    elif cause.happened:
+        detail = f"{kind}: {cause.happened}"
     elif proxy and tunnel_failed:
         # Not in the words of the proxy, which may repeat the credentials that it got.
         detail = f"the proxy {proxy.address} did not answer CONNECT with HTTP ({kind})"
@@ -128,13 +139,16 @@ def failure(
         # The path of a request may identify a user.
         reason = _URL.sub("://…", reason) or "the connection broke"
         detail = f"{kind}: {reason}"
+    if proxy and not sent and not todo:
+        todo = todo_of_proxy(proxy, connect_status)
     return TransportFailure(
         kind="timeout" if timed_out and sent else "connection",
         detail=detail,
-        sent=sent,
+        sent=sent and not cause.is_refused,
         host=host_and_port(settings.base_url),
         proxy=proxy.address if proxy else None,
         proxy_status=connect_status if proxy and tunnel_failed else None,
+        todo=todo or "",
     )
 
 
@@ -158,4 +172,5 @@ def refused_by_proxy(settings: ClientSettings, proxy: Proxy | None, response: Re
         host=host_and_port(settings.base_url),
         proxy=proxy.address,
         proxy_status=response.status,
+        todo=todo_of_proxy(proxy, response.status),
     )

@@ -29,8 +29,8 @@ from airflow_provider_assistant.client.proxies import Proxy, proxy_for
 from airflow_provider_assistant.client.redaction import redactor_of
 from airflow_provider_assistant.client.response_limits import BoundedBody, ResponseDeadline, ResponseDeadlineExceeded
 from airflow_provider_assistant.client.settings import ClientSettings
+from airflow_provider_assistant.client.tls import client_tls_context, renew_client_certificate
 from airflow_provider_assistant.client.transport import Transport
-from airflow_provider_assistant.exceptions import AssistantInputError
 
 _Connection: TypeAlias = tuple[httpx.Client, ResponseDeadline]
 TIMED_OUT = (httpx.TimeoutException, ResponseDeadlineExceeded)
@@ -108,6 +108,9 @@ class HttpxTransport(Transport):
                         break
             response = body.response(answer.status_code, answer.headers)
         except (httpx.TransportError, ResponseDeadlineExceeded) as error:
+            # httpcore does not close a tunnel whose TLS failed, and would wait for it forever.
+            http.close()
+            renew_client_certificate(self._tls, settings)
             return failure(
                 settings,
                 self._proxy,
@@ -116,7 +119,7 @@ class HttpxTransport(Transport):
                 sent=deadline.is_sent,
                 timed_out=isinstance(error, TIMED_OUT),
                 tunnel_failed=deadline.is_asking_proxy,
-                connect_status=_connect_status(error),
+                connect_status=connect_status(error),
             )
         return refused_by_proxy(settings, self._proxy, response) or response
 
@@ -144,14 +147,15 @@ class HttpxTransport(Transport):
                 connection = self._connection()
             yield connection
         finally:
-            self._connections.put(connection)
+            is_usable = connection is not None and not connection[0].is_closed
+            self._connections.put(connection if is_usable else None)
 
     def _connection(self) -> _Connection:
         http = httpx.Client(
             headers=COMMON_HEADERS,
             limits=httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=KEEPALIVE_SECONDS),
             verify=self._tls,
-            proxy=_httpx_proxy(self._proxy, self._tls),
+            proxy=httpx_proxy(self._proxy, self._tls),
             # The environment is read by proxy_for, as for asyncio.
             trust_env=False,
             # No domain is allowed, so no cookie is kept.
@@ -165,10 +169,16 @@ class HttpxTransport(Transport):
 
     @cached_property
     def _tls(self) -> ssl.SSLContext:
-        return tls_context(self._settings, self._proxy)
+        return client_tls_context(self._settings, self._proxy)
 
 
-def _httpx_proxy(proxy: Proxy | None, context: ssl.SSLContext) -> httpx.Proxy | None:
+def httpx_proxy(proxy: Proxy | None, context: ssl.SSLContext) -> httpx.Proxy | None:
+    """
+    Return a proxy for httpx.
+
+    :param proxy: The proxy; None if there is none.
+    :param context: Certificates that verify a proxy with TLS.
+    """
     if proxy is None:
         return None
     # httpcore refuses a context for a proxy without TLS.
@@ -176,34 +186,7 @@ def _httpx_proxy(proxy: Proxy | None, context: ssl.SSLContext) -> httpx.Proxy | 
     return httpx.Proxy(proxy.url, headers=proxy.headers, ssl_context=proxy_context)
 
 
-def _connect_status(error: Exception) -> int | None:
+def connect_status(error: Exception) -> int | None:
     """Return the status of a proxy's reply to CONNECT, with which the text of httpx begins."""
     status = str(error).partition(" ")[0]
     return int(status) if isinstance(error, httpx.ProxyError) and status.isdecimal() else None
-
-
-def tls_context(settings: ClientSettings, proxy: Proxy | None) -> ssl.SSLContext:
-    """
-    Read the certificates that verify the service, and a proxy with TLS.
-
-    :param settings: Settings of the client.
-    :param proxy: The proxy, if there is one.
-    :return: The TLS context; without certificates if the client does not use TLS.
-    :raises AssistantInputError: The CA bundle cannot be read.
-    """
-    base_url, verify = settings.base_url, settings.verify
-    is_encrypted = base_url.startswith("https:") or (proxy and proxy.url.startswith("https:"))
-    if not is_encrypted:
-        # TLS is not used here, so the context stays empty: loading the certificates takes as long as 100 requests.
-        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    if isinstance(verify, str):
-        try:
-            return ssl.create_default_context(cafile=verify)
-        except OSError as error:
-            raise AssistantInputError(
-                f"ca_bundle {verify!r} of the Airflow connection cannot be read as certificates: {error}",
-                todo="Give the path of a file in PEM format on this machine.",
-                field="ca_bundle",
-            ) from None
-    # httpx's default: the certificates of certifi, or those of SSL_CERT_FILE and SSL_CERT_DIR.
-    return httpx.create_ssl_context(verify=verify)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
 from contextlib import suppress
 from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
 from urllib.parse import SplitResult, unquote, urlsplit
-from urllib.request import getproxies, proxy_bypass
+from urllib.request import getproxies_environment
 
 from airflow_provider_assistant.exceptions import AssistantInputError
+
+# A part of NO_PROXY: a name or an IPv4 network, or an IPv6 address or network in brackets.
+_EXCEPTION = re.compile(r"(?:(?P<name>[^:\[\]]+)|\[(?P<address>[^\]]+)\])(?::(?P<port>\d+))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,12 +23,14 @@ class Proxy:
 
     :param url: URL with scheme, host and port.
     :param address: ``host:port`` for messages.
+    :param variable: Name of the variable in upper case, for messages.
     :param headers: Headers for the proxy only: ``Proxy-Authorization``, if the proxy has credentials.
     :param secrets: Texts that no message may contain.
     """
 
     url: str
     address: str
+    variable: str
     headers: dict[str, str] = field(repr=False)
     secrets: tuple[str, ...] = field(repr=False)
 
@@ -41,11 +47,12 @@ def proxy_for(url: str) -> Proxy | None:
     :raises AssistantInputError: The variable is not the URL of an http or https proxy.
     """
     target = urlsplit(url)
-    proxies = getproxies()
-    text = (proxies.get(target.scheme) or proxies.get("all") or "").strip()
+    proxies = getproxies_environment()
+    name = target.scheme if proxies.get(target.scheme) else "all"
+    text = proxies.get(name, "").strip()
     if not text or _is_excepted(target, proxies.get("no", "")):
         return None
-    variable = f"{target.scheme.upper()}_PROXY"
+    variable = f"{name.upper()}_PROXY"
     proxy = _parsed(variable, text)
     secrets: list[str] = []
     headers: dict[str, str] = {}
@@ -55,7 +62,7 @@ def proxy_for(url: str) -> Proxy | None:
         headers = {"Proxy-Authorization": f"Basic {token}"}
         secrets = [password, token]
     address = host_and_port(proxy.geturl())
-    return Proxy(f"{proxy.scheme}://{address}", address, headers, tuple(secrets))
+    return Proxy(f"{proxy.scheme}://{address}", address, variable, headers, tuple(secrets))
 
 
 def usable_proxy(url: str) -> Proxy | None:
@@ -99,12 +106,12 @@ def _parsed(variable: str, text: str) -> SplitResult:
         is_complete = bool(parts.hostname) and parts.port != 0 and "@" not in rest
     if parts.scheme.startswith("socks"):
         raise AssistantInputError(
-            f"{variable} or ALL_PROXY names a {parts.scheme} proxy, and only http and https proxies are supported",
+            f"{variable} names a {parts.scheme} proxy, and only http and https proxies are supported",
             todo=f"Set {variable} to the URL of an http proxy, or list the host of the service in NO_PROXY.",
         )
     if not is_complete or parts.scheme not in {"http", "https"} or any(char.isspace() for char in text):
         raise AssistantInputError(
-            f"{variable} or ALL_PROXY is not the URL of a proxy",
+            f"{variable} is not the URL of a proxy",
             todo="Use http://HOST:PORT or http://USER:PASSWORD@HOST:PORT, and percent-encode special characters of "
             "user and password.",
         )
@@ -112,16 +119,22 @@ def _parsed(variable: str, text: str) -> SplitResult:
 
 
 def _is_excepted(target: SplitResult, exceptions: str) -> bool:
-    """Return whether NO_PROXY names a host: the name, a domain, an address with or without port, or a network."""
-    host = target.hostname or ""
-    if proxy_bypass(target.netloc) or proxy_bypass(host):
-        return True
-    try:
-        address = ip_address(host)
-    except ValueError:
-        return False
-    for exception in exceptions.split(","):
+    """Return whether NO_PROXY names a host: the name, a domain, an address or a network, with or without a port."""
+    host = (target.hostname or "").rstrip(".")
+    default_port = 443 if target.scheme == "https" else 80
+    port = str(target.port or default_port)
+    for exception in re.split(r"[\s,]+", exceptions.lower()):
+        if exception == "*":
+            return True
+        is_ipv6 = exception.count(":") > 1 and "[" not in exception
+        parts = _EXCEPTION.fullmatch(f"[{exception}]" if is_ipv6 else exception)
+        if parts is None or parts["port"] not in {None, port}:
+            continue
+        # *.example.com and .example.com are the same as example.com, which has all names below it.
+        name = (parts["address"] or parts["name"]).removeprefix("*").strip(".")
+        if name and (host == name or host.endswith(f".{name}")):
+            return True
         with suppress(ValueError):
-            if address in ip_network(exception.strip(), strict=False):
+            if ip_address(host) in ip_network(name, strict=False):
                 return True
     return False

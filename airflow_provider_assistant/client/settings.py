@@ -28,6 +28,8 @@ class ClientSettings:
     :param verify: Whether to verify TLS certificates, or the path of a CA bundle to verify them with. Default: True.
     :param max_response_bytes: Maximum size of a response body in bytes, after decompression; reading stops there.
         Default: 16 MiB.
+    :param client_cert: Path of the client certificate in PEM format, for a service that requires one. Default: None.
+    :param client_key: Path of its private key. Default: None, the key is in the file of the certificate.
     :param words: Status words that end polling. Default: the built-in ones.
     :param rating_words: Ratings that the service accepts. Default: ``good`` and ``bad``.
     :param bearer: Whether to send the API key as ``Authorization: Bearer`` instead of ``X-API-Key``, or no header if
@@ -44,6 +46,8 @@ class ClientSettings:
     max_concurrency: int = 32
     verify: bool | str = True
     max_response_bytes: int = 16 * 1024 * 1024
+    client_cert: str | None = None
+    client_key: str | None = None
     words: StatusMapping = StatusMapping()
     rating_words: tuple[str, ...] = RATING_WORDS
     bearer: bool = False

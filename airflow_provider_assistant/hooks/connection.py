@@ -114,6 +114,8 @@ class ConnectionExtra(BaseModel):
     max_concurrency: Annotated[Annotated[int, Field(ge=1, le=MOST_IN_FLIGHT)] | None, BeforeValidator(_number)] = None
     verify: Annotated[bool | None, BeforeValidator(_verify)] = None
     ca_bundle: Annotated[str | None, BeforeValidator(_stripped)] = None
+    client_cert: Annotated[str | None, BeforeValidator(_stripped)] = None
+    client_key: Annotated[str | None, BeforeValidator(_stripped)] = None
     max_response_bytes: Annotated[Annotated[int, Field(ge=1024, le=1024**3)] | None, BeforeValidator(_number)] = None
     complete_words: _Words = None
     failed_words: _Words = None
@@ -227,6 +229,8 @@ def settings_of(connection: Connection, extra: dict[str, Any]) -> Settings:
             retry=retry,
             max_concurrency=options.max_concurrency or defaults.max_concurrency,
             verify=verify,
+            client_cert=options.client_cert,
+            client_key=options.client_key,
             max_response_bytes=options.max_response_bytes or defaults.max_response_bytes,
             words=defaults.words.extended(options.complete_words or (), options.failed_words or ()),
             rating_words=tuple(options.rating_words or defaults.rating_words),

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Collection
 
 _PROXY = "Proxies are read from the environment (HTTPS_PROXY, NO_PROXY), not from the connection."
-_CERTIFICATE = "Client certificates are not supported: use a proxy that has one."
+_CERTIFICATE = "Use client_cert for the path of the client certificate, and client_key for that of its key."
 _TLS = "Use verify (true or false), or ca_bundle for the path of your CA certificates."
 _KEY = "Put the API key into the password field."
 _URL = "Put the base URL into the host field."

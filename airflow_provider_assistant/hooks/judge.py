@@ -100,4 +100,5 @@ def _base_url(connection: Connection, provider: str) -> str:
         )
     if connection.password:
         warn_of_http(name, *url.groups())
-    return host
+    # The scheme in lower case: the client compares it.
+    return host.replace(url[1], url[1].lower(), 1)

@@ -48,6 +48,8 @@ EXTRA_LABELS = [
     "Max concurrency",
     "Verify TLS",
     "CA bundle",
+    "Client certificate",
+    "Client key",
     "Max response (bytes)",
     "Status words: complete",
     "Status words: failed",

@@ -12,12 +12,16 @@ import httpx
 
 from airflow_provider_assistant import __version__
 from airflow_provider_assistant.api.errors import parse_retry_after
+from airflow_provider_assistant.client.connection_errors import todo_of_proxy
+from airflow_provider_assistant.client.httpx_transport import connect_status, httpx_proxy
+from airflow_provider_assistant.client.proxies import Proxy, proxy_for, usable_proxy
 from airflow_provider_assistant.client.response_limits import (
     ENCODINGS,
     BoundedBody,
     ResponseDeadline,
     ResponseDeadlineExceeded,
 )
+from airflow_provider_assistant.client.tls import tls_context
 from airflow_provider_assistant.exceptions import (
     AssistantConnectionError,
     AssistantError,
@@ -44,6 +48,7 @@ LARGEST_ROBOTS = 1_000_000
 REDIRECTED = frozenset({301, 302, 303, 307, 308})
 GONE = frozenset({404, 410})
 NOT_MODIFIED = 304
+PROXY_AUTHENTICATION_REQUIRED = 407
 # Starts of the media types of files without text.
 NOT_TEXT = ("audio/", "font/", "image/", "video/", "text/css", "text/javascript", "application/javascript")
 _Validators = Callable[[str], Mapping[str, str]]
@@ -112,33 +117,34 @@ class Fetcher:
         self._end_time = clock() + timeout
         self._next_request_time = clock()
         self._robots_by_origin: dict[str, Robots] = {}
-        self._http = self._client()
+        self._tls = tls_context()
+        self._clients: dict[str | None, httpx.Client] = {}
 
-    def _client(self) -> httpx.Client:
-        seconds = self._file_seconds
-        try:
-            return httpx.Client(
+    def _client(self, proxy: Proxy | None) -> httpx.Client:
+        """Return the client for a proxy, or the one without a proxy."""
+        url = proxy.url if proxy else None
+        if url not in self._clients:
+            seconds = self._file_seconds
+            self._clients[url] = httpx.Client(
                 headers={"User-Agent": f"{NAME}/{__version__}", "Accept-Encoding": ENCODINGS},
                 timeout=httpx.Timeout(seconds, connect=min(seconds, CONNECT_SECONDS)),
                 # Each request opens a connection: its address is checked, and the deadline knows its
                 # socket.
                 limits=httpx.Limits(max_keepalive_connections=0),
                 cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
-                # A proxy looks up names itself, so it has to decide what it connects to.
-                trust_env=self._private_networks,
+                verify=self._tls,
+                proxy=httpx_proxy(proxy, self._tls),
+                # The environment is read by proxy_for and tls_context, as for the API.
+                trust_env=False,
             )
-        except (ImportError, ValueError, httpx.InvalidURL):
-            # The text of the error may contain the password of the proxy.
-            raise AssistantInputError(
-                "HTTP_PROXY, HTTPS_PROXY or ALL_PROXY is not the URL of a proxy that can be used",
-                todo="Use http://HOST:PORT, or http://USER:PASSWORD@HOST:PORT.",
-            ) from None
+        return self._clients[url]
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._http.close()
+        for client in self._clients.values():
+            client.close()
 
     def fetch(
         self,
@@ -277,6 +283,8 @@ class Fetcher:
         # A deadline must be positive.
         seconds = max(0.001, min(self._file_seconds, remaining))
         deadline = ResponseDeadline()
+        # A proxy looks up names itself, so it has to decide what it connects to.
+        proxy = proxy_for(str(url)) if self._private_networks else None
 
         def trace(event: str, info: Mapping[str, Any]) -> None:
             if not self._private_networks:
@@ -286,7 +294,7 @@ class Fetcher:
         try:
             with (
                 deadline.within(seconds, min(seconds, CONNECT_SECONDS)),
-                self._http.stream(
+                self._client(proxy).stream(
                     "GET",
                     url,
                     headers=dict(headers),
@@ -294,6 +302,11 @@ class Fetcher:
                 ) as response,
             ):
                 status = response.status_code
+                if proxy and status == PROXY_AUTHENTICATION_REQUIRED:
+                    raise AssistantInputError(
+                        f"{url} cannot be read: the proxy {proxy.address} answers {status}",
+                        todo=todo_of_proxy(proxy, status),
+                    )
                 _check_status(url, response, is_conditional=bool(headers), is_robots=is_robots)
                 content = None
                 if status == 200:
@@ -301,14 +314,17 @@ class Fetcher:
                     content = _body(url, response, limit, is_robots=is_robots)
         except (httpx.TimeoutException, ResponseDeadlineExceeded) as error:
             raise AssistantTimeoutError(f"{url} is not complete within {seconds:g} s") from error
-        except httpx.ProxyError:
+        except httpx.ProxyError as error:
             # Its text is that of the proxy, which may repeat its credentials.
             raise AssistantConnectionError(
                 f"{url} cannot be read: the proxy opened no connection",
-                todo="Check the proxy in HTTPS_PROXY or ALL_PROXY.",
+                todo=todo_of_proxy(proxy, connect_status(error)) if proxy else None,
             ) from None
         except httpx.TransportError as error:
-            raise AssistantConnectionError(f"{url} cannot be read: {type(error).__name__}: {error}") from error
+            raise AssistantConnectionError(
+                f"{url} cannot be read: {type(error).__name__}: {error}",
+                todo=_connection_todo(url, error, proxy),
+            ) from error
         return Fetched(url=url, headers=response.headers, content=content), status
 
     def _wait(self, seconds: float) -> None:
@@ -320,6 +336,20 @@ class Fetcher:
             )
         if seconds:
             self._sleep(seconds)
+
+
+def _connection_todo(url: httpx.URL, error: httpx.TransportError, proxy: Proxy | None) -> str:
+    """Return what to do about a website that cannot be reached."""
+    if "CERTIFICATE_VERIFY_FAILED" in str(error):
+        return "If your company signs certificates itself, set SSL_CERT_FILE to the file of its certificate authority."
+    if proxy:
+        return todo_of_proxy(proxy)
+    unused = usable_proxy(str(url))
+    if unused:
+        return (
+            f"The proxy in {unused.variable} is used only with private_networks=True: set it if workers need a proxy."
+        )
+    return "Check the address, and from the worker that the website can be reached."
 
 
 def _target(redirect: Fetched) -> httpx.URL:

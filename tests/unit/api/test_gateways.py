@@ -10,6 +10,8 @@ from airflow_provider_assistant.api import endpoints, errors
 from airflow_provider_assistant.api.call import Response, TransportFailure
 from airflow_provider_assistant.api.gateways import ONLY_GATEWAYS, UNKNOWN, gateway_reply
 from airflow_provider_assistant.api.payloads import QADocument
+from airflow_provider_assistant.client.connection_errors import todo_of_proxy
+from airflow_provider_assistant.client.proxies import Proxy
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
     AssistantAPIError,
@@ -171,7 +173,12 @@ def test_a_page_with_a_success_may_follow_a_create() -> None:
 def test_a_proxy_that_refuses_is_named_and_one_that_fails_is_tried_again() -> None:
     for status in (None, 301, 400, 403, 404, 405, 407, 408, 429, 500, 502, 503, 504):
         failure = TransportFailure(
-            "connection", f"answered {status}", sent=False, proxy="gate.corp:3128", proxy_status=status
+            "connection",
+            f"answered {status}",
+            sent=False,
+            proxy="gate.corp:3128",
+            proxy_status=status,
+            todo=todo_of_proxy(Proxy("http://gate.corp:3128", "gate.corp:3128", "HTTPS_PROXY", {}, ()), status),
         )
         error = errors.from_failure(POST, failure)
         is_refusal = status is not None and status not in {408, 429} and status < 500

@@ -8,7 +8,6 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-import httpx
 import pytest
 
 from airflow_provider_assistant.api import endpoints, flow
@@ -234,11 +233,11 @@ def test_it_retries_like_every_client(wire):
 async def test_certificates_are_read_in_a_thread_and_once(monkeypatch):
     threads = []
 
-    def create(**options):
+    def create(verify):
         threads.append(threading.get_ident())
         return True
 
-    monkeypatch.setattr(httpx, "create_ssl_context", create)
+    monkeypatch.setattr("airflow_provider_assistant.client.tls.tls_context", create)
     async with RateLimitedClient(ClientSettings("https://assistant.example/api/v1", "key")) as client:
         await asyncio.gather(*(client.prepare() for _ in range(20)))
         await client.prepare()

@@ -303,7 +303,8 @@ def test_statuses_of_a_gateway_are_read_in_every_form():
     ("names", "advice"),
     [
         ("proxy proxies http_proxy HTTPS-PROXY proxy_url trust_env", "Proxies are read from the environment"),
-        ("cert client_cert client-cert clientCert certfile client_key", "Client certificates are not supported"),
+        ("cert certificate ssl_certfile keyfile client_cert_file", "Use client_cert for the path of the client"),
+        ("client-cert clientCert client_crt", "Use client_cert"),
         ("ca_cert cafile ca_file CACert ssl_ca_cert ca_bundle_", "Use ca_bundle."),
         ("ssl tls verify_ssl ssl_verify tls_verify", "Use verify (true or false), or ca_bundle"),
         ("headers extra_headers cookies auth user_agent", "No further headers"),
