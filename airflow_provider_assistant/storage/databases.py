@@ -140,7 +140,7 @@ _CAUSES = (
     ),
     Cause(
         "invalid (uri query parameter|connection option)|invalid .* value:|invalid .*value .* for connection option"
-        "|invalid port number",
+        "|bad value for|invalid port number",
         "libpq, the client library of PostgreSQL, does not accept a setting of the connection",
         "Correct or remove the setting in the connection.",
     ),

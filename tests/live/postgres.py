@@ -62,6 +62,21 @@ class PostgresServer:
         """Create a database."""
         self._run("createdb", "-h", "127.0.0.1", "-p", str(self.port), "-U", USER, database)
 
+    def run_sql(self, statement: str, database: str = "postgres") -> None:
+        """Run a statement as the administrator, outside of a transaction."""
+        self._run("psql", "-h", "127.0.0.1", "-p", str(self.port), "-U", USER, "-d", database, "-qc", statement)
+
+    def use_certificate(self, bundle: Path, key: Path) -> None:
+        """Accept encrypted connections, too."""
+        for source, name in ((bundle, "server.crt"), (key, "server.key")):
+            target = self._data / name
+            target.write_bytes(source.read_bytes())
+            target.chmod(0o600)
+            if self._user:
+                shutil.chown(target, self._user)
+        self.run_sql("ALTER SYSTEM SET ssl = on")
+        self.run_sql("SELECT pg_reload_conf()")
+
     def __enter__(self) -> Self:
         try:
             if self._user:

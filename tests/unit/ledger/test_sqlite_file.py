@@ -14,6 +14,7 @@ from airflow_provider_assistant.ledger import DocumentScope, Ledger, LedgerLocat
 from airflow_provider_assistant.ledger.queries import counts
 from airflow_provider_assistant.ledger.selection import Selection
 from airflow_provider_assistant.ledger.sqlite_file import backup_file
+from tests.sites import site_at
 from tests.unit.ledger.single import RUN, SITE_URL, accepted, submit
 
 
@@ -29,8 +30,8 @@ def file(tmp_path):
 def use(path):
     """Open a ledger and read it as a load does, and return the number of its entries."""
     with Ledger(sqlite_engine(path)) as ledger:
-        scope = DocumentScope(SITE_URL, "documents/qa")
-        with ledger.documents(scope=scope, site_id="docs", source="kb", run=RUN) as documents:
+        scope = DocumentScope(site_at(SITE_URL), "documents/qa")
+        with ledger.documents(scope=scope, source="kb", run=RUN) as documents:
             documents.entries(["k"])
         return sum(row["entries"] for row in ledger.read(counts, Selection()))
 
