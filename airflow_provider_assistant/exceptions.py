@@ -81,6 +81,8 @@ class AssistantError(AirflowException):
     :param happened: What happened and where, without a full stop at the end.
     :param safe: What is not lost or not changed, in sentences. Default: None.
     :param todo: What to do, in sentences. Default: None.
+    :param outage_seconds: Seconds for which the service had answered nothing when the task gave up. Default: None, the
+        task did not wait for the end of an outage.
     """
 
     default_safe: ClassVar[str] = RECORDED
@@ -91,6 +93,7 @@ class AssistantError(AirflowException):
     _: KW_ONLY
     safe: str | None = None
     todo: str | None = None
+    outage_seconds: float | None = None
 
     def __post_init__(self) -> None:
         self.happened = escaped(self.happened)

@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 from airflow_provider_assistant.api import flow
 from airflow_provider_assistant.api.call import Call
+from airflow_provider_assistant.api.outage import Outage
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
     AssistantAmbiguousPermanentError,
@@ -38,6 +39,7 @@ def decided(
     *,
     now: flow.Clock,
     rng: random.Random,
+    outage: Outage | None = None,
 ) -> flow.Flow[T]:
     """
     Send one call as :func:`.flow.perform` does, without the retries that ``on_ambiguous`` forbids.
@@ -49,6 +51,7 @@ def decided(
     :param rule: Limits for the retries.
     :param now: Clock, returning seconds since the epoch.
     :param rng: Random generator of the jitter.
+    :param outage: What the other requests of the client have shown. Default: None, there are no others.
     :return: The reply of the call.
     :raises AssistantAmbiguousError: A ``POST …/chat`` timed out; a retry of the task sends it again.
     :raises AssistantAmbiguousPermanentError: ``on_ambiguous`` is ``fail``, and the call may have
@@ -59,7 +62,7 @@ def decided(
         return on_ambiguous == "fail" or is_still_answering(call, error)
 
     try:
-        return (yield from flow.perform(call, rule, now=now, rng=rng, is_final=is_final))
+        return (yield from flow.perform(call, rule, now=now, rng=rng, is_final=is_final, outage=outage))
     except (AssistantAmbiguousError, AssistantResponseError) as error:
         if on_ambiguous == "retry":
             raise

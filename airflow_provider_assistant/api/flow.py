@@ -12,7 +12,7 @@ import contextlib
 import logging
 import random
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from itertools import count
 from typing import Any, TypeAlias, TypeGuard, TypeVar
@@ -20,6 +20,7 @@ from typing import Any, TypeAlias, TypeGuard, TypeVar
 from airflow_provider_assistant.api import errors
 from airflow_provider_assistant.api.call import Call, CallInfo, Response, TransportFailure
 from airflow_provider_assistant.api.gateways import ONLY_GATEWAYS, gateway_reply
+from airflow_provider_assistant.api.outage import Outage, is_unanswered
 from airflow_provider_assistant.api.replies import ChatRequest
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
@@ -45,6 +46,10 @@ LONGEST_UNASKED = 1.0
 MOST_DOUBLINGS = 64
 # Maximum seconds that a last poll may take after the deadline: less than the time that Airflow waits for a trigger.
 LAST_POLL = 120.0
+# An outage is waited for: so many times the first pause for each retry, which makes 20 s by default. Its pauses double
+# up to the second number of times the first one, which makes 5 s.
+OUTAGE_PER_RETRY = 40
+LONGEST_IN_OUTAGE = 10
 # What to do about a body that nothing of the API sends.
 CHECK_BASE_URL = "Check the base URL in the Airflow connection."
 # Log message for an error of a poll that does not end polling.
@@ -124,6 +129,9 @@ class RetryPolicy:
         Default: 0.5.
     :param gateway_refusals: Statuses with which the gateway in front of the service refuses a request that it has not
         forwarded, so that it is not ambiguous. Default: none.
+
+    While the service answers nothing at all, further failures of a call do not count as attempts. Instead,
+    ``outage_seconds`` limits the time.
     """
 
     attempts: int = 5
@@ -131,6 +139,21 @@ class RetryPolicy:
     retry_ambiguous: bool = True
     initial_backoff: float = 0.5
     gateway_refusals: frozenset[int] = frozenset()
+
+    @property
+    def outage_seconds(self) -> float:
+        """Seconds for which an outage is waited for: 20 for each retry, so 80 by default, and 0 without retries."""
+        return (self.attempts - 1) * OUTAGE_PER_RETRY * min(self.initial_backoff, self.max_backoff)
+
+    def pause_in_outage(self, tries: int) -> float:
+        """
+        Return the seconds to wait in an outage before the next try, without jitter.
+
+        :param tries: Number of tries so far that were not answered, from 1.
+        """
+        if self.attempts == 1:
+            return 0.0
+        return min(self._doubled(tries), LONGEST_IN_OUTAGE * self.initial_backoff, self.max_backoff)
 
     def pause(self, attempt: int, retry_after: float | None) -> float:
         """
@@ -183,12 +206,14 @@ def perform(
     rng: random.Random,
     is_final: Callable[[AssistantError], bool] = lambda _: False,
     is_repeat: bool = False,
+    outage: Outage | None = None,
 ) -> Flow[T]:
     """
     Send one call, retry it as the rule allows, and return its reply.
 
     A failed connection attempt and a 429 are retried for every call. A 5xx and a missing answer are retried only if the
-    call is idempotent, or if the rule accepts that a create may happen twice.
+    call is idempotent, or if the rule accepts that a create may happen twice. While the service answers nothing, the
+    call is tried until the rule's ``outage_seconds`` have passed.
 
     :param call: The call.
     :param rule: Limits for the retries.
@@ -198,6 +223,7 @@ def perform(
         errors. Default: none is.
     :param is_repeat: Whether an earlier call with the same body may have taken effect. If so, or if
         an earlier attempt of this call may have, a 409 to a create means that it has. Default: False.
+    :param outage: What the other requests of the client have shown. Default: None, there are no others.
     :return: The reply that the call's parser builds.
     :raises AssistantAPIError: The service answered with an error status; the subclass depends on the status.
     :raises AssistantConnectionError: The connection cannot be opened, or it broke.
@@ -211,6 +237,7 @@ def perform(
     ambiguous_reason: AssistantError | None = None
     # Seconds of the pauses after all 429s so far.
     refusal_pauses = 0.0
+    waiting = _Waiting(rule, outage)
     for attempt in count(1):
         outcome = _answered((yield Send(call)))
         if _is_usable(outcome):
@@ -233,9 +260,13 @@ def perform(
             refusal_pauses += pause
             is_within_limits = rule.attempts > 1 and refusal_pauses <= rule.max_backoff
         else:
-            failures += 1
-            pause = rule.pause(failures, retry_after)
+            tries = waiting.tries_after(outcome)
+            failures += tries == 1
+            pause = rule.pause(failures, retry_after) if tries == 1 else waiting.pause(retry_after)
             is_within_limits = failures < rule.attempts and pause <= rule.max_backoff
+            if waiting.is_over:
+                is_within_limits = False
+                error = waiting.given_up(error)
         may_repeat = not is_ambiguous or (rule.retry_ambiguous and not is_final(error))
         has_body_again = call.upload is None or call.upload.rewindable
         may_help = is_within_limits and errors.is_transient(error)
@@ -245,6 +276,56 @@ def perform(
             raise error
         yield Wait(jittered(pause, rng), call, error, is_ambiguous)
     raise AssertionError("unreachable: count() does not end")
+
+
+class _Waiting:
+    """How long one call has waited for the end of an outage."""
+
+    def __init__(self, rule: RetryPolicy, outage: Outage | None) -> None:
+        self._rule = rule
+        self._outage = outage
+        # Number of answers to all requests at the last failure of this call.
+        self._answers: int | None = None
+        # Failures of this call that count as attempts.
+        self._counted = 0
+        # Failures of this call since the last answer, and the seconds of the pauses between them.
+        self._tries = 0
+        self._paused = 0.0
+
+    def tries_after(self, outcome: Response | TransportFailure) -> int:
+        """Count a failure, and return how many there were in this outage; 1 if it counts as an attempt of the call."""
+        answers = self._outage.answers if self._outage else 0
+        is_same = answers == self._answers and is_unanswered(outcome) and self._rule.outage_seconds > 0
+        self._answers = answers
+        # A call that fails again while others are answered is itself the cause.
+        if not is_same or self._counted > 1:
+            self._counted += 1
+            self._tries = 0
+            self._paused = 0.0
+        self._tries += 1
+        return self._tries
+
+    def pause(self, retry_after: float | None) -> float:
+        """Return the seconds until the next try, without jitter."""
+        pause = self._rule.pause_in_outage(self._tries) if retry_after is None else retry_after
+        self._paused += pause
+        return pause
+
+    @property
+    def seconds(self) -> float:
+        """Seconds without an answer. The pauses count as well, in case the clock is set back."""
+        return max(self._outage.seconds if self._outage else 0.0, self._paused)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the outage has lasted as long as it is waited for."""
+        limit = self._rule.outage_seconds
+        return 0.0 < limit <= self.seconds
+
+    def given_up(self, error: AssistantError) -> AssistantError:
+        """Return the error of the last try, which says how long nothing was answered."""
+        happened = f"{error.happened}. Nothing was answered for {self.seconds:.0f} s"
+        return replace(error, happened=happened, outage_seconds=self.seconds)
 
 
 def poll(

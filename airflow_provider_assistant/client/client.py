@@ -15,6 +15,7 @@ from airflow_provider_assistant.api import flow
 from airflow_provider_assistant.api.ambiguity import OnAmbiguous, decided
 from airflow_provider_assistant.api.call import Call, Response, TransportFailure
 from airflow_provider_assistant.api.gateways import gateway_reply
+from airflow_provider_assistant.api.outage import Outage
 from airflow_provider_assistant.client.api_key import ApiKey
 from airflow_provider_assistant.client.defaults import get_client_defaults
 from airflow_provider_assistant.client.settings import ClientSettings
@@ -73,6 +74,7 @@ class AssistantClient:
         self._sleep = sleep or defaults.sleep
         self.asleep = asleep or defaults.asleep
         self._rng = rng or defaults.rng()
+        self.outage = Outage(settings.retry.pause_in_outage, self.now, self._rng)
         self._requests = metrics.Requests()
         # Users often forget to close a client: send its pending metrics when it is garbage-collected.
         weakref.finalize(self, self._requests.flush)
@@ -97,7 +99,7 @@ class AssistantClient:
         """
         steps = self._attempts(call)
         if on_ambiguous is not None:
-            steps = decided(call, on_ambiguous, self.settings.retry, now=self.now, rng=self._rng)
+            steps = decided(call, on_ambiguous, self.settings.retry, now=self.now, rng=self._rng, outage=self.outage)
         with tracing.span(call.endpoint, call=str(call)):
             return self.run(steps)
 
@@ -154,7 +156,8 @@ class AssistantClient:
         while True:
             key = self._key.value
             started = time.perf_counter()
-            outcome = self._observed(call, self._transport.exchange(call), started)
+            sent_at = self.outage.now()
+            outcome = self._observed(call, self._transport.exchange(call), started, sent_at)
             if isinstance(outcome, TransportFailure) or not self._is_key_refused(outcome):
                 return outcome
             self._key.renew(key)
@@ -170,7 +173,8 @@ class AssistantClient:
         while True:
             key = self._key.value
             started = time.perf_counter()
-            outcome = self._observed(call, await self._async_transport.exchange(call), started)
+            sent_at = self.outage.now()
+            outcome = self._observed(call, await self._async_transport.exchange(call), started, sent_at)
             if isinstance(outcome, TransportFailure) or not self._is_key_refused(outcome):
                 return outcome
             # In asgiref's thread, like every read of a connection under asyncio, see `load_settings_async`.
@@ -190,16 +194,18 @@ class AssistantClient:
         return has_body_again and self._key.value != refused_key
 
     def _observed(
-        self, call: Call[Any], outcome: Response | TransportFailure, started: float
+        self, call: Call[Any], outcome: Response | TransportFailure, started: float, sent_at: float
     ) -> Response | TransportFailure:
-        """Count a request, and return its outcome without the API key."""
+        """Count a request, learn from its outcome, and return the outcome without the API key."""
         status = str(outcome.status) if isinstance(outcome, Response) else outcome.kind
         seconds = time.perf_counter() - started
         self._requests.add(call.endpoint, status, seconds)
-        return self._key.redactor.outcome(outcome)
+        outcome = self._key.redactor.outcome(outcome)
+        self.outage.record(outcome, sent_at)
+        return outcome
 
     def _attempts(self, call: Call[T]) -> flow.Flow[T]:
-        return flow.perform(call, self.settings.retry, now=self.now, rng=self._rng)
+        return flow.perform(call, self.settings.retry, now=self.now, rng=self._rng, outage=self.outage)
 
     def close(self) -> None:
         """Close the connections of :meth:`send`."""

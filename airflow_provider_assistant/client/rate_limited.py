@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from http import HTTPStatus
 from typing import Any
 
 from airflow_provider_assistant.api import errors, flow
 from airflow_provider_assistant.api.call import Call, Response, TransportFailure
+from airflow_provider_assistant.api.gateways import gateway_reply
 from airflow_provider_assistant.client.client import AssistantClient
-from airflow_provider_assistant.client.rate_limiter import AdaptiveRateLimiter
+from airflow_provider_assistant.client.proxies import host_and_port
+from airflow_provider_assistant.client.rate_limiter import AdaptiveRateLimiter, OutageError
 from airflow_provider_assistant.client.settings import ClientSettings
 
 # The endpoint whose callers limit the total wait themselves.
@@ -20,9 +23,14 @@ DEFAULT_PAUSE_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class _Refusal:
-    """A 429 that asked for too long a pause, and the end of the pause by the event loop's clock."""
+    """
+    A reply to one request that concerns those that wait for a slot as well.
 
-    response: Response
+    :param outcome: A 429 that asks for too long a pause, a 401, or what a gateway or proxy sends to every request.
+    :param until: Time at which requests may go again, by the event loop's clock.
+    """
+
+    outcome: Response | TransportFailure
     until: float
 
 
@@ -32,8 +40,9 @@ class RateLimitedClient(AssistantClient):
 
     A 429 to one request pauses all requests. A request may therefore wait for a slot longer than for its response;
     callers with a ``timeout`` have to include this wait. If the service asks for a longer pause than the connection's
-    ``max_backoff``, waiting requests fail with the same 429 at once. Only polls keep waiting, because their callers
-    limit the total wait.
+    ``max_backoff``, waiting requests fail with the same 429 at once. Until the first answer, and in an outage, one
+    request goes at a time and the others wait, until the outage has lasted as long as the retry rule allows. Polls wait
+    longer, because their callers limit the total wait.
 
     :param settings: Settings of the connection.
     :param limiter: Rate limiter. Default: a new one for the connection's ``max_concurrency``.
@@ -43,6 +52,8 @@ class RateLimitedClient(AssistantClient):
     def __init__(self, settings: ClientSettings, limiter: AdaptiveRateLimiter | None = None, **options: Any) -> None:
         super().__init__(settings, **options)
         self.limiter = limiter or AdaptiveRateLimiter(settings.max_concurrency)
+        self.outage.now = self.limiter.now
+        self.limiter.wait_in(self.outage, settings.retry.outage_seconds)
         # First come, first served: the limiter does not guarantee an order, and its limit may be low.
         self._queue = asyncio.Semaphore(self.limiter.max_concurrency)
         self._refusal: _Refusal | None = None
@@ -66,52 +77,80 @@ class RateLimitedClient(AssistantClient):
 
     async def _exchange(self, call: Call[Any]) -> Response | TransportFailure:
         async with self._queue:
-            refusal = await self._wait_for_slot(call)
-            if refusal:
-                return refusal
+            is_alone = False
+            if not self.limiter.acquire_now():
+                slot = await self._wait_for_slot(call)
+                if not isinstance(slot, bool):
+                    return slot
+                is_alone = slot
             try:
                 outcome = await super()._exchange(call)
                 self._learn(outcome)
             finally:
-                self.limiter.release()
+                self.limiter.release(is_alone=is_alone)
         return outcome
 
-    async def _wait_for_slot(self, call: Call[Any]) -> Response | None:
-        """Wait for a slot and return None, or return the 429 whose pause is too long without waiting."""
-        if self.limiter.acquire_now():
-            return None
+    async def _wait_for_slot(self, call: Call[Any]) -> bool | Response | TransportFailure:
+        """Wait for a slot, and return whether the request goes alone. Otherwise return why it is not sent."""
         if call.endpoint == POLL:
-            await self.limiter.acquire()
-            return None
+            return await self.limiter.acquire()
         if self._refusal and self._refusal.until <= asyncio.get_running_loop().time():
             self._refusal = None
         if self._refusal:
-            return self._refusal.response
-        # No limit yet: _learn ends the wait when the service asks for too long a pause.
+            return self._refusal.outcome
+        # No limit yet: _refuse_waiting ends the wait.
         timeout = asyncio.timeout(None)
         try:
             async with timeout:
                 self._waiting_timeouts.add(timeout)
-                await self.limiter.acquire()
+                return await self.limiter.acquire(is_patient=False)
+        except OutageError:
+            return replace(self.outage.unsent(), host=host_and_port(self.settings.base_url))
         except TimeoutError:
             if self._refusal:
-                return self._refusal.response
+                return self._refusal.outcome
             return await self._wait_for_slot(call)
         finally:
             self._waiting_timeouts.discard(timeout)
-        return None
 
     def _learn(self, outcome: Response | TransportFailure) -> None:
-        if isinstance(outcome, TransportFailure) or outcome.status >= 500:
+        if isinstance(outcome, TransportFailure):
             self.limiter.failed()
-        elif outcome.status == 429:
-            retry_after = errors.parse_retry_after(outcome.headers.get("retry-after"), self.now())
-            pause = DEFAULT_PAUSE_SECONDS if retry_after is None else retry_after
-            self.limiter.refused(flow.jittered(pause, self._rng))
-            if pause > self.settings.retry.max_backoff:
-                now = asyncio.get_running_loop().time()
-                self._refusal = _Refusal(response=outcome, until=now + pause)
-                for timeout in self._waiting_timeouts:
-                    timeout.reschedule(now)
+            if outcome.proxy_status and not outcome.sent:
+                self._refuse_waiting(outcome, 0.0)
+        elif errors.asks_to_slow_down(outcome):
+            self._slow_down(outcome)
+        elif outcome.status >= 500:
+            self.limiter.failed()
+        elif outcome.is_success:
+            self.limiter.accepted()
+        elif outcome.status == HTTPStatus.UNAUTHORIZED or self._is_for_all(outcome):
+            self._refuse_waiting(outcome, 0.0)
         else:
             self.limiter.accepted()
+
+    def _slow_down(self, response: Response) -> None:
+        retry_after = errors.parse_retry_after(response.headers.get("retry-after"), self.now())
+        pause = DEFAULT_PAUSE_SECONDS if retry_after is None else retry_after
+        is_refusal = response.status == HTTPStatus.TOO_MANY_REQUESTS
+        if is_refusal or self.outage.seconds < DEFAULT_PAUSE_SECONDS:
+            self.limiter.refused(flow.jittered(pause, self._rng))
+        else:
+            # In an outage, a gateway's 503 says nothing about the rate.
+            self.limiter.failed()
+            if self.settings.retry.attempts > 1:
+                self.limiter.hold(retry_after or 0.0)
+        # A 503 may have been carried out, so it is not given to requests that are not sent.
+        if is_refusal and pause > self.settings.retry.max_backoff:
+            self._refuse_waiting(response, pause)
+
+    def _is_for_all(self, response: Response) -> bool:
+        reply = gateway_reply(response)
+        return reply is not None and reply.concerns_all
+
+    def _refuse_waiting(self, outcome: Response | TransportFailure, seconds: float) -> None:
+        """Give this outcome to all requests that wait for a slot, and to those of the next seconds."""
+        now = asyncio.get_running_loop().time()
+        self._refusal = _Refusal(outcome, until=now + seconds)
+        for timeout in self._waiting_timeouts:
+            timeout.reschedule(now)

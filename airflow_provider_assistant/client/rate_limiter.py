@@ -9,10 +9,12 @@ increase and multiplicative decrease.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
 from collections.abc import Callable
 
+from airflow_provider_assistant.api.outage import MESSAGE_SECONDS, Outage
 from airflow_provider_assistant.observability import metrics
 
 log = logging.getLogger(__name__)
@@ -107,7 +109,8 @@ class RateEstimator:
         :param now: Time of the 429 on the monotonic clock, in seconds.
         :param resume: Time at which requests may go again.
         """
-        if math.isinf(self.rate):
+        # Refusals say nothing about the rate before the first request is accepted.
+        if math.isinf(self.rate) or not (self._burst or self._accepted):
             self._burst = self._accepted
             # Without any accepted request, other clients have used the limit up.
             first = min(FIRST_RATE, 2.0 * self._burst) if self._burst else FIRST_RATE
@@ -159,12 +162,19 @@ class RateEstimator:
         self.rate = min(self.rate, HIGHEST_RATE)
 
 
+class OutageError(Exception):
+    """The service has answered nothing for longer than a request waits."""
+
+
 class AdaptiveRateLimiter:
     """
     Limit the concurrency and the rate of the requests of one task.
 
+    Until the service has answered the first request, and in an outage, one request goes at a time.
+
     :param max_concurrency: Maximum number of requests in flight.
     :param now: Monotonic clock in seconds. Default: the clock of the running event loop.
+    :ivar progress: Function that returns what is done so far, for the log during an outage.
     """
 
     def __init__(
@@ -178,13 +188,29 @@ class AdaptiveRateLimiter:
         self.in_flight = 0
         self.throttled = 0
         self.estimator = RateEstimator()
-        self._now = now
+        self.progress: Callable[[], str] = str
+        self.now = now
+        self._outage: Outage | None = None
+        self._outage_limit = math.inf
+        # Requests in flight that were sent when only one may go.
+        self._alone = 0
         self._resume = -math.inf
         # The request that goes next waits alone, so no request is scheduled before a pause and sent after it.
         self._turn = asyncio.Lock()
-        self._freed = asyncio.Event()
+        self._waiting = 0
+        self._changed = asyncio.Event()
         self._stopped: Exception | None = None
         metrics.in_flight_limit(max_concurrency)
+
+    def wait_in(self, outage: Outage, limit: float) -> None:
+        """
+        Make requests wait in an outage.
+
+        :param outage: What the requests have shown; its clock is that of the limiter.
+        :param limit: Seconds after which requests do not wait any longer, unless they are patient; 0 for no limit.
+        """
+        self._outage = outage
+        self._outage_limit = limit or math.inf
 
     def acquire_now(self) -> bool:
         """
@@ -193,52 +219,97 @@ class AdaptiveRateLimiter:
         :return: Whether a slot was taken; call :meth:`release` afterwards. False after the first refusal, because the
             rate and pauses may require a wait from then on.
         """
-        is_limited = self._stopped or not math.isinf(self.estimator.rate)
-        if is_limited or self._is_full:
+        is_limited = self._stopped or not math.isinf(self.estimator.rate) or self._is_one_at_a_time
+        # Not before a request that waits already.
+        if is_limited or self._waiting or self._is_full:
             return False
         self.in_flight += 1
         return True
 
-    async def acquire(self) -> None:
+    async def acquire(self, *, is_patient: bool = True) -> bool:
         """
-        Take a slot: wait until one is free, pauses are over and the rate allows the next request.
+        Take a slot: wait until one is free, pauses and outages are over and the rate allows the next request.
 
         Call :meth:`release` afterwards.
 
+        :param is_patient: Whether to wait for the end of an outage, however long it takes. Default: True.
+        :return: Whether the request goes alone, for :meth:`release`.
+        :raises OutageError: The outage lasts longer than the limit.
         :raises Exception: The error that :meth:`stop` was called with.
         """
-        async with self._turn:
-            while True:
-                if self._stopped:
-                    raise self._stopped
-                pause = self._resume - self._now()
-                if pause > 0:
-                    await asyncio.sleep(pause)
-                elif self._is_full:
-                    self._freed.clear()
-                    await self._freed.wait()
-                elif wait := self.estimator.wait(self._now()):
-                    await asyncio.sleep(wait)
-                else:
-                    break
-            self.estimator.sent(self._now())
-            self.in_flight += 1
+        self._waiting += 1
+        try:
+            async with self._turn:
+                await self._wait_until_free(is_patient=is_patient)
+        finally:
+            self._waiting -= 1
+        self.estimator.sent(self.now())
+        self.in_flight += 1
+        is_alone = self._is_one_at_a_time
+        self._alone += is_alone
+        return is_alone
+
+    async def _wait_until_free(self, *, is_patient: bool) -> None:
+        while True:
+            if self._stopped:
+                raise self._stopped
+            pause = max(self._resume, self._next_try) - self.now()
+            if pause > 0:
+                if not is_patient and self._is_outage_too_long:
+                    raise OutageError
+                await self._wait_for_change(pause)
+            elif self._is_full:
+                await self._wait_for_change(MESSAGE_SECONDS if self._is_one_at_a_time else None)
+            elif wait := self.estimator.wait(self.now()):
+                await asyncio.sleep(wait)
+            else:
+                return
+
+    async def _wait_for_change(self, seconds: float | None) -> None:
+        """Wait until a request has ended, or so many seconds have passed."""
+        self._changed.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+        if self._outage:
+            self._outage.report(self.progress())
+
+    @property
+    def _is_one_at_a_time(self) -> bool:
+        return self._outage is not None and (self._outage.is_on or not self._outage.is_proven)
+
+    @property
+    def _next_try(self) -> float:
+        if self._outage is None or not self._outage.is_on:
+            return -math.inf
+        return self._outage.next_try
+
+    @property
+    def _is_outage_too_long(self) -> bool:
+        return self._outage is not None and self._outage.seconds >= self._outage_limit
 
     @property
     def _is_full(self) -> bool:
+        if self._is_one_at_a_time:
+            return self._alone > 0
         return self.in_flight >= max(1, int(self.limit))
 
-    def release(self) -> None:
-        """Free a slot."""
+    def release(self, *, is_alone: bool = False) -> None:
+        """
+        Free a slot.
+
+        :param is_alone: What :meth:`acquire` has returned. Default: False.
+        """
         self.in_flight -= 1
-        self._freed.set()
+        self._alone -= is_alone
+        self._changed.set()
 
     def accepted(self) -> None:
         """Count a request that the service accepted, and increase the concurrency slightly."""
-        self.estimator.accepted(self._now())
+        self.estimator.accepted(self.now())
         if self.limit < self.max_concurrency:
             self._limit_to(min(self.max_concurrency, self.limit + 1.0 / self.limit))
-            self._freed.set()
+            self._changed.set()
 
     def refused(self, seconds: float) -> None:
         """
@@ -247,7 +318,7 @@ class AdaptiveRateLimiter:
         :param seconds: Length of the pause in seconds, jitter included.
         """
         self.throttled += 1
-        now = self._now()
+        now = self.now()
         if now >= self._resume:
             # Only the first 429 after a pause counts: the requests in flight with it are refused for the same reason.
             self._limit_to(max(1.0, self.limit / 2))
@@ -259,7 +330,15 @@ class AdaptiveRateLimiter:
                 self.estimator.rate,
                 int(self.limit),
             )
-        self._resume = max(self._resume, now + seconds)
+        self.hold(seconds)
+
+    def hold(self, seconds: float) -> None:
+        """
+        Pause all requests.
+
+        :param seconds: Length of the pause in seconds.
+        """
+        self._resume = max(self._resume, self.now() + seconds)
 
     def failed(self) -> None:
         """Halve the concurrency after a 5xx or a missing response."""
@@ -272,7 +351,7 @@ class AdaptiveRateLimiter:
         :param error: The error.
         """
         self._stopped = error
-        self._freed.set()
+        self._changed.set()
 
     def _limit_to(self, limit: float) -> None:
         if int(limit) != int(self.limit):

@@ -43,12 +43,15 @@ class CircuitBreaker:
     """
     Decide when the failures of single calls show that further calls would fail as well.
 
-    The breaker opens after ``limit`` consecutive failures, and at the first fatal error. A call that the service
-    refuses, and invalid input, concern one item only: they neither count as failures nor reset the count.
+    The breaker opens after ``limit`` consecutive failures, at the first fatal error, and when the end of an outage was
+    awaited in vain. A call that the service refuses, and invalid input, concern one item only: they neither count as
+    failures nor reset the count.
 
     :param limit: Consecutive failures after which the breaker opens.
     :param fatal: Error classes that open it at once, in addition to :data:`FATAL`.
     :param on_open: Called once with the error, when the breaker opens. Default: None.
+    :param waits: Whether the client waits for the end of an outage. Then the time limits it, and a 5xx or a missing
+        response does not count. Default: False.
     """
 
     def __init__(
@@ -56,12 +59,14 @@ class CircuitBreaker:
         limit: int,
         *fatal: type[AssistantError],
         on_open: Callable[[AssistantError], None] | None = None,
+        waits: bool = False,
     ) -> None:
         self.failures = 0
         self.error: AssistantError | None = None
         self._limit = limit
         self._fatal = (*FATAL, *fatal)
         self._on_open = on_open
+        self._waits = waits
 
     @property
     def is_open(self) -> bool:
@@ -91,9 +96,12 @@ class CircuitBreaker:
         cause = cause_of(error)
         if self.is_open:
             return
-        if self.is_fatal(error):
+        if self.is_fatal(error) or cause.outage_seconds:
             self.open(error)
-        elif not errors.is_refused(cause) and not isinstance(cause, AssistantInputError):
+            return
+        is_waited_for = self._waits and errors.is_transient(cause)
+        is_of_item = errors.is_refused(cause) or isinstance(cause, AssistantInputError)
+        if not is_of_item and not is_waited_for:
             self.failures += 1
             if self.failures >= self._limit:
                 self.open(error)

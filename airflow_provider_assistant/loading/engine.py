@@ -60,7 +60,7 @@ log = logging.getLogger(__name__)
 
 # Rows looked up in the ledger per query. The lookup may be outdated by the time of the claim; the claim checks again.
 LOOK_AHEAD = 200
-# Consecutive failed requests, retries included, after which the circuit breaker opens; at least max_concurrency.
+# Consecutive rows that fail, after which the circuit breaker opens; at least max_concurrency.
 BREAKER = 25
 CANCELLED = "the load was ended from outside; a retry goes on with the others"
 
@@ -118,7 +118,13 @@ class Load:
             self._missing_in = None
         # All rows go to one site, so a 403 or a 404 concerns all of them.
         fatal = (AssistantPermissionError, AssistantNotFoundError)
-        self._breaker = CircuitBreaker(max(BREAKER, options.max_concurrency), *fatal, on_open=self._stop_sending)
+        self._breaker = CircuitBreaker(
+            max(BREAKER, options.max_concurrency),
+            *fatal,
+            on_open=self._stop_sending,
+            waits=client.settings.retry.outage_seconds > 0,
+        )
+        client.limiter.progress = self._progress
         self._runner = CancellableRunner(CANCELLED, grace=GRACE, on_cancel=self._breaker.open)
         self._writer = LedgerWriter(
             ledger,
@@ -400,7 +406,7 @@ class Load:
 
     async def _send(self, attempt: Attempt) -> ApiReply:
         try:
-            return await self._client.create(attempt, self.counts, self._breaker.failed)
+            return await self._client.create(attempt, self.counts)
         except asyncio.CancelledError:
             self._record_failure(attempt, NotSentError("not sent: the load had ended"))
             raise
@@ -434,6 +440,9 @@ class Load:
 
     def _count_lost(self, attempt: Attempt) -> None:
         self._report.not_created("skipped", attempt.row, decisions.CLAIMED_ELSEWHERE)
+
+    def _progress(self) -> str:
+        return f"{self.counts.done:,} of {self.counts.rows:,} rows are done"
 
     def _report_preflight(self, rows: int) -> None:
         now = time.monotonic()

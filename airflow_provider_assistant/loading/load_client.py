@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +13,7 @@ from airflow_provider_assistant.api.replies import ApiReply
 from airflow_provider_assistant.client.rate_limited import RateLimitedClient
 from airflow_provider_assistant.client.rate_limiter import AdaptiveRateLimiter
 from airflow_provider_assistant.client.settings import ClientSettings
-from airflow_provider_assistant.exceptions import AssistantError, AssistantInputError, AssistantRateLimitError
+from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.loading.counts import LoadCounts
 from airflow_provider_assistant.loading.decisions import is_repeat
 from airflow_provider_assistant.loading.ledger_writer import Attempt
@@ -42,10 +41,11 @@ class TrackingLimiter(AdaptiveRateLimiter):
             self._senders.add(asyncio.current_task())
         return is_taken
 
-    async def acquire(self) -> None:
+    async def acquire(self, *, is_patient: bool = True) -> bool:
         """Take a slot for the current task."""
-        await super().acquire()
+        is_alone = await super().acquire(is_patient=is_patient)
         self._senders.add(asyncio.current_task())
+        return is_alone
 
     def take_sent(self) -> bool:
         """Return whether the current task has sent a request since it last called this."""
@@ -80,16 +80,13 @@ class LoadClient(RateLimitedClient):
         settings = replace(settings, retry=retry, max_concurrency=options.max_concurrency)
         super().__init__(settings, limiter or TrackingLimiter(options.max_concurrency), **injected)
 
-    async def create(
-        self, attempt: Attempt, counts: LoadCounts, on_failure: Callable[[AssistantError], None]
-    ) -> ApiReply:
+    async def create(self, attempt: Attempt, counts: LoadCounts) -> ApiReply:
         """
         Send the request of a row, with retries, except for a ``POST …/chat`` that timed out.
 
         :param attempt: The claimed row; ``ambiguous`` is increased by each request that may have created its document,
             except the one behind an :class:`AssistantAmbiguousError`.
         :param counts: ``requests`` is increased.
-        :param on_failure: Called with each error that a retry follows, except a 429.
         :raises AssistantError: The row was not created, or perhaps was.
         """
         call = attempt.row.call
@@ -102,8 +99,6 @@ class LoadClient(RateLimitedClient):
             if wait.ambiguous or not attempt.ambiguous:
                 attempt.sent_error = wait.reason
             attempt.ambiguous += wait.ambiguous
-            if wait.reason and not isinstance(wait.reason, AssistantRateLimitError):
-                on_failure(wait.reason)
 
         steps = flow.perform(
             call,
@@ -112,6 +107,7 @@ class LoadClient(RateLimitedClient):
             rng=self._rng,
             is_final=functools.partial(is_still_answering, call),
             is_repeat=is_repeat(attempt.claim.entry, attempt.row.fingerprint.content_hash),
+            outage=self.outage,
         )
         try:
             return await self.arun(steps, on_wait)

@@ -60,16 +60,16 @@ class ModelHost:
         :raises AssistantError: The host refuses the request or is not available, or its reply is not a verdict.
         """
         try:
-            return await client.arun(self._flow(request, client.settings.retry, client.now))
+            return await client.arun(self._flow(request, client))
         except AssistantAPIError as error:
             raise _error_of_host(error, request) from None
 
-    def _flow(self, request: JudgeRequest, retry: flow.RetryPolicy, now: flow.Clock) -> flow.Flow[Verdict]:
+    def _flow(self, request: JudgeRequest, client: RateLimitedClient) -> flow.Flow[Verdict]:
         """Send a request, and send it again without what a refusal names."""
         while True:
             left_out = frozenset(self._left_out)
             call = request.call(self._model, without=left_out, on_completion=self._on_completion)
-            attempts = flow.perform(call, retry, now=now, rng=self._rng)
+            attempts = flow.perform(call, client.settings.retry, now=client.now, rng=self._rng, outage=client.outage)
             refused: set[str] = set()
             try:
                 step = next(attempts)

@@ -58,8 +58,9 @@ class TestPerform:
 
     def test_a_create_that_met_a_5xx_and_then_could_not_connect_stays_ambiguous(self) -> None:
         with pytest.raises(AssistantAmbiguousError) as unclear:
-            perform(POST, [response(502), UNSENT, UNSENT, UNSENT, UNSENT])
-        assert unclear.value.attempts == 5
+            perform(POST, [response(502), *[UNSENT] * 40])
+        assert "502" in unclear.value.happened, "the reason is that of the attempt that was sent"
+        assert unclear.value.attempts > 5
 
     def test_a_create_that_met_a_5xx_and_then_a_refusal_stays_ambiguous(self) -> None:
         with pytest.raises(AssistantAmbiguousError):
@@ -151,8 +152,9 @@ class TestPerform:
         with contextlib.suppress(AssistantError):
             _, seen = drive(recorded(steps, seen), [*outcomes, response()], clock)
         sends = [step for step in seen if isinstance(step, flow.Send)]
-        limited = sum(getattr(outcome, "status", 0) == 429 for outcome in outcomes)
-        assert 1 <= len(sends) <= attempts + limited
+        # An outage and a rate limit are bounded by time.
+        others = sum(getattr(outcome, "status", 0) != 500 for outcome in outcomes)
+        assert 1 <= len(sends) <= (attempts + others if attempts > 1 else 1)
         if call is POST and not retry:
             repeated = outcomes[: len(sends) - 1]
             assert not any(getattr(outcome, "sent", getattr(outcome, "status", 0) >= 500) for outcome in repeated)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import threading
 import time
@@ -179,12 +180,18 @@ async def test_the_event_loop_is_not_blocked_while_the_service_answers(connect_t
 
 
 async def test_many_wait_together(connect_to):
-    """The service answers once it has received all polls, so sequential polls would never be answered."""
-    together = threading.Barrier(20)
+    """
+    The service answers once it has received all polls, so sequential polls would never be answered.
+
+    Only the first one goes alone.
+    """
+    together = threading.Barrier(19)
+    received = itertools.count()
 
     class Together(ScriptedService):
         def next(self, request):
-            together.wait(60)
+            if next(received):
+                together.wait(20)
             name = request.path.rpartition("/")[2]
             return Answer(body={"request_id": name, "status": "complete", "answer": "Yes."})
 
