@@ -13,7 +13,7 @@ from airflow_provider_assistant.api.replies import ApiReply
 from airflow_provider_assistant.client.rate_limited import RateLimitedClient
 from airflow_provider_assistant.client.rate_limiter import AdaptiveRateLimiter
 from airflow_provider_assistant.client.settings import ClientSettings
-from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.exceptions import AssistantError, AssistantInputError
 from airflow_provider_assistant.loading.counts import LoadCounts
 from airflow_provider_assistant.loading.decisions import is_repeat
 from airflow_provider_assistant.loading.ledger_writer import Attempt
