@@ -71,7 +71,7 @@ def load(out: Console, args: argparse.Namespace) -> int:
         parts["site"] = ManagedSite.of(hook.resolve_site_id(), hook.settings.documents)
         run_coroutine(_run(out, hook, args.dry_run, result, **parts))
         # A load that ran to its end fails as well if some of its rows failed.
-        result.failure = load_failure(result.counts, options)
+        result.failure = load_failure(result.counts, options, cause=result.cause)
         record.counts = result.counts.as_dict()
         record.error = result.error or result.failure
         if findings_file:
@@ -87,6 +87,16 @@ def load(out: Console, args: argparse.Namespace) -> int:
         return INTERRUPTED
     if result.error:
         raise result.error
+    return _code_of_rows(out, result)
+
+
+def _code_of_rows(out: Console, result: _LoadResult) -> int:
+    """Return the exit code of a load that ran to its end, and write why some of its rows failed."""
+    if result.failure and result.cause:
+        if not (result.counts.created or result.counts.rejected):
+            # The service answered no request of the load.
+            raise result.failure
+        out.error(str(result.failure))
     return WRONG if result.failure or result.unlisted else OK
 
 
@@ -117,6 +127,11 @@ class _LoadResult:
     unlisted: AssistantStorageError | None = None
     is_interrupted: bool = False
     sent: list[str] = field(default_factory=list)
+
+    @property
+    def cause(self) -> AssistantError | None:
+        """The error of the last request whose row failed or is ambiguous."""
+        return self.engine.cause if self.engine else None
 
 
 async def _run(out: Console, hook: AssistantHook, dry_run: bool, result: _LoadResult, **parts: Any) -> None:

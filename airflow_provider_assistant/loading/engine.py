@@ -101,6 +101,8 @@ class Load:
             activates=options.activate,
         )
         self.gap = self._report.gap
+        self.cause: AssistantError | None = None
+        """Error of the last request whose row failed or is ambiguous; None if there is none."""
         self._client = client
         self._limiter = client.limiter
         self._rows = rows
@@ -424,6 +426,8 @@ class Load:
         error = decisions.error_of_row(error, attempt.sent_error, attempt.ambiguous)
         failure = decisions.classify(error, attempt.ambiguous, self._options.on_ambiguous)
         self._report.not_created(failure.outcome, attempt.row, failure.reason)
+        if failure.outcome != "rejected" and not isinstance(error, NotSentError):
+            self.cause = error
         if failure.error:
             self._breaker.open(failure.error)
         outcome = outcome_of_error(

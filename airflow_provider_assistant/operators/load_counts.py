@@ -28,13 +28,16 @@ _NEXT_RUN: Final[dict[OnAmbiguous, str]] = {
 }
 
 
-def load_failure(counts: LoadCounts, options: LoadOptions, listed: str = "") -> AssistantError | None:
+def load_failure(
+    counts: LoadCounts, options: LoadOptions, listed: str = "", *, cause: AssistantError | None = None
+) -> AssistantError | None:
     """
     Return the error that makes a finished load fail, or None if it succeeded.
 
     :param counts: The outcomes of its rows.
     :param options: Options of the load. Ambiguous rows fail it only with ``on_ambiguous="retry"``.
     :param listed: Sentence with the path of the findings, appended to the message.
+    :param cause: Error of the last request whose row failed or is ambiguous. Default: None.
     :return: The error, which is not raised, or None.
     """
     ambiguous = counts.ambiguous if options.on_ambiguous == "retry" else 0
@@ -44,10 +47,12 @@ def load_failure(counts: LoadCounts, options: LoadOptions, listed: str = "") -> 
             problems.append(f"{counts.failed} rows failed")
         if ambiguous:
             problems.append(f"{ambiguous} rows are ambiguous")
-        return AssistantIncompleteError(
-            f"{' and '.join(problems)} ({counts})",
-            todo=f"A retry sends those and no others.{listed}",
-        )
+        happened = f"{' and '.join(problems)} ({counts})"
+        todo = f"A retry sends those and no others.{listed}"
+        if cause:
+            happened += f". The last reason is: {cause.happened}"
+            todo = f"{cause.todo or ''} {todo}".strip()
+        return AssistantIncompleteError(happened, todo=todo)
     unchanged_site = []
     if counts.not_activated:
         unchanged_site.append(f"{counted(counts.not_activated, 'document')} could not be activated")

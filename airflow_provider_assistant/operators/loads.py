@@ -319,7 +319,8 @@ class AssistantLoadOperator(AssistantOperator):
             if attention:
                 log_attention(*attention)
             # Raised inside the block, so that the ledger records the load as failed.
-            failure = load_failure(counts, self.load_options, findings_sentence)
+            cause = self._last_load.cause if self._last_load else None
+            failure = load_failure(counts, self.load_options, findings_sentence, cause=cause)
             if failure and unlisted:
                 self.log.error("%s", unlisted)
             error = failure or unlisted

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import json
+import os
 
 import pandas as pd
 import pyarrow.parquet as pq
@@ -16,6 +18,7 @@ from airflow_provider_assistant.ledger.selection import Selection
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
 from tests.task_runs.context import task_context
 from tests.unit.cli.conftest import rows
+from tests.wire import refusing_port
 
 QA = "/documents/qa$"
 
@@ -284,6 +287,25 @@ def test_rows_in_doubt_are_an_exit_code(cli, faq, service):
     assert again.code == 0
     assert counts(again, "created", "possibly_duplicated") == (1, 1)
     assert len(service.documents("acme-docs")) == 4
+
+
+def test_a_few_rows_at_a_service_that_fails_have_its_reason_and_exit_code(cli, faq, service, tmp_path, monkeypatch):
+    # The first load ends with nothing created, the second one with two of three rows.
+    for times, code in ((None, 4), (1, 1)):
+        service.server.service.faults.rules.clear()
+        service.answer("status:503", path=QA, times=times)
+        ran = cli("load", faq, "--key", "id", "-o", "json")
+        assert ran.code == code
+        assert "503" in ran.err
+    with refusing_port() as port:
+        settings = json.loads(os.environ["AIRFLOW_CONN_ASSISTANT_DEFAULT"])
+        settings.update(host=f"http://127.0.0.1:{port}", port=None)
+        monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", json.dumps(settings))
+        other = rows(tmp_path / "other.csv", ("1", "A", "a"), ("2", "B", "b"), ("3", "C", "c"))
+        ran = cli("load", other, "-o", "json")
+        assert (ran.code, counts(ran, "rows", "failed")) == (4, (3, 3))
+        assert "Connection refused" in ran.err
+        assert "the base URL in the Airflow connection, with its port" in ran.err
 
 
 def test_what_is_in_doubt_is_in_a_rehearsal_too(cli, faq, service):
