@@ -139,8 +139,8 @@ class AssistantAPIError(AssistantError):
     """
     The service answered with an unexpected status.
 
-    The status is below 200 or a redirect (3xx). Usually the base URL points to a web page or a
-    proxy.
+    The status is below 200, or 408 or 425 in spite of retries. Usually the base URL points to
+    another program than the service.
 
     :param status: HTTP status of the response.
     :param endpoint: Name of the endpoint, as in :mod:`~airflow_provider_assistant.api.endpoints`.
@@ -151,9 +151,7 @@ class AssistantAPIError(AssistantError):
     :param gateway: Name of the gateway or proxy that visibly sent the response, or None.
     """
 
-    default_todo = (
-        "Check the base URL in the Airflow connection: redirects are not followed, so that the key stays with its host."
-    )
+    default_todo = "Check the base URL in the Airflow connection."
     status: int = 0
     endpoint: str = ""
     detail: str = ""

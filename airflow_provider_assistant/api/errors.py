@@ -142,7 +142,7 @@ GATEWAY_TODOS = {
 }
 GATEWAY_TODOS[431] = GATEWAY_TODOS[494]
 WRONG_ADDRESS = (
-    "This is not the assistant's API: check the base URL in the Airflow connection. Redirects are not followed, so "
+    "This is not the assistant's API: check the base URL in the Airflow connection; redirects are not followed, so "
     "that the key stays with its host."
 )
 WRONG_TLS = (
@@ -416,12 +416,13 @@ def detail_of(text: str) -> str:
 
 def short_reason(error: AssistantError) -> str:
     """
-    Return what happened in a few words: the status if the service answered.
+    Return what happened in a few words: the status if there was an answer, and who gave it if not the service.
 
     :param error: The error of a request.
     """
     if isinstance(error, AssistantAPIError):
-        return status_line(error.status)
+        line = status_line(error.status)
+        return f"{line} from {error.gateway}" if error.gateway else line
     return error.happened
 
 

@@ -27,7 +27,10 @@ HEADERS_TOO_LARGE = 431
 # The page of a login, a wrong address or a wrong method: no other request gets further.
 OF_ALL = ONLY_GATEWAYS | {401, 404, 405, HEADERS_TOO_LARGE}
 
-_PAGE = re.compile(r"(?:\s|<!--.*?-->)*<(?:!doctype|\?xml|html|head|title|body|center|h1)\b", re.IGNORECASE | re.DOTALL)
+# Without going back to a comment: many of them would take exponential time.
+_PAGE = re.compile(
+    r"(?:\s|<!--.*?-->)*+<(?:!doctype|\?xml|html|head|title|body|center|h1)\b", re.IGNORECASE | re.DOTALL
+)
 _TITLE = re.compile(r"<(title|h1|message)\b[^>]*>(.*?)</\1>", re.IGNORECASE | re.DOTALL)
 _IGNORED = re.compile(r"<(style|script)\b.*?(?:</\1>|$)", re.IGNORECASE | re.DOTALL)
 _TAG = re.compile(r"<[^>]*>")

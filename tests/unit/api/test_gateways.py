@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 
 import pytest
 
@@ -195,3 +196,12 @@ def test_statuses_that_only_gateways_send_have_an_advice() -> None:
     for status in ONLY_GATEWAYS:
         error = errors.from_response(POST, Response(status, {}, b""), 0.0)
         assert error.todo not in {AssistantGatewayError.default_todo, AssistantAPIError.default_todo}
+
+
+def test_a_hostile_page_is_judged_in_a_moment() -> None:
+    started = time.process_time()
+    for piece in ("<!---->", "<!--", "<h1", "<title>", "<style", "<", " ", "type ", "<message><", "ssl "):
+        for status in (200, 400, 503):
+            gateway_reply(Response(status, {"content-type": "text/html"}, (piece * 9000).encode()))
+            gateway_reply(Response(status, {}, b"<html>" + (piece * 9000).encode()))
+    assert time.process_time() - started < 3

@@ -25,6 +25,7 @@ from airflow_provider_assistant.loading.rows import DataframeRows
 from airflow_provider_assistant.loading.sources import open_source
 from tests.sites import site_at
 from tests.unit.loading.scripted_client import ScriptedClient
+from tests.virtual_time import simulated
 
 FIELDS = ("title", "content", "category")
 PAGE = {"content-type": "text/html", "server": "nginx"}
@@ -52,8 +53,7 @@ class Sequence:
         fates = self.attempted.setdefault(title, [])
         fates.append(fate)
         mark = f"{title}-{len(fates)}"
-        for _ in range(self.rng.randrange(4)):
-            await asyncio.sleep(0)
+        await asyncio.sleep(self.rng.random() / 10)
         is_refusal = fate == "503 page" and self.gateway_refusals
         if fate in PERHAPS and not is_refusal:
             self.perhaps.setdefault(title, []).append(mark)
@@ -101,7 +101,7 @@ def load(sequence, titles, folder, ledger):
     ):
         loading = Load(client, rows, options, ledger=memory, findings=findings)
         with contextlib.suppress(AssistantError):
-            asyncio.run(loading.run())
+            simulated(loading.run())
     listed = {row["key"]: (row["kind"], row["reason"]) for row in pq.read_table(path).to_pylist()}
     with ledger.engine.connect() as connection:
         columns = (documents.c.label, documents.c.outcome, documents.c.error)
