@@ -237,11 +237,7 @@ ENDS: dict[str, tuple[str | None, dict[str, Any], int]] = {
         {"source": [{**TEXTS[0], "title": f"T{number}"} for number in range(40)]},
         2,
     ),
-    "25 answers of another kind": (
-        "status:302",
-        {"source": [{**TEXTS[0], "title": f"T{number}"} for number in range(40)]},
-        2,
-    ),
+    "A gateway or proxy": ("html:404", {"source": TEXTS}, 2),
     "The service asks for a pause": ("retry-after:600", {"source": TEXTS}, 2),
     'A row is ambiguous and `on_ambiguous="fail"`': ("status:502", {"source": TEXTS, "on_ambiguous": "fail"}, 2),
     'A row has changed and `on_change="fail"`': (
