@@ -99,6 +99,15 @@ gateways: ## Install the gateways behind which loads are tested (Debian)
 			&& DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends haproxy nginx-light squid; } \
 		|| echo "make gateways: install haproxy, nginx and squid by hand" >&2
 
+# As the browser: only where it is missing, and only as root.
+.PHONY: pgbouncer
+pgbouncer:
+	@command -v pgbouncer >/dev/null || [ -x /usr/sbin/pgbouncer ] \
+		|| { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
+			&& apt-get update -qq \
+			&& DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends pgbouncer; } \
+		|| echo "make pgbouncer: install pgbouncer by hand" >&2
+
 .PHONY: isolated
 isolated: venv ## Run load, batch, evaluation and exports on a real Airflow whose tasks have no home and no database
 	$(BIN)/pytest -q tests/isolated

@@ -144,7 +144,9 @@ def test_new_columns(engine, root, load, read):
     write_rows(root, "feedback", FIRST, [rating(FIRST, "good")])
     load(FIRST, datasets=["feedback"])
     with engine.begin() as connection:
+        # As an earlier version has left it.
         connection.exec_driver_sql("ALTER TABLE assistant.feedback DROP COLUMN attempts")
+        connection.exec_driver_sql("DELETE FROM assistant.definitions WHERE name = 'feedback'")
     load(FIRST, datasets=["feedback"])
     (row,) = read("feedback")
     assert (row["rating"], row["attempts"]) == ("good", 1)
@@ -257,6 +259,12 @@ def test_a_reader_that_is_idle_in_a_transaction_delays_nobody(engine, root, load
         loaded = load(lock_timeout=60)
         assert (loaded.rows["statistics"], loaded.views_behind) == (2, ["statistics_daily"])
         assert waits
+        # If all views change, as after an upgrade, the load waits once.
+        with engine.begin() as other:
+            other.exec_driver_sql("UPDATE assistant.definitions SET fingerprint = 'earlier'")
+        waits.clear()
+        assert load(lock_timeout=60).views_behind == list(warehouse.VIEWS)
+        assert len(waits) == 1
     assert len(read("statistics")) == 3
     assert load().views_behind == []
     assert read("statistics_daily")[1]["new"] == 3

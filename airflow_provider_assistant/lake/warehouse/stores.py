@@ -25,6 +25,12 @@ SCHEMA = "assistant"
 # Default maximum wait for another process that holds a lock on the warehouse, in seconds.
 LOCK_TIMEOUT = 300
 POLL = 1.0
+UNUSABLE_FILE = (
+    "Give the path of a DuckDB file that this user may write. If the file is damaged, move it away: the next load "
+    "creates it again, with all days that the lake has. If a newer DuckDB has written it, upgrade duckdb on this worker."
+)
+# The first bytes of a SQLite file.
+_SQLITE = b"SQLite format 3\0"
 # DuckDB's own lock is one of processes: threads of one process share the database.
 _one_load_per_process = threading.Lock()
 
@@ -134,7 +140,12 @@ def duckdb_transaction(
             safe=NOTHING_CHANGED,
         )
     try:
-        make_folder(Path(path).parent)
+        try:
+            make_folder(Path(path).parent)
+        except OSError as error:
+            raise AssistantWarehouseError(
+                f"{path}: its folder cannot be created: {error}", safe=NOTHING_CHANGED, todo=UNUSABLE_FILE
+            ) from error
         # DuckDB writes further files beside the database.
         with private_umask(), contextlib.closing(_connected(path, lock_timeout, clock, sleep)) as connection:
             connection.begin()
@@ -158,6 +169,10 @@ def _connected(
     """Open a DuckDB file, as soon as no other process has it open."""
     import duckdb
 
+    with contextlib.suppress(OSError), Path(path).open("rb") as file:
+        # DuckDB would try to download an extension.
+        if file.read(len(_SQLITE)) == _SQLITE:
+            raise AssistantWarehouseError(f"{path} is a SQLite file", safe=NOTHING_CHANGED, todo=UNUSABLE_FILE)
     deadline = clock() + lock_timeout
     while True:
         try:
@@ -167,8 +182,11 @@ def _connected(
             texts = ("lock on file", "different configuration")
             is_locked = any(text in str(error) for text in texts)
             if not is_locked or clock() >= deadline:
-                reason = "it cannot be opened"
                 if is_locked:
-                    reason = f"another process has had it open for {lock_timeout:g} s"
-                raise AssistantWarehouseError(f"{path}: {reason}: {error}", safe=NOTHING_CHANGED) from error
+                    raise AssistantWarehouseError(
+                        f"{path}: another process has had it open for {lock_timeout:g} s: {error}", safe=NOTHING_CHANGED
+                    ) from error
+                raise AssistantWarehouseError(
+                    f"{path}: it cannot be opened: {error}", safe=NOTHING_CHANGED, todo=UNUSABLE_FILE
+                ) from error
         sleep(POLL)

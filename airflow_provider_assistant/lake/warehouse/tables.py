@@ -193,10 +193,29 @@ class Warehouse:
                 # Somebody may have dropped the table: its days are not loaded any more.
                 state = self.name_of(PARTITIONS.name)
                 self.store.run(f"DELETE FROM {state} WHERE dataset = {literal(table.name)}")  # noqa: S608
-        self._add_columns(table.name, table.columns)
         comments = [f"COMMENT ON TABLE {name} IS {literal(table.description)}"]
         comments += self.column_comments(table.name, table.descriptions)
+        self._check_columns(table, comments)
+        self._add_columns(table.name, table.columns)
         self.define(table.name, comments)
+
+    def _check_columns(self, table: TableDefinition, comments: Sequence[str]) -> None:
+        """
+        Check that a table that has this definition still has all its columns.
+
+        Adding them again would leave them empty in all rows that were loaded before.
+
+        :raises AssistantWarehouseError: A column was renamed or dropped.
+        """
+        missing = [column for column in table.columns if column not in self.columns[table.name]]
+        if missing and self.fingerprints.get(table.name) == _fingerprint(comments):
+            name = self.name_of(table.name)
+            raise AssistantWarehouseError(
+                f"{name} has no column {', '.join(map(quoted, missing))} any more: it was renamed or dropped by hand",
+                safe=NOTHING_CHANGED,
+                todo="Rename it back. Or let the next load create the table again, with all its days: "
+                f"DROP TABLE {name} CASCADE, which also drops the views that read it.",
+            )
 
     def add_columns(self, dataset: str, schema: pa.Schema) -> None:
         """
@@ -242,8 +261,7 @@ class Warehouse:
         :param timeout: See :meth:`.WarehouseTransaction.define`.
         :return: Whether it is now defined like this.
         """
-        content = "\n".join(statements).encode()
-        fingerprint = hashlib.blake2b(content, digest_size=16).hexdigest()
+        fingerprint = _fingerprint(statements)
         if relation in self.columns and self.fingerprints.get(relation) == fingerprint:
             return True
         if not self.store.define(*statements, timeout=timeout):
@@ -256,3 +274,8 @@ class Warehouse:
         )
         self.fingerprints[relation] = fingerprint
         return True
+
+
+def _fingerprint(statements: Sequence[str]) -> str:
+    content = "\n".join(statements).encode()
+    return hashlib.blake2b(content, digest_size=16).hexdigest()

@@ -48,7 +48,9 @@ def create_views(warehouse: Warehouse, metric_by_column: Mapping[str, str]) -> l
     behind = []
     for view in VIEWS:
         statements = view_statements(warehouse, view, metric_by_column)
-        if not warehouse.define(view, statements, timeout=VIEW_TIMEOUT):
+        # After one wait, a single attempt for each of the others: together they would hold up the load for minutes.
+        timeout = 0.0 if behind else VIEW_TIMEOUT
+        if not warehouse.define(view, statements, timeout=timeout):
             behind.append(view)
     if behind:
         log.warning(

@@ -6,6 +6,7 @@ import importlib
 import logging
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -240,6 +241,7 @@ def test_an_older_table_gets_the_columns_it_lacks(root, load, read, database):
     load(FIRST, datasets=["feedback"])
     with duckdb.connect(database) as connection:
         connection.execute("ALTER TABLE assistant.feedback DROP COLUMN answer_seconds")
+        connection.execute("DELETE FROM assistant.definitions WHERE name = 'feedback'")
     publish(root, lake.rows_table(lake.FEEDBACK, [rating(SECOND, "bad")]), SECOND)
     load(SECOND, datasets=["feedback"])
     assert [row["answer_seconds"] for row in read("feedback", "date")] == [None, None]
@@ -252,6 +254,52 @@ def test_a_file_of_a_newer_version_loses_nothing(root, load, read):
     publish(root, newer, SECOND)
     load(FIRST, SECOND, datasets=["feedback"])
     assert [row["stars"] for row in read("feedback", "date")] == [None, 5]
+
+
+@pytest.mark.parametrize("change", ["DROP COLUMN {}", "RENAME COLUMN {} TO mine"])
+def test_a_column_that_was_changed_by_hand_is_named(root, load, read, database, change):
+    """Adding it again would leave it empty in the days that are there."""
+    days = (FIRST, SECOND)
+    for day in days:
+        publish(root, lake.rows_table(lake.FEEDBACK, [rating(day, "good")]), day)
+    load(datasets=["feedback"])
+    before = read("feedback")
+    for column in ("session_id", "rating"):
+        with duckdb.connect(database) as connection:
+            connection.execute(f"ALTER TABLE assistant.feedback {change.format(column)}")
+        changed = read("feedback")
+        with pytest.raises(
+            AssistantWarehouseError, match=rf'feedback" has no column "{column}" any more.*DROP'
+        ) as caught:
+            load(datasets=["feedback"])
+        assert read("feedback") == changed
+        with duckdb.connect(database) as connection:
+            connection.execute(re.search(r"DROP TABLE \S+ CASCADE", str(caught.value))[0])
+        assert load(datasets=["feedback"]).partitions == len(days)
+        same = [{**row, "loaded_at": None} for row in read("feedback")]
+        assert same == [{**row, "loaded_at": None} for row in before]
+
+
+def test_files_that_are_not_a_warehouse_are_left_alone(load, tmp_path):
+    load(datasets=())
+    whole = (tmp_path / "new" / "warehouse.duckdb").read_bytes()
+    contents = {
+        "text": b"a,b\n" * 5000,
+        "empty": b"",
+        "sqlite": b"SQLite format 3\0" + b"\1" * 4000,
+        "truncated": whole[: len(whole) // 2],
+        "changed": whole[:5000] + b"?" * 9000 + whole[14_000:],
+    }
+    for name, content in contents.items():
+        path = tmp_path / f"{name}.db"
+        path.write_bytes(content)
+        with pytest.raises(AssistantWarehouseError, match=rf"{name}\.db.*Nothing was changed.*Give the path") as caught:
+            load(datasets=(), path=str(path))
+        assert "extension" not in str(caught.value)
+        assert path.read_bytes() == content
+    for path in (tmp_path, "/proc/none/warehouse.duckdb"):
+        with pytest.raises(AssistantWarehouseError, match=r"Nothing was changed.*Give the path"):
+            load(datasets=(), path=str(path))
 
 
 def test_a_column_that_no_table_has_changes_nothing(root, load, read):
