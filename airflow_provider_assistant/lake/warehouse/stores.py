@@ -27,7 +27,7 @@ LOCK_TIMEOUT = 300
 POLL = 1.0
 UNUSABLE_FILE = (
     "Give the path of a DuckDB file that this user may write. If the file is damaged, move it away: the next load "
-    "creates it again, with all days that the lake has. If a newer DuckDB has written it, upgrade duckdb on this worker."
+    "creates it again, with all days of the lake. If a newer DuckDB has written it, upgrade duckdb on this worker."
 )
 # The first bytes of a SQLite file.
 _SQLITE = b"SQLite format 3\0"
