@@ -189,7 +189,7 @@ def from_response(call: Call[Any], response: Response, now: float) -> AssistantA
         "gateway": gateway.name if gateway else None,
     }
     if gateway and not _may_pass_later(response.status):
-        todo = _todo_of_gateway(response.status, gateway)
+        todo = _todo_of_gateway(call, response.status, gateway)
         return AssistantGatewayError(happened, todo=todo, concerns_all=gateway.concerns_all, **fields)
     return row.error(happened, todo=f"{response.key_note} {row.todo}".strip(), **fields)
 
@@ -199,9 +199,18 @@ def _may_pass_later(status: int) -> bool:
     return status in SENT_AGAIN or status == HTTPStatus.TOO_MANY_REQUESTS or (status >= 500 and status not in FINAL_5XX)
 
 
-def _todo_of_gateway(status: int, gateway: GatewayReply) -> str:
+def _todo_of_gateway(call: Call[Any], status: int, gateway: GatewayReply) -> str:
     if gateway.about_tls:
         return WRONG_TLS
+    path = call.path.partition("?")[0]
+    address = gateway.text.removesuffix(path)
+    is_same_route = address != gateway.text and address.startswith("http")
+    if 300 <= status < 400 and is_same_route and _shown(call, address) == address:
+        # Such as from http to https.
+        return (
+            f"If {address} is the service's own address, set it as the base URL in the Airflow "
+            "connection: redirects are not followed, so that the key stays with its host."
+        )
     if status < 400 or status in {404, 405}:
         return WRONG_ADDRESS
     return GATEWAY_TODOS.get(status, AssistantGatewayError.default_todo)

@@ -200,14 +200,47 @@ def test_a_proxy_that_cannot_be_used_is_refused_by_the_name_of_its_variable(way,
         ("10.0.0.0/8, fd00::/8", ["10.1.2.3:8080", "10.255.0.1", "[fd00::1]:8443", "[fd00::1]"]),
         ("10.1.2.3,fd00::1", ["10.1.2.3:8080", "[fd00::1]:8443"]),
         ("[fd00::1]", ["[fd00::1]:8443", "[fd00::1]"]),
+        ("*.corp a.b.Corp.\t,,x", ["a.corp", "x.a.corp:1", "A.CORP", "corp"]),
+        ("localhost, *", ["a.corp", "10.1.2.3:8080"]),
+        ("a.corp:443,[fd00::1]:8443 10.1.2.3:8080", ["a.corp", "a.corp:443", "[fd00::1]:8443", "10.1.2.3:8080"]),
+        ("10.1.2.0/24:443, fd00::/64", ["10.1.2.3", "[fd00::9]:1"]),
     ],
 )
 def test_which_hosts_bypass_the_proxy(exceptions, excepted, monkeypatch):
     monkeypatch.setenv("HTTPS_PROXY", "proxy:3128")
     monkeypatch.setenv("NO_PROXY", exceptions)
     assert [host for host in excepted if proxy_for(f"https://{host}/api/v1")] == []
-    for host in ("b.corp.example", "acorp", "11.1.2.3", "[fe00::1]"):
-        assert exceptions == "*" or proxy_for(f"https://{host}/api/v1")
+    for host in ("b.corp.example", "a-corp", "c.corporation:8080", "11.1.2.3", "[fe00::1]", "[fd00:1::1]:8444"):
+        is_in_network = "fd00::/8" in exceptions and host.startswith("[fd")
+        assert "*" in exceptions.split() or is_in_network or proxy_for(f"https://{host}/api/v1")
+
+
+def test_a_port_of_an_exception_is_that_of_the_url(monkeypatch):
+    monkeypatch.setenv("ALL_PROXY", "proxy:3128")
+    monkeypatch.setenv("NO_PROXY", "a.corp:443 [fd00::1]:80 10.0.0.0/8:8080 b.corp:nonsense :80 / [ ]")
+    direct = ["https://a.corp", "http://a.corp:443", "http://[fd00::1]", "https://10.1.2.3:8080"]
+    assert [url for url in direct if proxy_for(url)] == []
+    through = ["http://a.corp", "https://a.corp:8443", "https://[fd00::1]", "https://10.1.2.3", "https://b.corp"]
+    assert [proxy_for(url).variable for url in through] == ["ALL_PROXY"] * len(through)
+
+
+def test_which_variable_names_the_proxy(monkeypatch):
+    monkeypatch.setenv("ALL_PROXY", "all:1")
+    monkeypatch.setenv("HTTPS_PROXY", "secure:1")
+    monkeypatch.setenv("HTTP_PROXY", "plain:1")
+    found = [proxy_for(f"{scheme}://a.corp") for scheme in ("http", "https")]
+    assert [(proxy.address, proxy.variable) for proxy in found] == [
+        ("plain:1", "HTTP_PROXY"),
+        ("secure:1", "HTTPS_PROXY"),
+    ]
+    monkeypatch.setenv("https_proxy", "lower:1")
+    # A CGI program gets HTTP_PROXY from the header of a request.
+    monkeypatch.setenv("REQUEST_METHOD", "GET")
+    assert [proxy_for(f"{scheme}://a.corp").address for scheme in ("http", "https")] == ["all:1", "lower:1"]
+    # An empty variable in lower case switches the proxy off.
+    monkeypatch.setenv("https_proxy", "")
+    monkeypatch.setenv("all_proxy", "")
+    assert [proxy_for(f"{scheme}://a.corp") for scheme in ("http", "https")] == [None, None]
 
 
 AFTER_CONNECT = {
