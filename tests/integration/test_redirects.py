@@ -43,7 +43,7 @@ def targets(elsewhere):
 def test_a_redirect_is_an_error_and_carries_no_key(send, elsewhere, name, status, target):
     answer = Answer(status, b"", {"Location": targets(elsewhere)[target], "Refresh": f"0; url={elsewhere.url}"})
     with ScriptedService(answer) as service:
-        with pytest.raises(AssistantAPIError, match="(?i)redirects are not followed") as refused:
+        with pytest.raises(AssistantAPIError, match=r"(?i)redirects are not followed") as refused:
             send(service.url, CALLS[name])
     assert refused.value.status == status
     assert len(service.received) == 1

@@ -198,7 +198,6 @@ def test_statuses_that_only_gateways_send_have_an_advice() -> None:
         assert error.todo not in {AssistantGatewayError.default_todo, AssistantAPIError.default_todo}
 
 
-<<<<<<< HEAD
 def test_a_hostile_page_is_judged_in_a_moment() -> None:
     started = time.process_time()
     for piece in ("<!---->", "<!--", "<h1", "<title>", "<style", "<", " ", "type ", "<message><", "ssl "):
@@ -206,7 +205,8 @@ def test_a_hostile_page_is_judged_in_a_moment() -> None:
             gateway_reply(Response(status, {"content-type": "text/html"}, (piece * 9000).encode()))
             gateway_reply(Response(status, {}, b"<html>" + (piece * 9000).encode()))
     assert time.process_time() - started < 3
-=======
+
+
 def test_a_redirect_to_the_same_route_says_the_base_url() -> None:
     for status in (301, 302, 303, 307, 308):
         for base in ("https://assistant.example/api/v1", "http://other.example:8443/below/api/v2"):
@@ -219,4 +219,3 @@ def test_a_redirect_to_the_same_route_says_the_base_url() -> None:
             error = errors.from_response(POST, Response(status, {"location": location}, b""), 0.0)
             assert "This is not the assistant's API" in str(error.todo)
             assert location.partition("?")[0] in str(error)
->>>>>>> 4a50a1f (Read NO_PROXY in all usual forms, and say the base URL that a redirect names)
