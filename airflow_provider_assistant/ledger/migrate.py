@@ -9,6 +9,7 @@ import sqlalchemy as sa
 import tenacity
 
 from airflow_provider_assistant.ledger.schema import metadata, schema_versions
+from airflow_provider_assistant.storage.databases import cause_of
 
 Migration: TypeAlias = Callable[[sa.Connection], None]
 # The first migration upgrades version 1 to version 2, and so on. Each must be repeatable, because SQLite
@@ -19,7 +20,7 @@ SCHEMA_VERSION = 1 + len(MIGRATIONS)
 
 @tenacity.retry(
     # Two workers that open a new ledger at the same time both create its tables; one of them gets an error.
-    retry=tenacity.retry_if_exception_type(sa.exc.DBAPIError),
+    retry=tenacity.retry_if_exception(lambda error: isinstance(error, sa.exc.DBAPIError) and cause_of(error) is None),
     stop=tenacity.stop_after_attempt(6),
     wait=tenacity.wait_random(0.05, 0.5),
     reraise=True,

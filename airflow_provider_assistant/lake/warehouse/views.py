@@ -45,7 +45,7 @@ def create_views(warehouse: Warehouse, metric_by_column: Mapping[str, str]) -> l
     :param metric_by_column: Columns of ``statistics_daily``, in their order.
     :return: Views that could not be replaced, because other sessions kept reading them.
     """
-    behind = []
+    behind: list[str] = []
     for view in VIEWS:
         statements = view_statements(warehouse, view, metric_by_column)
         # After one wait, a single attempt for each of the others: together they would hold up the load for minutes.

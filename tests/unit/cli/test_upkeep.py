@@ -227,3 +227,23 @@ def test_the_statements_that_create_the_tables_are_printed(cli):
     assert cli("ledger", "ddl").out == "".join(f"{statement};\n" for statement in statements)
     for table in metadata.tables:
         assert any(statement.startswith(f"CREATE TABLE {table} (") for statement in statements)
+
+
+def test_an_unusable_ledger_is_exit_code_5(connection, cli, faq, service, tmp_path, monkeypatch):
+    (tmp_path / "text.db").write_text("key,question\n" * 500)
+    values = {
+        "text": f"sqlite:///{tmp_path}/text.db",
+        "port": "postgresql://me:secret@h:notaport/db",
+        "option": '{"conn_type": "postgres", "host": "127.0.0.1", "port": 1, "extra": {"sslmod": "require"}}',
+        "none": "sqlite:////nowhere/at/all/ledger.db",
+    }
+    for name, value in values.items():
+        monkeypatch.setenv(f"AIRFLOW_CONN_{name.upper()}", value)
+        commands = [("load", faq, *LOAD)]
+        if name == "text":
+            commands += [("ledger", "status"), ("ledger", "backup", tmp_path / "copy.db")]
+        for words in commands:
+            ran = cli(*words, "--ledger-conn-id", name)
+            assert (ran.code, "should not happen" in ran.err) == (5, False), (name, words, ran.err)
+    assert service.posts() == 0
+    assert not (tmp_path / "copy.db").exists()

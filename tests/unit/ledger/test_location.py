@@ -13,6 +13,7 @@ from airflow.providers.common.compat.sdk import BaseHook, Connection
 from airflow_provider_assistant.exceptions import AssistantLedgerPermanentError
 from airflow_provider_assistant.ledger import Ledger, LedgerLocation, check_location, location_of
 from airflow_provider_assistant.ledger.executors import CONTAINER_VARIABLES
+from airflow_provider_assistant.ledger.location import CONFIGURED
 
 CONN_ID, SHARED = "AIRFLOW__ASSISTANT__LEDGER_CONN_ID", "AIRFLOW__ASSISTANT__LEDGER_FILE_IS_SHARED"
 
@@ -40,6 +41,27 @@ def test_the_first_setting_wins(monkeypatch):
 def test_errors_name_the_setting(ledger_home):
     for origin in ("the task's ledger_conn_id", "the extra of connection 'tenant_b'", "[assistant] ledger_conn_id"):
         assert f"connection 'gone', from {origin}: it does not exist" in refused(LedgerLocation("gone", origin))
+
+
+def test_connections_that_cannot_be_used_are_refused_with_what_to_do(ledger_home, monkeypatch):
+    secret = "sesame-1234"
+    query = f'{{"conn_type": "postgres", "password": "{secret}", "extra": {{"sqlalchemy_query": "x"}}}}'
+    values = {
+        f"postgresql://me:{secret}@h:notaport/db": "it does not exist, or its value cannot be read",
+        f'{{"conn_type": "postgres", "port": "notaport", "password": "{secret}"}}': "its port is not a number",
+        f"{{{secret}": "it does not exist, or its value cannot be read",
+        f"http://me:{secret}@h/": "it cannot be used for SQL",
+        f'{{"conn_type": "nothing", "password": "{secret}"}}': "it cannot be used for SQL",
+        f'{{"conn_type": "generic", "password": "{secret}"}}': "it cannot be used for SQL",
+        query: "it cannot be used for SQL",
+    }
+    for value, words in values.items():
+        monkeypatch.setenv("AIRFLOW_CONN_TEAM", value)
+        message = refused(LedgerLocation("team"))
+        assert f"connection 'team', from {CONFIGURED}: " in message
+        assert words in message
+        assert "Nothing was sent" in message
+        assert secret not in message
 
 
 def test_the_name_of_an_open_ledger_has_the_setting(tmp_path, monkeypatch):
