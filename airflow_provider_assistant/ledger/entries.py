@@ -321,6 +321,13 @@ class EntryReader:
         (row,) = stream(self._connection, query)
         return int(row[0])
 
+    def size_of_tenant(self) -> int:
+        """Return the number of documents on all sites of the tenant, according to the ledger."""
+        c = self._table.c
+        is_of_tenant = (c.service == self._site.service, c.tenant_id.is_not_distinct_from(self._site.tenant_id))
+        query = sa.select(sa.func.count()).where(*is_of_tenant, c.content_hash.is_not(None))
+        return transaction(self._connection, lambda connection: int(connection.execute(query).scalar_one()))
+
     @property
     def _own_documents(self) -> tuple[sa.ColumnElement[bool], ...]:
         """The conditions of the documents of this source that are on the site."""

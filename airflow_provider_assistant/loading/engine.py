@@ -45,7 +45,13 @@ from airflow_provider_assistant.loading.findings import Findings
 from airflow_provider_assistant.loading.groups import SharedGroups, regroup
 from airflow_provider_assistant.loading.guards import check_plan
 from airflow_provider_assistant.loading.ledger_writer import Attempt, LedgerWriter
-from airflow_provider_assistant.loading.limits import NO_ROOM, ReadLimits, check_limits, known_limits
+from airflow_provider_assistant.loading.limits import (
+    NO_ROOM,
+    ReadLimits,
+    check_limits,
+    known_limits,
+    warn_of_unknown_documents,
+)
 from airflow_provider_assistant.loading.load_client import LoadClient
 from airflow_provider_assistant.loading.managed_site import ManagedSite
 from airflow_provider_assistant.loading.options import LoadOptions
@@ -330,10 +336,13 @@ class Load:
         if limits_reply is None:
             return None
         limits = known_limits(limits_reply, self._options)
-        if limits.left is None or plan.count(RowAction.SEND) <= limits.left:
+        to_send = plan.count(RowAction.SEND)
+        loop = asyncio.get_running_loop()
+        if self._ledger:
+            await loop.run_in_executor(thread, warn_of_unknown_documents, limits, self._ledger, to_send)
+        if limits.left is None or to_send <= limits.left:
             return None
         # Some of these rows may be bad, or not sent for another reason.
-        loop = asyncio.get_running_loop()
         documents = await loop.run_in_executor(thread, self._count_documents, plan)
         return check_limits(limits, documents, self._options.on_limit)
 

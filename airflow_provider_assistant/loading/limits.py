@@ -24,12 +24,15 @@ from airflow_provider_assistant.exceptions import (
     AssistantInputError,
 )
 from airflow_provider_assistant.lake import flatten
+from airflow_provider_assistant.ledger import ScopeLedger
 from airflow_provider_assistant.loading.document_limits import DocumentLimits, document_limits, needs_usage
 from airflow_provider_assistant.loading.options import LoadOptions, OnLimit
 from airflow_provider_assistant.texts import escaped, shortened
 
 # Statuses of a usage that this service or API key does not offer.
 NOT_OFFERED: Final = frozenset({403, 404, 405, 501})
+# A load with fewer rows to send, or with a smaller share of what the ledger knows of its source, is usual growth.
+LEAST_ROWS, LEAST_SHARE = 20, 0.5
 # Characters of the limits in the log.
 LOGGED = 1000
 NO_ROOM = "the tenant's limit leaves no room for it; the next run sends it if there is room"
@@ -145,6 +148,33 @@ def known_limits(replies: LimitReplies, options: LoadOptions) -> DocumentLimits:
     else:
         log.info("%s", limits)
     return limits
+
+
+def warn_of_unknown_documents(limits: DocumentLimits, ledger: ScopeLedger, to_send: int) -> None:
+    """
+    Warn if what a load is about to create may be on the site already, because the ledger is new or was restored.
+
+    Other programs may create documents of the tenant as well, so a difference alone says nothing. It is reported if it
+    is large enough for all rows to send, and these are many compared with what the ledger knows of the source.
+
+    :param to_send: Number of rows to send.
+    """
+    if limits.used is None or to_send < LEAST_ROWS:
+        return
+    if to_send < LEAST_SHARE * ledger.size():
+        return
+    known = ledger.size_of_tenant()
+    if limits.used - known < to_send:
+        return
+    log.warning(
+        "The tenant has %d documents, and the ledger knows %d of them. If the ledger was lost or restored from a "
+        "backup, the %d rows that this load sends may be among the others and are created a second time: stop the "
+        "load, and run `airflow assistant ledger rebuild` or restore a newer ledger first. If other programs created "
+        "the other documents, nothing needs to be done.",
+        limits.used,
+        known,
+        to_send,
+    )
 
 
 def check_limits(limits: DocumentLimits, documents: int, on_limit: OnLimit) -> int | None:

@@ -337,3 +337,36 @@ def test_a_limit_without_a_used_amount_is_a_warning_if_it_is_to_be_respected(run
     assert (counts.created, error) == (3, None)
     (line,) = [record for record in caplog.records if "may have 1 documents" in record.getMessage()]
     assert line.levelno == logging.WARNING
+
+
+@pytest.mark.parametrize(
+    ("others", "known", "new", "is_said"),
+    [
+        (0, 0, 40, False),  # the first load of an empty tenant
+        (1000, 0, 40, True),  # a new ledger, or the first load beside another program
+        (60, 40, 60, True),  # an old backup: what was loaded since is not in it
+        (1000, 40, 30, True),
+        (1000, 100, 30, False),  # a usual night beside another program
+        (1000, 0, 19, False),
+        (39, 0, 40, False),  # fewer than this load sends
+    ],
+)
+def test_documents_that_the_ledger_does_not_know_are_said_once(others, known, new, is_said, run, caplog):
+    """A ledger that is new, or was restored, knows fewer documents than the tenant has."""
+    tenant = Tenant(10_000)
+    run(tenant, rows(known))
+    tenant.titles += ["of another program"] * others
+    caplog.clear()
+    sent = {**rows(known), **{f"N{number}": "text" for number in range(new)}}
+    counts, _, error = run(tenant, sent, max_concurrency=8)
+    assert (counts.created, error) == (new, None)
+    warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    said = [text for text in warnings if "the ledger knows" in text]
+    assert len(said) == is_said
+    if is_said:
+        assert f"has {others + known} documents, and the ledger knows {known} of them" in said[0]
+        assert f"the {new} rows" in said[0]
+    # The next load has nothing to send.
+    caplog.clear()
+    run(tenant, sent)
+    assert "the ledger knows" not in caplog.text
