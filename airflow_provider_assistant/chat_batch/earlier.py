@@ -100,14 +100,18 @@ class EarlierAttempts:
                 ended_at = datetime.fromtimestamp(answer.ended_at, UTC)
                 ends[answer.request_id] = RequestEnd(answer.status, ended_at)
         self.record_ends(ends)
+        # An attempt may have saved an answer and not its outcome, because it was killed or the ledger failed.
+        answer_by_id = {}
+        for answer in saved:
+            if self._mode == "sync" or answer.status not in UNANSWERED:
+                answer_by_id[answer.question_id] = answer
+        answered = []
+        for key, question_id in zip(questions.keys, questions.question_ids, strict=True):
+            if question_id in answer_by_id:
+                answered.append(_accepted(key, answer_by_id[question_id]))
+        self._ledger.record_late(answered)
         if self._mode == "sync":
-            # A killed attempt may have saved an answer and not yet its outcome, or the other way round.
-            answer_by_id = {answer.question_id: answer for answer in saved}
-            answered = []
-            for key, question_id in zip(questions.keys, questions.question_ids, strict=True):
-                if question_id in answer_by_id:
-                    answered.append(_accepted(key, answer_by_id[question_id]))
-            self._ledger.record_late(answered)
+            # It may also have recorded an outcome and not saved the answer.
             unanswered_ids = set(questions.question_ids) - answer_by_id.keys()
             accepted = self._ledger.accepted()
             lost_keys = [entry.key for entry in accepted if entry.question_id in unanswered_ids]
@@ -180,7 +184,7 @@ def storable_texts(values: list[Any]) -> list[str | None]:
 
 
 def _accepted(key: str, answer: FinishedRequest) -> AcceptedQuestion:
-    """Return the ledger entry of a question in sync mode whose answer is saved."""
+    """Return the ledger entry of a question whose answer is saved."""
     ended_at = datetime.fromtimestamp(answer.ended_at, UTC)
     return AcceptedQuestion(
         key=key,

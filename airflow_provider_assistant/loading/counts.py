@@ -119,8 +119,11 @@ class LedgerGap:
 
     :param created: Created rows that it does not have as created: it could not be written, or another run had taken
         them over.
+    :param others: Rows that were not created, such as unsent ones, and that it has as claimed: the next run takes them
+        for ambiguous ones.
     :param is_unreadable: Whether it could not be read either.
     """
 
     created: int = 0
+    others: int = 0
     is_unreadable: bool = False

@@ -234,6 +234,8 @@ class LoadReport:
             if outcome.outcome == "created":
                 self.gap.created += 1
                 self._add_finding_of_claim("ambiguous", outcome, "created, but the ledger could not record it")
+            else:
+                self.gap.others += 1
 
     def taken_over(self, outcomes: Collection[ClaimOutcome]) -> None:
         """

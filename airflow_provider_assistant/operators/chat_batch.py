@@ -269,7 +269,8 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
             submitted += f" and {load_counts.unchanged} before; "
             submitted += "a retry continues to wait for their answers"
             unrecorded = self._batch.unrecorded if self._batch else 0
-            if unrecorded:
+            # In sync mode, the answers came with the replies and are saved.
+            if unrecorded and self.mode == "async":
                 plan = "asks them again" if self.on_ambiguous == "retry" else "does not ask them again"
                 submitted += f". The ledger could not record {unrecorded} of them: a retry {plan}"
         return f"{submitted}."

@@ -112,28 +112,29 @@ def load_progress(load: Load | None, on_ambiguous: OnAmbiguous, *, has_ledger: b
     if load is None:
         return NOTHING_SENT
     counts = load.counts
-    changes = []
-    for name in ("activated", "deactivated", "deleted"):
-        count = getattr(counts, name)
-        if count:
-            changes.append(f"{count} {name}")
+    changes = _named(counts, "activated", "deactivated", "deleted")
     if not (counts.requests or changes):
         return NOTHING_SENT
     sentences = [f"{counts.created} of {counted(counts.rows, 'row')} were created by this try."]
     if counts.created:
         known = recorded(counts.created, load.gap, on_ambiguous) if has_ledger else UNRECORDED
         sentences.append(known)
+    if load.gap.others:
+        others = counted(load.gap.others, "other row")
+        sentences.append(f"The ledger could not record the outcome of {others}: the next run takes them for ambiguous.")
     if counts.unchanged:
         sentences.append(f"{counts.unchanged} were created before or repeat another row.")
     left = counts.failed + counts.ambiguous
     sentences.append(f"{left} are left ({counts.ambiguous} of them may exist).")
-    for name in ("rejected", "skipped"):
-        count = getattr(counts, name)
-        if count:
-            sentences.append(f"{count} are {name}.")
+    sentences += [f"{others}." for others in _named(counts, "rejected", "skipped")]
     if changes:
         sentences.append(f"Documents on the site: {', '.join(changes)}; a retry repeats only what is not recorded.")
     return " ".join(sentences)
+
+
+def _named(counts: LoadCounts, *names: str) -> list[str]:
+    """Return the counts that are not 0 with their names, such as ``3 rejected``."""
+    return [f"{getattr(counts, name)} {name}" for name in names if getattr(counts, name)]
 
 
 def recorded(created: int, gap: LedgerGap, on_ambiguous: OnAmbiguous) -> str:
