@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import unicodedata
+from datetime import UTC, datetime
 from typing import Any
 
 # Control characters that change the writing direction, so that a line is displayed in another order.
@@ -119,3 +120,12 @@ def shortened(text: str, limit: int) -> str:
     if len(line) <= limit:
         return line
     return f"{line[: limit - 1].rstrip()}…"
+
+
+def time_of_day(moment: float) -> str:
+    """
+    Return a time as text, such as ``02:13:05 UTC``.
+
+    :param moment: Seconds since the epoch.
+    """
+    return f"{datetime.fromtimestamp(moment, UTC):%H:%M:%S} UTC"

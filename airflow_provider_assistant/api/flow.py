@@ -29,7 +29,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantRequestTimeoutError,
     AssistantResponseError,
 )
-from airflow_provider_assistant.texts import counted
+from airflow_provider_assistant.texts import counted, time_of_day
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +52,8 @@ OUTAGE_PER_RETRY = 40
 LONGEST_IN_OUTAGE = 10
 # What to do about a body that nothing of the API sends.
 CHECK_BASE_URL = "Check the base URL in the Airflow connection."
+# A silence of fewer seconds is not worth mentioning.
+FEW_SECONDS = 10.0
 # Log message for an error of a poll that does not end polling.
 POLLING_GOES_ON = "Polling goes on after this: %s"
 
@@ -393,6 +395,7 @@ def wait_for(
     :raises AssistantAPIError: The service answered with a 4xx that another poll would get as well.
     """
     status = request_id = ""
+    answered_at = now()
     last_result = "the rate limit held every poll back"
     # Seconds until the deadline, if no wait is longer than it should be.
     left = deadline - now()
@@ -411,11 +414,12 @@ def wait_for(
                 pause = min(interval * 2.0 ** min(polls - 1, MOST_DOUBLINGS), longest_interval)
             if isinstance(request, AssistantError):
                 log.warning(POLLING_GOES_ON, request)
-                last_result = request.happened
+                last_result = _silence(answered_at, now()) + request.happened
                 retry_after = getattr(request, "retry_after", None)
                 if retry_after is not None:
                     pause = max(pause, retry_after)
             elif request.state == "pending":
+                answered_at = now()
                 last_result = f"the last status was {request.status!r}"
                 request_id = request.request_id
                 if request.status != status:
@@ -434,6 +438,12 @@ def wait_for(
             yield Wait(pause)
     seconds = now() - since
     raise _timed_out(call, polls, seconds, last_result, request_id=request_id, status=status)
+
+
+def _silence(answered_at: float, now: float) -> str:
+    if now - answered_at <= FEW_SECONDS:
+        return ""
+    return f"no poll was answered since {time_of_day(answered_at)}; "
 
 
 def _timed_out(

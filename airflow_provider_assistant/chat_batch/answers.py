@@ -16,7 +16,7 @@ from airflow_provider_assistant.lake import replace
 from airflow_provider_assistant.ledger import RunRef
 from airflow_provider_assistant.quantiles import percentiles
 from airflow_provider_assistant.storage.paths import StoragePath
-from airflow_provider_assistant.texts import cell_text, storable
+from airflow_provider_assistant.texts import cell_text, storable, time_of_day
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -93,10 +93,13 @@ def facts_of(questions: pa.Table) -> tuple[dict[str, Any], int]:
     return json.loads(metadata[FACTS]), json.loads(metadata[TURN])
 
 
-def joined(questions: pa.Table, answers: Mapping[str, FinishedRequest]) -> pa.Table:
+def joined(
+    questions: pa.Table, answers: Mapping[str, FinishedRequest], unanswered_since: float | None = None
+) -> pa.Table:
     """
     Return the questions joined with their answers, which are given by ``question_id``.
 
+    :param unanswered_since: Time since which no poll was answered, in seconds since the epoch. Default: None.
     :return: A table with the columns ``COLUMNS`` and the source's other columns, one row per question.
     """
     import pyarrow as pa
@@ -109,6 +112,8 @@ def joined(questions: pa.Table, answers: Mapping[str, FinishedRequest]) -> pa.Ta
             row = _answered(answer)
         else:
             row = _unanswered(question["request_id"], question["submitted_at"], question["error"])
+            if question["request_id"] and unanswered_since is not None:
+                row["error"] = f"no poll was answered since {time_of_day(unanswered_since)}; it may still complete"
         answer_rows.append(row)
     columns = {name: questions[name] for name in questions.column_names}
     # These replace the columns of the same name that the questions have.

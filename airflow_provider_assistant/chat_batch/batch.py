@@ -85,6 +85,8 @@ class ChatBatch:
         dag_id: str = "",
     ) -> None:
         self.state = BatchState(folder_of(output, scope))
+        # Time since which no poll was answered, in seconds since the epoch, if the last wait has ended in an outage.
+        self.unanswered_since: float | None = None
         self._settings = settings
         self._site_id = site_id
         self._mode = mode
@@ -298,6 +300,7 @@ class ChatBatch:
                 on_finished=functools.partial(self._record, writer),
             )
             await poller.run(pending)
+            self.unanswered_since = poller.unanswered_since
 
     def _record(self, writer: AnswerWriter, answer: FinishedRequest) -> None:
         self.answered += 1
@@ -333,7 +336,7 @@ class ChatBatch:
         # If a question has several answers, the last one replaces the others.
         saved.sort(key=lambda answer: answer.ended_at)
         answer_by_id = {answer.question_id: answer for answer in saved}
-        return answers.joined(questions, answer_by_id)
+        return answers.joined(questions, answer_by_id, self.unanswered_since)
 
     def publish(self, table: pa.Table, site: Mapping[str, str | None] | None = None) -> None:
         """

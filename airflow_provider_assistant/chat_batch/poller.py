@@ -14,6 +14,7 @@ from airflow_provider_assistant.chat_batch.schedule import DuePoll, PollSchedule
 from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.exceptions import AssistantAPIError, AssistantError
 from airflow_provider_assistant.observability import tracing
+from airflow_provider_assistant.texts import time_of_day
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +32,8 @@ class Poller:
     :param deadline: Time at which to stop polling, in seconds since the epoch; each chat request is polled at least
         once.
     :param on_finished: Called with the result of every chat request that ends.
+    :ivar unanswered_since: After :meth:`run`, the time since which no poll was answered, in seconds since the epoch;
+        None if polls were answered until the end.
     """
 
     client: AssistantClient
@@ -39,6 +42,7 @@ class Poller:
     deadline: float
     max_concurrency: int
     on_finished: Callable[[FinishedRequest], None]
+    unanswered_since: float | None = field(default=None, init=False)
     _in_flight: set[asyncio.Task[None]] = field(default_factory=set, init=False)
     _poll_done: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     _logged_statuses: set[str] = field(default_factory=set, init=False)
@@ -48,12 +52,15 @@ class Poller:
         """
         Poll until all chat requests have ended or the deadline passes.
 
+        Polling ends one response timeout after the deadline if no poll is answered any more.
+
         :return: The schedule with its counts: ``finished`` by state, ``open``, ``polls`` and ``failed_polls``.
         :raises AssistantAPIError: The service answered a poll with 401 or 403, so further polls would fail as well.
         """
         # The event loop's clock goes on steadily, even if the wall clock is set.
         self._epoch = self.client.now() - asyncio.get_running_loop().time()
         schedule = PollSchedule(pending, interval=self.interval, deadline=self.deadline, now=self._now())
+        self._started = self._now()
         with tracing.span("wait", site_id=self.site_id, requests=schedule.open) as span:
             progress = asyncio.create_task(_log_progress(schedule))
             try:
@@ -67,6 +74,9 @@ class Poller:
                 await asyncio.gather(progress, *self._in_flight, return_exceptions=True)
                 span.set_attributes({"assistant.open": schedule.open, "assistant.polls": schedule.polls})
                 log.info("%s", schedule)
+        self.unanswered_since = schedule.unanswered_since(self._now())
+        if self.unanswered_since is not None:
+            log.warning("No poll was answered since %s.", time_of_day(self.unanswered_since))
         return schedule
 
     def _now(self) -> float:
@@ -81,26 +91,27 @@ class Poller:
             self._in_flight.add(task)
             task.add_done_callback(self._on_done)
         now = self._now()
-        next_due = schedule.next_due
-        if next_due is not None and len(self._in_flight) < self.max_concurrency:
-            await self._wait_for_poll(next_due - now)
-            return
+        # After the deadline, polling goes on as long as polls are answered.
         response_timeout = min(self.client.settings.timeout, flow.LAST_POLL)
-        last_response = max(now, self.deadline) + response_timeout
-        is_done = await self._wait_for_poll(last_response - now)
-        if not is_done:
-            # No poll is done a whole response timeout after the deadline, so a Retry-After holds them back.
+        end = max(self._started, self.deadline, schedule.answered_at) + response_timeout
+        if now >= end:
             schedule.give_up()
             for task in self._in_flight:
                 task.cancel()
-            await asyncio.wait(self._in_flight)
+            if self._in_flight:
+                await asyncio.wait(self._in_flight)
+            return
+        wake_up = end
+        next_due = schedule.next_due
+        if next_due is not None and len(self._in_flight) < self.max_concurrency:
+            wake_up = min(end, next_due)
+        await self._wait_for_poll(wake_up - now)
 
-    async def _wait_for_poll(self, seconds: float) -> bool:
-        """Wait at most ``seconds`` until a poll is done, and return whether one is."""
+    async def _wait_for_poll(self, seconds: float) -> None:
+        """Wait at most ``seconds`` until a poll is done."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._poll_done.wait()
-        return self._poll_done.is_set()
 
     def _on_done(self, task: asyncio.Task[None]) -> None:
         self._in_flight.discard(task)

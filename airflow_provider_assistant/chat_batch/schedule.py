@@ -10,7 +10,7 @@ from typing import NamedTuple
 from airflow_provider_assistant.api import errors
 from airflow_provider_assistant.api.replies import ChatRequest
 from airflow_provider_assistant.chat_batch.requests import FinishedRequest, PendingRequest, State
-from airflow_provider_assistant.exceptions import AssistantError
+from airflow_provider_assistant.exceptions import AssistantError, AssistantRateLimitError
 
 # The first poll of a chat request comes after this share of the interval, further polls whenever its age has doubled,
 # and from then on one per interval. So quick answers are found quickly, and slow ones cost few polls.
@@ -20,6 +20,8 @@ FIRST = 0.25
 # happens after the restart of a triggerer, and to the first questions of a batch that takes long to submit.
 UNKNOWN_INTERVALS = 2.0
 UNKNOWN_SECONDS = 10.0
+# A silence of fewer seconds is not worth mentioning.
+FEW_SECONDS = 10.0
 
 
 class DuePoll(NamedTuple):
@@ -56,6 +58,10 @@ class PollSchedule:
     def __init__(self, pending: Iterable[PendingRequest], *, interval: float, deadline: float, now: float) -> None:
         self.finished: Counter[str] = Counter()
         self.polls = self.failed_polls = 0
+        # Time of the last poll that was answered; at first, that of the beginning.
+        self.answered_at = now
+        # Polls that were sent since then.
+        self._sent_since = 0
         self.deadline = deadline
         self._interval = interval
         # If the deadline has passed already, poll each chat request once.
@@ -77,10 +83,12 @@ class PollSchedule:
         if not self._due or self._due[0].due > now:
             return None
         self.polls += 1
+        self._sent_since += 1
         return heapq.heappop(self._due)._replace(sent_at=now)
 
     def on_state(self, poll: DuePoll, reply: ChatRequest, *, now: float) -> FinishedRequest | None:
         """Return the result if the chat request has ended; otherwise plan its next poll."""
+        self._answered(now)
         if reply.state == "pending":
             self._plan_next(poll._replace(pending_at=poll.sent_at), now)
             return None
@@ -92,6 +100,8 @@ class PollSchedule:
 
         :raises AssistantError: Further polls would get the same error.
         """
+        if errors.is_refused(error) or isinstance(error, AssistantRateLimitError):
+            self._answered(now)
         if errors.is_lost(error):
             return self._finish(poll, "lost", str(error), now)
         if errors.is_refused(error):
@@ -102,6 +112,15 @@ class PollSchedule:
             retry_after = 0.0
         self._plan_next(poll, now, retry_after)
         return None
+
+    def unanswered_since(self, now: float) -> float | None:
+        """Return since when no poll was answered although some were sent; None if it is only a few seconds."""
+        is_silent = self.open > 0 and self._sent_since > 0 and now - self.answered_at > FEW_SECONDS
+        return self.answered_at if is_silent else None
+
+    def _answered(self, now: float) -> None:
+        self.answered_at = now
+        self._sent_since = 0
 
     def give_up(self) -> None:
         """Plan no further polls."""

@@ -16,6 +16,7 @@ from airflow_provider_assistant.exceptions import (
 )
 from airflow_provider_assistant.loading.options import OnAmbiguous
 from airflow_provider_assistant.parameters import tolerance
+from airflow_provider_assistant.texts import time_of_day
 
 _ERROR_BY_STATUS: dict[str, type[AssistantError]] = {
     "failed": AssistantRequestFailedError,
@@ -34,7 +35,12 @@ def batch_summary(result: Mapping[str, Any]) -> str:
 
 
 def batch_failure(
-    result: Mapping[str, Any], max_failed: float, on_ambiguous: OnAmbiguous, *, has_ledger: bool
+    result: Mapping[str, Any],
+    max_failed: float,
+    on_ambiguous: OnAmbiguous,
+    *,
+    has_ledger: bool,
+    unanswered_since: float | None = None,
 ) -> AssistantError | None:
     """
     Return the error that makes a finished batch fail, or None if at most ``max_failed`` questions have no answer.
@@ -43,6 +49,7 @@ def batch_failure(
     :param max_failed: A count, or a fraction below 1.
     :param on_ambiguous: Parameter of the task.
     :param has_ledger: Whether the task uses the ledger.
+    :param unanswered_since: Time since which no poll was answered, in seconds since the epoch. Default: None.
     :return: The error, which is not raised, or None.
     """
     unanswered = result["rows"] - result["complete"]
@@ -72,8 +79,13 @@ def batch_failure(
     if has_ledger:
         plans = [plan for status, plan in plan_by_status.items() if counts[status]]
         retry = f"keeps the answers and {' and '.join(plans)}"
-    return _ERROR_BY_STATUS[most_frequent](
+    happened = (
         f"{unanswered} of {result['rows']} questions have no answer ({batch_summary(result)}), more than "
-        f"max_failed={max_failed:g} allows",
+        f"max_failed={max_failed:g} allows"
+    )
+    if unanswered_since is not None:
+        happened += f"; no poll was answered since {time_of_day(unanswered_since)}"
+    return _ERROR_BY_STATUS[most_frequent](
+        happened,
         todo=f"A retry {retry}. All questions are in {result['output_path']}.",
     )

@@ -30,6 +30,7 @@ from airflow_provider_assistant.operators.links import AssistantDataLink
 from airflow_provider_assistant.operators.runs import check_own_path, warn_of_findings
 from airflow_provider_assistant.operators.source import AssistantSourceOperator
 from airflow_provider_assistant.storage.paths import writable_file
+from airflow_provider_assistant.texts import time_of_day
 from airflow_provider_assistant.triggers.chat_batch import AssistantChatBatchTrigger, deadline_of
 from airflow_provider_assistant.triggers.deferral import defer, is_deferrable, restore_attributes
 from airflow_provider_assistant.triggers.events import raise_failure
@@ -233,6 +234,7 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
         raise_failure(event)
         deadline = deadline_of(event)
         with self._open_batch(context) as batch:
+            batch.unanswered_since = (event or {}).get("unanswered_since")
             if self.turn is not None:
                 batch.collect(interval=self.poll_interval, deadline=deadline)
                 saved_source = batch.state.read_source()
@@ -252,7 +254,10 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
             counts = f"{result['complete']} of {result['rows']} questions"
             answered = f"{counts} have an answer in {self.output_path}."
             if result["timed_out"]:
-                answered += f" {result['timed_out']} requests are still in progress at the service."
+                answered += f" {result['timed_out']} requests are open"
+                if self._batch and self._batch.unanswered_since is not None:
+                    answered += f"; no poll was answered since {time_of_day(self._batch.unanswered_since)}"
+                answered += "."
             return FailureContext(doing, safe=answered, findings=result["findings"])
         return FailureContext(doing, safe=self._submitted_questions())
 
@@ -397,7 +402,9 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
 
     def _finish(self, batch: ChatBatch, context: Context, deadline: float) -> dict[str, Any]:
         """Wait for the answers, write them, and return the result."""
-        batch.collect(interval=self.poll_interval, deadline=deadline)
+        if batch.unanswered_since is None:
+            # The triggerer has waited for a reply already.
+            batch.collect(interval=self.poll_interval, deadline=deadline)
         table = batch.table()
         may_close = self.close_sessions
         if may_close is None:
@@ -424,7 +431,13 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
         self._result = result
         metrics.questions({status: result[status] for status in answers.STATUSES})
         self.log.info("Site %r, %d questions: %s.", result["site_id"], result["rows"], batch_summary(result))
-        failure = batch_failure(result, self.max_failed, self.on_ambiguous, has_ledger=self.ledger)
+        failure = batch_failure(
+            result,
+            self.max_failed,
+            self.on_ambiguous,
+            has_ledger=self.ledger,
+            unanswered_since=batch.unanswered_since,
+        )
         if failure:
             raise failure
         warn_of_findings(result["findings"])

@@ -72,8 +72,9 @@ class AssistantChatBatchTrigger(BaseTrigger):
         """
         Yield one event when all chat requests have ended or the deadline has passed.
 
-        :return: The event's payload has ``ended`` (counts by state), ``open`` (requests without an answer) and
-            ``polls``, or else ``error``; also ``deadline``, and ``rendered`` if it was given.
+        :return: The event's payload has ``ended`` (counts by state), ``open`` (requests without an answer), ``polls``
+            and, if no poll was answered at the end, ``unanswered_since``; or else ``error``. It also has ``deadline``,
+            and ``rendered`` if it was given.
         """
         try:
             event = await self._poll()
@@ -96,7 +97,10 @@ class AssistantChatBatchTrigger(BaseTrigger):
                 on_finished=writer.add,
             )
             schedule = await poller.run(pending)
-        return {"ended": dict(schedule.finished), "open": schedule.open, "polls": schedule.polls}
+        event: dict[str, Any] = {"ended": dict(schedule.finished), "open": schedule.open, "polls": schedule.polls}
+        if poller.unanswered_since is not None:
+            event["unanswered_since"] = poller.unanswered_since
+        return event
 
 
 def deadline_of(event: Mapping[str, Any] | None) -> float:

@@ -7,6 +7,7 @@ import json
 import logging
 import random
 from collections import Counter, defaultdict
+from datetime import UTC, datetime
 from statistics import mean
 from typing import Any
 
@@ -398,3 +399,32 @@ def test_a_clock_that_is_set_changes_nothing(jump):
 def test_polling_goes_on_after_a_status_that_passes(status):
     polled = poll(lambda _, number: response(status) if number == 1 else COMPLETE)
     assert polled.ended["r0"].status == "complete"
+
+
+@pytest.mark.parametrize("kind", ["hangs", "dropped", "unavailable"])
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_network_that_is_gone_ends_the_wait_at_the_deadline_plus_one_reply(kind, shared, caplog):
+    replies = {"hangs": HANGS, "dropped": DROPPED, "unavailable": response(503)}
+    rng = random.Random(f"{kind}{shared}")
+    for count in (1, 12, 300):
+        deadline, gone = rng.uniform(60, 300), rng.uniform(5, 40)
+        caplog.clear()
+        polled = poll(
+            lambda *_, gone=gone: PENDING if now() < gone else replies[kind],
+            count,
+            deadline=deadline,
+            client=(lambda wire: limited(wire, 16)) if shared else client_of,
+        )
+        assert deadline <= polled.took <= deadline + TIMEOUT + 0.1
+        assert polled.schedule.open == count
+        assert gone - INTERVAL <= polled.schedule.answered_at - EPOCH <= gone + 0.1
+        moment = f"{datetime.fromtimestamp(polled.schedule.answered_at, UTC):%H:%M:%S} UTC"
+        assert f"No poll was answered since {moment}" in caplog.text
+
+
+def test_after_the_deadline_polls_go_on_that_are_answered(monkeypatch):
+    """A trigger that starts late polls each request once, however many there are."""
+    monkeypatch.setattr(Wire, "latency", 2.0)
+    polled = poll(lambda *_: COMPLETE, 300, deadline=-50.0)
+    assert polled.schedule.finished == Counter(complete=300)
+    assert polled.took > TIMEOUT
