@@ -15,7 +15,7 @@ ENDS = {
     "a wrong key": ("status:401", "401 Unauthorized", "Fix the API key", "3 of 9 rows were created"),
     "a missing site": ("status:404", "404 Not Found", "Check the identifiers", "3 of 9 rows were created"),
     "a rate limit": ("retry-after:3600", "429 Too Many Requests", "Retry later", "3 of 9 rows were created"),
-    "a bad gateway": ("status:502", "ambiguous", "findings", "3 of 9 rows were created"),
+    "a bad gateway": ("status:502", "Ambiguous", "findings", "3 of 9 rows were created"),
 }
 
 
