@@ -389,6 +389,22 @@ COMMANDS = (
                 function="rebuild.rebuild",
             ),
             _command(
+                "move",
+                "Move entries to another name of their service, or to a tenant",
+                Arg(("service",), metavar="SERVICE", help="name of the service in the ledger, see ledger status"),
+                Arg(("to_service",), metavar="NEW", help="its new name, which the connection has"),
+                Arg(("--tenant",), metavar="TENANT", help="only entries of this tenant (default: all tenants)"),
+                Arg(
+                    ("--to-tenant",),
+                    metavar="TENANT",
+                    help="new tenant of entries that have none, or of those that --tenant selects",
+                ),
+                Arg(("--dry-run",), action="store_true", help="change nothing; show the counts"),
+                ONLY_SITE,
+                LEDGER,
+                function="move.move",
+            ),
+            _command(
                 "forget",
                 "Record that documents were deleted on the site",
                 Arg(("entry",), metavar="DOCUMENT", nargs="*", help="document ids, or keys of entries"),

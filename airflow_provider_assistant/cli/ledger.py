@@ -17,6 +17,7 @@ from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.ledger.queries import (
     AmbiguousEntry,
+    addresses,
     counts,
     find_ambiguous,
     kind_name,
@@ -44,11 +45,14 @@ def status(out: Console, args: argparse.Namespace) -> int:
     """Count the entries of the ledger by kind, site and outcome."""
     with open_ledger(args) as ledger:
         url = ledger.engine.url.render_as_string(hide_password=True)
+        sites = ledger.read(addresses, Selection(args.site))
         rows = ledger.read(counts, Selection(args.site))
-    out.result({"ledger": url, "counts": rows})
+    out.result({"ledger": url, "sites": sites, "counts": rows})
     out.line(f"Ledger: {url}")
+    site_cells = [[*list(site.values())[:-1], ", ".join(site["addresses"])] for site in sites]
+    out.table(("service", "tenant", "site", "addresses"), site_cells)
     cells = [list(row.values()) for row in rows]
-    out.table(("kind", "site", "outcome", "entries", "latest"), cells)
+    out.table(("kind", "service", "tenant", "site", "outcome", "entries", "latest"), cells)
     return OK
 
 

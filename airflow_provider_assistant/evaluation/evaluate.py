@@ -101,6 +101,7 @@ def summarise(
     rules: Sequence[Rule] = (),
     on_fail: OnFail = "report",
     baseline: Baseline | None = None,
+    earlier_name: str | None = None,
     judges: Mapping[str, JudgeSummary] = MappingProxyType({}),
 ) -> Summary:
     """
@@ -116,6 +117,7 @@ def summarise(
     :param rules: Rules of the gate. Default: none.
     :param on_fail: What a failed gate does. The summary only records it. Default: ``report``.
     :param baseline: An earlier evaluation to compare with. Default: None.
+    :param earlier_name: Name of another evaluation of the same questions, if there is no baseline. Default: None.
     :param judges: Model, rubric, tokens and agreement of every scorer that is a judge. Default: none.
     :return: The summary, as written to ``summary.json``.
     :raises AssistantInputError: The baseline is not a table of scores.
@@ -151,6 +153,7 @@ def summarise(
         tags=_tag_summaries(cases, units, scorers, rows_by_scorer, passing),
         repetitions=repetitions_of(cases, rows_by_scorer, higher_is_better, passing.answers),
         comparison=compared.comparison if compared else None,
+        earlier_name=earlier_name,
         errors=_errors(rows_by_scorer),
         failing=NamedQuestions.of(passing.failing) if pass_if else None,
         newly_failing=newly_failing,

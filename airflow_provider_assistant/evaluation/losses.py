@@ -43,7 +43,7 @@ def check_drop(rule: Rule, summary: Summary, *, drops: int, enough: float) -> Ru
     """
     comparison = summary.comparison
     if comparison is None:
-        return not_judged(rule, "there is no baseline yet; this evaluation can become the baseline of the next")
+        return _without_baseline(rule, summary)
     if rule.tag is not None and rule.tag not in summary.tags:
         return no_data(rule, f"no question has the tag {rule.tag!r}")
     difference = _difference(rule, comparison)
@@ -74,7 +74,7 @@ def check_compared(rule: Rule, summary: Summary, names: Sequence[str]) -> RuleVe
     """
     comparison = summary.comparison
     if comparison is None:
-        return not_judged(rule, "there is no baseline yet")
+        return _without_baseline(rule, summary)
     differences = {**comparison.scorers, PASS_RATE: comparison.passes, COVERAGE: comparison.coverage}
     shares = []
     for name, difference in differences.items():
@@ -90,13 +90,21 @@ def check_newly_failing(rule: Rule, summary: Summary) -> RuleVerdict:
     """Return the verdict on a rule that limits the number of questions that usually passed and fail now."""
     comparison, found = summary.comparison, summary.newly_failing
     if comparison is None:
-        return not_judged(rule, "there is no baseline yet")
+        return _without_baseline(rule, summary)
     if found is None:
         return not_judged(rule, "the baseline was not scored with the scorers of pass_if")
     reason = (
         f"{counted(found.count, 'question')} usually passed in {counted(comparison.runs, 'earlier run')}, and not now"
     )
     return verdict_on(rule, found.count, reason)
+
+
+def _without_baseline(rule: Rule, summary: Summary) -> RuleVerdict:
+    reason = "there is no baseline yet; this evaluation can become the baseline of the next"
+    if summary.earlier_name is not None:
+        name = summary.earlier_name
+        reason += f". Evaluation {name!r} has earlier runs of the same questions: if it was renamed, set name={name!r}"
+    return not_judged(rule, reason)
 
 
 def smallest_loss(error: float, freedom: float, *, false_alarms: float = FALSE_ALARMS) -> float:

@@ -7,8 +7,9 @@ file. ``summary.json`` is written last: a folder without it is an incomplete eva
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice, tee
@@ -142,6 +143,30 @@ class RunDirectory:
             summary = directory.read_summary()
             if summary and summary.part is None:
                 yield directory, summary
+
+    def name_before(self, keys: Collection[str]) -> str | None:
+        """
+        Return the name that this evaluation may have had: that of the latest other one of the same questions.
+
+        :param keys: Keys of the questions. At least half of them must be the same.
+        :return: None if the folder has no such evaluation.
+        """
+        folders = self.folder.parent.parent
+        if not folders.is_dir():
+            return None
+        found: dict[str, str] = {}
+        for folder in folders.iterdir():
+            if folder.name == self.folder.parent.name or not folder.is_dir():
+                continue
+            # A file of another evaluation may be damaged.
+            with contextlib.suppress(AssistantInputError):
+                for directory, summary in islice(RunDirectory(folder / self.folder.name).earlier(), 1):
+                    known_keys = set(_read_scores(directory.scores).column("key").to_pylist())
+                    if 2 * len(known_keys.intersection(keys)) >= max(len(keys), len(known_keys)):
+                        found[directory.folder.name] = summary.name
+        if not found:
+            return None
+        return found[max(found)]
 
     def trend(self) -> list[Summary]:
         """Return the summaries of the last runs before this one, earliest first."""

@@ -274,6 +274,8 @@ class Summary(Model):
     :param tags: Figures by tag, in alphabetical order.
     :param repetitions: Figures of the repetitions; None if every question was asked once.
     :param comparison: Comparison with the baseline; None without a baseline.
+    :param earlier_name: Name of another evaluation of the same questions, whose runs would be the baseline if this one
+        was renamed; None if there is a baseline or no such evaluation.
     :param errors: Answers on which a scorer failed.
     :param failing: Questions that do not fulfil the condition; None without a condition.
     :param newly_failing: Those of them that fulfilled it in nine of ten runs of the baseline; None without a condition
@@ -296,6 +298,7 @@ class Summary(Model):
     tags: dict[str, TagSummary] = Field(default_factory=dict)
     repetitions: Repetitions | None = None
     comparison: Comparison | None = None
+    earlier_name: str | None = None
     errors: NamedQuestions = Field(default_factory=lambda: NamedQuestions(count=0))
     failing: NamedQuestions | None = None
     newly_failing: NamedQuestions | None = None

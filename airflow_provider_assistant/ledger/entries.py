@@ -153,6 +153,8 @@ class EntryReader:
         self._table = table
         self._scope = storable(str(scope))
         self._site = scope.site
+        self.scope = scope
+        """Scope of the entries."""
         # Columns of an entry, in the order of the fields of LedgerEntry after the state.
         self._entry_columns = [
             *("outcome", "claim", "source", "content_hash", "superseded", "sent_hash"),
@@ -244,11 +246,15 @@ class EntryReader:
             entries[row["key"]] = entry
         return entries
 
-    def stale(self, is_seen: Callable[[str], bool]) -> Iterator[StaleDocument]:
-        """Yield the stale documents: those that this source loaded and no longer contains."""
+    def stale(self, is_seen: Callable[[str], bool], source: str | None = None) -> Iterator[StaleDocument]:
+        """
+        Yield the stale documents: those that a source loaded and that are not seen.
+
+        :param source: Name of the source. Default: None, the one that is loaded.
+        """
         c = self._table.c
         columns = (c.key, c.label, c[self._created_id], self._group_label)
-        query = sa.select(*columns).where(*self._own_documents)
+        query = sa.select(*columns).where(*self._documents_of(source or self.source))
         for key, label, created_id, group in stream(self._connection, query):
             if not is_seen(key):
                 yield StaleDocument(label=label, created_id=created_id, group=group, key=key)
@@ -331,8 +337,11 @@ class EntryReader:
     @property
     def _own_documents(self) -> tuple[sa.ColumnElement[bool], ...]:
         """The conditions of the documents of this source that are on the site."""
+        return self._documents_of(self.source)
+
+    def _documents_of(self, source: str) -> tuple[sa.ColumnElement[bool], ...]:
         c = self._table.c
-        return c.scope == self._scope, c.source == self.source, c.content_hash.is_not(None)
+        return c.scope == self._scope, c.source == source, c.content_hash.is_not(None)
 
     def documents_of_earlier_tries(self) -> Iterator[EarlierDocument]:
         """

@@ -24,6 +24,7 @@ from airflow_provider_assistant.ledger.schema import (
     is_unresolved,
     loads,
 )
+from airflow_provider_assistant.ledger.scopes import SITE_COLUMNS, Site, site_of
 from airflow_provider_assistant.ledger.selection import (
     ALL,
     MOST,
@@ -130,57 +131,51 @@ def counts(connection: sa.Connection, selection: Selection) -> list[dict[str, An
     """
     Count the entries by kind, site and outcome, drafts, superseded documents, and the loads.
 
-    :return: One mapping per kind, site and outcome, with ``kind``, ``site_id``, ``outcome``, ``entries`` and
-        ``latest``, the time of the latest claim or start in ISO format; None for superseded documents. The outcome
-        ``draft`` counts the created documents whose status says that they are not in use.
+    :return: One mapping per kind, site and outcome, with ``kind``, ``service``, ``tenant_id``, ``site_id``,
+        ``outcome``, ``entries`` and ``latest``, the time of the latest claim or start in ISO format; None for
+        superseded documents. The outcome ``draft`` counts the created documents whose status says that they are not in
+        use.
     """
     count_rows = []
     for kind, table in TABLES.items():
         c = table.c
         count_rows += _count_rows(connection, kind, table, c.outcome, c.claimed_at, selection)
     count_rows += _draft_rows(connection, selection)
-    superseded_by_site = Counter[str]()
+    superseded_by_site = Counter[Site]()
     for row in page_of_superseded(connection, selection, ALL).rows:
-        superseded_by_site[row.site_id] += len(json.loads(row.superseded))
-    for site_id, entries in sorted(superseded_by_site.items()):
-        count_rows.append(
-            {
-                "kind": "document",
-                "site_id": site_id,
-                "outcome": "superseded",
-                "entries": entries,
-                "latest": None,
-            }
-        )
+        superseded_by_site[site_of(row)] += len(json.loads(row.superseded))
+    for site, entries in sorted(superseded_by_site.items(), key=str):
+        count_rows.append(_count_row("document", site, "superseded", entries, None))
     count_rows += _count_rows(connection, "load", loads, OUTCOME, loads.c.started_at, selection)
     return count_rows
+
+
+def _count_row(kind: str, site: Site, outcome: str, entries: int, latest: datetime | None) -> dict[str, Any]:
+    latest_text = None
+    if latest is not None:
+        latest_text = latest.isoformat(timespec="seconds")
+    return {"kind": kind, **site.columns(), "outcome": outcome, "entries": entries, "latest": latest_text}
 
 
 def _draft_rows(connection: sa.Connection, selection: Selection) -> list[dict[str, Any]]:
     """Return the counts of the created documents that were not in use, by site."""
     c = documents.c
+    columns = [c[name] for name in SITE_COLUMNS]
     query = (
-        sa.select(c.site_id, c.status, sa.func.count(), sa.func.max(c.claimed_at))
+        sa.select(*columns, c.status, sa.func.count(), sa.func.max(c.claimed_at))
         .where(c.outcome == "created", c.status.is_not(None), *selection.of(documents))
-        .group_by(c.site_id, c.status)
+        .group_by(*columns, c.status)
     )
-    entries_by_site = Counter[str]()
-    latest_by_site: dict[str, datetime] = {}
-    for site_id, status, entries, latest in connection.execute(query):
+    entries_by_site = Counter[Site]()
+    latest_by_site: dict[Site, datetime] = {}
+    for *site_columns, status, entries, latest in connection.execute(query):
+        site = Site(*site_columns)
         if DEFAULT_WORDS.state(status) in NOT_IN_USE:
-            entries_by_site[site_id] += entries
-            latest_by_site[site_id] = max(latest, latest_by_site.get(site_id, latest))
+            entries_by_site[site] += entries
+            latest_by_site[site] = max(latest, latest_by_site.get(site, latest))
     draft_rows = []
-    for site_id, entries in sorted(entries_by_site.items()):
-        draft_rows.append(
-            {
-                "kind": "document",
-                "site_id": site_id,
-                "outcome": "draft",
-                "entries": entries,
-                "latest": latest_by_site[site_id].isoformat(timespec="seconds"),
-            }
-        )
+    for site, entries in sorted(entries_by_site.items(), key=str):
+        draft_rows.append(_count_row("document", site, "draft", entries, latest_by_site[site]))
     return draft_rows
 
 
@@ -193,25 +188,33 @@ def _count_rows(
     selection: Selection,
 ) -> list[dict[str, Any]]:
     """Return the counts of one kind, by site and outcome."""
-    site_column = table.c.site_id
+    columns = [table.c[name] for name in SITE_COLUMNS]
     query = (
-        sa.select(site_column, outcome_column, sa.func.count(), sa.func.max(time_column))
+        sa.select(*columns, outcome_column, sa.func.count(), sa.func.max(time_column))
         .where(*selection.of(table))
-        .group_by(site_column, outcome_column)
-        .order_by(site_column, outcome_column)
+        .group_by(*columns, outcome_column)
+        .order_by(*columns, outcome_column)
     )
     count_rows = []
-    for site_id, outcome, entries, latest in connection.execute(query):
-        count_rows.append(
-            {
-                "kind": kind,
-                "site_id": site_id,
-                "outcome": outcome,
-                "entries": entries,
-                "latest": latest.isoformat(timespec="seconds"),
-            }
-        )
+    for *site_columns, outcome, entries, latest in connection.execute(query):
+        count_rows.append(_count_row(kind, Site(*site_columns), outcome, entries, latest))
     return count_rows
+
+
+def addresses(connection: sa.Connection, selection: Selection) -> list[dict[str, Any]]:
+    """
+    Return the sites of the ledger, and the addresses at which they were used.
+
+    :return: One mapping per site, with ``service``, ``tenant_id``, ``site_id`` and ``addresses``, a list of URLs.
+    """
+    urls_by_site: dict[Site, set[str]] = {}
+    for table in (*TABLES.values(), loads):
+        columns = [table.c[name] for name in (*SITE_COLUMNS, "site_url")]
+        query = sa.select(*columns).where(*selection.of(table)).distinct()
+        for row in connection.execute(query):
+            urls_by_site.setdefault(site_of(row), set()).add(row.site_url)
+    sites = sorted(urls_by_site.items(), key=lambda item: str(item[0]))
+    return [{**site.columns(), "addresses": sorted(urls)} for site, urls in sites]
 
 
 # -- ambiguous entries -----------------------------------------------------------------------------

@@ -84,6 +84,20 @@ class Site:
     site_id: str
     url: str = field(default="", compare=False)
 
+    @property
+    def address_name(self) -> str:
+        """Name that the service has if its connection gives none."""
+        return service_of(self.url)
+
+    @property
+    def has_own_name(self) -> bool:
+        """Whether the connection gives the service another name than its address."""
+        return self.service != self.address_name
+
+    def may_be(self, other: Site) -> bool:
+        """Return whether another site of the same id may be this one: its tenant is the same, or one is not known."""
+        return self.tenant_id == other.tenant_id or None in {self.tenant_id, other.tenant_id}
+
     def columns(self) -> dict[str, Any]:
         """Return the values of the columns that identify the site, in the ledger and in the datasets."""
         return {"service": self.service, "tenant_id": self.tenant_id, "site_id": self.site_id}

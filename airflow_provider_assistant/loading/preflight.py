@@ -60,6 +60,7 @@ class LoadPlan:
     :param changed: Number of rows whose key belongs to this source and has other content in the ledger.
     :param kept: Number of rows whose key belongs to this source and has the same content in the ledger.
     :param foreign: Number of rows whose key belongs to another source and has other content, by that source's name.
+    :param shared: Number of rows whose key belongs to another source and has the same content, by that source's name.
     :param regrouped: Number of rows whose key belongs to this source and has another group in the ledger, or none.
     :param groups: Keys of the groups of which the source has every row, sorted.
     :param without_key: Number of rows that have no key or cannot be read. The document of each may be any document of
@@ -71,6 +72,7 @@ class LoadPlan:
     changed: int = 0
     kept: int = 0
     foreign: Mapping[str, int] = field(default_factory=dict)
+    shared: Mapping[str, int] = field(default_factory=dict)
     regrouped: int = 0
     groups: Sequence[int] = ()
     without_key: int = 0
@@ -119,6 +121,7 @@ def plan_load(
     keys = array("Q")
     relations: Counter[str] = Counter()
     foreign: Counter[str] = Counter()
+    shared: Counter[str] = Counter()
     groups = SeenGroups()
     without_key = 0
     for fingerprints in rows.fingerprints():
@@ -138,7 +141,8 @@ def plan_load(
                         row = fingerprints[position]
                         content = EntryContent(*entry)
                         batch_actions[position] = _action(row, content)
-                        _relate(row, content, source, relations, foreign)
+                        _relate(row, content, source, relations)
+                        _count_owner(row, content, source, foreign, shared)
             actions += batch_actions
         else:
             # Bytes of zero, which is SEND.
@@ -159,6 +163,7 @@ def plan_load(
         changed=relations["changed"],
         kept=relations["kept"],
         foreign=foreign,
+        shared=shared,
         regrouped=relations["regrouped"],
         groups=groups.complete(),
         without_key=without_key,
@@ -188,22 +193,28 @@ def _are_same(
     ]
 
 
-def _relate(
-    row: RowFingerprint, entry: EntryContent, source: str, relations: Counter[str], foreign: Counter[str]
-) -> None:
-    """Count whether a row keeps or changes the document of its key, its group, and whose key it is."""
+def _relate(row: RowFingerprint, entry: EntryContent, source: str, relations: Counter[str]) -> None:
+    """Count whether a row keeps or changes the document of its key, and its group."""
     relations["regrouped"] += is_regrouped(row, entry, source)
-    if entry.content_hash is None:
-        # The key has no document.
+    if entry.content_hash is None or entry.source != source:
+        # The key has no document of this source.
         return
-    is_same = entry.content_hash == row.content_hash
-    if entry.source != source:
-        if not is_same:
-            foreign[entry.source] += 1
-    elif is_same:
+    if entry.content_hash == row.content_hash:
         relations["kept"] += 1
     else:
         relations["changed"] += 1
+
+
+def _count_owner(
+    row: RowFingerprint, entry: EntryContent, source: str, foreign: Counter[str], shared: Counter[str]
+) -> None:
+    """Count a row by the other source that its key belongs to."""
+    if entry.content_hash is None or entry.source == source:
+        return
+    if entry.content_hash == row.content_hash:
+        shared[entry.source] += 1
+    else:
+        foreign[entry.source] += 1
 
 
 def _action(row: RowFingerprint, entry: EntryContent) -> int:

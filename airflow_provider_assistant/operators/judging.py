@@ -221,6 +221,9 @@ def evaluate(
     if other:
         baseline = judges.baseline(other, judged, directory.baseline_verdicts)
         judge_summaries = _with_cost_of(judged.summaries, baseline.runs[0].judges)
+    earlier_name = None
+    if baseline is None and any(rule.needs_baseline for rule in criteria.rules):
+        earlier_name = directory.name_before({case.key for case in cases})
     scores = score_cases(cases, judged.scorers)
     summary = summarise(
         cases,
@@ -233,6 +236,7 @@ def evaluate(
         rules=criteria.rules,
         on_fail=on_fail,
         baseline=baseline,
+        earlier_name=earlier_name,
         judges=judge_summaries,
     )
     return Evaluation(

@@ -55,6 +55,29 @@ def test_status_counts_by_kind_site_and_outcome(cli, in_doubt, ledger_home):
     assert cli("ledger", "status", "--site", "acme-shop", "-o", "json").json["counts"] == []
 
 
+def test_a_service_gets_another_name(cli, connection, faq, service, monkeypatch):
+    """The load stops at the other address, the command of its message moves the entries, and nothing is sent twice."""
+    cli("load", faq, *LOAD)
+    port = service.url.rpartition(":")[2]
+    other = service.url.replace("127.0.0.1", "localhost")
+    monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", connection_at(other))
+    stopped = cli("load", faq, *LOAD)
+    assert (stopped.code, service.posts()) == (2, 3)
+    command = f"ledger move 127.0.0.1:{port.split('/')[0]} localhost:{port.split('/')[0]}"
+    assert command in stopped.err
+    assert cli(*command.split(), "--dry-run").out == (
+        f"Would move to service 'localhost:{port.split('/')[0]}': 3 documents, 1 load.\n"
+    )
+    assert cli(*command.split(), "-o", "json").json["document"] == 3
+    assert cli("load", faq, *LOAD).code == 0
+    assert service.posts() == 3
+    (site,) = cli("ledger", "status", "-o", "json").json["sites"]
+    assert site["service"] == f"localhost:{port.split('/')[0]}"
+    assert len(site["addresses"]) == 2
+    assert cli(*command.split()).code == 2
+    assert cli("ledger", "move", "a", " ").code == 2
+
+
 def test_a_ledger_on_a_server_does_not_show_its_password(cli, monkeypatch):
     monkeypatch.setenv("AIRFLOW__ASSISTANT__LEDGER_CONN_ID", "ledger_db")
     monkeypatch.setenv("AIRFLOW_CONN_LEDGER_DB", "postgresql://me:sesame-1234@127.0.0.1:1/none")
