@@ -114,7 +114,8 @@ def _connection_type(hook_class_name: str) -> dict[str, Any]:
             "site_id": _field("Site", "Default site (website or chatbot) of operators without site_id.", "string"),
             "service_name": _field(
                 "Service name",
-                "Short name of the service in the ledger and in the datasets. Default: the host of the base URL.",
+                "Short name of the service, which identifies its sites in the ledger and in the datasets. "
+                "Default: the host of the base URL.",
                 "string",
             ),
             "timeout": _field(

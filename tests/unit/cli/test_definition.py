@@ -43,7 +43,7 @@ def test_these_are_the_commands():
             f"assistant ledger {name}"
             for name in (
                 *("status", "ambiguous", "stale", "superseded", "forget", "rebuild", "resolve", "loads", "prune"),
-                *("backup", "ddl"),
+                *("backup", "ddl", "move"),
             )
         ),
     }

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import os
 
 import pytest
 
-from airflow_provider_assistant.ledger import Claim, DocumentScope, Ledger, RunRef
+from airflow_provider_assistant.ledger import Claim, DocumentScope, Ledger, RunRef, service_of
 from airflow_provider_assistant.loading.fingerprints import encoded, hash_of
 from tests.sites import site_at
 from tests.unit.cli.conftest import rows
 
+CONN = "AIRFLOW_CONN_ASSISTANT_DEFAULT"
 LOAD = ("--key", "id")
 
 
@@ -58,21 +60,20 @@ def test_status_counts_by_kind_site_and_outcome(cli, in_doubt, ledger_home):
 def test_a_service_gets_another_name(cli, connection, faq, service, monkeypatch):
     """The load stops at the other address, the command of its message moves the entries, and nothing is sent twice."""
     cli("load", faq, *LOAD)
-    port = service.url.rpartition(":")[2]
     other = service.url.replace("127.0.0.1", "localhost")
-    monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", connection_at(other))
+    at_other = os.environ[CONN].replace(service.url, other)
+    monkeypatch.setenv(CONN, at_other)
     stopped = cli("load", faq, *LOAD)
     assert (stopped.code, service.posts()) == (2, 3)
-    command = f"ledger move 127.0.0.1:{port.split('/')[0]} localhost:{port.split('/')[0]}"
+    command = f"ledger move {service_of(service.url)} {service_of(other)}"
     assert command in stopped.err
-    assert cli(*command.split(), "--dry-run").out == (
-        f"Would move to service 'localhost:{port.split('/')[0]}': 3 documents, 1 load.\n"
-    )
+    would_move = f"Would move to service {service_of(other)!r}: 3 documents, 1 load.\n"
+    assert would_move in cli(*command.split(), "--dry-run").out
     assert cli(*command.split(), "-o", "json").json["document"] == 3
     assert cli("load", faq, *LOAD).code == 0
     assert service.posts() == 3
     (site,) = cli("ledger", "status", "-o", "json").json["sites"]
-    assert site["service"] == f"localhost:{port.split('/')[0]}"
+    assert site["service"] == service_of(other)
     assert len(site["addresses"]) == 2
     assert cli(*command.split()).code == 2
     assert cli("ledger", "move", "a", " ").code == 2

@@ -346,7 +346,7 @@ def test_a_file_that_was_moved_does_not_create_its_documents_again(cli, faq, ser
     cli("load", faq, "--key", "id", "--source-name", "faq.csv")
     ran = cli("load", faq, "--key", "id", "-o", "json")
     assert counts(ran, "unchanged", "stale") == (3, 0)
-    assert "belong to other sources" in ran.err
+    assert "belong to source 'faq.csv'" in ran.err
     rows(faq, ("1", "Refunds", "In six days."), ("2", "Hours", "Nine to five."))
     ran = cli("load", faq, "--key", "id")
     assert (ran.code, service.posts()) == (2, 3)

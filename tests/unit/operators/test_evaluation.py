@@ -475,6 +475,28 @@ def test_a_first_run_has_nothing_to_compare_with_and_says_so(evaluate):
     )
 
 
+def test_a_renamed_evaluation_is_told_the_name_of_its_earlier_runs(evaluate, capsys):
+    evaluate(good(), name="other questions", **{**DROP, "gate": ["token_f1 >= 0"]})
+    evaluate(good(), name="golden / set", **DROP)
+    evaluate(good(), name="golden / set", night=1, **DROP)
+    capsys.readouterr()
+    for gate in (["token_f1 drop <= 0.02"], ["compared >= 0.5"], ["newly_failing <= 0"]):
+        condition = {"pass_if": "token_f1 >= 0.5"} if gate == ["newly_failing <= 0"] else {}
+        head = evaluate(good(), name=f"renamed {gate[0][:4]}", night=2, gate=gate, baseline="previous", **condition)
+        (rule,) = summary_of(head).gate.rules
+        assert rule.verdict == "not_judged"
+        assert "set name='golden / set'" in rule.reason
+        (logged,) = [line for line in capsys.readouterr().out.splitlines() if "set name='golden / set'" in line]
+        assert "[warning" in logged
+        assert "golden / set" in Path(head["report_path"]).read_text()
+    # Nothing is to be said without such a rule, before those runs, and with a baseline.
+    for name, night, gate in (("no rule", 2, ["token_f1 >= 0"]), ("golden / set", 3, DROP["gate"])):
+        found = summary_of(evaluate(good(), name=name, night=night, gate=gate, baseline="previous"))
+        assert found.earlier_name is None, name
+    earliest = summary_of(evaluate(good(), name="earlier", night=-1, **DROP))
+    assert earliest.earlier_name is None
+
+
 def test_a_night_is_compared_with_the_night_before(evaluate):
     first, second = evaluate(good(), **DROP), evaluate(good(), night=1, **DROP)
     assert second["baseline"] == first["scores_path"]
