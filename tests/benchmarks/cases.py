@@ -205,7 +205,7 @@ def _fill(ledger: Ledger, path: Path, scope: str) -> None:
     columns = mapping_of(QADocument, None, None)
     with (
         ledger.documents(
-            scope=DocumentScope(site_at(scope, "bench"), "documents/qa"), source="bench", run=loads.RUN
+            scope=DocumentScope(site_at("bench", scope), "documents/qa"), source="bench", run=loads.RUN
         ) as memory,
         open_source(str(path), wanted_columns(QADocument, columns, ["id"])) as source,
     ):

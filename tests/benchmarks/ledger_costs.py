@@ -146,7 +146,7 @@ def costs(
             assert counts.unchanged == rows, counts
     with measured(server, documents, found["scan"]):
         for site in range(sites):
-            scope = DocumentScope(site_at(site_url(site), "bench"), "documents/qa")
+            scope = DocumentScope(site_at("bench", site_url(site)), "documents/qa")
             with ledger.documents(scope=scope, source="bench", run=loads.RUN) as entries:
                 assert not list(entries.stale(lambda _: True))
     changed = [{**row, "answer": f"Changed: {row['answer']}"} for row in loads.rows(rows // 10)]

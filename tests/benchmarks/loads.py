@@ -111,7 +111,7 @@ def load(
         with contextlib.ExitStack() as stack:
             memory = ledger and stack.enter_context(
                 ledger.documents(
-                    scope=DocumentScope(site_at(scope or uuid.uuid4().hex, "bench"), "documents/qa"),
+                    scope=DocumentScope(site_at("bench", scope or uuid.uuid4().hex), "documents/qa"),
                     source="bench",
                     run=RUN,
                 )

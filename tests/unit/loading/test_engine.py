@@ -108,7 +108,7 @@ def run(tmp_path):
             if ledger:
                 opened = stack.enter_context(Ledger(sqlite_engine(tmp_path / "ledger.db")))
                 memory = stack.enter_context(
-                    opened.documents(scope=DocumentScope(site_at(scope, "s"), "documents/qa"), source="kb", run=ref)
+                    opened.documents(scope=DocumentScope(site_at("h", scope), "documents/qa"), source="kb", run=ref)
                 )
             listing = stack.enter_context(FindingsFile(path))
             given_options = LoadOptions(**{"max_concurrency": 4, **options})
@@ -220,7 +220,7 @@ def claimed(tmp_path, titles, ref=RUN):
     from airflow_provider_assistant.loading.fingerprints import encoded, hash_of
 
     with Ledger(sqlite_engine(tmp_path / "ledger.db")) as ledger:
-        with ledger.documents(scope=DocumentScope(site_at("s", "s"), "documents/qa"), source="kb", run=ref) as memory:
+        with ledger.documents(scope=DocumentScope(site_at("h", "s"), "documents/qa"), source="kb", run=ref) as memory:
             keys = {hash_of(encoded((title,))) for title in titles}
             assert memory.commit_and_claim((), [Claim(key, "label", None) for key in keys]) == keys
             yield
@@ -308,7 +308,7 @@ def test_what_the_ledger_makes_of_an_outcome(before, outcome, tmp_path):
 
         def attempt(result, content):
             with ledger.documents(
-                scope=DocumentScope(site_at("s", "s"), "documents/qa"), source="kb", run=RUN
+                scope=DocumentScope(site_at("h", "s"), "documents/qa"), source="kb", run=RUN
             ) as memory:
                 claim = Claim("k", "label", memory.entries(["k"]).get("k"))
                 assert memory.commit_and_claim((), [claim]) == {"k"}
@@ -318,7 +318,7 @@ def test_what_the_ledger_makes_of_an_outcome(before, outcome, tmp_path):
         if before:
             attempt(before, "old")
         attempt(outcome, "new")
-        with ledger.documents(scope=DocumentScope(site_at("s", "s"), "documents/qa"), source="kb", run=RUN) as memory:
+        with ledger.documents(scope=DocumentScope(site_at("h", "s"), "documents/qa"), source="kb", run=RUN) as memory:
             known = memory.entries(["k"])["k"]
     expected = {"created": "created", "ambiguous": "ambiguous"}.get(outcome)
     expected = expected or {"created": "created", "ambiguous": "ambiguous", "claimed": "ambiguous"}.get(before, "none")

@@ -74,7 +74,7 @@ def run(tmp_path):
         with (
             Ledger(sqlite_engine(tmp_path / "ledger.db")) as ledger,
             ledger.documents(
-                scope=DocumentScope(site_at(scope, "s"), "documents/text"), source="kb", run=RunRef("d", "r", "t", -1)
+                scope=DocumentScope(site_at("h", scope), "documents/text"), source="kb", run=RunRef("d", "r", "t", -1)
             ) as memory,
             FindingsFile(path) as findings,
         ):
