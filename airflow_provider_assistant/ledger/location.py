@@ -148,7 +148,7 @@ def _engine_of(location: LedgerLocation) -> sa.Engine:
             f"the ledger cannot be opened: {name}: {error.reason}",
             safe=NOTHING_SENT,
             todo=f"{error.todo} Then clear the task.",
-        ) from error
+        ) from (error.__cause__ or error)
     if engine.dialect.name not in {"sqlite", "postgresql"}:
         raise AssistantLedgerPermanentError(
             f"the ledger cannot use {engine.dialect.name} ({name})",

@@ -234,12 +234,12 @@ def test_a_ledger_that_cannot_be_read_is_a_sentence(page, uri, code, text, admin
     assert "sesame" not in str(problem) + caplog.text
 
 
-def test_an_empty_database_is_not_filled(admin, ledger_home, monkeypatch):
+def test_a_database_of_another_application_is_not_changed(admin, ledger_home, monkeypatch):
     file = ledger_home / "other.db"
     sqlite3.connect(file).execute("CREATE TABLE t (x)")
     monkeypatch.setenv("AIRFLOW__ASSISTANT__LEDGER_CONN_ID", "pages_ledger")
     monkeypatch.setenv("AIRFLOW_CONN_PAGES_LEDGER", f"sqlite:///{file}")
-    assert admin.get("/api/loads").json()["problem"]["code"] == "ledger_empty"
+    assert admin.get("/api/loads").json()["problem"]["code"] == "ledger_unreachable"
     assert sqlite3.connect(file).execute("SELECT name FROM sqlite_master").fetchall() == [("t",)]
 
 
