@@ -65,6 +65,13 @@ class Batch:
         return problems | dict(self.problems)
 
 
+_FIELD_ADVICE = (
+    "If a field's column has another name, pass columns={field: column} (--column FIELD=COLUMN); if a field has the "
+    "same value in all rows, pass constants={field: value} (--constant FIELD=VALUE)."
+)
+_KEY_ADVICE = "If a column of the key has another name now, set key_columns (--key) to it."
+
+
 @dataclass(frozen=True, slots=True)
 class ColumnSelection:
     """
@@ -121,13 +128,11 @@ class ColumnSelection:
         present_names = ", ".join(map(_shown, count_by_name)) or "none"
         missing = [name for name in self.names if name not in {*count_by_name, *self.partition}]
         if missing:
+            are_keys = not {*missing} & {*self.text}
             raise AssistantInputError(
                 f"{where} has no column {', '.join(map(_shown, missing))}; it has {present_names}",
-                todo=_similar_names(missing, count_by_name)
-                + "If a field's column has another name, pass columns={field: column} (--column "
-                "FIELD=COLUMN); if a field has the same value in all rows, pass constants={field: value} "
-                "(--constant FIELD=VALUE).",
-                field="columns",
+                todo=_similar_names(missing, count_by_name) + (_KEY_ADVICE if are_keys else _FIELD_ADVICE),
+                field="key_columns" if are_keys else "columns",
             )
         repeated = [name for name in self.read if count_by_name[name] > 1]
         if repeated:

@@ -9,6 +9,7 @@ from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 import pyarrow.parquet as pq
 from airflow.providers.common.compat.sdk import AirflowFailException
@@ -37,14 +38,16 @@ from tests.adversary.front import (
     Sent,
 )
 from tests.adversary.rating_nights import rate
-from tests.adversary.request_service import Answer, Service, Try, answer_to
+from tests.adversary.request_service import HOST, Answer, Service, Try, answer_to
 from tests.adversary.world import FinishedRequest, World
 
 Operation = Literal["rows", "files", "batch", "sync batch", "ratings", "sites", "chat", "wait", "upload"]
 MANY: tuple[Operation, ...] = ("rows", "files", "batch", "sync batch", "ratings", "sites")
 LOADS = {"rows", "files"}
+# Operations with a ``timeout``.
+WAITS = {"batch", "sync batch", "wait"}
 # Seconds. An outage of up to LASTING is survived; a task gives a longer one up within GIVES_UP after its beginning.
-LASTING, GIVES_UP = 60.0, 300.0
+LASTING, GIVES_UP = 60.0, 180.0
 RESPONSE_TIMEOUT = 30.0
 FOREVER = 1e6
 
@@ -88,6 +91,21 @@ class FrontNight:
         return f"{BLOCKED_WORD} {number}" if number in self.blocked else f"text {number}"
 
 
+@dataclass(frozen=True)
+class MovedNight:
+    """
+    Loads of one source at two addresses of one service.
+
+    :param operation: ``rows`` or ``files``.
+    :param items: Number of rows or files.
+    :param address: The second base URL.
+    """
+
+    operation: Literal["rows", "files"]
+    items: int
+    address: str
+
+
 def check_front(night: FrontNight) -> None:
     """Run the task behind its front, and check the promises; then run it again without a front."""
     ran = _run(night, is_repeated=night.on_ambiguous != "fail")
@@ -98,6 +116,28 @@ def check_front(night: FrontNight) -> None:
         _check_gateway(ran, night.gateway)
     if ran.good:
         ran.check_end(ran.good)
+
+
+def check_moved(night: MovedNight) -> None:
+    """Load at one address, then the same source at another one, and then with the name of the service."""
+    service = Service()
+    world = World(service, retries=None)
+    front_night = FrontNight(night.operation, night.items)
+    with world.entered():
+        execute = _OPERATIONS[night.operation](world, front_night)
+        first = world.tried(Try(), execute, number=1)
+        assert first.error is None, repr(first.error)
+        world.move(night.address)
+        moved = world.tried(Try(), execute, number=2)
+        assert not moved.entries, "the same source at another address sends nothing"
+        if moved.error is not None:
+            text = str(moved.error)
+            assert urlsplit(night.address).netloc in text, f"the new address is named: {text}"
+            assert HOST in text, f"the old address is named: {text}"
+        world.move(night.address, service_name=HOST)
+        named = world.tried(Try(), execute, number=3)
+        assert named.error is None, repr(named.error)
+        assert not named.entries, "what one name stands for was loaded already"
 
 
 def _run(night: FrontNight, *, is_repeated: bool = False) -> _Ran:
@@ -156,7 +196,7 @@ class _Ran:
             is_acknowledged = any(_is_success(one.outcome) for one in attempts)
             if any(one.is_received for one in attempts) and not is_acknowledged:
                 assert kinds == {"ambiguous"}, f"{item} was received, and is {kinds}: {self.reason(item)}"
-                assert "not sent" not in self.reason(item), f"{item} was received: {self.reason(item)}"
+                assert not self.reason(item).startswith("not sent"), f"{item} was received: {self.reason(item)}"
             assert is_acknowledged or attempts or not kinds & {"rejected"}, "nothing is rejected unsent"
 
     def check_survived(self) -> None:
@@ -208,6 +248,8 @@ class _Ran:
     def check_end(self, good: FinishedRequest) -> None:
         """Check the try without a front."""
         night = self.night
+        if night.operation in WAITS and night.patience < 600:
+            return
         if isinstance(self.error, AirflowFailException) and night.operation not in MANY:
             return
         assert good.error is None, f"a retry converges: {good.error!r}"
@@ -224,7 +266,9 @@ def _check_outage(ran: _Ran, outage: Outage) -> None:
     is_reached = any(one.until > outage.start for one in sent)
     if outage.seconds <= LASTING:
         is_stopped = night.on_ambiguous == "fail" and any(_is_doubtful(one.outcome) for one in sent)
-        is_short = night.operation in {"batch", "sync batch", "wait"} and night.patience < 600
+        # A sync chat that timed out is not sent again: the service may still be answering it.
+        is_stopped = is_stopped or any(one.call.endpoint == "chat" and _is_late(one.outcome) for one in sent)
+        is_short = night.operation in WAITS and night.patience < 600
         if not is_stopped and not is_short:
             ran.check_survived()
     elif is_reached and outage.seconds >= FOREVER and night.operation in MANY:
@@ -232,7 +276,8 @@ def _check_outage(ran: _Ran, outage: Outage) -> None:
             f"a long outage is given up: after {ran.ended.seconds:.0f} s"
         )
     if night.operation in {"batch", "wait"}:
-        most = night.patience + RESPONSE_TIMEOUT + GIVES_UP * (outage.kind != "silent")
+        # Submits, and the closing of sessions, wait for the service as everything else does.
+        most = night.patience + RESPONSE_TIMEOUT + GIVES_UP
         assert ran.ended.seconds <= most, f"{night.patience:g} s end after {ran.ended.seconds:.0f} s"
     _check_probes(ran, outage)
 
@@ -320,6 +365,10 @@ def _is_doubtful(outcome: Any) -> bool:
         and (outcome.status >= 500 or outcome.status in {200, 302})
         and (not _is_success(outcome))
     )
+
+
+def _is_late(outcome: Any) -> bool:
+    return isinstance(outcome, TransportFailure) and outcome.kind == "timeout"
 
 
 def _is_success(outcome: Any) -> bool:
@@ -453,14 +502,14 @@ OUTAGE_NIGHTS = st.builds(
     outage=st.one_of(OUTAGES, OUTAGES, OUTAGES, LONG_OUTAGES),
     patience=st.sampled_from([20.0, 600.0, 3600.0]),
     **COMMON,
-)
+).map(lambda night: replace(night, latency=min(night.latency, 0.3)) if night.operation in WAITS else night)
 PAGES: st.SearchStrategy[Page] = st.sampled_from([*STOPPING, *STOPPING, *REFUSING, *LOGIN])
 EVERYTHING = st.builds(
     FrontNight,
     operation=OPERATIONS,
     gateway=st.builds(Gateway, PAGES, first=st.sampled_from([0, 0, 1, 7, 30])),
-    patience=st.just(120.0),
-    **COMMON,
+    patience=st.just(600.0),
+    **{**COMMON, "latency": st.sampled_from([0.01, 0.3])},
 )
 SINGLE_ROWS = st.builds(
     FrontNight,
@@ -479,3 +528,23 @@ SLOWED = st.builds(
     **{**COMMON, "on_ambiguous": st.just("retry")},
 )  # fmt: skip
 GATEWAY_NIGHTS = st.one_of(EVERYTHING, EVERYTHING, SINGLE_ROWS, SLOWED)
+MOVED_NIGHTS = st.builds(
+    MovedNight,
+    operation=st.sampled_from(["rows", "rows", "files"]),
+    items=st.sampled_from([1, 3, 60]),
+    address=st.sampled_from(
+        [
+            *(
+                "http://other.test/api/v1",
+                "https://gateway.example.com/assistant/api/v1",
+                "http://127.0.0.1:8080/api/v1",
+            ),
+            *(
+                f"https://{HOST}/api/v1",
+                f"http://{HOST}:8443/api/v1",
+                f"http://eu.{HOST}/api/v1",
+                "http://[::1]/api/v1",
+            ),
+        ]
+    ),
+)

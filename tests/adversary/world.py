@@ -9,6 +9,7 @@ import errno
 import io
 import json
 import logging
+import os
 import random
 import shutil
 import sqlite3
@@ -126,6 +127,13 @@ class World:
             }
         )  # fmt: skip
 
+    def move(self, host: str, **extra: Any) -> None:
+        """Change the base URL of the connection, and fields of its extra, from the next try on."""
+        connection = json.loads(self._connection)
+        connection["host"] = host
+        connection["extra"] |= extra
+        os.environ["AIRFLOW_CONN_ASSISTANT_DEFAULT"] = json.dumps(connection)
+
     def now(self) -> float:
         """Return the seconds since the epoch of the simulated wall clock."""
         return EPOCH + self.elapsed + self.jumped
@@ -177,13 +185,15 @@ class World:
             assert isinstance(error, (AssistantError, *AIRFLOWS)), told
             assert str(error).strip(), "an error says something"
             assert SECRET not in told, "no secret in an error"
-            names = (
+            names: tuple[str, ...] = (
                 f"'{SITE}",
                 HOST,
                 TENANT,
                 str(self.folder),
                 *(entry.item for entry in ended.entries[-50:] if entry.item),
             )
+            if self.front and self.front.sent:
+                names += tuple(one.call.subject.split("'")[1] for one in self.front.sent[-20:])
             assert any(ascii(name)[1:-1] in ascii(str(error)) or name in str(error) for name in names), (
                 f"an error names the host or the item: {error}"
             )
