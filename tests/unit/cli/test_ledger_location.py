@@ -52,7 +52,8 @@ def test_every_command_that_uses_the_ledger_takes_its_connection():
     }
     using.remove("assistant ledger ddl")
     assert taking == using
-    assert {*COMMANDS, "backup", "stale", "rebuild"} == {name.split()[-1] for name in using if " ledger " in name}
+    of_ledger = {name.split()[-1] for name in using if " ledger " in name}
+    assert {*COMMANDS, "backup", "move", "rebuild", "stale"} == of_ledger
 
 
 def test_a_load_uses_the_ledger_of_the_connection(cli, connect, faq, ledgers, monkeypatch, service):
