@@ -92,6 +92,9 @@ class Outage:
             self._failed(outcome, sent_at)
         elif gateway_reply(outcome) is None:
             self._answered(outcome.status)
+        else:
+            # The gateway may refuse the others as well, so they go one at a time until the service answers one.
+            self.is_proven = False
 
     def _answered(self, status: int) -> None:
         self.answers += 1

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import gc
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from airflow_provider_assistant.api import errors
 from airflow_provider_assistant.exceptions import (
@@ -27,6 +27,10 @@ R = TypeVar("R")
 
 # Errors about the API key, the rate limit or the ledger: every further call would meet them as well.
 FATAL = (AssistantAuthenticationError, AssistantRateLimitError, AssistantLedgerError)
+
+
+# A gateway that refuses so many items in a row refuses all of them.
+REFUSALS_OF_ALL = 3
 
 
 def cause_of(error: AssistantError) -> AssistantError:
@@ -132,6 +136,9 @@ async def for_each(
 
     Items are taken one by one, so those that were not started are still in the iterator when this function returns.
 
+    A gateway may refuse one item and let the others pass. So such an item is held: if the service answers another item,
+    the held one is refused for good; if the gateway refuses three in a row, the breaker opens.
+
     :param items: Items in their order. An async iterator must allow concurrent calls of ``__anext__``, which an async
         generator does not.
     :param work: Coroutine function called with each item.
@@ -144,6 +151,7 @@ async def for_each(
     :raises BaseException: ``work`` raised an error that is not an :class:`AssistantError`, or a callback raised one.
     """
     source = items if isinstance(items, AsyncIterator) else _Async(iter(items))
+    held = _HeldItems(breaker, on_error)
 
     async def keep_working() -> None:
         while not breaker.is_open:
@@ -151,14 +159,25 @@ async def for_each(
                 item = await anext(source)
             except StopAsyncIteration:
                 return
+            held.working += 1
+            is_next = held.is_waiting
             try:
                 result = await work(item)
             except AssistantError as error:
-                breaker.failed(error)
-                on_error(item, error)
+                if errors.may_concern_one(cause_of(error)):
+                    held.add(item, error, is_next=is_next)
+                else:
+                    if errors.is_refused(cause_of(error)):
+                        held.passed()
+                    breaker.failed(error)
+                    on_error(item, error)
             else:
+                held.passed()
                 breaker.succeeded()
                 on_result(item, result)
+            finally:
+                held.working -= 1
+            held.decide_if_idle()
 
     try:
         with _existing_objects_frozen():
@@ -168,6 +187,61 @@ async def for_each(
     except BaseExceptionGroup as group:
         # The first error has cancelled the other workers.
         raise group.exceptions[0] from None
+
+
+class _HeldItems(Generic[T]):
+    """
+    Items that a gateway has refused, until it is known whether it refuses all of them.
+
+    :ivar working: Number of items that are being worked on.
+    """
+
+    def __init__(self, breaker: CircuitBreaker, on_error: Callable[[T, AssistantError], None]) -> None:
+        self.working = 0
+        self._breaker = breaker
+        self._on_error = on_error
+        self._items: list[tuple[T, AssistantError]] = []
+        # Refusals since the service has answered.
+        self._in_a_row = 0
+        self._has_passed = False
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the next item decides about earlier ones."""
+        return self._in_a_row > 0
+
+    def add(self, item: T, error: AssistantError, *, is_next: bool) -> None:
+        self._items.append((item, error))
+        # Items that were in flight together, among others that pass, are not in a row.
+        if is_next or not self._in_a_row or not self._has_passed:
+            self._in_a_row += 1
+        if self._in_a_row >= REFUSALS_OF_ALL:
+            self._stop()
+
+    def _stop(self) -> None:
+        _, error = self._items[-1]
+        self._breaker.open(error)
+        self._flush(is_alone=False)
+
+    def passed(self) -> None:
+        self._in_a_row = 0
+        self._has_passed = True
+        self._flush(is_alone=True)
+
+    def decide_if_idle(self) -> None:
+        """Decide about the held items if no other item is under way that would show more."""
+        if self.working:
+            return
+        if len(self._items) >= REFUSALS_OF_ALL:
+            self._stop()
+        else:
+            self._flush(is_alone=self._has_passed)
+
+    def _flush(self, *, is_alone: bool) -> None:
+        items = self._items
+        self._items = []
+        for item, error in items:
+            self._on_error(item, errors.refused_alone(error) if is_alone else error)
 
 
 @contextlib.contextmanager

@@ -20,7 +20,7 @@ from airflow_provider_assistant.client.fan_out import read_sites
 from airflow_provider_assistant.client.rate_limited import RateLimitedClient
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.client.transport import AsyncTransport, Transport
-from airflow_provider_assistant.exceptions import AssistantAuthenticationError, AssistantError
+from airflow_provider_assistant.exceptions import AssistantAuthenticationError, AssistantError, AssistantGatewayError
 from airflow_provider_assistant.loading.columns import ColumnSelection
 from airflow_provider_assistant.loading.engine import Load
 from airflow_provider_assistant.loading.findings import FindingsFile
@@ -263,3 +263,52 @@ def test_the_limit_follows_from_the_retries():
     limits = [RetryPolicy(attempts=retries + 1).outage_seconds for retries in (0, 1, 4, 100)]
     assert limits == [0.0, 20.0, 80.0, 2000.0]
     assert [flow.RetryPolicy().pause_in_outage(tries) for tries in (1, 2, 3, 4, 5, 99)] == [0.5, 1, 2, 4, 5, 5]
+
+
+WAF = b"<html><head><title>Request blocked</title></head><body>nginx</body></html>"
+
+
+@pytest.mark.parametrize("status", [400, 403, 406, 413])
+def test_a_gateway_that_refuses_single_rows_lets_the_others_be_loaded(load, status):
+    rng = random.Random(status)
+    for number in range(12):
+        concurrency, rows = rng.choice([1, 2, 8, 32]), rng.choice([3, 40, 120])
+        blocked = {str(row) for row in range(1, rows, rng.choice([3, 5, 17]))}
+        if number % 4 == 0:
+            blocked = {str(rows - 1)}
+
+        class Blocking(AwayService):
+            async def exchange(self, call, blocked=blocked):
+                if call.json["title"] in blocked:
+                    await asyncio.sleep(LATENCY)
+                    return Response(status, {"server": "nginx", "content-type": "text/html"}, WAF)
+                return await super().exchange(call)
+
+        counts, error, _ = load(Blocking(0.0, 0.0, "502"), rows, rng, concurrency=concurrency)
+        case = f"{concurrency} in flight, {rows} rows: {counts} {error}"
+        assert error is None, case
+        assert (counts.created, counts.rejected) == (rows - len(blocked), len(blocked)), case
+
+
+@pytest.mark.parametrize("status", [400, 403, 406, 413, 407, 495])
+def test_a_gateway_that_refuses_everything_stops_the_load_soon(load, status):
+    rng = random.Random(status)
+    for start in [0.0, 0.3]:
+        concurrency = rng.choice([1, 8, 32])
+
+        class Closed(AwayService):
+            async def exchange(self, call, start=start):
+                if now() >= start:
+                    self.tries.append(now())
+                    await asyncio.sleep(LATENCY)
+                    return Response(status, {"server": "nginx", "content-type": "text/html"}, WAF)
+                return await super().exchange(call)
+
+        service = Closed(0.0, 0.0, "502")
+        counts, error, _ = load(service, 500, rng, concurrency=concurrency)
+        case = f"{status} from {start}, {concurrency} in flight: {counts} {error!r}"
+        assert isinstance(error, AssistantGatewayError), case
+        assert "nginx" in str(error), case
+        assert counts.ambiguous == 0, case
+        assert counts.rejected <= (2 if concurrency == 1 else 0), case
+        assert len(service.tries) <= (3 if start == 0.0 else concurrency + 2), case
