@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from datetime import UTC
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Any, NamedTuple
@@ -38,6 +38,8 @@ from airflow_provider_assistant.texts import shortened
 # Endpoints that send a message to a session.
 CHATS = frozenset({"chat", "chat.async"})
 DETAIL_LENGTH = 300
+# Seconds of a ``Retry-After`` from which an error also says when it ends.
+LONG_WAIT = 60.0
 # Cap for ``Retry-After`` in seconds: without it, a broken header could make a deferred task wait for years.
 LONGEST_RETRY_AFTER = 86_400.0
 
@@ -180,6 +182,8 @@ def from_response(call: Call[Any], response: Response, now: float) -> AssistantA
         happened += f". {speaker} said: {detail!r}"
     if retry_after is not None:
         happened += f". It asked to wait {retry_after:.0f} s"
+        if retry_after >= LONG_WAIT:
+            happened += f", until {datetime.fromtimestamp(now + retry_after, UTC):%Y-%m-%d %H:%M} UTC"
     fields: dict[str, Any] = {
         "status": response.status,
         "endpoint": call.endpoint,
