@@ -119,8 +119,16 @@ RIGHT = {
     parameters.flag: [(True, True), (False, False)],
     parameters.prose: [("x", "x")],
     parameters.text: [("x", "x"), (42, "42"), ("1.10", "1.10")],
-    parameters.path: [("x", "x"), (Path("a/b"), "a/b"), (storage_path("file:///tmp/x"), "file:///tmp/x")],
-    parameters.folder: [("x", "x"), (Path("a/b"), "a/b"), (storage_path("file:///tmp/x"), "file:///tmp/x")],
+    parameters.path: [
+        ("x", "x"),
+        (Path("a/b"), "a/b"),
+        (storage_path("file:///no-such-folder/x"), "file:///no-such-folder/x"),
+    ],
+    parameters.folder: [
+        ("x", "x"),
+        (Path("a/b"), "a/b"),
+        (storage_path("file:///no-such-folder/x"), "file:///no-such-folder/x"),
+    ],
     parameters.day: [("2026-11-21", "2026-11-21"), (date(2026, 11, 21), "2026-11-21")],
     parameters.names: [("a", "a"), (["a", 7], ["a", "7"]), (("a",), ["a"]), (2024, "2024")],
     parameters.text_list: [(["a", 7], ["a", "7"]), ([], [])],
