@@ -103,7 +103,7 @@ class Outage:
             return
         if self._has_message:
             seconds = self.now() - self._since
-            log.info("The service answers again, after %.0f s and %s.", seconds, counted(self._tries, "failed try"))
+            log.info("The service answers again, after %.0f s and %s.", seconds, counted(self._tries, "failure"))
         self._since = None
 
     def _failed(self, outcome: Response | TransportFailure, sent_at: float) -> None:

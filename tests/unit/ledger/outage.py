@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 
 import sqlalchemy as sa
 
-# SQLite's primary result code for a database that is locked.
-BUSY, READ_ONLY = 5, 8
+# Primary result codes of SQLite.
+BUSY, READ_ONLY, FULL = 5, 8, 13
+TEXTS = {BUSY: "database is locked", FULL: "database or disk is full"}
 
 
 class Outage:
@@ -36,7 +37,7 @@ class Outage:
         if self.left > 0 and (not self.begins or statement.startswith(self.begins)) and self.when():
             self.left -= 1
             self.failed.append(statement)
-            error = sqlite3.OperationalError("database is locked" if self.code == BUSY else "attempt to write")
+            error = sqlite3.OperationalError(TEXTS.get(self.code, "attempt to write"))
             error.sqlite_errorcode = self.code
             raise sa.exc.OperationalError(statement, {}, error)
 

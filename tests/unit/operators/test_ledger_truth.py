@@ -22,11 +22,10 @@ from airflow_provider_assistant.operators.documents import AssistantLoadQAOperat
 from tests.adversary.load_faults import FullDisk
 from tests.task_runs.context import task_context
 from tests.unit.cli.conftest import _as_before, cli  # noqa: F401 (fixtures)
-from tests.unit.ledger.outage import BUSY, READ_ONLY, away
+from tests.unit.ledger.outage import BUSY, FULL, READ_ONLY, away
 
 WRITES = ("INSERT", "UPDATE", "DELETE")
 NUMBERS = re.compile(r"(\d+) of (\d+) rows? were created by this try\. (.*)")
-FULL = 13
 
 
 @pytest.fixture(autouse=True)
