@@ -82,7 +82,7 @@ class Mistakes:
     def _named(self, line: str) -> str:
         line = re.sub(r"\s*(Findings: .*|Runbook: .*)$", "", line)
         line = line.replace(str(self.folder), "/data").replace(HOST, "assistant.example.com")
-        line = re.sub(r"until \d{4}-\d\d-\d\d \d\d:\d\d UTC", "until 2027-01-15 10:00 UTC", line)
+        line = re.sub(r"until \d{4}-\d\d-\d\d \d\d:\d\d UTC", "until 2026-11-20 04:00 UTC", line)
         return re.sub(r"(http://)?127\.0\.0\.1:\d+", "assistant.example.com", line)
 
     def _load(self, rows: Any = ROWS, *, dag_id: str = "knowledge", task_id: str = "load", **options: Any) -> None:
