@@ -321,7 +321,7 @@ def refused_alone(error: AssistantError) -> AssistantError:
     said = f", with the page {error.detail!r}" if error.detail else ""
     reason = f"{error.gateway} refuses this request with {status_line(error.status)}{said}, and lets others pass"
     return AssistantBadRequestError(
-        f"{reason} ({error.endpoint})",
+        f"{reason}. {error.happened}",
         safe=error.safe,
         todo=error.todo,
         status=error.status,
