@@ -189,7 +189,7 @@ def connect(service: RunningService, ledger_home: Path, monkeypatch: pytest.Monk
     """Point ``assistant_default`` at the service; by default without in-process retries."""
 
     def open_hook(*, conn_id: str = "assistant_default", **fields: Any) -> None:
-        connection = service.server.conn_json(**{"retries": 0, **fields})
+        connection = service.server.conn_json(**{"retries": 0, "service_name": None, **fields})
         monkeypatch.setenv(f"AIRFLOW_CONN_{conn_id.upper()}", connection)
 
     return open_hook

@@ -107,6 +107,8 @@ class SandboxServer:
     def conn_json(self, *, key: str = DEFAULT_KEY, site_id: str = DEFAULT_SITE, **extra: Any) -> str:
         """Return an Airflow connection to the service, as JSON.
 
+        The service is named after its port, so that a ledger takes sandboxes on other ports for other services.
+
         :param key: API key.
         :param site_id: id of the site.
         :param extra: further fields of the connection's extra, such as ``tenant_id``.
@@ -118,7 +120,12 @@ class SandboxServer:
                 "conn_type": "assistant",
                 "host": self.url,
                 "password": key,
-                "extra": {"tenant_id": tenant.tenant_id, "site_id": site_id, **extra},
+                "extra": {
+                    "tenant_id": tenant.tenant_id,
+                    "site_id": site_id,
+                    "service_name": f"sandbox-{self.port}",
+                    **extra,
+                },
             },
             separators=(",", ":"),
         )

@@ -70,7 +70,7 @@ class Behind:
 
     def connect(self, url: str, **extra: Any) -> None:
         """Let the connection lead to this URL."""
-        connection = json.loads(self._service.server.conn_json(**extra))
+        connection = json.loads(self._service.server.conn_json(**{"service_name": None, **extra}))
         connection["host"] = url
         self._monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", json.dumps(connection))
 

@@ -33,11 +33,15 @@ def context(**changes: Any) -> m.Context:
     sites = [
         m.Site(
             site_id=SITE,
-            url="https://assistant.example.com/api/v1/m2m/sites/help",
+            service="assistant.example.com",
+            tenant_id="acme-inc",
             sources=["kb.load_faq", "kb.upload_guides"],
         ),
         m.Site(
-            site_id="shop", url="https://assistant.example.com/api/v1/m2m/sites/shop", sources=["shop.load_products"]
+            site_id="shop",
+            service="assistant.example.com",
+            tenant_id="acme-inc",
+            sources=["shop.load_products"],
         ),
     ]
     fields = {

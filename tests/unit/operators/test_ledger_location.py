@@ -266,7 +266,7 @@ def test_an_error_names_where_the_connection_comes_from(name, service, connect, 
     for origin, (extra, argument) in given.items():
         connect(conn_id="tenant_b", **extra)
         before = service.seen()
-        with pytest.raises(AssistantLedgerPermanentError, match=f"connection 'gone', from {origin}, cannot"):
+        with pytest.raises(AssistantLedgerPermanentError, match=f"connection 'gone', from {origin}: it does not exist"):
             execute(kind, assistant_conn_id="tenant_b", **argument, **arguments)
         assert service.seen() == before
 

@@ -134,8 +134,10 @@ def test_the_sandbox_imports_nothing_else_of_the_package() -> None:
 def test_the_connection_of_another_tenant() -> None:
     with SandboxServer() as server:
         text = server.conn_json(key=GLOBEX_FULL_KEY, site_id="globex-labs", timeout=5)
+        service_name = f"sandbox-{server.port}"
     assert json.loads(text)["extra"] == {
         "tenant_id": "globex",
         "site_id": "globex-labs",
+        "service_name": service_name,
         "timeout": 5,
     }
