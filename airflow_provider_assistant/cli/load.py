@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from airflow_provider_assistant.cli.output import BAD, GOOD, WARNING, Console
+from airflow_provider_assistant.cli.output import BAD, DIM, GOOD, WARNING, Console
 from airflow_provider_assistant.cli.rows import document_scope, rows_of, source_name, this_run
 from airflow_provider_assistant.cli.runner import INTERRUPTED, OK, WRONG, command, open_hook, open_ledger
 from airflow_provider_assistant.client.cancellation import run_coroutine
@@ -80,7 +80,8 @@ def load(out: Console, args: argparse.Namespace) -> int:
         raise result.error
     _show(out, args, hook, result, findings)
     if result.error and not args.dry_run:
-        out.note(load_progress(result.engine, options.on_ambiguous))
+        # Also with JSON output.
+        out.logged(load_progress(result.engine, options.on_ambiguous), DIM)
     if result.unlisted:
         out.error(str(result.unlisted))
     if result.is_interrupted:

@@ -127,9 +127,13 @@ class ScopeLedger(EntryReader):
         with ledger_errors(self.engine, "cannot be read"), self.engine.connect() as connection:
             return set(connection.scalars(query))
 
-    def release(self) -> None:
-        """End the lease of this task. Claims without an outcome become ambiguous; later claims begin a new lease."""
-        self._lease.release()
+    def release(self) -> float:
+        """
+        End the lease of this task. Claims without an outcome become ambiguous; later claims begin a new lease.
+
+        :return: Seconds for which other runs skip these claims, because the lease could not be ended. 0 if it has.
+        """
+        return self._lease.release()
 
     def record(self, outcome: ClaimOutcome) -> None:
         """

@@ -157,17 +157,19 @@ class Lease:
             interval = self._settings.seconds / BEATS
             self._stop_heartbeats = self._settings.every(interval, self._beat)
 
-    def release(self) -> None:
+    def release(self) -> float:
         """
         End the lease, so that other runs need not wait for it to expire. Every claim should have an outcome.
 
         If the database cannot be written, the lease expires.
+
+        :return: Seconds until it expires, at most; 0 if it has ended.
         """
         stop_heartbeats = self._stop_heartbeats
         # A heartbeat that has begun but has not got the lock yet sees this, and writes nothing.
         self._stop_heartbeats = None
         if stop_heartbeats is None:
-            return
+            return 0.0
         stop_heartbeats()
         with self._lock:
             try:
@@ -180,6 +182,8 @@ class Lease:
                     driver_text(error),
                     self._settings.seconds,
                 )
+                return self._settings.seconds
+        return 0.0
 
     def _begin(self, connection: sa.Connection) -> None:
         """Delete the leases that killed tasks have left, and write this one."""

@@ -122,8 +122,11 @@ class LedgerGap:
     :param others: Rows that were not created, such as unsent ones, and that it has as claimed: the next run takes them
         for ambiguous ones.
     :param is_unreadable: Whether it could not be read either.
+    :param lease_seconds: Seconds for which other runs skip these rows, because the lease of this load could not be
+        ended. 0 if it has ended.
     """
 
     created: int = 0
     others: int = 0
     is_unreadable: bool = False
+    lease_seconds: float = 0.0

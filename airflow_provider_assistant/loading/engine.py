@@ -386,7 +386,7 @@ class Load:
                     unrecorded = self._without_recorded(self._ledger, unrecorded)
                 self._report.unrecorded(unrecorded)
                 # A chat batch waits for its answers with an open ledger, but has no claims any more.
-                self._ledger.release()
+                self.gap.lease_seconds = self._ledger.release()
 
     def _without_recorded(self, ledger: ScopeLedger, outcomes: list[ClaimOutcome]) -> list[ClaimOutcome]:
         """Leave out the outcomes that the ledger has nevertheless: a commit may succeed without an answer."""

@@ -122,6 +122,8 @@ def load_progress(load: Load | None, on_ambiguous: OnAmbiguous, *, has_ledger: b
     if load.gap.others:
         others = counted(load.gap.others, "other row")
         sentences.append(f"The ledger could not record the outcome of {others}: the next run takes them for ambiguous.")
+    if load.gap.lease_seconds and (load.gap.created or load.gap.others):
+        sentences.append(f"Another run that starts in the next {load.gap.lease_seconds:g} s skips these rows.")
     if counts.unchanged:
         sentences.append(f"{counts.unchanged} were created before or repeat another row.")
     left = counts.failed + counts.ambiguous

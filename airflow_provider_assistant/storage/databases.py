@@ -219,8 +219,10 @@ _CAUSES = (
 
 
 def driver_text(error: BaseException) -> str:
-    """Return the text of the driver's error in one line, without the statement that SQLAlchemy adds."""
-    return " ".join(str(getattr(error, "orig", None) or error).split())
+    """Return the text of the driver's error in one line, without the statement and the part that PostgreSQL quotes."""
+    text = str(getattr(error, "orig", None) or error)
+    text = re.sub(r"\nLINE \d+: .*\n *\^", "", text)
+    return " ".join(text.split())
 
 
 def cause_of(error: BaseException) -> Cause | None:

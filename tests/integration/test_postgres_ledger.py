@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import re
 import signal
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from random import Random
 
+import pandas as pd
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_assistant.exceptions import AssistantAmbiguousError, AssistantLedgerError
+from airflow_provider_assistant.exceptions import (
+    AssistantAmbiguousError,
+    AssistantLedgerError,
+    AssistantLedgerPermanentError,
+)
 from airflow_provider_assistant.ledger import (
     SCHEMA_VERSION,
     AcceptedQuestion,
@@ -45,17 +53,23 @@ from airflow_provider_assistant.ledger.resolution import resolve
 from airflow_provider_assistant.ledger.schema import document_changes, leases, metadata
 from airflow_provider_assistant.ledger.selection import ALL, Selection
 from airflow_provider_assistant.ledger.site_queries import removed_ids, site_entries
+from airflow_provider_assistant.loading import engine as load_engine
+from airflow_provider_assistant.loading.findings import read_findings
+from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
 from tests.integration.faults.attempts import CONCURRENCY, listed
 from tests.integration.faults.conftest import _process, remote
 from tests.integration.faults.loads import LoadAttempts
 from tests.live.postgres import PostgresServer
 from tests.sites import site_at
+from tests.task_runs.context import task_context
 from tests.threads import at_once
+from tests.unit.cli.conftest import _as_before, cli
 from tests.unit.ledger.outage import READ_ONLY, away
 from tests.unit.ledger.single import accepted, chats, rate, submit
 from tests.unit.ledger.test_leases import statements_of
+from tests.unit.operators.test_ledger_truth import rows_of, said_of
 
-__all__ = ["_process", "remote"]
+__all__ = ["_as_before", "_process", "cli", "remote"]
 
 START = datetime(2026, 11, 21, 23, 59, 58, 123456, tzinfo=UTC)
 RUN, OTHER_RUN = RunRef("dag", "run", "task", -1), RunRef("dag", "other", "task", -1)
@@ -631,3 +645,155 @@ def test_entries_equal_the_columns(ledger):
         memory.commit_and_claim([], [claim])
         known = memory.entries(["a"])["a"]
         assert known == LedgerEntry("leased", "claimed", known.claim, memory.source, None, None)
+
+
+GRANT = "GRANT ALL ON SCHEMA public TO worker; GRANT ALL ON ALL TABLES IN SCHEMA public TO worker"
+CUT = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'worker'"
+# What happens to the ledger in the middle of a load, and what undoes it.
+FAULTS = {
+    "no update": ("REVOKE UPDATE ON assistant_documents FROM worker", GRANT),
+    "no right": ("REVOKE ALL ON assistant_documents FROM worker", GRANT),
+    "no schema": ("REVOKE ALL ON SCHEMA public FROM worker", GRANT),
+    "other column": (
+        "ALTER TABLE assistant_documents RENAME outcome TO result",
+        "ALTER TABLE assistant_documents RENAME result TO outcome",
+    ),
+    "dropped": ("DROP TABLE assistant_documents", None),
+    "role is read-only": (
+        f"ALTER ROLE worker SET default_transaction_read_only = on; {CUT}",
+        "ALTER ROLE worker RESET default_transaction_read_only",
+    ),
+    "database is read-only": (
+        f"ALTER DATABASE postgres SET default_transaction_read_only = on; {CUT}",
+        "ALTER DATABASE postgres RESET default_transaction_read_only",
+    ),
+    "no login": (f"ALTER ROLE worker NOLOGIN; {CUT}", "ALTER ROLE worker LOGIN"),
+    "no connection": (f"ALTER ROLE worker CONNECTION LIMIT 0; {CUT}", "ALTER ROLE worker CONNECTION LIMIT -1"),
+    "refused": (None, None),
+}
+
+
+class FailingLoad:
+    """A load of random size, by the operator or the command, whose ledger fails at a random moment."""
+
+    def __init__(self, kind, random, server, cli, folder):
+        self.kind, self.server, self.cli, self.random = kind, server, cli, random
+        self.rows, self.concurrency = random.randint(12, 40), random.choice([1, 3, 8])
+        self.first = random.randint(1, self.rows // 2)
+        self.on_ambiguous, self.is_command = random.choice(["retry", "skip"]), random.random() < 0.5
+        self.driver = random.choice(["postgresql+psycopg", "postgresql+psycopg2"])
+        self.findings, self.file = folder / f"{kind}.parquet", folder / f"{kind}.csv"
+        pd.DataFrame(rows_of(self.rows)).to_csv(self.file, index=False)
+        self.is_broken = False
+        self.admin = sa.create_engine(server.url, isolation_level="AUTOCOMMIT")
+
+    def sql(self, text):
+        with self.admin.connect() as connection:
+            connection.exec_driver_sql("SET default_transaction_read_only = off")
+            return connection.exec_driver_sql(text)
+
+    def connection(self):
+        facts = {"host": "127.0.0.1", "port": self.server.port, "login": "worker", "schema": "postgres"}
+        return json.dumps({"conn_type": "postgres", "extra": {"sqlalchemy_scheme": self.driver}, **facts})
+
+    def break_after(self, service):
+        def break_ledger(connection, *_):
+            if self.is_broken or connection.engine is self.admin or service.posts() < self.first:
+                return
+            self.is_broken = True
+            if self.kind == "refused":
+                self.server.stop(signal.SIGQUIT)
+            else:
+                self.sql(FAULTS[self.kind][0])
+
+        return break_ledger
+
+    def undo(self):
+        self.admin.dispose()
+        if self.kind == "refused":
+            self.server.start()
+        elif FAULTS[self.kind][1]:
+            self.sql(FAULTS[self.kind][1])
+
+    def command(self):
+        options = ("--on-ambiguous", self.on_ambiguous, "--findings", self.findings, "-o", "json")
+        return self.cli("load", self.file, "--key", "id", *options)
+
+    def operator(self, **options):
+        return AssistantLoadQAOperator(
+            task_id="load", source=rows_of(self.rows), key_columns="id", max_concurrency=self.concurrency,
+            findings_path=str(self.findings), on_ambiguous=self.on_ambiguous, **options,
+        )  # fmt: skip
+
+    def fails(self):
+        """Return what the failed load says about what is safe."""
+        if self.is_command:
+            ran = self.command()
+            assert ran.code == 5, self.kind
+            assert "Traceback" not in ran.err
+            assert "LINE 1" not in ran.err
+            return " ".join(ran.err.split())
+        operator, context = self.operator(), task_context("load")
+        with pytest.raises(AssistantLedgerError) as caught:
+            operator.execute(context)
+        assert "LINE 1" not in str(caught.value)
+        is_permanent = isinstance(caught.value, AssistantLedgerPermanentError)
+        assert is_permanent == (self.kind not in {"no connection", "refused"})
+        return operator.failure_context(context).safe
+
+    def runs_again(self):
+        if self.is_command:
+            return self.command().json
+        return self.operator(max_rejected=0).execute(task_context("load"))
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 8))])
+def test_the_numbers_of_a_load_are_those_of_the_ledger(
+    seed, server, service, connection, ledger_home, cli, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("tenacity.nap.time.sleep", lambda _: None)
+    monkeypatch.setattr(load_engine, "GRACE", 60.0)
+    monkeypatch.setenv("AIRFLOW__ASSISTANT__LEDGER_CONN_ID", "team")
+    server.run_sql("DROP SCHEMA public CASCADE; CREATE SCHEMA public; DROP ROLE IF EXISTS worker")
+    server.run_sql("CREATE ROLE worker LOGIN")
+    random = Random(seed)
+    for kind in FAULTS:
+        load = FailingLoad(kind, random, server, cli, tmp_path)
+        monkeypatch.setenv("AIRFLOW_CONN_TEAM", load.connection())
+        load.sql("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+        Ledger(sa.create_engine(server.url)).close()
+        load.sql(GRANT)
+        service.reset()
+        event = random.choice(["before_cursor_execute", "after_cursor_execute"])
+        break_ledger = load.break_after(service)
+        sa.event.listen(sa.Engine, event, break_ledger)
+        try:
+            told = load.fails()
+        finally:
+            sa.event.remove(sa.Engine, event, break_ledger)
+            load.undo()
+        created = {document["title"].replace("T", "k") for document in service.documents("acme-docs")}
+        # The numbers are true as well if the ledger cannot be read any more.
+        said = said_of(told.replace("had recorded", "has recorded"))
+        assert said[0] == len(created), kind
+        if kind == "dropped":
+            assert "cannot be read now" in told
+            continue
+        recorded = {key for (key,) in load.sql("SELECT label FROM assistant_documents WHERE outcome = 'created'")}
+        assert said == (len(created), len(recorded), len(created - recorded)), kind
+        listed = {found["key"] for found in read_findings(load.findings) if found["kind"] == "ambiguous"}
+        assert listed == created - recorded
+        # The next run does what the message says.
+        others = re.search(r"the outcome of (\d+) other row", told)
+        claimed = said[2] + (int(others[1]) if others else 0)
+        has_lease = bool(load.sql("SELECT * FROM assistant_leases").all())
+        assert ("in the next 60 s skips these rows" in told) == (has_lease and claimed > 0), kind
+        load.sql("DELETE FROM assistant_leases")
+        result = load.runs_again()
+        copies = Counter(document["title"] for document in service.documents("acme-docs"))
+        doubled = sum(copies.values()) - len(copies)
+        is_sent = load.on_ambiguous == "retry"
+        assert result["failed"] == 0
+        assert doubled == (said[2] if is_sent else 0), kind
+        counts = (result["possibly_duplicated"], result["ambiguous"])
+        assert counts == ((claimed, 0) if is_sent else (0, claimed)), kind
