@@ -506,9 +506,9 @@ def test_loads_of_a_day(ledger, engine):
         record.counts = {"rows": 3, "created": 3, "seconds": 0.123456789}
         (row,) = ledger.read(loads_between, *DAY)
         assert row["outcome"] == "unfinished"
-    (row,) = ledger.read(loads_between, *DAY, "s")
+    (row,) = ledger.read(loads_between, *DAY, site_at("s"))
     assert (row["outcome"], row["ended_at"], row["rows"], row["seconds"]) == ("succeeded", START, 3, 0.123456789)
-    assert ledger.read(loads_between, *DAY, "other") == []
+    assert ledger.read(loads_between, *DAY, site_at("other")) == []
 
 
 def test_many_open_a_ledger_at_once(server, engine):
