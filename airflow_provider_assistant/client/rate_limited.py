@@ -34,6 +34,14 @@ class _Refusal:
     until: float
 
 
+@dataclass(eq=False, slots=True)
+class _Waiter:
+    """A request that waits for a slot: what ends its wait, and the outcome that it then has."""
+
+    timeout: asyncio.Timeout
+    outcome: Response | TransportFailure | None = None
+
+
 class RateLimitedClient(AssistantClient):
     """
     Send concurrent requests of one event loop through one rate limiter.
@@ -57,8 +65,7 @@ class RateLimitedClient(AssistantClient):
         # First come, first served: the limiter does not guarantee an order, and its limit may be low.
         self._queue = asyncio.Semaphore(self.limiter.max_concurrency)
         self._refusal: _Refusal | None = None
-        # One timeout per request that waits for a slot.
-        self._waiting_timeouts: set[asyncio.Timeout] = set()
+        self._waiting: set[_Waiter] = set()
         self._prepare_lock = asyncio.Lock()
         self._is_prepared = False
 
@@ -99,19 +106,19 @@ class RateLimitedClient(AssistantClient):
         if self._refusal:
             return self._refusal.outcome
         # No limit yet: _refuse_waiting ends the wait.
-        timeout = asyncio.timeout(None)
+        waiter = _Waiter(asyncio.timeout(None))
         try:
-            async with timeout:
-                self._waiting_timeouts.add(timeout)
+            async with waiter.timeout:
+                self._waiting.add(waiter)
                 return await self.limiter.acquire(is_patient=False)
         except OutageError:
             return replace(self.outage.unsent(), host=host_and_port(self.settings.base_url))
         except TimeoutError:
-            if self._refusal:
-                return self._refusal.outcome
-            return await self._wait_for_slot(call)
+            if waiter.outcome is None:
+                raise
+            return waiter.outcome
         finally:
-            self._waiting_timeouts.discard(timeout)
+            self._waiting.discard(waiter)
 
     def _learn(self, outcome: Response | TransportFailure) -> None:
         if isinstance(outcome, TransportFailure):
@@ -152,5 +159,8 @@ class RateLimitedClient(AssistantClient):
         """Give this outcome to all requests that wait for a slot, and to those of the next seconds."""
         now = asyncio.get_running_loop().time()
         self._refusal = _Refusal(outcome, until=now + seconds)
-        for timeout in self._waiting_timeouts:
-            timeout.reschedule(now)
+        for waiter in self._waiting:
+            waiter.outcome = outcome
+            waiter.timeout.reschedule(now)
+        # A timeout that has expired cannot be rescheduled.
+        self._waiting.clear()

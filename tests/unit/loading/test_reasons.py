@@ -114,9 +114,6 @@ def quick(monkeypatch):
     monkeypatch.setattr(flow, "LEAST_JITTER", 0.0)
 
 
-@pytest.mark.xfail(
-    reason="the client reschedules an expired timeout if two 429s or proxies refuse at once", strict=False
-)
 def test_of_every_sequence_of_attempts(tmp_path):
     seen = set()
     with Ledger(sqlite_engine(tmp_path / "ledger.db")) as ledger:
