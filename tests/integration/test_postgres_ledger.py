@@ -139,12 +139,12 @@ def test_what_is_compared_with_the_list_of_a_site(ledger):
         assert [entry.key for entry in memory.unresolved()] == ["other"]
         removed = KnownDocument("gone", "row gone", "doc-gone", "stale")
         memory.changes().claim([removed], "deactivate")
-        assert ledger.read(removed_ids, SITE) == set()
+        assert ledger.read(removed_ids, site_at(SITE)) == set()
         memory.changes().record([removed], "deactivate")
-        assert ledger.read(removed_ids, SITE) == {"doc-gone"}
+        assert ledger.read(removed_ids, site_at(SITE)) == {"doc-gone"}
         ids = ["doc-k-1", "doc-k-2", "doc-gone", "unknown", "half \ud800"]
         assert memory.known_ids(ids) == {"doc-k-1", "doc-k-2", "doc-gone"}
-        (entry,) = site_entries(ledger.engine, SITE)
+        (entry,) = site_entries(ledger.engine, site_at(SITE))
         assert (entry.document_id, entry.superseded_ids, entry.label) == ("doc-k-2", ["doc-k-1"], "row k")
         (unresolved,) = memory.unresolved()
         resolve(memory, unresolved, "created", identifier="found", content_hash="content", status="draft")
@@ -314,7 +314,7 @@ def test_stale_documents(ledger):
 def test_stale_documents_of_groups(ledger, engine):
     pages = {page: [f"{page}{number}" for number in range(4)] for page in "abc"}
     scope = DocumentScope(site_at(SITE), "documents/text")
-    facts = {"scope": scope, "site_id": "docs", "source": "dag.task", "has_groups": True}
+    facts = {"scope": scope, "source": "dag.task", "has_groups": True}
     with ledger.documents(run=RUN, **facts) as memory:
         wanted = [Claim(key, f"row {key}", None, document_group(page)) for page, keys in pages.items() for key in keys]
         assert memory.commit_and_claim([], wanted) == {claim.key for claim in wanted}
@@ -342,7 +342,7 @@ def test_stale_documents_of_groups(ledger, engine):
 
 def test_the_search_for_stale_documents_of_groups_uses_the_index(ledger, engine):
     scope = DocumentScope(site_at(SITE), "documents/text")
-    facts = {"scope": scope, "site_id": "docs", "source": "dag.task", "has_groups": True}
+    facts = {"scope": scope, "source": "dag.task", "has_groups": True}
     groups = [document_group(f"page {number}") for number in range(1000)]
     with ledger.documents(run=RUN, **facts) as memory:
         for start in range(0, 4000, 400):
@@ -439,8 +439,8 @@ def test_ids_and_labels_are_of_any_length_and_have_any_character(text, engine):
         assert list(memory.stale(lambda _: False)) == [(stored, stored, None, "k")]
     row, _ = submit(ledger, lambda: accepted(text), site_url=SITE, site_id=text, session_id=text)
     assert row.request_id == text
-    record_ends(engine, site_at(SITE), {text: RequestEnd("complete", START)})
-    assert find_request(engine, site_at(SITE), text).state == "complete"
+    record_ends(engine, site_at(SITE, text), {text: RequestEnd("complete", START)})
+    assert find_request(engine, site_at(SITE, text), text).state == "complete"
     assert [rate(ledger, text, session_id=text, request_id=text)[1] for _ in range(2)] == [True, False]
 
 
@@ -481,13 +481,13 @@ def test_ends_of_questions_and_requests_of_a_day(ledger, engine):
         memory.record_ends(ends)
         memory.record_ends({"doc-000-1": RequestEnd("lost", START, "s")})
         memory.commit_and_claim([], claims(memory, "001"))
-    rows = ledger.read(requests_between, *DAY, scope)
+    rows = ledger.read(requests_between, *DAY, site_at(scope))
     assert Counter(row["state"] for row in rows) == {
         "open": 1, "complete": 198, "timed_out": 50, "lost": 1, "ambiguous": 1,
     }  # fmt: skip
     assert {row["seconds"] for row in rows if row["state"] == "complete"} == {2.0}
     assert len(ledger.read(requests_between, *DAY)) == len(rows)
-    assert ledger.read(requests_between, *DAY, "https://h/m2m/sites/doc") == []
+    assert ledger.read(requests_between, *DAY, site_at("https://h/m2m/sites/doc")) == []
 
 
 def test_an_effect_that_a_killed_attempt_saved_elsewhere_is_recorded_late(ledger):

@@ -279,7 +279,7 @@ def test_a_service_that_requires_a_client_certificate(version, pair, clients, tm
                         (failure,) = way(ClientSettings(url, KEY, **settings, **changes), [call])
                         if failure.sent:
                             # The reset of the connection has removed the alert.
-                            assert (version, way) == (ssl.TLSVersion.TLSv1_3, aexchange)
+                            assert version == ssl.TLSVersion.TLSv1_3
                             assert changes or "client_cert" in failure.todo
                             continue
                         # The service refused the handshake, so it has not read what was written after it.
