@@ -50,6 +50,8 @@ DATASET = (
 )
 # Columns by which an output file identifies its questions.
 IDENTIFYING = ("key", "message", "session_id")
+# Beginning of the error of a question that was not submitted because of what ended the submits.
+NOT_SUBMITTED = "not submitted: "
 # Metadata key with the scope of the task that wrote the output. Answers of another task are not reused.
 SCOPE = b"assistant.scope"
 FACTS = b"assistant.submissions"
@@ -149,6 +151,15 @@ def _unanswered(request_id: str | None, submitted_at: datetime | None, error: st
         error = "it did not end before the deadline, and may still complete"
         return {**row, "status": "timed_out", "error": error}
     return {**row, "status": "not_submitted", "error": error or "not sent: the task had stopped", "polls": 0}
+
+
+def reason_of_stop(table: pa.Table) -> str | None:
+    """Return why the last of the questions that were not submitted was not; None if that is not known."""
+    found = None
+    for status, error in zip(table["status"].to_pylist(), table["error"].to_pylist(), strict=True):
+        if status == "not_submitted" and error and error.startswith(NOT_SUBMITTED):
+            found = error.removeprefix(NOT_SUBMITTED)
+    return found
 
 
 def publish(table: pa.Table, path: ObjectStoragePath, scope: str, metadata: Mapping[bytes, bytes]) -> None:

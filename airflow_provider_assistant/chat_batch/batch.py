@@ -149,7 +149,7 @@ class ChatBatch:
             if not submissions:
                 raise sent.error
             for question_id in questions_of_turn.question_ids:
-                reasons.setdefault(question_id, f"not submitted: {sent.error}")
+                reasons.setdefault(question_id, f"{answers.NOT_SUBMITTED}{sent.error}")
         facts = {
             "submitted": sent.counts.created + earlier.facts.get("submitted", 0),
             "possibly_duplicated": sent.counts.possibly_duplicated + earlier.facts.get("possibly_duplicated", 0),

@@ -41,6 +41,7 @@ def batch_failure(
     *,
     has_ledger: bool,
     unanswered_since: float | None = None,
+    reason: str | None = None,
 ) -> AssistantError | None:
     """
     Return the error that makes a finished batch fail, or None if at most ``max_failed`` questions have no answer.
@@ -50,6 +51,7 @@ def batch_failure(
     :param on_ambiguous: Parameter of the task.
     :param has_ledger: Whether the task uses the ledger.
     :param unanswered_since: Time since which no poll was answered, in seconds since the epoch. Default: None.
+    :param reason: Why questions were not submitted. Default: None, it is not known.
     :return: The error, which is not raised, or None.
     """
     unanswered = result["rows"] - result["complete"]
@@ -85,6 +87,8 @@ def batch_failure(
     )
     if unanswered_since is not None:
         happened += f"; no poll was answered since {time_of_day(unanswered_since)}"
+    if reason is not None:
+        happened += f". The last reason is: {reason}"
     return _ERROR_BY_STATUS[most_frequent](
         happened,
         todo=f"A retry {retry}. All questions are in {result['output_path']}.",

@@ -437,6 +437,7 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
             self.on_ambiguous,
             has_ledger=self.ledger,
             unanswered_since=batch.unanswered_since,
+            reason=answers.reason_of_stop(table),
         )
         if failure:
             raise failure

@@ -31,7 +31,7 @@ from tests.adversary.chat_nights import (
 from tests.adversary.cli_call_nights import ARGUMENT_NIGHTS, CALL_NIGHTS, check_arguments, check_call
 from tests.adversary.cli_load_nights import CLI_LOAD_NIGHTS, UNUSABLE_NIGHTS, check_cli_load, check_unusable
 from tests.adversary.export_nights import EXPORT_NIGHTS, check_export
-from tests.adversary.front_nights import OUTAGE_NIGHTS, check_front
+from tests.adversary.front_nights import GATEWAY_NIGHTS, MOVED_NIGHTS, OUTAGE_NIGHTS, check_front, check_moved
 from tests.adversary.night_generation import NIGHTS
 from tests.adversary.rating_nights import RATING_NIGHTS, check_ratings
 from tests.adversary.upload_generation import UPLOAD_NIGHTS
@@ -42,9 +42,11 @@ PART = 100
 
 # What is done in a night, how it is judged, what is generated, and the percentage of all nights.
 OPERATIONS: list[tuple[str, Callable[[Any], None], st.SearchStrategy[Any], int]] = [
-    ("load rows", nights.check, NIGHTS, 35),
+    ("load rows", nights.check, NIGHTS, 32),
     ("load files", upload_nights.check, UPLOAD_NIGHTS, 10),
     ("through outages", check_front, OUTAGE_NIGHTS, 3),
+    ("behind gateways", check_front, GATEWAY_NIGHTS, 2),
+    ("at another address", check_moved, MOVED_NIGHTS, 1),
     ("chat", check_chat, CHAT_NIGHTS, 10),
     ("submit and wait", check_waiting, WAITING_NIGHTS, 5),
     ("sensor", check_sensor, WAITING_NIGHTS, 4),
