@@ -18,10 +18,8 @@ from airflow_provider_assistant.storage.private_files import create_private
 LOCK_SECONDS = 60
 # How long a process waits for another one that has just begun to create the tables.
 CREATION_SECONDS = 3.0
-# Key of the pool's record of a connection: whether the file should have a write-ahead log, and has none.
-_LACKS_LOG = "assistant_lacks_log"
-# Bytes 18 and 19 of a SQLite file with a write-ahead log.
-_WAL_VERSIONS = b"\x02\x02"
+# Key of the pool's record of a connection: whether the file had a write-ahead log beside it.
+_HAD_LOG = "assistant_had_log"
 # Names that an error lists.
 LISTED = 5
 
@@ -47,7 +45,8 @@ def share_file(engine: sa.Engine) -> None:
         if not name or name == ":memory:" or name.startswith("file:"):
             return
         file = Path(name)
-        record.info[_LACKS_LOG] = _lacks_log(file)
+        # Nothing here opens the file: if a process closes a file, it loses SQLite's locks on it.
+        record.info[_HAD_LOG] = Path(f"{file}-wal").exists()
         # Create the file before SQLite does, so that other users cannot read it. SQLite says what is wrong with a path.
         with contextlib.suppress(OSError):
             create_private(file)
@@ -55,20 +54,14 @@ def share_file(engine: sa.Engine) -> None:
     @sa.event.listens_for(engine, "connect")
     def _after(connection: sqlite3.Connection, record: Any) -> None:
         try:
-            _check_tables(connection, lacks_log=record.info.get(_LACKS_LOG, False))
+            ((mode,),) = connection.execute("PRAGMA journal_mode").fetchall()
+            _check_tables(connection, lacks_log=mode == "wal" and not record.info.get(_HAD_LOG, True))
             # With a write-ahead log, readers do not wait for a writer.
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=NORMAL")
         except BaseException:
             connection.close()
             raise
-
-
-def _lacks_log(file: Path) -> bool:
-    with contextlib.suppress(OSError), file.open("rb") as opened:
-        header = opened.read(20)
-        return header[18:] == _WAL_VERSIONS and not Path(f"{file}-wal").exists()
-    return False
 
 
 def _check_tables(connection: sqlite3.Connection, *, lacks_log: bool) -> None:
