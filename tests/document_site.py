@@ -195,7 +195,9 @@ class DocumentSite(LocalServer):
 
     def connection(self, **extra: Any) -> str:
         """Return an Airflow connection as JSON, which manages documents."""
-        fields = {"tenant_id": "acme", "site_id": SITE_ID, "manage_documents": self.routes(), **extra}
+        name = f"site-{urlsplit(self.base_url).port}"
+        fields = {"tenant_id": "acme", "site_id": SITE_ID, "service_name": name, "manage_documents": self.routes()}
+        fields |= extra
         return json.dumps(
             {"conn_type": "assistant", "host": self.base_url, "password": "key-of-a-test-0123456789", "extra": fields}
         )

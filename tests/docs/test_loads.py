@@ -206,8 +206,6 @@ def test_numbers_in_the_text() -> None:
     assert f"from {leases.SHORTEST:g} to {leases.LONGEST:g}," in str(get_provider_info()["config"])
     assert "expires after 60 seconds" in words("docs/howto/command-line.md")
     assert "within 60 seconds of a kill" in words("docs/faults.md")
-    assert f"{engine.BREAKER} of these in a row" in pace
-    assert f"{engine.BREAKER} failures in a row" in words("docs/reference/errors.md")
     assert "gives what is in flight two seconds" in ledger
     assert engine.GRACE == 2
     assert "a line every ten seconds" in pace
@@ -232,7 +230,7 @@ ENDS: dict[str, tuple[str | None, dict[str, Any], int]] = {
     "More rejected rows": (None, {"source": [{**TEXTS[0], "content": " "}, *TEXTS[1:]]}, 3),
     "Rows failed": ("status:503", {"source": TEXTS}, 2),
     "401, 403 or 404": ("status:403", {"source": TEXTS}, 2),
-    "The service is down": (
+    "The service answers nothing": (
         "status:503",
         {"source": [{**TEXTS[0], "title": f"T{number}"} for number in range(40)]},
         2,

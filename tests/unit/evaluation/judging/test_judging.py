@@ -20,6 +20,7 @@ from airflow_provider_assistant.evaluation.judging.verdicts import known_verdict
 from airflow_provider_assistant.evaluation.scorers import scorers_of
 from airflow_provider_assistant.exceptions import (
     AssistantBadRequestError,
+    AssistantGatewayError,
     AssistantIncompleteError,
     AssistantJudgeLimitError,
     AssistantPermissionError,
@@ -225,7 +226,15 @@ def test_a_refusal_that_all_would_get_stops_after_the_first_in_the_words_of_the_
     assert "ledger" not in message
 
 
-@pytest.mark.parametrize("body", [b"<html>Sign in</html>", b"{}", b'{"data": []}', b""])
+def test_a_page_instead_of_a_model_stops_at_once():
+    made, files, _ = judging(400)
+    host = Host(fails=lambda _: Response(200, {"content-type": "text/html"}, b"<html>Sign in</html>"))
+    with pytest.raises(AssistantGatewayError, match="check the base URL"):
+        run(made, host)
+    assert (host.sent, files[-1].num_rows) == (1, 0)
+
+
+@pytest.mark.parametrize("body", [b"{}", b'{"data": []}', b""])
 def test_a_host_that_is_none_of_a_model_is_asked_twice(body):
     made, files, _ = judging(400)
     host = Host(fails=lambda _: Response(200, {"content-type": "text/html"}, body))
