@@ -85,7 +85,7 @@ def test_four_nights(
     (query,) = [block.code for block in blocks_of(ROOT / INCREMENTAL) if block.language == "sql"]
     left = duckdb.sql(query).fetchall()
     ids = {document["title"]: document["id"] for document in service.documents()[:3]}
-    assert left == [("superseded", "17", ids["Refunds"]), ("stale", "18", ids["Shipping"])]
+    assert sorted(left) == [("stale", "18", ids["Shipping"]), ("superseded", "17", ids["Refunds"])]
 
 
 def test_shards_share_a_ledger_and_a_whole_load_judges_them(
