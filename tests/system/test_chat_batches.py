@@ -115,7 +115,7 @@ def runs(airflow: LiveAirflow, service: AssistantService, lake: Path, home: Path
     runs = Runs(airflow, service, lake)
     service.reset("journal", "faults")
     rules = [
-        rule("status:503", f"chat/requests/{HALF.pattern}"),
+        rule("status:425", f"chat/requests/{HALF.pattern}"),
         rule("hold", LABS, CONCURRENCY, COUNT // 2),
     ]
     service.faults(processing_seconds=SOON, rules=rules)
