@@ -51,7 +51,7 @@ def decided(
     :param rule: Limits for the retries.
     :param now: Clock, returning seconds since the epoch.
     :param rng: Random generator of the jitter.
-    :param outage: What the other requests of the client have shown. Default: None, there are no others.
+    :param outage: What is known from the other requests of the client. Default: None, there are none.
     :return: The reply of the call.
     :raises AssistantAmbiguousError: A ``POST …/chat`` timed out; a retry of the task sends it again.
     :raises AssistantAmbiguousPermanentError: ``on_ambiguous`` is ``fail``, and the call may have

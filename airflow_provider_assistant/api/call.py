@@ -156,7 +156,7 @@ class TransportFailure:
     :param host: ``host:port`` of the service. Default: ``the service``.
     :param proxy: ``host:port`` of the proxy. Default: None, there is none.
     :param proxy_status: Status with which the proxy refused to forward the request, or to open a tunnel for it.
-        Default: None, there is no such reply.
+        Default: None, it did not refuse.
     :param todo: What to do. Default: empty, nothing more is known than the detail says.
     """
 

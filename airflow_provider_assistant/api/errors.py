@@ -132,8 +132,8 @@ NAMES = {
 UNEXPECTED = Row(AssistantAPIError, "an answer the specification does not list")
 # What to do about a gateway's refusal, by status.
 GATEWAY_TODOS = {
-    401: "The gateway asks for a login of its own, whatever the API key is. Ask its owner to let requests with the API "
-    "key pass, or set the base URL to an address of the service that needs no such login.",
+    401: "The gateway asks for a login of its own; the API key does not matter there. Ask its owner to let requests "
+    "with the API key pass, or set the base URL to an address of the service that needs no such login.",
     407: "Set the user and password of the proxy in HTTPS_PROXY or HTTP_PROXY, or list the host of the service in "
     "NO_PROXY.",
     413: "The gateway forwards only smaller requests. Split the row or the file, or ask the owner of the gateway for a "

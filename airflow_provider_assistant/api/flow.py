@@ -29,7 +29,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantRequestTimeoutError,
     AssistantResponseError,
 )
-from airflow_provider_assistant.texts import counted, time_of_day
+from airflow_provider_assistant.texts import counted, no_poll_since
 
 log = logging.getLogger(__name__)
 
@@ -46,14 +46,14 @@ LONGEST_UNASKED = 1.0
 MOST_DOUBLINGS = 64
 # Maximum seconds that a last poll may take after the deadline: less than the time that Airflow waits for a trigger.
 LAST_POLL = 120.0
-# An outage is waited for: so many times the first pause for each retry, which makes 20 s by default. Its pauses double
-# up to the second number of times the first one, which makes 5 s.
+# For each retry, a call waits for the end of an outage 40 times as long as its first pause: 20 s by default. The pauses
+# double until they are ten times as long as the first one: 5 s by default.
 OUTAGE_PER_RETRY = 40
 LONGEST_IN_OUTAGE = 10
 # What to do about a body that nothing of the API sends.
 CHECK_BASE_URL = "Check the base URL in the Airflow connection."
 # A silence of fewer seconds is not worth mentioning.
-FEW_SECONDS = 10.0
+SHORT_SILENCE = 10.0
 # Log message for an error of a poll that does not end polling.
 POLLING_GOES_ON = "Polling goes on after this: %s"
 
@@ -225,7 +225,7 @@ def perform(
         errors. Default: none is.
     :param is_repeat: Whether an earlier call with the same body may have taken effect. If so, or if
         an earlier attempt of this call may have, a 409 to a create means that it has. Default: False.
-    :param outage: What the other requests of the client have shown. Default: None, there are no others.
+    :param outage: What is known from the other requests of the client. Default: None, there are none.
     :return: The reply that the call's parser builds.
     :raises AssistantAPIError: The service answered with an error status; the subclass depends on the status.
     :raises AssistantConnectionError: The connection cannot be opened, or it broke.
@@ -441,9 +441,9 @@ def wait_for(
 
 
 def _silence(answered_at: float, now: float) -> str:
-    if now - answered_at <= FEW_SECONDS:
+    if now - answered_at <= SHORT_SILENCE:
         return ""
-    return f"no poll was answered since {time_of_day(answered_at)}; "
+    return f"{no_poll_since(answered_at)}; "
 
 
 def _timed_out(

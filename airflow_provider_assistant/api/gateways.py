@@ -151,7 +151,7 @@ def _own_name(response: Response) -> str:
 
 
 def _name(response: Response, body: str) -> str:
-    """Return the name of a gateway, with the address that it says, as far as both are known."""
+    """Return the name of a gateway, and its address if it tells it."""
     name = _own_name(response)
     for pattern, known in _KNOWN_TEXTS:
         if not name and pattern.match(body):

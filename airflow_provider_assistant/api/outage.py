@@ -11,6 +11,7 @@ import logging
 import math
 import random
 from collections.abc import Callable
+from http import HTTPStatus
 
 from airflow_provider_assistant.api.call import Response, TransportFailure
 from airflow_provider_assistant.api.errors import FINAL_5XX
@@ -21,7 +22,6 @@ log = logging.getLogger(__name__)
 
 # Statuses of gateways whose service does not answer; 520 to 530 are those of content delivery networks.
 NOBODY_BEHIND = frozenset({502, 503, 504, *range(520, 528), 530})
-UNAUTHORIZED = 401
 # Seconds without any request after which a failure begins another outage.
 IDLE_SECONDS = 60.0
 # Seconds between two messages about one outage.
@@ -48,7 +48,7 @@ class Outage:
     """
     Know since when the service has answered nothing, and when the next request may try.
 
-    :param pause: Function that returns the seconds to wait after so many failed tries.
+    :param pause: Function that returns the seconds to wait, given the number of failed tries.
     :param now: Clock in seconds.
     :param rng: Random generator of the jitter.
     :ivar answers: Number of answers so far.
@@ -98,7 +98,7 @@ class Outage:
 
     def _answered(self, status: int) -> None:
         self.answers += 1
-        self.is_proven |= status != UNAUTHORIZED
+        self.is_proven |= status != HTTPStatus.UNAUTHORIZED
         if self._since is None:
             return
         if self._has_message:

@@ -16,7 +16,7 @@ from airflow_provider_assistant.lake import replace
 from airflow_provider_assistant.ledger import RunRef
 from airflow_provider_assistant.quantiles import percentiles
 from airflow_provider_assistant.storage.paths import StoragePath
-from airflow_provider_assistant.texts import cell_text, storable, time_of_day
+from airflow_provider_assistant.texts import cell_text, no_poll_since, storable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -115,7 +115,7 @@ def joined(
         else:
             row = _unanswered(question["request_id"], question["submitted_at"], question["error"])
             if question["request_id"] and unanswered_since is not None:
-                row["error"] = f"no poll was answered since {time_of_day(unanswered_since)}; it may still complete"
+                row["error"] = f"{no_poll_since(unanswered_since)}; it may still complete"
         answer_rows.append(row)
     columns = {name: questions[name] for name in questions.column_names}
     # These replace the columns of the same name that the questions have.

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from airflow_provider_assistant.api import errors
+from airflow_provider_assistant.api import errors, flow
 from airflow_provider_assistant.api.replies import ChatRequest
 from airflow_provider_assistant.chat_batch.requests import FinishedRequest, PendingRequest, State
 from airflow_provider_assistant.exceptions import AssistantError, AssistantRateLimitError
@@ -20,8 +20,6 @@ FIRST = 0.25
 # happens after the restart of a triggerer, and to the first questions of a batch that takes long to submit.
 UNKNOWN_INTERVALS = 2.0
 UNKNOWN_SECONDS = 10.0
-# A silence of fewer seconds is not worth mentioning.
-FEW_SECONDS = 10.0
 
 
 class DuePoll(NamedTuple):
@@ -115,7 +113,7 @@ class PollSchedule:
 
     def unanswered_since(self, now: float) -> float | None:
         """Return since when no poll was answered although some were sent; None if it is only a few seconds."""
-        is_silent = self.open > 0 and self._sent_since > 0 and now - self.answered_at > FEW_SECONDS
+        is_silent = self.open > 0 and self._sent_since > 0 and now - self.answered_at > flow.SHORT_SILENCE
         return self.answered_at if is_silent else None
 
     def _answered(self, now: float) -> None:

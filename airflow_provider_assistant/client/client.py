@@ -186,7 +186,7 @@ class AssistantClient:
     def _is_key_refused(self, response: Response) -> bool:
         if response.status != HTTPStatus.UNAUTHORIZED or self.settings.read_again is None:
             return False
-        # A gateway has a login of its own.
+        # The 401 of a gateway says nothing about the API key.
         return gateway_reply(response) is None
 
     def _may_resend(self, call: Call[Any], refused_key: str) -> bool:

@@ -1,4 +1,4 @@
-"""Say why there is no connection, or no answer, and what to do: the same for both HTTP libraries."""
+"""Explain why there is no connection or no answer, and what to do, in the same way for both HTTP libraries."""
 
 from __future__ import annotations
 

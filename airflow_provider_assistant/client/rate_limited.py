@@ -23,14 +23,9 @@ DEFAULT_PAUSE_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class _Refusal:
-    """
-    A reply to one request that concerns those that wait for a slot as well.
+    """A 429 that asked for too long a pause, and the end of the pause by the event loop's clock."""
 
-    :param outcome: A 429 that asks for too long a pause, a 401, or what a gateway or proxy sends to every request.
-    :param until: Time at which requests may go again, by the event loop's clock.
-    """
-
-    outcome: Response | TransportFailure
+    response: Response
     until: float
 
 
@@ -104,7 +99,7 @@ class RateLimitedClient(AssistantClient):
         if self._refusal and self._refusal.until <= asyncio.get_running_loop().time():
             self._refusal = None
         if self._refusal:
-            return self._refusal.outcome
+            return self._refusal.response
         # No limit yet: _refuse_waiting ends the wait.
         waiter = _Waiter(asyncio.timeout(None))
         try:
@@ -124,7 +119,7 @@ class RateLimitedClient(AssistantClient):
         if isinstance(outcome, TransportFailure):
             self.limiter.failed()
             if outcome.proxy_status and not outcome.sent:
-                self._refuse_waiting(outcome, 0.0)
+                self._refuse_waiting(outcome)
         elif errors.asks_to_slow_down(outcome):
             self._slow_down(outcome)
         elif outcome.status >= 500:
@@ -132,7 +127,7 @@ class RateLimitedClient(AssistantClient):
         elif outcome.is_success:
             self.limiter.accepted()
         elif outcome.status == HTTPStatus.UNAUTHORIZED or self._is_for_all(outcome):
-            self._refuse_waiting(outcome, 0.0)
+            self._refuse_waiting(outcome)
         else:
             self.limiter.accepted()
 
@@ -149,16 +144,17 @@ class RateLimitedClient(AssistantClient):
                 self.limiter.hold(retry_after or 0.0)
         # A 503 may have been carried out, so it is not given to requests that are not sent.
         if is_refusal and pause > self.settings.retry.max_backoff:
-            self._refuse_waiting(response, pause)
+            until = asyncio.get_running_loop().time() + pause
+            self._refusal = _Refusal(response, until)
+            self._refuse_waiting(response)
 
     def _is_for_all(self, response: Response) -> bool:
         reply = gateway_reply(response)
         return reply is not None and reply.concerns_all
 
-    def _refuse_waiting(self, outcome: Response | TransportFailure, seconds: float) -> None:
-        """Give this outcome to all requests that wait for a slot, and to those of the next seconds."""
+    def _refuse_waiting(self, outcome: Response | TransportFailure) -> None:
+        """Give this outcome to all requests that wait for a slot."""
         now = asyncio.get_running_loop().time()
-        self._refusal = _Refusal(outcome, until=now + seconds)
         for waiter in self._waiting:
             waiter.outcome = outcome
             waiter.timeout.reschedule(now)

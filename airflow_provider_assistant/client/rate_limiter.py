@@ -266,7 +266,7 @@ class AdaptiveRateLimiter:
                 return
 
     async def _wait_for_change(self, seconds: float | None) -> None:
-        """Wait until a request has ended, or so many seconds have passed."""
+        """Wait until a request has ended, or until the seconds have passed; None for no limit."""
         self._changed.clear()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):

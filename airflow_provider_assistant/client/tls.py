@@ -68,7 +68,10 @@ def tls_context(verify: bool | str = True) -> ssl.SSLContext:
     # A certificate that is listed need not be that of a root. Python 3.13 does this by default.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     for source in sources:
-        for path in source.path.split(os.pathsep) if source.setting == "SSL_CERT_DIR" else [source.path]:
+        paths = [source.path]
+        if source.setting == "SSL_CERT_DIR":
+            paths = source.path.split(os.pathsep)
+        for path in paths:
             _trust(context, CaSource(source.setting, path))
     return context
 

@@ -29,7 +29,7 @@ R = TypeVar("R")
 FATAL = (AssistantAuthenticationError, AssistantRateLimitError, AssistantLedgerError)
 
 
-# A gateway that refuses so many items in a row refuses all of them.
+# A gateway that has refused this many items in a row is expected to refuse all of them.
 REFUSALS_OF_ALL = 3
 
 

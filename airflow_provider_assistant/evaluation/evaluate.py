@@ -117,7 +117,8 @@ def summarise(
     :param rules: Rules of the gate. Default: none.
     :param on_fail: What a failed gate does. The summary only records it. Default: ``report``.
     :param baseline: An earlier evaluation to compare with. Default: None.
-    :param earlier_name: Name of another evaluation of the same questions, if there is no baseline. Default: None.
+    :param earlier_name: Name of another evaluation with the same questions, which may be the old name of this one.
+        Default: None.
     :param judges: Model, rubric, tokens and agreement of every scorer that is a judge. Default: none.
     :return: The summary, as written to ``summary.json``.
     :raises AssistantInputError: The baseline is not a table of scores.

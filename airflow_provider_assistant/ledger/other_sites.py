@@ -29,7 +29,9 @@ def sites_of_source(
     # An ambiguous document may exist there.
     may_exist = c.content_hash.is_not(None) | c.outcome.in_(UNRESOLVED)
     with connected(engine) as connection:
-        for text in [text for (text,) in stream(connection, _scopes())]:
+        # Read before the queries of the loop, which use the same connection.
+        scopes = list(stream(connection, _scopes()))
+        for (text,) in scopes:
             other = document_scope_of(text)
             is_same_load = (other.site.site_id, other.endpoint, other.namespace) == (
                 scope.site.site_id,

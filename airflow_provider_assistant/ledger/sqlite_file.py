@@ -80,7 +80,7 @@ def _check_tables(connection: sqlite3.Connection, *, lacks_log: bool) -> None:
             listed = ", ".join(sorted(names)[:LISTED])
             raise UnusableDatabaseError(
                 f"the file belongs to another application: it has other tables, such as {listed}",
-                "Give the ledger a file of its own.",
+                "Use another file for the ledger.",
             )
         if not lacks_log:
             return

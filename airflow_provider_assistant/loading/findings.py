@@ -93,7 +93,7 @@ class FindingsFile:
 
     @property
     def listed(self) -> str | None:
-        """Path of the file as text, or None if there are no findings or they cannot be written."""
+        """Path of the file as text; None if there are no findings, or if the file cannot be written."""
         return str(self.path) if self.count and not self._error else None
 
     def add(self, finding: Finding) -> None:

@@ -16,7 +16,7 @@ from airflow_provider_assistant.exceptions import (
 )
 from airflow_provider_assistant.loading.options import OnAmbiguous
 from airflow_provider_assistant.parameters import tolerance
-from airflow_provider_assistant.texts import time_of_day
+from airflow_provider_assistant.texts import no_poll_since
 
 _ERROR_BY_STATUS: dict[str, type[AssistantError]] = {
     "failed": AssistantRequestFailedError,
@@ -86,7 +86,7 @@ def batch_failure(
         f"max_failed={max_failed:g} allows"
     )
     if unanswered_since is not None:
-        happened += f"; no poll was answered since {time_of_day(unanswered_since)}"
+        happened += f"; {no_poll_since(unanswered_since)}"
     if reason is not None:
         happened += f". The last reason is: {reason}"
     return _ERROR_BY_STATUS[most_frequent](

@@ -30,7 +30,7 @@ from airflow_provider_assistant.operators.links import AssistantDataLink
 from airflow_provider_assistant.operators.runs import check_own_path, warn_of_findings
 from airflow_provider_assistant.operators.source import AssistantSourceOperator
 from airflow_provider_assistant.storage.paths import writable_file
-from airflow_provider_assistant.texts import time_of_day
+from airflow_provider_assistant.texts import no_poll_since
 from airflow_provider_assistant.triggers.chat_batch import AssistantChatBatchTrigger, deadline_of
 from airflow_provider_assistant.triggers.deferral import defer, is_deferrable, restore_attributes
 from airflow_provider_assistant.triggers.events import raise_failure
@@ -256,7 +256,7 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
             if result["timed_out"]:
                 answered += f" {result['timed_out']} requests are open"
                 if self._batch and self._batch.unanswered_since is not None:
-                    answered += f"; no poll was answered since {time_of_day(self._batch.unanswered_since)}"
+                    answered += f"; {no_poll_since(self._batch.unanswered_since)}"
                 answered += "."
             return FailureContext(doing, safe=answered, findings=result["findings"])
         return FailureContext(doing, safe=self._submitted_questions())

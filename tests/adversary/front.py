@@ -1,4 +1,4 @@
-"""What stands between the client and the service: a network with outages, and a gateway with pages of its own."""
+"""What is between the client and the service: a network with outages, and a gateway that answers with its pages."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ LOGIN = (
 @dataclass(frozen=True)
 class Gateway:
     """
-    A gateway with a page of its own.
+    A gateway that answers with its own page.
 
     :param page: Its reply.
     :param scope: ``all`` requests from ``first`` on, or only those with the blocked ``word``, or every request beyond

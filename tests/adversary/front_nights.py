@@ -318,7 +318,7 @@ def _check_gateway(ran: _Ran, gateway: Gateway) -> None:
         # A single row does not show whether the page concerns all of them.
         text += " ".join(str(one["reason"]) for one in ran.findings)
     if "no poll was answered since" not in text:
-        # Polls go on until the timeout, whoever answers them.
+        # Polls go on until the timeout, also if a gateway answers them.
         assert _is_named(gateway.page, text), f"who answered: {text}"
     # A load reads the limits as well. The first request of a task goes alone; two more after a page about one row.
     most = 1 + (night.operation in LOADS) + (night.max_concurrency - 1) * bool(gateway.first)
