@@ -12,6 +12,7 @@ from typing import Any
 import airflow.config_templates
 import pytest
 import yaml
+from airflow.sdk import ObjectStoragePath
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
@@ -33,6 +34,11 @@ PROVIDER_OPTIONS = {
     "celery": {"broker_url", "result_backend", "worker_concurrency"},
     "celery_broker_transport_options": {"visibility_timeout"},
 }
+# Options of this provider that a cluster leaves out: the default fits, or it is only for a ledger in a file.
+NOT_FOR_A_CLUSTER = {"lease_seconds", "ledger_file_is_shared"}
+# What the pages read of Airflow's own options: only for deployments with an XCom backend, which these have not.
+XCOM_BACKEND = {"xcom_backend", "xcom_objectstorage_path"}
+OPTION_READ = re.compile(r'conf\.get\w*\(\s*"([\w.]+)",\s*"(\w+)"')
 # Keys of a service in the Compose specification.
 SERVICE_KEYS = {
     *("build", "command", "depends_on", "environment", "healthcheck", "image", "ports", "profiles", "restart"),
@@ -229,6 +235,33 @@ def test_options_exist_and_the_ledger_is_shared(place: str, environment: Mapping
     assert json.loads(environment["AIRFLOW_CONN_ASSISTANT_LEDGER"])["conn_type"] == "postgres"
     assert json.loads(environment["AIRFLOW_CONN_ASSISTANT_DEFAULT"])["conn_type"] == "assistant"
     assert environment["AIRFLOW_VAR_ASSISTANT_LAKE"]
+
+
+@pytest.mark.parametrize(("place", "environment"), environments())
+def test_pages_find_what_the_tasks_write(place: str, environment: Mapping[str, str]) -> None:
+    given = {name.removeprefix("AIRFLOW__ASSISTANT__").lower() for name in environment if "__ASSISTANT__" in name}
+    declared = set(get_provider_info()["config"]["assistant"]["options"])
+    assert given == declared - NOT_FOR_A_CLUSTER, place
+    lake = environment["AIRFLOW__ASSISTANT__LAKE_PATH"]
+    findings = environment["AIRFLOW__ASSISTANT__FINDINGS_FOLDER"]
+    assert lake == environment["AIRFLOW_VAR_ASSISTANT_LAKE"], f"{place}: the tasks write elsewhere"
+    assert not findings.startswith(f"{lake}/"), f"{place}: a folder of the lake is a dataset"
+    for folder in (lake, findings):
+        if "://" in folder:
+            conn_id = str(ObjectStoragePath(folder).conn_id)
+            assert f"AIRFLOW_CONN_{conn_id.upper()}" in environment, f"{place}: {folder}"
+        else:
+            for service in airflow_services().values():
+                assert any(volume.split(":")[1] == folder for volume in service["volumes"]), folder
+
+
+def test_pages_read_no_other_settings() -> None:
+    package = ROOT / "airflow_provider_assistant"
+    files = [*(package / "ui").glob("*.py"), package / "ledger" / "location.py", package / "loading" / "findings.py"]
+    read = {found for file in files for found in OPTION_READ.findall(file.read_text())}
+    options = get_provider_info()["config"]["assistant"]["options"]
+    assert {option for section, option in read if section == "assistant"} <= set(options)
+    assert {option for section, option in read if section != "assistant"} == XCOM_BACKEND
 
 
 @pytest.mark.parametrize("path", VALUES, ids=lambda path: path.stem)
