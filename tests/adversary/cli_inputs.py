@@ -84,7 +84,6 @@ UNUSABLE: dict[str, tuple[str, bytes]] = {
     "binary": ("faq.csv", bytes(range(256)) * 4),
     "NUL": ("faq.csv", b"\0" * 100),
     "not UTF-8": ("faq.csv", "id;título;question\n".encode("cp1252")),
-    "UTF-16": ("faq.csv", GOOD.decode().encode("utf-16")),
     "open quote": ("faq.csv", GOOD + b'2,"T2,Q,A,c\n'),
     "not Parquet": ("faq.parquet", GOOD),
     "cut Parquet": ("faq.parquet", b"PAR1" + bytes(100) + b"PAR1"),
