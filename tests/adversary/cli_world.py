@@ -178,7 +178,7 @@ def _check(ran: Ran) -> None:
     errors = [line for line in ran.err.splitlines() if line.startswith("error: ")]
     if ran.code in ERRORS and not is_usage:
         # Before it, another error may say why what was created is not known.
-        assert errors and errors[-1] == ran.err.splitlines()[-1], f"the last line says what is wrong: {shown}"
+        assert errors[-1:] == ran.err.splitlines()[-1:], f"the last line says what is wrong: {shown}"
         assert all(len(error) <= LONGEST for error in errors), f"a message is short: {shown}"
     elif not is_usage:
         # One line says why rows of a load failed that ran to its end.
