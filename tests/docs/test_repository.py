@@ -67,6 +67,18 @@ def test_every_action_has_one_version() -> None:
     }
 
 
+def test_every_command_of_the_workflows_exists() -> None:
+    commands = "\n".join(str(step["run"]) for path in WORKFLOWS for step in steps(path) if "run" in step)
+    commands += (ROOT / ".ci" / "run").read_text()
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    made = set(re.findall(r"\bmake ([a-z-]+)", commands))
+    assert len(made) > 10
+    assert made <= targets
+    files = re.findall(r"(?:\bbash |-c )([.\w/-]+/[.\w-]+)", commands)
+    assert len(files) > 2
+    assert [name for name in files if not (ROOT / name).is_file()] == []
+
+
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.stem)
 def test_every_job_is_bounded_and_has_only_the_rights_it_needs(workflow: Path) -> None:
     read = yaml.safe_load(workflow.read_text())

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from packaging.metadata import Metadata
 
 from airflow_provider_assistant import __version__
 from airflow_provider_assistant.provider_info import DOCUMENTATION
@@ -88,6 +89,33 @@ def test_the_wheel_has_the_package_and_nothing_else(built: tuple[Path, Path]) ->
     assert f"{info}/licenses/LICENSE" in names
 
 
+def test_the_files_are_small_and_hold_nothing_of_this_machine(built: tuple[Path, Path]) -> None:
+    sdist, wheel = built
+    with zipfile.ZipFile(wheel) as packed:
+        contents = {name: packed.read(name) for name in packed.namelist()}
+    with tarfile.open(sdist) as packed_source:
+        for member in packed_source:
+            file = packed_source.extractfile(member)
+            contents[member.name] = file.read() if file else b""
+
+    assert wheel.stat().st_size < 1.5e6
+    assert sdist.stat().st_size < 5e6
+    assert not [name for name in contents if re.search(r"__pycache__|\.py[co]$|\.DS_Store|/\.env$", name)]
+    assert not [name for name, content in contents.items() if os.fsencode(ROOT) in content]
+
+
+def test_an_index_accepts_the_metadata(built: tuple[Path, Path]) -> None:
+    with zipfile.ZipFile(built[1]) as wheel:
+        [text] = [wheel.read(name) for name in wheel.namelist() if name.endswith(".dist-info/METADATA")]
+    metadata = Metadata.from_email(text)  # raises an error where the rules of the index are broken
+
+    assert metadata.description_content_type == "text/markdown"
+    assert metadata.license_files == ["LICENSE"]
+    assert metadata.summary
+    assert len(metadata.summary) < 200
+    assert not [requirement for requirement in metadata.requires_dist or () if requirement.url]
+
+
 def test_the_wheel_has_the_example_dags_and_their_data(built: tuple[Path, Path]) -> None:
     files = [path for path in (ROOT / "dags").rglob("*") if path.is_file() and "__pycache__" not in path.parts]
     with zipfile.ZipFile(built[1]) as wheel:
@@ -118,6 +146,7 @@ def test_the_sdist_can_be_tested(built: tuple[Path, Path]) -> None:
         f"{PACKAGE}/py.typed",
         ".airflow-registry.yaml",
         ".github/workflows/gate.yml",
+        ".pre-commit-config.yaml",
         "CHANGELOG.md",
         "LICENSE",
         "Makefile",
@@ -161,6 +190,7 @@ def test_airflow_in_an_empty_environment_sees_the_provider(home: Path, python: P
     assert __version__ in provider.split()
     [hook] = [line.split() for line in hooks.splitlines() if line.startswith("assistant ")]
     assert hook[1] == f"{PACKAGE}.hooks.assistant.AssistantHook"
+    assert "usage: airflow assistant" in run(python, "-m", "airflow", "assistant", "--help", home=home)
 
 
 @pytest.mark.slow
