@@ -101,17 +101,6 @@ class Written(Model):
     url: str | None
 
 
-class TaskLink(Model):
-    """
-    A link of the task.
-
-    :param href: URL, or path below Airflow's base URL if it starts with ``/``.
-    """
-
-    name: str
-    href: str
-
-
 class TaskReply(Model):
     """
     What a task did.
@@ -122,7 +111,6 @@ class TaskReply(Model):
         instance has the data.
     :param tries: Tries of a load, earliest first; empty for other tasks. At most 50.
     :param problem: Why the tries cannot be read, or None.
-    :param links: Report, request log, data.
     :param has_findings: Whether to request the findings: True for loads and chat batches.
     :param ledger: Ledger in which the tries are, for settling.
     """
@@ -138,7 +126,6 @@ class TaskReply(Model):
     batch: ChatBatch | None
     evaluation: Evaluation | None
     written: list[Written]
-    links: list[TaskLink]
     has_findings: bool
     may_settle: bool
 

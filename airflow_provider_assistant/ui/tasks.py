@@ -35,7 +35,6 @@ from airflow_provider_assistant.ui.task_models import (
     Findings,
     FindingsKind,
     TaskKind,
-    TaskLink,
     TaskReply,
     Written,
 )
@@ -110,9 +109,6 @@ def task(key: TaskKeyDep, rights: RightsDep) -> TaskReply:
     has_nothing = not (batch or evaluation or written)
     if kind in _KINDS_OF_RESULTS and facts.state in ENDED and has_nothing:
         problem = read_result.problem or _NOT_OURS
-    links = []
-    if evaluation and evaluation.report:
-        links.append(TaskLink(name="Evaluation report", href=evaluation.report))
     # Entries can be settled only in a ledger that the page can select.
     is_known_ledger = ledger.id in {known.id for known in known_ledgers()}
     return TaskReply(
@@ -127,7 +123,6 @@ def task(key: TaskKeyDep, rights: RightsDep) -> TaskReply:
         batch=batch,
         evaluation=evaluation,
         written=written,
-        links=links,
         has_findings=kind in {"load", "chat_batch"} or "findings" in result,
         may_settle=is_known_ledger and rights.may_settle(key.dag_id),
     )

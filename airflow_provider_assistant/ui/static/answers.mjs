@@ -1,6 +1,6 @@
 // The three answers at the top of the page, as data: pure functions of what the server says.
 
-import { age, brief, number, percent, plural, total } from "./format.mjs";
+import { age, brief, MOST_COUNTED, number, percent, plural, total } from "./format.mjs";
 
 const DAY = 86400_000;
 /** Whether the last try of a source failed, was killed, or did not even begin. */
@@ -88,7 +88,7 @@ export function needsAnswer(summary, limits) {
       ? `; the oldest is ${age((new Date(summary.now) - new Date(summary.ambiguous_since)) / 1000)} old`
       : "";
     const count =
-      summary.ambiguous >= 10000
+      summary.ambiguous >= MOST_COUNTED
         ? `${total(summary.ambiguous, true)} ambiguous entries`
         : plural(summary.ambiguous, "ambiguous entry", "ambiguous entries");
     items.push(

@@ -19,6 +19,10 @@ export const { Link, useLocation } = globalThis.ReactRouterDOM;
 const ROUTES = new URL("../", import.meta.url);
 const AIRFLOW = new URL("../", ROUTES);
 const NEW_TAB = { target: "_blank", rel: "noopener" };
+// Characters of a text that are shown before its rest is opened, and of one that is not wrapped in a table.
+const LONG_TEXT = 240;
+const SHORT_TEXT = 24;
+const textClass = (text) => (text.length > SHORT_TEXT ? "text" : "text short");
 
 /** The URL of one of our routes. Empty parameters are left out; a list repeats its parameter. */
 export function routeUrl(path, query = {}) {
@@ -158,16 +162,39 @@ export const Ago = ({ at, now = Date.now() }) =>
 
 /** "dag.task", "dag.task [3]" of a mapped task, or "command line". */
 export const taskName = (task) =>
-  task.dag_id
-    ? `${task.dag_id}.${task.task_id}${task.map_index >= 0 ? ` [${task.map_index}]` : ""}`
-    : "command line";
+  task.dag_id ? `${task.dag_id}.${task.task_id}${task.map_index >= 0 ? ` [${task.map_index}]` : ""}` : "command line";
 
-/** A task instance as a link inside Airflow; its name only, if Airflow does not know it. */
-export function TaskLink({ task, children }) {
-  const name = children ?? taskName(task);
-  return task.path
-    ? h(Link, { to: task.path, title: task.run_id }, name)
-    : h("span", { title: task.run_id ?? undefined }, name);
+/** The tab of a task instance for the router. An iteration of a loop has none: its path is that of the DAG run. */
+export const tabPath = (task) => (task.region ? task.path : `${task.path}/plugin/assistant_task`);
+
+/** A task instance as a link to its tab; its name only, if Airflow does not know it. */
+export function TaskLink({ task }) {
+  const name = taskName(task);
+  const title = task.run_id ?? undefined;
+  return h(
+    "span",
+    { className: textClass(name), dir: "auto" },
+    task.path ? h(Link, { to: tabPath(task), title }, name) : h("span", { title }, name),
+  );
+}
+
+/** A text from the data, of any length and in any script. The rest of a long one opens with a button. */
+export function Text({ text }) {
+  const [isOpen, setOpen] = useState(false);
+  if (!text) return "–";
+  const characters = text.length > LONG_TEXT ? [...text] : [];
+  const isLong = characters.length > LONG_TEXT;
+  return h(
+    "span",
+    { className: textClass(text), dir: "auto" },
+    isLong && !isOpen ? `${characters.slice(0, LONG_TEXT).join("")} …` : text,
+    isLong &&
+      h(
+        "button",
+        { className: "more", "aria-expanded": isOpen, onClick: () => setOpen(!isOpen) },
+        isOpen ? "Show less" : "Show all",
+      ),
+  );
 }
 
 /** A page of Airflow's server or of the web, in a new tab; its text only, if the browser could not open it. */

@@ -20,8 +20,10 @@ export const percent = (value) => (value === null || value === undefined ? NONE 
 /** "1 row", "2 rows". */
 export const plural = (count, one, many = `${one}s`) => `${number(count)} ${count === 1 ? one : many}`;
 
+// The server counts no further.
+export const MOST_COUNTED = 10000;
 /** A total that the server may have stopped counting: "10,000+". */
-export const total = (count, isCapped) => `${number(count)}${isCapped ? "+" : ""}`;
+export const total = (count, isCapped) => `${number(isCapped ? MOST_COUNTED : count)}${isCapped ? "+" : ""}`;
 
 /** Seconds in the largest fitting unit: "5 hours". */
 export function age(seconds) {

@@ -10,6 +10,7 @@ import {
   Table,
   TaskLink,
   taskName,
+  Text,
   useData,
   useState,
   When,
@@ -43,13 +44,9 @@ export function Outcome({ load }) {
 
 /** The source as a link to the task; the task on a line of its own if the source is not named after it. */
 const SourceOfLoad = ({ load }) =>
-  h(
-    "span",
-    { className: "text" },
-    load.source === taskName(load.task)
-      ? h(TaskLink, { task: load.task })
-      : [h("div", { key: "source" }, load.source), h(TaskLink, { key: "task", task: load.task })],
-  );
+  load.source === taskName(load.task)
+    ? h(TaskLink, { task: load.task })
+    : h(Fragment, null, h("div", null, h(Text, { text: load.source })), h(TaskLink, { task: load.task }));
 
 const emphasised = (count) => (count ? h("strong", null, number(count)) : number(count));
 
@@ -61,7 +58,7 @@ export function Loads({ ledger, site, sources, hasSites }) {
   const columns = [
     ["Started", (row) => h(When, { at: row.started_at })],
     ["Source", (row) => h(SourceOfLoad, { load: row })],
-    ...(hasSites ? [["Site", (row) => row.site_id]] : []),
+    ...(hasSites ? [["Site", (row) => h(Text, { text: row.site_id })]] : []),
     ["Outcome", (row) => h(Outcome, { load: row })],
     ["Rows", (row) => number(row.counts.rows), "number"],
     ["Created", (row) => number(row.counts.created), "number"],
@@ -164,5 +161,4 @@ export function DocumentsOverTime({ ledger, site }) {
 
 /** The errors of a load, as the task raised them. */
 export const LoadError = ({ load }) =>
-  load.error &&
-  h(Note, { kind: load.outcome === "failed" ? "bad" : "plain" }, h("span", { className: "text" }, load.error));
+  load.error && h(Note, { kind: load.outcome === "failed" ? "bad" : "plain" }, h(Text, { text: load.error }));

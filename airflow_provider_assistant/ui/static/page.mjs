@@ -9,15 +9,17 @@ import {
   Link,
   Loading,
   ErrorNote,
+  Note,
   PageLink,
   Refresh,
+  tabPath,
   useData,
   useEffect,
   useLocation,
   useState,
 } from "./core.mjs";
 import { loadAnswer, needsAnswer, worseAnswer } from "./answers.mjs";
-import { number } from "./format.mjs";
+import { MOST_COUNTED, total } from "./format.mjs";
 import { DocumentsOverTime, Loads } from "./loads.mjs";
 import { Evaluations, Limits, Statistics } from "./quality.mjs";
 import { Ambiguous, OpenRequests, Superseded } from "./settle.mjs";
@@ -138,13 +140,10 @@ function Answer({ question, answer }) {
 
 /** A line of an answer, with the link to what it is about. */
 function Item({ item }) {
-  // The path of an iteration of a loop is that of its DAG run, which has no tab.
-  const tab = item.isLog || item.task?.region ? "" : "/plugin/assistant_task";
-  const text = item.to
-    ? h(PartLink, { part: item.to }, item.text)
-    : item.task?.path
-      ? h(Link, { to: `${item.task.path}${tab}`, title: item.task.run_id }, item.text)
-      : item.text;
+  const place = item.task?.path && (item.isLog ? item.task.path : tabPath(item.task));
+  let text = item.text;
+  if (item.to) text = h(PartLink, { part: item.to }, item.text);
+  else if (place) text = h(Link, { to: place, title: item.task.run_id }, item.text);
   return h(
     Fragment,
     null,
@@ -164,7 +163,11 @@ function Views({ summary, ledger, site, sources, hasSites, limits, onRefresh }) 
     heading?.scrollIntoView({ block: "start" });
     heading?.focus({ preventScroll: true });
   }, [location.key, part]);
-  const open = summary && !summary.problem ? (summary.ambiguous ?? 0) + (summary.superseded ?? 0) : 0;
+  const counts = summary && !summary.problem ? [summary.ambiguous ?? 0, summary.superseded ?? 0] : [0];
+  const open = total(
+    counts.reduce((left, right) => left + right),
+    counts.some((one) => one >= MOST_COUNTED),
+  );
   const common = { ledger, site };
   const content = {
     loads: () => h(Fragment, null, h(Loads, { ...common, sources, hasSites }), h(DocumentsOverTime, common)),
@@ -179,6 +182,8 @@ function Views({ summary, ledger, site, sources, hasSites, limits, onRefresh }) 
     quality: () => h(Evaluations),
     usage: () => h(Fragment, null, h(Limits, { data: limits }), h(Statistics, { site })),
   };
+  // All sections of these views would show the same problem.
+  const { problem = null } = { loads: summary, settle: summary, usage: limits.data }[view] ?? {};
   return h(
     Fragment,
     null,
@@ -191,11 +196,11 @@ function Views({ summary, ledger, site, sources, hasSites, limits, onRefresh }) 
           { key: name, to: `${PAGE}?view=${name}`, "aria-current": name === view ? "page" : undefined },
           text,
           name === "settle" &&
-            open > 0 &&
-            h("span", { className: "count" }, number(open), h("span", { className: "hidden" }, " entries")),
+            open !== "0" &&
+            h("span", { className: "count" }, open, h("span", { className: "hidden" }, " entries")),
         ),
       ),
     ),
-    h("div", { className: "view" }, content[view]()),
+    problem ? h(Note, null, problem.text) : h("div", { className: "view" }, content[view]()),
   );
 }

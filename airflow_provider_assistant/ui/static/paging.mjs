@@ -1,7 +1,7 @@
 // The line below a table that turns its pages.
 
 import { h, useEffect, useState } from "./core.mjs";
-import { number, plural, total } from "./format.mjs";
+import { MOST_COUNTED, number, plural, total } from "./format.mjs";
 
 /** The offset of a table's page. It begins again when what the table shows changes. */
 export function usePages(of) {
@@ -15,7 +15,7 @@ const singular = (noun) => noun.replace(/ies$/, "y").replace(/s$/, "");
 export function Pages({ of, noun, onTurn }) {
   const { total: count, is_capped: isCapped, limit, offset, rows } = of;
   const last = offset + rows.length;
-  const hasNext = last < count || (isCapped && rows.length === limit && last < 10000);
+  const hasNext = last < count || (isCapped && rows.length === limit && last < MOST_COUNTED);
   if (offset === 0 && !hasNext) return h("p", { className: "muted pages" }, plural(count, singular(noun), noun));
   return h(
     "nav",

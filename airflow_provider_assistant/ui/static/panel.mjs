@@ -1,7 +1,8 @@
-// The panel of Airflow's dashboard: three numbers, each a link to its part of the page.
+// The panel of Airflow's dashboard: did the last loads work, and three numbers. Each is a link to its part of the page.
 
 import { ErrorNote, Frame, h, Loading, useData } from "./core.mjs";
-import { number, percent, total } from "./format.mjs";
+import { loadAnswer } from "./answers.mjs";
+import { MOST_COUNTED, number, percent, total } from "./format.mjs";
 import { PartLink } from "./page.mjs";
 
 export function Panel() {
@@ -20,10 +21,12 @@ export function numbers(summary) {
   const gate = summary.gates[0];
   const throttled = summary.requests_day ? summary.throttled_day / summary.requests_day : null;
   const { ambiguous } = summary;
+  const loads = loadAnswer(summary);
   return [
+    ["loads", loads.word, summary.problem ? "whether the last loads worked" : loads.text, loads.kind],
     [
       "ambiguous",
-      ambiguous === null ? "–" : total(ambiguous, ambiguous >= 10000),
+      ambiguous === null ? "–" : total(ambiguous, ambiguous >= MOST_COUNTED),
       ambiguous === 1 ? "ambiguous entry" : "ambiguous entries",
       ambiguous ? "warning" : "plain",
     ],

@@ -1,6 +1,19 @@
 // Quality and usage: evaluations, statistics, feedback and limits, from the lake.
 
-import { Choice, Fragment, h, PageLink, Section, Shown, Table, TaskLink, useData, useState, When } from "./core.mjs";
+import {
+  Choice,
+  Fragment,
+  h,
+  PageLink,
+  Section,
+  Shown,
+  Table,
+  TaskLink,
+  Text,
+  useData,
+  useState,
+  When,
+} from "./core.mjs";
 import { Lines, Meter } from "./charts.mjs";
 import { number, percent, plural } from "./format.mjs";
 
@@ -124,20 +137,22 @@ export function Failed({ evaluation }) {
     Fragment,
     null,
     isNew.length > 0 &&
-      h("p", null, h("strong", null, "Passed before, fail now: "), h("span", { className: "text" }, isNew.join(", "))),
-    h(
-      "ul",
-      { className: "items" },
-      evaluation.failed_rules.map((rule) =>
-        h(
-          "li",
-          { key: rule.rule },
-          h("span", { className: "badge bad" }, rule.verdict),
-          ` ${rule.rule}: ${rule.reason}`,
-          rule.questions.length > 0 && h("div", { className: "text muted" }, `Questions: ${rule.questions.join(", ")}`),
+      h("p", null, h("strong", null, "Passed before, fail now: "), h(Text, { text: isNew.join(", ") })),
+    evaluation.failed_rules.length > 0 &&
+      h(
+        "ul",
+        { className: "items" },
+        evaluation.failed_rules.map((rule) =>
+          h(
+            "li",
+            { key: rule.rule },
+            h("span", { className: "badge bad" }, rule.verdict),
+            ` ${rule.rule}: ${rule.reason}`,
+            rule.questions.length > 0 &&
+              h("div", { className: "muted" }, h(Text, { text: `Questions: ${rule.questions.join(", ")}` })),
+          ),
         ),
       ),
-    ),
   );
 }
 
@@ -147,7 +162,7 @@ function EvaluationTable({ rows }) {
     ["Verdict", (row) => h(VerdictBadge, { verdict: row.verdict })],
     ["Pass rate", (row) => percent(row.pass_rate), "number"],
     ["Answered", (row) => `${number(row.answered)} of ${number(row.questions)}`, "number"],
-    ["Worse than the baseline", (row) => h("span", { className: "text" }, row.worse.join(", ") || "–")],
+    ["Worse than the baseline", (row) => h(Text, { text: row.worse.join(", ") })],
     ["Report", (row) => (row.report ? h(PageLink, { href: row.report }, "Report") : "–")],
     ["Task", (row) => h(TaskLink, { task: row.task })],
   ];
@@ -241,7 +256,7 @@ function Feedback({ days }) {
 export function Limits({ data }) {
   const columns = [
     ["Limit", (row) => h("span", { className: "text" }, row.name)],
-    ["Tenant", (row) => row.tenant_id ?? "–"],
+    ["Tenant", (row) => h(Text, { text: row.tenant_id })],
     ["Used", (row) => number(row.used), "number"],
     ["Of", (row) => number(row.limit), "number"],
     [

@@ -10,6 +10,7 @@ import {
   Shown,
   Table,
   TaskLink,
+  Text,
   useData,
   useEffect,
   useId,
@@ -17,13 +18,14 @@ import {
   useState,
   When,
 } from "./core.mjs";
-import { age, brief, plural } from "./format.mjs";
+import { age, plural } from "./format.mjs";
 import { Pages, usePages } from "./paging.mjs";
 
 // Items of a preview that are listed; the sentence above them counts all.
 const LISTED = 10;
 const KINDS = { document: "document", chat_request: "chat request", rating: "rating" };
 export const MARKS = { created: "created", not_created: "not created", deleted: "deleted on the site" };
+const NO_RIGHT = "To settle those of a DAG, you need the right to change its task instances, as for clearing a task.";
 // The outcome "delete" changes the service, all others only the ledger.
 const DELETE = "delete";
 
@@ -100,7 +102,14 @@ export function SettleDialog({ body, onDone, onClose }) {
     h(
       "div",
       { "aria-live": "polite" },
-      preview ?? (error ? null : h("p", { className: "muted" }, isDelete ? "Asking what can be deleted …" : "Asking what the next load would do …")),
+      preview ??
+        (error
+          ? null
+          : h(
+              "p",
+              { className: "muted" },
+              isDelete ? "Asking what can be deleted …" : "Asking what the next load would do …",
+            )),
       error && h(Note, { kind: "bad" }, error.message),
     ),
     h(
@@ -117,8 +126,8 @@ export function SettleDialog({ body, onDone, onClose }) {
   );
 }
 
-/** A table whose rows can be selected and settled. `outcomes`: what they can be marked as. */
-function Settleable({ data, caption, columns, outcomes, ledger, noun, onTurn, onSettled }) {
+/** A table whose rows can be selected and settled. `outcomes`: what they can be marked as; `how`: how to do it. */
+function Settleable({ data, caption, columns, outcomes, how, ledger, noun, onTurn, onSettled }) {
   const [chosen, setChosen] = useState(() => new Set());
   const [body, setBody] = useState(null);
   const open = data.rows.filter((row) => row.may_settle && !row.may_be_under_way);
@@ -162,9 +171,12 @@ function Settleable({ data, caption, columns, outcomes, ledger, noun, onTurn, on
         ),
       ),
     );
+  const isRefused = data.rows.some((row) => !row.may_settle && !row.may_be_under_way);
   return h(
     Fragment,
     null,
+    open.length > 0 && h("p", { className: "muted intro" }, how),
+    isRefused && h("p", { className: "muted intro" }, NO_RIGHT),
     actions,
     h(Table, { caption, columns: open.length ? [box, ...columns] : columns, rows: data.rows, keyOf: (row) => row.id }),
     h(Pages, { of: data, noun, onTurn }),
@@ -203,19 +215,15 @@ export function Ambiguous({ ledger, site, onSettled }) {
   const data = useData("api/ambiguous", { ledger, site, offset });
   const [result, settled] = useResult(onSettled);
   const columns = [
-    ["Key", (row) => h("span", { className: "text" }, row.label)],
+    ["Key", (row) => h(Text, { text: row.label })],
     ["Kind", (row) => KINDS[row.kind]],
-    ["Site", (row) => row.site_id],
-    ["Source", (row) => row.source ?? "–"],
+    ["Site", (row) => h(Text, { text: row.site_id })],
+    ["Source", (row) => h(Text, { text: row.source })],
     ["Sent", (row) => h("time", { dateTime: row.claimed_at, title: row.claimed_at }, `${age(row.age_seconds)} ago`)],
     [
       "Why",
       (row) =>
-        h(
-          "span",
-          { className: "text", title: row.error },
-          brief(row.error) || (row.outcome === "claimed" ? "The task ended before it saved the answer." : "–"),
-        ),
+        h(Text, { text: row.error || (row.outcome === "claimed" && "The task ended before it saved the answer.") }),
     ],
     ["Task", (row) => h(TaskLink, { task: row.task })],
   ];
@@ -225,9 +233,7 @@ export function Ambiguous({ ledger, site, onSettled }) {
       id: "ambiguous",
       title: "Ambiguous entries",
       wide: true,
-      intro:
-        "These were sent, but the answer was lost, so nobody knows whether they were created. Look on the site, then " +
-        "mark them: the next load sends what was not created, and leaves the rest alone.",
+      intro: "These were sent, but the answer was lost, so nobody knows whether they were created.",
     },
     result,
     h(
@@ -237,6 +243,7 @@ export function Ambiguous({ ledger, site, onSettled }) {
         h(Settleable, {
           data: found,
           caption: "Ambiguous entries",
+          how: "Look on the site, then mark them: the next load sends what was not created, and leaves the rest alone.",
           columns,
           outcomes: ["created", "not_created"],
           ledger,
@@ -253,10 +260,10 @@ export function Superseded({ ledger, site, onSettled }) {
   const data = useData("api/superseded", { ledger, site, offset });
   const [result, settled] = useResult(onSettled);
   const columns = [
-    ["Key", (row) => h("span", { className: "text" }, row.label)],
-    ["Site", (row) => row.site_id],
-    ["Source", (row) => row.source],
-    ["Older documents", (row) => h("span", { className: "text" }, row.document_ids.join(", "))],
+    ["Key", (row) => h(Text, { text: row.label })],
+    ["Site", (row) => h(Text, { text: row.site_id })],
+    ["Source", (row) => h(Text, { text: row.source })],
+    ["Older documents", (row) => h(Text, { text: row.document_ids.join(", ") })],
     ["Task", (row) => h(TaskLink, { task: row.task })],
   ];
   return h(
@@ -265,15 +272,16 @@ export function Superseded({ ledger, site, onSettled }) {
       id: "superseded",
       title: "Superseded documents",
       wide: true,
-      intro:
-        "Their rows have changed since, and newer documents exist. Delete them at the service here, if the connection " +
-        "of the site manages documents, or delete them on the site and then record it here.",
+      intro: "Their rows have changed since, and newer documents exist.",
     },
     result,
     h(Shown, { of: data, what: "superseded documents", empty: "There are none." }, (found) =>
       h(Settleable, {
         data: found,
         caption: "Superseded documents",
+        how:
+          "Delete them at the service here, if the connection of the site manages documents, or delete them on the " +
+          "site and then record it here.",
         columns,
         outcomes: [DELETE, "deleted"],
         ledger,
@@ -289,8 +297,8 @@ export function OpenRequests({ ledger, site }) {
   const [offset, turn] = usePages(`${ledger} ${site}`);
   const data = useData("api/requests", { ledger, site, offset });
   const columns = [
-    ["Request", (row) => h("span", { className: "text" }, row.request_id ?? "–")],
-    ["Site", (row) => row.site_id],
+    ["Request", (row) => h(Text, { text: row.request_id })],
+    ["Site", (row) => h(Text, { text: row.site_id })],
     ["Submitted", (row) => h(When, { at: row.submitted_at })],
     ["Waiting for", (row) => age(row.age_seconds)],
     ["Part of a chat batch", (row) => (row.is_batch ? "yes" : "no")],

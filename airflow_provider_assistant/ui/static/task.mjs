@@ -11,6 +11,7 @@ import {
   Section,
   Shown,
   Table,
+  Text,
   useData,
   useLocation,
   useState,
@@ -94,12 +95,6 @@ function Reply({ reply, path, region }) {
     reply.batch && h(Batch, { batch: reply.batch }),
     reply.evaluation && h(Evaluation, { evaluation: reply.evaluation }),
     reply.written.length > 0 && h(Written, { written: reply.written }),
-    reply.links.length > 0 &&
-      h(
-        "p",
-        { className: "links" },
-        reply.links.map((link) => h(PageLink, { key: link.name, href: link.href }, link.name)),
-      ),
     reply.has_findings && h(Findings, { path, region, reply }),
   );
 }
@@ -139,9 +134,9 @@ function Tries({ tries }) {
       null,
       h(Outcome, { load: last }),
       " ",
-      last.source,
+      h(Text, { text: last.source }),
       " on site ",
-      last.site_id,
+      h(Text, { text: last.site_id }),
       ", started ",
       h(When, { at: last.started_at }),
       last.seconds !== null && `, took ${duration(last.seconds)}`,
@@ -173,7 +168,7 @@ function EarlierTries({ tries }) {
     ["Started", (row) => h(When, { at: row.load.started_at })],
     ["Outcome", (row) => h(Outcome, { load: row.load })],
     ...ROW_OUTCOMES.map(([name]) => [name, (row) => number(row.load.counts[name]), "number"]),
-    ["Error", (row) => h("span", { className: "text" }, row.load.error ?? "–")],
+    ["Error", (row) => h(Text, { text: row.load.error })],
   ];
   return h(Fragment, null, h("h3", null, "Earlier tries"), h(Table, { caption: "Earlier tries", columns, rows }));
 }
@@ -206,7 +201,7 @@ function Batch({ batch }) {
     batch.histogram.length > 0 &&
       h(Histogram, { title: "Latency", bins: batch.histogram, unit: "seconds", noun: "answers" }),
     batch.problem && h(Note, null, batch.problem.text),
-    batch.output_path && h("p", null, "Answers: ", h("span", { className: "text" }, batch.output_path)),
+    batch.output_path && h("p", null, "Answers: ", h(Text, { text: batch.output_path })),
   );
 }
 
@@ -220,7 +215,7 @@ function Evaluation({ evaluation }) {
     none: "Evaluated without a gate",
   }[verdict];
   const columns = [
-    ["Score", ([name]) => name],
+    ["Score", ([name]) => h(Text, { text: name })],
     ["Mean", ([, mean]) => number(mean), "number"],
     ["Against the baseline", ([name]) => (evaluation.worse.includes(name) ? "worse" : "–")],
   ];
@@ -232,13 +227,13 @@ function Evaluation({ evaluation }) {
       null,
       h(VerdictBadge, { verdict }),
       " ",
-      evaluation.name,
+      h(Text, { text: evaluation.name }),
       ": ",
       evaluation.pass_rate !== null && `${percent(evaluation.pass_rate)} passed, `,
       `${number(evaluation.answered)} of ${plural(evaluation.questions, "question")} answered. `,
       evaluation.report && h(PageLink, { href: evaluation.report }, "Open the report"),
     ),
-    evaluation.failed_rules.length > 0 && h(Failed, { evaluation }),
+    h(Failed, { evaluation }),
     h(Table, { caption: "Scores", columns, rows: Object.entries(evaluation.means) }),
     h("p", null, h(PartLink, { part: "evaluations" }, "Compare with earlier evaluations")),
   );
@@ -246,12 +241,9 @@ function Evaluation({ evaluation }) {
 
 function Written({ written }) {
   const columns = [
-    ["Dataset", (row) => row.name],
+    ["Dataset", (row) => h(Text, { text: row.name })],
     ["Rows", (row) => number(row.rows), "number"],
-    [
-      "Path",
-      (row) => (row.url ? h(PageLink, { href: row.url }, row.path) : h("span", { className: "text" }, row.path)),
-    ],
+    ["Path", (row) => (row.url ? h(PageLink, { href: row.url }, row.path) : h(Text, { text: row.path }))],
   ];
   return h(
     Section,
@@ -272,10 +264,10 @@ function Findings({ path, region, reply }) {
   const columnsOf = (rows) => [
     ["Kind", (row) => row.kind.replaceAll("_", " ")],
     ["Row", (row) => number(row.row), "number"],
-    ["Key", (row) => h("span", { className: "text" }, row.key)],
-    ...(rows.some((row) => row.group) ? [["Group", (row) => h("span", { className: "text" }, row.group ?? "–")]] : []),
-    ["Why", (row) => h("span", { className: "text" }, row.reason)],
-    ["Documents", (row) => h("span", { className: "text" }, row.document_ids.join(", ") || "–")],
+    ["Key", (row) => h(Text, { text: row.key })],
+    ...(rows.some((row) => row.group) ? [["Group", (row) => h(Text, { text: row.group })]] : []),
+    ["Why", (row) => h(Text, { text: row.reason })],
+    ["Documents", (row) => h(Text, { text: row.document_ids.join(", ") })],
   ];
   const deletion = (found) => {
     const rows = found.rows.filter((row) => DELETABLE.includes(row.kind));

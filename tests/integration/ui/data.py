@@ -195,9 +195,6 @@ def task_reply(kind: tasks.TaskKind = "load", **changes: Any) -> tasks.TaskReply
         "batch": None,
         "evaluation": None,
         "written": [],
-        "links": [tasks.TaskLink(name="Request log", href="https://storage.example.com/requests.jsonl")]
-        if kind == "load"
-        else [],
         "has_findings": kind in {"load", "chat_batch"},
         "may_settle": True,
     }

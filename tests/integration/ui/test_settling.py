@@ -32,6 +32,8 @@ def test_a_viewer_sees_no_button(pages: StubPages) -> None:
     )
 
     assert "sku=4712" in text
+    assert "mark them" not in text
+    assert "you need the right to change its task instances" in text
     assert not pages.all(".view input")
     assert [one.text for one in pages.all(".view button")] == []
 

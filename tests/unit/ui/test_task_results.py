@@ -33,9 +33,9 @@ EVALUATION = {
     "coverage": 1.0,
     "pass_rate": 0.5,
     "means": {"exact_match": 0.5},
-    "worse": [],
+    "worse": ["exact_match"],
     "failed_rules": [],
-    "newly_failing": [],
+    "newly_failing": ["refund-abroad"],
 }
 
 
@@ -80,6 +80,7 @@ def test_results_are_read_from_object_storage(files, result, shown, monkeypatch,
         result.put(json.dumps((folder / name).as_uri()))
         tab, findings, report = shown()
         assert (tab["evaluation"]["verdict"], report.status_code) == ("passed", 200)
+        assert [tab["evaluation"][name] for name in ("worse", "newly_failing")] == [["exact_match"], ["refund-abroad"]]
         assert [row["key"] for row in findings["rows"]] == ["the key"]
     # Below the threshold, results stay in the database.
     result.put(content.decode())
