@@ -117,7 +117,7 @@ bench: venv ## Measure loads, batches, exports and evaluations against other way
 	$(BIN)/python -m tests.benchmarks
 
 .PHONY: capacity
-capacity: venv ## Simulate 1,000 sites with 100 million documents, and write the tables of docs/operations/capacity.md
+capacity: venv ## Simulate 1,000 sites with 100 million documents, and write the tables of docs/internals/capacity.md
 	$(BIN)/python -m tests.docs.capacity
 
 .PHONY: faults
@@ -225,7 +225,7 @@ up: venv ## The demo, then Airflow and the service stay until Ctrl-C
 matrix: venv ## The tests on every Airflow and Python, some 10 minutes each; PAIR=py312-airflow32: only that
 	@code=0; PYENV_VERSION=$$(pyenv versions --bare 2>/dev/null | paste -sd:) $(BIN)/tox run $(if $(PAIR),-e $(PAIR)) || code=$$?; \
 	$(BIN)/python -m tests.matrix.table; \
-	echo "make matrix: the results are in docs/compatibility.md"; exit $$code
+	echo "make matrix: the results are in docs/reference/compatibility.md"; exit $$code
 
 # On the lowest Python. The tools of the tests are not pinned: only the package's own dependencies are tested here.
 LOWEST := .lowest

@@ -81,7 +81,7 @@ def assistant_qa_task(python_callable: Callable[..., Any] | None = None, **kwarg
 
     .. seealso::
         For more information on how to use this decorator, take a look at the guide:
-        :doc:`/howto/load-dataframe`
+        :doc:`/load/load-dataframe`
 
     :param python_callable: Function, also ``async def``, that returns the rows, or yields batches of rows: a dataframe,
         a list of mappings, or paths of Parquet, CSV or JSON files. Set by Airflow when the decorator is used without
@@ -105,7 +105,7 @@ def assistant_chat_batch_task(python_callable: Callable[..., Any] | None = None,
 
     .. seealso::
         For more information on how to use this decorator, take a look at the guide:
-        :doc:`/howto/chat-batch`
+        :doc:`/ask/chat-batch`
 
     :param python_callable: Function, also ``async def``, that returns the questions, or yields batches of questions: a
         dataframe, a list of mappings, or paths of Parquet, CSV or JSON files, with a column ``message``. Set by Airflow

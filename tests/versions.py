@@ -66,7 +66,7 @@ if TYPE_CHECKING or AIRFLOW < (3, 4):
 else:
     import httpx2 as airflow_httpx  # the client of Airflow's own requests
 
-# What the package uses where it is there; docs/compatibility.md says what happens where it is not.
+# What the package uses where it is there; docs/reference/compatibility.md says what happens where it is not.
 SINCE = {
     "declarative connection fields": (3, 2),
     "command line of providers": (3, 2),

@@ -26,7 +26,7 @@ class AssistantChatOperator(AssistantMessageOperator):
 
     .. seealso::
         For more information on how to use this operator, take a look at the guide:
-        :doc:`/howto/chat`
+        :doc:`/ask/chat`
 
     The parameters are those of :class:`~airflow_provider_assistant.operators.message.AssistantMessageOperator`.
     """
@@ -68,7 +68,7 @@ class AssistantCloseSessionOperator(AssistantOperator):
 
     .. seealso::
         For more information on how to use this operator, take a look at the guide:
-        :doc:`/howto/chat`
+        :doc:`/ask/chat`
 
     :param session_id: The session to close.
 

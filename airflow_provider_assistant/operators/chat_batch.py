@@ -67,7 +67,7 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
 
     .. seealso::
         For more information on how to use this operator, take a look at the guide:
-        :doc:`/howto/chat-batch`
+        :doc:`/ask/chat-batch`
 
     The column ``message`` of the source is required; ``session_id``, ``email`` and ``response_language`` are optional.
     Without ``key_columns``, the message identifies a question.

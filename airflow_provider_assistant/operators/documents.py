@@ -147,7 +147,7 @@ class AssistantLoadQAOperator(AssistantLoadRowsOperator):
 
     .. seealso::
         For more information on how to use this operator, take a look at the guide:
-        :doc:`/howto/load-dataframe`
+        :doc:`/load/load-dataframe`
 
     The fields of a row are ``title``, ``question``, ``answer`` and ``category``. ``title`` and ``category`` are
     optional: they are not sent if the column is missing or empty.
@@ -173,7 +173,7 @@ class AssistantLoadTextOperator(AssistantLoadRowsOperator):
 
     .. seealso::
         For more information on how to use this operator, take a look at the guide:
-        :doc:`/howto/load-dataframe`
+        :doc:`/load/load-dataframe`
 
     The fields of a row are ``title``, ``content`` and ``category``. ``title`` and ``category`` are optional:
     they are not sent if the column is missing or empty.
@@ -200,7 +200,7 @@ class AssistantUploadFilesOperator(AssistantLoadOperator):
 
     .. seealso::
         For more information on how to use this operator, take a look at the guide:
-        :doc:`/howto/upload-files`
+        :doc:`/load/upload-files`
 
     :param files: A path or a list of paths: local paths, object storage URLs, globs or folders. A folder selects all
         files below it.

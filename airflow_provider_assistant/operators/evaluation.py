@@ -85,7 +85,7 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
 
     .. seealso::
         For more information on how to use this operator, take a look at the guide:
-        :doc:`/howto/evaluate`
+        :doc:`/evaluate/evaluate`
 
     :param answers: The answers: the Parquet file of
         :class:`~airflow_provider_assistant.operators.chat_batch.AssistantChatBatchOperator`, or a dataframe, a list of

@@ -39,7 +39,7 @@ class AssistantFeedbackOperator(AssistantOperator):
 
     .. seealso::
         For more information on how to use this operator, take a look at the guide:
-        :doc:`/howto/feedback`
+        :doc:`/evaluate/feedback`
 
     :param session_id: Session of the chat request.
     :param request_id: The chat request.

@@ -40,7 +40,7 @@ class AssistantRateAnswersOperator(AssistantOperator):
 
     .. seealso::
         For more information on how to use this operator, take a look at the guide:
-        :doc:`/howto/feedback`
+        :doc:`/evaluate/feedback`
 
     :param answers: Parquet file that
         :class:`~airflow_provider_assistant.operators.chat_batch.AssistantChatBatchOperator` wrote: a local path or an

@@ -19,7 +19,7 @@ class AssistantLimitsOperator(AssistantOperator):
 
     .. seealso::
         For more information on how to use this operator, take a look at the guide:
-        :doc:`/howto/nightly-export`
+        :doc:`/export/nightly-export`
 
     The parameters are those of :class:`~airflow_provider_assistant.operators.base.AssistantOperator`. ``site_id`` is
     not used.

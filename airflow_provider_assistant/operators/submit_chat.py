@@ -48,7 +48,7 @@ class AssistantSubmitChatOperator(AssistantMessageOperator):
 
     .. seealso::
         For more information on how to use this operator, take a look at the guide:
-        :doc:`/howto/async-chat`
+        :doc:`/ask/async-chat`
 
     :param wait_for_completion: Whether to wait for the answer and return it. Default: only with ``deferrable=True``.
     :param deferrable: Whether to wait in the triggerer instead of on the worker. Default: Airflow's

@@ -25,7 +25,7 @@ _ALWAYS_STORE = frozenset({"empty", "truncate", "delay", "hold"})
 class Action:
     """Define what a fault does to a request.
 
-    docs/sandbox.md lists the actions.
+    docs/reference/sandbox.md lists the actions.
 
     :param number: N, or 0 for an action without a number.
     :param stores: whether the service executes the request before it fails.

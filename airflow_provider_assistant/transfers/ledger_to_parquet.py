@@ -17,7 +17,7 @@ class AssistantFeedbackToParquetOperator(LedgerExportOperator):
 
     .. seealso::
         For more information on how to use this operator, take a look at the guide:
-        :doc:`/howto/nightly-export`
+        :doc:`/export/nightly-export`
 
     The parameters are those of :class:`~airflow_provider_assistant.transfers.base.LedgerExportOperator`.
     """
@@ -38,7 +38,7 @@ class AssistantRequestsToParquetOperator(LedgerExportOperator):
 
     .. seealso::
         For more information on how to use this operator, take a look at the guide:
-        :doc:`/howto/nightly-export`
+        :doc:`/export/nightly-export`
 
     The parameters are those of :class:`~airflow_provider_assistant.transfers.base.LedgerExportOperator`.
     """
@@ -56,7 +56,7 @@ class AssistantLoadsToParquetOperator(LedgerExportOperator):
 
     .. seealso::
         For more information on how to use this operator, take a look at the guide:
-        :doc:`/howto/nightly-export`
+        :doc:`/export/nightly-export`
 
     The parameters are those of :class:`~airflow_provider_assistant.transfers.base.LedgerExportOperator`.
     """

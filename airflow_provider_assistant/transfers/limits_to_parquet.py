@@ -24,7 +24,7 @@ class AssistantLimitsToParquetOperator(ExportOperator):
 
     .. seealso::
         For more information on how to use this operator, take a look at the guide:
-        :doc:`/howto/nightly-export`
+        :doc:`/export/nightly-export`
 
     The service reports only the current values, so an earlier ``date`` gets today's values; ``captured_at`` is the time
     of the request. ``site_id`` is not used.

@@ -27,7 +27,7 @@ class AssistantParquetToIcebergOperator(FromLakeOperator):
 
     .. seealso::
         For more information on how to use this operator, take a look at the guide:
-        :doc:`/howto/iceberg`
+        :doc:`/export/iceberg`
 
     :param catalog: Name of the catalog in pyiceberg's configuration. Default: ``default``; with
         ``conn_id``, its name.

@@ -32,7 +32,7 @@ class AssistantParquetToWarehouseOperator(FromLakeOperator):
 
     .. seealso::
         For more information on how to use this operator, take a look at the guide:
-        :doc:`/howto/warehouse`
+        :doc:`/export/warehouse`
 
     :param database: Path of a DuckDB file on the worker, created if missing. Set this or
         ``conn_id``.

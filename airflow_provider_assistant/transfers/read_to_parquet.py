@@ -49,7 +49,7 @@ class AssistantReadToParquetOperator(ExportOperator):
 
     .. seealso::
         For more information on how to use this operator, take a look at the guide:
-        :doc:`/howto/nightly-export`
+        :doc:`/export/nightly-export`
 
     :param read: What to read, by its name: ``limits``, ``tenant``, ``usage``, ``usage_history``,
         ``tenant_statistics``, ``site``, ``statistics``, ``sessions`` or ``user_statistics``. Set this or ``path``.

@@ -45,7 +45,7 @@ class AssistantStatisticsToParquetOperator(ExportOperator):
 
     .. seealso::
         For more information on how to use this operator, take a look at the guide:
-        :doc:`/howto/nightly-export`
+        :doc:`/export/nightly-export`
 
     :param site_ids: Sites to read concurrently, instead of the site of ``site_id`` or the connection. If a site fails,
         the others are still written. Default: None.

@@ -19,7 +19,7 @@ from pathlib import Path, PurePosixPath
 TOOLS = Path(__file__).parent
 ROOT = TOOLS.parents[1]
 URLS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
-REPOSITORY = URLS["Source"]
+REPOSITORY, ISSUES = URLS["Source"], URLS["Issues"]
 # Or code, in which there are no links.
 LINK = re.compile(r"`[^`\n]+`|(?<!\\)\[(?P<text>(?:[^\[\]]|!?\[[^\]]*\](?:\([^)]*\))?)*)\]\((?P<target>[^)\s]+)\)")
 FENCED = re.compile(r"(^ *(?P<fence>`{3,})[^\n]*\n.*?^ *(?P=fence)$)", re.MULTILINE | re.DOTALL)
@@ -28,7 +28,6 @@ FENCED = re.compile(r"(^ *(?P<fence>`{3,})[^\n]*\n.*?^ *(?P=fence)$)", re.MULTIL
 OTHERS = {
     name: place
     for name, place in {
-        "README.md": "readme.md",
         "CONTRIBUTING.md": "contributing.md",
         "CODE_OF_CONDUCT.md": "conduct.md",
         "CHANGELOG.md": "changes.md",
@@ -36,47 +35,6 @@ OTHERS = {
     }.items()
     if (ROOT / name).exists()
 }
-
-# In this order; further pages of a folder follow by name, so that none is left out.
-NAVIGATION: dict[str, list[str]] = {
-    "Tutorials": [
-        "tutorials/knowledge-base",
-        "tutorials/nightly-warehouse",
-        "tutorials/evaluation",
-        "tutorials/nightly-gate",
-        "examples/index",
-    ],
-    "How to": [
-        *("howto/load-dataframe", "howto/load-files-of-rows", "howto/incremental-loads", "howto/equal-site"),
-        "howto/upload-files",
-        *("howto/knowledge-sources", "howto/knowledge-files", "howto/knowledge-websites", "howto/knowledge-help-desks"),
-        "howto/documents-ready",
-        *("howto/chat", "howto/async-chat", "howto/chat-batch", "howto/nightly-export", "howto/warehouse"),
-        *("howto/iceberg", "howto/dbt"),
-        *("howto/golden-set", "howto/evaluate", "howto/read-evaluation-report", "howto/feedback", "howto/hook"),
-        *("howto/command-line", "howto/test-dags"),
-    ],
-    "Concepts": [
-        *("concepts/ledger", "concepts/ambiguity", "concepts/timeouts", "concepts/rate-limiting", "faults"),
-        *("concepts/evaluation", "benchmarks"),
-    ],
-    "Operations": [
-        *("operations/runbook", "operations/celery", "operations/kubernetes", "operations/ledger-on-postgresql"),
-        *("operations/scale", "operations/capacity"),
-    ],
-    "Reference": [
-        *("connection", "reference/configuration", "reference/operators", "reference/command-line"),
-        *("reference/errors", "reference/datasets", "reference/evaluation", "reference/metrics", "sandbox"),
-        *("compatibility", "api/index"),
-    ],
-    "Project": ["architecture", "readme", "contributing", "conduct", "security", "changes"],
-}
-# Pages below that of all operators.
-FAMILIES = [
-    f"operators/{family}"
-    for family in ("documents", "chat", "chat-batch", "feedback", "evaluation", "exports", "sensor")
-]
-FOLDERS = {"howto": "How to", "concepts": "Concepts", "operations": "Operations", "reference": "Reference"}
 
 # The reference from docstrings: the classes and functions that a DAG may import, on a page for each of these groups.
 MODULES = {
@@ -110,8 +68,11 @@ MODULES = {
     "Embedded service": ["sandbox.server"],
 }
 
+# The bullets of these pages are the order of the sidebar.
+WITH_CONTENTS = ("index.md", "reference/operators.md")
+
 # The search finds the words of these pages by their titles only: they are for people who change the package.
-NOT_SEARCHED = ("architecture.md", "contributing.md", "conduct.md")
+NOT_SEARCHED = ("internals/architecture.md", "contributing.md", "conduct.md")
 
 
 def main(folder: Path) -> int:
@@ -154,10 +115,12 @@ def assemble(source: Path) -> None:
     for place in NOT_SEARCHED:
         page = source / place
         page.write_text(f"---\nnosearch: true\n---\n\n{page.read_text()}")
-    operators = source / "reference" / "operators.md"
-    operators.write_text(f"{operators.read_text()}\n{contents(FAMILIES)}")
-    index = source / "index.md"
-    index.write_text(index.read_text() + navigation(source))
+    for place in WITH_CONTENTS:
+        page = source / place
+        page.write_text(page.read_text() + navigation(page.read_text()))
+    project = contents([f"Source <{REPOSITORY}>", f"Issues <{ISSUES}>"], "Project")
+    with (source / "index.md").open("a") as index:
+        index.write(f"\n{project}")
 
 
 def places_of() -> dict[str, str]:
@@ -165,6 +128,7 @@ def places_of() -> dict[str, str]:
     places = {f"docs/{place}": place for place in _below(ROOT / "docs")} | OTHERS
     places |= {f"dags/{dag.name}": f"examples/{dag.stem}.md" for dag in dags()}
     places["dags"] = "examples/index.md"
+    places["airflow_provider_assistant"] = "api/index.rst"
     for title, modules in MODULES.items():
         for module in modules:
             places[source_of(module)] = f"api/{slug(title)}.rst"
@@ -202,18 +166,14 @@ def relinked(text: str, original: str, place: str, places: dict[str, str]) -> st
     )
 
 
-def navigation(source: Path) -> str:
-    """Return the tables of contents, one for each section, which Sphinx hides."""
-    pages = {place.removesuffix(".md") for place in _below(source) if place.endswith(".md")}
-    named = {page for section in NAVIGATION.values() for page in section}
-    named |= {f"reference/{page}" for page in FAMILIES}
+def navigation(page: str) -> str:
+    """Return hidden tables of contents, one for each section of a page, of the pages that its bullets link to."""
     text = ""
-    for section, known in NAVIGATION.items():
-        new = sorted(page for page in pages - named if FOLDERS.get(page.partition("/")[0]) == section)
-        there = [page for page in (*known, *new) if page in pages or page == "api/index"]
-        if section == "Project":
-            there += [f"Source <{REPOSITORY}>", f"Issues <{URLS['Issues']}>"]
-        text += f"\n{contents(there, caption=section)}"
+    for section in re.split(r"^## ", page, flags=re.MULTILINE):
+        listed = re.findall(r"^- \[[^\]]+\]\(([^):]+)\.(?:md|rst)\)", section, re.MULTILINE)
+        caption = section.partition("\n")[0].strip("# ")
+        if listed:
+            text += f"\n{contents(listed, caption)}"
     return text
 
 
@@ -229,8 +189,9 @@ def write_examples(folder: Path) -> None:
 
     folder.mkdir()
     text = (
-        "# Example DAGs\n\nThe package contains them: [how to use them](../index.md#tutorials). In the repository, "
-        "`make demo` runs them on a real Airflow against the [embedded service](../sandbox.md).\n"
+        "# Example DAGs\n\nComplete DAGs to copy. The package contains them: "
+        "[how to use them](../start/first-dag.md#next). In the repository, `make demo` runs them on a real Airflow "
+        "against the [embedded service](../reference/sandbox.md).\n"
     )
     for path in dags():
         (folder / f"{path.stem}.svg").write_text(graphs.drawn(graphs.dag_of(path)))

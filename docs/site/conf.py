@@ -3,9 +3,10 @@
 import importlib
 import inspect
 import sys
-import tomllib
 from functools import reduce
 from pathlib import Path
+
+from build_site import REPOSITORY, places_of
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
@@ -18,7 +19,6 @@ project = "Airflow provider for the Assistant API"
 html_title = f"Assistant provider {__version__}"
 release = __version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.linkcode", "sphinx_copybutton"]
-repository = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Source"]
 
 # Headings have GitHub's anchors.
 myst_heading_anchors = 6
@@ -63,4 +63,16 @@ def linkcode_resolve(domain, info):
         line = inspect.getsourcelines(found)[1]
     except (AttributeError, OSError, TypeError, ValueError):
         return None  # an attribute, or inherited from another package
-    return f"{repository}/blob/main/{path}#L{line}"
+    return f"{REPOSITORY}/blob/main/{path}#L{line}"
+
+
+def setup(app):
+    """Give each page that was copied from the repository a link to edit it there."""
+    originals = {place: name for name, place in places_of().items() if place.endswith(".md")}
+
+    def edit_link(_app, page, _template, context, _doctree):
+        original = originals.get(f"{page}.md")
+        if original:
+            context["theme_source_edit_link"] = f"{REPOSITORY}/edit/main/{original}"
+
+    app.connect("html-page-context", edit_link)

@@ -5,7 +5,7 @@
 const PENALTIES = [
   [/^api\/(operators|sensor|hook|exceptions)/, 8],
   [/^api\//, 20],
-  [/^(architecture|benchmarks|contributing|changes)$/, 8],
+  [/^(internals\/|contributing$|changes$)/, 8],
 ];
 Scorer.score = ([docname, , , , score]) => {
   const found = PENALTIES.find(([pattern]) => pattern.test(docname));

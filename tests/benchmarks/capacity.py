@@ -5,7 +5,7 @@ Ten tenants with a limit of requests each have 100 million documents on 1,000 si
 looks at its rows, and sends those that are new or changed. Tasks wait for a slot and for a place in the pool of their
 tenant; rows wait for the limit and, after an error of the service, for their retry. The costs of a row are measured:
 results/ledger_costs.json by :mod:`tests.benchmarks.ledger_costs`, and results/latest.json by the other benchmarks.
-:mod:`tests.docs.capacity` (``make capacity``) writes the tables of docs/operations/capacity.md.
+:mod:`tests.docs.capacity` (``make capacity``) writes the tables of docs/internals/capacity.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """
 Compare the chunks of ``split_documents`` with those of other splitters, on three trees of generated pages.
 
-``make splitters`` installs the others and prints the table of docs/benchmarks.md.
+``make splitters`` installs the others and prints the table of docs/internals/benchmarks.md.
 """
 
 from __future__ import annotations

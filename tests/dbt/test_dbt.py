@@ -262,7 +262,7 @@ def test_the_dag_of_the_page(database, project, root, run_stored_dag, monkeypatc
     settings = {"AIRFLOW_VAR_DBT_VENV": str(DBT.parents[1]), "AIRFLOW_VAR_DBT_PROJECT": str(project.folder)}
     for name, value in {**settings, **database.environment}.items():
         monkeypatch.setenv(name, value)
-    (page_dag,) = (block.code for block in blocks_of(PROJECT.parent / "docs/howto/dbt.md") if block.language == "text")
+    (page_dag,) = (block.code for block in blocks_of(PROJECT.parent / "docs/export/dbt.md") if block.language == "text")
     (tmp_path / "dbt_dag.py").write_text(page_dag)
     (dag,) = DagBag(tmp_path / "dbt_dag.py").dags.values()
     run = run_stored_dag(dag)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.benchmarks.capacity import TENANTS, Night, measured, simulate, sites
 
-PAGE = Path(__file__).parents[2] / "docs" / "operations" / "capacity.md"
+PAGE = Path(__file__).parents[2] / "docs" / "internals" / "capacity.md"
 BEGIN, END = "<!-- from the simulation: begin -->\n", "<!-- from the simulation: end -->\n"
 SLOTS = (2, 5, 10, 20)
 # The share of documents that is sent, whether the sources have all documents, and what is sent.

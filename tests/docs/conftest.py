@@ -109,7 +109,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_warehouse: Path
     shutil.copy(empty_warehouse, tmp_path / "lake.duckdb")
     tutorial = tmp_path / "nightly_gate"
     tutorial.mkdir()
-    tables = [block.code for block in blocks_of(ROOT / "docs/tutorials/nightly-gate.md") if block.language == "csv"]
+    tables = [block.code for block in blocks_of(ROOT / "docs/evaluate/nightly-gate.md") if block.language == "csv"]
     for name, text in zip(("faq.csv", "questions.csv"), tables, strict=True):
         (tutorial / name).write_text(text)
     variables = {

@@ -1,4 +1,4 @@
-"""Make the mistakes of the runbook, and collect what the log says of each."""
+"""Make the mistakes of the page of failures, and collect what the log says of each."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from airflow_provider_assistant.api.errors import STATUSES
 from airflow_provider_assistant.exceptions import AssistantError
 from airflow_provider_assistant.failures import FOREIGN, is_final
 
-PAGE = Path(__file__).parents[2] / "docs" / "operations" / "runbook.md"
+PAGE = Path(__file__).parents[2] / "docs" / "operate" / "runbook.md"
 BEGIN, END = "<!-- from the exceptions: begin -->\n", "<!-- from the exceptions: end -->\n"
 ERRORS = [kind for kind in vars(exceptions).values() if inspect.isclass(kind) and issubclass(kind, AssistantError)]
 

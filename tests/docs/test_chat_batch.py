@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from tests.task_runs.run import Run
 
 CHAT_BATCH, LEDGER, OPERATORS, ERRORS = (
-    "docs/howto/chat-batch.md",
-    "docs/concepts/ledger.md",
+    "docs/ask/chat-batch.md",
+    "docs/internals/ledger.md",
     "docs/reference/operators.md",
     "docs/reference/errors.md",
 )

@@ -17,7 +17,7 @@ from tests.matrix import table as matrix
 from tests.matrix.pair import is_good
 from tests.versions import SINCE
 
-PAGE = "docs/compatibility.md"
+PAGE = "docs/reference/compatibility.md"
 
 
 def test_the_table_is_that_of_the_results() -> None:

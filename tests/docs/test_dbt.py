@@ -7,7 +7,7 @@ import re
 from tests.dbt import generate
 from tests.docs.pages import ROOT, section, table
 
-PAGE = "docs/howto/dbt.md"
+PAGE = "docs/export/dbt.md"
 
 
 def test_the_generated_models_are_up_to_date():
@@ -31,6 +31,6 @@ def test_the_page_names_every_mart():
 
 def test_the_page_names_the_tested_versions():
     versions = re.findall(r"dbt-\w+==[\d.]+", (ROOT / "Makefile").read_text())
-    page = (ROOT / "docs/compatibility.md").read_text()
+    page = (ROOT / "docs/reference/compatibility.md").read_text()
     assert len(versions) == 3
     assert not [version for version in versions if version.replace("==", " ") not in page]

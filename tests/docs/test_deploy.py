@@ -301,7 +301,7 @@ def test_no_file_has_a_secret() -> None:
     [("celery.md", "compose/compose.yaml"), ("kubernetes.md", "helm/values-kubernetes.yaml")],
 )
 def test_page_shows_the_file(page: str, file: str) -> None:
-    first = next(block for block in blocks_of(ROOT / "docs" / "operations" / page) if block.language == "yaml")
+    first = next(block for block in blocks_of(ROOT / "docs" / "operate" / page) if block.language == "yaml")
     lines = [line.strip() for line in (DEPLOY / file).read_text().splitlines()]
     shown = [line.strip() for line in first.code.splitlines()]
     assert "\n".join(shown) in "\n".join(lines)

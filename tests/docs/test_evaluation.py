@@ -15,7 +15,7 @@ from airflow_provider_assistant.evaluation.scoring import OUTCOMES
 from tests.docs.pages import codes, section, table
 from tests.unit.evaluation.test_scorers import make_case, score
 
-PAGE = "docs/concepts/evaluation.md"
+PAGE = "docs/evaluate/scores.md"
 TRAPS, CHECKS = section(PAGE, "Traps").split("Checks see", 1)
 
 
@@ -60,7 +60,7 @@ def test_every_column_and_outcome_is_listed():
 
 
 def test_the_number_of_questions_that_a_loss_needs():
-    text = section("docs/howto/evaluate.md", "How to choose thresholds")
+    text = section("docs/evaluate/evaluate.md", "How to choose thresholds")
     rows = table("\n".join(line.strip() for line in text.splitlines()))
     assert len(rows) == 4
     for row in rows:

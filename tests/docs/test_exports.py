@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 duckdb = pytest.importorskip("duckdb")
 *SIX_QUESTIONS, OWN_VIEW, WORDS = [
-    block.code for block in blocks_of(ROOT / "docs/howto/warehouse.md") if block.language == "sql"
+    block.code for block in blocks_of(ROOT / "docs/export/warehouse.md") if block.language == "sql"
 ][:8]
 NUMBERS, SESSIONS, IN_TIME = (
-    block.code for block in blocks_of(ROOT / "docs/howto/nightly-export.md") if block.language == "sql"
+    block.code for block in blocks_of(ROOT / "docs/export/nightly-export.md") if block.language == "sql"
 )
 
 

@@ -15,7 +15,7 @@ from tests.conftest import RunningService
 from tests.docs.pages import ROOT, blocks_of, codes, section, table
 from tests.task_runs.run import Run
 
-PAGE = "docs/howto/judge.md"
+PAGE = "docs/evaluate/judge.md"
 
 
 @pytest.mark.usefixtures("files")

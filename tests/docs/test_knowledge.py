@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from tests.conftest import RunningService
     from tests.task_runs.run import Run
 
-PAGE = "docs/howto/knowledge-files.md"
-HELP_DESKS = "docs/howto/knowledge-help-desks.md"
+PAGE = "docs/load/knowledge-files.md"
+HELP_DESKS = "docs/load/knowledge-help-desks.md"
 
 INTERCOM = {"body": "<p>text</p>", "state": "published", "default_locale": "en", "url": "https://help.acme.com/1"}
 CONFLUENCE = {"status": "current", "body": {"storage": {"value": "<p>text</p>"}}, "_links": {"webui": "/spaces/E/1"}}

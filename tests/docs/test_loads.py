@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from tests.conftest import RunningService
     from tests.task_runs.run import Run
 
-INCREMENTAL, FILES = "docs/howto/incremental-loads.md", "docs/howto/load-files-of-rows.md"
-LEDGER, PACE = "docs/concepts/ledger.md", "docs/concepts/rate-limiting.md"
+INCREMENTAL, FILES = "docs/load/incremental-loads.md", "docs/load/load-files-of-rows.md"
+LEDGER, PACE = "docs/internals/ledger.md", "docs/internals/rate-limiting.md"
 pytestmark = pytest.mark.usefixtures("files")
 
 
@@ -204,13 +204,13 @@ def test_numbers_in_the_text() -> None:
     assert leases.DEFAULT_SECONDS / leases.BEATS == 15
     assert f"from {leases.SHORTEST:g} to {leases.LONGEST:g}," in words("docs/reference/configuration.md")
     assert f"from {leases.SHORTEST:g} to {leases.LONGEST:g}," in str(get_provider_info()["config"])
-    assert "expires after 60 seconds" in words("docs/howto/command-line.md")
-    assert "within 60 seconds of a kill" in words("docs/faults.md")
+    assert "expires after 60 seconds" in words("docs/operate/command-line.md")
+    assert "within 60 seconds of a kill" in words("docs/internals/faults.md")
     assert "gives what is in flight two seconds" in ledger
     assert engine.GRACE == 2
     assert "a line every ten seconds" in pace
     assert report.PROGRESS == 10
-    assert "first twenty in the log" in words("docs/howto/load-dataframe.md")
+    assert "first twenty in the log" in words("docs/load/load-dataframe.md")
     assert report.LOGGED == 20
     assert f"The schema has a version, now {SCHEMA_VERSION}." in words("docs/reference/configuration.md")
 

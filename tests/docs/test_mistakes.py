@@ -1,11 +1,13 @@
-"""The runbook shows what the log says of frequent mistakes, word for word."""
+"""The page of failures shows what the log says of frequent mistakes, word for word."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.docs.mistakes import MISTAKES, Mistakes
-from tests.docs.runbook import PAGE
+from tests.docs.pages import ROOT
+
+PAGE = ROOT / "docs" / "operate" / "when-something-fails.md"
 
 
 @pytest.mark.parametrize("name", MISTAKES)
@@ -13,5 +15,5 @@ def test_the_page_shows_what_the_log_says(name, connect, service, tmp_path, monk
     connect()
     lines = Mistakes(connect, service, tmp_path, monkeypatch).said(name)
     block = "```text\n" + "\n".join(lines) + "\n```\n"
-    section = PAGE.read_text().partition(f"#### {name}\n")[2].partition("####")[0]
+    section = PAGE.read_text().partition(f"### {name}\n")[2].partition("\n#")[0]
     assert block in section, f"{PAGE.name}, {name}:\n{block}"

@@ -11,7 +11,7 @@ import yaml
 
 from tests.docs.pages import ROOT, codes, section, table
 
-FOLDER = ROOT / "docs/observability"
+FOLDER = ROOT / "docs/operate/observability"
 DASHBOARD = json.loads((FOLDER / "grafana-dashboard.json").read_text())
 ALERTS = [rule for group in yaml.safe_load((FOLDER / "alerts.yml").read_text())["groups"] for rule in group["rules"]]
 # Suffixes that Prometheus adds to a histogram.
@@ -112,6 +112,6 @@ def test_alerts_say_what_is_wrong(rule: dict[str, Any]) -> None:
 
 
 def test_alerts_are_those_of_the_page() -> None:
-    rows = table(section("docs/howto/observe.md", "Alerts"))
+    rows = table(section("docs/operate/observe.md", "Alerts"))
     said = {codes(row["Alert"])[0]: row["Severity"] for row in rows}
     assert said == {rule["alert"]: rule["labels"]["severity"] for rule in ALERTS}

@@ -57,7 +57,7 @@ def mails(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bytes]]:
 @pytest.fixture
 def tell() -> Any:
     """The notifier of the page."""
-    [block] = [block for block in blocks_of(ROOT / "docs/howto/observe.md") if block.language == "python"]
+    [block] = [block for block in blocks_of(ROOT / "docs/operate/observe.md") if block.language == "python"]
     names: dict[str, Any] = {"__name__": "block"}
     exec(compile(block.code, block.name, "exec"), names)
     return names["tell"]
@@ -80,7 +80,7 @@ def test_the_mail_says_what_went_wrong(
     service.answer("status:401", path="documents")
     error = run_operator(AssistantLoadQAOperator, source=[ROW]).error
     mail = sent(tell, mails, exception=error)
-    [shown] = [block for block in blocks_of(ROOT / "docs/howto/observe.md") if block.language == "text"]
+    [shown] = [block for block in blocks_of(ROOT / "docs/operate/observe.md") if block.language == "text"]
     assert mail["subject"].startswith(shown.code.strip())
     body = mail.get_body().get_content()
     assert "Fix the API key in the Airflow connection" in body

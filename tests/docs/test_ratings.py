@@ -11,7 +11,11 @@ from airflow_provider_assistant.evaluation.rules import parse_condition
 from airflow_provider_assistant.feedback import sender
 from tests.docs.pages import codes, section, table
 
-FEEDBACK, GOLDEN_SET, OPERATORS = "docs/howto/feedback.md", "docs/howto/golden-set.md", "docs/reference/operators.md"
+FEEDBACK, GOLDEN_SET, OPERATORS = (
+    "docs/evaluate/feedback.md",
+    "docs/evaluate/golden-set.md",
+    "docs/reference/operators.md",
+)
 ROOT = Path(__file__).parents[2]
 
 

@@ -48,11 +48,11 @@ if TYPE_CHECKING:
 
 OPERATORS, ERRORS, DATASETS = "docs/reference/operators.md", "docs/reference/errors.md", "docs/reference/datasets.md"
 EVALUATION = "docs/reference/evaluation.md"
-LINEAGE = "docs/howto/assets-and-lineage.md"
+LINEAGE = "docs/load/assets-and-lineage.md"
 METRICS, CONFIGURATION, CONNECTION = (
     "docs/reference/metrics.md",
     "docs/reference/configuration.md",
-    "docs/connection.md",
+    "docs/start/connection.md",
 )
 
 
@@ -464,7 +464,7 @@ def test_endpoint_tags() -> None:
     rows = table(text[text.index("\n| `endpoint` |") :])
     said = {row["Endpoint"].strip("`"): codes(row["`endpoint`"])[0] for row in rows}
     assert said.pop("requests through `AssistantHook.call") == "other"
-    further_reads = said.pop("[further reads](../howto/hook.md#usage-sessions-and-other-reads)")
+    further_reads = said.pop("[further reads](hook.md#usage-sessions-and-other-reads)")
     assert further_reads == "tenant"
     assert said == {route(case): case.call("request").endpoint for case in CASES}
 
@@ -553,12 +553,12 @@ def test_base_urls(row: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None
 def test_layers_are_those_that_are_enforced() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     contract = next(found for found in project["tool"]["importlinter"]["contracts"] if found["type"] == "layers")
-    (drawn,) = [block for block in blocks_of(ROOT / "docs/architecture.md") if block.language == "text"]
+    (drawn,) = [block for block in blocks_of(ROOT / "docs/internals/architecture.md") if block.language == "text"]
     assert drawn.code.splitlines() == contract["layers"]
 
 
 def test_hook_methods() -> None:
-    rows = table(section("docs/howto/hook.md", "Sync"))
+    rows = table(section("docs/reference/hook.md", "Sync"))
     said = {codes(row["Method"])[0].partition("(")[0]: row["Endpoint"] for row in rows}
     assert list(said.values()) == [
         *(f"`{route(case)}`" for case in sorted(CASES, key=lambda case: case.row)),
@@ -573,7 +573,7 @@ def test_hook_methods() -> None:
 
 def test_further_reads() -> None:
     """Each read has a row with its path, and a method of its own or one in the table above."""
-    rows = table(section("docs/howto/hook.md", "Usage, sessions and other reads"))
+    rows = table(section("docs/reference/hook.md", "Usage, sessions and other reads"))
     names = [codes(row["Name"])[0] for row in rows]
     assert {*names, "limits", "statistics"} == set(READS)
     for row, name in zip(rows, names, strict=True):
@@ -626,5 +626,5 @@ def test_classes_exist(name: str) -> None:
     known = {*tasks(), *vars(exceptions), *vars(documents), *vars(retry_policy), *renamed()}
     known |= {"AssistantClient", "AssistantHook", "AssistantOperator"}
     known |= {"AssistantChatRequestTrigger", "AssistantChatBatchTrigger"}
-    known |= set(re.findall(r"- alert: (\w+)", (ROOT / "docs/observability/alerts.yml").read_text()))
+    known |= set(re.findall(r"- alert: (\w+)", (ROOT / "docs/operate/observability/alerts.yml").read_text()))
     assert name in known, names()[name]

@@ -119,7 +119,7 @@ HELD_BY = {
 def promises() -> list[str]:
     """Return the paragraphs, bullets and rows of tables of the page that promise something."""
     found = []
-    for part in prose(ROOT / "docs" / "concepts" / "security.md").split("\n#"):
+    for part in prose(ROOT / "docs" / "operate" / "security.md").split("\n#"):
         heading, _, text = part.partition("\n")
         if heading.strip("# ") in OTHER_PARTS:
             continue

@@ -70,7 +70,8 @@ def built(site: Path) -> list[Page]:
 @pytest.mark.slow
 def test_every_page_is_in_the_navigation(site: Path) -> None:
     places = builder["places_of"]()
-    wanted = {places[page.relative_to(ROOT).as_posix()].removesuffix(".md") for page in pages()}
+    shown = {*pages()} - {ROOT / "README.md"}
+    wanted = {places[page.relative_to(ROOT).as_posix()].removesuffix(".md") for page in shown}
     wanted |= {f"examples/{dag.stem}" for dag in (ROOT / "dags").glob("*.py")}
     sidebar = re.search(r'<div class="sidebar-tree">.*?</aside>', (site / "index.html").read_text(), re.DOTALL)
     assert sidebar
@@ -92,8 +93,17 @@ def test_examples_are_described_and_drawn(site: Path) -> None:
 
 @pytest.mark.slow
 def test_sidebar_links_to_source_and_issues(site: Path) -> None:
-    links = read(site / "index.html").links
-    assert {builder["REPOSITORY"], builder["URLS"]["Issues"]} <= set(links)
+    assert {builder["REPOSITORY"], builder["ISSUES"]} <= set(read(site / "index.html").links)
+
+
+@pytest.mark.slow
+def test_pages_lead_to_their_source(site: Path) -> None:
+    edit = f"{builder['REPOSITORY']}/edit/main"
+    originals = {"changes": "CHANGELOG.md", "operate/ui": "docs/operate/ui.md", "api/hook": ""}
+    originals["examples/assistant_smoke"] = "dags/assistant_smoke.py"
+    for page, original in originals.items():
+        links = [link for link in read(site / f"{page}.html").links if link.startswith(edit)]
+        assert links == ([f"{edit}/{original}"] if original else []), page
 
 
 @pytest.mark.slow
@@ -104,7 +114,7 @@ def test_search_leaves_out_the_internals(site: Path) -> None:
         for found in index["terms"].values()
         for number in (found if isinstance(found, list) else [found])
     }
-    assert "readme" in searched
+    assert "start/connection" in searched
     assert not searched & {page.removesuffix(".md") for page in builder["NOT_SEARCHED"]}
     internal = ("engine", "ledger", "client", "lake")
     assert not [page for page in searched if page.startswith(tuple(f"api/{name}" for name in internal))]
@@ -158,19 +168,18 @@ def test_reference_has_every_class_for_dags(site: Path) -> None:
 
 def test_links_follow_their_targets_to_the_site() -> None:
     text = (
-        "[a](../README.md#connect), [b](../tests/unit), [c](faults.md), `[d](x)`\n\n```text\n[e](../README.md)\n```\n"
+        "[a](../SECURITY.md#report), [b](../tests/unit), [c](index.md), `[d](x)`\n\n```text\n[e](../README.md)\n```\n"
     )
     moved = builder["relinked"](text, "docs/index.md", "index.md", builder["places_of"]())
     elsewhere = f"{builder['REPOSITORY']}/blob/main/tests/unit"
     assert moved == (
-        f"[a](readme.md#connect), [b]({elsewhere}), [c](faults.md), `[d](x)`\n\n```text\n[e](../README.md)\n```\n"
+        f"[a](security.md#report), [b]({elsewhere}), [c](index.md), `[d](x)`\n\n```text\n[e](../README.md)\n```\n"
     )
 
 
-def test_a_new_page_is_in_the_navigation_by_its_folder(tmp_path: Path) -> None:
-    (tmp_path / "howto").mkdir()
-    (tmp_path / "howto" / "new.md").touch()
-    assert ":caption: How to\n\nhowto/new\n" in builder["navigation"](tmp_path)
+def test_sidebar_has_the_sections_and_bullets_of_the_page() -> None:
+    page = "# Title\n\n- [A](https://example.com/a.md)\n\n## Load\n\n- [B](load/b.md): [c](c.md)\n- [D](api/d.rst)\n"
+    assert builder["navigation"](page) == "\n```{toctree}\n:hidden:\n:caption: Load\n\nload/b\napi/d\n```\n"
 
 
 def test_picture_shows_the_layers_that_are_enforced() -> None:

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from tests.task_runs.run import Run
     from tests.unit.cli.conftest import Ran
 
-TUTORIALS = ROOT / "docs" / "tutorials"
+LOAD, EVALUATE, GATE = (
+    ROOT / "docs" / name for name in ("load/tutorial.md", "evaluate/tutorial.md", "evaluate/nightly-gate.md")
+)
 COUNTED = ("created", "unchanged", "rejected", "possibly_duplicated")
 
 
@@ -33,10 +35,10 @@ def tutorial(connect: Callable[..., None], tmp_path: Path, monkeypatch: pytest.M
     connect(retries=4)
     monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path))
 
-    def dag(name: str, *changes: tuple[str, str]) -> DAG:
+    def dag(page: Path, *changes: tuple[str, str]) -> DAG:
         from airflow.dag_processing.dagbag import DagBag
 
-        (code,) = [block.code for block in blocks_of(TUTORIALS / f"{name}.md") if block.language == "python"]
+        (code,) = [block.code for block in blocks_of(page) if block.language == "python"]
         for old, new in changes:
             assert old in code
             code = code.replace(old, new)
@@ -48,13 +50,12 @@ def tutorial(connect: Callable[..., None], tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_knowledge_base(tutorial: Callable[..., DAG], run_dag: Callable[..., Run], service: RunningService) -> None:
-    page = TUTORIALS / "knowledge-base.md"
     first, again, changed, added, broken = (
-        block.code.splitlines() for block in blocks_of(page) if block.language == "text"
+        block.code.splitlines() for block in blocks_of(LOAD) if block.language == "text"
     )
 
     def outcome(*changes: tuple[str, str]) -> list[str]:
-        run = run_dag(tutorial("knowledge-base", *changes))
+        run = run_dag(tutorial(LOAD, *changes))
         assert run.state == "success"
         counts, answer = run.xcom("load_faq"), run.xcom("check", key="text")
         _, middle, end = first[len(COUNTED)].split("…")
@@ -66,14 +67,14 @@ def test_knowledge_base(tutorial: Callable[..., DAG], run_dag: Callable[..., Run
     assert outcome()[:-1] == again
     change = "Within five working days.", "Within ten working days."
     assert outcome(change)[:-1] == changed
-    (shell,) = [block.code for block in blocks_of(page) if "_sandbox/faults" in block.code]
+    (shell,) = [block.code for block in blocks_of(LOAD) if "_sandbox/faults" in block.code]
     (fault,) = re.findall(r"-d '(.*)'", shell)
     service.behave(**json.loads(fault))
     assert outcome(change, ("return [", f"return [{added[0]}"))[:-1] == broken
 
 
 def test_evaluation(tutorial: Callable[..., DAG], run_dag: Callable[..., Run], service: RunningService) -> None:
-    dag = tutorial("evaluation")
+    dag = tutorial(EVALUATE)
     good = run_dag(dag)
     assert good.state == "success"
     assert good.xcom("evaluate")["pass_rate"] == 1
@@ -99,7 +100,7 @@ def test_nightly_gate(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    found = blocks_of(TUTORIALS / "nightly-gate.md")
+    found = blocks_of(GATE)
     files = [block.code for block in found if block.language in ("csv", "yaml")]
     for name, text in zip(("faq.csv", "questions.csv", "gate.yaml"), files, strict=True):
         (tmp_path / name).write_text(text)
@@ -120,7 +121,7 @@ def test_nightly_gate(
     assert all(heading in report for heading in (">Judges</h2>", ">Repetitions</h2>", "Cohen's kappa"))
 
     monkeypatch.setenv("AIRFLOW_VAR_NIGHTLY_GATE", str(tmp_path))
-    dag = tutorial("nightly-gate")
+    dag = tutorial(GATE)
     first, second = run_dag(dag), run_dag(dag)
     assert (first.state, second.state) == ("success", "success"), first.errors
     assert first.xcom("load")["unchanged"] == 8

@@ -155,7 +155,7 @@ def test_the_sdist_can_be_tested(built: tuple[Path, Path]) -> None:
         "constraints/airflow-3.3.txt",
         "dags/assistant_smoke.py",
         "dbt/dbt_project.yml",
-        "docs/architecture.md",
+        "docs/internals/architecture.md",
         "pyproject.toml",
         "tests/conftest.py",
     } <= names
