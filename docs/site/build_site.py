@@ -71,19 +71,17 @@ MODULES = {
 # The bullets of these pages are the order of the sidebar.
 WITH_CONTENTS = ("index.md", "reference/operators.md")
 
-# The search finds the words of these pages by their titles only: they are for people who change the package.
-NOT_SEARCHED = ("internals/architecture.md", "contributing.md", "conduct.md")
-
 
 def main(folder: Path) -> int:
     """
-    Collect the pages and run Sphinx on them. A warning is an error.
+    Collect the pages, run Sphinx on them, and index the site for its search. A warning is an error.
 
     :param folder: The working folder; the site is built in its folder ``html``.
     """
     # Importing Airflow writes its configuration, and reads this.
     os.environ["AIRFLOW_HOME"] = str(folder / "airflow")
     os.environ["AIRFLOW__LOGGING__LOGGING_LEVEL"] = "WARNING"
+    import search_index
     from sphinx.cmd.build import main as sphinx
 
     # Airflow reads the DAGs with the package of this folder, whatever is installed.
@@ -95,6 +93,7 @@ def main(folder: Path) -> int:
         ["-q", "-E", "-W", "--keep-going", "-c", str(TOOLS), "-d", str(folder / "doctrees"), str(source), str(site)]
     )
     if status == 0:
+        search_index.index(site)
         print(f"The site is {os.path.relpath(site / 'index.html')}.")
     return status
 
@@ -112,9 +111,6 @@ def assemble(source: Path) -> None:
         if original.endswith(".md"):
             page = source / place
             page.write_text(relinked(page.read_text(), original, place, places))
-    for place in NOT_SEARCHED:
-        page = source / place
-        page.write_text(f"---\nnosearch: true\n---\n\n{page.read_text()}")
     for place in WITH_CONTENTS:
         page = source / place
         page.write_text(page.read_text() + navigation(page.read_text()))

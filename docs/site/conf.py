@@ -40,11 +40,12 @@ copybutton_prompt_text = "$ "
 
 pygments_dark_style = "github-dark"
 html_theme = "furo"
+templates_path = [str(Path(__file__).parent / "templates")]
 html_static_path = [str(Path(__file__).parent / "static")]
 html_css_files = ["site.css"]
 html_logo = html_favicon = str(Path(__file__).parent / "static" / "logo.svg")
 html_copy_source = False
-html_search_scorer = str(Path(__file__).parent / "scorer.js")
+html_additional_pages = {"search": "search.html"}
 html_show_sphinx = False
 html_show_copyright = False
 html_theme_options = {
@@ -67,7 +68,7 @@ def linkcode_resolve(domain, info):
 
 
 def setup(app):
-    """Give each page that was copied from the repository a link to edit it there."""
+    """Give each page of the repository a link to edit it there, and leave the search to ``search_index.py``."""
     originals = {place: name for name, place in places_of().items() if place.endswith(".md")}
 
     def edit_link(_app, page, _template, context, _doctree):
@@ -76,3 +77,5 @@ def setup(app):
             context["theme_source_edit_link"] = f"{REPOSITORY}/edit/main/{original}"
 
     app.connect("html-page-context", edit_link)
+    # Sphinx writes neither its index nor its page.
+    app.connect("builder-inited", lambda app: setattr(app.builder, "search", False))

@@ -2,30 +2,61 @@
 
 from __future__ import annotations
 
-import json
+import mimetypes
 import re
 import runpy
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from html.parser import HTMLParser
-from pathlib import Path
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from selenium.webdriver import ActionChains, Chrome, Keys
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.ui import WebDriverWait
 
 from airflow_provider_assistant.provider_info import get_provider_info
 from tests.docs.pages import ROOT, pages
+from tests.docs.questions import QUESTIONS
+from tests.live.chromium import chromium
+from tests.live.pages import AXE
+from tests.servers import LocalServer, send
 
 TOOLS = ROOT / "docs" / "site"
+RUN_AXE = """
+const done = arguments[0];
+const text = (one) => `${one.impact} ${one.id}: ${one.nodes.map((node) => node.html)}`;
+axe.run({resultTypes: ["violations"]}).then(
+    (found) => done(found.violations.map(text)),
+    (error) => done([String(error)]));
+"""
+# Ask the search page's own function, and return the addresses of the first pages for each query.
+FIND = """
+const [queries, done] = arguments;
+const answer = async ({find}) => {
+    const pages = [];
+    for (const query of queries) {
+        const found = await find(query);
+        const first = [...found.all, ...found.some].slice(0, 3);
+        pages.push((await Promise.all(first.map((one) => one.data()))).map((page) => page.url));
+    }
+    return pages;
+};
+const module = new URL("_static/search.mjs", document.baseURI).href;
+import(module).then(answer).then(done, (error) => done(String(error)));
+"""
 builder = runpy.run_path(str(TOOLS / "build_site.py"))
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The built site."""
-    for tool in ("sphinx", "furo", "myst_parser", "sphinx_copybutton"):
+    for tool in ("sphinx", "furo", "myst_parser", "pagefind", "sphinx_copybutton"):
         pytest.importorskip(tool, reason="pip install 'airflow-provider-assistant[docs]'")
     folder = tmp_path_factory.mktemp("docs")
     command = [sys.executable, str(TOOLS / "build_site.py"), str(folder)]
@@ -106,26 +137,74 @@ def test_pages_lead_to_their_source(site: Path) -> None:
         assert links == ([f"{edit}/{original}"] if original else []), page
 
 
+class Server(LocalServer):
+    """The site below a path, as its host serves it."""
+
+    def __init__(self, site: Path) -> None:
+        super().__init__()
+        self.site = site
+
+    def answer(self, request: BaseHTTPRequestHandler) -> None:
+        path = urlsplit(request.path).path.removeprefix("/en/stable/")
+        file = self.site / path
+        content_type = mimetypes.guess_type(path)[0] or "application/octet-stream"
+        if file.is_file():
+            send(request, 200, file.read_bytes(), {"Content-Type": content_type})
+        else:
+            send(request, 404, b"", {})
+
+
+@pytest.fixture(scope="module")
+def search_page(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
+    """The search page in a browser."""
+    home = tmp_path_factory.mktemp("browser")
+    with Server(site) as server, chromium(home, "--window-size=1280,1000") as browser:
+        browser.get(f"http://{server.host}/en/stable/search.html")
+        yield browser
+
+
 @pytest.mark.slow
-def test_search_leaves_out_the_internals(site: Path) -> None:
-    index = json.loads((site / "searchindex.js").read_text().removeprefix("Search.setIndex(").removesuffix(")"))
-    searched = {
-        index["docnames"][number]
-        for found in index["terms"].values()
-        for number in (found if isinstance(found, list) else [found])
+def test_search_finds_the_page_that_answers(search_page: Chrome) -> None:
+    queries = [query for _, spellings in QUESTIONS for query in spellings]
+    assert len(queries) >= 70
+    found = search_page.execute_async_script(FIND, queries)
+    assert isinstance(found, list), found
+    first = dict(zip(queries, found, strict=True))
+    missed = {
+        query: first[query]
+        for pages, spellings in QUESTIONS
+        for query in spellings
+        if not pages & {PurePosixPath(url).stem for url in first[query]}
     }
-    assert "start/connection" in searched
-    assert not searched & {page.removesuffix(".md") for page in builder["NOT_SEARCHED"]}
-    internal = ("engine", "ledger", "client", "lake")
-    assert not [page for page in searched if page.startswith(tuple(f"api/{name}" for name in internal))]
+    assert not missed, "\n".join(f"{query}: {urls}" for query, urls in missed.items())
 
 
 @pytest.mark.slow
-def test_search_ranks_guides_before_internals(site: Path) -> None:
-    loaded = [Path(urlsplit(load).path).name for load in read(site / "search.html").loads]
-    # The first script defines what the second one changes.
-    assert loaded.index("searchtools.js") < loaded.index("language_data.js")
-    assert "Scorer.score = " in (site / "_static" / "language_data.js").read_text()
+def test_search_page_is_used_with_the_keyboard(search_page: Chrome) -> None:
+    wait = WebDriverWait(search_page, 20, 0.05)
+
+    def until(status: str) -> None:
+        found = (By.CSS_SELECTOR, ".search-status")
+        wait.until(lambda page: re.fullmatch(status, page.find_element(*found).text), status)
+
+    search_page.switch_to.active_element.send_keys("PgBouncer semicolons")
+    until(r"Pages with all of these words: 0\. With some of them: [1-9]\.")
+    search_page.execute_script(AXE.read_text())
+    for theme in ("light", "dark"):
+        search_page.execute_script("document.body.dataset.theme = arguments[0]", theme)
+        assert search_page.execute_async_script(RUN_AXE) == [], theme
+    search_page.switch_to.active_element.send_keys(Keys.CONTROL, "a")
+    search_page.switch_to.active_element.send_keys("PgBouncer")
+    until(r"[1-9] pages?\.")
+    assert search_page.current_url.endswith("?q=PgBouncer")
+    for _ in range(2):
+        # The page, then its best section.
+        ActionChains(search_page).send_keys(Keys.TAB).perform()
+    search_page.switch_to.active_element.send_keys(Keys.ENTER)
+    wait.until(lambda page: page.current_url.endswith("ledger-on-postgresql.html#pgbouncer"))
+    search_page.back()
+    until(r"[1-9] pages?\.")
+    assert not [line for line in search_page.get_log("browser") if "favicon" not in line["message"]]
 
 
 @pytest.mark.slow
