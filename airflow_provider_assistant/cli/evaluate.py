@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 
 from airflow_provider_assistant import lake
+from airflow_provider_assistant.chat_batch.answers import site_of
 from airflow_provider_assistant.cli.ask import Asking
 from airflow_provider_assistant.cli.evaluate_input import EvaluationInput, checked_input, name_of, output_path
 from airflow_provider_assistant.cli.golden_input import cases_of
@@ -137,6 +138,7 @@ def _run(out: Console, args: argparse.Namespace, given: EvaluationInput, run: Ke
             gate.judges,
             evaluation_directory,
             name=name_of(args, given.part),
+            site=_site(args, given),
             baseline=given.baseline,
             other=other,
         )
@@ -161,11 +163,18 @@ def _run(out: Console, args: argparse.Namespace, given: EvaluationInput, run: Ke
     return WRONG if evaluation.summary.gate.verdict == "failed" else OK
 
 
+def _site(args: argparse.Namespace, given: EvaluationInput) -> str | None:
+    """Return the id of the site that answered; None if not known."""
+    if given.hooks:
+        return given.hooks[0].resolve_site_id()
+    return site_of(ObjectStoragePath(args.answers)).get("site_id")
+
+
 def _write(
     args: argparse.Namespace, evaluation: Evaluation, directory: RunDirectory, tables: dict[str, pa.Table]
 ) -> None:
     """Write the files that the arguments name."""
-    page = render(evaluation)
+    page = render(evaluation, files=str(directory.folder) if args.save else None)
     if args.junit:
         lake.replace_bytes(junit_xml(evaluation).encode(), output_path(args.junit))
     if args.report:

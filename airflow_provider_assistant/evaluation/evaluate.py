@@ -96,6 +96,7 @@ def summarise(
     *,
     name: str,
     run: Mapping[str, str | None] | None = None,
+    site: str | None = None,
     tag: str | None = None,
     pass_if: Condition | None = None,
     rules: Sequence[Rule] = (),
@@ -112,6 +113,7 @@ def summarise(
     :param scorers: The scorers of that table.
     :param name: Name of the evaluation.
     :param run: Ids of the task instance: ``dag_id``, ``run_id``, ``task_id``, … Default: empty.
+    :param site: Id of the site that answered. Default: None, not known.
     :param tag: Tag of this evaluation, for later comparisons. Default: None.
     :param pass_if: Condition for a question to pass. Default: None, no pass rate.
     :param rules: Rules of the gate. Default: none.
@@ -142,6 +144,7 @@ def summarise(
     summary = Summary(
         name=name,
         run=dict(run or {}),
+        site=site,
         asked_at=_asked_at(cases),
         tag=tag,
         questions=_questions(cases),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_assistant.evaluation.scored import Passed, of_scorer, passed_answers
+from airflow_provider_assistant.evaluation.scored import passed_in
 from airflow_provider_assistant.texts import counted, shortened
 
 if TYPE_CHECKING:
@@ -178,10 +178,7 @@ def rows_of(summary: Summary, path: str, logical_date: datetime | None) -> Itera
 
 def answer_rows_of(evaluation: Evaluation, path: str) -> Iterator[dict[str, Any]]:
     """Yield the rows of the dataset ``evaluation_answers``, one per answer."""
-    passed: Passed = {}
-    if evaluation.pass_if is not None:
-        rows_by_scorer = {name: of_scorer(evaluation.scores, name) for name in evaluation.pass_if.names}
-        passed = passed_answers(rows_by_scorer, evaluation.pass_if)
+    passed = passed_in(evaluation.scores, evaluation.pass_if)
     for case in evaluation.cases:
         yield {
             "name": evaluation.summary.name,

@@ -75,6 +75,24 @@ def _mean_row(repetitions: Sequence[Scored]) -> Scored:
     return scored_row._replace(score=sum(scores) / len(scores))
 
 
+def passed_in(scores: pa.Table, condition: Condition | None) -> Passed:
+    """Return whether each answer of a table of scores passes; empty without a condition."""
+    if condition is None:
+        return {}
+    rows_by_scorer = {name: of_scorer(scores, name) for name in condition.names}
+    return passed_answers(rows_by_scorer, condition)
+
+
+def with_passed(scores: pa.Table, condition: Condition | None) -> pa.Table:
+    """Return a table of scores whose column ``passed`` says in each row whether its answer passes."""
+    import pyarrow as pa
+
+    passed = passed_in(scores, condition)
+    identities = zip(scores["key"].to_pylist(), scores["repetition"].to_pylist(), strict=True)
+    column = pa.array([passed.get(identity) for identity in identities], pa.bool_())
+    return scores.set_column(scores.schema.get_field_index("passed"), "passed", column)
+
+
 def passed_answers(
     rows_by_scorer: Mapping[str, Sequence[Scored]], condition: Condition, *, errors_fail: bool = False
 ) -> Passed:

@@ -30,7 +30,8 @@ def scores_schema() -> pa.Schema:
 
     ``key``, ``repetition``, ``weight``, ``tags``, ``seconds``, ``status`` and the columns after it come
     from the question; ``case`` is its content hash.
-    ``score`` is null unless the ``outcome`` is ``scored``; ``error`` is null unless it is ``error``.
+    ``score`` is null unless the ``outcome`` is ``scored``; ``error`` is null unless it is ``error``; ``passed`` is
+    set by :func:`.with_passed`.
     """
     import pyarrow as pa
 
@@ -51,6 +52,7 @@ def scores_schema() -> pa.Schema:
             "seconds_error": pa.float64(),
             "confidence_level": pa.string(),
             "confidence_score": pa.float64(),
+            "passed": pa.bool_(),
         }
     )
 

@@ -261,6 +261,7 @@ class Summary(Model):
     :param name: Name of the evaluation. Default of the operator: ``<dag_id>.<task_id>``.
     :param run: ``dag_id``, ``run_id``, ``task_id``, ``map_index``, ``logical_date`` and ``run_after`` of the task
         instance that evaluated; in a loop (Airflow 3.4) also its ``region``.
+    :param site: Id of the site that answered; None if not known.
     :param asked_at: Time when the first question was submitted, ISO 8601 in UTC; None if not known.
     :param scorers: Figures by scorer, in the order of the parameter.
     :param passes: Pass rate; None without a condition.
@@ -285,6 +286,7 @@ class Summary(Model):
     schema_version: int = SCHEMA_VERSION
     name: str
     run: dict[str, str | None] = Field(default_factory=dict)
+    site: str | None = None
     asked_at: str | None = None
     tag: str | None = None
     part: str | None = None

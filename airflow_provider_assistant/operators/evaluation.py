@@ -280,6 +280,7 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
             baseline=baseline,
             other=other,
             run=run_ids,
+            site=self._site().get("site_id"),
             tag=self.tag,
             on_fail=self.on_fail,
         )
@@ -414,15 +415,19 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
     def _publish(self, context: Context, evaluation: Evaluation, directory: RunDirectory) -> str:
         """Replace this run's files in the datasets, and return the path of that in ``evaluations``."""
         path = str(directory.summary)
-        site: Mapping[str, str | None] = {}
-        if isinstance(self.answers, str):
-            site = site_of(storage_path(self.answers))
+        site = self._site()
         answers = [{**row, **site} for row in answer_rows_of(evaluation, path)]
         publish_run(self, context, answers, str(self.lake_path), lake.EVALUATION_ANSWERS, self.timezone)
         logical_date = context["dag_run"].logical_date
         rows = [{**row, **site} for row in rows_of(evaluation.summary, path, logical_date)]
         file = publish_run(self, context, rows, str(self.lake_path), lake.EVALUATIONS, self.timezone)
         return file.path
+
+    def _site(self) -> Mapping[str, str | None]:
+        """Return what identifies the site that answered; empty if not known."""
+        if not isinstance(self.answers, str):
+            return {}
+        return site_of(storage_path(self.answers))
 
     def _finish(self, context: Context, evaluation: Evaluation, result: TaskResult) -> dict[str, Any]:
         """Log the verdict, then fail, skip or succeed as ``on_fail`` says."""

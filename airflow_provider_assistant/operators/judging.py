@@ -193,6 +193,7 @@ def evaluate(
     baseline: Baseline | None = None,
     other: OtherAnswers | None = None,
     run: Mapping[str, str | None] | None = None,
+    site: str | None = None,
     tag: str | None = None,
     on_fail: OnFail = "fail",
 ) -> Evaluation:
@@ -208,11 +209,13 @@ def evaluate(
     :param baseline: An earlier evaluation to compare with. Default: None.
     :param other: Other answers to compare with, instead of an earlier evaluation. Default: None.
     :param run: Ids of the task instance. Default: None.
+    :param site: Id of the site that answered. Default: None, not known.
     :param tag: Tag of this evaluation. Default: None.
     :param on_fail: What a failed gate does. Default: ``fail``.
     :raises AssistantError: See :meth:`JudgeTask.judged`.
     """
     from airflow_provider_assistant.evaluation.evaluate import Evaluation, summarise
+    from airflow_provider_assistant.evaluation.scored import with_passed
     from airflow_provider_assistant.evaluation.scoring import score_cases
 
     other_cases = other.cases if other else None
@@ -224,13 +227,14 @@ def evaluate(
     earlier_name = None
     if baseline is None and any(rule.needs_baseline for rule in criteria.rules):
         earlier_name = directory.name_before({case.key for case in cases})
-    scores = score_cases(cases, judged.scorers)
+    scores = with_passed(score_cases(cases, judged.scorers), criteria.pass_if)
     summary = summarise(
         cases,
         scores,
         scorers,
         name=name,
         run=run,
+        site=site,
         tag=tag,
         pass_if=criteria.pass_if,
         rules=criteria.rules,

@@ -54,7 +54,9 @@ def owner_tag(dag_id: str) -> str:
     return f'<meta name="dag-id" content="{escape(dag_id)}">'
 
 
-def render(evaluation: Evaluation, trend: Sequence[Summary] = ()) -> str:
+def render(
+    evaluation: Evaluation, trend: Sequence[Summary] = (), *, files: str | None = "the folder of this file"
+) -> str:
     """
     Return the report of an evaluation as one HTML page that loads nothing and runs no scripts.
 
@@ -62,6 +64,7 @@ def render(evaluation: Evaluation, trend: Sequence[Summary] = ()) -> str:
     shortened; the report shows the number of omitted rows. Questions with equal scores are listed in their order.
 
     :param trend: Summaries of earlier evaluations, in any order. The report shows the last 30.
+    :param files: Folder of ``scores.parquet`` and ``summary.json``, in words; None if they are not written.
     """
     summary = evaluation.summary
     runs = sections.runs(summary, trend)
@@ -96,6 +99,7 @@ def render(evaluation: Evaluation, trend: Sequence[Summary] = ()) -> str:
         unanswered=sections.unanswered(evaluation),
         errors=sections.scoring_errors(evaluation),
         reasons=evaluation.reasons,
+        files=files,
     )
 
 

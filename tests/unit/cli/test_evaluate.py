@@ -55,7 +55,13 @@ def test_a_gate_that_passes(evaluate, gate, tmp_path, service):
     assert (ran.json["verdict"], ran.json["questions"], ran.json["answered"]) == ("passed", 3, 3)
     assert set(ran.json["means"]) == {"token_f1", "must_include"}
     assert [rule["verdict"] for rule in ran.json["rules"]] == ["passed", "passed"]
-    assert '<h2 id="coverage">' in files[1].read_text()
+    report = files[1].read_text()
+    assert '<h2 id="coverage">' in report
+    assert '<dt>Site</dt><dd><span class="code" dir="auto">acme-docs</span>' in report
+    # There is no other file, and no task.
+    assert "With <code>--save</code>, the command writes" in report
+    assert "see <code>" not in report
+    assert "task" not in report
     (suite,) = JUnitXml.fromfile(str(files[0]))
     # Two questions do not pass, and the gate tolerates them.
     assert (suite.name, suite.tests, suite.failures, suite.errors, suite.skipped) == ("golden", 4, 0, 0, 2)
@@ -165,6 +171,7 @@ def test_an_evaluation_is_saved_for_a_later_one(evaluate, gate, tmp_path, servic
     assert (first.code, first.json["questions"]) == (0, 6)
     names = sorted(path.name for path in (tmp_path / "first").iterdir())
     assert names == ["answers.parquet", "report.html", "scores.parquet", "summary.json"]
+    assert f"in {tmp_path / 'first'}." in (tmp_path / "first" / "report.html").read_text()
     assert pq.read_table(tmp_path / "first" / "answers.parquet")["repetition"].to_pylist() == [1, 2] * 3
     gate_file = gate("gate: [token_f1 drop <= 0.01]\nscorers: [token_f1]")
     again = evaluate("--gate", gate_file, "--against", tmp_path / "first", "-o", "json")

@@ -51,6 +51,7 @@ def test_a_row_for_every_question_and_scorer_in_their_order():
             "seconds_error": case.seconds_error,
             "confidence_level": case.confidence_level,
             "confidence_score": case.confidence_score,
+            "passed": None,
         }
         for case, scorer, score, outcome in [
             (cases[0], "exact_match", 1.0, "scored"),

@@ -7,6 +7,7 @@ import logging
 import os
 import random
 import signal
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -258,6 +259,12 @@ def test_three_files_say_the_same(operator, tmp_path):
     assert summary.gate.verdict == head["verdict"] == "passed"
     scores = pq.read_table(folder / "scores.parquet")
     assert scores.num_rows == 20 * len(SCORERS)
+    # One row for each scorer: 18 answers passed, one failed, and one question has no answer.
+    assert Counter(scores["passed"].to_pylist()) == {
+        True: 18 * len(SCORERS),
+        False: len(SCORERS),
+        None: len(SCORERS),
+    }
     for scorer in summary.scorers.values():
         assert scorer.scored + scorer.unanswered + scorer.not_applicable + scorer.errors == 20
     assert "<html" in (folder / "report.html").read_text()

@@ -263,6 +263,8 @@ def test_lists_end_with_the_number_of_what_is_left_out() -> None:
     assert "And 90 more, see scores.parquet." in told["failing"]
     assert "And 80 more, see scores.parquet." in told["scores"]
     assert "And 50 more, see scores.parquet." in told["unanswered"]
+    alone = Page(render(Evaluation(summary_of(cases, scores), cases, scores), files=None)).sections["failing"]
+    assert "And 90 more. The option --save writes all of them to scores.parquet." in alone
 
 
 def test_of_too_many_tags_the_common_ones_are_shown() -> None:
