@@ -222,7 +222,7 @@ up: venv ## The demo, then Airflow and the service stay until Ctrl-C
 
 # Where pyenv keeps the Pythons, all of them are to be found, not only the one that is in use.
 .PHONY: matrix
-matrix: venv ## The tests on every Airflow and Python, some 10 minutes each; PAIR=py312-airflow32: only that
+matrix: venv ## What differs between Airflows and Pythons, on every pair, some 4 minutes each; PAIR=py312-airflow32: only that
 	@code=0; PYENV_VERSION=$$(pyenv versions --bare 2>/dev/null | paste -sd:) $(BIN)/tox run $(if $(PAIR),-e $(PAIR)) || code=$$?; \
 	$(BIN)/python -m tests.matrix.table; \
 	echo "make matrix: the results are in docs/reference/compatibility.md"; exit $$code

@@ -14,7 +14,7 @@ from tests.docs.pages import ROOT, codes, section, table
 from tests.lowest import declared, lower_bound
 from tests.matrix import AIRFLOWS, PAIRS, PYTHONS, RESULTS, result_file
 from tests.matrix import table as matrix
-from tests.matrix.pair import is_good
+from tests.matrix.pair import SUITES, is_good
 from tests.versions import SINCE
 
 PAGE = "docs/reference/compatibility.md"
@@ -67,6 +67,10 @@ def test_tox_and_the_package_s_metadata_name_the_same() -> None:
     assert tuple(declared) == PYTHONS
     (airflow,) = (line for line in project["dependencies"] if line.startswith("apache-airflow>"))
     assert re.fullmatch(rf"apache-airflow>={re.escape(AIRFLOWS[0])}\.\d+,<4", airflow)
+
+
+def test_the_matrix_runs_tests_that_exist() -> None:
+    assert [suite for suite in SUITES if not (ROOT / suite).exists()] == []
 
 
 GOOD = {"pip_check": "", "imports": "", "tests": {"passed": 1, "failed": [], "ended": "complete"}}

@@ -43,7 +43,9 @@ class DeferralSafe(BaseExecutor):
         self._started: Counter[WorkloadKey] = Counter()
 
     def _process_workloads(self, workload_list: Sequence[Any]) -> None:
-        self._started.update(workload.key for workload in workload_list)
+        for workload in workload_list:
+            # Before Airflow 3.3, only its task instance has a key.
+            self._started[getattr(workload, "key", None) or workload.ti.key] += 1
         super()._process_workloads(workload_list)
 
     def change_state(self, key: WorkloadKey, *args: Any, **kwargs: Any) -> None:

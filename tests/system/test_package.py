@@ -190,7 +190,7 @@ def test_airflow_in_an_empty_environment_sees_the_provider(home: Path, python: P
     assert __version__ in provider.split()
     [hook] = [line.split() for line in hooks.splitlines() if line.startswith("assistant ")]
     assert hook[1] == f"{PACKAGE}.hooks.assistant.AssistantHook"
-    assert "usage: airflow assistant" in run(python, "-m", "airflow", "assistant", "--help", home=home)
+    assert "airflow assistant [-h] COMMAND" in run(python, "-m", "airflow", "assistant", "--help", home=home)
 
 
 @pytest.mark.slow
