@@ -49,7 +49,8 @@ def run_batch(connect: Callable[..., None], run_operator: Callable[..., Run], tm
 def test_columns_of_the_file(run_batch: Callable[..., Run], tmp_path: Path) -> None:
     assert run_batch().state == "success"
     schema = pq.read_schema(tmp_path / "answers.parquet")
-    said = [(codes(row["Column"])[0], codes(row["Type"])[0]) for row in table(section(OPERATORS, "What is in the file"))]
+    rows = table(section(OPERATORS, "What is in the file"))
+    said = [(codes(row["Column"])[0], codes(row["Type"])[0]) for row in rows]
     assert [name for name, _ in said] == list(answers.COLUMNS)
     assert said == [(field.name, str(field.type)) for field in schema][: len(said)]
     assert schema.names[len(said) :] == ["id", "expected", "language"]
