@@ -30,7 +30,7 @@ class AssistantCompareDocumentsOperator(ExportOperator):
 
     .. seealso::
         For more information on how to use this operator, take a look at the guide:
-        :doc:`/operate/command-line`
+        :doc:`/operate/correct-the-ledger`
 
     :param ledger_conn_id: SQL connection of the ledger. Default: that of the assistant connection,
         or else of Airflow's configuration.
