@@ -21,7 +21,7 @@ import pytest
 from airflow_provider_assistant.evaluation.refusals import REFUSALS, refuses
 
 FOLDER = Path(__file__).with_name("refusals")
-PAGE = Path(__file__).parents[3] / "docs" / "evaluate" / "scores.md"
+PAGE = Path(__file__).parents[3] / "docs" / "internals" / "gate.md"
 LANGUAGES = [phrases.language for phrases in REFUSALS]
 PARTS = ["refusals", "refusals, held out", "answers", "answers, held out"]
 
