@@ -68,28 +68,17 @@ def written() -> str:
     before, _, rest = PAGE.read_text().partition(BEGIN)
     _, _, after = rest.partition(END)
     text = "".join(_text(section) for section in sections())
-    return f"{before}{BEGIN}\n{_index()}\n{text}{END}{after}"
-
-
-def _index() -> str:
-    lines = ["| Exception | What happened | Airflow retries |", "|---|---|---|"]
-    for section in sections():
-        retries = "no" if is_final(section.error) else "yes"
-        lines.append(f"| [`{section.title}`](#{section.anchor}) | {section.happened} | {retries} |")
-    return "\n".join(lines) + "\n"
+    return f"{before}{BEGIN}\n{text}{END}{after}"
 
 
 def _text(section: Section) -> str:
     retries = "Airflow retries the task."
     if is_final(section.error):
         retries = "Airflow does not retry the task: clear it afterwards."
-    paragraphs = [
-        f"### {section.title}",
-        f"**What happened**: {section.happened}",
-        f"**What it means**: {section.meaning}",
-        f"**What is safe**: {section.safe}",
-        f"**What to do**: {section.todo} {retries}",
-    ]
+    paragraphs = [f"### {section.title}", f"{section.happened} {section.meaning}"]
+    if section.status is None:
+        paragraphs.append(f"**What is safe**: {section.safe}")
+    paragraphs.append(f"**What to do**: {section.todo} {retries}")
     return "\n\n".join(paragraphs) + "\n\n"
 
 
