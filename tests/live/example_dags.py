@@ -77,10 +77,10 @@ class Demo:
             raise DemoError("\n\n".join(problems))
 
     def _run_and_show(self) -> None:
-        earlier = self._beside("the earlier evaluations", "tests.live.history", self.lake.as_uri())
+        earlier = self._beside("the earlier month", "tests.live.history", self.lake.as_uri())
         staging = self._beside("the staging site", "tests.live.comparison", str(self.home / "staging.csv"))
         with running([earlier, staging]):
-            self.screen.say("a month of earlier answers is generated with the embedded service, and evaluated", "bold")
+            self.screen.say("a month of earlier statistics and answers is generated with the embedded service", "bold")
             self.screen.say(f"the staging site {comparison.STAGING} is loaded, with fewer documents", "bold")
             for group in GROUPS:
                 self._run_group(group)

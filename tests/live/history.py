@@ -1,13 +1,15 @@
 """
-A month of evaluations for the demo, based on real answers of the embedded service.
+A month of statistics and evaluations for the demo, based on real answers of the embedded service.
 
-Run as ``python -m tests.live.history LAKE``. It starts another embedded service, in memory, with part of the demo's
-documents. For every day before today it adds a seeded choice of the missing documents, asks the golden set, and
-evaluates the answers as the task ``evaluate`` of ``assistant_evaluation`` does.
+Run as ``python -m tests.live.history LAKE``. It writes the statistics that the nightly export would have written on
+each day, from those that the demo's service generates. Then it starts another embedded service, in memory, with part of
+the demo's documents. For every day before today it adds a seeded choice of the missing documents, asks the golden set,
+and evaluates the answers as the task ``evaluate`` of ``assistant_evaluation`` does.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import runpy
@@ -27,6 +29,7 @@ from airflow_provider_assistant.evaluation.rules import parse_condition, parse_r
 from airflow_provider_assistant.evaluation.run_directory import RunDirectory, find_baseline
 from airflow_provider_assistant.evaluation.scorers import scorers_of
 from airflow_provider_assistant.evaluation.scoring import score_cases
+from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.sandbox.service import Service
 from airflow_provider_assistant.sandbox.settings import Settings
 from airflow_provider_assistant.sandbox.tenants import DEFAULT_KEY, DEFAULT_SITE, KEYS
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 DAGS = Path(__file__).parents[2] / "dags"
+EXPORT_DAG = "assistant_nightly_export"
 DAYS = 29
 SEED = 20261121
 # Share of the documents that the service has on the first day.
@@ -127,11 +131,29 @@ def evaluate(root: str, day: date, table: pa.Table, task: Any) -> None:
     lake.replace_bytes(summary.as_json(), place.summary)
 
 
+def export(root: str, today: date) -> None:
+    """Write the statistics of every day before today as the task ``export_statistics`` does."""
+    hook = AssistantHook()
+    reply = json.loads(hook.get_statistics().raw_json or "{}")
+    history: dict[str, dict[str, Any]] = reply.pop("daily")
+    for name, statistics in history.items():
+        day = date.fromisoformat(name)
+        if day >= today:
+            continue
+        moment = datetime.combine(day, time(23, 59), UTC)
+        raw = json.dumps({**reply, **statistics})
+        capture = lake.Capture(captured_at=moment, raw=raw, **hook.site().columns())
+        table = lake.metrics_table(lake.STATISTICS, [capture])
+        part = f"{EXPORT_DAG}.export_statistics.generated__{day}"
+        lake.publish(table, root, "statistics", day, part, provenance={"dag_id": EXPORT_DAG})
+
+
 def main(root: str) -> None:
-    """Write the evaluations of the month before today."""
+    """Write the statistics and evaluations of the month before today."""
+    today = datetime.now(UTC).date()
+    export(root, today)
     found = runpy.run_path(str(DAGS / "assistant_evaluation.py"))
     task = found["assistant_evaluation"]().get_task("evaluate")
-    today = datetime.now(UTC).date()
     days = [today - timedelta(days=back) for back in range(DAYS, 0, -1)]
     for day, table in answers(days, pyarrow.csv.read_csv(found["GOLDEN_SET"]).to_pylist()):
         evaluate(root, day, table, task)

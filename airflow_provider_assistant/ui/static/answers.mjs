@@ -1,6 +1,6 @@
 // The three answers at the top of the page, as data: pure functions of what the server says.
 
-import { age, brief, MOST_COUNTED, number, percent, plural, total } from "./format.mjs";
+import { age, brief, metric, MOST_COUNTED, number, percent, plural, total } from "./format.mjs";
 
 const DAY = 86400_000;
 /** Whether the last try of a source failed, was killed, or did not even begin. */
@@ -133,7 +133,8 @@ export function needsAnswer(summary, limits) {
     );
   }
   const scarce = (limits?.rows ?? []).filter((one) => one.share >= NEARLY_USED);
-  for (const limit of scarce) items.push(item(`${percent(limit.share)} of ${limit.name} is used`, { to: "limits" }));
+  for (const limit of scarce)
+    items.push(item(`${percent(limit.share)} of ${metric(limit.name).text} is used`, { to: "limits" }));
   const missing = summary.problem ?? null;
   if (items.length) return { kind: "warning", word: plural(items.length, "thing"), text: "", items };
   if (missing) return { kind: "unknown", word: "Unknown", text: "The ledger cannot be read.", items };

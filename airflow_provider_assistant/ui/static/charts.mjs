@@ -24,8 +24,12 @@ function useWidth() {
   return [place, width];
 }
 
-/** A drawing with its heading, its legend, and its data as a table. `draw`: from a width to the content of the SVG. */
-function Chart({ title, name, height, legend, columns, rows, draw }) {
+/**
+ * A drawing with its heading, its legend, and its data as a table.
+ *
+ * `name` and `caption`: of the drawing and the table for screen readers. `draw`: from a width to the content of the SVG.
+ */
+function Chart({ title, caption, name, height, legend, columns, rows, draw }) {
   const [place, width] = useWidth();
   return h(
     "figure",
@@ -38,8 +42,7 @@ function Chart({ title, name, height, legend, columns, rows, draw }) {
         h("svg", { role: "img", "aria-label": name, width, height, viewBox: `0 0 ${width} ${height}` }, draw(width)),
     ),
     legend,
-    columns &&
-      h("details", null, h("summary", null, "Show the numbers"), h(Table, { caption: title || name, columns, rows })),
+    columns && h("details", null, h("summary", null, "Show the numbers"), h(Table, { caption, columns, rows })),
   );
 }
 
@@ -134,9 +137,9 @@ function timeTicks(first, last, x, width) {
  * Lines over time.
  *
  * `series`: [{name, color, points: [{at, value, mark, title}]}], where `at` is a date or a time, and a point with the
- * `mark` "bad" is drawn as a cross. `format`: a value as text. `fromZero`: whether the axis begins at 0.
+ * `mark` "bad" is drawn as a cross. `hint`: shown if one points at the title. `format`: a value as text. `fromZero`: whether the axis begins at 0.
  */
-export function Lines({ title, unit, series, format = number, fromZero = true }) {
+export function Lines({ title, hint, unit, series, format = number, fromZero = true }) {
   const points = series.flatMap((one) => one.points);
   const times = points.map((one) => time(one.at));
   const values = points.map((one) => one.value);
@@ -178,7 +181,7 @@ export function Lines({ title, unit, series, format = number, fromZero = true })
       ),
     );
   const days = [...new Set(points.map((one) => one.at))].sort();
-  const heading = h("span", null, title, " ", h("span", { className: "muted" }, unit));
+  const heading = h("span", { title: hint }, title, " ", h("span", { className: "muted" }, unit));
   if (days.length === 1) return h(SingleDay, { heading, series, format });
   const found = series.map((one) => new Map(one.points.map((point) => [point.at, point])));
   const columns = [
@@ -192,7 +195,7 @@ export function Lines({ title, unit, series, format = number, fromZero = true })
       "number",
     ]),
   ];
-  return h(Chart, { title: heading, name, height: HEIGHT, legend, columns, rows: days, draw });
+  return h(Chart, { title: heading, caption: title, name, height: HEIGHT, legend, columns, rows: days, draw });
 }
 
 /** The values of the only day or time so far: a line would be a dot. */
@@ -285,6 +288,7 @@ export function Histogram({ title, bins, unit, noun }) {
   ];
   return h(Chart, {
     title: h("span", null, title, " ", h("span", { className: "muted" }, `${noun} by ${unit}`)),
+    caption: title,
     name,
     height: HEIGHT,
     columns,

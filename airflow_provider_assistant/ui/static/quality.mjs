@@ -15,7 +15,7 @@ import {
   When,
 } from "./core.mjs";
 import { Lines, Meter } from "./charts.mjs";
-import { number, percent, plural } from "./format.mjs";
+import { day, metric, number, percent, plural } from "./format.mjs";
 
 const COLORS = [
   "var(--series-1)",
@@ -31,6 +31,7 @@ const VERDICTS = {
   worse: ["bad", "worse"],
   none: ["plain", "no gate"],
 };
+const ISO_TIME = /^\d{4}-\d\d-\d\dT/;
 // Lines of one chart that can still be told apart.
 const MOST_LINES = 4;
 
@@ -171,8 +172,8 @@ function EvaluationTable({ rows }) {
 
 /** Numbers that the nightly export has written, and the ratings that were sent. */
 export function Statistics({ site }) {
-  const [metric, setMetric] = useState("");
-  const data = useData("api/statistics", { site, metric });
+  const [chosen, setChosen] = useState("");
+  const data = useData("api/statistics", { site, metric: chosen });
   const isEmpty = (found) => !found.series.length && !found.feedback.length;
   return h(
     Section,
@@ -195,9 +196,9 @@ export function Statistics({ site }) {
               { className: "filters" },
               h(Choice, {
                 label: "Metric",
-                value: metric,
-                onChange: setMetric,
-                options: [["", "the first four"], ...found.metrics.map((one) => [one, one])],
+                value: chosen,
+                onChange: setChosen,
+                options: [["", "the first four"], ...found.metrics.map((one) => [one, metric(one).text])],
               }),
             ),
           h(Gaps, { days: found.gaps }),
@@ -215,7 +216,7 @@ export function Statistics({ site }) {
 /** Days whose numbers nobody has read: the service only has the current ones. */
 function Gaps({ days }) {
   if (!days.length) return null;
-  return h("p", { className: "note warning" }, `No capture on ${days.join(", ")}.`);
+  return h("p", { className: "note warning" }, `No capture on ${days.map(day).join(", ")}.`);
 }
 
 function byName(series) {
@@ -228,9 +229,13 @@ function Metric({ name, series }) {
   const shown = series.filter((one) => one.points.length).slice(0, COLORS.length);
   if (!shown.length) return null;
   const more = series.length > shown.length ? `, ${plural(series.length - shown.length, "more site")} not drawn` : "";
+  const values = shown.flatMap((one) => one.points.map((point) => point.value));
+  const { text, unit, format } = metric(name, values);
   return h(Lines, {
-    title: name,
-    unit: `per day${more}`,
+    title: text,
+    hint: name,
+    unit: `${unit && `${unit}, `}per day${more}`,
+    format,
     series: shown.map((one, at) => ({
       name: one.site_id ?? "tenant",
       color: COLORS[at],
@@ -252,13 +257,19 @@ function Feedback({ days }) {
   });
 }
 
+/** An amount of a limit, with its unit. */
+function amount({ name }, value) {
+  const { unit, format } = metric(name);
+  return value === null ? "–" : `${format(value)} ${unit}`.trim();
+}
+
 /** The tenant's limits, and how much of each is used. */
 export function Limits({ data }) {
   const columns = [
-    ["Limit", (row) => h("span", { className: "text" }, row.name)],
+    ["Limit", (row) => h("span", { title: row.name }, h(Text, { text: metric(row.name).text }))],
     ["Tenant", (row) => h(Text, { text: row.tenant_id })],
-    ["Used", (row) => number(row.used), "number"],
-    ["Of", (row) => number(row.limit), "number"],
+    ["Used", (row) => amount(row, row.used), "number"],
+    ["Of", (row) => amount(row, row.limit), "number"],
     [
       "Share",
       (row) =>
@@ -267,7 +278,10 @@ export function Limits({ data }) {
           : h("span", { className: "share" }, h(Meter, { share: row.share }), percent(row.share)),
       "number",
     ],
-    ["Resets", (row) => row.resets_at ?? "–"],
+    [
+      "Resets",
+      (row) => (ISO_TIME.test(row.resets_at) ? h(When, { at: row.resets_at }) : h(Text, { text: row.resets_at })),
+    ],
     ["As of", (row) => h(When, { at: row.captured_at })],
   ];
   return h(

@@ -129,9 +129,9 @@ def _statistics() -> trends.Statistics:
             [
                 ("chats.total", SITE, 350, 450),
                 ("chats.total", "shop", 100, 180),
-                ("chats.async.p95", SITE, 4, 11),
-                ("documents.total", SITE, 90_000, 90_400),
-                ("sessions.total", SITE, 120, 160),
+                ("chats.async.latency_ms.p95", SITE, 4_000, 11_000),
+                ("documents.bytes", SITE, 90_000_000, 90_400_000),
+                ("chats.async.answer_rate", SITE, 0.82, 0.95),
             ]
         )
     ]
@@ -149,7 +149,11 @@ def _statistics() -> trends.Statistics:
 
 
 def _limits() -> trends.Limits:
-    rows = [("limits.documents", 90_210, 100_000), ("limits.requests_per_minute", 210, 600), ("limits.sites", 2, 10)]
+    rows = [
+        ("limits.documents", 90_210, 100_000),
+        ("limits.requests_per_minute", 210, 600),
+        ("limits.storage_bytes", 2_150_000_000, 10_000_000_000),
+    ]
     return trends.Limits(
         problem=None,
         rows=[
@@ -159,7 +163,7 @@ def _limits() -> trends.Limits:
                 used=used,
                 limit=limit,
                 share=used / limit,
-                resets_at=None,
+                resets_at="2026-12-01T00:00:00Z" if name == "limits.requests_per_minute" else None,
                 captured_at=NOW - timedelta(hours=4),
             )
             for name, used, limit in rows

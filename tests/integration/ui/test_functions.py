@@ -31,6 +31,14 @@ pytestmark = pytest.mark.system
         ),
         ("[m.brief('a\\nb'), m.brief('abcdef', 3), m.brief(null)]", ["a", "abc \u2026", ""]),
         ("m.day('2026-11-22')", "Nov 22"),
+        ("[m.bytes(0), m.bytes(1), m.bytes(1234567)]", ["0 byte", "1 byte", "1.2 MB"]),
+        ("m.metric('chats.async.latency_ms.p95')", {"text": "chats async latency p95", "unit": "ms", "format": {}}),
+        ("m.metric('limits.requests_per_minute').text", "requests per minute"),
+        ("['bytes', 'a.constructor', '.'].map((one) => m.metric(one).text)", ["bytes", "a constructor", "."]),
+        (
+            "[['answer_rate', 0.882], ['rate', 7.5], ['size_bytes', 2e6]].map(([a, v]) => m.metric(a, [v]).format(v))",
+            ["88.2%", "7.5", "2 MB"],
+        ),
         ("m.utc('2026-11-22T06:30:00+01:00')", "2026-11-22 05:30:00 UTC"),
         (
             "[m.ticks(0, 1), m.ticks(0, 0), m.ticks(0, 97), m.ticks(-3, 7)]",
