@@ -602,28 +602,9 @@ def names() -> dict[str, list[str]]:
     return found
 
 
-def renamed() -> set[str]:
-    """Return the old names of classes in the changelog."""
-    rows = table(section("CHANGELOG.md", "Changed"))
-    return {found for row in rows for name in codes(row["Old name"]) for found in re.findall(r"^Assistant\w+$", name)}
-
-
-def test_old_names_are_gone_and_new_names_exist() -> None:
-    known = {*tasks(), *vars(exceptions), "AssistantHook"}
-    rows = table(section("CHANGELOG.md", "Changed"))
-    new = {found for row in rows for name in codes(row["New name"]) for found in re.findall(r"Assistant\w+", name)}
-    assert new <= known
-    # It rates one answer now.
-    assert not (renamed() - {"AssistantFeedbackOperator"}) & known
-    for row in rows:
-        for module in codes(row["New name"]):
-            if re.fullmatch(r"[a-z_]+\.[a-z_]+", module):
-                importlib.import_module(f"airflow_provider_assistant.{module}")
-
-
 @pytest.mark.parametrize("name", sorted(names()))
 def test_classes_exist(name: str) -> None:
-    known = {*tasks(), *vars(exceptions), *vars(documents), *vars(retry_policy), *renamed()}
+    known = {*tasks(), *vars(exceptions), *vars(documents), *vars(retry_policy)}
     known |= {"AssistantClient", "AssistantHook", "AssistantOperator"}
     known |= {"AssistantChatRequestTrigger", "AssistantChatBatchTrigger"}
     known |= set(re.findall(r"- alert: (\w+)", (ROOT / "docs/operate/observability/alerts.yml").read_text()))
