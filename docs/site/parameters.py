@@ -17,6 +17,9 @@ from airflow_provider_assistant.provider_info import get_provider_info
 
 PAGES = Path(__file__).parents[1] / "reference" / "operators"
 PACKAGE = "airflow_provider_assistant."
+Parameters = dict[str, tuple[object, str]]
+COMMON = "Common parameters"
+BEGIN, END = "<!-- parameters: begin -->\n", "<!-- parameters: end -->\n"
 HEAD = "| Parameter | Default | Meaning |\n|---|---|---|\n"
 
 
@@ -28,42 +31,84 @@ def main() -> None:
 
 def written(page: str) -> str:
     """
-    Return a page with its tables of parameters: each belongs to the class of the heading above it.
+    Return a page with the text between its marks: below the name of an operator the table of the parameters that only
+    this operator has, and the names of the others; below "Common parameters" the table of those.
 
     :param page: The text of the page.
     """
-    kinds = tasks()
-    parts = re.split(r"^(## \w+)$", page, flags=re.MULTILINE)
+    parts = re.split(r"^## (.+)$", page, flags=re.MULTILINE)
+    kinds = {title: kind for title, kind in tasks().items() if title in parts[1::2]}
+    common = common_parameters(list(kinds.values()))
     for position in range(1, len(parts), 2):
-        kind = kinds.get(parts[position].removeprefix("## "))
-        if kind:
-            parts[position + 1] = re.sub(
-                rf"{re.escape(HEAD)}(\|.*\n)*", lambda _, kind=kind: table(kind), parts[position + 1]
-            )
+        title, text = parts[position : position + 2]
+        if title == COMMON:
+            text = replaced(text, f"\n{table(common)}\n")
+        elif title in kinds:
+            text = replaced(text, own_table(kinds[title], common))
+        parts[position : position + 2] = [f"## {title}", text]
     return "".join(parts)
 
 
-def table(kind: type) -> str:
+def replaced(text: str, generated: str) -> str:
     """
-    Return the table of the parameters of an operator.
+    Return a section with the text between the marks replaced.
 
-    :param kind: The class.
+    :param text: The section.
+    :param generated: The new text.
+    """
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return before + BEGIN + generated + END + after
+
+
+def own_table(kind: type, common: Parameters) -> str:
+    """
+    Return the table of the parameters that are not common, and a line with the names of those that are.
+
+    :param kind: The class of the operator.
+    :param common: The common parameters of its page.
+    """
+    found = parameters(kind)
+    shared = [name for name in found if found[name] == common.get(name)]
+    own = {name: one for name, one in found.items() if name not in shared}
+    texts = [table(own)] if own else []
+    if shared:
+        names = ", ".join(f"`{name}`" for name in shared)
+        texts.append(f"[Common parameters](#common-parameters): {names}.\n")
+    return "\n" + "\n".join(texts) + "\n"
+
+
+def common_parameters(kinds: list[type]) -> Parameters:
+    """
+    Return the parameters that at least two of the operators have, with the same default and meaning.
+
+    :param kinds: The classes of the operators of a page.
+    """
+    found = [item for kind in kinds for item in parameters(kind).items()]
+    return {name: one for name, one in found if found.count((name, one)) > 1}
+
+
+def table(found: Parameters) -> str:
+    """
+    Return a table.
+
+    :param found: The parameters.
     """
     rows = []
-    for name, (default, meaning) in parameters(kind).items():
+    for name, (default, meaning) in found.items():
         shown = "required" if default is inspect.Parameter.empty else f"`{default!r}`"
         rows.append(f"| `{name}` | {shown} | {markdown(meaning)} |\n")
     return HEAD + "".join(rows)
 
 
-def parameters(kind: type) -> dict[str, tuple[object, str]]:
+def parameters(kind: type) -> Parameters:
     """
     Return default and meaning of each parameter, those of the class before those of its bases.
 
     :param kind: The class.
     :raises KeyError: A parameter is not documented in the class that defines it.
     """
-    found: dict[str, tuple[object, str]] = {}
+    found: Parameters = {}
     for base in kind.__mro__:
         if base.__module__.startswith(PACKAGE) and "__init__" in vars(base):
             meanings = documented(base)

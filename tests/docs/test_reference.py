@@ -253,17 +253,42 @@ def test_tables_of_parameters_are_those_of_the_classes() -> None:
         assert text == PARAMETERS.written(text), "python docs/site/parameters.py writes it"
 
 
-@pytest.mark.parametrize("name", sorted(tasks()))
-def test_an_operator_has_one_table_with_all_its_parameters(name: str) -> None:
-    own = re.split(r"^#+ ", section(OPERATORS, name), flags=re.MULTILINE)[0]
-    assert own.count("| Parameter |") == 1
-    shown = {codes(row["Parameter"])[0]: row["Default"].strip("`") for row in table(own[own.index("| Parameter |") :])}
-    expected: dict[str, str] = {}
-    for base in tasks()[name].__mro__:
+@pytest.mark.parametrize("page", sorted((ROOT / "docs/reference/operators").glob("*.md")), ids=lambda page: page.stem)
+def test_the_reference_has_each_parameter_of_an_operator_once(page: Path) -> None:
+    text = page.read_text()
+    titles = set(re.findall(r"^## (\w+)$", text, flags=re.MULTILINE)) & set(tasks())
+    common = shown_parameters(section(str(page), "Common parameters")) if len(titles) > 1 else {}
+    listed: list[str] = []
+    for title in titles:
+        own = re.split(r"^#+ ", section(str(page), title), flags=re.MULTILINE)[0]
+        names = re.search(r"^\[Common parameters\]\(#common-parameters\): (.*)", own, flags=re.MULTILINE)
+        shared = codes(names[1]) if names else []
+        listed += shared
+        shown = shown_parameters(own) if "| Parameter |" in own else {}
+        assert set(shown).isdisjoint(shared)
+        assert shown | {name: common[name] for name in shared} == defaults(tasks()[title])
+    assert {name for name in listed if listed.count(name) > 1} == set(common)
+
+
+def shown_parameters(text: str) -> dict[str, str]:
+    """Return the defaults in a table of parameters."""
+    rows = table(text[text.index("| Parameter |") :])
+    return {codes(row["Parameter"])[0]: row["Default"].strip("`") for row in rows}
+
+
+def defaults(kind: type) -> dict[str, str]:
+    """Return the parameters of a class and its bases in this package, with their defaults."""
+    found: dict[str, str] = {}
+    for base in kind.__mro__:
         if base.__module__.startswith("airflow_provider_assistant.") and "__init__" in vars(base):
             for parameter, default in PARAMETERS.own_parameters(base).items():
-                expected.setdefault(parameter, "required" if default is inspect.Parameter.empty else repr(default))
-    assert shown == expected
+                found.setdefault(parameter, "required" if default is inspect.Parameter.empty else repr(default))
+    return found
+
+
+def test_every_operator_has_a_reference() -> None:
+    pages = [page.read_text() for page in (ROOT / "docs/reference/operators").glob("*.md")]
+    assert all(sum(f"\n## {name}\n" in page for page in pages) == 1 for name in tasks())
 
 
 def own_classes() -> set[type]:
@@ -293,7 +318,7 @@ def test_a_docstring_ends_with_the_bases_that_have_the_other_parameters(kind: ty
 
 @pytest.mark.parametrize(("argument", "values"), [("on_ambiguous", OnAmbiguous), ("on_change", OnChange)])
 def test_choices_of_loads(argument: str, values: Any) -> None:
-    rows = table(section(OPERATORS, "AssistantLoadQAOperator"))
+    rows = table(section("docs/reference/operators/documents.md", "Common parameters"))
     (said,) = [row["Meaning"] for row in rows if codes(row["Parameter"])[0] == argument]
     assert codes(said) == list(get_args(values))
 
