@@ -31,8 +31,10 @@ def main() -> None:
 
 def written(page: str) -> str:
     """
-    Return a page with the text between its marks: below the name of an operator the table of the parameters that only
-    this operator has, and the names of the others; below "Common parameters" the table of those.
+    Return a page with the text between its marks replaced.
+
+    Below the name of an operator comes the table of its parameters, without those that another operator of the page has
+    as well: they are named only, and are in the table below "Common parameters".
 
     :param page: The text of the page.
     """
