@@ -122,12 +122,10 @@ class RateLimitedClient(AssistantClient):
                 self._refuse_waiting(outcome)
         elif errors.asks_to_slow_down(outcome):
             self._slow_down(outcome)
-        elif outcome.status >= 500:
-            self.limiter.failed()
-        elif outcome.is_success:
-            self.limiter.accepted()
         elif outcome.status == HTTPStatus.UNAUTHORIZED or self._is_for_all(outcome):
             self._refuse_waiting(outcome)
+        elif outcome.status >= 500:
+            self.limiter.failed()
         else:
             self.limiter.accepted()
 

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import gc
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from airflow_provider_assistant.api import errors
@@ -29,8 +30,10 @@ R = TypeVar("R")
 FATAL = (AssistantAuthenticationError, AssistantRateLimitError, AssistantLedgerError)
 
 
-# A gateway that has refused this many items in a row is expected to refuse all of them.
+# A gateway that has refused this many items, each started after the one before it was refused, is expected to refuse
+# all of them. So is one that has refused UNANSWERED items in any order while the service has answered none.
 REFUSALS_OF_ALL = 3
+UNANSWERED = 8
 
 
 def cause_of(error: AssistantError) -> AssistantError:
@@ -130,14 +133,15 @@ async def for_each(
     breaker: CircuitBreaker,
     on_error: Callable[[T, AssistantError], None],
     on_result: Callable[[T, R], None] = lambda _, __: None,
+    on_held: Callable[[int], None] = lambda _: None,
 ) -> None:
     """
     Do the work for every item, for several items at a time, until the circuit breaker opens.
 
     Items are taken one by one, so those that were not started are still in the iterator when this function returns.
 
-    A gateway may refuse one item and let the others pass. So such an item is held: if the service answers another item,
-    the held one is refused for good; if the gateway refuses three in a row, the breaker opens.
+    A gateway may refuse one item and let the others pass. So such an item is held: if the service answers an item that
+    was started later, the held one is refused for good; if the gateway refuses three in a row, the breaker opens.
 
     :param items: Items in their order. An async iterator must allow concurrent calls of ``__anext__``, which an async
         generator does not.
@@ -148,10 +152,11 @@ async def for_each(
     :param on_error: Called with the item and its error. An error that it raises cancels the work for all other items.
     :param on_result: Called with the item and the result of ``work``; its errors cancel the other work, too. Default:
         do nothing.
+    :param on_held: Called with the number of held items when it changes. Default: do nothing.
     :raises BaseException: ``work`` raised an error that is not an :class:`AssistantError`, or a callback raised one.
     """
     source = items if isinstance(items, AsyncIterator) else _Async(iter(items))
-    held = _HeldItems(breaker, on_error)
+    held = _HeldItems(breaker, on_error, on_held)
 
     async def keep_working() -> None:
         while not breaker.is_open:
@@ -159,25 +164,21 @@ async def for_each(
                 item = await anext(source)
             except StopAsyncIteration:
                 return
-            held.working += 1
-            is_next = held.is_waiting
+            start = held.started()
             try:
                 result = await work(item)
             except AssistantError as error:
                 if errors.may_concern_one(cause_of(error)):
-                    held.add(item, error, is_next=is_next)
+                    held.add(item, error, start)
                 else:
                     if errors.is_refused(cause_of(error)):
-                        held.passed()
+                        held.passed(start)
                     breaker.failed(error)
                     on_error(item, error)
             else:
-                held.passed()
+                held.passed(start)
                 breaker.succeeded()
                 on_result(item, result)
-            finally:
-                held.working -= 1
-            held.decide_if_idle()
 
     try:
         with _existing_objects_frozen():
@@ -187,61 +188,89 @@ async def for_each(
     except BaseExceptionGroup as group:
         # The first error has cancelled the other workers.
         raise group.exceptions[0] from None
+    finally:
+        held.end()
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """
+    The start of an item.
+
+    :param number: Number of the item, in the order of the starts.
+    :param in_a_row: Number of items in a row that were refused before.
+    """
+
+    number: int
+    in_a_row: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Held(Generic[T]):
+    item: T
+    error: AssistantError
+    number: int
 
 
 class _HeldItems(Generic[T]):
-    """
-    Items that a gateway has refused, until it is known whether it refuses all of them.
+    """Items that a gateway has refused, until it is known whether it refuses all of them."""
 
-    :ivar working: Number of items that are being worked on.
-    """
-
-    def __init__(self, breaker: CircuitBreaker, on_error: Callable[[T, AssistantError], None]) -> None:
-        self.working = 0
+    def __init__(
+        self,
+        breaker: CircuitBreaker,
+        on_error: Callable[[T, AssistantError], None],
+        on_held: Callable[[int], None],
+    ) -> None:
         self._breaker = breaker
         self._on_error = on_error
-        self._items: list[tuple[T, AssistantError]] = []
-        # Refusals since the service has answered.
+        self._on_held = on_held
+        self._items: list[_Held[T]] = []
+        self._started = 0
+        # Refusals since the service has answered an item: one after the other, and of all that followed the first one.
         self._in_a_row = 0
+        self._unanswered = 0
+        # Number of held items that were refused before the service answered one, although that was started earlier.
+        self._answered = 0
         self._has_passed = False
 
-    @property
-    def is_waiting(self) -> bool:
-        """Whether the next item decides about earlier ones."""
-        return self._in_a_row > 0
+    def started(self) -> _Start:
+        self._started += 1
+        return _Start(self._started, self._in_a_row)
 
-    def add(self, item: T, error: AssistantError, *, is_next: bool) -> None:
-        self._items.append((item, error))
+    def add(self, item: T, error: AssistantError, start: _Start) -> None:
+        self._items.append(_Held(item, error, start.number))
         # Items that were in flight together, among others that pass, are not in a row.
-        if is_next or not self._in_a_row or not self._has_passed:
+        if start.in_a_row == self._in_a_row or not self._has_passed:
             self._in_a_row += 1
-        if self._in_a_row >= REFUSALS_OF_ALL:
-            self._stop()
+        if start.in_a_row:
+            self._unanswered += 1
+        if self._in_a_row >= REFUSALS_OF_ALL or self._unanswered >= UNANSWERED:
+            self._breaker.open(error)
+        self._on_held(len(self._items))
 
-    def _stop(self) -> None:
-        _, error = self._items[-1]
-        self._breaker.open(error)
-        self._flush(is_alone=False)
-
-    def passed(self) -> None:
-        self._in_a_row = 0
+    def passed(self, start: _Start) -> None:
+        """Refuse the items for good that were started before one that the service has answered."""
         self._has_passed = True
-        self._flush(is_alone=True)
-
-    def decide_if_idle(self) -> None:
-        """Decide about the held items if no other item is under way that would show more."""
-        if self.working:
+        self._in_a_row = 0
+        self._unanswered = 0
+        if not self._items or self._breaker.is_open:
             return
-        if len(self._items) >= REFUSALS_OF_ALL:
-            self._stop()
-        else:
-            self._flush(is_alone=self._has_passed)
+        earlier = [held for held in self._items if held.number < start.number]
+        self._items = [held for held in self._items if held.number > start.number]
+        self._answered = len(self._items)
+        self._on_held(len(self._items))
+        for held in earlier:
+            self._on_error(held.item, errors.refused_alone(held.error))
 
-    def _flush(self, *, is_alone: bool) -> None:
+    def end(self) -> None:
+        """Decide about the items that no other item follows."""
+        if len(self._items) - self._answered >= REFUSALS_OF_ALL:
+            self._breaker.open(self._items[-1].error)
+        is_alone = self._has_passed and not self._breaker.is_open
         items = self._items
         self._items = []
-        for item, error in items:
-            self._on_error(item, errors.refused_alone(error) if is_alone else error)
+        for held in items:
+            self._on_error(held.item, errors.refused_alone(held.error) if is_alone else held.error)
 
 
 @contextlib.contextmanager

@@ -371,6 +371,7 @@ class Load:
                         breaker=self._breaker,
                         on_error=self._record_failure,
                         on_result=self._record_reply,
+                        on_held=self._writer.hold,
                     )
                 )
                 await self._write_ledger(plan)

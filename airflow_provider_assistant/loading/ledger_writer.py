@@ -2,7 +2,8 @@
 Group commit: claim rows and record their outcomes, both in small groups, in one transaction per group.
 
 A claim is committed before the request of its row, and its outcome after it. The number of claims without an outcome
-never exceeds ``max_concurrency``, so a killed load leaves at most that many ambiguous rows.
+never exceeds ``max_concurrency``, so a killed load leaves at most that many ambiguous rows. The only exception are two
+more rows, which show whether a gateway that has refused all of these rows refuses others as well.
 """
 
 from __future__ import annotations
@@ -76,6 +77,8 @@ class LedgerWriter(AsyncIterator[Attempt]):
         self._outcomes: list[ClaimOutcome] = []
         self._wakeup = asyncio.Event()
         self._in_flight = 0
+        # Rows in flight that wait for what becomes of others.
+        self._held = 0
         self._is_stopped = False
 
     async def __anext__(self) -> Attempt:
@@ -93,6 +96,16 @@ class LedgerWriter(AsyncIterator[Attempt]):
             self._wakeup.set()
         elif len(self._outcomes) == 1:
             asyncio.get_running_loop().call_later(GROUP_DELAY, self._wakeup.set)
+
+    def hold(self, rows: int) -> None:
+        """
+        Take the number of rows whose outcome depends on that of other rows.
+
+        :param rows: The number of rows, out of those that were handed out.
+        """
+        self._held = rows
+        if self._is_idle:
+            self._wakeup.set()
 
     def stop(self) -> None:
         """Claim and hand out no further rows, and end the iteration of the workers."""
@@ -142,13 +155,18 @@ class LedgerWriter(AsyncIterator[Attempt]):
         :raises AssistantError: The source or the ledger cannot be used.
         """
         to_claim: list[Attempt] = []
+        is_exhausted = False
         while True:
             # Both may change while this waits for an attempt.
             while not self._is_stopped and len(to_claim) < self._free_claims:
                 attempt = await anext(attempts, None)
                 if attempt is None:
+                    is_exhausted = True
                     break
                 to_claim.append(attempt)
+            if is_exhausted and not to_claim and self._is_idle:
+                # No row follows, so the workers decide about those that are held.
+                self.stop()
             if self._is_stopped:
                 to_claim = []
             if not to_claim and not self._in_flight:
@@ -161,7 +179,13 @@ class LedgerWriter(AsyncIterator[Attempt]):
     @property
     def _free_claims(self) -> int:
         """Number of rows that may be claimed in the transaction that records the waiting outcomes."""
-        return self._max_concurrency - self._in_flight + len(self._outcomes)
+        free = self._max_concurrency - self._in_flight + len(self._outcomes)
+        return max(free, 1) if self._is_idle else free
+
+    @property
+    def _is_idle(self) -> bool:
+        """Whether all rows without an outcome are held."""
+        return self._in_flight - len(self._outcomes) == self._held
 
     @property
     def _is_group_full(self) -> bool:

@@ -193,7 +193,7 @@ class World:
                 *(entry.item for entry in ended.entries[-50:] if entry.item),
             )
             if self.front and self.front.sent:
-                names += tuple(one.call.subject.split("'")[1] for one in self.front.sent[-20:])
+                names += tuple(one.call.subject.split("'")[1] for one in self.front.sent)
             assert any(ascii(name)[1:-1] in ascii(str(error)) or name in str(error) for name in names), (
                 f"an error names the host or the item: {error}"
             )
