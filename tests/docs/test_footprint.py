@@ -1,4 +1,4 @@
-"""Check the installation size that README states: what the package requires, less what Airflow requires."""
+"""Check the installation size that the page states: what the package requires, less what Airflow requires."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from packaging.utils import canonicalize_name
 
 from tests.docs.pages import ROOT, codes, section, table
 
+PAGE = "docs/start/install.md"
 MEGA = 1_000_000
 # Share by which a size may differ: minor versions of dependencies change it.
 TOLERANCE = 0.3
@@ -57,13 +58,13 @@ def test_few_dependencies_are_new_to_airflow() -> None:
     assert len(direct() - NOT_COUNTED) <= 3
 
 
-def test_readme_says_what_an_installation_grows_by() -> None:
+def test_the_page_says_what_an_installation_grows_by() -> None:
     package = [path for path in (ROOT / "airflow_provider_assistant").rglob("*") if path.is_file()]
     sizes = {name: sum(file.size or 0 for file in found.files or ()) for name, found in new_distributions().items()}
     sizes["airflow-provider-assistant"] = sum(
         path.stat().st_size for path in package if "__pycache__" not in path.parts
     )
-    rows = table(section("README.md", "What it adds to Airflow"))
+    rows = table(section(PAGE, "What it adds to Airflow"))
     stated = {name: row for row in rows for name in codes(row["Package"])}
     assert set(stated) == set(sizes)
     assert {name for name, row in stated.items() if row["Declared"] == "yes"} == direct()
@@ -75,3 +76,9 @@ def test_readme_says_what_an_installation_grows_by() -> None:
 
 def test_pandas_is_no_runtime_dependency() -> None:
     assert "pandas" not in {requirement.name for requirement in requirements()}
+
+
+def test_the_page_lists_the_extras_for_users() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    listed = {name for row in table(section(PAGE, "Extras")) for name in codes(row["Extra"])}
+    assert listed == {*project["optional-dependencies"]} - {"dev", "docs", "cluster", "release"}

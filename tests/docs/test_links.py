@@ -92,3 +92,53 @@ def test_no_page_lists_a_page_twice_and_headings_stand_apart():
         lines = prose(page).splitlines()
         for before, line in pairwise(lines):
             assert not re.match(r"#{1,6} ", line) or not before.strip(), f"{page}: {line}"
+
+
+SECTIONS = ("Start", "Load", "Ask", "Evaluate", "Export", "Operate", "Reference", "How it works")
+
+
+def test_every_page_is_in_the_section_of_its_folder() -> None:
+    """The bullets of the front page are the sidebar of the site."""
+    index = (ROOT / "docs" / "index.md").read_text()
+    sections = re.split(r"^## (.+)$", index, flags=re.MULTILINE)
+    assert tuple(sections[1::2]) == SECTIONS
+    listed = {
+        target: title
+        for title, text in zip(sections[1::2], sections[2::2], strict=True)
+        for target in re.findall(r"^- \[[^\]]+\]\(([^)]+)\)", text, re.MULTILINE)
+    }
+    folders = {title.lower(): title for title in SECTIONS} | {"internals": "How it works"}
+    for page in (ROOT / "docs").glob("*/*.md"):
+        assert listed[f"{page.parent.name}/{page.name}"] == folders[page.parent.name], page
+    families = (ROOT / "docs/reference/operators.md").read_text()
+    for page in (ROOT / "docs/reference/operators").glob("*.md"):
+        assert f"](operators/{page.name}): " in families, page
+
+
+def test_a_page_starts_with_a_sentence_that_says_what_it_is_for() -> None:
+    for page in (ROOT / "docs").rglob("*.md"):
+        title, first, *_ = page.read_text().split("\n\n", 2)
+        assert re.fullmatch(r"# [^\n]+", title), page
+        sentence = re.split(r"(?<=\.)\s", f"{first} ", maxsplit=1)[0]
+        assert re.match(r"[A-Z`]", first), f"{page} starts with {first[:40]!r}"
+        assert not sentence.startswith("How-to:"), page
+        assert 20 < len(sentence) < 300, f"{page}: {sentence}"
+
+
+def test_test_reports_are_only_below_how_it_works() -> None:
+    report = re.compile(
+        r"\b[Tt]he tests (?:check|run)\b|[Nn]o test\b|is a test\.|`make (?:bench|matrix|faults|lowest)`"
+    )
+    for page in (ROOT / "docs").glob("*/**/*.md"):
+        if page.parent.name != "internals":
+            assert not report.search(prose(page)), f"{page}: {report.search(prose(page))}"
+
+
+def test_docstrings_link_to_pages_that_exist() -> None:
+    links = [
+        link
+        for path in (ROOT / "airflow_provider_assistant").rglob("*.py")
+        for link in re.findall(r":doc:`/([^`]+)`", path.read_text())
+    ]
+    assert len(links) > 20
+    assert [link for link in links if not (ROOT / "docs" / f"{link}.md").exists()] == []

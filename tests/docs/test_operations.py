@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-PAGE = ROOT / "docs" / "operate" / "ledger-on-postgresql.md"
+PAGE = ROOT / "docs" / "operate" / "backup.md"
 
 
 def test_a_ledger_moves_to_postgresql(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
