@@ -26,6 +26,14 @@ class StubPages(Pages):
         self.host.reply({**(data.filled() if replies is None else replies), **changes})
         return self.open(path)
 
+    def width(self, width: int | None) -> None:
+        """Show the pages in a width that a window cannot have; None: in that of the window."""
+        if width is None:
+            self.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+            return
+        size = {"width": width, "height": 1100, "deviceScaleFactor": 1, "mobile": False}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+
     def module(self, name: str, expression: str, *arguments: Any) -> Any:
         """Evaluate an expression with the module ``m`` and the list ``a``."""
         script = (

@@ -50,7 +50,7 @@ def replies(*, may_settle: bool) -> dict[str, Any]:
             may_settle=may_settle,
             **{name: text for name, text in _texts(at).items() if name != "error"},
         )
-        for at in range(4)
+        for at in range(3)
     ]
     findings = [
         tasks.Finding(kind=kind, row=10_000_000, key=text, reason=ERROR, document_ids=["d" * 200], group=ARABIC)

@@ -12,16 +12,17 @@ from pathlib import Path
 
 import pytest
 from selenium.common.exceptions import TimeoutException
+from selenium.webdriver.support.ui import WebDriverWait
 
-from tests.integration.ui import data
+from tests.integration.ui import data, extremes
 from tests.integration.ui.conftest import StubPages
 
 pytestmark = pytest.mark.system
 
 IMAGES = Path(__file__).parents[3] / "docs" / "images"
 WIDTH, HEIGHT = 1280, 1100
-# Smallest width of a window in which Airflow's own UI can be used.
-NARROW = 600
+# Width of a phone.
+NARROW = 390
 # Elements that are wider than the page, other than those within an area that scrolls.
 OVERFLOWING = """
 const page = document.querySelector(".assistant"), right = page.getBoundingClientRect().right + 1;
@@ -36,21 +37,51 @@ def images(tmp_path: Path) -> Path:
     return IMAGES if os.environ.get("UPDATE_IMAGES") else tmp_path
 
 
-@pytest.mark.slow
-def test_nothing_overflows(pages: StubPages) -> None:
-    long = "kb.a_source_with_a_name_that_nobody_can_read_" * 4
-    entries = data.paged([data.entry(1, label=long, source=long, error=long)])
-    found = {}
-    for name, path in data.PAGES.items():
-        pages.show(path, ambiguous=entries)
-        for width in (WIDTH, NARROW):
-            pages.driver.set_window_size(width, HEIGHT)
-            pages.wait.until(lambda driver, width=width: driver.execute_script("return outerWidth") == width)
-            with suppress(TimeoutException):  # charts follow the window a moment later
-                pages.wait.until(lambda driver: not driver.execute_script(OVERFLOWING))
-            found[f"{name}, {width}"] = pages.driver.execute_script(OVERFLOWING)
+# Opens all that is closed: the numbers of charts, and the rest of long texts.
+OPEN = """
+for (const one of document.querySelectorAll(".assistant summary, .assistant .more[aria-expanded=false]")) one.click();
+"""
+VIEWS = {**data.PAGES, "panel": ""}
 
-    assert {name: elements for name, elements in found.items() if elements} == {}
+
+@pytest.mark.parametrize(
+    ("may_settle", "views"),
+    [
+        pytest.param(False, ["page-settle"], id="a view"),
+        pytest.param(True, list(VIEWS), id="all views", marks=pytest.mark.slow),
+    ],
+)
+def test_everything_fits_and_can_be_read(opened: StubPages, may_settle: bool, views: list[str]) -> None:
+    """With the longest names, and all rules of axe; in the second mode only contrast, because only it has colours."""
+    replies = extremes.replies(may_settle=may_settle)
+    found = {}
+
+    def check(name: str) -> None:
+        opened.driver.execute_script(OPEN)
+        with suppress(TimeoutException):  # charts follow the window a moment later
+            WebDriverWait(opened.driver, 2).until(lambda driver: not driver.execute_script(OVERFLOWING))
+        found[name] = [*opened.driver.execute_script(OVERFLOWING), *opened.axe()]
+        opened.theme("dark")
+        found[f"{name}, dark"] = opened.axe(["color-contrast"])
+        opened.theme("light")
+
+    for width in (WIDTH, NARROW) if may_settle else (NARROW,):
+        opened.width(width)
+        for name in views:
+            opened.show(VIEWS[name], replies)
+            check(f"{name}, {width}")
+        if may_settle:
+            opened.show(VIEWS["page-settle"], replies)
+            opened.button("Select all 4 on this page").click()
+            opened.button("Mark 4 as created").click()
+            opened.until("4 entries would be settled as created")
+            check(f"dialog, {width}")
+            opened.button("Cancel").click()
+            opened.show(VIEWS["page-loads"], dict.fromkeys(replies, (500, {})))
+            check(f"failed, {width}")
+    opened.width(None)
+
+    assert {name: problems for name, problems in found.items() if problems} == {}
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import pytest
@@ -129,38 +128,6 @@ def test_stale_findings_are_marked_as_deleted(pages: StubPages) -> None:
         ["sku=2"],
     )
     pages.button("Cancel").click()
-
-
-@pytest.mark.slow
-def test_axe_finds_nothing(pages: StubPages) -> None:
-    """All rules in one mode, contrast in the other one as well, because nothing else depends on colours."""
-    found = {}
-    modes = itertools.cycle(["dark", "light"])
-
-    def check(name: str) -> None:
-        found[name] = pages.axe()
-        mode = next(modes)
-        pages.theme(mode)
-        found[f"{name}, {mode}"] = pages.axe(["color-contrast"])
-
-    for name, path in data.PAGES.items():
-        pages.show(path)
-        pages.driver.execute_script("document.querySelectorAll('.assistant summary').forEach((one) => one.click())")
-        check(name)
-    pages.show("plugin/assistant?view=settle")
-    pages.button("Select all 6 on this page").click()
-    pages.button("Mark 6 as created").click()
-    pages.until("6 entries would be settled as created")
-    check("dialog")
-    pages.button("Cancel").click()
-    pages.show("plugin/assistant", dict.fromkeys(data.filled(), (500, {})))
-    check("failed")
-    pages.show("")
-    check("panel")
-    pages.theme("light")
-    pages.errors()  # the replies with status 500
-
-    assert {name: problems for name, problems in found.items() if problems} == {}
 
 
 def test_everything_can_be_reached_with_the_keyboard(pages: StubPages) -> None:
