@@ -348,7 +348,7 @@ def test_default_timeout_of_sensors() -> None:
 
 
 def test_errors_by_status() -> None:
-    rows = table(section(ERRORS, "By status"))
+    rows = table(section(ERRORS, "By HTTP status"))
     code = {**errors.STATUSES, "5xx": errors.SERVER_ERROR, "other 4xx": errors.REFUSED, "other": errors.UNEXPECTED}
     assert [row["Status"] for row in rows] == [str(status) for status in code]
     for row, expected in zip(rows, code.values(), strict=True):
