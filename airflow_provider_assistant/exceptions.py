@@ -236,8 +236,8 @@ class AssistantRateLimitError(AssistantAPIError):
 
     default_safe = _REFUSED
     default_todo = (
-        "Retry later, lower the concurrency, or raise the tenant's limits. With deferrable=True or "
-        "AssistantRetryPolicy, the task waits that long."
+        "Retry later, lower the concurrency, or raise the tenant's limits. With deferrable=True, the task "
+        "waits that long; with retries on Airflow 3.3 or newer, its next try does."
     )
 
 

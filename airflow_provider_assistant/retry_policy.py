@@ -29,7 +29,7 @@ class AssistantRetryPolicy(RetryPolicy):
     attempt when that time is over, instead of after ``retry_delay``. The task still needs ``retries``. Errors that a
     retry cannot fix (400, 401, 403, 404, invalid input) fail the task without a retry, with or without this policy.
 
-    Set it as ``retry_policy=AssistantRetryPolicy()``.
+    All operators of this package have it, unless the task or ``default_args`` sets another ``retry_policy``.
     """
 
     def evaluate(

@@ -16,6 +16,7 @@ from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.hooks.task_parameters import Checks, check_given
 from airflow_provider_assistant.observability.lineage import LineageDataset, operator_lineage
 from airflow_provider_assistant.operators.outlets import asset_uri_of, single_outlets, tell_outlets
+from airflow_provider_assistant.retry_policy import AssistantRetryPolicy
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
@@ -34,6 +35,9 @@ class AssistantBaseOperator(BaseOperator):
         kwargs.setdefault("multiple_outputs", True)
         super().__init__(**kwargs)
         self.outlets = list(single_outlets(self.outlets))
+        # Airflow before 3.3 has no retry policies. A mapped task gets None if none was given.
+        if getattr(self, "retry_policy", ...) is None:
+            self.retry_policy = AssistantRetryPolicy()
 
     def emit_asset_events(self, context: Context, result: dict[str, Any]) -> dict[str, Any]:
         """

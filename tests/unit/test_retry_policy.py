@@ -1,12 +1,16 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
+from airflow.sdk import DAG
 
 from airflow_provider_assistant.exceptions import AssistantAmbiguousError, AssistantRateLimitError, AssistantServerError
+from airflow_provider_assistant.operators.chat import AssistantChatOperator
+from airflow_provider_assistant.operators.limits import AssistantLimitsOperator
 from airflow_provider_assistant.retry_policy import AssistantRetryPolicy
-from tests.versions import AIRFLOW, needs
+from tests.versions import AIRFLOW, needs, read_back
 
 
 @needs("retry policy")
@@ -35,3 +39,22 @@ def test_otherwise_as_the_task_says(error: Exception) -> None:
 def test_an_older_airflow_is_named() -> None:
     with pytest.raises(RuntimeError, match=r"needs Airflow 3\.3"):
         AssistantRetryPolicy()
+
+
+@needs("retry policy")
+def test_all_operators_have_it_unless_another_one_is_set() -> None:
+    from airflow.sdk import ExceptionRetryPolicy
+
+    other = ExceptionRetryPolicy(rules=[])
+    with DAG("own", schedule=None, default_args={"retry_policy": other}):
+        assert AssistantLimitsOperator(task_id="by_default").retry_policy is other
+    with DAG("tasks", schedule=None) as dag:
+        own = AssistantLimitsOperator(task_id="own", retry_policy=other)
+        task = AssistantChatOperator(task_id="chat", session_id="s", message="m")
+        mapped = AssistantLimitsOperator.partial(task_id="mapped").expand(tenant_id=["a", "b"])
+    assert own.retry_policy is other
+    assert isinstance(task.retry_policy, AssistantRetryPolicy)
+    # As a worker runs it.
+    instance: Any = mapped.unmap({"tenant_id": "a"})
+    assert isinstance(instance.retry_policy, AssistantRetryPolicy)
+    assert read_back(dag).get_task("chat").has_retry_policy

@@ -5,12 +5,11 @@ from datetime import timedelta
 from airflow.sdk import dag
 
 from airflow_provider_assistant.operators.documents import AssistantLoadTextOperator
-from airflow_provider_assistant.retry_policy import AssistantRetryPolicy
 
 
 @dag(schedule=None, catchup=False)
 def coming_back():
-    """Load with the retry policy. Without it, the next try would start after an hour."""
+    """Load with the retry policy of the operators. Without it, the next try would start after an hour."""
     AssistantLoadTextOperator(
         task_id="load",
         source=[{"title": f"Coming back {number}", "content": "C", "category": "faq"} for number in range(4)],
@@ -20,7 +19,6 @@ def coming_back():
         deferrable=False,
         retries=1,
         retry_delay=timedelta(hours=1),
-        retry_policy=AssistantRetryPolicy(),
     )
 
 
