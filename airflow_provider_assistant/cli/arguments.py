@@ -28,6 +28,12 @@ LEDGER_OF_SITE = Arg(
     help="SQL connection of the ledger (default: that of the assistant connection, or else of Airflow's configuration)",
 )
 ONLY_SITE = Arg(("--site",), metavar="SITE_ID", help="only this site (default: all sites)")
+# Lists of ledger entries that can be settled as a whole.
+LISTS = ("ambiguous", "document", "chat_request", "rating", "superseded", "stale")
+FILTERS = (
+    Arg(("--source-name",), metavar="NAME", help="only this source (default: all sources)"),
+    Arg(("--contains",), metavar="TEXT", help="only entries whose label contains this text (default: all)"),
+)
 TENANT = Arg(("--tenant",), metavar="TENANT_ID", help="tenant (default: that of the connection)")
 COMMON = (OUTPUT, VERBOSE)
 

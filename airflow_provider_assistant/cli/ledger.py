@@ -6,10 +6,10 @@ import argparse
 import contextlib
 from collections.abc import Iterator
 from textwrap import shorten
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from airflow_provider_assistant.cli.findings import read_findings
-from airflow_provider_assistant.cli.output import GOOD, Console
+from airflow_provider_assistant.cli.output import GOOD, WARNING, Console
 from airflow_provider_assistant.cli.rows import KINDS, document_scope, gone_groups, rows_of, source_name, this_run
 from airflow_provider_assistant.cli.runner import OK, WRONG, command, open_hook, open_ledger
 from airflow_provider_assistant.cli.upkeep import forgotten
@@ -27,6 +27,7 @@ from airflow_provider_assistant.ledger.queries import (
 from airflow_provider_assistant.ledger.resolution import ByHand, check_not_under_way
 from airflow_provider_assistant.ledger.resolution import resolve as record_outcome
 from airflow_provider_assistant.ledger.selection import ALL, Selection
+from airflow_provider_assistant.ledger.settling import settle_all
 from airflow_provider_assistant.loading.file_rows import fingerprint_file
 from airflow_provider_assistant.loading.fingerprints import RowFingerprint
 from airflow_provider_assistant.loading.preflight import LoadPlan, plan_load
@@ -72,7 +73,12 @@ def ambiguous(out: Console, args: argparse.Namespace) -> int:
 
 
 def _ambiguous(ledger: Ledger, args: argparse.Namespace) -> list[AmbiguousEntry]:
-    return ledger.read(page_of_ambiguous, ledger.leases, Selection(args.site), ALL).rows
+    return ledger.read(page_of_ambiguous, ledger.leases, selected(args), ALL).rows
+
+
+def selected(args: argparse.Namespace) -> Selection:
+    """Return the entries that the filters of a command select."""
+    return Selection(args.site, source=args.source_name, label_part=args.contains)
 
 
 def _entry_cells(entry: AmbiguousEntry) -> list[Any]:
@@ -150,7 +156,7 @@ def _check_keys(plan: LoadPlan, args: argparse.Namespace) -> None:
 def superseded(out: Console, args: argparse.Namespace) -> int:
     """List the documents that were replaced by newer content. Exit code 1 if there are any."""
     with open_ledger(args) as ledger:
-        documents = ledger.read(superseded_documents, Selection(args.site, source=args.source_name))
+        documents = ledger.read(superseded_documents, selected(args))
     listed = []
     for site_id, source, label, document_id in documents:
         listed.append(_listed_document(site_id, source, label, document_id))
@@ -186,6 +192,8 @@ OUTCOMES: dict[str, ByHand] = {"created": "created", "not-created": "failed"}
 @command
 def resolve(out: Console, args: argparse.Namespace) -> int:
     """Record the outcome of ambiguous entries."""
+    if args.all:
+        return _resolve_all(out, args)
     if args.outcome == "deleted":
         return forgotten(out, args)
     with open_ledger(args) as ledger:
@@ -211,6 +219,44 @@ def resolve(out: Console, args: argparse.Namespace) -> int:
     return OK
 
 
+def _resolve_all(out: Console, args: argparse.Namespace) -> int:
+    """Settle all entries of a list that match, or say how many, and how to confirm it. Then the exit code is 1."""
+    if args.entry or args.findings or args.id or args.file or args.force:
+        raise AssistantInputError(
+            "--all does not go with ENTRY, --findings, --id, --file or --force",
+            todo="Use --site, --source-name and --contains to select fewer entries.",
+            field="all",
+        )
+    outcome: ByHand | Literal["deleted"] = "deleted"
+    if args.outcome != "deleted":
+        outcome = OUTCOMES[args.outcome]
+    with open_ledger(args) as ledger:
+        report = settle_all(ledger, args.all, selected(args), outcome, confirmation=args.confirm)
+    is_done = args.confirm is not None
+    sites = sorted(map(str, report.sites))
+    out.result(
+        {
+            "entries": report.settled,
+            "as": args.outcome,
+            "sites": sites,
+            "kept": dict(report.kept),
+            "labels": report.labels,
+            "confirm": report.confirmation,
+            "changed": is_done,
+        }
+    )
+    verb = "were" if is_done else "would be"
+    entries = f"{report.settled:,} {'entry' if report.settled == 1 else 'entries'}"
+    where = f" on {', '.join(sites)}" if sites else ""
+    out.line(f"{entries} {verb} settled as {args.outcome}{where}.", GOOD if is_done else "")
+    for reason, count in report.kept.most_common():
+        out.line(f"{count:,} more stay as they are. {reason}", WARNING)
+    if is_done or not report.settled:
+        return OK
+    out.note(f"Nothing is changed yet. To settle exactly these, add: --confirm {report.confirmation}")
+    return WRONG
+
+
 class _SelectedEntry(NamedTuple):
     """
     An entry to resolve.
@@ -226,7 +272,7 @@ def _selected(ledger: Ledger, args: argparse.Namespace) -> list[_SelectedEntry]:
     """Return the entries that the arguments and the findings file select."""
     if args.id and (args.findings or len(args.entry) != 1):
         raise AssistantInputError("--id needs exactly one ENTRY", field="id")
-    selection = Selection(args.site)
+    selection = selected(args)
     selected_by_key: dict[str, _SelectedEntry] = {}
     for key in args.entry:
         entry = ledger.read(find_ambiguous, ledger.leases, selection, key)

@@ -192,6 +192,20 @@ class ScopeLedger(EntryReader):
         self._change(keys, sa.update(self._table).values(source=self.source))
         return len(keys)
 
+    def mark_stale(self, keys: Collection[str]) -> None:
+        """Record that the rows of documents are gone from their source."""
+        self._change(keys, sa.update(self._table).values(stale_at=self._now()))
+
+    def mark_seen(self, is_seen: Callable[[str], bool]) -> None:
+        """Record that rows which were gone are in their source again."""
+        c = self._table.c
+        if "stale_at" not in c:
+            # The questions of a chat batch leave no documents.
+            return
+        query = sa.select(c.key).where(c.scope == self._scope, c.stale_at.is_not(None))
+        keys = [key for (key,) in stream(self._connection, query) if is_seen(key)]
+        self._change(keys, sa.update(self._table).values(stale_at=None))
+
     def set_groups(self, groups: Mapping[str, DocumentGroup]) -> None:
         """
         Record the groups of documents of this source.
@@ -219,6 +233,8 @@ class ScopeLedger(EntryReader):
 
     def _change(self, keys: Collection[str], change: sa.Update) -> None:
         """Apply one update to the entries of these keys in one transaction."""
+        if not keys:
+            return
         c = self._table.c
         # Tasks that change the same keys lock them in the same order, which avoids deadlocks.
         ordered_keys = sorted(keys)

@@ -16,6 +16,7 @@ from airflow_provider_assistant.ledger.leases import LeaseSettings, is_living
 from airflow_provider_assistant.ledger.load_queries import OUTCOME
 from airflow_provider_assistant.ledger.schema import (
     IS_OPEN,
+    IS_STALE,
     RUN_COLUMNS,
     TABLES,
     RunRef,
@@ -24,7 +25,7 @@ from airflow_provider_assistant.ledger.schema import (
     is_unresolved,
     loads,
 )
-from airflow_provider_assistant.ledger.scopes import SITE_COLUMNS, Site, site_of
+from airflow_provider_assistant.ledger.scopes import SITE_COLUMNS, Site, site_of, site_of_scope
 from airflow_provider_assistant.ledger.selection import (
     ALL,
     MOST,
@@ -73,6 +74,11 @@ class AmbiguousEntry:
     sent_hash: str | None = None
     ambiguous: int = 0
 
+    @property
+    def site(self) -> Site:
+        """The site, without its URL."""
+        return site_of_scope(self.scope)
+
     def as_dict(self) -> dict[str, Any]:
         """Return the entry as plain JSON types."""
         return {
@@ -90,8 +96,8 @@ class AmbiguousEntry:
         }
 
 
-def _entry_of(kind: str, row: Any) -> AmbiguousEntry:
-    """Return the entry of a row of :func:`_unresolved_query`."""
+def entry_of(kind: str, row: Any) -> AmbiguousEntry:
+    """Return the entry of a row of :func:`unresolved_query`."""
     is_alive = is_living(row.heartbeat_at, row.lease_seconds, row.database_now)
     # Only the table of documents has this column.
     endpoint = None
@@ -117,7 +123,7 @@ def _entry_of(kind: str, row: Any) -> AmbiguousEntry:
     )
 
 
-def _unresolved_query(kind: str, leases: LeaseSettings, selection: Selection) -> sa.Select[Any]:
+def unresolved_query(kind: str, leases: LeaseSettings, selection: Selection) -> sa.Select[Any]:
     """Return the query of the unresolved entries of a kind, with the leases of their claims."""
     table = TABLES[kind]
     query = sa.select(table).where(is_unresolved(table), *selection.of(table))
@@ -237,10 +243,13 @@ def count_ambiguous(connection: sa.Connection, selection: Selection) -> tuple[in
     return min(total, MOST), min(oldest_claims, default=None)
 
 
-def page_of_ambiguous(connection: sa.Connection, leases: LeaseSettings, selection: Selection, page: Page) -> Rows:
+def page_of_ambiguous(
+    connection: sa.Connection, leases: LeaseSettings, selection: Selection, page: Page, only_kind: str | None = None
+) -> Rows:
     """
     Return the entries that are ambiguous or have no outcome, by kind and time of the claim.
 
+    :param only_kind: Only this kind of entries. Default: all.
     :return: Rows with an :class:`AmbiguousEntry` each.
     """
     total = 0
@@ -248,14 +257,16 @@ def page_of_ambiguous(connection: sa.Connection, leases: LeaseSettings, selectio
     offset = page.offset
     entries: list[AmbiguousEntry] = []
     for kind, table in TABLES.items():
-        query = _unresolved_query(kind, leases, selection)
+        if only_kind not in {None, kind}:
+            continue
+        query = unresolved_query(kind, leases, selection)
         table_total = capped_count(connection, query)
         total += table_total
         missing = page.limit - len(entries)
         if offset < table_total and missing > 0:
             ordered_query = query.order_by(table.c.claimed_at, table.c.scope, table.c.key)
             page_query = ordered_query.offset(offset).limit(missing)
-            entries += [_entry_of(kind, row) for row in connection.execute(page_query)]
+            entries += [entry_of(kind, row) for row in connection.execute(page_query)]
         offset = max(0, offset - table_total)
     return Rows(total=min(total, MOST), is_capped=total > MOST, rows=entries)
 
@@ -265,18 +276,18 @@ def find_unresolved(
 ) -> AmbiguousEntry | None:
     """Return one entry that is ambiguous or has no outcome, or None."""
     c = TABLES[kind].c
-    query = _unresolved_query(kind, leases, Selection()).where(c.scope == scope, c.key == key)
+    query = unresolved_query(kind, leases, Selection()).where(c.scope == scope, c.key == key)
     row = connection.execute(query).one_or_none()
     if row is None:
         return None
-    return _entry_of(kind, row)
+    return entry_of(kind, row)
 
 
 def unresolved_of_scope(connection: sa.Connection, leases: LeaseSettings, scope: str) -> list[AmbiguousEntry]:
     """Return the documents of a scope that are ambiguous or have no outcome, by time of the claim."""
     c = documents.c
-    query = _unresolved_query("document", leases, Selection()).where(c.scope == scope)
-    return [_entry_of("document", row) for row in connection.execute(query.order_by(c.claimed_at, c.key))]
+    query = unresolved_query("document", leases, Selection()).where(c.scope == scope)
+    return [entry_of("document", row) for row in connection.execute(query.order_by(c.claimed_at, c.key))]
 
 
 def find_ambiguous(
@@ -322,6 +333,21 @@ def page_of_superseded(connection: sa.Connection, selection: Selection, page: Pa
     c = documents.c
     latest_first = (c.claimed_at.desc(), c.scope, c.key)
     return page_of(connection, _superseded_query(selection), latest_first, page)
+
+
+def count_stale(connection: sa.Connection, selection: Selection) -> int:
+    """Count the stale documents, at most :data:`.MOST`."""
+    return min(MOST, capped_count(connection, _stale_query(selection)))
+
+
+def page_of_stale(connection: sa.Connection, selection: Selection, page: Page) -> Rows:
+    """Return the documents whose rows are gone from their source, the latest first."""
+    c = documents.c
+    return page_of(connection, _stale_query(selection), (c.stale_at.desc(), c.scope, c.key), page)
+
+
+def _stale_query(selection: Selection) -> sa.Select[Any]:
+    return sa.select(documents).where(IS_STALE, *selection.of(documents))
 
 
 def superseded_documents(connection: sa.Connection, selection: Selection) -> list[tuple[str, str, str, str]]:

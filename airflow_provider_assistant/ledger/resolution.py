@@ -86,7 +86,7 @@ def resolve(
             raise _changed_meanwhile(entry)
         # Some resolutions of a document set another outcome than the given one.
         new_values = {"outcome": outcome, "error": note, "recorded_at": datetime.now(UTC)}
-        new_values.update(_further_values(entry, row, outcome, identifier, content_hash))
+        new_values.update(further_values(entry, row, outcome, identifier, content_hash))
         if status is not None:
             new_values["status"] = status
         if dry_run:
@@ -108,7 +108,7 @@ def _changed_meanwhile(entry: AmbiguousEntry) -> AssistantInputError:
     )
 
 
-def _further_values(
+def further_values(
     entry: AmbiguousEntry, row: Any, outcome: str, identifier: str | None, content_hash: str | None
 ) -> dict[str, Any]:
     """

@@ -220,6 +220,8 @@ documents = _entries(
     # The page, file or ticket of the row, see DocumentGroup. Null without group_columns.
     sa.Column("group_key", sa.BigInteger),
     sa.Column("group_label", StorableText),
+    # When a load found that the row is gone from its source; null if it is there, or nobody has looked.
+    sa.Column("stale_at", UtcDateTime),
 )
 chat_requests = _entries(
     "assistant_chat_requests",
@@ -317,6 +319,12 @@ def is_unresolved(table: sa.Table) -> sa.ColumnElement[bool]:
     return table.c.outcome.in_([sa.literal_column(f"'{outcome}'") for outcome in UNRESOLVED])
 
 
+# A row that is claimed again is in its source again.
+IS_STALE = sa.and_(
+    documents.c.stale_at.is_not(None),
+    documents.c.stale_at >= documents.c.claimed_at,
+    documents.c.content_hash.is_not(None),
+)
 # Chat requests that the service accepted and that have no recorded end. Its values are literals, as
 # those of is_unresolved.
 IS_OPEN = (chat_requests.c.outcome == sa.literal_column("'created'")) & chat_requests.c.state.is_(None)
@@ -340,4 +348,5 @@ _partial_index(
 for _table in TABLES.values():
     _partial_index(f"{_table.name}_unresolved", is_unresolved(_table), _table.c.claimed_at)
 _partial_index(f"{documents.name}_superseded", documents.c.superseded.is_not(None), documents.c.claimed_at)
+_partial_index(f"{documents.name}_stale", documents.c.stale_at.is_not(None), documents.c.stale_at)
 _partial_index(f"{chat_requests.name}_open", IS_OPEN, chat_requests.c.claimed_at)

@@ -185,6 +185,12 @@ def _scope_text(site: Site, *parts: str | None) -> str:
     return json.dumps([*site.columns().values(), *parts], ensure_ascii=False)
 
 
+def site_of_scope(text: str) -> Site:
+    """Return the site of the text of a scope in the ledger."""
+    service, tenant_id, site_id, *_parts = json.loads(text)
+    return Site(service, tenant_id, site_id)
+
+
 def document_scope_of(text: str) -> DocumentScope:
     """Return the scope of documents of a text in the ledger."""
     service, tenant_id, site_id, endpoint, namespace = json.loads(text)

@@ -21,16 +21,20 @@ class Selection:
     Select rows of documents, chat requests, ratings or loads.
 
     :param dag_ids: Only the rows of these DAGs. None for all rows, also those without a DAG.
+    :param label_part: Only the entries whose label contains this text, in upper or lower case. Loads have no label.
     """
 
     site_id: str | None = None
     dag_ids: frozenset[str] | None = None
     site: Site | None = None
     source: str | None = None
+    label_part: str | None = None
 
     def of(self, table: sa.Table) -> list[sa.ColumnElement[bool]]:
         """Return the conditions of the selection."""
         conditions = []
+        if self.label_part:
+            conditions.append(table.c.label.icontains(self.label_part, autoescape=True))
         for name in ("site_id", "source"):
             value = getattr(self, name)
             if value is not None:

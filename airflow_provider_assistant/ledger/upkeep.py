@@ -30,6 +30,15 @@ from airflow_provider_assistant.ledger.store import Ledger
 
 # Takes the id of a DAG or None.
 MayChange: TypeAlias = Callable[[str | None], bool]
+# Values of the columns of an entry whose document is deleted, and that is kept for its superseded documents.
+WITHOUT_DOCUMENT = {
+    "outcome": "failed",
+    "content_hash": None,
+    "document_id": None,
+    "status": None,
+    "ambiguous": 0,
+    "error": "deleted by hand",
+}
 # Minimum number of characters of a key prefix.
 SHORTEST_KEY = 6
 
@@ -209,15 +218,7 @@ def _forget(
         connection.execute(update.values(superseded=superseded))
     elif superseded_ids:
         # Keep the entry: its superseded documents are still on the site.
-        without_document = update.values(
-            outcome="failed",
-            content_hash=None,
-            document_id=None,
-            status=None,
-            ambiguous=0,
-            error="deleted by hand",
-        )
-        connection.execute(without_document)
+        connection.execute(update.values(**WITHOUT_DOCUMENT))
     else:
         connection.execute(sa.delete(documents).where(is_match))
 

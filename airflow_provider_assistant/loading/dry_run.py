@@ -27,6 +27,12 @@ class DryRun(Load):
     def _adopt(self, ledger: ScopeLedger, plan: LoadPlan) -> None:
         """Leave the owners of all keys unchanged."""
 
+    def _mark_seen(self, ledger: ScopeLedger, plan: LoadPlan) -> None:
+        """Leave what the ledger says about gone rows unchanged."""
+
+    def _mark_stale(self, ledger: ScopeLedger, keys: Sequence[str]) -> None:
+        """Leave what the ledger says about gone rows unchanged."""
+
     def _regroup(self, ledger: ScopeLedger) -> None:
         """Leave the groups of all documents unchanged."""
 

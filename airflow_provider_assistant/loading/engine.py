@@ -176,6 +176,7 @@ class Load:
                 if self._site and self._site.routes.list:
                     await self._settle(self._site, self._ledger, plan)
                 self._report.created_earlier(self._ledger.documents_of_earlier_tries())
+                self._mark_seen(self._ledger, plan)
             if plan.count(RowAction.SEND):
                 await self._send_all(plan)
             if self._ledger and not self._breaker.is_open:
@@ -215,10 +216,20 @@ class Load:
             self._regroup(ledger)
         stale = self._stale(ledger, plan, missing_documents)
         if self._missing_in and self._options.removal is None:
-            self._report.stale(stale)
+            self._mark_stale(ledger, self._report.stale(stale))
             stale = iter(())
         if self._site and self._options.changes_site:
-            await self._change_site(ledger, self._site, list(stale))
+            removable = list(stale)
+            self._mark_stale(ledger, [document.key for document in removable])
+            await self._change_site(ledger, self._site, removable)
+
+    def _mark_seen(self, ledger: ScopeLedger, plan: LoadPlan) -> None:
+        """Record which rows that were gone are in the source again."""
+        ledger.mark_seen(plan.has)
+
+    def _mark_stale(self, ledger: ScopeLedger, keys: Sequence[str]) -> None:
+        """Record which rows are gone. The pages list their documents until somebody has deleted them."""
+        ledger.mark_stale(keys)
 
     def _stale(self, ledger: ScopeLedger, plan: LoadPlan, missing_documents: int | None) -> Iterator[StaleDocument]:
         """Yield the documents whose row is gone."""

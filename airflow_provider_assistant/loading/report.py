@@ -175,14 +175,17 @@ class LoadReport:
         )
         self._findings.add(finding)
 
-    def stale(self, found: Iterable[StaleDocument]) -> None:
-        """Count and list the documents whose rows are no longer in the source."""
+    def stale(self, found: Iterable[StaleDocument]) -> list[str]:
+        """Count and list the documents whose rows are no longer in the source, and return their keys."""
         self._counts.stale = 0
+        keys = []
         for document in found:
+            keys.append(document.key)
             self._counts.stale += 1
             reason = "no longer in the source; its document remains on the site"
             ids = _ids(document.created_id)
             self._findings.add(Finding("stale", document.label, reason, document_ids=ids, group=document.group))
+        return keys
 
     def removed(self, change: Change, count: int) -> None:
         """Count the outdated documents that were deactivated or deleted."""

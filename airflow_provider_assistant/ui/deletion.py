@@ -37,7 +37,7 @@ from airflow_provider_assistant.ui.connections import SiteConnection, managing_c
 from airflow_provider_assistant.ui.ids import SUPERSEDED, parse_id
 from airflow_provider_assistant.ui.ledgers import engine_of, select_ledger
 from airflow_provider_assistant.ui.models import UnavailableError
-from airflow_provider_assistant.ui.settle import GONE, superseded_rows
+from airflow_provider_assistant.ui.settle import GONE, outdated_rows
 from airflow_provider_assistant.ui.task_models import DeleteRequest, SettleItem, SettleReply
 
 router = APIRouter(prefix="/api/delete", dependencies=[Depends(may_see_pages)])
@@ -130,7 +130,7 @@ class _Deletion:
         if any(entry_id.kind != SUPERSEDED for entry_id in ids):
             raise HTTPException(422, "Only superseded documents can be deleted.")
         try:
-            row_by_id = superseded_rows(self._ledger, ids)
+            row_by_id = outdated_rows(self._ledger, ids)
             rows = [row for row in row_by_id.values() if row is not None]
             if not all(self._may_settle(row.dag_id) for row in rows):
                 raise HTTPException(403, "Forbidden")

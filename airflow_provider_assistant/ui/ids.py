@@ -12,14 +12,14 @@ from airflow_provider_assistant import strict_json
 from airflow_provider_assistant.ledger.queries import AmbiguousEntry
 from airflow_provider_assistant.ledger.schema import TABLES
 
-SUPERSEDED = "superseded"
+SUPERSEDED, STALE = "superseded", "stale"
 
 
 class EntryId(NamedTuple):
     """
     What an id names.
 
-    :param kind: Kind of an ambiguous entry, or ``superseded`` for a document with superseded ones.
+    :param kind: Kind of an ambiguous entry, ``superseded`` for a document with superseded ones, or ``stale``.
     :param claimed_at: Time of its latest claim. An entry that was claimed again since is another one.
     """
 
@@ -39,13 +39,14 @@ def entry_id(entry: AmbiguousEntry) -> str:
     return str(EntryId(entry.kind, entry.scope, entry.key, entry.claimed_at))
 
 
-def superseded_id(row: Any) -> str:
+def outdated_id(kind: str, row: Any) -> str:
     """
-    Return the id of a document with superseded ones.
+    Return the id of a document with superseded ones, or of a stale one.
 
+    :param kind: ``superseded`` or ``stale``.
     :param row: Row of the ledger's table of documents.
     """
-    return str(EntryId(SUPERSEDED, row.scope, row.key, row.claimed_at))
+    return str(EntryId(kind, row.scope, row.key, row.claimed_at))
 
 
 def parse_id(text: str) -> EntryId:
@@ -65,6 +66,6 @@ def parse_id(text: str) -> EntryId:
         )
     except (ValueError, TypeError, binascii.Error) as error:
         raise ValueError("not an id of an entry") from error
-    if entry_id.kind not in {*TABLES, SUPERSEDED} or entry_id.claimed_at.tzinfo is None:
+    if entry_id.kind not in {*TABLES, SUPERSEDED, STALE} or entry_id.claimed_at.tzinfo is None:
         raise ValueError("not an id of an entry")
     return entry_id

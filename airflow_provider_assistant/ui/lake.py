@@ -6,12 +6,12 @@ import contextlib
 import logging
 import re
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import quote
 
 from airflow.providers.common.compat.sdk import ObjectStoragePath, conf
@@ -44,7 +44,8 @@ NO_LAKE = (
     "This API server does not know where the datasets are. Set [assistant] lake_path to the folder that the exports "
     "write to (output_path) and evaluations to (lake_path)."
 )
-
+# Takes a row of a dataset.
+IsSelected: TypeAlias = Callable[[Mapping[str, Any]], bool]
 
 _cache: OrderedDict[tuple[LakeFile, tuple[str, ...]], tuple[str | None, pa.Table]] = OrderedDict()
 _lock = Lock()
@@ -186,19 +187,20 @@ def _read(file: LakeFile, columns: tuple[str, ...]) -> tuple[str | None, pa.Tabl
 
 
 # Columns of the dataset that have the same value in all rows of an evaluation.
-_EVALUATION_FIELDS = ("name", "tag", "verdict", "questions", "answered", "coverage", "pass_rate")
+_EVALUATION_FIELDS = ("name", "site_id", "tag", "verdict", "questions", "answered", "coverage", "pass_rate")
 _TASK_COLUMNS = ("dag_id", "run_id", "task_id", "map_index")
 _TIME_COLUMNS = ("asked_at", "logical_date")
 # Columns with one value per scorer.
 _SCORER_COLUMNS = ("scorer", "mean", "difference_low", "difference_high")
-_COLUMNS = (*_EVALUATION_FIELDS, *_TASK_COLUMNS, *_TIME_COLUMNS, *_SCORER_COLUMNS)
+_COLUMNS = ("service", "tenant_id", *_EVALUATION_FIELDS, *_TASK_COLUMNS, *_TIME_COLUMNS, *_SCORER_COLUMNS)
 
 
-def evaluations(rights: Rights, limit: int, name: str | None = None) -> list[Evaluation]:
+def evaluations(rights: Rights, limit: int, name: str | None, is_selected: IsSelected) -> list[Evaluation]:
     """
     Return the last evaluations, earliest first.
 
     :param name: None for all.
+    :param is_selected: Returns whether to return the evaluation of a row, which has the columns of its site.
     :raises UnavailableError: The lake cannot be read.
     """
     found: list[Evaluation] = []
@@ -209,7 +211,7 @@ def evaluations(rights: Rights, limit: int, name: str | None = None) -> list[Eva
         for row in table.to_pylist():
             rows_by_evaluation.setdefault((row["name"], row["map_index"]), []).append(row)
         for (evaluation_name, _map_index), rows in rows_by_evaluation.items():
-            if name is None or evaluation_name == name:
+            if name in {None, evaluation_name} and is_selected(rows[0]):
                 evaluation = _evaluation(file.day, rows, rights)
                 if evaluation is not None:
                     found.append(evaluation)
@@ -218,10 +220,10 @@ def evaluations(rights: Rights, limit: int, name: str | None = None) -> list[Eva
     return sorted(found[:limit], key=lambda evaluation: evaluation.at)
 
 
-def gates(rights: Rights) -> tuple[list[Gate], Problem | None]:
+def gates(rights: Rights, is_selected: IsSelected) -> tuple[list[Gate], Problem | None]:
     """Return the last evaluation of each name, those that failed first, and why there are none."""
     try:
-        found = evaluations(rights, GATES)
+        found = evaluations(rights, GATES, None, is_selected)
     except UnavailableError as error:
         return [], error.problem
     evaluations_by_name: dict[str, list[Evaluation]] = {}

@@ -258,7 +258,7 @@ class Summary(Model):
     :param ambiguous: Counted up to 10,000.
     :param ambiguous_since: Time of the oldest of them.
     :param superseded: Number of keys with superseded documents, counted up to 10,000.
-    :param stale: Sum of the stale documents of the latest try of each source; None if no load looked for them.
+    :param stale: Number of stale documents, counted up to 10,000.
     :param open_requests: Number of chat requests without an end, counted up to 10,000.
     :param gates: Last evaluation of each name, failed ones first; at most 20.
     :param lake_problem: Why there are no evaluations, or None.
@@ -337,12 +337,13 @@ class Entries(Paged):
     rows: list[Entry]
 
 
-class Superseded(Model):
+class Outdated(Model):
     """
-    A key whose content has changed: the older documents are still on the site.
+    A key with outdated documents on the site: superseded ones of a row that has changed, or one whose row is gone.
 
     :param id: Identifies the entry for settling; opaque.
-    :param document_ids: Ids of the older documents.
+    :param document_ids: Ids of the outdated documents; empty if the service returned none.
+    :param stale_at: When a load found that the row is gone; None for superseded documents.
     """
 
     id: str
@@ -350,15 +351,16 @@ class Superseded(Model):
     source: str
     label: str
     document_ids: list[str]
+    stale_at: datetime | None = None
     may_settle: bool
     task: Task
 
 
-class SupersededPage(Paged):
-    """Superseded documents, by source and key."""
+class OutdatedPage(Paged):
+    """Superseded or stale documents, the latest change first."""
 
     problem: Problem | None
-    rows: list[Superseded]
+    rows: list[Outdated]
 
 
 class ChatRequest(Model):

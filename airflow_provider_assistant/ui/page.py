@@ -5,14 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
+from urllib.parse import unquote
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Depends, Header, Query
 
 from airflow_provider_assistant import __version__
 from airflow_provider_assistant.ledger import load_queries, queries
 from airflow_provider_assistant.ledger.scopes import SITE_COLUMNS, site_of
 from airflow_provider_assistant.ledger.selection import MOST, Page, Rows, Selection
 from airflow_provider_assistant.ui.access import Rights, RightsDep, may_see_pages
+from airflow_provider_assistant.ui.ids import STALE, SUPERSEDED
 from airflow_provider_assistant.ui.lake import gates, lake_folder
 from airflow_provider_assistant.ui.ledgers import OpenLedger, known_ledgers, read, select_ledger
 from airflow_provider_assistant.ui.models import (
@@ -21,21 +23,23 @@ from airflow_provider_assistant.ui.models import (
     Documents,
     DocumentsDay,
     Entries,
+    EntryKind,
     LedgerRef,
     Loads,
+    OutdatedPage,
     Site,
     SourceState,
     Summary,
-    SupersededPage,
 )
 from airflow_provider_assistant.ui.rows import (
     add_failures,
     entry_row,
     loads_of,
+    outdated_row,
     request_row,
     source_states,
-    superseded_row,
 )
+from airflow_provider_assistant.ui.selected import SiteDep, SourceQuery
 
 router = APIRouter(prefix="/api", dependencies=[Depends(may_see_pages)])
 
@@ -54,7 +58,6 @@ _NUMBERS = (
     "open_requests",
 )
 LedgerDep = Annotated[LedgerRef, Depends(select_ledger)]
-SiteQuery = Annotated[str | None, Query(max_length=500)]
 
 
 def page_of(limit: Annotated[int, Query(ge=1, le=100)] = 25, offset: Annotated[int, Query(ge=0, le=MOST)] = 0) -> Page:
@@ -65,12 +68,26 @@ def page_of(limit: Annotated[int, Query(ge=1, le=100)] = 25, offset: Annotated[i
 PageDep = Annotated[Page, Depends(page_of)]
 
 
-def selection_of(rights: RightsDep, site: SiteQuery = None) -> Selection:
+def selection_of(rights: RightsDep, site: SiteDep) -> Selection:
     """Return the entries that a request selects."""
-    return Selection(site, rights.selected)
+    return site.selection(rights.selected)
+
+
+def filtered_selection(
+    selection: Annotated[Selection, Depends(selection_of)],
+    source: SourceQuery = None,
+    assistant_search: Annotated[str, Header(max_length=2000)] = "",
+) -> Selection:
+    """
+    Return the entries that a request selects with the filters of a list.
+
+    :param assistant_search: Text that keys contain, percent-encoded. It is a header because URLs are logged.
+    """
+    return replace(selection, source=source, label_part=unquote(assistant_search) or None)
 
 
 SelectionDep = Annotated[Selection, Depends(selection_of)]
+FilterDep = Annotated[Selection, Depends(filtered_selection)]
 
 
 @router.get("/context")
@@ -92,7 +109,7 @@ def context(ledger: LedgerDep, rights: RightsDep) -> Context:
 
 
 @router.get("/summary")
-def summary(ledger: LedgerDep, selection: SelectionDep, rights: RightsDep) -> Summary:
+def summary(ledger: LedgerDep, selection: SelectionDep, rights: RightsDep, site: SiteDep) -> Summary:
     """Return the answers at the top of the page, and the numbers of the dashboard panel."""
     now = _now()
     read_result, problem = read(ledger, lambda opened: _numbers_and_sources(opened, now, selection, rights))
@@ -103,7 +120,7 @@ def summary(ledger: LedgerDep, selection: SelectionDep, rights: RightsDep) -> Su
         numbers, sources = read_result
     shown_sources = sources[:MOST_STATES]
     add_failures(shown_sources, rights)
-    latest_gates, lake_problem = gates(rights)
+    latest_gates, lake_problem = gates(rights, site.has)
     return Summary(
         now=now,
         problem=problem,
@@ -127,17 +144,10 @@ def _numbers_and_sources(
     day_ago = now - timedelta(days=1)
     # The ledger does not count a killed load as failed: the load has written no outcome.
     killed_loads = 0
-    stale_counts: list[int] = []
     for state in sources:
         load = state.load
         if load.outcome == "unfinished" and load.started_at >= day_ago:
             killed_loads += 1
-        # None if the load did not look for stale documents.
-        if load.counts.stale is not None:
-            stale_counts.append(load.counts.stale)
-    stale_documents: int | None = None
-    if stale_counts:
-        stale_documents = sum(stale_counts)
     numbers = {
         "loads_day": sums["loads"],
         "failed_day": sums["failed"] + killed_loads,
@@ -147,7 +157,7 @@ def _numbers_and_sources(
         "ambiguous": ambiguous,
         "ambiguous_since": since,
         "superseded": queries.count_superseded(connection, selection),
-        "stale": stale_documents,
+        "stale": queries.count_stale(connection, selection),
         "open_requests": queries.count_open_requests(connection, now, selection),
     }
     return numbers, sources
@@ -159,7 +169,7 @@ def loads(
     selection: SelectionDep,
     rights: RightsDep,
     page: PageDep,
-    source: Annotated[str | None, Query(max_length=500)] = None,
+    source: SourceQuery = None,
     outcome: Literal["succeeded", "failed", "deferred", "unfinished"] | None = None,
 ) -> Loads:
     """Return tries of loads."""
@@ -192,25 +202,35 @@ def documents(ledger: LedgerDep, selection: SelectionDep, days: Annotated[int, Q
 
 
 @router.get("/ambiguous")
-def ambiguous(ledger: LedgerDep, selection: SelectionDep, rights: RightsDep, page: PageDep) -> Entries:
+def ambiguous(
+    ledger: LedgerDep, selection: FilterDep, rights: RightsDep, page: PageDep, kind: EntryKind | None = None
+) -> Entries:
     """Return the ambiguous entries."""
     found, problem = read(
-        ledger, lambda opened: queries.page_of_ambiguous(opened.connection, opened.leases, selection, page)
+        ledger, lambda opened: queries.page_of_ambiguous(opened.connection, opened.leases, selection, page, kind)
     )
     rows = [entry_row(entry, rights, _now()) for entry in found.rows] if found else []
     return Entries(**_position(page, found), problem=problem, rows=rows)
 
 
 @router.get("/superseded")
-def superseded(ledger: LedgerDep, selection: SelectionDep, rights: RightsDep, page: PageDep) -> SupersededPage:
+def superseded(ledger: LedgerDep, selection: FilterDep, rights: RightsDep, page: PageDep) -> OutdatedPage:
     """Return the keys with superseded documents."""
     found, problem = read(ledger, lambda opened: queries.page_of_superseded(opened.connection, selection, page))
-    rows = [superseded_row(row, rights) for row in found.rows] if found else []
-    return SupersededPage(**_position(page, found), problem=problem, rows=rows)
+    rows = [outdated_row(SUPERSEDED, row, rights) for row in found.rows] if found else []
+    return OutdatedPage(**_position(page, found), problem=problem, rows=rows)
+
+
+@router.get("/stale")
+def stale(ledger: LedgerDep, selection: FilterDep, rights: RightsDep, page: PageDep) -> OutdatedPage:
+    """Return the documents whose rows are gone from their source."""
+    found, problem = read(ledger, lambda opened: queries.page_of_stale(opened.connection, selection, page))
+    rows = [outdated_row(STALE, row, rights) for row in found.rows] if found else []
+    return OutdatedPage(**_position(page, found), problem=problem, rows=rows)
 
 
 @router.get("/requests")
-def requests(ledger: LedgerDep, selection: SelectionDep, rights: RightsDep, page: PageDep) -> ChatRequests:
+def requests(ledger: LedgerDep, selection: FilterDep, rights: RightsDep, page: PageDep) -> ChatRequests:
     """Return the open chat requests."""
     found, problem = read(
         ledger, lambda opened: queries.page_of_open_requests(opened.connection, _now(), selection, page)

@@ -18,16 +18,16 @@ from airflow_provider_assistant.ledger.schema import COUNTS
 from airflow_provider_assistant.ledger.scopes import Site
 from airflow_provider_assistant.operators.links import task_path
 from airflow_provider_assistant.ui.access import Rights
-from airflow_provider_assistant.ui.ids import entry_id, superseded_id
+from airflow_provider_assistant.ui.ids import STALE, SUPERSEDED, entry_id, outdated_id
 from airflow_provider_assistant.ui.models import (
     ChatRequest,
     Counts,
     Entry,
     Load,
     LoadOutcome,
+    Outdated,
     SettleOutcome,
     SourceState,
-    Superseded,
     Task,
 )
 
@@ -215,18 +215,25 @@ def entry_row(entry: AmbiguousEntry, rights: Rights, now: datetime) -> Entry:
     )
 
 
-def superseded_row(row: Any, rights: Rights) -> Superseded:
+def outdated_row(kind: str, row: Any, rights: Rights) -> Outdated:
     """
-    Return a key with superseded documents.
+    Return a key with outdated documents.
 
+    :param kind: ``superseded`` or ``stale``.
     :param row: Row of the ledger's table of documents.
     """
-    return Superseded(
-        id=superseded_id(row),
+    document_ids = []
+    if kind == SUPERSEDED:
+        document_ids = json.loads(row.superseded)
+    elif row.document_id is not None:
+        document_ids = [row.document_id]
+    return Outdated(
+        id=outdated_id(kind, row),
         site_id=row.site_id,
         source=row.source,
         label=row.label,
-        document_ids=json.loads(row.superseded),
+        document_ids=document_ids,
+        stale_at=row.stale_at if kind == STALE else None,
         may_settle=rights.may_settle(row.dag_id),
         task=rights.task(row),
     )

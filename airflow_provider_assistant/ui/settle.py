@@ -17,33 +17,22 @@ from fastapi import APIRouter, Depends, HTTPException
 from airflow_provider_assistant.exceptions import AssistantInputError, AssistantLedgerError, sentence
 from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.ledger.queries import AmbiguousEntry, find_unresolved
-from airflow_provider_assistant.ledger.resolution import ByHand, check_not_under_way, resolve
-from airflow_provider_assistant.ledger.schema import documents
+from airflow_provider_assistant.ledger.resolution import check_not_under_way, resolve
+from airflow_provider_assistant.ledger.schema import IS_STALE, documents
+from airflow_provider_assistant.ledger.scopes import site_of
+from airflow_provider_assistant.ledger.settling import OUTDATED
 from airflow_provider_assistant.ledger.upkeep import DeletedDocuments, ForgetReport, forget
 from airflow_provider_assistant.ui.access import RightsDep, may_see_pages
-from airflow_provider_assistant.ui.ids import SUPERSEDED, EntryId, parse_id
+from airflow_provider_assistant.ui.ids import STALE, SUPERSEDED, EntryId, parse_id
 from airflow_provider_assistant.ui.ledgers import engine_of, reading, select_ledger
 from airflow_provider_assistant.ui.models import LedgerRef, SettleOutcome, UnavailableError
+from airflow_provider_assistant.ui.settle_matching import DELETED, EVENT, NEXT, OUTCOMES, settle_matching
 from airflow_provider_assistant.ui.task_models import SettleItem, SettleReply, SettleRequest
 
 router = APIRouter(prefix="/api/settle", dependencies=[Depends(may_see_pages)])
 
-EVENT = "assistant_settle"
 # Number of items in a line of the audit log.
 LOGGED = 100
-_OUTCOMES: dict[SettleOutcome, ByHand] = {"created": "created", "not_created": "failed"}
-# What the next load does, by kind and outcome.
-_NEXT = {
-    ("document", "created"): "The next load does not send this row, unless its content has changed.",
-    ("document", "not_created"): "The next load sends this row again, if it is still in the source.",
-    ("chat_request", "not_created"): "The next try of the task submits this chat again.",
-    ("rating", "created"): "The next try of the task does not send this rating.",
-    ("rating", "not_created"): "The next try of the task sends this rating again.",
-}
-_DELETED = (
-    "The ledger forgets the deleted documents. If the source still has a row of one that was current, the next load "
-    "creates it again."
-)
 _UNKNOWN = "The ledger does not list it: it may be settled already."
 GONE = "It has changed since the page was loaded. Load the page again."
 
@@ -51,12 +40,18 @@ GONE = "It has changed since the page was loaded. Load the page again."
 @router.post("/preview")
 def preview(request: SettleRequest, rights: RightsDep) -> SettleReply:
     """Return what settling would do, without changes."""
+    if request.matching:
+        return settle_matching(request, request.matching, rights)
     return _Settling(request, rights.may_settle, is_preview=True).run()
 
 
 @router.post("")
 def settle(request: SettleRequest, rights: RightsDep, user: GetUserDep) -> SettleReply:
     """Settle entries. Items that are refused do not prevent the others."""
+    if request.matching:
+        if request.confirmation is None:
+            raise HTTPException(422, "Confirm what the preview replied.")
+        return settle_matching(request, request.matching, rights, user.get_name())
     settling = _Settling(request, rights.may_settle, is_preview=False)
     reply = settling.run()
     if reply.settled:
@@ -89,6 +84,7 @@ class _Settling:
         self.ledger: LedgerRef = select_ledger(request.ledger)
         # The DAGs of all entries that the request concerns, for the audit log.
         self.dags: set[str | None] = set()
+        self._sites: set[str] = set()
 
     def run(self) -> SettleReply:
         """
@@ -125,8 +121,8 @@ class _Settling:
         entry_by_id: dict[EntryId, AmbiguousEntry | None] = {}
         with reading(self.ledger) as opened:
             for entry_id in ids:
-                if entry_id.kind == SUPERSEDED:
-                    raise HTTPException(422, "Superseded documents can only be settled as deleted.")
+                if entry_id.kind in OUTDATED:
+                    raise HTTPException(422, "Outdated documents can only be settled as deleted.")
                 entry_by_id[entry_id] = find_unresolved(
                     opened.connection, opened.leases, entry_id.kind, entry_id.scope, entry_id.key
                 )
@@ -146,24 +142,25 @@ class _Settling:
             return
         try:
             check_not_under_way(entry, "Wait until its task has ended.")
-            resolve(ledger, entry, _OUTCOMES[outcome], dry_run=self._is_preview)
+            resolve(ledger, entry, OUTCOMES[outcome], dry_run=self._is_preview)
         except AssistantInputError as error:
             self._add(entry.label, False, _refusal(entry, outcome, error))
         else:
-            self._add(entry.label, True, _NEXT[entry.kind, outcome])
+            self._add(entry.label, True, NEXT[entry.kind, outcome])
+            self._sites.add(str(entry.site))
 
     def _delete(self, ids: list[EntryId]) -> None:
-        if any(entry_id.kind != SUPERSEDED for entry_id in ids):
+        if any(entry_id.kind not in OUTDATED for entry_id in ids):
             raise HTTPException(422, "Ambiguous entries can be settled as created or not created.")
-        row_by_id = superseded_rows(self.ledger, ids)
+        row_by_id = outdated_rows(self.ledger, ids)
         self._check_rights([row.dag_id for row in row_by_id.values() if row])
         items_by_site: dict[str | None, list[_Deleted]] = {}
         for entry_id, row in row_by_id.items():
             if row is None:
                 self._add(entry_id.key[:12], False, GONE)
             else:
-                item = _Deleted(shown=row.label, names=json.loads(row.superseded))
-                items_by_site.setdefault(row.site_id, []).append(item)
+                items_by_site.setdefault(row.site_id, []).append(_deleted(entry_id, row))
+                self._sites.add(str(site_of(row)))
         items_of_findings = self._items_of_findings()
         if items_of_findings:
             items_by_site.setdefault(self._request.site_id, []).extend(items_of_findings)
@@ -197,7 +194,7 @@ class _Settling:
             if unknown_names.issuperset(item.names):
                 self._add(item.shown, False, _UNKNOWN)
             else:
-                self._add(item.shown, True, _DELETED)
+                self._add(item.shown, True, DELETED)
 
     def _forget(self, ledger: Ledger, site_id: str | None, items: list[_Deleted], *, dry_run: bool) -> ForgetReport:
         def may_change(dag_id: str | None) -> bool:
@@ -253,20 +250,31 @@ class _Settling:
             refused=refused,
             text=text,
             items=self._items,
+            sites=sorted(self._sites),
         )
 
 
-def superseded_rows(ledger: LedgerRef, ids: list[EntryId]) -> dict[EntryId, Any]:
+def _deleted(entry_id: EntryId, row: Any) -> _Deleted:
+    """Return what says that the outdated documents of a row are deleted."""
+    if entry_id.kind == SUPERSEDED:
+        return _Deleted(shown=row.label, names=json.loads(row.superseded))
+    if row.document_id is None:
+        return _Deleted(shown=row.label, names=[row.label], is_label=True)
+    return _Deleted(shown=row.label, names=[row.document_id])
+
+
+def outdated_rows(ledger: LedgerRef, ids: list[EntryId]) -> dict[EntryId, Any]:
     """Return the row of each entry that still is as the page showed it, else None."""
     columns = documents.c
     row_by_id = {}
     with reading(ledger) as opened:
         for entry_id in ids:
+            is_outdated = IS_STALE if entry_id.kind == STALE else columns.superseded.is_not(None)
             query = sa.select(documents).where(
                 columns.scope == entry_id.scope,
                 columns.key == entry_id.key,
                 columns.claimed_at == entry_id.claimed_at,
-                columns.superseded.is_not(None),
+                is_outdated,
             )
             row_by_id[entry_id] = opened.connection.execute(query).one_or_none()
     return row_by_id

@@ -6,6 +6,7 @@ from typing import Literal, TypeAlias
 
 from pydantic import Field
 
+from airflow_provider_assistant.ledger.settling import Which
 from airflow_provider_assistant.ui.models import Load, Model, Paged, Problem, SettleOutcome, Task
 from airflow_provider_assistant.ui.trend_models import Evaluation
 
@@ -130,12 +131,31 @@ class TaskReply(Model):
     may_settle: bool
 
 
+class Matching(Model):
+    """
+    All entries of a list that match its filters, instead of entries by their ids.
+
+    :param which: The list: ambiguous entries, of all kinds or of one, superseded or stale documents.
+    :param site_id: This and the next two select the site as the parameters of the page do.
+    :param label_part: Text that the keys contain.
+    """
+
+    which: Which
+    site_id: str | None = None
+    service: str | None = None
+    tenant_id: str | None = None
+    source: str | None = None
+    label_part: str | None = None
+
+
 class SettleRequest(Model):
     """
     Entries to settle, in one request because URLs are logged.
 
     :param outcome: ``created`` or ``not_created`` for ambiguous entries, ``deleted`` for superseded and stale ones.
     :param ids: ``id`` of entries or of superseded documents.
+    :param matching: Settle these entries, and no others.
+    :param confirmation: With ``matching``: what the preview replied. Another list is refused with status 409.
     :param dag_id: DAG of the task with the findings; required with ``document_ids`` or ``labels``.
     :param document_ids: For ``deleted``: as findings list them.
     :param labels: For ``deleted``: keys of stale findings without a document id.
@@ -144,6 +164,8 @@ class SettleRequest(Model):
     ledger: str = ""
     outcome: SettleOutcome
     ids: list[str] = Field(default_factory=list, max_length=MOST_SETTLED)
+    matching: Matching | None = None
+    confirmation: str | None = None
     dag_id: str | None = None
     site_id: str | None = None
     document_ids: list[str] = Field(default_factory=list, max_length=MOST_SETTLED)
@@ -184,6 +206,8 @@ class SettleReply(Model):
     :param settled: Number of accepted items.
     :param refused: Number of refused items; the accepted ones are settled anyway.
     :param text: One sentence for the confirmation, or for the result.
+    :param sites: Sites of the accepted items.
+    :param confirmation: Identifies the list of a request with ``matching``.
     """
 
     is_preview: bool
@@ -191,3 +215,5 @@ class SettleReply(Model):
     refused: int
     text: str
     items: list[SettleItem]
+    sites: list[str] = Field(default_factory=list)
+    confirmation: str | None = None

@@ -27,6 +27,7 @@ class Evaluation(Model):
     """
     One evaluation.
 
+    :param site_id: Site that answered; None if the answers do not say it, or are of several sites.
     :param at: When the first question was asked, else the logical date, else the day of the partition.
     :param coverage: Share of questions with an answer, 0 to 1; None without questions.
     :param pass_rate: Share of the judged questions that passed, 0 to 1; None without a condition.
@@ -38,6 +39,7 @@ class Evaluation(Model):
     """
 
     name: str
+    site_id: str | None = None
     tag: str | None
     at: datetime
     verdict: Verdict

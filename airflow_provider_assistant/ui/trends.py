@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
 
 from airflow_provider_assistant.lake.limits import LIMIT_WORDS, USED_WORDS
+from airflow_provider_assistant.ledger.scopes import SITE_COLUMNS
 from airflow_provider_assistant.ui.access import Rights, RightsDep, may_see_pages
 from airflow_provider_assistant.ui.lake import evaluations, files_of, tables_of
 from airflow_provider_assistant.ui.models import UnavailableError
-from airflow_provider_assistant.ui.page import SiteQuery
+from airflow_provider_assistant.ui.selected import SelectedSite, SiteDep
 from airflow_provider_assistant.ui.trend_models import (
     Evaluations,
     FeedbackDay,
@@ -39,12 +40,13 @@ MetricQuery = Annotated[list[str] | None, Query(max_length=MOST_DRAWN)]
 @router.get("/evaluations")
 def last_evaluations(
     rights: RightsDep,
+    site: SiteDep,
     name: Annotated[str | None, Query(max_length=500)] = None,
     limit: Annotated[int, Query(ge=1, le=100)] = 30,
 ) -> Evaluations:
     """Return the last evaluations."""
     try:
-        rows = evaluations(rights, limit, name)
+        rows = evaluations(rights, limit, name, site.has)
     except UnavailableError as error:
         return Evaluations(problem=error.problem, names=[], rows=[])
     names = {evaluation.name for evaluation in rows}
@@ -52,7 +54,7 @@ def last_evaluations(
 
 
 @router.get("/statistics")
-def statistics(rights: RightsDep, site: SiteQuery = None, metric: MetricQuery = None) -> Statistics:
+def statistics(rights: RightsDep, site: SiteDep, metric: MetricQuery = None) -> Statistics:
     """Return trends of statistics and feedback."""
     try:
         metrics = _metrics(rights, site)
@@ -61,28 +63,30 @@ def statistics(rights: RightsDep, site: SiteQuery = None, metric: MetricQuery = 
             drawn_metrics = metrics[:DEFAULT_METRICS]
         series = _series(rights, site, drawn_metrics)
         feedback = _feedback(rights, site)
-        gaps = _gaps(rights, "statistics", site)
+        gaps = _gaps(rights, "statistics", site.has)
     except UnavailableError as error:
         return Statistics(problem=error.problem, metrics=[], series=[], feedback=[], gaps=[])
     return Statistics(problem=None, metrics=metrics, series=series, feedback=feedback, gaps=gaps)
 
 
 @router.get("/limits")
-def limits(rights: RightsDep) -> Limits:
-    """Return the latest limits of each tenant."""
+def limits(rights: RightsDep, site: SiteDep) -> Limits:
+    """Return the latest limits of each tenant, or of that of the selected site."""
     columns = ("service", "tenant_id", "captured_at", "metric", "value", "text")
     # The rows of the latest capture of each tenant, by metric.
     latest_rows: dict[tuple[str, str | None], dict[str, dict[str, Any]]] = {}
     captured_at_by_tenant: dict[tuple[str, str | None], datetime] = {}
     try:
         for row in _rows(rights, "limits", LIMIT_DAYS, columns):
+            if not site.has_tenant(row):
+                continue
             tenant, captured_at = (row["service"], row["tenant_id"]), row["captured_at"]
             if tenant not in captured_at_by_tenant or captured_at > captured_at_by_tenant[tenant]:
                 captured_at_by_tenant[tenant] = captured_at
                 latest_rows[tenant] = {}
             if captured_at == captured_at_by_tenant[tenant]:
                 latest_rows[tenant].setdefault(row["metric"], row)
-        gaps = _gaps(rights, "limits")
+        gaps = _gaps(rights, "limits", site.has_tenant)
     except UnavailableError as error:
         return Limits(problem=error.problem, rows=[], gaps=[])
     tenant_limits = []
@@ -144,7 +148,7 @@ def _first(row_by_metric: Mapping[str, dict[str, Any]], prefix: str, fields: Seq
     return {}
 
 
-def _metrics(rights: Rights, site: str | None) -> list[str]:
+def _metrics(rights: Rights, site: SelectedSite) -> list[str]:
     """
     Return the numeric metrics of the latest partition, in the order of the reply.
 
@@ -152,26 +156,24 @@ def _metrics(rights: Rights, site: str | None) -> list[str]:
     """
     # A dict, because a set does not keep the order.
     metrics: dict[str, None] = {}
-    for row in _rows(rights, "statistics", 1, ("site_id", "metric", "value")):
-        is_on_site = site is None or row["site_id"] == site
-        if is_on_site and row["value"] is not None and not DATE.search(row["metric"]):
+    for row in _rows(rights, "statistics", 1, (*SITE_COLUMNS, "metric", "value")):
+        if site.has(row) and row["value"] is not None and not DATE.search(row["metric"]):
             metrics[row["metric"]] = None
     return list(metrics)[:MOST_METRICS]
 
 
-def _series(rights: Rights, site: str | None, metrics: Sequence[str]) -> list[Series]:
+def _series(rights: Rights, site: SelectedSite, metrics: Sequence[str]) -> list[Series]:
     """Return the values of metrics over time: a series per metric and site."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     # The row of the latest capture of each day, by metric, service and site.
     row_by_day_of: dict[tuple[str, str, str], dict[date, dict[str, Any]]] = {}
-    columns = ("captured_at", "service", "site_id", "metric", "value")
+    columns = ("captured_at", *SITE_COLUMNS, "metric", "value")
     for file, table in tables_of(files_of("statistics", DAYS), columns, rights):
         has_metric = pc.is_in(table["metric"], value_set=pa.array(metrics, pa.string()))
         for row in table.filter(has_metric).to_pylist():
-            is_on_site = site is None or row["site_id"] == site
-            if row["value"] is None or not is_on_site:
+            if row["value"] is None or not site.has(row):
                 continue
             row_by_day = row_by_day_of.setdefault((row["metric"], row["service"], row["site_id"]), {})
             earlier = row_by_day.get(file.day)
@@ -190,24 +192,21 @@ def _series(rights: Rights, site: str | None, metrics: Sequence[str]) -> list[Se
     return series
 
 
-def _feedback(rights: Rights, site: str | None) -> list[FeedbackDay]:
+def _feedback(rights: Rights, site: SelectedSite) -> list[FeedbackDay]:
     """Return the number of answers by rating, for each day."""
     counts_by_day: dict[date, Counter[str]] = {}
-    for file, table in tables_of(files_of("feedback", DAYS), ("site_id", "rating"), rights):
+    for file, table in tables_of(files_of("feedback", DAYS), (*SITE_COLUMNS, "rating"), rights):
         counts = counts_by_day.setdefault(file.day, Counter())
-        site_ids, ratings = table["site_id"].to_pylist(), table["rating"].to_pylist()
-        for site_id, rating in zip(site_ids, ratings, strict=True):
-            if site is None or site_id == site:
-                counts[rating] += 1
+        counts.update(row["rating"] for row in table.to_pylist() if site.has(row))
     return [FeedbackDay(day=day, ratings=dict(counts_by_day[day])) for day in sorted(counts_by_day)]
 
 
-def _gaps(rights: Rights, dataset: str, site: str | None = None) -> list[date]:
+def _gaps(rights: Rights, dataset: str, is_selected: Callable[[Mapping[str, Any]], bool]) -> list[date]:
     """Return the days without a capture among the last 30, between the first and the last capture."""
-    column = "captured_at" if site is None else "site_id"
     days = set()
-    for file, table in tables_of(files_of(dataset, DAYS), (column,), rights):
-        if site is None or site in table["site_id"].unique().to_pylist():
+    for file, table in tables_of(files_of(dataset, DAYS), SITE_COLUMNS, rights):
+        sites = table.group_by(list(SITE_COLUMNS)).aggregate([]).to_pylist()
+        if any(is_selected(site) for site in sites):
             days.add(file.day)
     if not days:
         return []

@@ -52,14 +52,18 @@ class StubHost(LocalServer):
         self.url = f"http://{self.host}{prefix}"
         self.replies: dict[str, Reply] = {}
         self.requests: list[tuple[str, str, Any]] = []
+        self.searches: list[str] = []
 
     def reply(self, replies: Mapping[str, Reply]) -> None:
         """Reply to routes below ``assistant/api/`` with these, and with 404 to all others."""
         self.replies = dict(replies)
         self.requests = []
+        self.searches = []
 
     def answer(self, request: BaseHTTPRequestHandler) -> None:
         body = json.loads(body_of(request) or "null")
+        if "Assistant-Search" in request.headers:
+            self.searches.append(request.headers["Assistant-Search"])
         url = urlsplit(request.path)
         path = url.path.removeprefix(self.prefix) if url.path.startswith(self.prefix) else None
         status, kind, content = self._answer(path, url.query, body)

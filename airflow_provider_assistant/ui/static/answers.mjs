@@ -10,6 +10,10 @@ const NEARLY_USED = 0.9;
 // The weakest sign that one share is below another: 1.96 standard errors, the usual 95 %.
 const ERRORS = 1.96;
 
+/** A count of the server, which counts no further than `MOST_COUNTED`. */
+const counted = (count, one, many) =>
+  count >= MOST_COUNTED ? `${total(count, true)} ${many}` : plural(count, one, many);
+
 /** A sentence, and its link: `to` a part of the page, or to a `task`, to its log if `isLog`. */
 const item = (text, more = {}) => ({ text, ...more });
 
@@ -87,10 +91,7 @@ export function needsAnswer(summary, limits) {
     const since = summary.ambiguous_since
       ? `; the oldest is ${age((new Date(summary.now) - new Date(summary.ambiguous_since)) / 1000)} old`
       : "";
-    const count =
-      summary.ambiguous >= MOST_COUNTED
-        ? `${total(summary.ambiguous, true)} ambiguous entries`
-        : plural(summary.ambiguous, "ambiguous entry", "ambiguous entries");
+    const count = counted(summary.ambiguous, "ambiguous entry", "ambiguous entries");
     items.push(
       item(`${count} to settle`, { to: "ambiguous", detail: `They may or may not have been created${since}.` }),
     );
@@ -121,14 +122,19 @@ export function needsAnswer(summary, limits) {
       }),
     );
   }
-  const outdated = (summary.superseded ?? 0) + (summary.stale ?? 0);
-  if (outdated) {
+  if (summary.superseded) {
     items.push(
-      item(`${plural(outdated, "outdated document")} to delete`, {
+      item(`${counted(summary.superseded, "key", "keys")} with superseded documents to delete`, {
         to: "superseded",
-        detail:
-          `${number(summary.superseded ?? 0)} superseded, ${number(summary.stale ?? 0)} stale. ` +
-          "Delete superseded ones here, or all with a load, or on the site and then record it.",
+        detail: "Their rows have changed. Delete the older documents there, or on the site and then record it.",
+      }),
+    );
+  }
+  if (summary.stale) {
+    items.push(
+      item(`${counted(summary.stale, "stale document", "stale documents")} to delete`, {
+        to: "stale",
+        detail: "Their rows are gone from the source. Delete them on the site, then record it.",
       }),
     );
   }

@@ -13,7 +13,7 @@ export const {
   useRef,
   useState,
 } = globalThis.React;
-export const { Link, useLocation } = globalThis.ReactRouterDOM;
+export const { Link, useLocation, useNavigate } = globalThis.ReactRouterDOM;
 
 // This module is {base URL of Airflow}/assistant/static/core.mjs.
 const ROUTES = new URL("../", import.meta.url);
@@ -24,9 +24,14 @@ const LONG_TEXT = 240;
 const SHORT_TEXT = 24;
 const textClass = (text) => (text.length > SHORT_TEXT ? "text" : "text short");
 
-/** The URL of one of our routes. Empty parameters are left out; a list repeats its parameter. */
-export function routeUrl(path, query = {}) {
+/**
+ * The URL of one of our routes. Empty parameters are left out; a list repeats its parameter.
+ *
+ * `search` is after the #: `request` sends it as a header, because servers log URLs, and keys may be personal.
+ */
+export function routeUrl(path, { search = "", ...query } = {}) {
   const url = new URL(path, ROUTES);
+  url.hash = encodeURIComponent(search);
   for (const [name, value] of Object.entries(query)) {
     for (const one of [value].flat())
       if (one !== null && one !== undefined && one !== "") url.searchParams.append(name, one);
@@ -52,6 +57,7 @@ export class RequestError extends Error {
     if (status === 0) return "The API server did not answer. Check the network, then try again.";
     if (status === 401) return "Your session has ended. Reload the page to log in again.";
     if (status === 403) return "You do not have the rights to see or do this. Ask an administrator of this Airflow.";
+    if (status === 409 && typeof detail === "string") return detail;
     if (status === 404) return typeof detail === "string" && detail ? detail : "The API server does not have this.";
     return `The API server failed with status ${status}. Its log has the reason. Try again.`;
   }
@@ -60,6 +66,8 @@ export class RequestError extends Error {
 /** Send a request and return the JSON of the reply, or raise a RequestError. */
 export async function request(url, { signal, body } = {}) {
   const headers = { Accept: "application/json", ...(body ? { "Content-Type": "application/json" } : {}) };
+  const search = new URL(url).hash.slice(1);
+  if (search) headers["Assistant-Search"] = search;
   let reply;
   try {
     const content = body ? { method: "POST", body: JSON.stringify(body) } : {};

@@ -12,9 +12,9 @@ import {
   taskName,
   Text,
   useData,
-  useState,
   When,
 } from "./core.mjs";
+import { useAddress } from "./address.mjs";
 import { Lines } from "./charts.mjs";
 import { duration, number } from "./format.mjs";
 import { Pages, usePages } from "./paging.mjs";
@@ -50,11 +50,11 @@ const SourceOfLoad = ({ load }) =>
 
 const emphasised = (count) => (count ? h("strong", null, number(count)) : number(count));
 
-export function Loads({ ledger, site, sources, hasSites }) {
-  const [outcome, setOutcome] = useState("");
-  const [source, setSource] = useState("");
-  const [offset, turn] = usePages([ledger, site, outcome, source].join("\n"));
-  const data = useData("api/loads", { ledger, site, source, outcome, offset });
+export function Loads({ where, sources, hasSites }) {
+  const [{ outcome = "", source = "" }, change] = useAddress();
+  const filter = { ...where, source, outcome };
+  const [offset, turn] = usePages(JSON.stringify(filter));
+  const data = useData("api/loads", { ...filter, offset });
   const columns = [
     ["Started", (row) => h(When, { at: row.started_at })],
     ["Source", (row) => h(SourceOfLoad, { load: row })],
@@ -75,7 +75,7 @@ export function Loads({ ledger, site, sources, hasSites }) {
     h(Choice, {
       label: "Outcome",
       value: outcome,
-      onChange: setOutcome,
+      onChange: (value) => change({ outcome: value }),
       options: [
         ["", "all"],
         ["succeeded", "succeeded"],
@@ -84,13 +84,7 @@ export function Loads({ ledger, site, sources, hasSites }) {
         ["deferred", "deferred"],
       ],
     }),
-    sources.length > 1 &&
-      h(Choice, {
-        label: "Source",
-        value: source,
-        onChange: setSource,
-        options: [["", "all"], ...sources.map((one) => [one, one])],
-      }),
+    h(SourceChoice, { source, sources, onChange: change }),
   );
   return h(
     Section,
@@ -110,8 +104,20 @@ export function Loads({ ledger, site, sources, hasSites }) {
   );
 }
 
-export function DocumentsOverTime({ ledger, site }) {
-  const data = useData("api/documents", { ledger, site });
+/** A choice of a source. One that the address names is selected, also if it is not in the list. */
+export function SourceChoice({ source, sources, onChange }) {
+  const names = source && !sources.includes(source) ? [source, ...sources] : sources;
+  if (names.length < 2 && !source) return null;
+  return h(Choice, {
+    label: "Source",
+    value: source,
+    onChange: (value) => onChange({ source: value }),
+    options: [["", "all"], ...names.map((one) => [one, one])],
+  });
+}
+
+export function DocumentsOverTime({ where }) {
+  const data = useData("api/documents", where);
   return h(
     Section,
     { id: "documents", title: "Documents over time", wide: true },

@@ -18,35 +18,20 @@ import {
   useLocation,
   useState,
 } from "./core.mjs";
+import { PartLink, siteChoices, useAddress, ViewLink, whereOf } from "./address.mjs";
 import { loadAnswer, needsAnswer, worseAnswer } from "./answers.mjs";
 import { MOST_COUNTED, total } from "./format.mjs";
 import { DocumentsOverTime, Loads } from "./loads.mjs";
 import { Evaluations, Limits, Statistics } from "./quality.mjs";
-import { Ambiguous, OpenRequests, Superseded } from "./settle.mjs";
+import { Settle } from "./settle.mjs";
 
-export const PAGE = "/plugin/assistant";
 const VIEWS = [
   ["loads", "Loads"],
   ["settle", "To settle"],
   ["quality", "Quality"],
   ["usage", "Usage"],
 ];
-// In which view a heading is.
-const VIEW_OF = {
-  loads: "loads",
-  documents: "loads",
-  ambiguous: "settle",
-  superseded: "settle",
-  requests: "settle",
-  evaluations: "quality",
-  statistics: "usage",
-  limits: "usage",
-};
 const SIGNS = { good: "✓", bad: "✕", warning: "!", unknown: "?" };
-
-/** A link to a part of the page, also from other pages of Airflow. */
-export const PartLink = ({ part, children, ...rest }) =>
-  h(Link, { to: `${PAGE}?view=${VIEW_OF[part]}`, state: { part }, ...rest }, children);
 
 export function Page() {
   const [round, setRound] = useState(0);
@@ -58,16 +43,18 @@ export function Page() {
 }
 
 function Content({ onRefresh }) {
-  const [ledger, setLedger] = useState("");
-  const [site, setSite] = useState("");
-  const context = useData("api/context", { ledger });
-  const summary = useData("api/summary", { ledger, site });
-  const limits = useData("api/limits");
-  const evaluations = useData("api/evaluations", { limit: 100 });
+  const [address, change] = useAddress();
+  const where = whereOf(address);
+  const context = useData("api/context", { ledger: where.ledger });
+  const summary = useData("api/summary", where);
+  const limits = useData("api/limits", where);
+  const evaluations = useData("api/evaluations", { ...where, limit: 100 });
   const refused = [context, summary].find((one) => one.error && !one.data);
   if (refused) return h(Fragment, null, h("h1", null, "Assistant"), h(ErrorNote, refused));
   const { ledgers = [], sites = [], ledger: id = "" } = context.data ?? {};
-  const sources = [...new Set(sites.filter((one) => !site || one.site_id === site).flatMap((one) => one.sources))];
+  const choices = siteChoices(sites, where);
+  const isSelected = (one) => !where.site || choices.parametersOf(choices.value).site === one.site_id;
+  const sources = [...new Set(sites.filter(isSelected).flatMap((one) => one.sources))];
   return h(
     Fragment,
     null,
@@ -82,24 +69,28 @@ function Content({ onRefresh }) {
           h(Choice, {
             label: "Ledger",
             value: id,
-            onChange: (one) => {
-              setSite("");
-              setLedger(one);
-            },
+            onChange: (ledger) => change({ ledger, site: "", service: "", tenant: "", source: "" }),
             options: ledgers.map((one) => [one.id, one.name]),
           }),
-        sites.length > 1 &&
+        (sites.length > 1 || where.site) &&
           h(Choice, {
             label: "Site",
-            value: site,
-            onChange: setSite,
-            options: [["", "all sites"], ...sites.map((one) => [one.site_id, one.site_id])],
+            value: choices.value,
+            onChange: (value) => change({ ...choices.parametersOf(value), source: "" }),
+            options: choices.options,
           }),
         h("button", { onClick: onRefresh }, "Refresh"),
       ),
     ),
     h(Answers, { summary: summary.data, limits: limits.data, evaluations }),
-    h(Views, { summary: summary.data, ledger, site, sources, hasSites: sites.length > 1 && !site, limits, onRefresh }),
+    h(Views, {
+      summary: summary.data,
+      where,
+      sources,
+      hasSites: sites.length > 1 && !where.site,
+      limits,
+      onRefresh,
+    }),
   );
 }
 
@@ -153,34 +144,41 @@ function Item({ item }) {
   );
 }
 
-function Views({ summary, ledger, site, sources, hasSites, limits, onRefresh }) {
-  const location = useLocation();
-  const asked = new URLSearchParams(location.search).get("view");
-  const view = VIEWS.some(([name]) => name === asked) ? asked : "loads";
-  const part = location.state?.part;
+/** Scroll to a part while the data that come move it, until all are there or the viewer moves the page. */
+function useScrollTo(part, key) {
   useEffect(() => {
     const heading = part && document.getElementById(headingId(part));
-    heading?.scrollIntoView({ block: "start" });
-    heading?.focus({ preventScroll: true });
-  }, [location.key, part]);
-  const counts = summary && !summary.problem ? [summary.ambiguous ?? 0, summary.superseded ?? 0] : [0];
+    if (!heading) return undefined;
+    const page = heading.closest(".assistant");
+    const stopped = new AbortController();
+    const observer = new ResizeObserver(() => {
+      heading.scrollIntoView({ block: "start" });
+      if (!page.querySelector(".loading")) stopped.abort();
+    });
+    stopped.signal.addEventListener("abort", () => observer.disconnect());
+    for (const event of ["wheel", "touchmove", "keydown", "pointerdown"])
+      addEventListener(event, () => stopped.abort(), { signal: stopped.signal, passive: true });
+    heading.focus({ preventScroll: true });
+    observer.observe(page);
+    return () => stopped.abort();
+  }, [part, key]);
+}
+
+function Views({ summary, where, sources, hasSites, limits, onRefresh }) {
+  const location = useLocation();
+  const [address] = useAddress();
+  const view = VIEWS.some(([name]) => name === address.view) ? address.view : "loads";
+  useScrollTo(location.state?.part, location.key);
+  const counts = summary && !summary.problem ? [summary.ambiguous, summary.superseded, summary.stale] : [];
   const open = total(
-    counts.reduce((left, right) => left + right),
+    counts.reduce((left, right) => left + (right ?? 0), 0),
     counts.some((one) => one >= MOST_COUNTED),
   );
-  const common = { ledger, site };
   const content = {
-    loads: () => h(Fragment, null, h(Loads, { ...common, sources, hasSites }), h(DocumentsOverTime, common)),
-    settle: () =>
-      h(
-        Fragment,
-        null,
-        h(Ambiguous, { ...common, onSettled: onRefresh }),
-        h(Superseded, { ...common, onSettled: onRefresh }),
-        h(OpenRequests, common),
-      ),
-    quality: () => h(Evaluations),
-    usage: () => h(Fragment, null, h(Limits, { data: limits }), h(Statistics, { site })),
+    loads: () => h(Fragment, null, h(Loads, { where, sources, hasSites }), h(DocumentsOverTime, { where })),
+    settle: () => h(Settle, { where, sources, hasSites, onSettled: onRefresh }),
+    quality: () => h(Evaluations, { where, hasSites }),
+    usage: () => h(Fragment, null, h(Limits, { data: limits }), h(Statistics, { where })),
   };
   // All sections of these views would show the same problem.
   const { problem = null } = { loads: summary, settle: summary, usage: limits.data }[view] ?? {};
@@ -192,8 +190,8 @@ function Views({ summary, ledger, site, sources, hasSites, limits, onRefresh }) 
       { className: "views", "aria-label": "Details" },
       VIEWS.map(([name, text]) =>
         h(
-          Link,
-          { key: name, to: `${PAGE}?view=${name}`, "aria-current": name === view ? "page" : undefined },
+          ViewLink,
+          { key: name, view: name, "aria-current": name === view ? "page" : undefined },
           text,
           name === "settle" &&
             open !== "0" &&

@@ -3,7 +3,7 @@
 import { ErrorNote, Frame, h, Loading, useData } from "./core.mjs";
 import { loadAnswer } from "./answers.mjs";
 import { MOST_COUNTED, number, percent, total } from "./format.mjs";
-import { PartLink } from "./page.mjs";
+import { PartLink } from "./address.mjs";
 
 export function Panel() {
   const data = useData("api/summary");

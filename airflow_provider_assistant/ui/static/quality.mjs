@@ -11,9 +11,9 @@ import {
   TaskLink,
   Text,
   useData,
-  useState,
   When,
 } from "./core.mjs";
+import { useAddress } from "./address.mjs";
 import { Lines, Meter } from "./charts.mjs";
 import { day, metric, number, percent, plural } from "./format.mjs";
 
@@ -42,16 +42,17 @@ export function VerdictBadge({ verdict }) {
 }
 
 /** Evaluations over time, and the last ones as a table. */
-export function Evaluations() {
-  const [name, setName] = useState("");
-  const data = useData("api/evaluations", { name, limit: 100 });
+export function Evaluations({ where, hasSites }) {
+  const [{ evaluation: name = "" }, change] = useAddress();
+  const data = useData("api/evaluations", { ...where, name, limit: 100 });
+  const scope = where.site ? `Only those whose answers are of site ${where.site}.` : "";
   return h(
     Section,
     {
       id: "evaluations",
       title: "Evaluations",
       wide: true,
-      intro: "The same questions, asked again and again: is the assistant getting worse?",
+      intro: `The same questions, asked again and again: is the assistant getting worse? ${scope}`,
     },
     h(
       Shown,
@@ -69,7 +70,7 @@ export function Evaluations() {
             h(Choice, {
               label: "Evaluation",
               value: name || found.rows.at(-1).name,
-              onChange: setName,
+              onChange: (evaluation) => change({ evaluation }),
               options: found.names.map((one) => [one, one]),
             }),
           );
@@ -80,7 +81,7 @@ export function Evaluations() {
           names,
           h(Trend, { rows }),
           h(LatestFailure, { evaluation: rows.at(-1) }),
-          h(EvaluationTable, { rows: [...rows].reverse().slice(0, 15) }),
+          h(EvaluationTable, { hasSites, rows: [...rows].reverse().slice(0, 15) }),
         );
       },
     ),
@@ -157,9 +158,10 @@ export function Failed({ evaluation }) {
   );
 }
 
-function EvaluationTable({ rows }) {
+function EvaluationTable({ rows, hasSites }) {
   const columns = [
     ["Evaluated", (row) => h(When, { at: row.at })],
+    ...(hasSites ? [["Site", (row) => row.site_id ?? "–"]] : []),
     ["Verdict", (row) => h(VerdictBadge, { verdict: row.verdict })],
     ["Pass rate", (row) => percent(row.pass_rate), "number"],
     ["Answered", (row) => `${number(row.answered)} of ${number(row.questions)}`, "number"],
@@ -171,9 +173,9 @@ function EvaluationTable({ rows }) {
 }
 
 /** Numbers that the nightly export has written, and the ratings that were sent. */
-export function Statistics({ site }) {
-  const [chosen, setChosen] = useState("");
-  const data = useData("api/statistics", { site, metric: chosen });
+export function Statistics({ where }) {
+  const [{ metric: chosen = "" }, change] = useAddress();
+  const data = useData("api/statistics", { ...where, metric: chosen });
   const isEmpty = (found) => !found.series.length && !found.feedback.length;
   return h(
     Section,
@@ -197,7 +199,7 @@ export function Statistics({ site }) {
               h(Choice, {
                 label: "Metric",
                 value: chosen,
-                onChange: setChosen,
+                onChange: (one) => change({ metric: one }),
                 options: [["", "the first four"], ...found.metrics.map((one) => [one, metric(one).text])],
               }),
             ),

@@ -1,6 +1,7 @@
 // Settling: the confirmation, which says what the next load will do, and the tables of what can be settled.
 
 import {
+  Choice,
   Fragment,
   h,
   Note,
@@ -18,7 +19,9 @@ import {
   useState,
   When,
 } from "./core.mjs";
-import { age, plural } from "./format.mjs";
+import { Search, useAddress } from "./address.mjs";
+import { age, number, plural, total } from "./format.mjs";
+import { SourceChoice } from "./loads.mjs";
 import { Pages, usePages } from "./paging.mjs";
 
 // Items of a preview that are listed; the sentence above them counts all.
@@ -35,6 +38,9 @@ function action(outcome, entries) {
   return text.replace("  ", " ");
 }
 
+/** What a request that settles a whole list repeats of the preview, so that another list is refused. */
+const confirmed = (reply) => (reply.confirmation ? { confirmation: reply.confirmation } : {});
+
 /**
  * Ask for confirmation, then settle, or delete at the service.
  *
@@ -46,23 +52,24 @@ export function SettleDialog({ body, onDone, onClose }) {
   const [reply, setReply] = useState(null);
   const [error, setError] = useState(null);
   const [isSending, setSending] = useState(false);
+  const [round, setRound] = useState(0);
   const isDelete = body.outcome === DELETE;
   const route = isDelete ? "api/delete" : "api/settle";
   useEffect(() => {
-    dialog.current.showModal();
+    if (!dialog.current.open) dialog.current.showModal();
     const abort = new AbortController();
     request(routeUrl(`${route}/preview`), { body, signal: abort.signal }).then(
       setReply,
       (trouble) => abort.signal.aborted || setError(trouble),
     );
     return () => abort.abort();
-  }, [body, route]);
+  }, [body, route, round]);
 
   async function settle() {
     setSending(true);
     setError(null);
     try {
-      const done = await request(routeUrl(route), { body });
+      const done = await request(routeUrl(route), { body: { ...body, ...confirmed(reply) } });
       if (isDelete && done.refused) {
         setReply(done);
         setSending(false);
@@ -72,17 +79,26 @@ export function SettleDialog({ body, onDone, onClose }) {
     } catch (trouble) {
       setError(trouble);
       setSending(false);
+      // The list is another one: show what would be settled now.
+      if (trouble.status === 409) {
+        setReply(null);
+        setRound(round + 1);
+      }
     }
   }
 
   // Some were deleted and others not: the dialog stays open to show why.
   const isDone = reply?.is_preview === false;
+  // A reply about a whole list has the first items only.
+  const count = Math.max(reply?.items.length ?? 0, reply?.settled ?? 0);
+  const more = count - Math.min(LISTED, reply?.items.length ?? 0);
   const preview =
     reply &&
     h(
       Fragment,
       null,
       h("p", null, reply.text),
+      reply.sites?.length > 0 && h("p", null, "On ", h(Text, { text: reply.sites.join(", ") }), "."),
       h(
         "ul",
         { className: "items", tabIndex: 0, "aria-label": "What happens to each" },
@@ -92,8 +108,7 @@ export function SettleDialog({ body, onDone, onClose }) {
             h("li", { key: at }, h("strong", null, item.name), item.accepted ? ": " : " stays as it is: ", item.text),
           ),
       ),
-      reply.items.length > LISTED &&
-        h("p", { className: "muted" }, `and ${plural(reply.items.length - LISTED, "more", "more")}`),
+      more > 0 && h("p", { className: "muted" }, `and ${number(more)} more`),
     );
   return h(
     "dialog",
@@ -126,15 +141,25 @@ export function SettleDialog({ body, onDone, onClose }) {
   );
 }
 
-/** A table whose rows can be selected and settled. `outcomes`: what they can be marked as; `how`: how to do it. */
-function Settleable({ data, caption, columns, outcomes, how, ledger, noun, onTurn, onSettled }) {
+/**
+ * A table whose rows can be selected and settled.
+ *
+ * `outcomes`: what they can be marked as; `how`: how to do it; `which`: the list on the server; `filter`: what it shows.
+ */
+function Settleable({ data, caption, columns, outcomes, how, which, filter, noun, onTurn, onSettled }) {
+  const { ledger } = filter;
   const [chosen, setChosen] = useState(() => new Set());
+  // Whether all entries that match are selected, also those of other pages.
+  const [isAll, setAll] = useState(false);
   const [body, setBody] = useState(null);
   const open = data.rows.filter((row) => row.may_settle && !row.may_be_under_way);
   const ids = open.map((row) => row.id).filter((id) => chosen.has(id));
   const toggle = (id) =>
     setChosen((last) => new Set(last.has(id) ? [...last].filter((one) => one !== id) : [...last, id]));
   const all = () => setChosen(ids.length === open.length ? new Set() : new Set(open.map((row) => row.id)));
+  const matching = total(data.total, data.is_capped);
+  const bodyOf = (outcome) => ({ ledger, outcome, ...(isAll ? { matching: matchingOf(which, filter) } : { ids }) });
+  const count = isAll ? `all ${matching}` : ids.length || "";
   const box = [
     "Select",
     (row) =>
@@ -143,8 +168,8 @@ function Settleable({ data, caption, columns, outcomes, how, ledger, noun, onTur
         : h("input", {
             type: "checkbox",
             "aria-label": `Select ${row.label}`,
-            checked: chosen.has(row.id),
-            disabled: !row.may_settle,
+            checked: isAll || chosen.has(row.id),
+            disabled: !row.may_settle || isAll,
             onChange: () => toggle(row.id),
           }),
   ];
@@ -155,19 +180,22 @@ function Settleable({ data, caption, columns, outcomes, how, ledger, noun, onTur
       { className: "actions", role: "group", "aria-label": `Settle ${noun}` },
       h(
         "button",
-        { onClick: all },
+        { onClick: all, disabled: isAll },
         ids.length === open.length ? "Select none" : `Select all ${open.length} on this page`,
       ),
+      (data.total > data.rows.length || data.is_capped) &&
+        h("button", { onClick: () => setAll(!isAll) }, isAll ? "Select none" : `Select all ${matching} that match`),
       outcomes.map((outcome) =>
         h(
           "button",
           {
             key: outcome,
             className: "primary",
-            disabled: !ids.length,
-            onClick: () => setBody({ ledger, outcome, ids }),
+            // A request to the service deletes few documents.
+            disabled: isAll ? outcome === DELETE : !ids.length,
+            onClick: () => setBody(bodyOf(outcome)),
           },
-          action(outcome, ids.length || ""),
+          action(outcome, count),
         ),
       ),
     );
@@ -187,10 +215,17 @@ function Settleable({ data, caption, columns, outcomes, how, ledger, noun, onTur
         onDone: (text) => {
           setBody(null);
           setChosen(new Set());
+          setAll(false);
           onSettled(text);
         },
       }),
   );
+}
+
+/** All entries of a list that a filter matches, for a request. */
+function matchingOf(which, { site, service, tenant, source, search }) {
+  const filter = { site_id: site, service, tenant_id: tenant, source, label_part: search };
+  return { which, ...Object.fromEntries(Object.entries(filter).filter(([, value]) => value)) };
 }
 
 /** Remembers the result of settling, and moves the focus to it: the button that had it may be gone. */
@@ -210,9 +245,40 @@ function useResult(onSettled) {
   ];
 }
 
-export function Ambiguous({ ledger, site, onSettled }) {
-  const [offset, turn] = usePages(`${ledger} ${site}`);
-  const data = useData("api/ambiguous", { ledger, site, offset });
+/** The view of what waits for a person, with the filters of its lists. */
+export function Settle({ where, sources, hasSites, onSettled }) {
+  const [{ source = "", search = "" }, change] = useAddress();
+  const filter = { ...where, source, search };
+  return h(
+    Fragment,
+    null,
+    h(
+      "div",
+      { className: "filters" },
+      h(SourceChoice, { source, sources, onChange: change }),
+      h(Search, { value: search, onChange: (text) => change({ search: text }) }),
+      (source || search) && h("button", { onClick: () => change({ source: "", search: "" }) }, "Remove filters"),
+    ),
+    h("p", { className: "muted intro" }, h(Scope, { where, hasSites })),
+    h(Ambiguous, { filter, onSettled }),
+    h(Outdated, { filter, onSettled, ...SUPERSEDED }),
+    h(Outdated, { filter, onSettled, ...STALE }),
+    h(OpenRequests, { filter }),
+  );
+}
+
+/** Which site the lists are of: what is settled there must not be that of another one unnoticed. */
+function Scope({ where, hasSites }) {
+  if (hasSites) return "Entries of all sites. Select a site above to see only its entries.";
+  if (!where.site) return "Entries of the only site of this ledger.";
+  const names = [where.site, where.tenant, where.service].filter(Boolean).join(", ");
+  return h(Fragment, null, "Only entries of site ", h(Text, { text: names }), ".");
+}
+
+function Ambiguous({ filter, onSettled }) {
+  const [{ kind = "" }, change] = useAddress();
+  const [offset, turn] = usePages(JSON.stringify([filter, kind]));
+  const data = useData("api/ambiguous", { ...filter, kind, offset });
   const [result, settled] = useResult(onSettled);
   const columns = [
     ["Key", (row) => h(Text, { text: row.label })],
@@ -227,6 +293,7 @@ export function Ambiguous({ ledger, site, onSettled }) {
     ],
     ["Task", (row) => h(TaskLink, { task: row.task })],
   ];
+  const isFiltered = kind || filter.source || filter.search;
   return h(
     Section,
     {
@@ -236,17 +303,34 @@ export function Ambiguous({ ledger, site, onSettled }) {
       intro: "These were sent, but the answer was lost, so nobody knows whether they were created.",
     },
     result,
+    (kind || data.data?.total > 0) &&
+      h(
+        "div",
+        { className: "filters" },
+        h(Choice, {
+          label: "Kind",
+          value: kind,
+          onChange: (value) => change({ kind: value }),
+          options: [["", "all"], ...Object.entries(KINDS)],
+        }),
+      ),
     h(
       Shown,
-      { of: data, what: "ambiguous entries", empty: "There are none: the outcome of every request is known." },
+      {
+        of: data,
+        what: "ambiguous entries",
+        empty: isFiltered ? NO_MATCH : "There are none: the outcome of every request is known.",
+      },
       (found) =>
         h(Settleable, {
+          key: JSON.stringify([filter, kind]),
           data: found,
           caption: "Ambiguous entries",
           how: "Look on the site, then mark them: the next load sends what was not created, and leaves the rest alone.",
           columns,
           outcomes: ["created", "not_created"],
-          ledger,
+          which: kind || "ambiguous",
+          filter,
           noun: "entries",
           onTurn: turn,
           onSettled: settled,
@@ -255,47 +339,70 @@ export function Ambiguous({ ledger, site, onSettled }) {
   );
 }
 
-export function Superseded({ ledger, site, onSettled }) {
-  const [offset, turn] = usePages(`${ledger} ${site}`);
-  const data = useData("api/superseded", { ledger, site, offset });
+const NO_MATCH = "There is none that matches the filters.";
+const SUPERSEDED = {
+  which: "superseded",
+  title: "Superseded documents",
+  intro: "Their rows have changed since, and newer documents exist.",
+  how:
+    "Delete them at the service here, if the connection of the site manages documents, or delete them on the site " +
+    "and then record it here.",
+  noun: "keys",
+  outcomes: [DELETE, "deleted"],
+  documents: "Older documents",
+};
+const STALE = {
+  which: "stale",
+  title: "Stale documents",
+  intro: "Their rows are gone from the source. A load with on_missing=\"delete\" deletes such documents itself.",
+  how: "Delete them on the site, then record it here.",
+  noun: "documents",
+  outcomes: ["deleted"],
+  documents: "Document",
+  gone: [["Gone since", (row) => h(When, { at: row.stale_at })]],
+};
+
+/** Documents that are on the site and should not be. */
+function Outdated({ filter, onSettled, which, title, intro, how, noun, outcomes, documents, gone = [] }) {
+  const [offset, turn] = usePages(JSON.stringify(filter));
+  const data = useData(`api/${which}`, { ...filter, offset });
   const [result, settled] = useResult(onSettled);
   const columns = [
     ["Key", (row) => h(Text, { text: row.label })],
     ["Site", (row) => h(Text, { text: row.site_id })],
     ["Source", (row) => h(Text, { text: row.source })],
-    ["Older documents", (row) => h(Text, { text: row.document_ids.join(", ") })],
+    [documents, (row) => h(Text, { text: row.document_ids.join(", ") })],
+    ...gone,
     ["Task", (row) => h(TaskLink, { task: row.task })],
   ];
   return h(
     Section,
-    {
-      id: "superseded",
-      title: "Superseded documents",
-      wide: true,
-      intro: "Their rows have changed since, and newer documents exist.",
-    },
+    { id: which, title, wide: true, intro },
     result,
-    h(Shown, { of: data, what: "superseded documents", empty: "There are none." }, (found) =>
-      h(Settleable, {
-        data: found,
-        caption: "Superseded documents",
-        how:
-          "Delete them at the service here, if the connection of the site manages documents, or delete them on the " +
-          "site and then record it here.",
-        columns,
-        outcomes: [DELETE, "deleted"],
-        ledger,
-        noun: "keys",
-        onTurn: turn,
-        onSettled: settled,
-      }),
+    h(
+      Shown,
+      { of: data, what: title.toLowerCase(), empty: filter.source || filter.search ? NO_MATCH : "There are none." },
+      (found) =>
+        h(Settleable, {
+          key: JSON.stringify(filter),
+          data: found,
+          caption: title,
+          how,
+          columns,
+          outcomes,
+          which,
+          filter,
+          noun,
+          onTurn: turn,
+          onSettled: settled,
+        }),
     ),
   );
 }
 
-export function OpenRequests({ ledger, site }) {
-  const [offset, turn] = usePages(`${ledger} ${site}`);
-  const data = useData("api/requests", { ledger, site, offset });
+function OpenRequests({ filter }) {
+  const [offset, turn] = usePages(JSON.stringify(filter));
+  const data = useData("api/requests", { ...filter, offset });
   const columns = [
     ["Request", (row) => h(Text, { text: row.request_id })],
     ["Site", (row) => h(Text, { text: row.site_id })],

@@ -17,10 +17,10 @@ import {
   useState,
   When,
 } from "./core.mjs";
+import { PartLink } from "./address.mjs";
 import { Histogram, StackedBar } from "./charts.mjs";
 import { duration, number, percent, plural } from "./format.mjs";
 import { LoadError, Outcome, ROW_OUTCOMES } from "./loads.mjs";
-import { PartLink } from "./page.mjs";
 import { Pages, usePages } from "./paging.mjs";
 import { Failed, VerdictBadge } from "./quality.mjs";
 import { MARKS, SettleDialog } from "./settle.mjs";
@@ -254,6 +254,12 @@ function Written({ written }) {
 
 // -- findings --------------------------------------------------------------------------------------
 
+/** The ledger, site and source of a load, so that a link leads to its entries only. */
+function whereOfLoad(reply) {
+  const load = reply.tries.at(-1);
+  return { ledger: reply.ledger, site: load?.site_id ?? "", source: load?.source ?? "" };
+}
+
 function Findings({ path, region, reply }) {
   const [kind, setKind] = useState("");
   const [body, setBody] = useState(null);
@@ -316,7 +322,7 @@ function Findings({ path, region, reply }) {
             ),
           (kind === "ambiguous" || !kind) &&
             found.kinds.some((one) => one.kind === "ambiguous") &&
-            h(PartLink, { part: "ambiguous" }, "Settle ambiguous entries"),
+            h(PartLink, { part: "ambiguous", where: whereOfLoad(reply) }, "Settle ambiguous entries"),
         ),
         kind && FINDINGS[kind] && h("p", { className: "muted" }, FINDINGS[kind]),
         h(Table, { caption: "Findings", columns: columnsOf(found.rows), rows: found.rows }),

@@ -259,6 +259,16 @@ def findings(**changes: Any) -> tasks.Findings:
 
 
 def preview(_: dict[str, str], body: dict[str, Any]) -> tasks.SettleReply:
+    if "matching" in body:
+        return tasks.SettleReply(
+            is_preview=True,
+            settled=9812,
+            refused=3,
+            text=f"9,812 entries would be settled as {body['outcome']}. 3 more stay as they are.",
+            items=[tasks.SettleItem(name=f"sku={number}", accepted=True, text="") for number in range(10)],
+            sites=[f"site '{SITE}' at service 'assistant.example.com'"],
+            confirmation="9812-abc",
+        )
     numbers = [int(name.rpartition("-")[2]) for name in body.get("ids", ())]
     names = [f"sku={4711 + number}" for number in numbers]
     names += body.get("document_ids", ())
@@ -275,12 +285,25 @@ def preview(_: dict[str, str], body: dict[str, Any]) -> tasks.SettleReply:
 def filled() -> dict[str, Any]:
     """The replies of a month after which something needs attention."""
     superseded = [
-        m.Superseded(
+        m.Outdated(
             id=f"old-{at}",
             site_id=SITE,
             source="kb.load_faq",
             label=f"sku={at}",
             document_ids=[f"doc-{at}"],
+            may_settle=True,
+            task=task(),
+        )
+        for at in range(4)
+    ]
+    stale = [
+        m.Outdated(
+            id=f"gone-{at}",
+            site_id=SITE,
+            source="kb.load_faq",
+            label=f"sku={at}",
+            document_ids=[f"doc-{at}"],
+            stale_at=NOW - timedelta(hours=5),
             may_settle=True,
             task=task(),
         )
@@ -306,7 +329,8 @@ def filled() -> dict[str, Any]:
                 [*(entry(at) for at in range(6)), entry(6, may_be_under_way=True, outcome="claimed", error=None)], 12
             )
         ),
-        "superseded": m.SupersededPage(**paged(superseded, 31)),
+        "superseded": m.OutdatedPage(**paged(superseded, 31)),
+        "stale": m.OutdatedPage(**paged(stale)),
         "requests": m.ChatRequests(**paged([request])),
         "evaluations": evaluations(),
         "statistics": _statistics(),

@@ -44,7 +44,7 @@ def replies(*, may_settle: bool) -> dict[str, Any]:
         for site in (SITE, ARABIC)
     ]
     superseded = [
-        m.Superseded(
+        m.Outdated(
             id=f"old-{at}",
             document_ids=[f"doc-{at}-{number}" for number in range(60)],
             may_settle=may_settle,
@@ -74,7 +74,7 @@ def replies(*, may_settle: bool) -> dict[str, Any]:
         "ambiguous": m.Entries(
             **data.paged([data.entry(at, may_settle=may_settle, **_texts(at)) for at in range(4)], **MANY)
         ),
-        "superseded": m.SupersededPage(**data.paged(superseded, **MANY)),
+        "superseded": m.OutdatedPage(**data.paged(superseded, **MANY)),
         "evaluations": trends.Evaluations(problem=None, names=[evaluation.name], rows=[evaluation]),
         "statistics": statistics.model_copy(update={"series": series, "metrics": [SITE, *statistics.metrics]}),
         f"{here}/load_faq/-1": data.task_reply(tries=[load, load], may_settle=may_settle),

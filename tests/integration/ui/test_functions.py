@@ -137,7 +137,7 @@ def test_the_fixtures_are_what_the_server_may_send() -> None:
     for name, model in {
         "loads": m.Loads,
         "ambiguous": m.Entries,
-        "superseded": m.SupersededPage,
+        "superseded": m.OutdatedPage,
         "requests": m.ChatRequests,
     }.items():
         assert json.loads(model.model_validate(data.filled()[name], from_attributes=True).model_dump_json())["rows"]

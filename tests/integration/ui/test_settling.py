@@ -27,13 +27,13 @@ def test_a_viewer_sees_no_button(pages: StubPages) -> None:
     text = pages.show(
         "plugin/assistant?view=settle",
         ambiguous=m.Entries(**data.paged(rows)),
-        superseded=m.SupersededPage(**data.paged([])),
+        **dict.fromkeys(("superseded", "stale"), m.OutdatedPage(**data.paged([]))),
     )
 
     assert "sku=4712" in text
     assert "mark them" not in text
     assert "you need the right to change its task instances" in text
-    assert not pages.all(".view input")
+    assert not pages.all(".view table input")
     assert [one.text for one in pages.all(".view button")] == []
 
 
@@ -64,6 +64,38 @@ def test_settling_asks_first_and_names_the_rows_in_the_body_only(pages: StubPage
     assert tasks.SettleRequest.model_validate(sent[0][1])
     assert pages.driver.switch_to.active_element.get_attribute("role") == "status"
     pages.wait.until(lambda _: [path for path, _, _ in pages.host.requests].count("summary") == 2)
+
+
+def test_all_that_match_are_settled_in_one_confirmed_step(opened: StubPages) -> None:
+    bodies: list[dict[str, Any]] = []
+
+    def settled(query: dict[str, str], body: dict[str, Any]) -> Any:
+        bodies.append(body)
+        if len(bodies) == 1:
+            return 409, {"detail": "The list has changed since it was shown: 9,811 entries match now."}
+        return data.preview(query, body).model_copy(update={"is_preview": False})
+
+    address = "plugin/assistant?view=settle&site=help&service=a.example&source=kb.load_faq#search=sku%3D"
+    opened.show(address, settle=settled)
+    assert "Only entries of site help, a.example." in opened.text()
+    opened.button("Select all 12 that match").click()
+    opened.button("Mark all 12 as not created").click()
+    opened.until("9,812 entries would be settled as not_created. 3 more stay as they are.")
+    assert f"On site '{data.SITE}' at service" in opened.text()
+    assert "and 9,802 more" in opened.text()
+    opened.button("Mark 9,812 entries as not created").click()
+    opened.until("The list has changed since it was shown")
+    opened.until("9,812 entries would be settled as not_created")
+    opened.button("Mark 9,812 entries as not created").click()
+    opened.wait.until(lambda _: not opened.all("dialog"))
+
+    filters = {"site_id": "help", "service": "a.example", "source": "kb.load_faq", "label_part": "sku="}
+    asked = {"ledger": "", "outcome": "not_created", "matching": {"which": "ambiguous", **filters}}
+    assert bodies == [{**asked, "confirmation": "9812-abc"}] * 2
+    assert tasks.SettleRequest.model_validate(bodies[0])
+    previews = [body for path, _, body in opened.host.requests if path == "settle/preview"]
+    assert previews == [asked] * 2
+    opened.errors()  # the reply with status 409
 
 
 def test_settling_that_is_refused_stays_in_the_dialog(opened: StubPages) -> None:

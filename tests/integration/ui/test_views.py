@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from selenium.webdriver import Keys
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import Select
 
@@ -20,16 +22,17 @@ pytestmark = pytest.mark.system
 
 def test_the_page_answers_three_questions(pages: StubPages) -> None:
     pages.show("plugin/assistant")
-    pages.until("7 things")  # the limits are not marked as loading
+    pages.until("8 things")  # the limits are not marked as loading
     text = pages.text()
 
     assert "Did the last loads work?\n✕\nNo\n1 of 2 sources did not load.\nkb.load_faq failed 5 hours ago" in text
-    assert "What needs me?\n!\n7 things" in text
+    assert "What needs me?\n!\n8 things" in text
     for need in (
         "12 ambiguous entries to settle",
         "88 rejected rows of kb.load_faq",
         "6 documents of kb.load_faq not in use",
-        "35 outdated documents to delete",
+        "31 keys with superseded documents to delete",
+        "4 stale documents to delete",
     ):
         assert need in text
     assert "Is the assistant worse than last week?\n✕\nYes\ngolden_set: 82.4% passed, 90.3% a week before" in text
@@ -67,7 +70,7 @@ def test_a_new_installation_says_what_is_missing(pages: StubPages) -> None:
     replies = {
         "context": data.context(problem=problem, sites=[], ledgers=[], lake=None),
         "summary": data.summary(problem=problem, sources=[], gates=[], lake_problem=lake, **nothing),
-        **{name: data.paged([], problem=problem) for name in ("loads", "ambiguous", "superseded", "requests")},
+        **{name: data.paged([], problem=problem) for name in ("loads", "ambiguous", "superseded", "stale", "requests")},
         "documents": m.Documents(problem=problem, days=[]),
         "evaluations": trends.Evaluations(problem=lake, names=[], rows=[]),
         "statistics": trends.Statistics(problem=lake, metrics=[], series=[], feedback=[]),
@@ -82,7 +85,7 @@ def test_a_new_installation_says_what_is_missing(pages: StubPages) -> None:
 
 EMPTY: dict[str, Any] = {
     "summary": data.summary(sources=[], gates=[], ambiguous=0, ambiguous_since=None, superseded=0, stale=None),
-    **{name: data.paged([]) for name in ("loads", "ambiguous", "superseded", "requests")},
+    **{name: data.paged([]) for name in ("loads", "ambiguous", "superseded", "stale", "requests")},
     "documents": m.Documents(problem=None, days=[]),
     "evaluations": trends.Evaluations(problem=None, names=[], rows=[]),
     "statistics": trends.Statistics(problem=None, metrics=[], series=[], feedback=[]),
@@ -229,6 +232,64 @@ def test_pages_and_filters_are_in_the_query_and_nothing_else_is(pages: StubPages
     Select(source).select_by_visible_text("kb.upload_guides")
     pages.wait.until(lambda _: "source=kb.upload_guides&outcome=failed&offset=0" in queries())
     assert queries()[:2] == ["offset=0", "offset=25"]
+
+
+def test_what_is_selected_is_in_the_address_and_stays(pages: StubPages) -> None:
+    driver = pages.driver
+
+    def address() -> str:
+        return driver.current_url.removeprefix(pages.host.url)
+
+    def asked(path: str) -> str:
+        return [query for one, query, _ in pages.host.requests if one == path][-1]
+
+    pages.show("plugin/assistant")
+    pages.until("31 keys")
+    site = "site=shop&service=assistant.example.com&tenant=acme-inc"
+    Select(pages.all("header select")[0]).select_by_visible_text("shop")
+    pages.wait.until(lambda _: address() == f"plugin/assistant?{site}")
+    Select(pages.all(".section select")[0]).select_by_visible_text("failed")
+    pages.wait.until(lambda _: address() == f"plugin/assistant?{site}&outcome=failed")
+    pages.click("nav.views a:nth-child(2)")
+    pages.wait.until(lambda _: address() == f"plugin/assistant?view=settle&{site}")
+    pages.until("Only entries of site shop, acme-inc, assistant.example.com.")
+    for path in ("summary", "ambiguous", "superseded", "stale", "requests", "evaluations", "limits"):
+        assert site in asked(path)
+    field = pages.all("input[type=search]")[0]
+    field.send_keys("a/b & ñ", Keys.ENTER)
+    pages.wait.until(lambda _: pages.host.searches[-3:] == ["a%2Fb%20%26%20%C3%B1"] * 3)
+    shown = address()
+    assert shown == f"plugin/assistant?view=settle&{site}#search=a%2Fb+%26+%C3%B1"
+    assert not any("%C3%B1" in query for _, query, _ in pages.host.requests)
+    driver.back()
+    pages.wait.until(lambda _: field.get_attribute("value") == "")
+    driver.back()
+    pages.wait.until(lambda _: address() == f"plugin/assistant?{site}&outcome=failed")
+    pages.wait.until(lambda _: f"{site}&outcome=failed" in asked("loads"))
+    selected = [Select(one).first_selected_option.text for one in pages.all("header select, .section select")]
+    assert selected[:2] == ["shop", "failed"]
+    # A copied link shows the same to somebody else.
+    pages.show(shown)
+    pages.wait.until(lambda _: pages.host.searches)
+    assert site in asked("superseded")
+    assert pages.all("input[type=search]")[0].get_attribute("value") == "a/b & ñ"
+    pages.button("Remove filters").click()
+    pages.wait.until(lambda _: address() == f"plugin/assistant?view=settle&{site}")
+
+
+def test_a_card_leads_to_its_list_also_when_the_data_come_late(pages: StubPages) -> None:
+    entries = data.filled()["ambiguous"].model_copy(update={"rows": [data.entry(number) for number in range(60)]})
+
+    def late(*_: Any) -> m.Entries:
+        time.sleep(0.5)
+        return entries
+
+    pages.show("plugin/assistant", ambiguous=late)
+    pages.button("4 stale documents to delete").click()
+    pages.until("sku=4770")
+    top = "return document.getElementById('assistant-stale').getBoundingClientRect().top"
+    pages.wait.until(lambda driver: -5 < driver.execute_script(top) < 900)
+    assert pages.driver.switch_to.active_element.text == "Stale documents"
 
 
 def test_the_panel_of_the_dashboard(pages: StubPages) -> None:

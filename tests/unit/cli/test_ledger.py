@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+from typing import get_args
 
 import pytest
 
+from airflow_provider_assistant.cli.arguments import LISTS
 from airflow_provider_assistant.ledger import Claim, DocumentScope, Ledger, RunRef, service_of
+from airflow_provider_assistant.ledger.settling import Which
 from airflow_provider_assistant.loading.fingerprints import encoded, hash_of
 from tests.sites import site_at
 from tests.unit.cli.conftest import rows
@@ -101,6 +104,40 @@ def test_what_is_in_doubt_is_listed(cli, in_doubt, faq):
     ]
     assert "503" in in_doubt["error"]
     assert cli("ledger", "ambiguous", "--site", "acme-shop").code == 0
+
+
+def test_all_of_a_list_are_settled_after_one_look(cli, connection, faq, service):
+    service.answer("store-then-status:503", path="/documents/qa$", times=3)
+    cli("load", faq, *LOAD)
+    assert len(cli("ledger", "ambiguous", "-o", "json").json) == 3
+    assert len(cli("ledger", "ambiguous", "--contains", "2", "-o", "json").json) == 1
+    command = ("ledger", "resolve", "--all", "ambiguous", "--as", "created", "--source-name", faq)
+    shown = cli(*command, "-o", "json")
+    assert (shown.code, shown.json["entries"], shown.json["changed"]) == (1, 3, False)
+    assert len(cli("ledger", "ambiguous", "-o", "json").json) == 3
+    assert cli(*command, "--contains", "2", "--confirm", shown.json["confirm"]).code == 2
+    text = cli(*command)
+    assert "3 entries would be settled as created on site 'acme-docs'" in text.out
+    done = cli(*command, "--confirm", text.err.split()[-1])
+    assert (done.code, "3 entries were settled" in done.out) == (0, True)
+    assert cli("load", faq, *LOAD, "-o", "json").json["unchanged"] == 3
+    assert cli(*command).code == 0
+    # The ledger does not know the document of the first content, so that it lists that of the second one.
+    for days in ("six", "seven"):
+        rows(faq, ("1", "Refunds", f"In {days} days."), ("3", "A", "B"))
+        cli("load", faq, *LOAD)
+    for which in ("superseded", "stale"):
+        settled = ("ledger", "resolve", "--all", which, "--as", "deleted", "-o", "json")
+        shown = cli(*settled).json
+        assert (shown["entries"], shown["labels"]) == (1, ["1" if which == "superseded" else "2"])
+        assert cli(*settled, "--confirm", shown["confirm"]).json["changed"] is True
+        assert cli(*settled).json["entries"] == 0
+    assert cli("ledger", "resolve", "1", "--all", "stale", "--as", "deleted").code == 2
+    assert cli("ledger", "resolve", "--all", "stale", "--as", "created").code == 2
+
+
+def test_the_lists_are_those_that_can_be_settled():
+    assert get_args(Which) == LISTS
 
 
 def test_done_by_hand_is_not_sent_again(cli, in_doubt, faq, service):

@@ -83,6 +83,7 @@ def test_it_knows_changes_doubts_and_stale_rows(tmp_path, memory):
     settle(memory, "Z", "created")
     counts = rehearse(tmp_path, memory, ("A", "a", "c"), ("B", "b", "c"))
     assert (counts.created, counts.changed, counts.possibly_duplicated, counts.stale) == (2, 1, 1, 1)
+    assert memory.find(hash_of(encoded(("Z",)))).stale_at is None
     counts = rehearse(tmp_path, memory, ("A", "a", "c"), ("B", "b", "c"), on_ambiguous="skip", on_change="skip")
     assert (counts.created, counts.ambiguous, counts.skipped) == (0, 1, 1)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import threading
 from collections import Counter
 from dataclasses import asdict
@@ -25,6 +26,8 @@ from airflow_provider_assistant.exceptions import (
     AssistantError,
 )
 from airflow_provider_assistant.ledger import Claim, ClaimOutcome, DocumentScope, Ledger, RunRef, sqlite_engine
+from airflow_provider_assistant.ledger.queries import count_stale, page_of_stale
+from airflow_provider_assistant.ledger.selection import ALL, Selection
 from airflow_provider_assistant.loading import ledger_writer
 from airflow_provider_assistant.loading.columns import ColumnSelection
 from airflow_provider_assistant.loading.counts import LoadCounts
@@ -138,6 +141,24 @@ def test_stale_documents_are_counted_where_rows_are_repeated_or_new_as_well(titl
     run(Service(), "ab")
     counts, kinds, _ = run(Service(), titles, allow_mass_change=mass_change)
     assert (counts.stale, kinds["stale"]) == (stale, stale)
+
+
+def test_the_ledger_lists_stale_documents_until_their_rows_are_back(run, tmp_path):
+    dice = random.Random(7)
+    known, stale = set(), set()
+    for _ in range(12):
+        titles = "".join(dice.sample("abcdef", dice.randint(1, 6)))
+        looks = dice.random() < 0.7
+        on_missing = "stale" if looks else "ignore"
+        run(Service(), titles, content=dice.choice("xy"), on_missing=on_missing, allow_mass_change=True)
+        stale -= set(titles)
+        known |= set(titles)
+        if looks:
+            stale = known - set(titles)
+        with Ledger(sqlite_engine(tmp_path / "ledger.db")) as ledger:
+            rows = ledger.read(page_of_stale, Selection(), ALL).rows
+            assert {row.label for row in rows} == stale
+            assert ledger.read(count_stale, Selection()) == len(stale)
 
 
 def test_the_entries_are_not_read_for_stale_documents_if_none_is_missing(run):

@@ -23,6 +23,7 @@ EXPECTED = {
     ("GET", "/api/documents"): SEEN,
     ("GET", "/api/ambiguous"): SEEN,
     ("GET", "/api/superseded"): SEEN,
+    ("GET", "/api/stale"): SEEN,
     ("GET", "/api/requests"): SEEN,
     ("GET", "/api/evaluations"): SEEN,
     ("GET", "/api/statistics"): SEEN,

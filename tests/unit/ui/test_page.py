@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import sqlite3
 from datetime import UTC, datetime, timedelta
+from urllib.parse import quote
 
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_assistant.ledger import ChatScope, Ledger, RunRef, sqlite_engine
+from airflow_provider_assistant.ledger import ChatScope, Ledger, RunRef, service_of, sqlite_engine
 from airflow_provider_assistant.ledger.claims import Claim, ClaimOutcome
 from airflow_provider_assistant.ledger.schema import documents
 from airflow_provider_assistant.provider_info import get_provider_info
 from tests.sites import site_at
-from tests.unit.ledger.single import accepted, chat_claim, chats, submit
+from tests.unit.ledger.single import accepted, chat_claim, chats, claim_rating, submit
 from tests.unit.ui.conftest import HOSTILE, SITE_URL
 
-PAGES = ("summary", "loads", "documents", "ambiguous", "superseded", "requests")
+PAGES = ("summary", "loads", "documents", "ambiguous", "superseded", "stale", "requests")
 
 
 def test_the_context_has_sites_and_sources(admin, fill, known_dags):
@@ -78,7 +79,7 @@ def test_the_summary_answers(admin, fill, known_dags):
     ]
     numbers = ("loads_day", "failed_day", "created_day", "requests_day", "throttled_day")
     assert [found[name] for name in numbers] == [2, 1, 18, 24, 6]
-    assert [found[name] for name in ("ambiguous", "superseded", "stale", "open_requests")] == [2, 0, 4, 0]
+    assert [found[name] for name in ("ambiguous", "superseded", "stale", "open_requests")] == [2, 0, 0, 0]
     assert datetime.fromisoformat(found["ambiguous_since"]) <= datetime.now(UTC)
     assert found["lake_problem"]["code"] == "no_lake"
     assert "lake_path" in found["lake_problem"]["text"]
@@ -156,6 +157,36 @@ def test_ambiguous_entries_are_listed_with_what_they_can_become(admin, fill, led
     assert [row["id"] for row in admin.get("/api/ambiguous?limit=2&offset=1").json()["rows"]] == [
         row["id"] for row in found["rows"][1:]
     ]
+
+
+def test_entries_are_filtered_by_site_source_kind_and_key(admin, fill, ledger, known_dags):
+    fill.documents("ambiguous", "claimed", "ambiguous")
+    fill.documents("ambiguous", dag_id="other.kb", site_id="shop")
+    claim_rating(ledger, run=RunRef("mine.kb", "r", "t", -1))
+    with ledger.engine.begin() as connection:
+        connection.execute(sa.insert(documents).from_select(documents.c.keys(), _at_other_service()))
+
+    def found(query="", search=""):
+        reply = admin.get(f"/api/ambiguous?{query}", headers={"Assistant-Search": quote(search)} if search else {})
+        return reply.json()["total"]
+
+    service = service_of(SITE_URL)
+    assert found() == 6
+    assert [found(f"kind={kind}") for kind in ("document", "rating", "chat_request")] == [5, 1, 0]
+    assert [found(f"site={site}") for site in ("help", "shop", "docs", "none")] == [3, 2, 1, 0]
+    assert [found(f"site=shop&service={one}") for one in (service, "b.example", "c")] == [1, 1, 0]
+    assert [found(f"site=shop&service=b.example&tenant={one}") for one in ("acme", "other")] == [0, 0]
+    assert [found(f"source={one}") for one in ("mine.kb.load", "other.kb.load", "x")] == [3, 2, 0]
+    assert [found(search=one) for one in ("MBIGUOUS-0", "%", "<script>", "\x07=cmd()", "é")] == [3, 0, 5, 5, 0]
+    assert found("kind=document&site=help&source=mine.kb.load", "ambiguous-2") == 1
+    assert admin.get("/api/ambiguous", headers={"Assistant-Search": "x" * 2001}).status_code == 422
+
+
+def _at_other_service():
+    """The entries of site shop once more, at a service of another name."""
+    changed = {"scope": documents.c.scope + "'", "service": "b.example"}
+    columns = [sa.literal(changed[c.key]) if c.key == "service" else changed.get(c.key, c) for c in documents.c]
+    return sa.select(*columns).where(documents.c.site_id == "shop")
 
 
 def test_what_a_living_task_sends_is_under_way(admin, fill, known_dags):

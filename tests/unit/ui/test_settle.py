@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from datetime import timedelta
 
 import pytest
 import sqlalchemy as sa
@@ -157,6 +158,75 @@ def test_stale_documents_of_findings_are_settled_as_deleted(load, connection, ru
     assert again.xcom()["stale"] == 0
 
 
+def test_stale_documents_are_counted_and_listed_until_they_are_settled(fill, ledger, admin, known_dags):
+    fill.documents("created", "created", "created")
+    with ledger.engine.begin() as connection:
+        is_gone = documents.c.key.in_(["mine.kb-created-0", "mine.kb-created-2"])
+        connection.execute(sa.update(documents).where(is_gone).values(stale_at=fill.now + timedelta(minutes=1)))
+        has_no_id = documents.c.key == "mine.kb-created-2"
+        connection.execute(sa.update(documents).where(has_no_id).values(document_id=None))
+    found = {row["label"][-1]: row for row in rows(admin, "stale")}
+    assert {number: row["document_ids"] for number, row in found.items()} == {"0": ["doc mine.kb-created-0"], "2": []}
+    assert admin.get("/api/summary").json()["stale"] == 2
+    ids = [row["id"] for row in found.values()]
+    shown = settle(admin, "deleted", preview=True, ids=ids).json()
+    assert (shown["settled"], shown["sites"][0].partition(" at ")[0]) == (2, "site 'help'")
+    assert settle(admin, "deleted", ids=ids[:1]).json()["settled"] == 1
+    assert admin.get("/api/summary").json()["stale"] == len(rows(admin, "stale")) == 1
+    assert [settle(admin, "deleted", ids=[one]).json()["items"][0]["accepted"] for one in ids] == [False, True]
+    assert rows(admin, "stale") == []
+
+
+def test_all_that_match_are_settled_in_one_step_with_one_line(fill, admin, as_user, known_dags):
+    fill.documents(*["ambiguous"] * 7, "claimed", "created")
+    fill.documents(*["ambiguous"] * 5, dag_id="other.kb", site_id="shop")
+    matching = {"which": "ambiguous", "label_part": "kb-ambiguous-"}
+
+    def settled(client=admin, outcome="created", *, preview=False, confirmation=None, **changes):
+        request = {"matching": {**matching, **changes}}
+        if confirmation:
+            request["confirmation"] = confirmation
+        return settle(client, outcome, preview=preview, **request)
+
+    shown = settled(preview=True).json()
+    assert (shown["is_preview"], shown["settled"], shown["refused"], len(shown["items"])) == (True, 12, 0, 10)
+    assert [site.partition(" at ")[0] for site in shown["sites"]] == ["site 'help'", "site 'shop'"]
+    assert len(rows(admin)) == 13
+    fill.documents("ambiguous", dag_id="mine.kb", site_id="late")
+    refused = settled(confirmation=shown["confirmation"])
+    assert (refused.status_code, "13 entries match now" in refused.json()["detail"]) == (409, True)
+    assert settled().status_code == 422
+    assert audit_lines() == []
+
+    # A user who may change only one of two DAGs settles the entries of that one.
+    mine = as_user("mine", "ADMIN")
+    shown = settled(mine, preview=True, site_id="help").json()
+    done = settled(mine, site_id="help", confirmation=shown["confirmation"]).json()
+    assert (done["is_preview"], done["settled"], done["text"].startswith("7 entries were settled as created.")) == (
+        False,
+        7,
+        True,
+    )
+    ((owner, dag_id, facts),) = audit_lines()
+    assert (owner, dag_id, facts["entries"], facts["outcome"]) == ("mine", "mine.kb", 7, "created")
+    assert facts["filter"] == {**matching, "site_id": "help"}
+    assert len(rows(admin)) == 7
+    shown = settled(preview=True, outcome="not_created", label_part="").json()
+    assert settled(outcome="not_created", label_part="", confirmation=shown["confirmation"]).json()["settled"] == 7
+    assert rows(admin) == []
+    assert [(line[1], line[2]["dags"]) for line in audit_lines()[1:]] == [(None, ["mine.kb", "other.kb"])]
+
+
+def test_a_viewer_settles_nothing_that_matches(fill, as_user, known_dags):
+    fill.documents("ambiguous")
+    shown = settle(as_user("viewer"), "created", preview=True, matching={"which": "ambiguous"}).json()
+    assert (shown["settled"], shown["refused"]) == (0, 1)
+    assert "You may not change its DAG." in shown["text"]
+    again = {"matching": {"which": "ambiguous"}, "confirmation": shown["confirmation"]}
+    assert settle(as_user("viewer"), "created", **again).json()["settled"] == 0
+    assert audit_lines() == []
+
+
 def test_documents_without_an_id_are_named_by_their_key(fill, ledger, admin, known_dags):
     fill.documents("created")
     with ledger.engine.begin() as connection:
@@ -213,6 +283,8 @@ def test_a_viewer_may_not_settle_anything(preview, fill, as_user, known_dags):
         {"outcome": "created", "document_ids": ["a"]},
         {"outcome": "created", "ids": ["a"] * 501},
         {"outcome": "created", "ids": [], "more": 1},
+        {"outcome": "created", "matching": {"which": "stale"}, "confirmation": "x"},
+        {"outcome": "deleted", "matching": {"which": "other"}, "confirmation": "x"},
     ],
 )
 def test_other_requests_are_invalid(request_, admin, ledger):

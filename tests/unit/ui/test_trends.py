@@ -58,6 +58,32 @@ def test_evaluations_are_a_trend_with_reports(folder, admin, known_dags):
     assert (other["report"], other["task"]["path"]) == (None, None)
 
 
+def test_evaluations_are_of_the_selected_site(folder, admin, ledger, known_dags):
+    sites = (
+        (None, None, None),
+        ("a.example", None, "help"),
+        ("b.example", "acme", "help"),
+        ("a.example", None, "shop"),
+    )
+    for number, (service, tenant_id, site_id) in enumerate(sites):
+        site = {"service": service, "tenant_id": tenant_id, "site_id": site_id}
+        evaluate(folder, number, name=f"{site_id} {number}", **site)
+    for query, numbers in {
+        "": [3, 2, 1, 0],
+        "site=help": [2, 1],
+        "site=help&service=a.example": [1],
+        "site=help&service=b.example": [],
+        "site=help&service=b.example&tenant=acme": [2],
+        "site=shop": [3],
+    }.items():
+        rows = admin.get(f"/api/evaluations?{query}").json()["rows"]
+        assert [(row["name"], row["site_id"]) for row in rows] == [
+            (f"{sites[number][2]} {number}", sites[number][2]) for number in numbers
+        ]
+        gates = admin.get(f"/api/summary?{query}").json()["gates"]
+        assert {gate["name"] for gate in gates} == {row["name"] for row in rows}
+
+
 def test_the_summary_has_the_last_gate_of_each_name(folder, admin, ledger, known_dags):
     evaluate(folder, 0, verdict="passed")
     evaluate(folder, 1)
