@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 HANDBOOK = "assistant_handbook"
 DOCS = Path(__file__).parents[2] / "docs"
 EDITS = (
-    "a paragraph was inserted into faults.md",
+    "a paragraph was inserted into internals/faults.md",
     "index.md got another title",
-    "sandbox.md was deleted",
+    "reference/sandbox.md was deleted",
 )
 PARAGRAPH = "\n\nThis paragraph was inserted by the demo.\n\n"
 SHOWN = ("rows", "created", "unchanged", "changed", "stale", "deleted", "requests")
@@ -33,12 +33,12 @@ def write(folder: Path) -> int:
 
 def edit(folder: Path) -> None:
     """Make the three edits."""
-    page = folder / "faults.md"
+    page = folder / "internals" / "faults.md"
     title, _, rest = page.read_text(encoding="utf-8").partition("\n")
     page.write_text(f"{title}{PARAGRAPH}{rest}", encoding="utf-8")
     page = folder / "index.md"
     page.write_text(f"---\ntitle: Start here\n---\n{page.read_text(encoding='utf-8')}", encoding="utf-8")
-    (folder / "sandbox.md").unlink()
+    (folder / "reference" / "sandbox.md").unlink()
 
 
 def show(screen: Screen, first: dict[str, Any], second: dict[str, Any], on_site: int) -> None:
