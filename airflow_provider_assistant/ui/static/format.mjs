@@ -56,7 +56,11 @@ export function metric(name, values = []) {
     .split(/[._]+/)
     .filter(Boolean);
   const unit = words.find((word) => METRIC_UNITS.has(word));
-  const text = words.filter((word) => word !== unit).join(" ") || name;
+  const text =
+    words
+      .map((word) => (word === "bytes" ? "size" : word))
+      .filter((word) => word !== unit)
+      .join(" ") || name;
   const isShare = ["rate", "share"].includes(words.at(-1)) && values.every((one) => one >= 0 && one <= 1);
   const format = unit === "bytes" ? bytes : isShare ? percent : number;
   return { text, unit: METRIC_UNITS.get(unit) ?? "", format };

@@ -43,7 +43,7 @@ def replies(*, may_settle: bool) -> dict[str, Any]:
         m.Site(site_id=site, service="assistant.example.com", tenant_id="acme-inc", sources=[SOURCE, "b"])
         for site in (SITE, ARABIC)
     ]
-    superseded = [
+    outdated = [
         m.Outdated(
             id=f"old-{at}",
             document_ids=[f"doc-{at}-{number}" for number in range(60)],
@@ -72,9 +72,10 @@ def replies(*, may_settle: bool) -> dict[str, Any]:
         ),
         "loads": m.Loads(**data.paged([load] * 3, **MANY)),
         "ambiguous": m.Entries(
-            **data.paged([data.entry(at, may_settle=may_settle, **_texts(at)) for at in range(4)], **MANY)
+            **data.paged([data.entry(at, may_settle=may_settle, **_texts(at)) for at in range(5)], **MANY)
         ),
-        "superseded": m.OutdatedPage(**data.paged(superseded, **MANY)),
+        "superseded": m.OutdatedPage(**data.paged(outdated, **MANY)),
+        "stale": m.OutdatedPage(**data.paged(outdated, **MANY)),
         "evaluations": trends.Evaluations(problem=None, names=[evaluation.name], rows=[evaluation]),
         "statistics": statistics.model_copy(update={"series": series, "metrics": [SITE, *statistics.metrics]}),
         f"{here}/load_faq/-1": data.task_reply(tries=[load, load], may_settle=may_settle),

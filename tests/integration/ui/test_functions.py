@@ -34,7 +34,7 @@ pytestmark = pytest.mark.system
         ("[m.bytes(0), m.bytes(1), m.bytes(1234567)]", ["0 byte", "1 byte", "1.2 MB"]),
         ("m.metric('chats.async.latency_ms.p95')", {"text": "chats async latency p95", "unit": "ms", "format": {}}),
         ("m.metric('limits.requests_per_minute').text", "requests per minute"),
-        ("['bytes', 'a.constructor', '.'].map((one) => m.metric(one).text)", ["bytes", "a constructor", "."]),
+        ("['bytes', 'a.constructor', '.'].map((one) => m.metric(one).text)", ["size", "a constructor", "."]),
         (
             "[['answer_rate', 0.882], ['rate', 7.5], ['size_bytes', 2e6]].map(([a, v]) => m.metric(a, [v]).format(v))",
             ["88.2%", "7.5", "2 MB"],

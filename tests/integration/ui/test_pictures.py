@@ -72,9 +72,9 @@ def test_everything_fits_and_can_be_read(opened: StubPages, may_settle: bool, vi
             check(f"{name}, {width}")
         if may_settle:
             opened.show(VIEWS["page-settle"], replies)
-            opened.button("Select all 4 on this page").click()
-            opened.button("Mark 4 as created").click()
-            opened.until("4 entries would be settled as created")
+            opened.button("Select all 5 on this page").click()
+            opened.button("Mark 5 as created").click()
+            opened.until("5 entries would be settled as created")
             check(f"dialog, {width}")
             opened.button("Cancel").click()
             opened.show(VIEWS["page-loads"], dict.fromkeys(replies, (500, {})))

@@ -220,6 +220,7 @@ def nightly(number: int = 400) -> tuple[Evaluation, list[Summary]]:
         scorers,
         name="support_quality.evaluate",
         run={"run_id": "scheduled__2026-11-20T00:00:00+00:00"},
+        site="help",
         tag="model-2026-11",
         pass_if=criteria.pass_if,
         rules=criteria.rules,
