@@ -56,9 +56,10 @@ QUESTIONS: list[tuple[set[str], list[str]]] = [
         ],
     ),
     (
-        {"ledger", "timeouts", "ambiguity", "chat-batch", "when-something-fails"},
-        ["task was killed", "killed task", "worker was killed", "killed in the middle", "zombie task"],
+        {"when-something-fails"},
+        ["task was killed", "killed task", "worker was killed", "task killed SIGKILL"],
     ),
+    ({"when-something-fails", "kubernetes"}, ["out of memory"]),
     (
         {"ledger-on-postgresql"},
         ["ledger on PostgreSQL", "postgres ledger", "ledger postgresql", "PostgreSQL", "move the ledger to postgres"],
