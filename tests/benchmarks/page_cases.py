@@ -28,17 +28,18 @@ GOAL = 300.0
 ENTRIES, LOADS, QUESTIONS, EVALUATIONS, DAYS = 1_000_000, 5_000, 100_000, 365, 30
 SITES = 20
 NOW = "timezone('utc', now())"
-# One in 2,000 documents is ambiguous, one in 100 supersedes another one.
+# One in 2,000 documents is ambiguous, one in 100 supersedes another one, one in 100 is stale.
 DOCUMENTS = f"""
 INSERT INTO assistant_documents (scope, key, outcome, attempts, error, dag_id, run_id, task_id, map_index, claimed_at,
     recorded_at, site_id, label, source, content_hash, document_id, superseded, http_status, ambiguous, claim, service,
-    site_url, endpoint, sent_hash)
+    site_url, endpoint, sent_hash, stale_at)
 SELECT 'https://a.example.com/m2m/sites/site-' || n % {SITES} || '/documents/qa', md5(n::text),
     CASE WHEN n % 2000 = 7 THEN 'ambiguous' ELSE 'created' END, 1, NULL, 'dag-' || n % 50, 'run-' || n % 1000, 'load',
     -1, {NOW} - n * interval '30 seconds', {NOW} - n * interval '30 seconds', 'site-' || n % {SITES}, 'sku=' || n,
     'dag-' || n % 50 || '.load', md5('content' || n), 'doc-' || n,
     CASE WHEN n % 100 = 3 THEN '["old-' || n || '"]' END, 201, 0, md5((n % 1000)::text), 'a.example.com',
-    'https://a.example.com/m2m/sites/site-' || n % {SITES}, 'documents/qa', NULL
+    'https://a.example.com/m2m/sites/site-' || n % {SITES}, 'documents/qa', NULL,
+    CASE WHEN n % 100 = 5 THEN {NOW} END
 FROM generate_series(1, :count) AS n
 """
 QUESTIONS_SQL = f"""
@@ -74,6 +75,8 @@ ROUTES = {
     "ambiguous of a site": "/api/ambiguous?site=site-7",
     "superseded": "/api/superseded",
     "superseded, last page": "/api/superseded?offset=9900&limit=100",
+    "stale": "/api/stale",
+    "stale of a source, last page": "/api/stale?source=dag-5.load&offset=9900&limit=100",
     "requests": "/api/requests",
     "evaluations": "/api/evaluations?limit=100",
     "statistics": "/api/statistics",

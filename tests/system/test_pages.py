@@ -60,7 +60,7 @@ class Session(Pages):
         self.open(f"plugin/assistant?view={view}")
         # The choice is there if the ledger has several sites, as it has after the other tests.
         if sites := self.all("header select"):
-            Select(sites[-1]).select_by_value(SITE)
+            Select(sites[-1]).select_by_visible_text(SITE)
         return self.text()
 
 

@@ -279,6 +279,7 @@ def preview(_: dict[str, str], body: dict[str, Any]) -> tasks.SettleReply:
         refused=0,
         text=f"{len(names)} entries would be settled as {body['outcome'].replace('_', ' ')}.",
         items=[tasks.SettleItem(name=name, accepted=True, text=after) for name in names],
+        sites=[f"site '{SITE}' of tenant 'acme-inc' at service 'assistant.example.com'"],
     )
 
 
