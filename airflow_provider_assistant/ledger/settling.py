@@ -28,6 +28,8 @@ Which: TypeAlias = Literal["ambiguous", "document", "chat_request", "rating", "s
 OUTDATED = ("superseded", "stale")
 # Maximum number of entries that one call settles, and of labels that its report has.
 MOST_SETTLED, LABELS = 100_000, 100
+# Entries of one statement. Each has up to seven parameters: its key, and key and value of three columns.
+_PER_STATEMENT = PARAMETERS // 8
 UNDER_WAY = "A task may be sending it right now."
 NOT_ALLOWED = "You may not change its DAG."
 NEEDS_MORE = "It cannot have this outcome without its content or the id of its request: settle it by itself."
@@ -162,9 +164,6 @@ def _unresolved(
                 continue
             new_values = {"outcome": outcome, "error": BY_HAND, "recorded_at": recorded_at}
             new_values.update(further_values(entry, row, outcome, None, None))
-            if "content_hash" in new_values:
-                # The same value for every entry, so that one statement changes many.
-                new_values["content_hash"] = table.c.sent_hash
             yield _Match(table, row, None, new_values)
 
 
@@ -187,19 +186,25 @@ def _outdated(connection: sa.Connection, ledger: Ledger, which: Which, selection
 
 
 def _write(connection: sa.Connection, matches: list[_Match]) -> None:
-    """Change or delete entries; one statement per several hundred entries that get the same values."""
+    """Change or delete entries, several in one statement."""
     groups: defaultdict[Any, list[_Match]] = defaultdict(list)
     for match in matches:
-        values = None
-        if match.new_values is not None:
-            values = tuple(match.new_values.items())
-        groups[match.table, match.row.scope, values].append(match)
-    for (table, scope, values), group in groups.items():
-        statement: sa.Delete | sa.Update = sa.delete(table)
-        if values is not None:
-            statement = sa.update(table).values(**dict(values))
-        # The other parameters are the scope and the new values.
-        per_statement = PARAMETERS - 20
-        for start in range(0, len(group), per_statement):
-            keys = [match.row.key for match in group[start : start + per_statement]]
+        names = None if match.new_values is None else tuple(match.new_values)
+        groups[match.table, match.row.scope, names].append(match)
+    for (table, scope, names), group in groups.items():
+        for start in range(0, len(group), _PER_STATEMENT):
+            part = group[start : start + _PER_STATEMENT]
+            statement: sa.Delete | sa.Update = sa.delete(table)
+            if names is not None:
+                statement = sa.update(table).values({name: _values_of(table, part, name) for name in names})
+            keys = [match.row.key for match in part]
             connection.execute(statement.where(table.c.scope == scope, table.c.key.in_(keys)))
+
+
+def _values_of(table: sa.Table, matches: list[_Match], name: str) -> Any:
+    """Return the new value of a column: one for all entries, or an SQL expression that selects it by the key."""
+    value_by_key = {match.row.key: match.new_values[name] for match in matches if match.new_values is not None}
+    values = set(value_by_key.values())
+    if len(values) == 1:
+        return values.pop()
+    return sa.case(value_by_key, value=table.c.key)
