@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.task_runs import BUNDLE
-from tests.task_runs.execution_api import in_process_api_server, remember_dependants
-from tests.task_runs.in_memory import run_in_memory
 from tests.task_runs.run import Run
-from tests.versions import DagSerialization, SerializedDAG
 
+# Airflow is imported inside functions: the process that distributes the tests runs none of them.
 if TYPE_CHECKING:
     from airflow.sdk import DAG
 
@@ -35,6 +33,8 @@ def _airflow_database(_cheap_tasks: None) -> None:
     from airflow.dag_processing.bundles.manager import DagBundlesManager
     from airflow.sdk.execution_time import supervisor
     from airflow.utils.db import initdb
+
+    from tests.task_runs.execution_api import in_process_api_server, remember_dependants
 
     settings.initialize()
     initdb()
@@ -66,6 +66,8 @@ def _errors_of_tasks() -> Iterator[list[BaseException]]:
 @pytest.fixture
 def run_dag(_cheap_tasks: None) -> Callable[..., Run]:
     """Run a DAG with Airflow's API in memory, each task after the others."""
+    from tests.task_runs.in_memory import run_in_memory
+
     return run_in_memory
 
 
@@ -77,6 +79,8 @@ def run_stored_dag(_airflow_database: None) -> Callable[..., Run]:
         from airflow.models.serialized_dag import SerializedDagModel
         from airflow.serialization.serialized_objects import LazyDeserializedDAG
         from airflow.utils.session import create_session
+
+        from tests.versions import DagSerialization, SerializedDAG
 
         with create_session() as session:
             SerializedDAG.bulk_write_to_db(BUNDLE, None, [dag], session=session)
@@ -91,7 +95,7 @@ def run_stored_dag(_airflow_database: None) -> Callable[..., Run]:
 
 
 @pytest.fixture
-def run_operator(_cheap_tasks: None, request: pytest.FixtureRequest) -> Callable[..., Run]:
+def run_operator(run_dag: Callable[..., Run], request: pytest.FixtureRequest) -> Callable[..., Run]:
     """
     Run one operator, or the tasks that a function builds, with Airflow's API in memory.
 
@@ -100,7 +104,7 @@ def run_operator(_cheap_tasks: None, request: pytest.FixtureRequest) -> Callable
     counter = itertools.count(1)
 
     def run(operator: Any, **arguments: Any) -> Run:
-        return _run_dag_of(run_in_memory, operator, _dag_id(request, next(counter)), **arguments)
+        return _run_dag_of(run_dag, operator, _dag_id(request, next(counter)), **arguments)
 
     return run
 
