@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException, TaskDeferred
-from airflow.sdk import DAG, ObjectStoragePath, task, timezone
+from airflow.sdk import DAG, ObjectStoragePath, task
 from airflow.sdk.io import attach
 from fsspec.implementations.memory import MemoryFileSystem
 
@@ -44,7 +44,7 @@ from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOp
 from airflow_provider_assistant.parameters import tolerance
 from tests.task_runs.context import task_context
 
-QUESTIONS = [{"id": number, "message": f"Question {number}?", "expected": f"Answer {number}"} for number in range(20)]
+QUESTIONS = [{"id": number, "message": f"Question {number}?", "expected": f"Answer {number}"} for number in range(8)]
 SUBMIT = r"chat/async$"
 CHAT = r"chat$"
 POLL = r"chat/requests/"
@@ -161,8 +161,8 @@ def test_every_question_gets_its_row(mode, deferrable, service, connection, ask,
         "noticed_after_p50", "noticed_after_p95", "noticed_after_p99", "site_id", "output_path", "findings",
         "seconds_measured", "seconds_unknown", "low_confidence",
     }  # fmt: skip
-    assert counts(result) == {"complete": 20, "submitted": 20, "sessions_closed": 20}
-    assert (result["rows"], result["output_path"], result["findings"]) == (20, str(output), None)
+    assert counts(result) == {"complete": 8, "submitted": 8, "sessions_closed": 8}
+    assert (result["rows"], result["output_path"], result["findings"]) == (8, str(output), None)
     assert 0 <= result["seconds_p50"] <= result["seconds_p95"] <= result["seconds_p99"]
     table = pq.read_table(output)
     assert table.column_names == [*COLUMNS, "id", "expected"]
@@ -173,9 +173,9 @@ def test_every_question_gets_its_row(mode, deferrable, service, connection, ask,
     assert {row["status"] for row in rows} == {"complete"}
     assert all(row["answer"] and row["raw"] and row["submitted_at"] <= row["completed_at"] for row in rows)
     assert all(row["polls"] == (polled(service)[row["request_id"]] if mode == "async" else 0) for row in rows)
-    assert len({row["session_id"] for row in rows}) == 20
+    assert len({row["session_id"] for row in rows}) == 8
     asked = {row["message"]: row for row in service.rows("requests")}
-    assert len(service.rows("requests")) == len(asked) == 20
+    assert len(service.rows("requests")) == len(asked) == 8
     assert all(asked[row["message"]]["id"] == row["request_id"] for row in rows)
     assert {row["mode"] for row in asked.values()} == {mode}
     only(output)
@@ -231,9 +231,9 @@ def test_any_source_is_asked(kind, service, connection, execute, output, tmp_pat
         source = str(tmp_path / kind)
     else:
         source = SOURCES[kind](QUESTIONS)
-    assert execute(source)["complete"] == 20
+    assert execute(source)["complete"] == 8
     assert [row["message"] for row in rows_of(output)] == [row["message"] for row in QUESTIONS]
-    assert posts(service) == 20
+    assert posts(service) == 8
 
 
 def test_a_dataframe_from_another_task(service, connection, run_operator, output):
@@ -244,7 +244,7 @@ def test_a_dataframe_from_another_task(service, connection, run_operator, output
 
         AssistantChatBatchOperator(task_id="task", source=read(), output_path=str(output), **DEFAULTS)
 
-    assert run_operator(build).xcom()["complete"] == 20
+    assert run_operator(build).xcom()["complete"] == 8
 
 
 def test_paths_by_template_and_rows_as_they_are(service, connection, ask, output, tmp_path):
@@ -254,7 +254,7 @@ def test_paths_by_template_and_rows_as_they_are(service, connection, ask, output
     assert rows_of(output.parent / "monday.parquet")[0]["message"] == service.rows("requests")[0]["message"] == message
     FILES["questions.csv"](tmp_path / "questions.csv")
     run = ask("{{ params.folder }}/*.csv", params={"folder": str(tmp_path)})
-    assert run.xcom()["complete"] == 20
+    assert run.xcom()["complete"] == 8
 
 
 def test_rows_that_ask_the_same_are_asked_once_and_both_answered(service, connection, execute, output):
@@ -597,11 +597,11 @@ def test_failed_questions_are_asked_anew_by_the_retry_and_the_others_are_not(
     run = ask(retries=1, deferrable=deferrable, pre_execute=_from_second_try(mended))
     assert (run.state, run.tries()) == ("success", 2)
     assert type(run.errors[0]) is AssistantRequestFailedError
-    assert "2 of 20 questions have no answer" in str(run.errors[0])
+    assert "2 of 8 questions have no answer" in str(run.errors[0])
     assert "A retry keeps the answers and asks those again that failed." in str(run.errors[0])
     assert str(output) in str(run.errors[0])
-    assert seen == [{"complete": 18, "failed": 2}]
-    assert counts(run.xcom()) == {"complete": 20, "submitted": 2, "reused": 18, "sessions_closed": 20}
+    assert seen == [{"complete": 6, "failed": 2}]
+    assert counts(run.xcom()) == {"complete": 8, "submitted": 2, "reused": 6, "sessions_closed": 8}
     assert posts(service) == 2
     assert len(polled(service)) == 2
     assert Counter(row["message"] for row in service.rows("requests")) == Counter(
@@ -636,7 +636,7 @@ def test_lost_questions_are_asked_anew_by_the_retry(deferrable, service, connect
 
     def submitted(batch, questions, turn):
         submit(batch, questions, turn)
-        if len(service.rows("requests")) == 20:
+        if len(service.rows("requests")) == 8:
             lose(service, messages=gone)
             service.behave(processing_seconds=0)
 
@@ -645,10 +645,10 @@ def test_lost_questions_are_asked_anew_by_the_retry(deferrable, service, connect
     assert (run.state, run.tries()) == ("success", 2)
     assert type(run.errors[0]) is AssistantRequestLostError
     assert "A retry keeps the answers and asks those again that were lost." in str(run.errors[0])
-    assert (run.xcom()["submitted"], run.xcom()["reused"]) == (2, 18)
+    assert (run.xcom()["submitted"], run.xcom()["reused"]) == (2, 6)
     assert posts(service) == 2
     assert len(polled(service)) == 2
-    assert len(service.rows("requests")) == 22
+    assert len(service.rows("requests")) == 10
 
 
 @deferrables
@@ -745,27 +745,22 @@ def test_a_refusal_of_the_whole_stops_at_once(mode, status, service, connect, ex
     assert not output.exists()
     service.behave(rules=[])
     assert execute(mode=mode)["reused"] == 5
-    assert len(service.rows("requests")) == 20
+    assert len(service.rows("requests")) == 8
 
 
 @pytest.mark.parametrize(("deferrable", "status"), [(False, 403), (True, 401)])
-def test_a_refusal_while_waiting_loses_nothing(deferrable, status, service, connection, run_stored_dag, output):
+def test_a_refusal_while_waiting_loses_nothing(deferrable, status, service, connection, run_dag, output):
     service.answer(f"status:{status}", path=POLL, times=None)
-    at = timezone.datetime(2026, 11, 20)
-
-    def run():
-        with DAG(f"refused_{status}_{deferrable}", schedule=None) as dag:
-            AssistantChatBatchOperator(
-                task_id="task", source=QUESTIONS, output_path=str(output), deferrable=deferrable, **DEFAULTS
-            )
-        return run_stored_dag(dag, logical_date=at, run_after=at)
-
-    refused = run()
+    with DAG("refused", schedule=None) as dag:
+        AssistantChatBatchOperator(
+            task_id="task", source=QUESTIONS, output_path=str(output), deferrable=deferrable, **DEFAULTS
+        )
+    refused = run_dag(dag, run_id="run")
     assert type(refused.error) is STOPS[status]
-    assert posts(service) == 20
+    assert posts(service) == 8
     service.behave(rules=[])
-    assert run().xcom()["complete"] == 20
-    assert posts(service) == 20
+    assert run_dag(dag, run_id="run", clears=1).xcom()["complete"] == 8
+    assert posts(service) == 8
 
 
 def test_the_service_is_down(service, connection, execute, output):
@@ -785,31 +780,28 @@ def test_the_service_is_down(service, connection, execute, output):
     ("mode", "deferrable", "reuse"),
     [("async", True, True), ("async", False, False), ("sync", False, True), ("sync", False, False)],
 )
-def test_a_cleared_task(mode, deferrable, reuse, service, connection, run_stored_dag, output):
-    at = timezone.datetime(2026, 11, 20)
+def test_a_cleared_task(mode, deferrable, reuse, service, connection, run_dag, output):
+    with DAG("cleared", schedule=None) as dag:
+        AssistantChatBatchOperator(
+            task_id="task", source=QUESTIONS, output_path=str(output), mode=mode, deferrable=deferrable,
+            reuse=reuse, **DEFAULTS,
+        )  # fmt: skip
     results = []
-    for retries in range(2):
-        # dag.test() creates a new task instance. A real Airflow increases max_tries, so the test sets more retries.
-        with DAG(f"cleared_{mode}_{deferrable}_{reuse}", schedule=None) as dag:
-            AssistantChatBatchOperator(
-                task_id="task", source=QUESTIONS, output_path=str(output), mode=mode, deferrable=deferrable,
-                reuse=reuse, retries=retries, **DEFAULTS,
-            )  # fmt: skip
-        results.append(
-            (run_stored_dag(dag, logical_date=at, run_after=at).xcom(), rows_of(output), polled(service).total())
-        )
+    for clears in range(2):
+        run = run_dag(dag, run_id="run", clears=clears)
+        results.append((run.xcom(), rows_of(output), polled(service).total()))
     (first, before, polls), (second, after, all_polls) = results
-    assert first["submitted"] == 20
+    assert first["submitted"] == 8
     if reuse:
-        assert (second["submitted"], second["reused"], second["complete"]) == (0, 20, 20)
+        assert (second["submitted"], second["reused"], second["complete"]) == (0, 8, 8)
         assert after == before
         assert all_polls == polls
-        assert len(service.rows("requests")) == 20
+        assert len(service.rows("requests")) == 8
     else:
-        assert (second["submitted"], second["reused"], second["complete"]) == (20, 0, 20)
+        assert (second["submitted"], second["reused"], second["complete"]) == (8, 0, 8)
         assert not {row["request_id"] for row in before} & {row["request_id"] for row in after}
         assert not {row["session_id"] for row in before} & {row["session_id"] for row in after}
-        assert len(service.rows("requests")) == 40
+        assert len(service.rows("requests")) == 16
     only(output)
 
 
@@ -905,8 +897,8 @@ def test_killed_when_all_was_submitted(mode, service, connection, execute, outpu
     with pytest.raises(Killed):
         execute(mode=mode)
     result = execute(mode=mode)
-    assert (result["submitted"], result["reused"], result["complete"]) == (0, 20, 20)
-    assert len(service.rows("requests")) == 20
+    assert (result["submitted"], result["reused"], result["complete"]) == (0, 8, 8)
+    assert len(service.rows("requests")) == 8
     assert result["possibly_duplicated"] == 0
     only(output)
 
@@ -917,12 +909,12 @@ def test_killed_when_all_had_come(service, connection, execute, output, monkeypa
         execute()
     assert not output.exists()
     service.server.service.journal.clear()
-    assert execute()["reused"] == 20
+    assert execute()["reused"] == 8
     assert (posts(service), polled(service).total()) == (0, 0)
 
 
 def test_killed_when_most_had_come(service, connection, execute, output, monkeypatch):
-    late = ["Question 3?", "Question 17?"]
+    late = ["Question 3?", "Question 6?"]
     submit = ChatBatch.submit
 
     def slow(batch, questions, turn):
@@ -938,7 +930,7 @@ def test_killed_when_most_had_come(service, connection, execute, output, monkeyp
             execute(timeout=0.5)
     (folder,) = output.parent.glob(".*.chat-batch")
     noted = BatchState(str(folder))
-    assert len(noted.read_answers()) == 18
+    assert len(noted.read_answers()) == 6
     (path, *_) = folder.glob("answers-*")
     # A file as a kill during a write leaves it.
     path.write_bytes(path.read_bytes()[:-5])
@@ -946,7 +938,7 @@ def test_killed_when_most_had_come(service, connection, execute, output, monkeyp
     assert missing == 3
     service.behave(rules=[])
     service.server.service.journal.clear()
-    assert execute()["complete"] == 20
+    assert execute()["complete"] == 8
     assert posts(service) == 0
     assert len(polled(service)) == missing
     only(output)
@@ -961,11 +953,11 @@ def test_killed_while_publishing(moment, service, connection, execute, output, m
         killed_at(monkeypatch, BatchState, "remove")
     with pytest.raises(Killed):
         execute()
-    assert statuses(output) == {"complete": 19, "failed": 1}
+    assert statuses(output) == {"complete": 7, "failed": 1}
     service.behave(fail_messages=None)
     service.server.service.journal.clear()
     result = execute()
-    assert (result["complete"], result["submitted"]) == (20, 1)
+    assert (result["complete"], result["submitted"]) == (8, 1)
     assert len(polled(service)) == 1
     only(output)
 
@@ -1004,9 +996,9 @@ def test_in_sync_mode_a_saved_answer_is_reused_although_the_ledger_did_not_recor
     (folder,) = output.parent.glob(".*.chat-batch")
     assert len(BatchState(str(folder)).read_answers()) == len(service.rows("requests")) == 3
     result = execute(mode="sync")
-    assert (result["complete"], result["reused"], result["possibly_duplicated"]) == (20, 3, 0)
-    assert len(service.rows("requests")) == 20
-    assert [row["attempts"] for row in rows_of(output)] == [1] * 20
+    assert (result["complete"], result["reused"], result["possibly_duplicated"]) == (8, 3, 0)
+    assert len(service.rows("requests")) == 8
+    assert [row["attempts"] for row in rows_of(output)] == [1] * 8
     only(output)
 
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 from airflow.providers.common.compat.sdk import TaskDeferred
-from airflow.sdk import DAG, timezone
+from airflow.sdk import DAG
 
 from airflow_provider_assistant.exceptions import AssistantAmbiguousPermanentError, AssistantRequestLostError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
@@ -20,7 +20,6 @@ from tests.task_runs.context import task_context
 POLL = r"chat/requests/"
 SUBMIT = r"chat/async$"
 WAITING = {"poll_interval": 0.01, "timeout": 30}
-NOW = timezone.datetime(2026, 11, 20)
 waits = pytest.mark.parametrize(
     "waiting", [{"wait_for_completion": True}, {"deferrable": True}], ids=["on the worker", "deferred"]
 )
@@ -67,27 +66,24 @@ def test_each_try_submits_a_lost_request_once(waiting, service, connection, run_
 
 
 @pytest.mark.parametrize("sensing", [{"mode": "poke"}, {"deferrable": True}], ids=["on the worker", "deferred"])
-def test_a_cleared_task_submits_again_what_its_sensor_found_lost(sensing, service, connection, run_stored_dag):
+def test_a_cleared_task_submits_again_what_its_sensor_found_lost(sensing, service, connection, run_dag):
     service.answer("status:404", path=POLL)
-    runs = []
-    for _ in range(2):
-        with DAG(f"lost_{len(sensing)}_{'mode' in sensing}", schedule=None) as dag:
-            submit = AssistantSubmitChatOperator(task_id="submit", session_id="s", message="?")
-            AssistantChatRequestSensor(
-                task_id="task", request_id=submit.output["request_id"], poke_interval=0.01, **sensing
-            )
-        runs.append(run_stored_dag(dag, logical_date=NOW, run_after=NOW))
+    with DAG("lost", schedule=None) as dag:
+        submit = AssistantSubmitChatOperator(task_id="submit", session_id="s", message="?")
+        AssistantChatRequestSensor(
+            task_id="task", request_id=submit.output["request_id"], poke_interval=0.01, **sensing
+        )
+    runs = [run_dag(dag, run_id="run", clears=clears) for clears in range(2)]
     assert [run.state for run in runs] == ["failed", "success"]
     assert service.posts() == 2
 
 
 @pytest.mark.parametrize(("reuse", "posts"), [(True, 1), (False, 2)])
-def test_a_cleared_task_asks_again_if_it_is_told_not_to_reuse(reuse, posts, service, connection, run_stored_dag):
-    for retries in range(2):
-        # dag.test() makes the task instance again; an Airflow that clears it raises max_tries, as more retries do here.
-        with DAG(f"reuse_{reuse}", schedule=None) as dag:
-            AssistantSubmitChatOperator(task_id="task", session_id="s", message="?", reuse=reuse, retries=retries)
-        assert run_stored_dag(dag, logical_date=NOW, run_after=NOW).state == "success"
+def test_a_cleared_task_asks_again_if_it_is_told_not_to_reuse(reuse, posts, service, connection, run_dag):
+    with DAG("reuse", schedule=None) as dag:
+        AssistantSubmitChatOperator(task_id="task", session_id="s", message="?", reuse=reuse)
+    for clears in range(2):
+        assert run_dag(dag, run_id="run", clears=clears).state == "success"
     assert service.posts() == posts
 
 
@@ -183,12 +179,12 @@ def test_a_submission_that_may_have_happened(
 
 
 @pytest.mark.parametrize(("on_ambiguous", "state"), [("skip", "skipped"), ("fail", "failed")])
-def test_what_an_earlier_try_may_have_submitted_stays_unsent(on_ambiguous, state, service, connection, run_stored_dag):
+def test_what_an_earlier_try_may_have_submitted_stays_unsent(on_ambiguous, state, service, connection, run_dag):
     service.answer("store-then-status:502", path=SUBMIT)
-    for choice in ("retry", on_ambiguous):
-        with DAG(f"left_{on_ambiguous}", schedule=None) as dag:
+    for clears, choice in enumerate(("retry", on_ambiguous)):
+        with DAG("left", schedule=None) as dag:
             AssistantSubmitChatOperator(task_id="task", session_id="s", message="?", on_ambiguous=choice)
-        run = run_stored_dag(dag, logical_date=NOW, run_after=NOW)
+        run = run_dag(dag, run_id="run", clears=clears)
     assert run.task_state() == state
     if state == "failed":
         assert type(run.error) is AssistantAmbiguousPermanentError
