@@ -8,6 +8,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+COMPILED := $(VENV)/.compiled
 # The suite starts hundreds of processes: without compiled modules, each would compile Airflow again.
 unexport PYTHONDONTWRITEBYTECODE
 # More workers than cores: tests of live Airflows and of outages mostly wait.
@@ -65,17 +66,18 @@ test: venv ## The checks and the whole test suite
 
 # Every commit of a ledger waits for the disk, so temporary files are in memory if it has room and runs programs.
 .PHONY: suite
-suite: venv collect browser
+suite: $(COMPILED) browser
 	@memory=$$(df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 8e6 {print $$6}'); \
 	if [ -n "$$memory" ] && ! grep -q " $$memory .*noexec" /proc/mounts; then \
 		export TMPDIR=$$(mktemp -d "$$memory/tests.XXXXXX"); chmod 755 "$$TMPDIR"; trap 'rm -rf "$$TMPDIR"' EXIT; \
 	fi; \
 	$(BIN)/pytest -q $(PARALLEL) -m "not slow"
 
-# This compiles all test modules and what they import. Otherwise each of pytest's workers would, at the same time.
-.PHONY: collect
-collect: venv
+# Once for each .venv, this compiles all test modules and what they import. Otherwise each of pytest's workers would, at
+# the same time.
+$(COMPILED): $(STAMP)
 	@$(BIN)/pytest -q --collect-only -m "not slow" >/dev/null 2>&1 || true  # the tests themselves say what is wrong
+	@touch $@
 
 .PHONY: slow
 slow: venv browser gateways ## The tests that make test leaves out: every benchmark once, very large inputs
