@@ -14,7 +14,7 @@ from tests.virtual_time import now, simulated
 
 RATE = 300.0
 SECONDS = 30.0
-LATENCIES_WITH_SEEDS = pytest.mark.parametrize(("latency", "seed"), [(0.002, 0), (0.02, 1), (0.05, 2)])
+LATENCIES = [(0.002, 0), (0.02, 1), (0.05, 2)]
 
 
 @dataclass
@@ -113,8 +113,15 @@ BUCKETS = [
 ]
 
 
-@LATENCIES_WITH_SEEDS
-@pytest.mark.parametrize(("burst", "rate", "most_refused"), BUCKETS)
+def simulations():
+    """Each bucket with each latency; make test runs one latency for each bucket."""
+    for number, bucket in enumerate(BUCKETS):
+        for latency, seed in LATENCIES:
+            marks = [] if seed == number % len(LATENCIES) else [pytest.mark.slow]
+            yield pytest.param(*bucket, latency, seed, marks=marks)
+
+
+@pytest.mark.parametrize(("burst", "rate", "most_refused", "latency", "seed"), simulations())
 def test_a_limit_is_used_with_few_refusals(burst, rate, most_refused, latency, seed):
     """A load of half a minute, or of 300 requests if that takes longer."""
     seconds = max(SECONDS, 300 / rate)

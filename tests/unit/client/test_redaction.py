@@ -126,12 +126,12 @@ def test_a_key_with_a_blank_is_found_in_a_url():
 @pytest.mark.parametrize(
     "flood",
     [
-        "\\" * 4_000_000,
-        "%25" * 1_500_000,
-        "&amp;" * 800_000,
-        "&" + "amp;" * 1_000_000,
-        "&#0" * 1_500_000,
-        "u00" * 10**6,
+        "\\" * 500_000,
+        "%25" * 200_000,
+        "&amp;" * 200_000,
+        "&" + "amp;" * 200_000,
+        "&#0" * 200_000,
+        "u00" * 200_000,
     ],
     ids=["backslashes", "percent", "entities", "chain", "zeros", "codes"],
 )

@@ -61,10 +61,10 @@ def test_one_bad_cell_costs_its_row(kind, bad, service, connection, ledger_home)
 
 
 def test_a_csv_cell_of_megabytes(service, connection, tmp_path):
-    rows = [*many(2), dict(ROWS[0], title="Long", answer="ä line\n" * 400_000)]
+    rows = [*many(2), dict(ROWS[0], title="Long", answer="ä line\n" * 150_000)]
     result = load(write_csv(tmp_path / "faq.csv", rows))
     assert counts(result) == {"created": 3}
-    assert len(next(row for row in service.documents() if row["title"] == "Long")["content"]) >= 2_800_000 - 1
+    assert len(next(row for row in service.documents() if row["title"] == "Long")["content"]) >= 1_050_000 - 1
 
 
 def test_csv_rows_that_cannot_be_read_are_rejected_alone_with_their_line(service, connection, tmp_path, ledger_home):
@@ -156,7 +156,7 @@ fsspec.register_implementation("changing", Changing)
 attach("changing", fs=STORAGE)
 
 
-@pytest.mark.parametrize(("more", "suffix"), [(1500, "csv"), (-1, "csv"), (-1005, "jsonl")])
+@pytest.mark.parametrize(("more", "suffix"), [(30, "csv"), (-1, "csv"), (-1005, "jsonl")])
 def test_a_file_that_grows_or_shrinks_after_it_was_checked(more, suffix, service, connection, tmp_path, caplog):
     write, path = (write_csv if suffix == "csv" else write_json), f"changing://odd-{uuid4().hex}/faq.{suffix}"
 
