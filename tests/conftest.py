@@ -134,16 +134,14 @@ def service(_server: RunningService) -> RunningService:
 @pytest.fixture(scope="session", autouse=True)
 def _cheap_engines() -> None:
     """SQLAlchemy compiles each statement again for each new engine. Let all engines of SQLite share the results."""
-    create, results = sa.Engine.__init__, LRUCache(2000)
+    results = LRUCache(2000)
     SQLiteDialect_pysqlite.__eq__ = lambda one, other: type(one) is type(other)
     SQLiteDialect_pysqlite.__hash__ = lambda one: hash(type(one))
 
-    def created(engine: sa.Engine, *arguments: Any, **options: Any) -> None:
-        create(engine, *arguments, **options)
-        if isinstance(engine.dialect, SQLiteDialect_pysqlite):
-            engine._compiled_cache = results
-
-    sa.Engine.__init__ = created
+    @sa.event.listens_for(sa.Engine, "engine_connect")
+    def _(connection: sa.Connection) -> None:
+        if isinstance(connection.dialect, SQLiteDialect_pysqlite):
+            connection.engine._compiled_cache = results
 
 
 @pytest.fixture(scope="session", autouse=True)

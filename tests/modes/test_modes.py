@@ -29,9 +29,10 @@ def test_the_table_has_a_line_for_each_operator_sensor_and_decorator():
     assert {line.decorator for line in LINES if line.decorator} == decorators
 
 
-@pytest.mark.parametrize(("number", "line"), enumerate(LINES), ids=lambda given: getattr(given, "name", ""))
-def test_a_task_does_the_same_in_many_modes(number, line, world):
+@pytest.mark.parametrize("line", LINES, ids=lambda line: line.name)
+def test_a_task_does_the_same_in_many_modes(line, world):
     """Each mode of one run, and half of the modes of several runs. ``make slow`` runs each mode alone."""
+    number = LINES.index(line)
     runner = Runner(world, line)
     assert runner.plain.run.state == "success", runner.plain.run.errors
     assert (runner.plain.posts, len(runner.plain.files)) == (line.posts, line.files), runner.plain.files
