@@ -133,7 +133,8 @@ class RetryPolicy:
         forwarded, so that it is not ambiguous. Default: none.
 
     While the service answers nothing at all, further failures of a call do not count as attempts. Instead,
-    ``outage_seconds`` limits the time.
+    ``outage_seconds`` limits the time. A create that may have been carried out is still sent at most as often, or
+    twice in a second and once at the end if ``attempts`` is 2.
     """
 
     attempts: int = 5
@@ -156,6 +157,18 @@ class RetryPolicy:
         if self.attempts == 1:
             return 0.0
         return min(self._doubled(tries), LONGEST_IN_OUTAGE * self.initial_backoff, self.max_backoff)
+
+    def time_of_try(self, tries: int) -> float:
+        """
+        Return the seconds of an outage after which a create is sent again that may have been carried out.
+
+        The retries are spread over the time for which an outage is waited for, so that no more of them are sent than
+        the rule allows without an outage.
+
+        :param tries: Number of tries so far that were not answered, from 1.
+        """
+        share = min(1.0, tries / (self.attempts - 1))
+        return self.outage_seconds * share**3
 
     def pause(self, attempt: int, retry_after: float | None) -> float:
         """
@@ -264,8 +277,10 @@ def perform(
         else:
             tries = waiting.tries_after(outcome)
             failures += tries == 1
-            pause = rule.pause(failures, retry_after) if tries == 1 else waiting.pause(retry_after)
-            is_within_limits = failures < rule.attempts and pause <= rule.max_backoff
+            pause = rule.pause(failures, retry_after)
+            if tries > 1:
+                pause = waiting.pause(retry_after, is_ambiguous=is_ambiguous)
+            is_within_limits = failures < rule.attempts and (retry_after or 0.0) <= rule.max_backoff
             if waiting.is_over:
                 is_within_limits = False
                 error = waiting.given_up(error)
@@ -307,9 +322,13 @@ class _Waiting:
         self._tries += 1
         return self._tries
 
-    def pause(self, retry_after: float | None) -> float:
+    def pause(self, retry_after: float | None, *, is_ambiguous: bool) -> float:
         """Return the seconds until the next try, without jitter."""
         pause = self._rule.pause_in_outage(self._tries) if retry_after is None else retry_after
+        if is_ambiguous:
+            # Each try may create a duplicate.
+            left = self._rule.outage_seconds - self.seconds
+            pause = max(pause, min(self._rule.time_of_try(self._tries) - self._paused, left))
         self._paused += pause
         return pause
 
