@@ -444,7 +444,8 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
         )
         for rule in summary.gate.rules:
             level = logging.INFO if rule.verdict == "passed" else logging.WARNING
-            self.log.log(level, "%s: %s (%s)", rule.word, rule.rule, rule.reason)
+            reason = rule.reason.removeprefix(f"{rule.word}: ")
+            self.log.log(level, "%s: %s (%s)", rule.word, rule.rule, reason)
         for line in failing_lines(evaluation):
             self.log.info("%s", line)
         if summary.judge_tokens:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -160,6 +161,28 @@ def duckdb_transaction(
         _one_load_per_process.release()
 
 
+def _is_sqlite(path: Path) -> bool:
+    """
+    Return whether a file is one of SQLite.
+
+    Not of a file that this process has open, which DuckDB has accepted then: closing it here would drop the locks of
+    the process on it.
+    """
+    try:
+        with os.scandir("/proc/self/fd") as descriptors:
+            opened = [descriptor.path for descriptor in descriptors]
+        if any(os.path.samefile(one, path) for one in opened if os.path.exists(one)):  # noqa: PTH110, PTH121 (faster)
+            return False
+    except OSError:
+        # Another operating system, or there is no such file yet.
+        pass
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_SQLITE)) == _SQLITE
+    except OSError:
+        return False
+
+
 def _connected(
     path: str,
     lock_timeout: float,
@@ -169,10 +192,9 @@ def _connected(
     """Open a DuckDB file, as soon as no other process has it open."""
     import duckdb
 
-    with contextlib.suppress(OSError), Path(path).open("rb") as file:
+    if _is_sqlite(Path(path)):
         # DuckDB would try to download an extension.
-        if file.read(len(_SQLITE)) == _SQLITE:
-            raise AssistantWarehouseError(f"{path} is a SQLite file", safe=NOTHING_CHANGED, todo=UNUSABLE_FILE)
+        raise AssistantWarehouseError(f"{path} is a SQLite file", safe=NOTHING_CHANGED, todo=UNUSABLE_FILE)
     deadline = clock() + lock_timeout
     while True:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import importlib
 import logging
 import os
@@ -12,6 +13,7 @@ import subprocess
 import sys
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from uuid import uuid4
 
 import duckdb
@@ -425,3 +427,17 @@ def test_without_duckdb_the_error_says_what_to_install(load, monkeypatch, tmp_pa
     with pytest.raises(AssistantInputError, match=r"pip install 'airflow-provider-assistant\[warehouse\]'"):
         load(FIRST)
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.skipif(not Path("/proc/locks").exists(), reason="needs Linux")
+def test_a_look_at_a_file_keeps_the_locks_of_this_process_on_it(tmp_path):
+    files = {"free": b"SQLite format 3\0 and more", "short": b"SQL", "other": b"DUCK", "empty": b""}
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+        assert stores._is_sqlite(tmp_path / name) == (name == "free")
+    assert not stores._is_sqlite(tmp_path / "absent")
+    path = tmp_path / "other"
+    with path.open("rb+") as file:
+        fcntl.lockf(file, fcntl.LOCK_EX)
+        assert not stores._is_sqlite(path)
+        assert f":{path.stat().st_ino} " in Path("/proc/locks").read_text()

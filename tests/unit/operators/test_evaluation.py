@@ -472,9 +472,10 @@ def test_iterations_of_a_loop_have_reports_of_their_own(operator):
 DROP = {"gate": ["token_f1 drop <= 0.02"], "baseline": "previous"}
 
 
-def test_a_first_run_has_nothing_to_compare_with_and_says_so(evaluate):
+def test_a_first_run_has_nothing_to_compare_with_and_says_so(evaluate, capsys):
     head = evaluate(good(), **DROP)
     assert head["verdict"] == "passed"
+    assert "not judged: token_f1 drop <= 0.02 (there is no baseline yet" in capsys.readouterr().out
     (rule,) = summary_of(head).gate.rules
     assert (rule.verdict, rule.reason) == (
         "not_judged",
