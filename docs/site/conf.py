@@ -76,6 +76,12 @@ def setup(app):
         if original:
             context["theme_source_edit_link"] = f"{REPOSITORY}/edit/main/{original}"
 
+    def caption_levels(_app, _page, _template, context, _doctree):
+        # Sphinx writes the captions of the sidebar as headings without a level, which screen readers need.
+        tree = context["furo_navigation_tree"]
+        context["furo_navigation_tree"] = tree.replace('role="heading"', 'role="heading" aria-level="2"')
+
     app.connect("html-page-context", edit_link)
+    app.connect("html-page-context", caption_levels, priority=900)
     # Sphinx writes neither its index nor its page.
     app.connect("builder-inited", lambda app: setattr(app.builder, "search", False))

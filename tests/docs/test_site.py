@@ -30,7 +30,7 @@ TOOLS = ROOT / "docs" / "site"
 RUN_AXE = """
 const done = arguments[0];
 const text = (one) => `${one.impact} ${one.id}: ${one.nodes.map((node) => node.html)}`;
-axe.run("#furo-main-content", {resultTypes: ["violations"]}).then(
+axe.run({resultTypes: ["violations"]}).then(
     (found) => done(found.violations.map(text)),
     (error) => done([String(error)]));
 """
