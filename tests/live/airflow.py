@@ -180,7 +180,8 @@ class LiveAirflow(AirflowApi):
     def task_state(self, dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> str | None:
         """Return the state of one task instance, if possible without the API server."""
         query = "SELECT state FROM task_instance WHERE (dag_id, run_id, task_id, map_index) = (%s, %s, %s, %s)"
-        with suppress(psycopg2.OperationalError):
+        # In Airflow 3.4, the column has another name.
+        with suppress(psycopg2.OperationalError, psycopg2.errors.UndefinedColumn):
             return self._select(query, dag_id, run_id, task_id, map_index)
         return super().task_state(dag_id, run_id, task_id, map_index)
 
