@@ -1,12 +1,9 @@
-// Settling: the confirmation, which says what the next load will do, and the tables of what can be settled.
+// The view of what waits for a person: the tables of what can be settled.
 
 import {
   Choice,
   Fragment,
   h,
-  Note,
-  request,
-  routeUrl,
   Section,
   Shown,
   Table,
@@ -14,132 +11,18 @@ import {
   Text,
   useData,
   useEffect,
-  useId,
   useRef,
   useState,
   When,
 } from "./core.mjs";
 import { Search, useAddress } from "./address.mjs";
-import { age, number, plural, total } from "./format.mjs";
+import { action, DELETE, SettleDialog } from "./dialog.mjs";
+import { age, total } from "./format.mjs";
 import { SourceChoice } from "./loads.mjs";
 import { Pages, usePages } from "./paging.mjs";
 
-// Items of a preview that are listed; the sentence above them counts all.
-const LISTED = 10;
 const KINDS = { document: "document", chat_request: "chat request", rating: "rating" };
-export const MARKS = { created: "created", not_created: "not created", deleted: "deleted on the site" };
 const NO_RIGHT = "To settle those of a DAG, you need the right to change its task instances, as for clearing a task.";
-// The outcome "delete" changes the service, all others only the ledger.
-const DELETE = "delete";
-
-/** The text of a button: what it does to which entries. */
-function action(outcome, entries) {
-  const text = outcome === DELETE ? `Delete ${entries} at the service` : `Mark ${entries} as ${MARKS[outcome]}`;
-  return text.replace("  ", " ");
-}
-
-/** What a request that settles a whole list repeats of the preview, so that another list is refused. */
-const confirmed = (reply) => (reply.confirmation ? { confirmation: reply.confirmation } : {});
-
-/**
- * Ask for confirmation, then settle, or delete at the service.
- *
- * `body`: the request. `onDone`: called with the server's sentence when something has changed; `onClose`: without.
- */
-export function SettleDialog({ body, onDone, onClose }) {
-  const dialog = useRef(null);
-  const heading = useId();
-  const [reply, setReply] = useState(null);
-  const [error, setError] = useState(null);
-  const [isSending, setSending] = useState(false);
-  const [round, setRound] = useState(0);
-  const isDelete = body.outcome === DELETE;
-  const route = isDelete ? "api/delete" : "api/settle";
-  useEffect(() => {
-    if (!dialog.current.open) dialog.current.showModal();
-    const abort = new AbortController();
-    request(routeUrl(`${route}/preview`), { body, signal: abort.signal }).then(
-      setReply,
-      (trouble) => abort.signal.aborted || setError(trouble),
-    );
-    return () => abort.abort();
-  }, [body, route, round]);
-
-  async function settle() {
-    setSending(true);
-    setError(null);
-    try {
-      const done = await request(routeUrl(route), { body: { ...body, ...confirmed(reply) } });
-      if (isDelete && done.refused) {
-        setReply(done);
-        setSending(false);
-      } else {
-        onDone(done.text);
-      }
-    } catch (trouble) {
-      setError(trouble);
-      setSending(false);
-      // The list is another one: show what would be settled now.
-      if (trouble.status === 409) {
-        setReply(null);
-        setRound(round + 1);
-      }
-    }
-  }
-
-  // Some were deleted and others not: the dialog stays open to show why.
-  const isDone = reply?.is_preview === false;
-  // A reply about a whole list has the first items only.
-  const count = Math.max(reply?.items.length ?? 0, reply?.settled ?? 0);
-  const more = count - Math.min(LISTED, reply?.items.length ?? 0);
-  const preview =
-    reply &&
-    h(
-      Fragment,
-      null,
-      h("p", null, reply.text),
-      reply.sites?.length > 0 && h("p", null, "On ", h(Text, { text: reply.sites.join(", ") }), "."),
-      h(
-        "ul",
-        { className: "items", tabIndex: 0, "aria-label": "What happens to each" },
-        reply.items
-          .slice(0, LISTED)
-          .map((item, at) =>
-            h("li", { key: at }, h("strong", null, item.name), item.accepted ? ": " : " stays as it is: ", item.text),
-          ),
-      ),
-      more > 0 && h("p", { className: "muted" }, `and ${number(more)} more`),
-    );
-  return h(
-    "dialog",
-    { ref: dialog, "aria-labelledby": heading, onClose: isDone ? () => onDone(reply.text) : onClose },
-    h("h2", { id: heading }, isDelete ? "Delete at the service?" : `Mark as ${MARKS[body.outcome]}?`),
-    h(
-      "div",
-      { "aria-live": "polite" },
-      preview ??
-        (error
-          ? null
-          : h(
-              "p",
-              { className: "muted" },
-              isDelete ? "Asking what can be deleted …" : "Asking what the next load would do …",
-            )),
-      error && h(Note, { kind: "bad" }, error.message),
-    ),
-    h(
-      "div",
-      { className: "actions" },
-      // Closing the dialog gives the focus back to the button that opened it.
-      h("button", { autoFocus: true, onClick: () => dialog.current.close() }, isDone ? "Close" : "Cancel"),
-      h(
-        "button",
-        { className: "primary", disabled: !reply?.settled || isDone || isSending, onClick: settle },
-        action(body.outcome, reply?.settled ? plural(reply.settled, "entry", "entries") : ""),
-      ),
-    ),
-  );
-}
 
 /**
  * A table whose rows can be selected and settled.

@@ -19,11 +19,11 @@ import {
 } from "./core.mjs";
 import { PartLink } from "./address.mjs";
 import { Histogram, StackedBar } from "./charts.mjs";
+import { MARKS, SettleDialog } from "./dialog.mjs";
 import { duration, number, percent, plural } from "./format.mjs";
 import { LoadError, Outcome, ROW_OUTCOMES } from "./loads.mjs";
 import { Pages, usePages } from "./paging.mjs";
 import { Failed, VerdictBadge } from "./quality.mjs";
-import { MARKS, SettleDialog } from "./settle.mjs";
 
 // States in which a task may still change what the tab shows, and milliseconds until it is read again.
 const UNDER_WAY = ["scheduled", "queued", "running", "deferred", "up_for_retry", "up_for_reschedule", "restarting"];
