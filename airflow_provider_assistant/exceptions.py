@@ -60,11 +60,11 @@ _REFUSED = f"The refused request changed nothing. {RECORDED}"
 
 def sentence(text: str) -> str:
     """
-    Return a text with a full stop at its end.
+    Return a text that ends as a sentence does.
 
     :param text: The text, with or without a full stop.
     """
-    return text if text.endswith(".") else f"{text}."
+    return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
 # Exceptions are compared and hashed by identity, and keep Python's own representation.
@@ -105,7 +105,7 @@ class AssistantError(AirflowException):
         rest = [text for text in (self.safe, self.todo) if text]
         if not rest:
             return self.happened
-        return " ".join([sentence(self.happened), *rest])
+        return " ".join(map(sentence, [self.happened, *rest]))
 
     def serialize(self) -> tuple[str, tuple[()], dict[str, Any]]:
         """
@@ -173,8 +173,9 @@ class AssistantGatewayError(AssistantAPIError):
 
     default_safe = _REFUSED
     default_todo = (
-        "Ask the owner of the gateway or proxy to let the requests of this machine pass. If it refuses single rows "
-        "only, their text matches a rule of its firewall: change these rows, or ask for an exception."
+        "Check the base URL in the Airflow connection. If it is right, ask the owner of the gateway or proxy to let "
+        "the requests of this machine pass. If it refuses single rows only, their text matches a rule of its firewall: "
+        "change these rows, or ask for an exception."
     )
     concerns_all: bool = True
 
@@ -199,7 +200,7 @@ class AssistantAuthenticationError(AssistantAPIError, AirflowFailException):
     """
 
     default_safe = _REFUSED
-    default_todo = "Fix the API key in the Airflow connection's password. 'airflow connections test' checks it."
+    default_todo = "Fix the API key in the Airflow connection's password. 'airflow assistant limits' tests it."
 
 
 class AssistantPermissionError(AssistantAPIError, AirflowFailException):
@@ -218,12 +219,14 @@ class AssistantNotFoundError(AssistantAPIError, AirflowFailException):
     """
     The service does not know the tenant, the site or the object.
 
-    The status is 404: the tenant, site or resource does not exist or belongs to another tenant.
+    The status is 404: the tenant, site or resource does not exist or belongs to another tenant. Or it is 405: another
+    program than the service answered.
     """
 
     default_safe = _REFUSED
     default_todo = (
-        "Check the identifiers and that this API key owns them. 'airflow connections test' lists the sites of the key."
+        "Check the identifiers, that this API key owns them, and the base URL: any web server answers 404. 'airflow "
+        "assistant limits' tests the connection."
     )
 
 

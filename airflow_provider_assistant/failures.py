@@ -155,10 +155,10 @@ def log_failure(error: Exception, failure_context: FailureContext, *, is_resumed
     else:
         defaults = FOREIGN[error_class]
     # The task knows its counts, so its text says more than that of the error.
-    safe = escaped(failure_context.safe) or safe or defaults.default_safe
+    safe = sentence(escaped(failure_context.safe) or safe or defaults.default_safe)
     if is_resumed and safe == NOTHING_SENT:
         safe = f"Nothing was sent after the task resumed. {RECORDED}"
-    todo = todo or defaults.default_todo
+    todo = sentence(todo or defaults.default_todo)
     if is_final(error_class):
         todo += " Airflow does not retry this task: clear it afterwards."
     if failure_context.findings and failure_context.findings not in todo:

@@ -105,9 +105,14 @@ def cell_text(value: Any) -> str:
     return storable(str(value))
 
 
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun, in the plural, which ends in s, unless the number is 1."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+def counted(number: int, one: str, many: str = "") -> str:
+    """
+    Return a number with what is counted, such as ``1 row was`` or ``1,000 rows were``.
+
+    :param one: What follows the number 1.
+    :param many: What follows every other number, also 0. Default: ``one`` with an s.
+    """
+    return f"1 {one}" if number == 1 else f"{number:,} {many or one + 's'}"
 
 
 def shortened(text: str, limit: int) -> str:

@@ -23,6 +23,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantNotFoundError,
     AssistantResponseError,
 )
+from airflow_provider_assistant.texts import counted
 
 # A page that the service invents for ever would otherwise be an endless loop.
 MOST_PAGES = 100_000
@@ -229,7 +230,9 @@ class DocumentPages:
         total = self._total(page)
         is_short = total is not None and self._seen < total
         if is_short:
-            raise self._unreadable(f"it says that there are {total} documents, and {self._seen} could be read")
+            raise self._unreadable(
+                f"it says that there are {counted(total or 0, 'document')}, and only {self._seen} could be read"
+            )
         if more is True:
             raise self._unreadable(f"it says that there are more than the {self._seen} that could be read")
 

@@ -21,6 +21,7 @@ from airflow_provider_assistant.api.endpoints import segment
 from airflow_provider_assistant.api.replies import ApiReply, CreatedDocument
 from airflow_provider_assistant.api.status import word, words_of
 from airflow_provider_assistant.exceptions import AssistantAPIError, AssistantError, AssistantInputError
+from airflow_provider_assistant.texts import counted
 
 T = TypeVar("T")
 
@@ -272,13 +273,13 @@ def change_documents(site_id: str, route: ChangeRoute, change: Change, ids: Sequ
     :param ids: Ids of the documents, at least one and at most ``batch_size`` of the route.
     """
     if not 1 <= len(ids) <= route.batch_size:
-        raise ValueError(f"{len(ids)} documents in a request of 1 to {route.batch_size}")
+        raise ValueError(f"{counted(len(ids), 'document')} in a request of 1 to {route.batch_size}")
     body: dict[str, Any] = {}
     if not route.is_single:
         body[route.ids] = list(ids)
     if isinstance(route, StatusRoute):
         body[route.status] = route.active if change == "activate" else route.inactive
-    subject = f"{len(ids)} documents of site {site_id!r}"
+    subject = f"{counted(len(ids), 'document')} of site {site_id!r}"
     if len(ids) == 1:
         subject = f"document {ids[0]!r} of site {site_id!r}"
     return Call(

@@ -68,6 +68,12 @@ STATUSES: dict[int, Row] = {
     401: Row(AssistantAuthenticationError, "the API key is wrong or authentication is not set up"),
     403: Row(AssistantPermissionError, "plan, access or capability does not permit the call"),
     404: Row(AssistantNotFoundError, "tenant, site or resource not found, or not owned by the caller"),
+    405: Row(
+        AssistantNotFoundError,
+        "this address does not take such requests",
+        "This is not the assistant's API: check the base URL in the Airflow connection. For the management of "
+        "documents, check the method in manage_documents.",
+    ),
     409: Row(
         AssistantBadRequestError,
         "an object with this name or in this state already exists",
@@ -215,7 +221,7 @@ def _todo_of_gateway(call: Call[Any], status: int, gateway: GatewayReply) -> str
             f"If {address} is the service's own address, set it as the base URL in the Airflow "
             "connection: redirects are not followed, so that the key stays with its host."
         )
-    if status < 400 or status in {404, 405}:
+    if status < 400 or status in {404, 405, 501}:
         return WRONG_ADDRESS
     return GATEWAY_TODOS.get(status, AssistantGatewayError.default_todo)
 

@@ -201,7 +201,7 @@ class ChatBatch:
             finally:
                 self._load = None
                 self.unrecorded = load.gap.created
-                log.info("Site %r, %s.", self._site_id, load.counts.summary("questions", "submitted"))
+                log.info("Site %r, %s.", self._site_id, load.counts.summary("question", "submitted"))
         return _Sent(load.counts, submissions)
 
     def _call(self, message: ChatMessage) -> Call[Any]:

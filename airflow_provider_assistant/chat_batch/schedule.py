@@ -11,6 +11,7 @@ from airflow_provider_assistant.api import errors, flow
 from airflow_provider_assistant.api.replies import ChatRequest
 from airflow_provider_assistant.chat_batch.requests import FinishedRequest, PendingRequest, State
 from airflow_provider_assistant.exceptions import AssistantError, AssistantRateLimitError
+from airflow_provider_assistant.texts import counted
 
 # The first poll of a chat request comes after this share of the interval, further polls whenever its age has doubled,
 # and from then on one per interval. So quick answers are found quickly, and slow ones cost few polls.
@@ -201,4 +202,4 @@ class PollSchedule:
         failed = ""
         if self.failed_polls:
             failed = f", {self.failed_polls} of them failed"
-        return f"{self.open} requests are open, ended are {ended}, after {self.polls} polls{failed}."
+        return f"Open: {counted(self.open, 'request')}; ended: {ended}; after {counted(self.polls, 'poll')}{failed}."

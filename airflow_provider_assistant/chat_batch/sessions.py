@@ -14,6 +14,7 @@ from airflow_provider_assistant.client.rate_limited import RateLimitedClient
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.client.worker_pool import CircuitBreaker, for_each
 from airflow_provider_assistant.exceptions import AssistantError, AssistantNotFoundError, AssistantPermissionError
+from airflow_provider_assistant.texts import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -132,5 +133,5 @@ async def close_sessions(settings: ClientSettings, site_id: str, sessions: Seque
             on_error=lambda _, error: errors.append(error),
         )
     if errors:
-        log.warning("%d of %d sessions could not be closed: %s", len(sessions) - closed, len(sessions), errors[0])
+        log.warning("Not closed: %d of %s: %s", len(sessions) - closed, counted(len(sessions), "session"), errors[0])
     return closed, len(sessions) - closed

@@ -24,6 +24,7 @@ from airflow_provider_assistant.lake import storing
 from airflow_provider_assistant.ledger import key_of
 from airflow_provider_assistant.storage.paths import StoragePath, storage_path
 from airflow_provider_assistant.storage.private_files import make_folder, open_to_write
+from airflow_provider_assistant.texts import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -204,7 +205,7 @@ class AnswerWriter:
         await asyncio.gather(self._flushing, return_exceptions=True)
         await self._flush()
         if self._waiting:
-            log.warning("%d answers were not saved; a later attempt polls for them again.", len(self._waiting))
+            log.warning("Not saved: %s; a later attempt polls again.", counted(len(self._waiting), "answer"))
 
     async def _keep_flushing(self) -> None:
         while True:

@@ -132,7 +132,7 @@ class Asking:
         if "complete" not in table["status"].to_pylist():
             reason = next(filter(None, table["error"].to_pylist()), "no reason is known")
             raise AssistantIncompleteError(
-                f"site {site_id}: none of {table.num_rows} questions has an answer: {reason}"
+                f"site {site_id}: no question has an answer ({table.num_rows} asked): {reason}"
             )
         return table
 

@@ -25,6 +25,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantResponseError,
 )
 from airflow_provider_assistant.hooks.assistant import AssistantHook
+from airflow_provider_assistant.texts import counted
 
 CONTENT = (
     "The command `airflow assistant documents check --write` created this document, to see which "
@@ -277,8 +278,8 @@ class ChangeCheck:
         self._is_stopped = True
         names = ", ".join(repr(document_id) for document_id in changed[:NAMED])
         raise _StepError(
-            f"{len(changed)} other documents have changed since {_text(route)} was sent: {names}. "
-            "If nobody else has changed them, the route ignores the ids that it gets: do not use "
+            f"after {_text(route)} was sent, {counted(len(changed), 'other document')} changed: {names}. "
+            "If nobody else did that, the route ignores the ids that it gets: do not use "
             "it. Nothing else is tried."
         )
 

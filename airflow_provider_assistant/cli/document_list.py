@@ -260,7 +260,7 @@ def _field_result(name: str, found: Counter[str], objects: Sequence[Mapping[str,
     most = max(found.values())
     if most == len(objects):
         return CheckResult(name, "ok", detail)
-    detail = f"{detail}; in {most} of {len(objects)} documents of the first page"
+    detail = f"{detail}; in {most} of {counted(len(objects), 'document')} of the first page"
     return CheckResult(name, "problem" if name == "id" else "ok", detail)
 
 

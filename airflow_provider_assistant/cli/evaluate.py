@@ -30,7 +30,7 @@ from airflow_provider_assistant.cli.runner import (
     command,
     failed,
 )
-from airflow_provider_assistant.evaluation.excerpts import cost_of, figures_of, means_of, verdict_word
+from airflow_provider_assistant.evaluation.excerpts import baseline_text, cost_of, figures_of, means_of, verdict_word
 from airflow_provider_assistant.evaluation.failing import failing_lines
 from airflow_provider_assistant.evaluation.junit import junit_xml
 from airflow_provider_assistant.evaluation.report import render
@@ -148,7 +148,7 @@ def _run(out: Console, args: argparse.Namespace, given: EvaluationInput, run: Ke
     saved = tables if given.answers is None else {ANSWERS: given.answers}
     _write(args, evaluation, directory, saved)
     if given.part:
-        out.line(f"Only a part of the golden set: {len(given.part.keys)} of {given.part.total} questions")
+        out.line(f"Only a part of the golden set: {len(given.part.keys)} of {counted(given.part.total, 'question')}")
     _show(out, args, evaluation)
     unanswered = 0
     for table in tables.values():
@@ -235,6 +235,9 @@ def _show(out: Console, args: argparse.Namespace, evaluation: Evaluation) -> Non
         out.table(("rule", "verdict", "reason"), rules)
     for line in failing_lines(evaluation):
         out.line(line)
+    compared = baseline_text(summary)
+    if compared:
+        out.line(compared)
     if summary.comparison and summary.comparison.scorers:
         titles = ("scorer", "wins", "ties", "losses", "difference", "low", "high")
         cells = []

@@ -21,6 +21,7 @@ from airflow_provider_assistant.evaluation.golden_set import check_golden_set, g
 from airflow_provider_assistant.evaluation.sampling import stratified_sample
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.storage.private_files import create_private
+from airflow_provider_assistant.texts import counted
 
 TAGS = "tags"
 # Maximum number of findings in the text output. The JSON output has all of them.
@@ -82,7 +83,7 @@ def sample(out: Console, args: argparse.Namespace) -> int:
     names = sorted(rows_by_stratum)
     cells = [(name, rows_by_stratum[name], drawn_by_stratum[name]) for name in names]
     out.table((args.by, "questions", "drawn"), cells)
-    out.line(f"{args.to}: {len(drawn_rows)} of {len(rows)} questions", GOOD)
+    out.line(f"{args.to}: {len(drawn_rows)} of {counted(len(rows), 'question')}", GOOD)
     return OK
 
 

@@ -170,7 +170,7 @@ def _joined(examples: Iterable[str], count: int) -> str:
 
 def _summary(found: _Preview, account: SourceAccount) -> str:
     read = ", ".join(f"{counted(count, unit)} read" for unit, count in account.as_dict()["read"].items())
-    text = f"{read or 'Nothing was read'}; {account.count} left out."
+    text = f"{read or 'Nothing was read'}; {account.count or 'nothing'} left out."
     if found.sizes:
         median = round(statistics.median(found.sizes))
         text += f" Chunks of {min(found.sizes)} to {max(found.sizes)} characters, half of them up to {median}."

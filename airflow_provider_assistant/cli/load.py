@@ -93,10 +93,10 @@ def load(out: Console, args: argparse.Namespace) -> int:
 
 def _code_of_rows(out: Console, result: _LoadResult) -> int:
     """Return the exit code of a load that ran to its end, and write why some of its rows failed."""
-    if result.failure and result.cause:
-        if not (result.counts.created or result.counts.rejected):
-            # The service answered no request of the load.
-            raise result.failure
+    if result.failure and result.cause and not (result.counts.created or result.counts.rejected):
+        # The service answered no request of the load.
+        raise result.failure
+    if result.failure:
         out.error(str(result.failure))
     return WRONG if result.failure or result.unlisted else OK
 

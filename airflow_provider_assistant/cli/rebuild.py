@@ -10,6 +10,7 @@ from airflow_provider_assistant.cli.rows import document_scope, rows_of, source_
 from airflow_provider_assistant.cli.runner import OK, WRONG, command, open_hook, open_ledger
 from airflow_provider_assistant.loading.rebuild import Rebuild
 from airflow_provider_assistant.loading.rebuild import rebuild as rebuild_ledger
+from airflow_provider_assistant.texts import counted
 
 # Maximum number of rows and documents in text output. JSON has all of them.
 SHOWN = 20
@@ -52,18 +53,18 @@ def _show(
     verb = "would be recorded" if args.dry_run else "recorded"
     style = WARNING if rows else GOOD
     out.line(
-        f"site {site_id}, source {source}: {result.rows} rows: {result.matched} matched "
-        f"({result.recorded} {verb}), {result.duplicates} duplicates, "
+        f"site {site_id}, source {source}: {counted(result.rows, 'row')}: {result.matched} matched "
+        f"({result.recorded} {verb}), {counted(result.duplicates, 'duplicate')}, "
         f"{len(rows)} without a document",
         style,
     )
     out.line(
-        f"{result.documents} documents: {result.matched} matched, "
+        f"{counted(result.documents, 'document')}: {result.matched} matched, "
         f"{result.in_ledger} in the ledger already, "
         f"{len(documents)} without a row"
     )
     if result.by_title:
         out.note(
-            f"The list does not show the content of {result.by_title} matched documents: they were "
-            "matched by title, and may have other content than the rows."
+            f"Matched by title, because the list does not show the content: {counted(result.by_title, 'document')}. "
+            "The content may not be that of the row."
         )

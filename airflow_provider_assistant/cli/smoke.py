@@ -80,6 +80,7 @@ def smoke(out: Console, args: argparse.Namespace) -> int:
     """Run the steps, remove what can be removed, and write what is left. Exit code 1 if a step did not succeed."""
     hook = open_hook(out, args)
     run = _Smoke(hook, args)
+    out.note(run.announcement())
     results = []
     for result in run.results(out):
         results.append(result)
@@ -155,6 +156,16 @@ class _Smoke:
                     self._is_stopped = True
                     stopped = f"'{name}' failed with an error that affects all steps"
             yield StepResult(name, verdict, round(time.perf_counter() - started, 3), detail)
+
+    def announcement(self) -> str:
+        """Return what the steps will create and leave at the service, for a person who may still stop them."""
+        routes = self._hook.settings.documents
+        is_deleted = not self._document and routes is not None and routes.delete is not None
+        document = "which is deleted at the end" if is_deleted else "which stays there"
+        return (
+            f"This uploads a document to {self._hook.location()}, {document}. It also asks two questions and rates an "
+            "answer: these stay in the statistics."
+        )
 
     def _limits(self) -> str:
         raw = self._hook.get_limits().raw

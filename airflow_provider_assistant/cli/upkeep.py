@@ -14,6 +14,7 @@ from airflow_provider_assistant.ledger import upkeep
 from airflow_provider_assistant.ledger.load_queries import COLUMNS, page_of_loads
 from airflow_provider_assistant.ledger.selection import Page, Selection
 from airflow_provider_assistant.loading.findings import findings_folder
+from airflow_provider_assistant.texts import counted
 
 # Longest --older-than, in days: about a century.
 LONGEST = 36_500
@@ -45,7 +46,7 @@ def forgotten(out: Console, args: argparse.Namespace) -> int:
     with open_ledger(args) as ledger:
         report = upkeep.forget(ledger, deleted, args.site, dry_run=is_dry_run)
     out.result({**report.as_dict(), "dry_run": is_dry_run})
-    counts = f"{report.documents} documents and {report.superseded} superseded documents"
+    counts = f"{counted(report.documents, 'document')} and {counted(report.superseded, 'superseded document')}"
     if is_dry_run:
         out.line(f"Would forget {counts}.", GOOD)
     else:

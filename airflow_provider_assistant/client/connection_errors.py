@@ -168,8 +168,9 @@ def _tls_failure(error: ssl.SSLError, settings: ClientSettings, proxy: Proxy | N
     if reason in _NO_TLS:
         return Cause(
             f"{server} did not answer with TLS: this port speaks http or another protocol, not https ({reason})",
-            "Write the port for https in the base URL of the Airflow connection. Use http:// only for a service that "
-            f"has no TLS: the API key is then sent unencrypted.{_or_proxy(proxy)}",
+            "Write the port for https in the base URL of the Airflow connection. For a service without TLS, begin the "
+            "base URL with http:// (without a protocol, https is assumed): the API key is then sent unencrypted."
+            f"{_or_proxy(proxy)}",
         )
     if reason in _TLS_VERSION:
         return Cause(

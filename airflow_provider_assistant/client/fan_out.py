@@ -12,6 +12,7 @@ from airflow_provider_assistant.api.replies import ApiReply
 from airflow_provider_assistant.client.rate_limited import RateLimitedClient
 from airflow_provider_assistant.client.worker_pool import CircuitBreaker, for_each
 from airflow_provider_assistant.exceptions import AssistantConnectionError, AssistantError
+from airflow_provider_assistant.texts import counted
 
 log = logging.getLogger(__name__)
 
@@ -73,12 +74,12 @@ async def read_sites(client: RateLimitedClient, calls: Mapping[str, Call[ApiRepl
     if remaining:
         failures = breaker.failures
         log.error(
-            "The service is down: %d consecutive sites did not respond; %d were not asked.",
-            failures,
+            "The service is down: %s in a row did not respond; %d not asked.",
+            counted(failures, "site"),
             len(remaining),
         )
         for site_id in remaining:
             result.errors[site_id] = AssistantConnectionError(
-                f"site {site_id!r} was not asked: {failures} consecutive other sites did not respond"
+                f"site {site_id!r} was not asked: {counted(failures, 'other site')} in a row did not respond"
             )
     return result

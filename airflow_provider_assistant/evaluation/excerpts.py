@@ -100,6 +100,18 @@ def task_result(summary: Summary, directory: RunDirectory, lake_file: str | None
     )
 
 
+def baseline_text(summary: Summary) -> str | None:
+    """Return which run an evaluation is compared with, as a sentence; None without a comparison."""
+    if summary.comparison is None:
+        return None
+    baseline = summary.comparison.baseline
+    run = baseline["run_id"] or baseline["path"]
+    of_day = f" of {baseline['asked_at']}" if baseline["asked_at"] else ""
+    earlier = summary.comparison.runs - 1
+    others = f" and {counted(earlier, 'run')} before" if earlier else ""
+    return f"Compared with {run}{of_day}{others}."
+
+
 def verdict_word(gate: Gate) -> str:
     """Return the verdict of the gate in the words of its rules, such as ``worse`` or ``too few questions to say``."""
     if gate.verdict == "none":
@@ -205,7 +217,7 @@ def failures_of(rules: Sequence[RuleVerdict]) -> str:
         texts.append(f"{rule!r} ({reason}{_worst_questions(verdict)})")
     if len(failed) > FAILED_RULES_NAMED:
         texts.append(f"and {len(failed) - FAILED_RULES_NAMED} more, see the log")
-    return f"{len(failed)} of {len(rules)} rules failed: {', '.join(texts)}"
+    return f"{len(failed)} of {counted(len(rules), 'rule')} failed: {', '.join(texts)}"
 
 
 def _worst_questions(verdict: RuleVerdict) -> str:

@@ -230,17 +230,17 @@ def _check_agreement(rule: Rule, summary: Summary) -> RuleVerdict:
     # parse_rule() refuses a rule on agreement without a number of labels.
     necessary_labels = rule.labels or 0
     if agreement is None or labels < necessary_labels:
-        return no_data(rule, f"{labels} labels were judged, and {rule.labels} are necessary")
+        return no_data(rule, f"judged: {counted(labels, 'label')}; necessary: {rule.labels}")
     if agreement.kappa is None or agreement.low is None or agreement.high is None:
         return no_data(
             rule,
-            f"people and judge gave all {labels} answers the same verdict, so kappa is not defined",
+            f"people and judge gave every answer ({labels}) the same verdict, so kappa is not defined",
         )
     return verdict_on(
         rule,
         agreement.kappa,
         f"Cohen's kappa of {rule.name} and people is {formatted(agreement.kappa, rule.term)} "
-        f"(95 %: {agreement.low:.2f} to {agreement.high:.2f}) over {labels} labels",
+        f"(95 %: {agreement.low:.2f} to {agreement.high:.2f}) over {counted(labels, 'label')}",
     )
 
 
@@ -250,7 +250,7 @@ def _coverage_note(rule: Rule, summary: Summary) -> str:
     unanswered = questions.total - questions.answered
     if rule.name == COVERAGE or rule.tag is not None or not unanswered:
         return ""
-    return f"; {unanswered} of {questions.total} questions have no answer and are not in it"
+    return f"; not in it, because without an answer: {unanswered} of {counted(questions.total, 'question')}"
 
 
 def _threshold(rules: Sequence[Rule], name: str, default: float) -> float:
@@ -273,7 +273,7 @@ def _too_few_judged(rule: Rule, summary: Summary, pass_if: Condition | None, eno
     judged, answered = _judged(rule, summary)
     if judged >= enough * answered - TOLERANCE:
         return None
-    return f"only {judged} of {counted(answered, 'answer')} were judged, and {100 * enough:g} % are necessary"
+    return f"judged: only {judged} of {counted(answered, 'answer')}; necessary: {100 * enough:g} %"
 
 
 def _judged(rule: Rule, summary: Summary) -> tuple[int, int]:
@@ -321,5 +321,5 @@ def _measurement_note(rule: Rule, value: float, summary: Summary) -> str:
             note += ", which is too inexact to decide: set a smaller poll_interval"
     judged, answered = _judged(rule, summary)
     if judged < answered:
-        note += f"; {answered - judged} of {answered} answers were not judged"
+        note += f"; not judged: {answered - judged} of {counted(answered, 'answer')}"
     return note

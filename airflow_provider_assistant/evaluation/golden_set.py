@@ -163,12 +163,12 @@ def _key_findings(keys: Sequence[str | None]) -> Iterator[GoldenSetFinding]:
         if key is None:
             yield _finding("no_key", keys, [position], "the key is empty")
     for positions in _repeated(keys):
-        yield _finding("duplicate_key", keys, positions, f"{len(positions)} rows have this key")
+        yield _finding("duplicate_key", keys, positions, f"{counted(len(positions), 'row')} with this key")
 
 
 def _duplicates(keys: Sequence[str | None], texts: Sequence[str]) -> Iterator[GoldenSetFinding]:
     for positions in _repeated(texts):
-        yield _finding("duplicate", keys, positions, f"{len(positions)} rows ask the same question")
+        yield _finding("duplicate", keys, positions, f"{counted(len(positions), 'row')} with the same question")
 
 
 def _near_duplicates(keys: Sequence[str | None], texts: Sequence[str]) -> Iterator[GoldenSetFinding]:

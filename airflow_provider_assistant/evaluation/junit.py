@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 from airflow_provider_assistant.evaluation.failing import FailingQuestion, failing_questions
 from airflow_provider_assistant.evaluation.report.formats import legible
-from airflow_provider_assistant.texts import shortened
+from airflow_provider_assistant.texts import counted, shortened
 
 if TYPE_CHECKING:
     from airflow_provider_assistant.evaluation.case import Case
@@ -63,7 +63,7 @@ def junit_xml(evaluation: Evaluation) -> str:
         suite.set("timestamp", summary.asked_at)
     output = _output_lines(summary, evaluation.cases)
     if questions.more:
-        output.append(f"{questions.more} more questions fail")
+        output.append(f"{counted(questions.more, 'more question')} failing")
     ElementTree.SubElement(suite, "system-out").text = legible("\n".join(output))
     root = ElementTree.Element("testsuites", counts)
     root.append(suite)
@@ -92,7 +92,8 @@ def _transcript(question: FailingQuestion) -> str:
 
 def _output_lines(summary: Summary, cases: Sequence[Case]) -> list[str]:
     questions = summary.questions
-    lines = [f"coverage {questions.coverage:.4g}: {questions.answered} of {questions.total} questions have an answer"]
+    answered = f"{questions.answered} of {counted(questions.total, 'question')} answered"
+    lines = [f"coverage {questions.coverage:.4g}: {answered}"]
     lines += [f"{name} {mean:.4g}" for name, mean in summary.means.items() if mean is not None]
     passes = summary.passes
     if passes:

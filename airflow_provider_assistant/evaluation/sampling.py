@@ -23,7 +23,7 @@ def stratified_sample(strata: Sequence[Hashable], size: int, *, seed: int = 0) -
         rows_by_stratum[stratum].append(row)
     groups = list(rows_by_stratum.values())
     if size < len(groups):
-        raise ValueError(f"{size} rows cannot represent {len(groups)} groups; draw at least one of each")
+        raise ValueError(f"a sample of {size} cannot represent {len(groups)} groups; draw at least one of each")
     generator = random.Random(seed)  # noqa: S311 (a sample, no secret)
     group_sizes = [len(rows) for rows in groups]
     sample_sizes = _sample_sizes(group_sizes, min(size, len(strata)))

@@ -32,6 +32,7 @@ from airflow_provider_assistant.ledger import (
     rating_key,
 )
 from airflow_provider_assistant.loading.findings import LOGGED, Finding, FindingsFile, Kind
+from airflow_provider_assistant.texts import counted
 
 # Consecutive transient failures, each after all its retries, after which the circuit breaker opens.
 BREAKER = 25
@@ -127,7 +128,7 @@ class FeedbackSender:
             if self._breaker.is_fatal(error):
                 raise error
             raise AssistantIncompleteError(
-                f"{self._breaker.failures} ratings in a row could not be sent, and the others were not tried: "
+                f"{counted(self._breaker.failures, 'rating')} in a row could not be sent, the others were not tried: "
                 f"{error.happened}",
                 todo=error.todo,
             )

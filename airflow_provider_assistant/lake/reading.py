@@ -12,6 +12,7 @@ from airflow_provider_assistant.api.read_pages import next_query, unread_items
 from airflow_provider_assistant.api.replies import ApiReply
 from airflow_provider_assistant.lake import records
 from airflow_provider_assistant.lake.flattening import with_digits
+from airflow_provider_assistant.texts import counted
 
 # A service whose pages have no end would otherwise keep the task for ever.
 MAX_PAGES = 10_000
@@ -89,7 +90,7 @@ def read_all(send: Send, query: Mapping[str, str], place: ListPlace, *, label: s
             found.items.extend(page.items)
     unread = unread_items(last.raw, len(found.items), pages)
     if unread:
-        log.warning("The service says that %s has at least %d more items than it sent.", label, unread)
+        log.warning("The service says that %s has at least %s than it sent.", label, counted(unread, "more item"))
     rest = records.without_items(value, found.path)
     return Reading(captured_at, rest, found, pages, unread)
 
@@ -115,4 +116,4 @@ def _pages(send: Send, first_query: Mapping[str, str], label: str) -> Iterator[A
         if following is None or following == query:
             return
         query, before = following, reply
-    log.warning("%s has more than %d pages; the others were not read.", label, MAX_PAGES)
+    log.warning("%s has more than %s; the others were not read.", label, counted(MAX_PAGES, "page"))

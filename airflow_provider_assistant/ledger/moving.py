@@ -121,7 +121,7 @@ def _move_entries(connection: sa.Connection, table: sa.Table, wanted: Move, dry_
             more = ", …" if len(labels) > LISTED else ""
             listed = ", ".join(map(repr, labels[:LISTED]))
             raise AssistantInputError(
-                f"{counted(len(labels), 'key')} of site {columns[-1]!r} have entries in both places: {listed}{more}",
+                f"site {columns[-1]!r} has entries in both places, with {counted(len(labels), 'key')}: {listed}{more}",
                 safe=NOTHING_CHANGED,
                 todo="The same rows were loaded twice. Delete the documents of one place at the service, record that "
                 "with `airflow assistant ledger forget`, and repeat the command.",

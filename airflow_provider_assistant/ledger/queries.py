@@ -35,6 +35,7 @@ from airflow_provider_assistant.ledger.selection import (
     capped_count,
     page_of,
 )
+from airflow_provider_assistant.texts import counted
 
 # Age of the chat requests that are listed as open.
 REQUESTS_AGE = timedelta(days=7)
@@ -307,8 +308,9 @@ def find_ambiguous(
         for entry in matches[:5]:
             kind = kind_name(entry.kind)
             examples.append(f"{kind} {entry.key} on {entry.site_id}")
+        found = counted(len(matches), "entry", "entries")
         raise AssistantInputError(
-            f"{len(matches)} entries have keys that begin with {prefix!r}: {'; '.join(examples)}",
+            f"{found} with a key that begins with {prefix!r}: {'; '.join(examples)}",
             todo="Give more of it, or the site.",
             field="entry",
         )

@@ -22,6 +22,7 @@ from airflow_provider_assistant.ledger.scopes import Site, site_of
 from airflow_provider_assistant.ledger.selection import Selection
 from airflow_provider_assistant.ledger.store import Ledger
 from airflow_provider_assistant.ledger.upkeep import WITHOUT_DOCUMENT, MayChange
+from airflow_provider_assistant.texts import counted
 
 Which: TypeAlias = Literal["ambiguous", "document", "chat_request", "rating", "superseded", "stale"]
 # Lists whose documents are settled as deleted. The others are lists of ambiguous entries.
@@ -138,7 +139,7 @@ def _check_length(entries: int) -> None:
 def _check_confirmation(confirmation: str, report: SettledAll) -> None:
     if confirmation != report.confirmation:
         raise AssistantInputError(
-            f"the list has changed since it was shown: {report.settled:,} entries match now",
+            f"the list has changed since it was shown: {counted(report.settled, 'entry matches', 'entries match')} now",
             safe=NOTHING_CHANGED,
             todo="Look at it again, then confirm.",
             field="confirm",

@@ -27,6 +27,7 @@ from airflow_provider_assistant.ledger.schema import (
     ratings,
 )
 from airflow_provider_assistant.ledger.store import Ledger
+from airflow_provider_assistant.texts import counted
 
 # Takes the id of a DAG or None.
 MayChange: TypeAlias = Callable[[str | None], bool]
@@ -179,7 +180,7 @@ def _forget(
     if len(matches) > 1:
         examples = [f"{row.label} on {row.site_id} ({row.key})" for row in matches[:5]]
         raise AssistantInputError(
-            f"{name!r} matches {len(matches)} documents: {'; '.join(examples)}",
+            f"{name!r} matches {counted(len(matches), 'document')}: {'; '.join(examples)}",
             safe=NOTHING_CHANGED,
             todo="Give the whole key or the site.",
             field="entry",

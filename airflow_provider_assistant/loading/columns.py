@@ -128,11 +128,15 @@ class ColumnSelection:
         present_names = ", ".join(map(_shown, count_by_name)) or "none"
         missing = [name for name in self.names if name not in {*count_by_name, *self.partition}]
         if missing:
-            are_keys = not {*missing} & {*self.text}
+            advice = _similar_names(missing, count_by_name)
+            if {*missing} & {*self.any}:
+                advice.append(_KEY_ADVICE)
+            if {*missing} & self.text_names:
+                advice.append(_FIELD_ADVICE)
             raise AssistantInputError(
                 f"{where} has no column {', '.join(map(_shown, missing))}; it has {present_names}",
-                todo=_similar_names(missing, count_by_name) + (_KEY_ADVICE if are_keys else _FIELD_ADVICE),
-                field="key_columns" if are_keys else "columns",
+                todo=" ".join(advice),
+                field="columns" if {*missing} & self.text_names else "key_columns",
             )
         repeated = [name for name in self.read if count_by_name[name] > 1]
         if repeated:
@@ -150,14 +154,14 @@ def _shown(name: Any) -> str:
     return text if is_plain else repr(text)
 
 
-def _similar_names(missing: Iterable[str], present: Iterable[Any]) -> str:
+def _similar_names(missing: Iterable[str], present: Iterable[Any]) -> list[str]:
     """Return sentences about names that look like missing ones."""
-    sentences = ""
+    sentences = []
     present_names = {_seen(str(name)): str(name) for name in present}
     for name in missing:
         similar = present_names.get(_seen(name))
         if similar is not None:
-            sentences += f"The name {similar!r} looks like {name!r}, but has other characters: rename one of them. "
+            sentences.append(f"The name {similar!r} looks like {name!r}, but has other characters: rename one of them.")
     return sentences
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from airflow_provider_assistant.texts import counted
+
 # The outcomes of a row; every row has exactly one.
 OUTCOMES = ("created", "unchanged", "skipped", "rejected", "ambiguous", "failed")
 
@@ -87,26 +89,26 @@ class LoadCounts:
     def __str__(self) -> str:
         return self.summary()
 
-    def summary(self, items: str = "rows", created: str = "created") -> str:
+    def summary(self, item: str = "row", created: str = "created") -> str:
         """Return the counts as text, such as ``3 rows: 2 created, 1 rejected``."""
-        outcome_texts = [f"{self.created} {created}"]
+        outcome_texts = [f"{self.created:,} {created}"]
         for outcome, count in self.outcomes.items():
             if count and outcome != "created":
-                outcome_texts.append(f"{count} {outcome}")
+                outcome_texts.append(f"{count:,} {outcome}")
         notes = []
         if self.drafts:
-            notes.append(f"{self.drafts} of them not in use")
+            notes.append(f"{self.drafts:,} of them not in use")
         if self.changed:
-            notes.append(f"{self.changed} of them changed")
+            notes.append(f"{self.changed:,} of them changed")
         if self.possibly_duplicated:
-            notes.append(f"{self.possibly_duplicated} possibly duplicated")
+            notes.append(f"{self.possibly_duplicated:,} possibly duplicated")
         if self.stale:
-            notes.append(f"{self.stale} stale")
+            notes.append(f"{self.stale:,} stale")
         for name in ("activated", "deactivated", "deleted", "not_activated", "not_removed", "left_out"):
             count = getattr(self, name)
             if count:
-                notes.append(f"{count} {name.replace('_', ' ')}")
-        text = f"{self.rows} {items}: {', '.join(outcome_texts)}"
+                notes.append(f"{count:,} {name.replace('_', ' ')}")
+        text = f"{counted(self.rows, item)}: {', '.join(outcome_texts)}"
         if notes:
             text += f" ({', '.join(notes)})"
         return text

@@ -16,7 +16,7 @@ from typing import Any, Final
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.lake import Metric, flatten
 from airflow_provider_assistant.lake.limits import PARTS, limit_of, without_envelopes
-from airflow_provider_assistant.texts import shortened
+from airflow_provider_assistant.texts import counted, shortened
 
 # What a load creates: each of them may be limited separately.
 DOCUMENTS: Final = ("documents", "reference_documents", "active_documents")
@@ -52,14 +52,14 @@ class DocumentLimits:
     def __str__(self) -> str:
         things = self.name.replace("_", " ")
         if self.needs_usage:
-            return f"The tenant may have {self.limit} {things}. Neither its limits nor its usage say how many it has."
+            return f"The tenant may have {self.limit:,} {things}. Neither its limits nor its usage say how many it has."
         if self.left is None:
             return "The limits do not say how many documents may still be created; limits_field names the field."
         usage = ""
         if self.limit is not None and self.used is not None:
             used_things = "" if self.name == "documents" else f" {things}"
-            usage = f" ({self.used} of {self.limit}{used_things} are used)"
-        return f"The tenant may create {self.left} more documents{usage}."
+            usage = f" ({self.used:,} of {self.limit:,}{used_things} used)"
+        return f"The tenant may create {counted(self.left, 'more document')}{usage}."
 
 
 def document_limits(raw: Any, field: str | None = None, usage: Any = None) -> DocumentLimits:

@@ -271,7 +271,7 @@ class Load:
         """Assign keys of other sources that are also in this source to this source."""
         adopted_keys = ledger.adopt(plan.has)
         if adopted_keys:
-            log.warning("%d keys of other sources now belong to source %r.", adopted_keys, ledger.source)
+            log.warning("%s of other sources moved to source %r.", counted(adopted_keys, "key"), ledger.source)
 
     # -- decide and claim --------------------------------------------------------------------------
 
@@ -467,10 +467,10 @@ class Load:
         self._report.not_created("skipped", attempt.row, decisions.CLAIMED_ELSEWHERE)
 
     def _progress(self) -> str:
-        return f"{self.counts.done:,} of {self.counts.rows:,} rows are done"
+        return f"done: {self.counts.done:,} of {counted(self.counts.rows, 'row')}"
 
     def _report_preflight(self, rows: int) -> None:
         now = time.monotonic()
         if now - self._last_report >= PROGRESS:
             self._last_report = now
-            log.info("Looked at %d rows so far; nothing has been sent yet.", rows)
+            log.info("Looked at %s so far; nothing has been sent yet.", counted(rows, "row"))

@@ -19,6 +19,7 @@ from airflow_provider_assistant.loading.text_files import COMPRESSED, ROW_LIMIT
 from airflow_provider_assistant.source_account import ACCOUNT, SourceAccount
 from airflow_provider_assistant.storage.allowed_root import open_inside
 from airflow_provider_assistant.storage.paths import StoragePath, reading
+from airflow_provider_assistant.texts import counted
 
 # Bytes of a column of a row group, or of its average value, that are too many for values that people or programs wrote.
 LARGEST_COLUMN = 256 << 20
@@ -153,7 +154,7 @@ def _batch_size(file: Any, metadata: Any, row_groups: list[int], columns: Sequen
             if chunk.total_uncompressed_size > largest:
                 raise ValueError(
                     f"column {name!r} of row group {number} has {chunk.total_uncompressed_size:,} bytes in "
-                    f"{group.num_rows:,} rows, more than {largest:,}"
+                    f"{counted(group.num_rows, 'row')}, more than {largest:,}"
                 )
             size += chunk.total_uncompressed_size
             if chunk.has_dictionary_page and chunk.physical_type == "BYTE_ARRAY":

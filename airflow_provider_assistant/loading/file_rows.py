@@ -19,7 +19,7 @@ from airflow_provider_assistant.loading.rows import PreparedRow
 from airflow_provider_assistant.source_account import SourceAccount
 from airflow_provider_assistant.storage.allowed_root import open_inside
 from airflow_provider_assistant.storage.paths import StoragePath
-from airflow_provider_assistant.texts import storable
+from airflow_provider_assistant.texts import counted, storable
 
 READ_SIZE = 1 << 20
 
@@ -207,7 +207,7 @@ def _check_names(files: Sequence[tuple[str, StoragePath]]) -> None:
     if conflicts:
         example = " and ".join(map(repr, conflicts[0]))
         raise AssistantInputError(
-            f"{len(conflicts)} file names are not unique, such as {example}: a file is "
+            f"{counted(len(conflicts), 'file name')} used more than once, such as {example}: a file is "
             "identified by its path below the given folder",
             safe=NOTHING_SENT,
             todo="Pass the common parent folder, or load the folders with two tasks.",

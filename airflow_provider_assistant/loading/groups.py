@@ -50,8 +50,8 @@ class SeenGroups:
             return ()
         if self._incomplete_keys:
             log.warning(
-                "In %d groups, a row has no key: stale rows are not looked for in these groups.",
-                len(self._incomplete_keys),
+                "%s with a row that has no key: stale rows are not looked for in these groups.",
+                counted(len(self._incomplete_keys), "group"),
             )
         sorted_keys = sorted_values(self._keys)
         complete_keys = array("q")

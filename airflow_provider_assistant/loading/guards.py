@@ -179,8 +179,8 @@ def check_extent(source: str, *, documents: int, changed: int, missing: int) -> 
     if not _is_mass_change(documents, affected):
         return
     raise AssistantInputError(
-        f"{affected} of {documents} documents of source {source!r} would be replaced ({changed}) or become stale "
-        f"({missing})",
+        f"source {source!r} has {counted(documents, 'document')}, and this load would replace {changed} of them with "
+        f"other content and leave {missing} stale",
         safe=NOTHING_SENT,
         todo="Check that the source is complete and that its key columns are those of "
         "earlier loads. If the change is intended, set allow_mass_change=True for one run; if the source contains only "

@@ -27,7 +27,7 @@ from airflow_provider_assistant.lake import flatten
 from airflow_provider_assistant.ledger import ScopeLedger
 from airflow_provider_assistant.loading.document_limits import DocumentLimits, document_limits, needs_usage
 from airflow_provider_assistant.loading.options import LoadOptions, OnLimit
-from airflow_provider_assistant.texts import escaped, shortened
+from airflow_provider_assistant.texts import counted, escaped, shortened
 
 # Statuses of a usage that this service or API key does not offer.
 NOT_OFFERED: Final = frozenset({403, 404, 405, 501})
@@ -167,13 +167,13 @@ def warn_of_unknown_documents(limits: DocumentLimits, ledger: ScopeLedger, to_se
     if limits.used - known < to_send:
         return
     log.warning(
-        "The tenant has %d documents, and the ledger knows %d of them. If the ledger was lost or restored from a "
-        "backup, the %d rows that this load sends may be among the others and are created a second time: stop the "
-        "load, and run `airflow assistant ledger rebuild` or restore a newer ledger first. If other programs created "
-        "the other documents, nothing needs to be done.",
-        limits.used,
+        "The tenant has %s, and the ledger knows %d of them. If the ledger was lost or restored from a backup, this "
+        "load may create documents a second time (%s to send): stop the load, and run `airflow assistant ledger "
+        "rebuild` or restore a newer ledger first. If other programs created the other documents, nothing needs to be "
+        "done.",
+        counted(limits.used, "document"),
         known,
-        to_send,
+        counted(to_send, "row"),
     )
 
 
@@ -187,7 +187,7 @@ def check_limits(limits: DocumentLimits, documents: int, on_limit: OnLimit) -> i
     """
     if limits.left is None or documents <= limits.left:
         return None
-    problem = f"{documents} documents would be created. {limits}"
+    problem = f"{counted(documents, 'document')} would be created. {limits}"
     if on_limit == "fail":
         raise AssistantInputError(
             problem.removesuffix("."),
@@ -197,7 +197,7 @@ def check_limits(limits: DocumentLimits, documents: int, on_limit: OnLimit) -> i
             field="on_limit",
         )
     if on_limit == "fit":
-        log.warning("%s The first %d are created; the others are skipped.", problem, limits.left)
+        log.warning("%s Created are the first %d; the others are skipped.", problem, limits.left)
         return limits.left
     log.warning("%s The load goes on. on_limit='fail' or 'fit' sends no more than fits.", problem)
     return None

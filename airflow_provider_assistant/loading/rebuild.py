@@ -26,7 +26,7 @@ from airflow_provider_assistant.loading.site_match import (
     texts_of_call,
     texts_of_document,
 )
-from airflow_provider_assistant.texts import storable
+from airflow_provider_assistant.texts import counted, storable
 
 # Entries that are read and written at a time.
 GROUP = 200
@@ -200,7 +200,7 @@ class _Reasons:
             return "no document fits"
         if documents == 1:
             return "its document fits other rows, too"
-        return f"{documents} documents fit"
+        return f"{counted(documents, 'document')} fit"
 
 
 def _planned(row: PreparedRow, match: Match[int]) -> _Planned:

@@ -25,7 +25,7 @@ from airflow_provider_assistant.loading.decisions import NotCreated
 from airflow_provider_assistant.loading.findings import LOGGED, Finding, Findings, Kind
 from airflow_provider_assistant.loading.rows import PreparedRow
 from airflow_provider_assistant.source_account import SourceAccount
-from airflow_provider_assistant.texts import escaped
+from airflow_provider_assistant.texts import counted, escaped
 
 # Seconds between two progress messages.
 PROGRESS = 10.0
@@ -248,8 +248,8 @@ class LoadReport:
         """
         log.warning(
             "The lease of this load had expired, because its process was stopped or the ledger was away. Another run "
-            "has taken over %d of its rows; documents that both have created are listed as possibly duplicated.",
-            len(outcomes),
+            "has taken over %s; documents that both have created are listed as possibly duplicated.",
+            counted(len(outcomes), "row"),
         )
         for outcome in outcomes:
             if outcome.outcome != "created":
@@ -301,14 +301,14 @@ async def report_progress(counts: LoadCounts, limiter: AdaptiveRateLimiter, star
             seconds_left = (counts.rows - counts.done) / rate
             remaining_time = f"{seconds_left:.0f} s left"
         log.info(
-            "%d of %d rows after %.0f s, %.0f rows/s, %s; at most %d in flight; %d answers were 429.",
-            counts.done,
-            counts.rows,
+            "%s of %s after %.0f s, %.0f rows/s, %s; at most %d in flight; %s with 429.",
+            f"{counts.done:,}",
+            counted(counts.rows, "row"),
             time.monotonic() - started,
             rate,
             remaining_time,
             int(limiter.limit),
-            limiter.throttled,
+            counted(limiter.throttled, "answer"),
         )
         done_before = counts.done
 

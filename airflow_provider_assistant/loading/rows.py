@@ -27,6 +27,7 @@ from airflow_provider_assistant.loading.fingerprints import (
 )
 from airflow_provider_assistant.loading.sources import Source
 from airflow_provider_assistant.source_account import SourceAccount
+from airflow_provider_assistant.texts import counted
 
 log = logging.getLogger(__name__)
 
@@ -144,9 +145,9 @@ class DataframeRows:
                     yield self._prepare(batch, position, read_batch)
         if self._count not in {None, count}:
             log.warning(
-                "The source had %d rows when it was checked and %d when it was sent: it changed in between. The next "
-                "run loads the rest.",
-                self._count,
+                "The source had %s when it was checked and %d when it was sent: it changed in between. The next run "
+                "loads the rest.",
+                counted(self._count or 0, "row"),
                 count,
             )
 

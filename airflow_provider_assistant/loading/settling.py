@@ -38,6 +38,7 @@ from airflow_provider_assistant.loading.site_match import (
     texts_of_call,
     texts_of_document,
 )
+from airflow_provider_assistant.texts import counted
 
 log = logging.getLogger(__name__)
 
@@ -94,10 +95,10 @@ async def settle(
         if _is_certain(match, sent_row.entry) and _record(ledger, sent_row, match):
             settled[match.how] += 1
     log.info(
-        "%d of %d ambiguous rows are settled: the list of the site shows their documents (%d by "
-        "content, %d by title and time). on_ambiguous decides about the other %d.",
+        "The list of the site settles %d of %s (%d by content, %d by title and time). on_ambiguous decides about the "
+        "other %d.",
         settled.total(),
-        len(entries),
+        counted(len(entries), "ambiguous row"),
         settled["content"],
         settled["title"],
         len(entries) - settled.total(),
@@ -180,8 +181,8 @@ def _warn(site: ManagedSite, count: int, error: AssistantError) -> None:
     else:
         reason = f"the list of documents cannot be read: {error}"
     log.warning(
-        "%d ambiguous rows of site %r are not looked up, and on_ambiguous decides about them: %s",
-        count,
+        "%s of site %r not looked up, so that on_ambiguous decides: %s",
+        counted(count, "ambiguous row"),
         site.site_id,
         reason,
     )

@@ -20,6 +20,7 @@ from airflow_provider_assistant.loading.managed_site import ManagedSite
 from airflow_provider_assistant.loading.options import LoadOptions
 from airflow_provider_assistant.loading.report import LoadReport
 from airflow_provider_assistant.loading.site_client import RouteMissingError, SiteClient
+from airflow_provider_assistant.texts import counted
 
 log = logging.getLogger(__name__)
 
@@ -197,7 +198,7 @@ class SiteChanges:
         """Return the stale documents, or none, reported, if a new document is not in use."""
         waiting = [document_id for document_id in created if not self._is_new_in_use(document_id)]
         if stale and waiting:
-            self._report.kept(stale, f"{len(waiting)} new documents, such as {waiting[0]}, are not in use")
+            self._report.kept(stale, f"{counted(len(waiting), 'new document')} not in use, such as {waiting[0]}")
             return []
         return stale
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 
 from airflow_provider_assistant.api import document_routes, errors
 from airflow_provider_assistant.api.document_routes import Change
@@ -164,7 +165,7 @@ class SiteClient:
     @staticmethod
     def _check_refusal(error: AssistantError) -> None:
         """Raise an error that does not concern single documents."""
-        is_not_found = isinstance(error, AssistantNotFoundError)
+        is_not_found = isinstance(error, AssistantNotFoundError) and error.status == HTTPStatus.NOT_FOUND
         if document_routes.is_missing_route(error) and not is_not_found:
             raise RouteMissingError(str(error)) from error
         concerns_key = isinstance(error, AssistantAuthenticationError | AssistantPermissionError)

@@ -12,7 +12,7 @@ from airflow_provider_assistant.api.site_documents import SiteDocument
 from airflow_provider_assistant.ledger import Ledger, Site
 from airflow_provider_assistant.ledger.site_queries import SiteEntry, removed_ids, site_entries
 from airflow_provider_assistant.loading.site_match import Texts, texts_of_document
-from airflow_provider_assistant.texts import storable
+from airflow_provider_assistant.texts import counted, storable
 
 # "gone": in the ledger, not on the site. "doubled": the same title and content as another document.
 # "superseded": replaced by newer content, and still in use.
@@ -110,9 +110,9 @@ class SiteDiff:
         counts = self.counts()
         listed = [f"{counts[kind]} {kind.replace('_', ' ')}" for kind in KINDS if counts[kind]]
         differences = ", ".join(listed) or "no differences"
-        text = f"{self.documents} documents, {self.in_ledger} in the ledger: {differences}"
+        text = f"{counted(self.documents, 'document')}, {self.in_ledger} in the ledger: {differences}"
         if self.without_id:
-            text += f"; {self.without_id} entries have no id and are not compared"
+            text += f"; not compared, because the ledger has no id: {self.without_id}"
         return text
 
 

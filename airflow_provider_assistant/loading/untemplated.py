@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
 from airflow_provider_assistant.loading.columns import BATCH
-from airflow_provider_assistant.texts import shortened
+from airflow_provider_assistant.texts import counted, shortened
 
 # Characters of the column names in the short description of a source.
 NAMES_LENGTH = 200
@@ -33,10 +33,7 @@ class Untemplated:
                 return f"{function_name}()"
             return type_name
         column_names = ", ".join(map(str, _column_names(source)))
-        row_count = f"{len(source):,} row"
-        if len(source) != 1:
-            row_count += "s"
-        return f"{type_name}, {row_count}: {shortened(column_names, NAMES_LENGTH)}"
+        return f"{type_name}, {counted(len(source), 'row')}: {shortened(column_names, NAMES_LENGTH)}"
 
 
 def _column_names(source: Any) -> Iterable[Any]:

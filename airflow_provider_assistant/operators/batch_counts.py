@@ -16,7 +16,7 @@ from airflow_provider_assistant.exceptions import (
 )
 from airflow_provider_assistant.loading.options import OnAmbiguous
 from airflow_provider_assistant.parameters import tolerance
-from airflow_provider_assistant.texts import no_poll_since
+from airflow_provider_assistant.texts import counted, no_poll_since
 
 _ERROR_BY_STATUS: dict[str, type[AssistantError]] = {
     "failed": AssistantRequestFailedError,
@@ -30,7 +30,7 @@ _ERROR_BY_STATUS: dict[str, type[AssistantError]] = {
 def batch_summary(result: Mapping[str, Any]) -> str:
     """Return the number of questions by status, as text."""
     statuses = [status for status in answers.STATUSES if result[status]]
-    counts = [f"{result[status]} {status.replace('_', ' ')}" for status in statuses]
+    counts = [f"{result[status]:,} {status.replace('_', ' ')}" for status in statuses]
     return ", ".join(counts) or "none"
 
 
@@ -57,9 +57,10 @@ def batch_failure(
     unanswered = result["rows"] - result["complete"]
     if unanswered <= tolerance(max_failed, result["rows"]):
         return None
+    questions = counted(result["rows"], "question")
     if unanswered == result["rejected"]:
         return AssistantInputError(
-            f"{unanswered} of {result['rows']} questions cannot be asked ({batch_summary(result)}), more than "
+            f"{unanswered:,} of {questions} cannot be asked ({batch_summary(result)}), more than "
             f"max_failed={max_failed:g} allows",
             todo=f"Fix these rows in the source and re-run the task; the reasons are in {result['output_path']}.",
             field="source",
@@ -82,7 +83,7 @@ def batch_failure(
         plans = [plan for status, plan in plan_by_status.items() if counts[status]]
         retry = f"keeps the answers and {' and '.join(plans)}"
     happened = (
-        f"{unanswered} of {result['rows']} questions have no answer ({batch_summary(result)}), more than "
+        f"{unanswered:,} of {questions} without an answer ({batch_summary(result)}), more than "
         f"max_failed={max_failed:g} allows"
     )
     if unanswered_since is not None:

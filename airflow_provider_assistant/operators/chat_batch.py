@@ -30,7 +30,7 @@ from airflow_provider_assistant.operators.links import AssistantDataLink
 from airflow_provider_assistant.operators.runs import check_own_path, warn_of_findings
 from airflow_provider_assistant.operators.source import AssistantSourceOperator
 from airflow_provider_assistant.storage.paths import writable_file
-from airflow_provider_assistant.texts import no_poll_since
+from airflow_provider_assistant.texts import counted, no_poll_since
 from airflow_provider_assistant.triggers.chat_batch import AssistantChatBatchTrigger, deadline_of
 from airflow_provider_assistant.triggers.deferral import defer, is_deferrable, restore_attributes
 from airflow_provider_assistant.triggers.events import raise_failure
@@ -251,10 +251,10 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
         doing = f"chat batch to {self.output_path} on {self.hook.location()}"
         result = self._result
         if result:
-            counts = f"{result['complete']} of {result['rows']} questions"
-            answered = f"{counts} have an answer in {self.output_path}."
+            counts = f"{result['complete']} of {counted(result['rows'], 'question')}"
+            answered = f"Answered: {counts}, in {self.output_path}."
             if result["timed_out"]:
-                answered += f" {result['timed_out']} requests are open"
+                answered += f" Still open: {counted(result['timed_out'], 'request')}"
                 if self._batch and self._batch.unanswered_since is not None:
                     answered += f"; {no_poll_since(self._batch.unanswered_since)}"
                 answered += "."
@@ -268,11 +268,12 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
             load_counts = self._batch.counts
         if not load_counts:
             return self.submitted_before
-        questions = f"{load_counts.created} of {load_counts.rows} questions"
-        submitted = f"{questions} were submitted by this try"
+        questions = f"{load_counts.created} of {counted(load_counts.rows, 'question')}"
+        submitted = f"This try submitted {questions}"
         if self.ledger:
-            submitted += f" and {load_counts.unchanged} before; "
-            submitted += "a retry continues to wait for their answers"
+            if load_counts.unchanged:
+                submitted += f", and earlier tries {load_counts.unchanged}"
+            submitted += "; a retry continues to wait for the answers"
             unrecorded = self._batch.unrecorded if self._batch else 0
             # In sync mode, the answers came with the replies and are saved.
             if unrecorded and self.mode == "async":
@@ -321,8 +322,8 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
                 open_count = len(batch.state.read_open())
             if open_count:
                 self.log.info(
-                    "Deferring: the triggerer polls %d requests for at most %.0f s.",
-                    open_count,
+                    "Deferring: the triggerer polls %s for at most %.0f s.",
+                    counted(open_count, "request"),
                     self.timeout,
                 )
                 # The function must not be called again for the next turn.
@@ -430,7 +431,7 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
         }
         self._result = result
         metrics.questions({status: result[status] for status in answers.STATUSES})
-        self.log.info("Site %r, %d questions: %s.", result["site_id"], result["rows"], batch_summary(result))
+        self.log.info("Site %r, %s: %s.", result["site_id"], counted(result["rows"], "question"), batch_summary(result))
         failure = batch_failure(
             result,
             self.max_failed,

@@ -15,6 +15,7 @@ from airflow_provider_assistant.observability import metrics
 from airflow_provider_assistant.observability.lineage import table_at
 from airflow_provider_assistant.operators.base import AssistantBaseOperator
 from airflow_provider_assistant.operators.runs import day_of_run, instance_suffix
+from airflow_provider_assistant.texts import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -76,5 +77,5 @@ def publish_run(
     part_name = f"{task_name(run.dag_id, run.task_id)}{instance_suffix(run)}~{run.run_id}"
     day = day_of_run(None, context, timezone)
     file = publish(task, context, table, root, dataset.name, day, part_name=part_name)
-    task.log.info("Wrote %d rows of dataset %s to %s.", file.rows, dataset.name, file.path)
+    task.log.info("Wrote %s of dataset %s to %s.", counted(file.rows, "row"), dataset.name, file.path)
     return file

@@ -18,6 +18,7 @@ from airflow_provider_assistant.evaluation.criteria import DEFAULT_SCORERS, Crit
 from airflow_provider_assistant.evaluation.excerpts import (
     TaskResult,
     answer_rows_of,
+    baseline_text,
     cost_of,
     failures_of,
     means_of,
@@ -442,6 +443,9 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
             means_of(result.means),
             result.report_path,
         )
+        compared = baseline_text(summary)
+        if compared:
+            self.log.info("%s: %s", result.name, compared)
         for rule in summary.gate.rules:
             level = logging.INFO if rule.verdict == "passed" else logging.WARNING
             reason = rule.reason.removeprefix(f"{rule.word}: ")

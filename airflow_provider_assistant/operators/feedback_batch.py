@@ -150,10 +150,10 @@ class AssistantRateAnswersOperator(AssistantOperator):
             finally:
                 counts = self._sender.counts
                 summary = (
-                    f"of {rated.total} answers {counts.sent} were rated by this try and {counts.already_sent} before, "
-                    f"{counts.repeated} ratings were not accepted because the answers had been rated before, "
-                    f"{counts.failed} ratings failed, no rule holds for {rated.not_rated}, and {rated.not_answered} "
-                    "have no answer"
+                    f"of {counted(rated.total, 'question')}: rated by this try {counts.sent}, rated before "
+                    f"{counts.already_sent}, not accepted because of an earlier rating {counts.repeated}, failed "
+                    f"{counts.failed}, without a rule that holds {rated.not_rated}, without an answer "
+                    f"{rated.not_answered}"
                 )
                 self.log.info("Site %r: %s.", site_id, summary)
         if counts.failed and self._sender.is_final:
@@ -187,9 +187,7 @@ class AssistantRateAnswersOperator(AssistantOperator):
         if not self._sender:
             return FailureContext(doing)
         counts = self._sender.counts
-        safe = (
-            f"{counts.sent} ratings were sent by this try and {counts.already_sent} before. {counts.failed} are left."
-        )
+        safe = f"Ratings: {counts.sent} sent by this try, {counts.already_sent} before, {counts.failed} left."
         findings = None
         if self._findings:
             findings = self._findings.listed

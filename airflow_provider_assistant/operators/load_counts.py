@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 UNRECORDED: Final = "None of them is recorded, because ledger=False: a retry creates them again."
 # What the next run does with documents that exist and are only claimed in the ledger, by ``on_ambiguous``.
 _NEXT_RUN: Final[dict[OnAmbiguous, str]] = {
-    "retry": "the next run sends them again, and lists them as possibly duplicated",
-    "skip": "the next run lists them as ambiguous, and does not send them",
-    "fail": "the next run stops at them",
+    "retry": "The next run sends such a row again, and lists it as possibly duplicated.",
+    "skip": "The next run lists such a row as ambiguous, and does not send it.",
+    "fail": "The next run stops at such a row.",
 }
 
 
@@ -44,9 +44,9 @@ def load_failure(
     if counts.failed or ambiguous:
         problems = []
         if counts.failed:
-            problems.append(f"{counts.failed} rows failed")
+            problems.append(f"{counted(counts.failed, 'row')} failed")
         if ambiguous:
-            problems.append(f"{ambiguous} rows are ambiguous")
+            problems.append(counted(ambiguous, "row is ambiguous", "rows are ambiguous"))
         happened = f"{' and '.join(problems)} ({counts})"
         todo = f"A retry sends those and no others.{listed}"
         if cause:
@@ -65,10 +65,14 @@ def load_failure(
             todo=f"The findings give a reason for each; a retry goes on with them.{listed}",
         )
     if counts.rejected > tolerance(options.max_rejected, counts.rows):
+        todo = f"Fix these rows in the source and re-run the task.{listed}"
+        if counts.requests and not (counts.created or counts.unchanged):
+            todo = f"No row was accepted: check the base URL in the Airflow connection, too. {todo}"
         return AssistantInputError(
-            f"{counts.rejected} rows were rejected, more than max_rejected={options.max_rejected:g} allows ({counts})",
-            safe="The others are loaded.",
-            todo=f"Fix these rows in the source and re-run the task.{listed}",
+            f"{counted(counts.rejected, 'row was', 'rows were')} rejected, more than max_rejected="
+            f"{options.max_rejected:g} allows ({counts})",
+            safe="The others are loaded." if counts.created or counts.unchanged else "No document was created.",
+            todo=todo,
             field="source",
         )
     return None
@@ -93,8 +97,8 @@ def drafts_attention(counts: LoadCounts, listed: str = "") -> Attention | None:
     if not counts.drafts:
         return None
     return Attention(
-        happened=f"{counted(counts.drafts, 'created document')} not in use: the service answered that "
-        f"it is a draft or could not be processed, or a status that is not known ({counts})",
+        happened=f"{counted(counts.drafts, 'created document')} not in use: according to the reply a draft or not "
+        f"processed, or with a status that is not known ({counts})",
         safe="The service has stored the documents. A further run does not create them again.",
         todo="Activate these documents at the service, or have it activate documents that the API "
         f"creates. Findings of the kind draft name each document and its status.{listed}",
@@ -115,7 +119,7 @@ def load_progress(load: Load | None, on_ambiguous: OnAmbiguous, *, has_ledger: b
     changes = _named(counts, "activated", "deactivated", "deleted")
     if not (counts.requests or changes):
         return NOTHING_SENT
-    sentences = [f"{counts.created} of {counted(counts.rows, 'row')} were created by this try."]
+    sentences = [f"This try created {counts.created:,} of {counted(counts.rows, 'row')}."]
     if counts.created:
         known = recorded(counts.created, load.gap, on_ambiguous) if has_ledger else UNRECORDED
         sentences.append(known)
@@ -125,9 +129,12 @@ def load_progress(load: Load | None, on_ambiguous: OnAmbiguous, *, has_ledger: b
     if load.gap.lease_seconds and (load.gap.created or load.gap.others):
         sentences.append(f"Another run that starts in the next {load.gap.lease_seconds:g} s skips these rows.")
     if counts.unchanged:
-        sentences.append(f"{counts.unchanged} were created before or repeat another row.")
+        before = ("row was created before or repeats another one", "rows were created before or repeat others")
+        sentences.append(f"{counted(counts.unchanged, *before)}.")
     left = counts.failed + counts.ambiguous
-    sentences.append(f"{left} are left ({counts.ambiguous} of them may exist).")
+    if left:
+        may_exist = f", of which {counts.ambiguous:,} may exist" if counts.ambiguous else ""
+        sentences.append(f"{counted(left, 'row is', 'rows are')} left{may_exist}.")
     sentences += [f"{others}." for others in _named(counts, "rejected", "skipped")]
     if changes:
         sentences.append(f"Documents on the site: {', '.join(changes)}; a retry repeats only what is not recorded.")
@@ -136,7 +143,7 @@ def load_progress(load: Load | None, on_ambiguous: OnAmbiguous, *, has_ledger: b
 
 def _named(counts: LoadCounts, *names: str) -> list[str]:
     """Return the counts that are not 0 with their names, such as ``3 rejected``."""
-    return [f"{getattr(counts, name)} {name}" for name in names if getattr(counts, name)]
+    return [f"{getattr(counts, name):,} {name}" for name in names if getattr(counts, name)]
 
 
 def recorded(created: int, gap: LedgerGap, on_ambiguous: OnAmbiguous) -> str:
@@ -145,11 +152,15 @@ def recorded(created: int, gap: LedgerGap, on_ambiguous: OnAmbiguous) -> str:
 
     :param created: Number of rows that the service has acknowledged.
     """
-    known = f"The ledger has recorded {created - gap.created} of them, and a retry does not send these again."
+    number = created - gap.created
+    known = "The ledger has recorded none of them."
     if gap.is_unreadable:
-        known = f"The ledger had recorded {created - gap.created} of them, and cannot be read now."
+        known = f"The ledger had recorded {number:,} of them, and cannot be read now."
     elif not gap.created:
         return "The ledger has recorded all of them, and a retry does not send them again."
+    elif number:
+        known = f"The ledger has recorded {number:,} of them, and a retry does not send these again."
     if not gap.created:
         return known
-    return f"{known} {gap.created} are at the service but not recorded: {_NEXT_RUN[on_ambiguous]}."
+    unrecorded = counted(gap.created, "document is", "documents are")
+    return f"{known} {unrecorded} at the service but not recorded. {_NEXT_RUN[on_ambiguous]}"

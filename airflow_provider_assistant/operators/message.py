@@ -16,6 +16,7 @@ from airflow_provider_assistant.failures import FailureContext
 from airflow_provider_assistant.hooks.task_parameters import Checks, check_given
 from airflow_provider_assistant.operators.base import AssistantOperator
 from airflow_provider_assistant.operators.datasets import publish_run
+from airflow_provider_assistant.texts import counted
 
 T = TypeVar("T")
 OnAmbiguous: TypeAlias = Literal["retry", "skip", "fail"]
@@ -134,8 +135,7 @@ class AssistantMessageOperator(AssistantOperator):
         """Log the number of earlier attempts that the service may also have accepted, and push it to XCom."""
         if count:
             self.log.warning(
-                "The service may also have accepted at least %d earlier attempt(s): session %r may contain the message "
-                "more than once.",
-                count, self.session_id,
+                "The service may also have accepted at least %s: session %r may contain the message more than once.",
+                counted(count, "earlier attempt"), self.session_id,
             )  # fmt: skip
             context["ti"].xcom_push(key="possibly_duplicated", value=count)

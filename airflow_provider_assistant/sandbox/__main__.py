@@ -43,6 +43,7 @@ def main() -> None:
             lines.append(PUBLIC)
         if settings.history:
             lines.append(GENERATED.format(settings.history))
+        lines.append("To use it, write 'export' and the next line in another shell, and start Airflow there:")
         print(*lines, sep="\n", file=sys.stderr, flush=True)  # noqa: T201
         # The last line, because a program that reads it may end this process at once.
         print(f"AIRFLOW_CONN_ASSISTANT_DEFAULT='{server.conn_json()}'", flush=True)  # noqa: T201

@@ -73,7 +73,7 @@ class _Look:
             return f"{counted(self.ready, 'document')} in use"
         states = ", ".join(f"{count} {state}" for state, count in self.states.most_common())
         total = self.ready + len(self.waiting)
-        return f"{self.ready} of {total} documents in use, {states}: {self.names()}"
+        return f"{self.ready} of {counted(total, 'document')} in use, {states}: {self.names()}"
 
 
 class AssistantDocumentsReadySensor(BaseSensorOperator):
@@ -332,8 +332,8 @@ class AssistantDocumentsReadySensor(BaseSensorOperator):
         of_source = "" if self.source_name is None else f" of source {self.source_name!r}"
         if known.without_id:
             raise AssistantInputError(
-                f"{known.without_id} documents{of_source} on {self.hook.location()} have no id in "
-                "the ledger, so they cannot be found in the list of the site",
+                f"the ledger has no id for {counted(known.without_id, 'document')}{of_source} on "
+                f"{self.hook.location()}, so that the list of the site cannot show its status",
                 todo="The service returned no id when it created them. Do not use this sensor, or give document_ids.",
                 field="source_name",
             )

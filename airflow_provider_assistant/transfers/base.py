@@ -152,10 +152,10 @@ class ExportOperator(AssistantOperator):
         """Return the target of the export and the files that it replaced, for the log lines of a failure."""
         part_name = self.part_name(context)
         doing = f"export of {part_name!r} to {self.output_path} from {self.hook.location()}"
-        files = [f"{dataset.uri} ({dataset.rows} rows)" for dataset in self.lineage_outputs]
+        files = [f"{dataset.uri} ({counted(dataset.rows or 0, 'row')})" for dataset in self.lineage_outputs]
         written = UNWRITTEN
         if files:
-            written = f"{len(files)} file(s) of this run were written: {', '.join(files)}."
+            written = f"This run wrote {counted(len(files), 'file')}: {', '.join(files)}."
         return FailureContext(doing, written)
 
     def publish(
@@ -182,7 +182,7 @@ class ExportOperator(AssistantOperator):
             raise AssistantInputError(
                 f"{other_file} already contains rows that this task would write for {day}, and "
                 "readers would count them twice",
-                safe=f"Nothing was written to {dataset}.",
+                safe=f"Nothing of {dataset} was written for {day}.",
                 todo="If the DAG or the task was renamed, keep the old name: "
                 f"file_name={old_name!r}, or delete that file. {SEPARATE_PATHS}",
                 field="file_name",
@@ -330,12 +330,12 @@ class LedgerExportOperator(ExportOperator):
             "date": last.isoformat(),
         }
         self.log.info(
-            "Wrote %d rows of dataset %s for %s up to %s. Last file: %s.",
-            result["rows"],
+            "Wrote %s of dataset %s for %s up to %s%s.",
+            counted(sum(file.rows for file in written), "row"),
             dataset,
             counted(len(written), "day"),
             last,
-            result["path"],
+            f"; last file: {paths[-1]}" if paths else "",
         )
         return self.emit_asset_events(context, result)
 

@@ -11,6 +11,7 @@ from airflow.providers.common.compat.sdk import Context
 from airflow_provider_assistant import lake, parameters
 from airflow_provider_assistant.failures import explained
 from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
+from airflow_provider_assistant.texts import counted
 from airflow_provider_assistant.transfers.base import ExportOperator
 from airflow_provider_assistant.transfers.progress import gap_counts
 
@@ -72,7 +73,7 @@ class AssistantLimitsToParquetOperator(ExportOperator):
         gaps = self.gaps(progress, "limits", day)
         if progress is not None:
             progress.record(day)
-        self.log.info("Wrote %d values of tenant %r to %s.", file.rows, tenant_id, file.path)
+        self.log.info("Wrote %s of tenant %r to %s.", counted(file.rows, "value"), tenant_id, file.path)
         result = {
             "path": file.path,
             "rows": file.rows,

@@ -12,6 +12,7 @@ from airflow_provider_assistant.failures import FailureContext, explained
 from airflow_provider_assistant.hooks.iceberg import iceberg_properties
 from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
 from airflow_provider_assistant.observability.lineage import LineageDataset
+from airflow_provider_assistant.texts import counted
 from airflow_provider_assistant.transfers.from_lake import FromLakeOperator
 
 
@@ -101,15 +102,15 @@ class AssistantParquetToIcebergOperator(FromLakeOperator):
                 loaded = iceberg.load(catalog, self.namespace, self.output_path, dataset, days)
                 loads[dataset] = loaded
                 self.log.info(
-                    "Table %s.%s: loaded %d rows of %d partition(s), replacing %d rows. %d partition(s) had not "
-                    "changed; the lake no longer has %d, whose rows stay.",
+                    "Table %s.%s: loaded %s of %s, replacing %s. Unchanged: %s; no longer in the lake, with rows that "
+                    "stay in the table: %s.",
                     self.namespace,
                     dataset,
-                    loaded.rows,
-                    len(loaded.days),
-                    loaded.replaced,
-                    loaded.unchanged,
-                    loaded.kept,
+                    counted(loaded.rows, "row"),
+                    counted(len(loaded.days), "partition"),
+                    counted(loaded.replaced, "row"),
+                    counted(loaded.unchanged, "partition"),
+                    counted(loaded.kept, "partition"),
                 )
         self.loaded_datasets = datasets
         self.lineage_outputs = tuple(

@@ -15,6 +15,7 @@ from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.failures import FailureContext, explained
 from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
 from airflow_provider_assistant.observability.lineage import LineageDataset
+from airflow_provider_assistant.texts import counted
 from airflow_provider_assistant.transfers.from_lake import FromLakeOperator
 
 if TYPE_CHECKING:
@@ -128,12 +129,12 @@ class AssistantParquetToWarehouseOperator(FromLakeOperator):
         }
         rows_by_dataset = ", ".join(f"{dataset} {rows}" for dataset, rows in loaded.rows.items())
         self.log.info(
-            "Loaded %d rows of %d partition(s), replacing %d rows: %s. %d partition(s) had not changed.",
-            result["rows"],
-            loaded.partitions,
-            loaded.replaced,
-            rows_by_dataset,
-            loaded.unchanged,
+            "Loaded %s of %s, replacing %s: %s. Unchanged: %s.",
+            counted(sum(loaded.rows.values()), "row"),
+            counted(loaded.partitions, "partition"),
+            counted(loaded.replaced, "row"),
+            rows_by_dataset or "nothing is new",
+            counted(loaded.unchanged, "partition"),
         )
         return self.emit_asset_events(context, result)
 

@@ -82,11 +82,11 @@ class Progress:
         earliest = last - ONE_DAY * (max(days, MOST_DAYS) - 1)
         if first < earliest:
             log.warning(
-                "The last run wrote %s up to %s. This one writes at most %d days, so these are not written: %s. To "
+                "The last run wrote %s up to %s. This one writes at most %s, so these are not written: %s. To "
                 "write them, set date and days.",
                 self._dataset,
                 written,
-                max(days, MOST_DAYS),
+                counted(max(days, MOST_DAYS), "day"),
                 listed_days(days_between(first, earliest)),
             )
         return max(first, earliest)

@@ -21,7 +21,7 @@ from airflow_provider_assistant.lake import records
 from airflow_provider_assistant.lake.flattening import distinct, json_text
 from airflow_provider_assistant.lake.reading import ListPlace, Reading, read_all
 from airflow_provider_assistant.ledger import RunRef
-from airflow_provider_assistant.texts import shortened
+from airflow_provider_assistant.texts import counted, shortened
 from airflow_provider_assistant.transfers.base import ExportOperator
 from airflow_provider_assistant.transfers.progress import ONE_DAY, Progress, days_between
 
@@ -275,10 +275,10 @@ class AssistantReadToParquetOperator(ExportOperator):
             is_only_last = items_by_day and len(missing) == 1 and all_days[-1] not in items_by_day
             self.log.log(
                 logging.INFO if is_only_last else logging.WARNING,
-                "%d of %d days of %s are not in the reply and keep their files: %s.",
-                len(missing),
-                len(all_days),
+                "The reply about %s lacks %d of %s, whose files stay as they are: %s.",
                 self._label(),
+                len(missing),
+                counted(len(all_days), "day"),
                 shortened(", ".join(missing), LISTED),
             )
         if undated:
@@ -316,8 +316,9 @@ class AssistantReadToParquetOperator(ExportOperator):
     ) -> dict[str, Any]:
         files = [file for file, _ in written]
         raw_files = [raw_file for _, raw_file in written]
+        rows = sum(file.rows for file in files)
         result = {
-            "rows": sum(file.rows for file in files),
+            "rows": rows,
             "path": files[-1].path if files else None,
             "raw_path": raw_files[-1].path if raw_files else None,
             "paths": [file.path for file in files],
@@ -331,7 +332,10 @@ class AssistantReadToParquetOperator(ExportOperator):
             **counts,
             "date": day.isoformat(),
         }
-        self.log.info("Wrote %d values of %s to %s.", result["rows"], self._label(), result["path"])
+        last = f"; last file: {files[-1].path}" if files else ""
+        self.log.info(
+            "Wrote %s of %s in %s%s.", counted(rows, "value"), self._label(), counted(len(files), "file"), last
+        )
         return self.emit_asset_events(context, result)
 
     def _item_captures(

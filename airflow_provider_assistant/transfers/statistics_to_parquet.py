@@ -25,7 +25,7 @@ from airflow_provider_assistant.failures import explained
 from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
 from airflow_provider_assistant.observability.lineage import LineageDataset
 from airflow_provider_assistant.parameters import tolerance
-from airflow_provider_assistant.texts import shortened, storable
+from airflow_provider_assistant.texts import counted, shortened, storable
 from airflow_provider_assistant.transfers.base import ExportOperator
 from airflow_provider_assistant.transfers.progress import gap_counts
 
@@ -159,7 +159,12 @@ class AssistantStatisticsToParquetOperator(ExportOperator):
         gaps = self.gaps(progress, "statistics", day)
         if progress is not None:
             progress.record(day)
-        self.log.info("Wrote %d metrics of %d site(s) to %s.", file.rows, len(captures), file.path)
+        self.log.info(
+            "Wrote %s of %s to %s.",
+            counted(file.rows, "metric"),
+            counted(len(captures), "site"),
+            file.path,
+        )
         site_id_of_task = None
         if self.site_ids is None:
             site_id_of_task = self.hook.resolve_site_id()
@@ -200,11 +205,10 @@ class AssistantStatisticsToParquetOperator(ExportOperator):
             )
         named_sites = ", ".join(reasons)
         raise error_class(
-            f"{len(errors)} of {sites} sites could not be read: {named_sites}{more}, more than "
+            f"{len(errors)} of {counted(sites, 'site')} could not be read: {named_sites}{more}, more than "
             f"max_failed_sites={self.max_failed_sites:g} allows",
             safe=written,
-            todo=f"{retry} reads all {sites} sites again and replaces the day. The warnings in the log name all "
-            "reasons.",
+            todo=f"{retry} reads all sites again and replaces the day. The warnings in the log name all reasons.",
         )
 
 

@@ -13,6 +13,7 @@ from airflow_provider_assistant.chat_batch.state import AnswerWriter, BatchState
 from airflow_provider_assistant.exceptions import AssistantError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.hooks.shared_client import shared_client
+from airflow_provider_assistant.texts import counted
 from airflow_provider_assistant.triggers.events import carried, failure_of
 
 
@@ -86,7 +87,7 @@ class AssistantChatBatchTrigger(BaseTrigger):
         # In a thread: Airflow connects to an S3 folder when its path is made, and cannot do that in an event loop.
         state = await asyncio.to_thread(BatchState, self.folder)
         pending = await asyncio.to_thread(state.read_open)
-        self.log.info("Waiting for %d requests on site %r.", len(pending), self.site_id)
+        self.log.info("Waiting for %s on site %r.", counted(len(pending), "request"), self.site_id)
         async with shared_client(AssistantHook(self.assistant_conn_id)) as client, AnswerWriter(state) as writer:
             poller = Poller(
                 client=client,

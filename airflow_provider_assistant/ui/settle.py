@@ -22,6 +22,7 @@ from airflow_provider_assistant.ledger.schema import IS_STALE, documents
 from airflow_provider_assistant.ledger.scopes import site_of
 from airflow_provider_assistant.ledger.settling import OUTDATED
 from airflow_provider_assistant.ledger.upkeep import DeletedDocuments, ForgetReport, forget
+from airflow_provider_assistant.texts import counted
 from airflow_provider_assistant.ui.access import RightsDep, may_see_pages
 from airflow_provider_assistant.ui.ids import STALE, SUPERSEDED, EntryId, parse_id
 from airflow_provider_assistant.ui.ledgers import engine_of, reading, select_ledger
@@ -231,13 +232,11 @@ class _Settling:
     def _reply(self) -> SettleReply:
         settled = sum(item.accepted for item in self._items)
         refused = len(self._items) - settled
-        noun, verb = "entries", "were"
-        if settled == 1:
-            noun, verb = "entry", "was"
-        if self._is_preview:
-            verb = "would be"
         outcome = self._request.outcome.replace("_", " ")
-        text = f"{settled} {noun} {verb} settled as {outcome}."
+        subject = counted(settled, "entry was", "entries were")
+        if self._is_preview:
+            subject = counted(settled, "entry would be", "entries would be")
+        text = f"{subject} settled as {outcome}."
         consequences = {item.text for item in self._items if item.accepted}
         if len(consequences) == 1:
             # All entries have the same consequence: say it once.

@@ -35,7 +35,7 @@ ERRORS = {2, 3, 4, 5}
 LONGEST = 1_000
 OURS = "airflow_provider_assistant"
 # What a load that failed has created, and what is recorded of it.
-PROGRESS = re.compile(r"\d+ of \d+ rows? were created by this try\. |Nothing was sent\.$")
+PROGRESS = re.compile(r"This try created \d+ of \d+ rows?\. |Nothing was sent\.$")
 LOGGERS = ("", "airflow", OURS, f"{OURS}.loading.report", f"{OURS}.source_account")
 
 

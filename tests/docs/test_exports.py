@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 duckdb = pytest.importorskip("duckdb")
-*SIX_QUESTIONS, OWN_VIEW, WORDS = [
+*SIX_QUESTIONS, OWN_VIEW, WORDS, COUNTERS = [
     block.code for block in blocks_of(ROOT / "docs/export/warehouse.md") if block.language == "sql"
-][:8]
+][:9]
 NUMBERS, SESSIONS, IN_TIME = (
     block.code for block in blocks_of(ROOT / "docs/export/nightly-export.md") if block.language == "sql"
 )
@@ -126,4 +126,19 @@ def test_the_queries_of_the_warehouse(tmp_path: Path) -> None:
         assert [row[1:] for row in warehouse.execute(WORDS).fetchall()] == [
             ("acme-docs", "bad", 2),
             ("acme-docs", "good", 1),
+        ]
+
+
+def test_a_rate_of_a_week_is_not_that_of_all_time() -> None:
+    for day, total, answered in ((21, 1000, 920), (22, 1010, 924), (23, 1020, 933), (24, 1030, 942)):
+        chats = {"total": total, "answered": answered, "answer_rate": answered / total}
+        moment = datetime(2026, 11, day, 12, tzinfo=UTC)
+        reply = lake.Capture(moment, json.dumps({"chats": {"async": chats}}), **SCOPE)
+        lake.publish(lake.metrics_table(lake.STATISTICS, [reply]), "counters", "statistics", moment.date(), "dag.task")
+    with duckdb_transaction("counters.duckdb") as store:
+        load(store, "counters", ["statistics"])
+    with duckdb.connect("counters.duckdb") as warehouse:
+        assert warehouse.execute(COUNTERS).fetchall() == [
+            (MONDAY, "acme-docs", 10.0, 4.0, 0.4),
+            (date(2026, 11, 23), "acme-docs", 20.0, 18.0, 0.9),
         ]

@@ -707,9 +707,9 @@ def test_pages_that_are_not_included_do_not_count(website):
 
 def test_too_many_pages_are_refused_before_the_first(website):
     source = website.site({f"/{number}": OFFICE for number in range(4)})
-    with pytest.raises(AssistantInputError, match="more than max_pages=3 pages"):
+    with pytest.raises(AssistantInputError, match="more pages than max_pages=3 allows"):
         documents(source, max_pages=3)
-    with pytest.raises(AssistantInputError, match="more than max_pages=3 pages"):
+    with pytest.raises(AssistantInputError, match="more pages than max_pages=3 allows"):
         documents((website.url(f"/{number}") for number in range(10**9)), max_pages=3)
     assert "/0" not in website.requests
 

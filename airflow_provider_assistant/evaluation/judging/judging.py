@@ -30,6 +30,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantStorageError,
 )
 from airflow_provider_assistant.observability import tracing
+from airflow_provider_assistant.texts import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -124,7 +125,7 @@ class Judging:
         if self._breaker.is_fatal(error) or isinstance(error, AssistantIncompleteError | AssistantBadRequestError):
             raise error
         raise AssistantIncompleteError(
-            f"{self._breaker.failures} answers in a row could not be judged, and the others were not tried. "
+            f"{counted(self._breaker.failures, 'answer')} in a row could not be judged, and the others were not tried. "
             f"The last error: {error.happened}",
             todo=f"{error.todo or ''} A retry continues with them.".strip(),
         )
@@ -227,7 +228,7 @@ class Judging:
         # Equal requests have the same hash and are sent only once.
         request_by_hash = dict(self._requests)
         waiting = [hashed for hashed in request_by_hash.items() if hashed[0] not in self._known]
-        log.info("Asking for %d verdicts; %d are known.", len(waiting), len(self._known))
+        log.info("Asking for %s; %d known.", counted(len(waiting), "verdict"), len(self._known))
         if not waiting:
             return
         # One span for all requests: a trace with thousands of spans is not readable.
@@ -289,10 +290,10 @@ class Judging:
     def _log_cost(self) -> None:
         cost = self._options.cost(self._input_tokens, self._output_tokens)
         log.info(
-            "The judges have given %d verdicts, for %d tokens of prompts and %d of replies%s.",
-            len(self._known),
-            self._input_tokens,
-            self._output_tokens,
+            "The judges have given %s, for %s of prompts and %s of replies%s.",
+            counted(len(self._known), "verdict"),
+            counted(self._input_tokens, "token"),
+            counted(self._output_tokens, "token"),
             "" if cost is None else f", which cost {cost:.4g}",
         )
 
@@ -309,8 +310,8 @@ class Judging:
             )
         if used >= limit:
             raise AssistantJudgeLimitError(
-                f"The judges have used {used} tokens, and max_judge_tokens is {limit}",
-                safe=f"{len(self._known)} of {total} verdicts are known; a retry does not pay for them again.",
+                f"The judges have used {counted(used, 'token')}, and max_judge_tokens is {limit:,}",
+                safe=f"Known: {len(self._known)} of {counted(total, 'verdict')}. A retry does not pay for these again.",
                 todo="Raise max_judge_tokens, or evaluate fewer questions.",
             )
 

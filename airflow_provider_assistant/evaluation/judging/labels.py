@@ -95,8 +95,9 @@ def check_labels(assignment: Assignment, rules: Sequence[Rule]) -> None:
             ties = assignment.ties.get(rule.name or "", 0)
             tied = f"; {counted(ties, 'answer')} of label files are ties" if ties else ""
             raise AssistantInputError(
-                f"gate: {rule.text!r} needs {rule.labels} labels, and only {count} questions have one in the column "
-                f"{HUMAN} with an answer to judge, or in a label file{tied}",
+                f"gate: {rule.text!r} needs {counted(rule.labels, 'label')}, and only "
+                f"{counted(count, 'question has', 'questions have')} one in the column {HUMAN} with an answer to "
+                f"judge, or in a label file{tied}",
                 todo="Label more answers, or require fewer.",
                 field="gate",
             )

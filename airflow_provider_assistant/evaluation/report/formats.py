@@ -30,13 +30,6 @@ def count(value: int) -> str:
     return f"{value:,}"
 
 
-def counted(value: int, noun: str) -> str:
-    """Format a count with its noun, in the plural unless the count is 1."""
-    if value == 1:
-        return f"1 {noun}"
-    return f"{value:,} {noun}s"
-
-
 def score(value: float | None) -> str:
     """Format a score with three decimals. A score below 1 is never rounded to 1."""
     if value is None:

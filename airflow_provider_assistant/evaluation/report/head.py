@@ -11,6 +11,7 @@ from airflow_provider_assistant.evaluation.excerpts import verdict_word
 from airflow_provider_assistant.evaluation.failing import Some
 from airflow_provider_assistant.evaluation.report import formats
 from airflow_provider_assistant.evaluation.report.sections import MAX_RUNS, TagLoss, tag_losses
+from airflow_provider_assistant.texts import counted
 
 if TYPE_CHECKING:
     from airflow_provider_assistant.evaluation.report.cards import Cards
@@ -109,7 +110,7 @@ def _effect(summary: Summary) -> str:
         return "There are no rules, so the figures are not judged."
     words = Counter(rule.word for rule in gate.rules)
     counts = ", ".join(f"{number} {word}" for word, number in words.most_common())
-    text = f"{formats.counted(len(gate.rules), 'rule')}: {counts}."
+    text = f"{counted(len(gate.rules), 'rule')}: {counts}."
     # A command has no task.
     if summary.run:
         text += " " + (_EFFECTS[gate.on_fail] if gate.verdict == "failed" else "The task succeeds.")

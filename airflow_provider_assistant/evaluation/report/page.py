@@ -14,7 +14,7 @@ from airflow_provider_assistant.evaluation.report import charts, formats, sectio
 from airflow_provider_assistant.evaluation.report.cards import cards
 from airflow_provider_assistant.evaluation.report.head import head_of
 from airflow_provider_assistant.evaluation.rules import COVERAGE, PASS_RATE
-from airflow_provider_assistant.texts import shortened
+from airflow_provider_assistant.texts import counted, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,9 +31,9 @@ GENERATOR = '<meta name="generator" content="airflow-provider-assistant">'
 QUANTILES = {"p50": "p50 (median)", "p75": "p75", "p90": "p90", "p95": "p95", "p99": "p99"}
 TIMES = {"latency": "Latency", "noticed_after": "Noticed after"}
 FORMATS: dict[str, Callable[..., str]] = {
-    name: getattr(formats, name)
-    for name in ("count", "counted", "exact", "moment", "percent", "score", "seconds", "signed")
+    name: getattr(formats, name) for name in ("count", "exact", "moment", "percent", "score", "seconds", "signed")
 }
+FORMATS["counted"] = counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +179,7 @@ def _measure(summary: Summary) -> str:
 def _timing_note(summary: Summary, measure: str) -> str:
     """Return where the durations come from, and how exact they are."""
     if measure == "noticed_after":
-        answers = formats.counted(summary.noticed_after.count, "answer")
+        answers = counted(summary.noticed_after.count, "answer")
         return (
             f"Seconds from submission to the poll that found the answer, for {answers}. The service's "
             "replies have no timestamps, and no poll came close to the end of an answer, so the latency is "
@@ -194,10 +194,10 @@ def _timing_note(summary: Summary, measure: str) -> str:
         longest = formats.seconds(measured.maximum)
         median = formats.seconds(measured.p50)
         sources.append(f"{formats.count(measured.count)} measured, at most {longest} too long (median {median})")
-    note = f"Latency in seconds, for {formats.counted(known, 'answer')}: {'; '.join(sources)}."
+    note = f"Latency in seconds, for {counted(known, 'answer')}: {'; '.join(sources)}."
     unknown = summary.questions.answered - known
     if unknown:
-        note += f" Not known for {formats.counted(unknown, 'answer')}."
+        note += f" Not known for {counted(unknown, 'answer')}."
     return note
 
 

@@ -27,6 +27,7 @@ from airflow_provider_assistant.knowledge.website.fetcher import (
 from airflow_provider_assistant.knowledge.website.page_list import PageList
 from airflow_provider_assistant.knowledge.website.sitemaps import iso_date
 from airflow_provider_assistant.source_account import AccountedRows, SourceAccount
+from airflow_provider_assistant.texts import counted
 
 log = logging.getLogger(__name__)
 
@@ -152,7 +153,7 @@ def website_documents(
                     field="source",
                 )
             page_cache.save()
-        log.info("%d pages of %s, %d not modified.", reader.count, addresses[0], reader.unmodified)
+        log.info("%s of %s, %d not modified.", counted(reader.count, "page"), addresses[0], reader.unmodified)
 
     return AccountedRows(rows, strict=strict)
 
@@ -192,7 +193,7 @@ def _chosen(
             pages.setdefault(url, date)
         if len(pages) > max_pages:
             raise AssistantInputError(
-                f"the website has more than max_pages={max_pages:,} pages",
+                f"the website has more pages than max_pages={max_pages} allows",
                 safe="Nothing was written, because the documents of the other pages would look stale.",
                 todo="Raise max_pages, or leave pages out with include=….",
                 field="max_pages",

@@ -33,6 +33,7 @@ from airflow_provider_assistant.exceptions import (
 )
 from airflow_provider_assistant.knowledge.website.addresses import host_of, refuse_private_networks, web_address
 from airflow_provider_assistant.knowledge.website.robots import NAME, Robots
+from airflow_provider_assistant.texts import counted
 
 log = logging.getLogger(__name__)
 
@@ -194,7 +195,7 @@ class Fetcher:
         seconds = requests * self.interval
         if self._clock() + seconds > self._end_time:
             raise AssistantInputError(
-                f"{requests:,} pages with {self.interval:g} s between requests take {seconds:,.0f} s, and "
+                f"{counted(requests, 'page')} with {self.interval:g} s between requests take {seconds:,.0f} s, and "
                 f"timeout={self._timeout:g}. robots.txt may ask for such pauses",
                 todo="Raise timeout or requests_per_second, or leave pages out with include=….",
                 field="timeout",

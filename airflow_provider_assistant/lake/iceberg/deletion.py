@@ -11,6 +11,7 @@ from airflow_provider_assistant.exceptions import AssistantWarehouseError
 from airflow_provider_assistant.lake.datasets import DATASETS
 from airflow_provider_assistant.lake.iceberg.catalog import attempts, existing_table, explained, no_warnings
 from airflow_provider_assistant.lake.iceberg.tables import is_of
+from airflow_provider_assistant.texts import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -90,7 +91,7 @@ def _forget_history(table: Table) -> None:
             remaining.append(path)
     if remaining:
         raise AssistantWarehouseError(
-            f"{len(remaining)} files of earlier snapshots of {table.location()} cannot be deleted",
+            f"{counted(len(remaining), 'file')} of earlier snapshots of {table.location()} cannot be deleted",
             safe="No snapshot uses them any more.",
             todo="Delete the files that the log names.",
         )

@@ -14,6 +14,7 @@ from airflow_provider_assistant.lake.warehouse.metric_rows import MetricNames
 from airflow_provider_assistant.lake.warehouse.names import literal
 from airflow_provider_assistant.lake.warehouse.tables import PARTITIONS, Warehouse
 from airflow_provider_assistant.lake.warehouse.views import create_views
+from airflow_provider_assistant.texts import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -138,8 +139,8 @@ def _note_kept(
     back = [day for day in partitions if day in known and known[day].is_kept]
     if new:
         log.info(
-            "The lake no longer has %d partition(s) of %s, whose rows stay in the warehouse: %s.",
-            len(new),
+            "The lake no longer has %s of %s, whose rows stay in the warehouse: %s.",
+            counted(len(new), "partition"),
             dataset,
             ", ".join(map(str, new[:LISTED])) + (", …" if len(new) > LISTED else ""),
         )

@@ -14,7 +14,7 @@ from airflow_provider_assistant.lake.warehouse.metrics import (
 )
 from airflow_provider_assistant.lake.warehouse.names import literal
 from airflow_provider_assistant.lake.warehouse.tables import METRICS
-from airflow_provider_assistant.texts import escaped, shortened
+from airflow_provider_assistant.texts import counted, escaped, shortened
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -83,8 +83,8 @@ class MetricNames:
                 records.append(record)
         if left_out:
             log.warning(
-                "statistics_daily is limited to %d metrics, %d of them with numbers in their path. It leaves out: %s",
-                MAX_METRICS,
+                "statistics_daily is limited to %s, %d of them with numbers in their path. It leaves out: %s",
+                counted(MAX_METRICS, "metric"),
                 MAX_NUMBERED,
                 escaped(shortened(", ".join(left_out), LISTED)),
             )

@@ -303,7 +303,7 @@ def test_many_transient_errors_are_one_warning(caplog):
     assert len(warnings) == 1
     assert "Polling goes on after this: " in warnings[0].getMessage()
     troubles = sum(len(polls) for polls in polled.wire.sent.values())
-    assert f"after {troubles} polls, " in str(polled.schedule)
+    assert f"after {troubles:,} polls, " in str(polled.schedule)
     assert "of them failed" in str(polled.schedule)
 
 
@@ -323,10 +323,10 @@ def test_unknown_status_words_mean_pending_and_are_logged_once(caplog):
 def test_progress_is_logged(caplog):
     with caplog.at_level(logging.INFO, logger=module.__name__):
         poll(lambda *_: PENDING, 3, deadline=100.0)
-    lines = [record.message for record in caplog.records if "requests are open" in record.message]
+    lines = [record.message for record in caplog.records if record.message.startswith("Open: ")]
     *lines, _ = lines
     assert len(lines) == 3
-    assert lines[0] == "3 requests are open, ended are none, after 9 polls."
+    assert lines[0] == "Open: 3 requests; ended: none; after 9 polls."
 
 
 @pytest.mark.parametrize("most", [1, 8, 64])

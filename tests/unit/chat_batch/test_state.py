@@ -268,7 +268,7 @@ async def test_a_state_that_cannot_be_written_is_a_warning(quick, caplog):
             await until(lambda: written.failures < 9_990)
     assert [record.message for record in caplog.records] == [
         "Answers cannot be saved in somewhere: disk full",
-        "1 answers were not saved; a later attempt polls for them again.",
+        "Not saved: 1 answer; a later attempt polls again.",
     ]
 
 

@@ -312,7 +312,7 @@ def test_a_route_that_changes_every_document_is_not_used_again(cli, monkeypatch)
         assert len(site.documents) == 5
     assert ran.code == 1
     assert ran.json["left"]
-    assert "4 other documents have changed" in ran.json["steps"][-1]["detail"]
+    assert "4 other documents changed" in ran.json["steps"][-1]["detail"]
     assert [change.action for change in site.changes].count("deactivate") == 5
 
 

@@ -106,7 +106,7 @@ def test_a_mistake_in_the_arguments_costs_no_question(evaluate, service, tmp_pat
     monkeypatch.setenv("AIRFLOW_CONN_JUDGE", '{"conn_type": "pydanticai", "host": "models.example.com"}')
     assert "no model is given" in evaluate(gate=JUDGED).err
     labelled = changed("human", "yes")
-    assert "needs 3 labels, and only 1 questions have one" in evaluate(gate=LABELS, golden=labelled).err
+    assert "needs 3 labels, and only 1 question has one" in evaluate(gate=LABELS, golden=labelled).err
     assert not service.journal()
     # Each repetition gives an answer that the label could be about; the rest of the connection is checked next.
     assert "no model is given" in evaluate("--repeat", "3", gate=LABELS, golden=labelled).err

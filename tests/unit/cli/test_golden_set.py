@@ -31,7 +31,7 @@ def test_findings_are_listed(cli, golden, tmp_path):
     assert [one["finding"] for one in ran.json] == kinds
     assert ran.json[0]["keys"] == ["1", "2"]
     ran = cli(*check)
-    assert ran.lines[1] == ["duplicate", "1, 2", "1, 2", "2 rows ask the same question"]
+    assert ran.lines[1] == ["duplicate", "1, 2", "1, 2", "2 rows with the same question"]
     assert ran.lines[-1] == ["questions: 2, findings: 2"]
 
 

@@ -24,7 +24,7 @@ def test_a_program_gets_what_the_service_says(cli, connection, service):
 
 def test_the_documents_left_are_said(cli, connection, service):
     service.behave(documents_quota=4)
-    assert "The tenant may create 4 more documents (0 of 4 are used)." in cli("limits").err
+    assert "The tenant may create 4 more documents (0 of 4 used)." in cli("limits").err
     assert cli("limits", "--output", "json").json["documents_left"] == 4
     named = cli("limits", "--output", "json", "--limits-field", "limits.messages.used")
     assert named.json["documents_left"] == 0

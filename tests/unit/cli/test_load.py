@@ -271,7 +271,7 @@ def test_a_wrong_key_stops_it_and_the_counts_still_add_up(cli, connect, faq):
     assert counts(ran, "rows", "created", "failed") == (3, 0, 3)
     assert ran.json["error"]
     new, limits, safe, error = ran.err.splitlines()
-    assert safe.startswith("0 of 3 rows were created by this try. 3 are left")
+    assert safe.startswith("This try created 0 of 3 rows. 3 rows are left")
     assert "A new, empty ledger was created" in new
     assert "without the limits of tenant 'acme-inc'" in limits
     assert error.startswith("error: ")

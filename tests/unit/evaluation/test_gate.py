@@ -114,7 +114,7 @@ def test_a_latency_that_is_not_known_passes_only_if_the_answers_were_noticed_in_
     verdict = judged("latency p95 <= 20", polled)
     assert (verdict.verdict, verdict.value) == ("failed", None)
     assert "'noticed_after p95 <= 20' instead" in verdict.reason
-    assert "only 0 of 8 answers were judged" in verdict.reason
+    assert "judged: only 0 of 8 answers" in verdict.reason
     verdict = judged("latency p95 <= 60", polled)
     assert (verdict.verdict, verdict.value) == ("passed", 60.0)
     assert verdict.reason == "latency p95 is at most 60: polls had noticed the answers by then"
@@ -141,9 +141,9 @@ def test_the_rule_on_coverage_says_how_many_answers_must_have_a_latency(rules, k
     latency = verdicts["latency p95 <= 20"]
     assert latency.verdict == verdict
     if verdict == "failed":
-        assert f"only {known} of 8 answers were judged" in latency.reason
+        assert f"judged: only {known} of 8 answers" in latency.reason
     elif known < 8:
-        assert f"{8 - known} of 8 answers were not judged" in latency.reason
+        assert f"not judged: {8 - known} of 8 answers" in latency.reason
 
 
 @pytest.mark.parametrize(
@@ -179,9 +179,9 @@ def confident(scored, mean, **changes):
         ("confidence_score >= 0.6", 8, "passed", "confidence_score is 0.7"),
         ("confidence_score >= 0.8", 8, "failed", "confidence_score is 0.7"),
         ("confidence_score p5 >= 0.2", 8, "passed", "confidence_score p5 is 0.2"),
-        ("confidence_score >= 0.6", 7, "failed", "no data: only 7 of 8 answers were judged, and 90 % are necessary"),
-        ("confidence_score >= 0.6", 0, "failed", "only 0 of 8 answers were judged"),
-        ("confidence_score[billing] >= 0.6", 8, "failed", "only 3 of 4 answers were judged"),
+        ("confidence_score >= 0.6", 7, "failed", "no data: judged: only 7 of 8 answers; necessary: 90 %"),
+        ("confidence_score >= 0.6", 0, "failed", "judged: only 0 of 8 answers"),
+        ("confidence_score[billing] >= 0.6", 8, "failed", "judged: only 3 of 4 answers"),
         ("confidence_score drop <= 1", 8, "not_judged", "no baseline yet"),
     ],
 )
@@ -235,7 +235,9 @@ def test_a_reason_has_as_many_digits_as_it_takes_to_see_the_difference():
 
 
 def test_a_mean_that_leaves_questions_out_says_so():
-    assert judged("token_f1 >= 0.6").reason == "token_f1 is 0.6; 2 of 10 questions have no answer and are not in it"
+    assert (
+        judged("token_f1 >= 0.6").reason == "token_f1 is 0.6; not in it, because without an answer: 2 of 10 questions"
+    )
 
 
 @pytest.mark.parametrize(
@@ -246,7 +248,7 @@ def test_a_mean_that_leaves_questions_out_says_so():
         ("exact_match[billing] >= 0", None, "no question has such a score"),
         ("token_f1[typo] >= 0", None, "no question has the tag 'typo'"),
         ("pass_rate >= 0", summary(passes=None), "no question was judged"),
-        ("latency p95 <= 9", summary(latency=Distribution(count=0)), "only 0 of 8 answers were judged"),
+        ("latency p95 <= 9", summary(latency=Distribution(count=0)), "judged: only 0 of 8 answers"),
         (
             "token_f1 drop <= 1",
             summary(comparison=comparison({"token_f1": difference(None, None, 0, 9)}, same=0, changed=9)),
@@ -444,9 +446,9 @@ AGREES = "judge.tone agreement >= 0.6 on >= 50 labels"
     [
         (0.6, 50, "passed", "kappa of judge.tone and people is 0.6 (95 %: 0.50 to 0.70) over 50 labels"),
         (0.59, 50, "failed", "is 0.59"),
-        (0.9, 49, "failed", "no data: 49 labels were judged, and 50 are necessary"),
-        (None, 50, "failed", "gave all 50 answers the same verdict"),
-        (None, 0, "failed", "no data: 0 labels"),
+        (0.9, 49, "failed", "no data: judged: 49 labels; necessary: 50"),
+        (None, 50, "failed", "gave every answer (50) the same verdict"),
+        (None, 0, "failed", "no data: judged: 0 labels"),
     ],
 )
 def test_the_agreement_of_a_judge_is_kappa_over_enough_labels(kappa, labels, verdict, says):

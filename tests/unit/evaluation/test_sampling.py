@@ -41,5 +41,5 @@ def test_every_row_has_the_same_chance():
 
 
 def test_a_sample_that_is_too_small_is_refused():
-    with pytest.raises(ValueError, match="2 rows cannot represent 3 groups"):
+    with pytest.raises(ValueError, match="a sample of 2 cannot represent 3 groups"):
         stratified_sample(["a", "b", "c"], 2)

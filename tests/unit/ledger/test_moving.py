@@ -80,7 +80,7 @@ def test_a_move_is_refused_as_a_whole(ledger):
         "are the old": Move("old", "old", tenant_id="t", to_tenant="t"),
         "no such entries": Move("other", "new"),
         "no such": Move("old", "new", site_id="nothing"),
-        "entries in both places: 'key'": Move("old", "old", to_tenant="t"),
+        "entries in both places, with 1 key: 'key'": Move("old", "old", to_tenant="t"),
     }
     before = sites(ledger)
     for reason, wanted in refused.items():

@@ -319,7 +319,7 @@ def test_counts_in_words_and_as_plain_types():
     assert counts.done == 10
     assert counts.as_dict() == asdict(counts) | {"rows_per_second": 5.0}
     assert LoadCounts().as_dict()["rows_per_second"] == 0.0
-    assert str(LoadCounts(rows=1, failed=1)) == "1 rows: 0 created, 1 failed"
+    assert str(LoadCounts(rows=1, failed=1)) == "1 row: 0 created, 1 failed"
 
 
 @pytest.mark.parametrize("outcome", ["failed", "ambiguous", "created"])

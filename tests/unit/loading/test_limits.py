@@ -125,7 +125,7 @@ def test_a_load_that_does_not_fit_sends_nothing_or_what_fits(seed, run):
         assert counts.created == dry.created == to_send
         return
     assert error.field == "on_limit"
-    assert f"{to_send} documents would be created" in str(error)
+    assert f"{to_send:,} document" in str(error)
     assert f"may create {room} more" in str(error)
     assert (len(tenant.titles), counts.requests, counts.created) == (before, 0, 0)
 
@@ -170,7 +170,7 @@ def test_documents_that_are_superseded_keep_their_room(run):
     tenant = Tenant(limit=4)
     run(tenant, rows(3))
     _, _, error = run(tenant, rows(3, "changed"))
-    assert "3 documents would be created. The tenant may create 1 more documents (3 of 4 are used)" in str(error)
+    assert "3 documents would be created. The tenant may create 1 more document (3 of 4 used)" in str(error)
     assert len(tenant.titles) == 3
 
 
@@ -179,7 +179,7 @@ def test_by_default_a_load_goes_on_and_says_what_does_not_fit(run, caplog):
     with caplog.at_level(logging.INFO):
         counts, _, error = run(tenant, rows(9), on_limit="show")
     assert (counts.created, counts.rejected, error) == (2, 7, None)
-    assert "9 documents would be created. The tenant may create 2 more documents (0 of 2 are used)" in caplog.text
+    assert "9 documents would be created. The tenant may create 2 more documents (0 of 2 used)" in caplog.text
 
 
 @pytest.mark.parametrize("on_limit", ["fail", "fit", "show"])
@@ -323,7 +323,7 @@ def test_a_load_stops_by_a_used_amount_from_the_usage(on_limit, run):
 
     counts, _, error = run(Tenant(), rows(5), read_limits=replies, on_limit=on_limit)
     if on_limit == "fail":
-        assert "may create 2 more documents (4 of 6 active documents are used)" in str(error)
+        assert "may create 2 more documents (4 of 6 active documents used)" in str(error)
         assert counts.requests == 0
     else:
         assert (counts.created, counts.skipped) == (2, 3)
@@ -364,8 +364,8 @@ def test_documents_that_the_ledger_does_not_know_are_said_once(others, known, ne
     said = [text for text in warnings if "the ledger knows" in text]
     assert len(said) == is_said
     if is_said:
-        assert f"has {others + known} documents, and the ledger knows {known} of them" in said[0]
-        assert f"the {new} rows" in said[0]
+        assert f"has {others + known:,} documents, and the ledger knows {known} of them" in said[0]
+        assert f"({new} rows to send)" in said[0]
     # The next load has nothing to send.
     caplog.clear()
     run(tenant, sent)

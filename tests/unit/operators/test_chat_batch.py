@@ -390,7 +390,7 @@ def test_how_many_questions_may_have_no_answer(failed, max_failed, passes, servi
         assert execute(many(10), max_failed=max_failed)["failed"] == failed
     else:
         with pytest.raises(
-            AssistantRequestFailedError, match=f"^{failed} of 10 questions have no answer .*, more than max_failed="
+            AssistantRequestFailedError, match=f"^{failed} of 10 questions without an answer .*, more than max_failed="
         ):
             execute(many(10), max_failed=max_failed)
     assert statuses(output).get("failed", 0) == failed
@@ -488,7 +488,7 @@ def test_a_conversation_that_cannot_be_closed_is_counted_only(fault, service, co
     with caplog.at_level(logging.WARNING):
         result = execute(many(5))
     assert (result["complete"], result["sessions_closed"], result["sessions_not_closed"]) == (5, 3, 2)
-    assert caplog.text.count("2 of 5 sessions could not be closed") == 1
+    assert caplog.text.count("Not closed: 2 of 5 sessions") == 1
     assert statuses(output) == {"complete": 5}
 
 
@@ -499,7 +499,7 @@ def test_an_unknown_site_stops_the_closing_of_sessions(status, service, connecti
         result = execute(many(12), max_concurrency=2)
     assert (result["complete"], result["sessions_closed"], result["sessions_not_closed"]) == (12, 0, 12)
     assert posts(service, CLOSE) <= 2
-    assert f"12 of 12 sessions could not be closed: {status} " in caplog.text
+    assert f"Not closed: 12 of 12 sessions: {status} " in caplog.text
 
 
 def test_a_conversation_with_an_open_question_is_not_closed(service, connection, execute, output, monkeypatch):
@@ -597,7 +597,7 @@ def test_failed_questions_are_asked_anew_by_the_retry_and_the_others_are_not(
     run = ask(retries=1, deferrable=deferrable, pre_execute=_from_second_try(mended))
     assert (run.state, run.tries()) == ("success", 2)
     assert type(run.errors[0]) is AssistantRequestFailedError
-    assert "2 of 8 questions have no answer" in str(run.errors[0])
+    assert "2 of 8 questions without an answer" in str(run.errors[0])
     assert "A retry keeps the answers and asks those again that failed." in str(run.errors[0])
     assert str(output) in str(run.errors[0])
     assert seen == [{"complete": 6, "failed": 2}]
@@ -715,7 +715,7 @@ def test_the_worst_names_the_error_and_rejected_rows_count_for_none(service, con
     source = [*many(5), *({"id": number, "message": ""} for number in range(10, 14))]
     with pytest.raises(AssistantRequestFailedError) as caught:
         execute(source, max_failed=5)
-    assert "6 of 9 questions have no answer (3 complete, 2 failed, 4 not submitted)" in str(caught.value)
+    assert "6 of 9 questions without an answer (3 complete, 2 failed, 4 not submitted)" in str(caught.value)
     assert "A retry keeps the answers and asks those again that failed." in str(caught.value)
 
 
@@ -1004,7 +1004,7 @@ def test_in_sync_mode_a_saved_answer_is_reused_although_the_ledger_did_not_recor
 
 def test_a_failed_message_in_sync_mode_is_not_submitted(service, connection, execute, output):
     failing(service, [1])
-    with pytest.raises(AssistantIncompleteError, match="1 of 3 questions have no answer"):
+    with pytest.raises(AssistantIncompleteError, match="1 of 3 questions without an answer"):
         execute(many(3), mode="sync")
     assert [row["status"] for row in rows_of(output)] == ["complete", "not_submitted", "complete"]
     assert "500" in rows_of(output)[1]["error"]

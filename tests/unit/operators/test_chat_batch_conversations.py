@@ -117,7 +117,7 @@ def test_a_turn_without_an_answer_ends_its_conversation(mode, execute, output, s
 @modes
 def test_a_retry_goes_on_where_a_conversation_ended(mode, execute, output, service):
     service.behave(fail_messages="Talk 1, question 2")
-    with pytest.raises(AssistantError, match="have no answer"):
+    with pytest.raises(AssistantError, match="without an answer"):
         execute(mode=mode)
     first = {row["key"]: row["request_id"] for row in rows_of(output) if row["status"] == "complete"}
     service.behave(fail_messages="")

@@ -505,7 +505,7 @@ def test_progress_is_logged(service, connection, caplog, capfd, monkeypatch):
     lines = [record.getMessage() for record in caplog.records if "in flight" in record.getMessage()]
     assert lines
     assert "of 20 rows" in lines[0]
-    assert "at most 2 in flight; 0 answers were 429" in lines[0]
+    assert "at most 2 in flight; 0 answers with 429" in lines[0]
     assert "20 rows: 20 created" in "".join(capfd.readouterr())
 
 
@@ -660,7 +660,7 @@ def test_files_by_template_and_list(folder, service, connection, run_operator):
 
 def test_an_empty_file_is_a_reject(folder, service, connection, ledger_home):
     (folder / "empty.txt").touch()
-    with pytest.raises(AssistantInputError, match="1 rows were rejected"):
+    with pytest.raises(AssistantInputError, match="1 row was rejected"):
         load(str(folder), AssistantUploadFilesOperator)
     assert contents(service) == FILES
     assert listed(ledger_home) == [("rejected", 3, "empty.txt")]

@@ -162,7 +162,7 @@ def test_a_measured_latency_is_judged_and_the_report_says_how_exact_it_is(operat
     head = execute(operator(answers, gate=["latency p95 <= 30"], scorers=[*SCORERS, "latency"]))
     (rule,) = summary_of(head).gate.rules
     assert rule.reason == (
-        "latency p95 is 26.1; measured for 19 answers, at most 4.5 s too long; 1 of 20 answers were not judged"
+        "latency p95 is 26.1; measured for 19 answers, at most 4.5 s too long; not judged: 1 of 20 answers"
     )
     page = Path(head["report_path"]).read_text()
     assert (
@@ -221,7 +221,7 @@ def test_answers_without_a_confidence_are_not_judged_and_fail_its_rules(operator
     summary = summary_of(head)
     assert (summary.scorers["confidence_score"].scored, summary.scorers["confidence_score"].not_judged) == (15, 5)
     assert head["verdict"] == "failed"
-    assert "only 15 of 20 answers were judged, and 90 % are necessary" in head["failed_rules"][0]["reason"]
+    assert "judged: only 15 of 20 answers; necessary: 90 %" in head["failed_rules"][0]["reason"]
 
 
 def summary_of(head):

@@ -42,6 +42,7 @@ from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChat
 from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
 from airflow_provider_assistant.transfers.parquet_to_warehouse import AssistantParquetToWarehouseOperator
 from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
+from tests.unit.test_counts_in_texts import problems
 
 CONTEXT_FIELDS = {"dag_id": "dag", "run_id": "run", "task_id": "task", "map_index": -1, "max_tries": 0, "try_number": 1}
 QUESTIONS = [{"id": number, "message": f"Question {number}?"} for number in range(4)]
@@ -68,7 +69,7 @@ def failed(connection, caplog):
         lines = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR][-3:]
         assert [line.partition(":")[0] for line in lines] == ["What happened", "What is safe", "What to do"]
         assert lines[2].endswith(f"Runbook: {RUNBOOK}#{anchor_of(raised.value)}")
-        assert "anew" not in "".join(lines)
+        assert not problems("".join(lines))
         return (*lines, raised.value)
 
     return execute
@@ -87,9 +88,9 @@ def test_a_batch_with_questions_that_failed(failed, service, tmp_path):
     happened, safe, todo, error = failed(ask, AssistantRequestFailedError)
     assert names_the_connection(happened)
     assert str(output) in happened
-    assert f"2 of 4 questions have an answer in {output}" in safe
+    assert f"Answered: 2 of 4 questions, in {output}" in safe
     assert "A retry keeps the answers" in todo
-    assert str(error)[:40] == "2 of 4 questions have no answer (2 comple"[:40]
+    assert str(error)[:40] == "2 of 4 questions without an answer (2 comple"[:40]
 
 
 def test_a_batch_that_is_refused(failed, service, tmp_path):
@@ -99,7 +100,7 @@ def test_a_batch_that_is_refused(failed, service, tmp_path):
     )
     happened, safe, todo, _ = failed(ask, AssistantError)
     assert "403 Forbidden" in happened
-    submitted = "2 of 4 questions were submitted by this try and 0 before; a retry continues to wait for their answers."
+    submitted = "This try submitted 2 of 4 questions; a retry continues to wait for the answers."
     assert submitted in safe
     assert "Check the plan" in todo
     assert "Airflow does not retry this task" in todo
@@ -111,7 +112,7 @@ def test_a_batch_with_bad_rows_names_its_findings(failed, tmp_path):
         task_id="ask", source=rows, output_path=str(tmp_path / "a.parquet"), poll_interval=0.05, deferrable=False
     )
     _, safe, todo, _ = failed(ask, AssistantInputError)
-    assert "4 of 5 questions have an answer" in safe
+    assert "Answered: 4 of 5 questions" in safe
     assert "Fix these rows in the source" in todo
     assert f"Findings: {tmp_path}" in todo
 
@@ -141,8 +142,8 @@ def test_an_export_of_sites_that_cannot_be_read(failed, service, tmp_path):
     assert "127.0.0.1" in happened
     assert str(tmp_path / "lake") in happened
     assert "'assistant_default'" in happened
-    assert safe.startswith(("What is safe: 2 file(s)", "What is safe: Nothing was written"))
-    assert "reads all 2 sites" in todo or "Run the task again" in todo
+    assert safe.startswith(("What is safe: This run wrote 2 files", "What is safe: Nothing was written"))
+    assert "reads all sites" in todo or "Run the task again" in todo
     assert "2 of 2 sites could not be read: 'acme-do" in str(error)[:40]
     assert "'acme-docs' (500 Internal Server Error), 'acme-help' (404 Not Found)" in happened
     assert len(todo) < 400
@@ -239,9 +240,9 @@ def test_ratings_that_are_refused(failed, rated):
         AssistantRateAnswersOperator(task_id="rate", **rated), AssistantIncompletePermanentError
     )
     assert names_the_connection(happened)
-    assert "0 ratings were sent by this try and 0 before. 3 are left." in safe
+    assert "Ratings: 0 sent by this try, 0 before, 3 left." in safe
     assert "Findings: " in todo
-    assert str(error)[:40] == "The service refused 3 ratings (of 3 answ"[:40]
+    assert str(error).startswith("The service refused 3 ratings (of 3 questions: ")
 
 
 def test_an_evaluation_that_fails_its_gate(failed, tmp_path):
@@ -258,7 +259,7 @@ def test_an_evaluation_that_fails_its_gate(failed, tmp_path):
     assert "evaluation 'golden'" in happened
     assert "report.html" in safe
     assert "Open the report" in todo
-    assert str(error).startswith("Gate failed: 1 of 1 rules failed: 'exact_match")
+    assert str(error).startswith("Gate failed: 1 of 1 rule failed: 'exact_match")
 
 
 def test_a_warehouse_that_cannot_be_opened(failed, tmp_path):

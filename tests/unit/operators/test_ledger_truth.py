@@ -25,7 +25,7 @@ from tests.unit.cli.conftest import _as_before, cli  # noqa: F401 (fixtures)
 from tests.unit.ledger.outage import BUSY, FULL, READ_ONLY, away
 
 WRITES = ("INSERT", "UPDATE", "DELETE")
-NUMBERS = re.compile(r"(\d+) of (\d+) rows? were created by this try\. (.*)")
+NUMBERS = re.compile(r"This try created (\d+) of (\d+) rows?\. (.*)")
 KINDS = ("full", "locked", "read-only", "dropped", "deleted")
 ON_AMBIGUOUS = ("retry", "skip")
 
@@ -61,11 +61,12 @@ def safe_line(caplog):
 def said_of(text):
     """Return the numbers of a message: created, recorded (None if not said), not recorded."""
     created, _, rest = NUMBERS.search(text).groups()
-    recorded = re.search(r"has recorded (all|\d+) of them", rest)
-    unrecorded = re.search(r"(\d+) are at the service but not recorded", rest)
+    recorded = re.search(r"has recorded (all|none|\d+) of them", rest)
+    unrecorded = re.search(r"(\d+) documents? (?:is|are) at the service but not recorded", rest)
     number = None
     if recorded:
-        number = int(created) if recorded[1] == "all" else int(recorded[1])
+        words = {"all": int(created), "none": 0}
+        number = words[recorded[1]] if recorded[1] in words else int(recorded[1])
     return int(created), number, int(unrecorded[1]) if unrecorded else 0
 
 
@@ -145,11 +146,11 @@ def test_a_load_without_a_ledger_or_with_a_lost_list_says_so(
     service.answer("status:401", path="documents", skip=3, times=1)
     with pytest.raises(AssistantError, match="401"):
         AssistantLoadQAOperator(task_id="bare", ledger=False, **options).execute(task_context("bare"))
-    assert "3 of 6 rows were created by this try. None of them is recorded, because ledger=False" in safe_line(caplog)
+    assert "This try created 3 of 6 rows. None of them is recorded, because ledger=False" in safe_line(caplog)
     # The list cannot be written: the result of the load is said first, and its keys are in the log.
     full = FullDisk(ledger_home / "full.parquet", 0)
     monkeypatch.setattr("airflow_provider_assistant.operators.loads.findings_file", lambda _: full)
-    with pytest.raises(AssistantError, match="1 rows were rejected"):
+    with pytest.raises(AssistantError, match="1 row was rejected"):
         AssistantLoadQAOperator(task_id="load", **options).execute(task_context("load"))
     assert "Findings that are in no file, 1 rejected: bad." in caplog.text
     assert f"cannot be written to '{full}'" in capsys.readouterr().out

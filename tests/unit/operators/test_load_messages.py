@@ -12,10 +12,10 @@ from tests.task_runs.context import task_context
 from tests.unit.operators.test_documents import many, render
 
 ENDS = {
-    "a wrong key": ("status:401", "401 Unauthorized", "Fix the API key", "3 of 9 rows were created"),
-    "a missing site": ("status:404", "404 Not Found", "Check the identifiers", "3 of 9 rows were created"),
-    "a rate limit": ("retry-after:3600", "429 Too Many Requests", "Retry later", "3 of 9 rows were created"),
-    "a bad gateway": ("status:502", "Ambiguous", "findings", "3 of 9 rows were created"),
+    "a wrong key": ("status:401", "401 Unauthorized", "Fix the API key", "This try created 3 of 9 rows"),
+    "a missing site": ("status:404", "404 Not Found", "Check the identifiers", "This try created 3 of 9 rows"),
+    "a rate limit": ("retry-after:3600", "429 Too Many Requests", "Retry later", "This try created 3 of 9 rows"),
+    "a bad gateway": ("status:502", "Ambiguous", "findings", "This try created 3 of 9 rows"),
 }
 
 

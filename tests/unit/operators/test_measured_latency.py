@@ -89,6 +89,6 @@ def test_a_wait_that_was_interrupted_has_no_latency_and_its_rule_fails(service, 
     assert table["noticed_after"].null_count == 0
     judged = verdict(table, "latency p95 <= 0.001")
     assert judged.verdict == "failed"
-    assert "only 0 of 8 answers were judged" in judged.reason
+    assert "judged: only 0 of 8 answers" in judged.reason
     assert verdict(table, "latency p95 <= 60").verdict == "passed", "the polls noticed all answers within a minute"
     assert verdict(table, "latency <= 60").verdict == "failed"

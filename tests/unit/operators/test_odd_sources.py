@@ -52,7 +52,7 @@ def write_json(path, rows):
 @pytest.mark.parametrize("kind", [list, pd.DataFrame, lambda rows: lambda: iter([pd.DataFrame(rows)])])
 def test_one_bad_cell_costs_its_row(kind, bad, service, connection, ledger_home):
     rows = [*many(2), dict(ROWS[0], answer=bad)]
-    with pytest.raises(AssistantInputError, match="1 rows were rejected"):
+    with pytest.raises(AssistantInputError, match="1 row was rejected"):
         load(kind(rows))
     assert loaded(service) == rows[:2]
     ((number, reason),) = findings(ledger_home)
@@ -277,7 +277,7 @@ def test_csv_options_that_cannot_be(options, part, service, connection, tmp_path
 def test_a_csv_in_another_encoding_says_which_option_to_set(service, connection, tmp_path, ledger_home):
     path = tmp_path / "faq.csv"
     path.write_bytes("title,question,answer,category\nA,Q,Größe,c\n".encode("cp1252"))
-    with pytest.raises(AssistantInputError, match="1 rows were rejected"):
+    with pytest.raises(AssistantInputError, match="1 row was rejected"):
         load(str(path))
     ((_, reason),) = findings(ledger_home)
     assert "column 'answer' is not text in utf-8" in reason

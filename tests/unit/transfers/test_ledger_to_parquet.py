@@ -205,7 +205,7 @@ def test_loads_that_fail_say_why(service, connection, export, tmp_path):
         execute(AssistantLoadTextOperator, source=str(tmp_path / "missing.csv"))
     rejected, failed, missing = export(AssistantLoadsToParquetOperator)
     assert {row["outcome"] for row in (rejected, failed, missing)} == {"failed"}
-    assert (rejected["created"], rejected["rejected"], "1 rows were rejected" in rejected["error"]) == (3, 1, True)
+    assert (rejected["created"], rejected["rejected"], "1 row was rejected" in rejected["error"]) == (3, 1, True)
     assert (failed["rows"], failed["created"], failed["failed"] + failed["ambiguous"]) == (1, 0, 1)
     assert (missing["rows"], "missing.csv" in missing["error"]) == (None, True)
 

@@ -324,7 +324,7 @@ def test_a_day_that_the_reply_lacks_keeps_its_file_and_is_counted(export, capsys
         second = export(service, read="usage_history", days=5)
     assert (second["missing"], len(second["paths"])) == (3, 2)
     logged = capsys.readouterr().out
-    assert "3 of 5 days of usage_history are not in the reply and keep their files" in logged
+    assert "The reply about usage_history lacks 3 of 5 days, whose files stay as they are" in logged
     assert str(days[1]) in logged
     kept = [rows(path) for path in first["paths"]]
     changed = [before != after for before, after in zip(old, kept, strict=True)]

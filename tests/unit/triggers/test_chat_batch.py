@@ -249,7 +249,7 @@ async def test_progress_is_logged(service, connection, submit, trigger, capfd, c
         await event_of(trigger())
     logged = "".join(capfd.readouterr()) + caplog.text
     assert "Waiting for 3 requests on site 'acme-docs'." in logged
-    assert "0 requests are open, ended are 3 complete" in logged
+    assert "Open: 0 requests; ended: 3 complete" in logged
 
 
 @pytest.mark.parametrize("event", [None, {}, {"deadline": None}, {"deadline": "soon"}, {"status": "success"}])

@@ -126,7 +126,7 @@ def test_a_file_that_cannot_be_saved_on_the_way_loses_no_verdict(caplog):
 def test_the_limit_of_tokens_counts_the_verdicts_of_earlier_attempts():
     made, files, _ = judging(max_concurrency=1, max_judge_tokens=1000)
     host = Host()
-    with pytest.raises(AssistantJudgeLimitError, match="used 1000 tokens, and max_judge_tokens is 1000"):
+    with pytest.raises(AssistantJudgeLimitError, match="used 1,000 tokens, and max_judge_tokens is 1,000"):
         run(made, host)
     assert host.sent == files[-1].num_rows == 100
     again, _, _ = judging(max_judge_tokens=1000, known=known_verdicts(files[-1]))
@@ -269,7 +269,7 @@ def test_replies_that_are_no_verdicts_cost_tokens_too(caplog):
     made, files, cases = judging(10, max_concurrency=1, price={"input": 1, "output": 10})
     run(made, Host(says="I would rather not."))
     assert files[-1].num_rows == 0
-    assert "0 verdicts, for 80 tokens of prompts and 20 of replies, which cost 0.00028" in caplog.text
+    assert "0 verdicts, for 80 tokens of prompts and 20 tokens of replies, which cost 0.00028" in caplog.text
     [scorer] = scorers_of(["judge.tone"])
     with pytest.raises(AssistantResponseError, match=r"'I would rather not\.'") as raised:
         made.bound(scorer).score(cases[0])
