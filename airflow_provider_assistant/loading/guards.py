@@ -178,9 +178,13 @@ def check_extent(source: str, *, documents: int, changed: int, missing: int) -> 
     affected = changed + missing
     if not _is_mass_change(documents, affected):
         return
+    effects = []
+    if changed:
+        effects.append(f"replace {changed} of them with other content")
+    if missing:
+        effects.append(f"leave {missing} of them stale")
     raise AssistantInputError(
-        f"source {source!r} has {counted(documents, 'document')}, and this load would replace {changed} of them with "
-        f"other content and leave {missing} stale",
+        f"source {source!r} has {counted(documents, 'document')}, and this load would {' and '.join(effects)}",
         safe=NOTHING_SENT,
         todo="Check that the source is complete and that its key columns are those of "
         "earlier loads. If the change is intended, set allow_mass_change=True for one run; if the source contains only "

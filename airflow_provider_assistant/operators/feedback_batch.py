@@ -28,7 +28,8 @@ from airflow_provider_assistant.texts import counted
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from airflow_provider_assistant.feedback.sender import FeedbackSender
+    from airflow_provider_assistant.feedback.rules import Ratings
+    from airflow_provider_assistant.feedback.sender import FeedbackSender, RatingCounts
 
 
 class AssistantRateAnswersOperator(AssistantOperator):
@@ -149,12 +150,7 @@ class AssistantRateAnswersOperator(AssistantOperator):
                 self._sender.send(rated.ratings)
             finally:
                 counts = self._sender.counts
-                summary = (
-                    f"of {counted(rated.total, 'question')}: rated by this try {counts.sent}, rated before "
-                    f"{counts.already_sent}, not accepted because of an earlier rating {counts.repeated}, failed "
-                    f"{counts.failed}, without a rule that holds {rated.not_rated}, without an answer "
-                    f"{rated.not_answered}"
-                )
+                summary = _summary(rated, counts)
                 self.log.info("Site %r: %s.", site_id, summary)
         if counts.failed and self._sender.is_final:
             raise AssistantIncompletePermanentError(
@@ -197,6 +193,20 @@ class AssistantRateAnswersOperator(AssistantOperator):
         """Stop sending. Requests in flight may still finish."""
         if self._sender:
             self._sender.cancel()
+
+
+def _summary(rated: Ratings, counts: RatingCounts) -> str:
+    """Say what became of the questions."""
+    numbers = {
+        "rated by this try": counts.sent,
+        "rated before": counts.already_sent,
+        "not accepted because of an earlier rating": counts.repeated,
+        "failed": counts.failed,
+        "without a rule that holds": rated.not_rated,
+        "without an answer": rated.not_answered,
+    }
+    parts = [f"{number:,} {what}" for what, number in numbers.items() if number]
+    return f"{counted(rated.total, 'question')}: {', '.join(parts)}"
 
 
 def _table(path: Any, field: str) -> pa.Table:

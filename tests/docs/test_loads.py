@@ -229,7 +229,7 @@ ENDS: dict[str, tuple[str | None, dict[str, Any], int]] = {
     "The source cannot be loaded": (None, {"source": [{"title": "T"}]}, 0),
     "More rejected rows": (None, {"source": [{**TEXTS[0], "content": " "}, *TEXTS[1:]]}, 3),
     "Rows failed": ("status:503", {"source": TEXTS}, 2),
-    "401, 403 or 404": ("status:403", {"source": TEXTS}, 2),
+    "401, 403, 404 or 405": ("status:403", {"source": TEXTS}, 2),
     "The service answers nothing": (
         "status:503",
         {"source": [{**TEXTS[0], "title": f"T{number}"} for number in range(40)]},

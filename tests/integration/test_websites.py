@@ -521,7 +521,7 @@ def test_the_time_for_all_pages_is_limited(website, clock):
 
 def test_too_many_pages_for_the_time(website):
     website.files["/robots.txt"] = b"User-agent: *\nCrawl-delay: 40000"
-    with pytest.raises(AssistantInputError, match=r"1 pages with 40000 s between requests take 40,000 s"):
+    with pytest.raises(AssistantInputError, match=r"reading 1 page with 40000 s between requests takes 40,000 s"):
         documents([website.url("/a")])
 
 

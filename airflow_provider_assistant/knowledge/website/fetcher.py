@@ -195,8 +195,8 @@ class Fetcher:
         seconds = requests * self.interval
         if self._clock() + seconds > self._end_time:
             raise AssistantInputError(
-                f"{counted(requests, 'page')} with {self.interval:g} s between requests take {seconds:,.0f} s, and "
-                f"timeout={self._timeout:g}. robots.txt may ask for such pauses",
+                f"reading {counted(requests, 'page')} with {self.interval:g} s between requests takes "
+                f"{seconds:,.0f} s, and timeout={self._timeout:g}. robots.txt may ask for such pauses",
                 todo="Raise timeout or requests_per_second, or leave pages out with include=….",
                 field="timeout",
             )

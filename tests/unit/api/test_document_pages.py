@@ -77,7 +77,7 @@ def test_a_list_that_cannot_be_read_to_its_end_is_an_error(paging, monkeypatch):
         filled(site, 12)
         monkeypatch.setenv(CONN, site.connection(manage_documents=True))
         hook = AssistantHook()
-        with pytest.raises(AssistantResponseError, match="12 documents, and 5 could be read"):
+        with pytest.raises(AssistantResponseError, match="12 documents, and only 5 could be read"):
             list(hook.list_documents())
         hook.client.close()
 

@@ -168,7 +168,7 @@ def test_requests_that_timed_out_are_polled_again(evaluate, service):
 
 
 def test_a_report_that_cannot_be_written_loses_nothing(evaluate, golden, service, monkeypatch, tmp_path):
-    def full(*_):
+    def full(*_, **_options):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     report = tmp_path / "new" / "folder" / "out.html"

@@ -20,7 +20,7 @@ def test_a_full_disk_is_said_at_the_end_with_path_and_advice(full, count):
     findings = FindingsFile(full)
     for number in range(count):
         findings.add(Finding("rejected", str(number), "bad"))
-    lost = rf"{full}.*No space left.*what needs attention \({count} rows?\) is lost.*run the task again"
+    lost = rf"{full}.*No space left.*what needs attention \({count:,} rows?\) is lost.*run the task again"
     with pytest.raises(AssistantError, match=lost) as e:
         raise findings.close()
     assert not isinstance(e.value, AirflowFailException)
@@ -43,7 +43,7 @@ def test_half_a_list_is_removed(tmp_path):
     for number in range(2 * FLUSH):
         findings.add(Finding("rejected", str(number), "bad"))
     assert path.exists()
-    with pytest.raises(AssistantError, match=f"list of what needs attention .{2 * FLUSH} rows"):
+    with pytest.raises(AssistantError, match=f"list of what needs attention .{2 * FLUSH:,} rows"):
         raise findings.close()
     assert not path.exists()
 
@@ -58,5 +58,5 @@ def test_an_error_of_any_storage_is_said_at_the_end(tmp_path, full, monkeypatch)
     findings = FindingsFile(full)
     for number in range(FLUSH + 1):
         findings.add(Finding("rejected", str(number), "bad"))
-    with pytest.raises(AssistantError, match=f"AccessDenied.*what needs attention .{FLUSH + 1} rows"):
+    with pytest.raises(AssistantError, match=f"AccessDenied.*what needs attention .{FLUSH + 1:,} rows"):
         raise findings.close()

@@ -77,7 +77,7 @@ def test_a_row_without_a_key_makes_its_group_incomplete(caplog):
     assert [one.has_key for one in found] == [True, False, True]
     with caplog.at_level(logging.WARNING):
         assert complete(found) == keys("b")
-    assert "1 groups" in caplog.text
+    assert "1 group with" in caplog.text
 
 
 def test_a_row_without_a_group_keeps_its_key():

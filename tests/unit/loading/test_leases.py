@@ -231,4 +231,4 @@ def test_a_load_reports_rows_that_were_taken_over(opened, load_of, findings, cap
     else:
         assert (counts.rejected, counts.possibly_duplicated, found) == (2, 0, [])
     assert counts.done == 2
-    assert "Another run has taken over 1 of its rows" in caplog.text
+    assert "Another run has taken over 1 row;" in caplog.text

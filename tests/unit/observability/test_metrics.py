@@ -144,10 +144,10 @@ async def test_a_refusal_is_a_request_and_nothing_else(how, service, client, bac
 
 @both
 async def test_no_answer(how, service, client, backend):
-    service.answer("drop", times=3)
+    service.answer("drop", times=2)
     await drive(client, endpoints.chat("acme-docs", MESSAGE), how)
     tags, answered = {"endpoint": "chat", "status": "connection"}, {"endpoint": "chat", "status": "200"}
-    assert backend.ours() == counts(requests=[(tags, 3), (answered, 1)], retries=[({"endpoint": "chat"}, 3)])
+    assert backend.ours() == counts(requests=[(tags, 2), (answered, 1)], retries=[({"endpoint": "chat"}, 2)])
 
 
 @both

@@ -174,7 +174,9 @@ def test_a_refused_rating_is_listed_and_sent_by_the_retry(evaluated, service, le
     evaluated.ask([0.9] * 4)
     service.answer("status:400", path=FEEDBACK)
     operator = evaluated.operator(max_concurrency=1)
-    with pytest.raises(AssistantIncompleteError, match=r"of 4 answers 3 were rated.* 1 ratings failed"):
+    with pytest.raises(
+        AssistantIncompleteError, match=r"refused 1 rating .4 questions: 3 rated by this try, 1 failed."
+    ):
         operator.execute(task_context("rate"))
     assert [(row["kind"], row["key"]) for row in findings(ledger_home)] == [("failed", "q0")]
     result = evaluated.rate()
@@ -400,11 +402,11 @@ def test_a_retry_sends_what_failed_and_then_reports_what_is_refused(evaluated, s
     operator = evaluated.operator(max_concurrency=1)
     for action in ("status:404", "status:503"):
         service.answer(action, path=FEEDBACK)
-    with pytest.raises(AssistantIncompleteError, match=r"2 ratings failed.*A retry sends those") as raised:
+    with pytest.raises(AssistantIncompleteError, match=r"Not sent: 2 ratings .*A retry sends those") as raised:
         operator.execute(task_context("rate"))
     assert not isinstance(raised.value, AirflowFailException)
     service.answer("status:404", path=FEEDBACK)
-    with pytest.raises(AssistantIncompletePermanentError, match="1 ratings failed"):
+    with pytest.raises(AssistantIncompletePermanentError, match="refused 1 rating "):
         operator.execute(task_context("rate"))
     assert evaluated.rated() == {"good": 4}
 
@@ -413,7 +415,7 @@ def test_refused_ratings_do_not_keep_the_others_from_being_sent(evaluated, servi
     refused = rating_module.BREAKER + 5
     evaluated.ask([0.9] * (refused + 10))
     service.answer("status:404", path=FEEDBACK, times=refused)
-    with pytest.raises(AssistantIncompletePermanentError, match=f"{refused} ratings failed"):
+    with pytest.raises(AssistantIncompletePermanentError, match=f"refused {refused} ratings? "):
         evaluated.operator(max_concurrency=1).execute(task_context("rate"))
     assert evaluated.rated() == {"good": 10}
 

@@ -91,7 +91,7 @@ class TestExtent:
         source = rows(documents)
         load(source)
         left = rng.sample(source, rng.randint(1, documents // 2 - 1))
-        with pytest.raises(AssistantInputError, match=f"{documents - len(left)} of {documents} documents") as caught:
+        with pytest.raises(AssistantInputError, match=f"leave {documents - len(left)} of them stale") as caught:
             load(left, run_id="next")
         assert "allow_mass_change=True" in str(caught.value)
         assert service.posts() == documents
@@ -99,14 +99,14 @@ class TestExtent:
 
     def test_a_source_whose_rows_all_changed_sends_nothing(self, service, connection):
         load(rows(60))
-        with pytest.raises(AssistantInputError, match=r"replaced \(60\)"):
+        with pytest.raises(AssistantInputError, match=r"replace 60 of them with other content[.]"):
             load(rows(60, "New."), run_id="next")
         assert service.posts() == 60
         assert counts(load(rows(60, "New."), run_id="next", allow_mass_change=True)) == {"created": 60}
 
     def test_a_source_whose_keys_all_changed_sends_nothing(self, service, connection):
         load(rows(60))
-        with pytest.raises(AssistantInputError, match="leave 60 stale"):
+        with pytest.raises(AssistantInputError, match="leave 60 of them stale"):
             load(rows(60, first=1000), run_id="next")
         assert service.posts() == 60
 

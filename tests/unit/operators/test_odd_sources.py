@@ -172,7 +172,7 @@ def test_a_file_that_grows_or_shrinks_after_it_was_checked(more, suffix, service
         result = load(path, **options)
         assert (result["rows"], counts(result)) == (1010, {"created": 1010})
     else:
-        with pytest.raises(AssistantIncompleteError, match=f"1010 rows: {1010 + more} created, {-more} failed"):
+        with pytest.raises(AssistantIncompleteError, match=f"1,010 rows: {1010 + more:,} created, {-more:,} failed"):
             load(path, **options)
     assert service.posts(QA) == min(1010, 1010 + more)
     assert "it changed in between" in caplog.text

@@ -354,7 +354,7 @@ def test_after_a_pause_all_days_since_the_last_one_are_asked_for(export):
 def test_a_missing_day_is_a_warning_unless_it_is_the_last_one(count, level, export, capsys):
     with served(HISTORIES["list"](days_before(5)[-count:])) as service:
         result = export(service, read="usage_history", days=5)
-    lines = [line for line in capsys.readouterr().out.splitlines() if "keep their files" in line]
+    lines = [line for line in capsys.readouterr().out.splitlines() if "whose files stay as they are" in line]
     assert result["missing"] == 5 - count
     assert [level in line for line in lines if level] == ([True] if level else [])
 

@@ -76,8 +76,3 @@ def test_what_cannot_be_seen_is_made_visible() -> None:
 @pytest.mark.parametrize("text", ["line\n\tline", "שלום", "नमस्ते", "🇩🇪👩‍👩‍👧", "a\N{RIGHT-TO-LEFT MARK}b"])
 def test_what_can_be_read_stays_as_it_is(text: str) -> None:
     assert formats.legible(text) == text
-
-
-def test_one_is_singular() -> None:
-    assert formats.counted(1, "question") == "1 question"
-    assert formats.counted(5000, "question") == "5,000 questions"
