@@ -64,7 +64,8 @@ def sentence(text: str) -> str:
 
     :param text: The text, with or without a full stop.
     """
-    return text if text.endswith((".", "!", "?")) else f"{text}."
+    # The text may end with a statement to copy.
+    return text if text.endswith((".", "!", "?", ";")) else f"{text}."
 
 
 # Exceptions are compared and hashed by identity, and keep Python's own representation.
