@@ -225,6 +225,7 @@ class AssistantBaseHook(BaseHook):
                 return given_id.strip()
         raise AssistantInputError(
             f"no {field}",
-            todo=f"Give it to the operator or hook, or set it in connection {self.assistant_conn_id!r}.",
+            todo=f"Give it to the operator or hook, or set it in connection {self.assistant_conn_id!r}: in its "
+            "extra, which is below Extra Fields in the form.",
             field=field,
         )

@@ -210,7 +210,7 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
         :raises AssistantRequestLostError: The same, most of them because the service no longer knows their request.
         :raises AssistantIncompleteError: The same, most of them because they could not be submitted.
         :raises AssistantAmbiguousPermanentError: A question may have been asked, and ``on_ambiguous`` is ``fail``.
-        :raises AssistantAPIError: The service answered 401, 403 or 404, which stopped the task at once.
+        :raises AssistantAPIError: The service answered 401, 403, 404 or 405, which stopped the task at once.
         :raises AssistantLedgerError: The ledger cannot be used.
         """
         check_rendered(self, context)

@@ -251,7 +251,7 @@ class AssistantLoadOperator(AssistantOperator):
         :raises AssistantIncompleteError: Rows failed or are ambiguous. A retry sends those and no others.
         :raises AssistantRateLimitError: The service asks for a pause of more than five minutes, and the task cannot
             defer or the pause would end after ``timeout``.
-        :raises AssistantAPIError: The service answered 401, 403 or 404, which stopped the load at once.
+        :raises AssistantAPIError: The service answered 401, 403, 404 or 405, which stopped the load at once.
         :raises AssistantLedgerError: The ledger cannot be used.
         """
         check_rendered(self, context)
