@@ -9,6 +9,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Self
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    # Tests open many connections at once; a short queue of the system would reset some of them.
+    request_queue_size = 128
+
+
 class LocalServer:
     """Answer requests with :meth:`answer` while the context is entered."""
 
@@ -37,8 +43,7 @@ class LocalServer:
 
         self.connections = 0
         self._lock = threading.Lock()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
+        self._server = _Server(("127.0.0.1", 0), Handler)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
 
     @property

@@ -17,7 +17,7 @@ from tests.servers import LocalServer, body_of, send
 from tests.task_runs.context import execute_operator
 from tests.unit.test_counts_in_texts import problems
 
-ROWS = table(section("docs/reference/errors.md", "By status"))
+ROWS = table(section("docs/reference/errors.md", "By HTTP status"))
 STATUSES = {"5xx": 503, "other 4xx": 418, "other": 199}
 
 

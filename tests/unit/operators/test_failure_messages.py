@@ -242,7 +242,7 @@ def test_ratings_that_are_refused(failed, rated):
     assert names_the_connection(happened)
     assert "Ratings: 0 sent by this try, 0 before, 3 left." in safe
     assert "Findings: " in todo
-    assert str(error).startswith("The service refused 3 ratings (of 3 questions: ")
+    assert str(error).startswith("The service refused 3 ratings (3 questions: 3 failed).")
 
 
 def test_an_evaluation_that_fails_its_gate(failed, tmp_path):
