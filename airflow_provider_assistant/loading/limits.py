@@ -197,7 +197,9 @@ def check_limits(limits: DocumentLimits, documents: int, on_limit: OnLimit) -> i
             field="on_limit",
         )
     if on_limit == "fit":
-        log.warning("%s Created are the first %d; the others are skipped.", problem, limits.left)
+        log.warning(
+            "%s Of these, %d are sent, in the order of the source; the others are skipped.", problem, limits.left
+        )
         return limits.left
     log.warning("%s The load goes on. on_limit='fail' or 'fit' sends no more than fits.", problem)
     return None
