@@ -137,7 +137,8 @@ class _Course:
         if one.output == "json" and ran.out:
             _check_counts(ran, rows, made)
         elif ran.code in {0, 1}:
-            assert f" {len(rows)} rows: " in ran.out, f"the counts are shown: {ran.out}"
+            noun = "row" if len(rows) == 1 else "rows"
+            assert f" {len(rows)} {noun}: " in ran.out, f"the counts are shown: {ran.out}"
         is_calm = one.attempt == CALM and one.interrupted_at is None
         assert ran.code not in {3, 4, 5, 130} or not is_calm or self._night.on_ambiguous == "fail", ran.err
         return ran

@@ -20,8 +20,8 @@ from tests.adversary.load_faults import DiskFull, End, Kill, LedgerAway
 from tests.adversary.load_try import FinishedRequest, Options, Tried, Weather
 from tests.adversary.service import SECRET, Killed
 
-# These errors concern every row and stop a load at once. A redirect is one of a gateway or of a wrong address.
-SITE_WIDE = {300, 401, 403, 404, 429}
+# These answers concern every row and stop a load at once: of the service, redirects, and what only gateways send.
+SITE_WIDE = {401, 403, 404, 405, 429, *range(300, 400), 407, 421, 431, *range(494, 498), 511}
 # Consecutive failures of statements that retries hide, see SQLITE_ATTEMPTS.
 UNNOTICED = 3
 OF_THE_SERVICE = (
