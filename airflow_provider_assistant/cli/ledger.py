@@ -245,10 +245,11 @@ def _resolve_all(out: Console, args: argparse.Namespace) -> int:
             "changed": is_done,
         }
     )
-    verb = "were" if is_done else "would be"
-    entries = f"{report.settled:,} {'entry' if report.settled == 1 else 'entries'}"
+    subject = counted(report.settled, "entry would be", "entries would be")
+    if is_done:
+        subject = counted(report.settled, "entry was", "entries were")
     where = f" on {', '.join(sites)}" if sites else ""
-    out.line(f"{entries} {verb} settled as {args.outcome}{where}.", GOOD if is_done else "")
+    out.line(f"{subject} settled as {args.outcome}{where}.", GOOD if is_done else "")
     for reason, count in report.kept.most_common():
         out.line(f"{count:,} more stay as they are. {reason}", WARNING)
     if is_done or not report.settled:

@@ -16,7 +16,7 @@ from airflow_provider_assistant.ledger.leases import LeaseSettings, is_living
 from airflow_provider_assistant.ledger.load_queries import OUTCOME
 from airflow_provider_assistant.ledger.schema import (
     IS_OPEN,
-    IS_STALE,
+    OUTDATED,
     RUN_COLUMNS,
     TABLES,
     RunRef,
@@ -327,29 +327,25 @@ def kind_name(kind: str) -> str:
 
 def count_superseded(connection: sa.Connection, selection: Selection) -> int:
     """Count the keys with superseded documents, at most :data:`.MOST`."""
-    return min(MOST, capped_count(connection, _superseded_query(selection)))
+    return min(MOST, capped_count(connection, _outdated_query("superseded", selection)))
 
 
 def page_of_superseded(connection: sa.Connection, selection: Selection, page: Page) -> Rows:
     """Return the keys with superseded documents, the latest change first."""
     c = documents.c
     latest_first = (c.claimed_at.desc(), c.scope, c.key)
-    return page_of(connection, _superseded_query(selection), latest_first, page)
+    return page_of(connection, _outdated_query("superseded", selection), latest_first, page)
 
 
 def count_stale(connection: sa.Connection, selection: Selection) -> int:
     """Count the stale documents, at most :data:`.MOST`."""
-    return min(MOST, capped_count(connection, _stale_query(selection)))
+    return min(MOST, capped_count(connection, _outdated_query("stale", selection)))
 
 
 def page_of_stale(connection: sa.Connection, selection: Selection, page: Page) -> Rows:
     """Return the documents whose rows are gone from their source, the latest first."""
     c = documents.c
-    return page_of(connection, _stale_query(selection), (c.stale_at.desc(), c.scope, c.key), page)
-
-
-def _stale_query(selection: Selection) -> sa.Select[Any]:
-    return sa.select(documents).where(IS_STALE, *selection.of(documents))
+    return page_of(connection, _outdated_query("stale", selection), (c.stale_at.desc(), c.scope, c.key), page)
 
 
 def superseded_documents(connection: sa.Connection, selection: Selection) -> list[tuple[str, str, str, str]]:
@@ -359,7 +355,7 @@ def superseded_documents(connection: sa.Connection, selection: Selection) -> lis
     :return: Tuples of site id, source, key label and document id.
     """
     c = documents.c
-    query = _superseded_query(selection).order_by(c.site_id, c.source, c.label, c.key)
+    query = _outdated_query("superseded", selection).order_by(c.site_id, c.source, c.label, c.key)
     superseded = []
     for row in connection.execute(query):
         site_id, source, label = row.site_id, row.source, row.label
@@ -368,9 +364,8 @@ def superseded_documents(connection: sa.Connection, selection: Selection) -> lis
     return superseded
 
 
-def _superseded_query(selection: Selection) -> sa.Select[Any]:
-    is_superseding = documents.c.superseded.is_not(None)
-    return sa.select(documents).where(is_superseding, *selection.of(documents))
+def _outdated_query(which: str, selection: Selection) -> sa.Select[Any]:
+    return sa.select(documents).where(OUTDATED[which], *selection.of(documents))
 
 
 def count_open_requests(connection: sa.Connection, now: datetime, selection: Selection) -> int:

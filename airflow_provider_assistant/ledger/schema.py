@@ -325,6 +325,8 @@ IS_STALE = sa.and_(
     documents.c.stale_at >= documents.c.claimed_at,
     documents.c.content_hash.is_not(None),
 )
+# Entries with documents to delete, by list: older ones of a changed row, and those of a row that is gone.
+OUTDATED = {"superseded": documents.c.superseded.is_not(None), "stale": IS_STALE}
 # Chat requests that the service accepted and that have no recorded end. Its values are literals, as
 # those of is_unresolved.
 IS_OPEN = (chat_requests.c.outcome == sa.literal_column("'created'")) & chat_requests.c.state.is_(None)

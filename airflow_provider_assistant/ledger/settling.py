@@ -17,7 +17,7 @@ from airflow_provider_assistant.ledger.database import transaction
 from airflow_provider_assistant.ledger.leases import is_living
 from airflow_provider_assistant.ledger.queries import entry_of, unresolved_query
 from airflow_provider_assistant.ledger.resolution import BY_HAND, ByHand, allowed_outcomes, further_values
-from airflow_provider_assistant.ledger.schema import IS_STALE, TABLES, documents
+from airflow_provider_assistant.ledger.schema import OUTDATED, TABLES, documents
 from airflow_provider_assistant.ledger.scopes import Site, site_of
 from airflow_provider_assistant.ledger.selection import Selection
 from airflow_provider_assistant.ledger.store import Ledger
@@ -25,8 +25,6 @@ from airflow_provider_assistant.ledger.upkeep import WITHOUT_DOCUMENT, MayChange
 from airflow_provider_assistant.texts import counted
 
 Which: TypeAlias = Literal["ambiguous", "document", "chat_request", "rating", "superseded", "stale"]
-# Lists whose documents are settled as deleted. The others are lists of ambiguous entries.
-OUTDATED = ("superseded", "stale")
 # Maximum number of entries that one call settles, and of labels that its report has.
 MOST_SETTLED, LABELS = 100_000, 100
 # Entries of one statement. Each has up to seven parameters: its key, and key and value of three columns.
@@ -171,8 +169,7 @@ def _unresolved(
 def _outdated(connection: sa.Connection, ledger: Ledger, which: Which, selection: Selection) -> Iterator[_Match]:
     """Yield the entries with outdated documents that a selection matches, locked until the end of the transaction."""
     c = documents.c
-    is_outdated = IS_STALE if which == "stale" else c.superseded.is_not(None)
-    query = sa.select(documents).where(is_outdated, *selection.of(documents)).order_by(c.scope, c.key)
+    query = sa.select(documents).where(OUTDATED[which], *selection.of(documents)).order_by(c.scope, c.key)
     query = ledger.leases.with_lease(query, documents).with_for_update(of=documents)
     for row in connection.execute(query):
         is_alive = is_living(row.heartbeat_at, row.lease_seconds, row.database_now)

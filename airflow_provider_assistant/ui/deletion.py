@@ -17,8 +17,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from airflow.api_fastapi.core_api.security import GetUserDep
-from airflow.models.log import Log
-from airflow.utils.session import create_session
 from fastapi import APIRouter, Depends, HTTPException
 
 from airflow_provider_assistant.api.document_routes import Change
@@ -33,6 +31,7 @@ from airflow_provider_assistant.loading.managed_site import ManagedSite
 from airflow_provider_assistant.loading.site_client import RouteMissingError, SiteClient
 from airflow_provider_assistant.texts import counted
 from airflow_provider_assistant.ui.access import RightsDep, may_see_pages
+from airflow_provider_assistant.ui.audit import write_audit_log
 from airflow_provider_assistant.ui.connections import SiteConnection, managing_connection
 from airflow_provider_assistant.ui.ids import SUPERSEDED, parse_id
 from airflow_provider_assistant.ui.ledgers import engine_of, select_ledger
@@ -146,23 +145,14 @@ class _Deletion:
 
     def log(self, user: str) -> None:
         """Write a line per DAG to Airflow's audit log, if anything was tried."""
-        if not self._tried:
-            return
-        with create_session() as session:
-            for dag_id, tried in self._tried.items():
-                facts = {
-                    "ledger": self._ledger.name,
-                    "deleted": tried.deleted,
-                    "not_deleted": tried.not_deleted,
-                }
-                line = Log(
-                    event=EVENT,
-                    owner=user,
-                    owner_display_name=user,
-                    extra=json.dumps(facts),
-                    dag_id=dag_id,
-                )
-                session.add(line)
+        facts_by_dag: dict[str | None, dict[str, Any]] = {}
+        for dag_id, tried in self._tried.items():
+            facts_by_dag[dag_id] = {
+                "ledger": self._ledger.name,
+                "deleted": tried.deleted,
+                "not_deleted": tried.not_deleted,
+            }
+        write_audit_log(EVENT, user, facts_by_dag)
 
     # -- what to delete ------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from airflow_provider_assistant import strict_json
 from airflow_provider_assistant.ledger.queries import AmbiguousEntry
-from airflow_provider_assistant.ledger.schema import TABLES
+from airflow_provider_assistant.ledger.schema import OUTDATED, TABLES
 
 SUPERSEDED, STALE = "superseded", "stale"
 
@@ -66,6 +66,6 @@ def parse_id(text: str) -> EntryId:
         )
     except (ValueError, TypeError, binascii.Error) as error:
         raise ValueError("not an id of an entry") from error
-    if entry_id.kind not in {*TABLES, SUPERSEDED, STALE} or entry_id.claimed_at.tzinfo is None:
+    if entry_id.kind not in {*TABLES, *OUTDATED} or entry_id.claimed_at.tzinfo is None:
         raise ValueError("not an id of an entry")
     return entry_id

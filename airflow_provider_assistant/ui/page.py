@@ -178,7 +178,7 @@ def loads(
         ledger,
         lambda opened: load_queries.page_of_loads(opened.connection, selection, page, outcome=outcome),
     )
-    rows = loads_of(found.rows, rights) if found else []
+    rows = loads_of(_rows(found), rights)
     return Loads(**_position(page, found), problem=problem, rows=rows)
 
 
@@ -209,7 +209,7 @@ def ambiguous(
     found, problem = read(
         ledger, lambda opened: queries.page_of_ambiguous(opened.connection, opened.leases, selection, page, kind)
     )
-    rows = [entry_row(entry, rights, _now()) for entry in found.rows] if found else []
+    rows = [entry_row(entry, rights, _now()) for entry in _rows(found)]
     return Entries(**_position(page, found), problem=problem, rows=rows)
 
 
@@ -217,7 +217,7 @@ def ambiguous(
 def superseded(ledger: LedgerDep, selection: FilterDep, rights: RightsDep, page: PageDep) -> OutdatedPage:
     """Return the keys with superseded documents."""
     found, problem = read(ledger, lambda opened: queries.page_of_superseded(opened.connection, selection, page))
-    rows = [outdated_row(SUPERSEDED, row, rights) for row in found.rows] if found else []
+    rows = [outdated_row(SUPERSEDED, row, rights) for row in _rows(found)]
     return OutdatedPage(**_position(page, found), problem=problem, rows=rows)
 
 
@@ -225,7 +225,7 @@ def superseded(ledger: LedgerDep, selection: FilterDep, rights: RightsDep, page:
 def stale(ledger: LedgerDep, selection: FilterDep, rights: RightsDep, page: PageDep) -> OutdatedPage:
     """Return the documents whose rows are gone from their source."""
     found, problem = read(ledger, lambda opened: queries.page_of_stale(opened.connection, selection, page))
-    rows = [outdated_row(STALE, row, rights) for row in found.rows] if found else []
+    rows = [outdated_row(STALE, row, rights) for row in _rows(found)]
     return OutdatedPage(**_position(page, found), problem=problem, rows=rows)
 
 
@@ -235,7 +235,7 @@ def requests(ledger: LedgerDep, selection: FilterDep, rights: RightsDep, page: P
     found, problem = read(
         ledger, lambda opened: queries.page_of_open_requests(opened.connection, _now(), selection, page)
     )
-    rows = [request_row(row, rights, _now()) for row in found.rows] if found else []
+    rows = [request_row(row, rights, _now()) for row in _rows(found)]
     return ChatRequests(**_position(page, found), problem=problem, rows=rows)
 
 
@@ -263,6 +263,11 @@ def _position(page: Page, found: Rows | None) -> dict[str, Any]:
     if found:
         total, is_capped = found.total, found.is_capped
     return {"total": total, "is_capped": is_capped, "limit": page.limit, "offset": page.offset}
+
+
+def _rows(found: Rows | None) -> list[Any]:
+    """Return the rows of a page; none if the ledger cannot be read."""
+    return found.rows if found else []
 
 
 def _now() -> datetime:

@@ -222,17 +222,12 @@ def outdated_row(kind: str, row: Any, rights: Rights) -> Outdated:
     :param kind: ``superseded`` or ``stale``.
     :param row: Row of the ledger's table of documents.
     """
-    document_ids = []
-    if kind == SUPERSEDED:
-        document_ids = json.loads(row.superseded)
-    elif row.document_id is not None:
-        document_ids = [row.document_id]
     return Outdated(
         id=outdated_id(kind, row),
         site_id=row.site_id,
         source=row.source,
         label=row.label,
-        document_ids=document_ids,
+        document_ids=outdated_document_ids(kind, row),
         stale_at=row.stale_at if kind == STALE else None,
         may_settle=rights.may_settle(row.dag_id),
         task=rights.task(row),
@@ -257,3 +252,17 @@ def request_row(row: Any, rights: Rights, now: datetime) -> ChatRequest:
 
 def _age(moment: datetime, now: datetime) -> float:
     return max(0.0, (now - moment).total_seconds())
+
+
+def outdated_document_ids(kind: str, row: Any) -> list[str]:
+    """
+    Return the ids of the outdated documents of an entry, as far as the service returned ids.
+
+    :param kind: ``superseded`` or ``stale``.
+    """
+    if kind == SUPERSEDED:
+        ids: list[str] = json.loads(row.superseded)
+        return ids
+    if row.document_id is None:
+        return []
+    return [row.document_id]

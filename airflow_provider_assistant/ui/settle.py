@@ -3,31 +3,35 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
 from airflow.api_fastapi.core_api.security import GetUserDep
-from airflow.models.log import Log
-from airflow.utils.session import create_session
 from fastapi import APIRouter, Depends, HTTPException
 
 from airflow_provider_assistant.exceptions import AssistantInputError, AssistantLedgerError, sentence
 from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.ledger.queries import AmbiguousEntry, find_unresolved
 from airflow_provider_assistant.ledger.resolution import check_not_under_way, resolve
-from airflow_provider_assistant.ledger.schema import IS_STALE, documents
+from airflow_provider_assistant.ledger.schema import OUTDATED, documents
 from airflow_provider_assistant.ledger.scopes import site_of
-from airflow_provider_assistant.ledger.settling import OUTDATED
 from airflow_provider_assistant.ledger.upkeep import DeletedDocuments, ForgetReport, forget
-from airflow_provider_assistant.texts import counted
 from airflow_provider_assistant.ui.access import RightsDep, may_see_pages
-from airflow_provider_assistant.ui.ids import STALE, SUPERSEDED, EntryId, parse_id
+from airflow_provider_assistant.ui.audit import write_audit_log
+from airflow_provider_assistant.ui.ids import STALE, EntryId, parse_id
 from airflow_provider_assistant.ui.ledgers import engine_of, reading, select_ledger
 from airflow_provider_assistant.ui.models import LedgerRef, SettleOutcome, UnavailableError
-from airflow_provider_assistant.ui.settle_matching import DELETED, EVENT, NEXT, OUTCOMES, settle_matching
+from airflow_provider_assistant.ui.rows import outdated_document_ids
+from airflow_provider_assistant.ui.settle_matching import (
+    DELETED,
+    EVENT,
+    NEXT,
+    OUTCOMES,
+    settle_matching,
+    settled_text,
+)
 from airflow_provider_assistant.ui.task_models import SettleItem, SettleReply, SettleRequest
 
 router = APIRouter(prefix="/api/settle", dependencies=[Depends(may_see_pages)])
@@ -232,11 +236,7 @@ class _Settling:
     def _reply(self) -> SettleReply:
         settled = sum(item.accepted for item in self._items)
         refused = len(self._items) - settled
-        outcome = self._request.outcome.replace("_", " ")
-        subject = counted(settled, "entry was", "entries were")
-        if self._is_preview:
-            subject = counted(settled, "entry would be", "entries would be")
-        text = f"{subject} settled as {outcome}."
+        text = settled_text(settled, self._request.outcome, is_preview=self._is_preview)
         consequences = {item.text for item in self._items if item.accepted}
         if len(consequences) == 1:
             # All entries have the same consequence: say it once.
@@ -255,11 +255,10 @@ class _Settling:
 
 def _deleted(entry_id: EntryId, row: Any) -> _Deleted:
     """Return what says that the outdated documents of a row are deleted."""
-    if entry_id.kind == SUPERSEDED:
-        return _Deleted(shown=row.label, names=json.loads(row.superseded))
-    if row.document_id is None:
+    ids = outdated_document_ids(entry_id.kind, row)
+    if entry_id.kind == STALE and not ids:
         return _Deleted(shown=row.label, names=[row.label], is_label=True)
-    return _Deleted(shown=row.label, names=[row.document_id])
+    return _Deleted(shown=row.label, names=ids)
 
 
 def outdated_rows(ledger: LedgerRef, ids: list[EntryId]) -> dict[EntryId, Any]:
@@ -268,12 +267,11 @@ def outdated_rows(ledger: LedgerRef, ids: list[EntryId]) -> dict[EntryId, Any]:
     row_by_id = {}
     with reading(ledger) as opened:
         for entry_id in ids:
-            is_outdated = IS_STALE if entry_id.kind == STALE else columns.superseded.is_not(None)
             query = sa.select(documents).where(
                 columns.scope == entry_id.scope,
                 columns.key == entry_id.key,
                 columns.claimed_at == entry_id.claimed_at,
-                is_outdated,
+                OUTDATED[entry_id.kind],
             )
             row_by_id[entry_id] = opened.connection.execute(query).one_or_none()
     return row_by_id
@@ -307,11 +305,7 @@ def _log(user: str, ledger: LedgerRef, request: SettleRequest, reply: SettleRepl
         "entries": len(names),
         "names": names[:LOGGED],
     }
-    extra = json.dumps(facts)
     dag_ids: list[str | None] = sorted(dags, key=str)
     if not dag_ids:
         dag_ids = [request.dag_id]
-    with create_session() as session:
-        for dag_id in dag_ids:
-            line = Log(event=EVENT, owner=user, owner_display_name=user, extra=extra, dag_id=dag_id)
-            session.add(line)
+    write_audit_log(EVENT, user, dict.fromkeys(dag_ids, facts))

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from typing import Literal
 
-from airflow.models.log import Log
-from airflow.utils.session import create_session
 from fastapi import HTTPException
 
 from airflow_provider_assistant.exceptions import AssistantInputError, AssistantLedgerError, sentence
 from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.ledger.resolution import ByHand
 from airflow_provider_assistant.ledger.settling import SettledAll, settle_all
+from airflow_provider_assistant.texts import counted
 from airflow_provider_assistant.ui.access import Rights
+from airflow_provider_assistant.ui.audit import write_audit_log
 from airflow_provider_assistant.ui.ledgers import engine_of, select_ledger
 from airflow_provider_assistant.ui.models import SettleOutcome, UnavailableError
 from airflow_provider_assistant.ui.selected import SelectedSite
@@ -36,7 +35,7 @@ DELETED = (
 # What follows for all entries of a list.
 _NEXT_OF_ALL = {
     "created": "Loads and retries do not send them again, unless the content of a row has changed.",
-    "not_created": "The next loads and retries send them again, as far as their sources still have them.",
+    "not_created": "The next loads and retries send them again, if their sources still have them.",
     "deleted": DELETED,
 }
 # Number of entries that the reply lists.
@@ -78,12 +77,17 @@ def settle_matching(request: SettleRequest, matching: Matching, rights: Rights, 
     return _reply(request, report, is_preview=user is None)
 
 
+def settled_text(entries: int, outcome: SettleOutcome, *, is_preview: bool) -> str:
+    """Return the sentence that says how many entries were settled, or would be."""
+    subject = counted(entries, "entry was", "entries were")
+    if is_preview:
+        subject = counted(entries, "entry would be", "entries would be")
+    return f"{subject} settled as {outcome.replace('_', ' ')}."
+
+
 def _reply(request: SettleRequest, report: SettledAll, *, is_preview: bool) -> SettleReply:
     consequence = _NEXT_OF_ALL[request.outcome]
-    verb = "would be" if is_preview else "were"
-    noun = "entry" if report.settled == 1 else "entries"
-    outcome = request.outcome.replace("_", " ")
-    text = f"{report.settled:,} {noun} {verb} settled as {outcome}."
+    text = settled_text(report.settled, request.outcome, is_preview=is_preview)
     if report.settled:
         text = f"{text} {consequence}"
     kept = report.kept.total()
@@ -115,6 +119,4 @@ def _log(user: str, ledger: str, request: SettleRequest, matching: Matching, rep
     dag_id = None
     if len(report.dag_ids) == 1:
         (dag_id,) = report.dag_ids
-    line = Log(event=EVENT, owner=user, owner_display_name=user, extra=json.dumps(facts), dag_id=dag_id)
-    with create_session() as session:
-        session.add(line)
+    write_audit_log(EVENT, user, {dag_id: facts})
