@@ -133,8 +133,8 @@ class RetryPolicy:
         forwarded, so that it is not ambiguous. Default: none.
 
     While the service answers nothing at all, further failures of a call do not count as attempts. Instead,
-    ``outage_seconds`` limits the time. A create that may have been carried out is still sent at most as often, or
-    twice in a second and once at the end if ``attempts`` is 2.
+    ``outage_seconds`` limits the time. A create that may have been carried out is sent at most ``attempts`` times even
+    then; if ``attempts`` is 2, three times: twice within a second, and once at the end.
     """
 
     attempts: int = 5

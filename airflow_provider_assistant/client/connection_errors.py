@@ -1,4 +1,4 @@
-"""Explain why there is no connection or no answer, and what to do, in the same way for both HTTP libraries."""
+"""Explain failed connections in the same words for both HTTP libraries, and say what to do."""
 
 from __future__ import annotations
 

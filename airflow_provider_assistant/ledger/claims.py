@@ -118,7 +118,7 @@ class ScopeLedger(EntryReader):
         """
         Return those of the keys that this try has claimed and whose outcome is recorded, read once without retries.
 
-        :raises AssistantLedgerError: The ledger cannot be read. It is read even if there are no keys.
+        :raises AssistantLedgerError: The ledger cannot be read; it is read even without keys.
         """
         self._file.check()
         c = self._table.c

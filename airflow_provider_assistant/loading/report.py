@@ -176,7 +176,7 @@ class LoadReport:
         self._findings.add(finding)
 
     def stale(self, found: Iterable[StaleDocument]) -> list[str]:
-        """Count and list the documents whose rows are no longer in the source, and return their keys."""
+        """Count and list the documents whose rows are gone from the source. Return their keys."""
         self._counts.stale = 0
         keys = []
         for document in found:

@@ -196,7 +196,7 @@ class AssistantRateAnswersOperator(AssistantOperator):
 
 
 def _summary(rated: Ratings, counts: RatingCounts) -> str:
-    """Say what became of the questions."""
+    """Return a text with the number of questions for each outcome."""
     numbers = {
         "rated by this try": counts.sent,
         "rated before": counts.already_sent,

@@ -174,7 +174,7 @@ def _is_sqlite(path: Path) -> bool:
         if any(os.path.samefile(one, path) for one in opened if os.path.exists(one)):  # noqa: PTH110, PTH121 (faster)
             return False
     except OSError:
-        # Another operating system, or there is no such file yet.
+        # This operating system has no /proc, or the file does not exist yet.
         pass
     try:
         with path.open("rb") as file:

@@ -58,7 +58,7 @@ def test_a_gate_that_passes(evaluate, gate, tmp_path, service):
     report = files[1].read_text()
     assert '<h2 id="coverage">' in report
     assert '<dt>Site</dt><dd><span class="code" dir="auto">acme-docs</span>' in report
-    # There is no other file, and no task.
+    # The command wrote no other file, and no task ran.
     assert "With <code>--save</code>, the command writes" in report
     assert "see <code>" not in report
     assert "task" not in report
