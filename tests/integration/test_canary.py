@@ -117,7 +117,7 @@ def corporate(service, canary, tmp_path_factory, monkeypatch):
         proxies.RecordingProxy(service.server.root.removeprefix("http://"), front) as proxy,
     ):
 
-        def use(scheme, retries=3):
+        def use(scheme, retries=8):
             connection = json.loads(service.server.conn_json(key=canary, retries=retries))
             connection["host"] = f"{scheme}://{proxies.LOCAL_NAME}"
             monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", json.dumps(connection))
@@ -184,7 +184,7 @@ def test_a_night_behind_a_proxy_writes_no_secret(
     previous = set_client_defaults(no_waits)
     try:
         corporate.use("https")
-        # A 407 ends each task at once.
+        # A 407 ends each task at once. Nine refusals of one request in a row do not happen.
         corporate.refuse = lambda: rng.choice(refusals[1:]) if rng.random() < 0.25 else None
         a_night(run, tmp_path / "https")
         assert states.count("success") == len(states)
