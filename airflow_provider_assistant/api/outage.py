@@ -77,6 +77,11 @@ class Outage:
         return self._since is not None
 
     @property
+    def tries(self) -> int:
+        """Number of failures after the first one of this outage; 0 without an outage."""
+        return 0 if self._since is None else self._tries
+
+    @property
     def seconds(self) -> float:
         """Seconds from the first failure to the last one; 0 without an outage."""
         return 0.0 if self._since is None else max(0.0, self._last_failure - self._since)
@@ -125,11 +130,12 @@ class Outage:
                 pause = self._pause(self._tries - QUICK_TRIES)
             self.next_try = now + pause + self._rng.uniform(0.0, JITTER * pause)
 
-    def report(self, progress: str = "") -> None:
+    def report(self, progress: str = "", pause: float | None = None) -> None:
         """
         Log that the outage lasts, at most every ten seconds.
 
         :param progress: What is done so far, such as ``5 of 30 rows are done``. Default: empty.
+        :param pause: Seconds until the next try. Default: None, until ``next_try``.
         """
         now = self.now()
         if self._since is None or now < self._next_message:
@@ -137,8 +143,10 @@ class Outage:
         self._has_message = True
         self._next_message = now + MESSAGE_SECONDS
         trying = "waiting for the answer to another try"
-        if self.next_try > now:
-            trying = f"trying again in {self.next_try - now:.0f} s"
+        if pause is None:
+            pause = self.next_try - now
+        if pause > 0:
+            trying = f"trying again in {pause:.0f} s"
         log.warning(
             "The service has not answered for %.0f s (%s); %s%s.",
             now - self._since,

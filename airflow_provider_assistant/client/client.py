@@ -30,16 +30,6 @@ T = TypeVar("T")
 KEYS_OF_A_CALL = 3
 
 
-def log_retry(wait: flow.Wait) -> None:
-    """
-    Log a warning if a wait precedes a retry.
-
-    :param wait: The wait.
-    """
-    if wait.reason is not None:
-        log.warning("Trying again in %.1f s: %s", wait.seconds, wait.reason)
-
-
 class AssistantClient:
     """
     Send calls and run flows for one connection.
@@ -126,17 +116,17 @@ class AssistantClient:
             if isinstance(step, flow.Send):
                 step = _advance(steps, self._exchange_sync(step.call))
             else:
-                log_retry(step)
+                self._log_retry(step)
                 self._sleep(step.seconds)
                 step = _advance(steps)
         return step.result
 
-    async def arun(self, steps: flow.Flow[T], on_wait: Callable[[flow.Wait], None] = log_retry) -> T:
+    async def arun(self, steps: flow.Flow[T], on_wait: Callable[[flow.Wait], None] | None = None) -> T:
         """
         Run a flow to its end under asyncio and return its result.
 
         :param steps: The flow.
-        :param on_wait: Called before each wait. Default: log a warning about a retry.
+        :param on_wait: Called before each wait. Default: None, log a warning about a retry.
         :return: What the flow returns; errors that it raises are raised unchanged.
         """
         step = _advance(steps)
@@ -145,10 +135,19 @@ class AssistantClient:
                 outcome = await self._exchange(step.call)
                 step = _advance(steps, outcome)
             else:
-                on_wait(step)
+                (on_wait or self._log_retry)(step)
                 await self.asleep(step.seconds)
                 step = _advance(steps)
         return step.result
+
+    def _log_retry(self, wait: flow.Wait) -> None:
+        """Log a warning if a wait precedes a retry; while the service answers nothing, only every ten seconds."""
+        if wait.reason is None:
+            return
+        if self.outage.tries:
+            self.outage.report(pause=wait.seconds)
+        else:
+            log.warning("Trying again in %.1f s: %s", wait.seconds, wait.reason)
 
     def _exchange_sync(self, call: Call[Any]) -> Response | TransportFailure:
         """Send a call once; after a 401, again if the connection has a new API key."""
