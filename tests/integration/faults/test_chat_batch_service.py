@@ -20,6 +20,8 @@ from tests.integration.faults.conftest import in_slow
 
 COUNT = 100
 SHARE = 0.1
+# A batch waits this long for a reply after its timeout.
+REPLY_SECONDS = 3.0
 # A quarter of all chat requests.
 SOME = re.compile(r"req_[0-3]")
 
@@ -208,7 +210,7 @@ def test_failed_lost_and_timed_out_together(batch):
     """The most frequent reason decides the exception; the message has all of them."""
     batch.service.faults(processing_seconds=SOON, fail_messages=r"Question [1-4]\d\?")
     batch.service.faults(rules=[failing(f"{POLLS}req_[01]", "status:404"), failing(f"{POLLS}req_[2-9]", "status:503")])
-    attempt = batch.attempt(COUNT, options={"timeout": 2.0})
+    attempt = batch.attempt(COUNT, extra={"timeout": REPLY_SECONDS}, options={"timeout": 2.0})
     with pytest.raises(AssistantRequestTimeoutError) as raised:
         batch.run(attempt)
     found = batch.statuses()
@@ -263,7 +265,7 @@ def test_restarted_midway(phase, kill, batch, measured):
 
 def test_down_while_it_polls_until_the_retry(batch, measured):
     batch.service.faults(processing_seconds=NEVER)
-    attempt = batch.attempt(COUNT, options={"timeout": 2.5})
+    attempt = batch.attempt(COUNT, extra={"timeout": REPLY_SECONDS}, options={"timeout": 2.5})
     loader = batch.start(attempt)
     batch.wait_seen(COUNT // 2, POLLS)
     batch.service.stop(kill=True)

@@ -80,8 +80,9 @@ def test_restarted_midway(kill, case, measured):
     measured(tries=tries, listed=len(audit.suspected), duplicates=audit.duplicates)
 
 
-def test_down_until_the_retry(case, measured):
-    attempt = case.attempt(ROWS, retries=1)
+@pytest.mark.parametrize("retries", [0, *in_slow(1)])
+def test_down_until_the_retry(retries, case, measured):
+    attempt = case.attempt(ROWS, retries=retries)
     loader = case.start_and_hold(attempt, 100)
     case.service.stop(kill=True)
     stopped = time.monotonic()
@@ -99,6 +100,7 @@ def test_down_until_the_retry(case, measured):
     measured(seconds=round(seconds, 1), ended_at=there, listed=len(audit.suspected), duplicates=audit.duplicates)
 
 
+@pytest.mark.slow
 def test_a_storm_of_502_stops_the_load(case, measured):
     attempt = case.attempt(ROWS, retries=5)
     case.service.faults(rules=[{"action": "status:502", "times": None, "skip": 100}])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import configparser
 import re
 import shlex
+from types import SimpleNamespace
 
 import pytest
 import sqlalchemy as sa
@@ -122,7 +123,7 @@ def test_sqlite_behind_a_connection_is_a_file_too(ledger_home, cluster, tmp_path
 
 def test_a_server_is_not_refused(ledger_home, cluster, monkeypatch):
     monkeypatch.setenv("AIRFLOW_CONN_TEAM", "postgresql://me:sesame-1234@127.0.0.1:1/none?connect_timeout=1")
-    monkeypatch.setattr("airflow_provider_assistant.ledger.database.ATTEMPTS", 1)
+    monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=lambda _: None))
     with pytest.raises(Exception, match="cannot be opened") as caught:
         Ledger.open(LedgerLocation("team"))
     assert not isinstance(caught.value, AssistantLedgerPermanentError)

@@ -25,7 +25,6 @@ from airflow_provider_assistant.exceptions import (
     AssistantNotFoundError,
     AssistantPermissionError,
     AssistantRateLimitError,
-    AssistantServerError,
 )
 from airflow_provider_assistant.loading import engine, report
 from airflow_provider_assistant.loading.sources import row_group_shards
@@ -534,14 +533,6 @@ def test_failed_rows_fail_the_task_and_a_retry_sends_only_those(service, connect
     result = run.xcom()
     assert (counts(result), result["possibly_duplicated"]) == ({"unchanged": 3, "created": 2}, 2)
     assert loaded_titles(service) == [f"T{number}" for number in range(5)]
-
-
-def test_a_storm_of_failures_is_not_answered_with_a_storm_of_requests(service, connect, quick):
-    connect(retries=5)
-    service.answer("status:503", times=None)
-    with pytest.raises((AssistantAmbiguousError, AssistantServerError)):
-        load(many(500), max_concurrency=8)
-    assert engine.BREAKER <= service.posts() <= engine.BREAKER + 8
 
 
 def test_a_short_pause_is_waited_for(service, connect):

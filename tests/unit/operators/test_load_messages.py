@@ -22,7 +22,7 @@ ENDS = {
 @pytest.mark.parametrize("end", ENDS)
 def test_a_failed_load_says_what_happened_what_is_safe_and_what_to_do(end, service, connect, caplog, canary):
     fault, happened, advice, safe = ENDS[end]
-    connect(key=canary, retries=1)
+    connect(key=canary, retries=0)
     service.answer(fault, path="documents", skip=3, times=None)
     with pytest.raises(AssistantError):
         render(AssistantLoadQAOperator(task_id="load", source=many(9), max_concurrency=1)).execute(task_context("load"))
