@@ -51,12 +51,6 @@ def as_user(_manager) -> Callable[..., TestClient]:
     return client
 
 
-@pytest.fixture
-def run_operator(run_stored: Callable[..., Run]) -> Callable[..., Run]:
-    """Run operators with ``dag.test()``: the pages read Airflow's database."""
-    return run_stored
-
-
 class Result:
     """The result in XCom of a task that has run."""
 
@@ -87,11 +81,11 @@ class Result:
 
 
 @pytest.fixture
-def result(run_operator: Callable[..., Run]) -> Result:
+def result(run_stored: Callable[..., Run]) -> Result:
     """The result of a task, which tests replace: to run one for each would take long."""
     from airflow.sdk import task
 
-    return Result(run_operator(task(lambda: {"rows": 1}, task_id="task")))
+    return Result(run_stored(task(lambda: {"rows": 1}, task_id="task")))
 
 
 @pytest.fixture

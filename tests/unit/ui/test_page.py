@@ -46,7 +46,7 @@ def test_loads_are_filtered_and_paged(admin, fill, known_dags):
     assert admin.get("/api/loads?site=shop").json()["total"] == 0
 
 
-def test_a_try_without_an_end_was_killed_unless_its_task_runs(admin, fill, run_operator):
+def test_a_try_without_an_end_was_killed_unless_its_task_runs(admin, fill, run_stored):
     from airflow.models.taskinstance import TaskInstance
     from airflow.sdk import task
     from airflow.utils.session import create_session
@@ -55,7 +55,7 @@ def test_a_try_without_an_end_was_killed_unless_its_task_runs(admin, fill, run_o
     def load():
         """Do nothing."""
 
-    run = run_operator(load)
+    run = run_stored(load)
     facts = {"dag_id": run.dag_id, "run_id": run.run_id, "outcome": None, "ended_at": None}
     with create_session() as session:
         instance = session.scalars(sa.select(TaskInstance).filter_by(dag_id=run.dag_id)).one()
@@ -85,7 +85,7 @@ def test_the_summary_answers(admin, fill, known_dags):
     assert "lake_path" in found["lake_problem"]["text"]
 
 
-def test_a_task_that_failed_before_its_load_began_is_named(admin, fill, run_operator):
+def test_a_task_that_failed_before_its_load_began_is_named(admin, fill, run_stored):
     from airflow.models.taskinstance import TaskInstance
     from airflow.sdk import task
     from airflow.utils.session import create_session
@@ -94,7 +94,7 @@ def test_a_task_that_failed_before_its_load_began_is_named(admin, fill, run_oper
     def load():
         """Do nothing."""
 
-    run = run_operator(load)
+    run = run_stored(load)
     fill.load(run.dag_id, hours=3)
 
     def failed_since(state, hours):

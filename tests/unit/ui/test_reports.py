@@ -64,14 +64,14 @@ def test_the_report_is_shown_and_can_do_nothing(get, result, report, monkeypatch
         assert (shown.headers["x-content-type-options"], shown.headers["cache-control"]) == ("nosniff", "no-store")
 
 
-def test_the_report_of_a_mapped_task_leads_back_to_its_task_instance(client, run_operator, tmp_path):
+def test_the_report_of_a_mapped_task_leads_back_to_its_task_instance(client, run_stored, tmp_path):
     report = tmp_path / "report.html"
 
     @task(multiple_outputs=False)
     def judge(_):
         return {"report_path": str(report)}
 
-    run = run_operator(lambda: judge.expand(_=[1, 2]))
+    run = run_stored(lambda: judge.expand(_=[1, 2]))
     report.write_text(page_of(run.dag_id))
     run_id = quote(run.run_id, safe="")
     shown = client.get(f"/reports/{run.dag_id}/{run_id}/judge/1").text

@@ -46,14 +46,14 @@ def _no_lines(_airflow_database):
 
 
 @pytest.fixture
-def load(connection, run_operator, service):
+def load(connection, run_stored, service):
     """Load three rows; the document of the first is stored, but its reply is lost."""
 
     def run(lost=True, answer=""):
         if lost:
             service.answer("store-then-status:503", path="/documents/qa$")
         source = [{**row, "answer": row["answer"] + answer} for row in ROWS]
-        return run_operator(AssistantLoadQAOperator, source=source, key_columns="question", source_name="kb")
+        return run_stored(AssistantLoadQAOperator, source=source, key_columns="question", source_name="kb")
 
     return run
 
@@ -146,15 +146,15 @@ def test_superseded_documents_are_settled_as_deleted(load, admin, service):
     assert service.posts("/documents/qa$") == before
 
 
-def test_stale_documents_of_findings_are_settled_as_deleted(load, connection, run_operator, admin):
+def test_stale_documents_of_findings_are_settled_as_deleted(load, connection, run_stored, admin):
     load(lost=False)
-    run = run_operator(AssistantLoadQAOperator, source=ROWS[:1], key_columns="question", source_name="kb")
+    run = run_stored(AssistantLoadQAOperator, source=ROWS[:1], key_columns="question", source_name="kb")
     place = f"/api/tasks/{run.dag_id}/{run.run_id.replace('+', '%2B')}/task/-1/findings?kind=stale"
     ids = [one for row in admin.get(place).json()["rows"] for one in row["document_ids"]]
     assert len(ids) == 2
     done = settle(admin, "deleted", document_ids=[*ids, "doc_unknown"], dag_id=run.dag_id, site_id="acme-docs").json()
     assert [item["accepted"] for item in done["items"]] == [True, True, False]
-    again = run_operator(AssistantLoadQAOperator, source=ROWS[:1], key_columns="question", source_name="kb")
+    again = run_stored(AssistantLoadQAOperator, source=ROWS[:1], key_columns="question", source_name="kb")
     assert again.xcom()["stale"] == 0
 
 

@@ -132,8 +132,8 @@ def test_a_backend_that_hangs_is_a_sentence(result, shown, monkeypatch):
         answered.set()
 
 
-def test_a_task_that_pushes_no_result_says_so(connection, run_operator, admin, tmp_path):
-    run = run_operator(AssistantLimitsToParquetOperator, output_path=str(tmp_path / "lake"), do_xcom_push=False)
+def test_a_task_that_pushes_no_result_says_so(connection, run_stored, admin, tmp_path):
+    run = run_stored(AssistantLimitsToParquetOperator, output_path=str(tmp_path / "lake"), do_xcom_push=False)
     path = f"{run.dag_id}/{run.run_id.replace('+', '%2B')}/task/-1"
     assert "do_xcom_push=False" in admin.get(f"/api/tasks/{path}").json()["problem"]["text"]
     assert admin.get(f"/api/tasks/{path}/findings").json()["path"] is None

@@ -30,9 +30,9 @@ def place(run, task_id="task", map_index=-1):
 
 
 @pytest.fixture
-def loaded(connection, run_operator):
+def loaded(connection, run_stored):
     """A load that fails because two of six rows are rejected."""
-    return run_operator(AssistantLoadQAOperator, **LOAD)
+    return run_stored(AssistantLoadQAOperator, **LOAD)
 
 
 def test_a_failed_load_has_its_tries_and_its_findings(loaded, admin):
@@ -90,14 +90,14 @@ def test_no_cell_begins_like_a_formula(tmp_path):
         assert [line[name] for name in ("key", "reason", "document_ids", "group")] == [f"'{value}"] * 4
 
 
-def test_the_findings_of_a_failed_load_are_where_the_task_says(connection, run_operator, tmp_path, admin):
-    run = run_operator(AssistantLoadQAOperator, **LOAD, findings_path=f"{tmp_path}/{{{{ run_id }}}}.parquet")
+def test_the_findings_of_a_failed_load_are_where_the_task_says(connection, run_stored, tmp_path, admin):
+    run = run_stored(AssistantLoadQAOperator, **LOAD, findings_path=f"{tmp_path}/{{{{ run_id }}}}.parquet")
     found = admin.get(f"{place(run)}/findings").json()
     assert (found["path"], found["total"]) == (f"{tmp_path}/{run.run_id}.parquet", 2)
 
 
-def test_a_load_that_succeeds_without_findings(connection, run_operator, admin):
-    run = run_operator(AssistantLoadQAOperator, source=ROWS, key_columns="question")
+def test_a_load_that_succeeds_without_findings(connection, run_stored, admin):
+    run = run_stored(AssistantLoadQAOperator, source=ROWS, key_columns="question")
     found = admin.get(f"{place(run)}/findings").json()
     assert (found["path"], found["rows"], found["problem"]) == (None, [], None)
     assert admin.get(f"{place(run)}/findings.csv").status_code == 404
@@ -106,9 +106,9 @@ def test_a_load_that_succeeds_without_findings(connection, run_operator, admin):
 
 
 @pytest.mark.parametrize("content", [b"sesame-1234", b"PAR1sesame-1234", "other columns", None])
-def test_a_file_that_is_not_findings_is_not_shown(content, connection, run_operator, tmp_path, admin):
+def test_a_file_that_is_not_findings_is_not_shown(content, connection, run_stored, tmp_path, admin):
     path = tmp_path / "findings.parquet"
-    run = run_operator(AssistantLoadQAOperator, **LOAD, findings_path=str(path))
+    run = run_stored(AssistantLoadQAOperator, **LOAD, findings_path=str(path))
     if content is None:
         path.unlink()
     elif isinstance(content, bytes):
@@ -123,9 +123,9 @@ def test_a_file_that_is_not_findings_is_not_shown(content, connection, run_opera
     assert "sesame" not in str(found) + refused.text
 
 
-def test_a_chat_batch_adds_up(connection, run_operator, tmp_path, admin):
+def test_a_chat_batch_adds_up(connection, run_stored, tmp_path, admin):
     questions = [{"message": f"What is {number}?"} for number in range(3)]
-    run = run_operator(
+    run = run_stored(
         AssistantChatBatchOperator, source=questions, output_path=f"{tmp_path}/answers.parquet", poll_interval=0.05
     )
     found = admin.get(place(run)).json()
@@ -139,10 +139,10 @@ def test_a_chat_batch_adds_up(connection, run_operator, tmp_path, admin):
     assert (batch["histogram"], batch["problem"]["code"], batch["complete"]) == ([], "unreadable", 3)
 
 
-def test_a_failed_chat_batch_is_counted_from_its_file(connection, run_operator, tmp_path, admin, service):
+def test_a_failed_chat_batch_is_counted_from_its_file(connection, run_stored, tmp_path, admin, service):
     service.answer("status:400", path="/chat/async$")
     questions = [{"message": f"What is {number}?"} for number in range(3)]
-    run = run_operator(
+    run = run_stored(
         AssistantChatBatchOperator,
         source=questions,
         output_path=f"{tmp_path}/answers.parquet",
@@ -156,10 +156,10 @@ def test_a_failed_chat_batch_is_counted_from_its_file(connection, run_operator, 
     assert (batch["not_submitted"], batch["submitted"]) == (1, None)
 
 
-def test_an_evaluation_has_its_verdict_and_its_report(run_operator, tmp_path, admin, ledger_home):
+def test_an_evaluation_has_its_verdict_and_its_report(run_stored, tmp_path, admin, ledger_home):
     answers = pa.table({"key": ["a"], "message": ["?"], "answer": ["no"], "status": ["complete"], "expected": ["yes"]})
     pq.write_table(answers, tmp_path / "answers.parquet")
-    run = run_operator(
+    run = run_stored(
         AssistantEvaluateOperator,
         answers=str(tmp_path / "answers.parquet"),
         output_path=str(tmp_path / "evaluations"),
@@ -175,8 +175,8 @@ def test_an_evaluation_has_its_verdict_and_its_report(run_operator, tmp_path, ad
     assert admin.get(evaluation["report"].removeprefix("/assistant")).status_code == 200
 
 
-def test_an_export_has_what_it_wrote(connection, run_operator, tmp_path, admin):
-    run = run_operator(AssistantLimitsToParquetOperator, output_path=str(tmp_path / "lake"))
+def test_an_export_has_what_it_wrote(connection, run_stored, tmp_path, admin):
+    run = run_stored(AssistantLimitsToParquetOperator, output_path=str(tmp_path / "lake"))
     found = admin.get(place(run)).json()
     (written,) = found["written"]
     assert (found["kind"], written["name"], written["url"]) == ("export", "limits", None)
@@ -184,34 +184,34 @@ def test_an_export_has_what_it_wrote(connection, run_operator, tmp_path, admin):
     assert written["path"].startswith(str(tmp_path / "lake"))
 
 
-def test_other_tasks_and_none_at_all(run_operator, admin, ledger):
+def test_other_tasks_and_none_at_all(run_stored, admin, ledger):
     from airflow.sdk import task
 
     @task
     def other():
         return {"rows": 3}
 
-    run = run_operator(other)
+    run = run_stored(other)
     found = admin.get(place(run, "other")).json()
     assert (found["kind"], found["tries"], found["written"], found["has_findings"]) == ("other", [], [], False)
     assert admin.get(place(run, "gone")).json()["kind"] == "unknown"
 
 
-def test_the_page_of_a_mapped_task_says_so(connection, run_operator, admin):
+def test_the_page_of_a_mapped_task_says_so(connection, run_stored, admin):
     def mapped():
         AssistantLoadQAOperator.partial(task_id="task", key_columns="question", multiple_outputs=False).expand(
             source=[ROWS[:2], ROWS[2:]]
         )
 
-    run = run_operator(mapped)
+    run = run_stored(mapped)
     assert admin.get(place(run)).json()["is_mapped_summary"] is True
     second = admin.get(place(run, map_index=1)).json()
     assert (second["is_mapped_summary"], second["tries"][0]["counts"]["created"]) == (False, 2)
 
 
-def test_a_ledger_of_the_task_itself_is_read(connection, run_operator, admin, ledger_home, monkeypatch):
+def test_a_ledger_of_the_task_itself_is_read(connection, run_stored, admin, ledger_home, monkeypatch):
     monkeypatch.setenv("AIRFLOW_CONN_OWN_LEDGER", f"sqlite:///{ledger_home}/own.db")
-    run = run_operator(AssistantLoadQAOperator, source=ROWS, key_columns="question", ledger_conn_id="own_ledger")
+    run = run_stored(AssistantLoadQAOperator, source=ROWS, key_columns="question", ledger_conn_id="own_ledger")
     found = admin.get(place(run)).json()
     # No setting names this ledger, so the page cannot settle its entries.
     assert (found["ledger"], len(found["tries"]), found["may_settle"]) == ("own_ledger", 1, False)
