@@ -13,7 +13,7 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from airflow_provider_assistant.api.call import Call
-from airflow_provider_assistant.api.endpoints import other, segment
+from airflow_provider_assistant.api.endpoints import segment
 from airflow_provider_assistant.api.payloads import EMAIL
 from airflow_provider_assistant.api.privacy import private_texts, user_label
 from airflow_provider_assistant.api.replies import ApiReply
@@ -90,17 +90,6 @@ def read(
         parse=ApiReply,
         private=private_texts(path),
     )
-
-
-def read_path(path: str, params: Mapping[str, str] | None = None) -> Call[ApiReply]:
-    """
-    Return the call that reads any route.
-
-    :param path: Path below the base URL, percent-encoded.
-    :param params: Query parameters. Default: None, no query in addition to that of ``path``.
-    :raises AssistantInputError: The path does not lie below the base URL.
-    """
-    return other("GET", with_query(path, params))
 
 
 def with_query(path: str, params: Mapping[str, str] | None) -> str:

@@ -9,7 +9,7 @@ import pytest
 from airflow_provider_assistant.api import endpoints, errors
 from airflow_provider_assistant.api.call import Response, TransportFailure
 from airflow_provider_assistant.api.privacy import WITHHELD, user_label
-from airflow_provider_assistant.api.reads import READS, day_range, read, read_path
+from airflow_provider_assistant.api.reads import READS, day_range, read, with_query
 from airflow_provider_assistant.exceptions import AssistantInputError
 
 IDS = {"tenant_id": "t/1", "site_id": "s 1", "email": "Ada+x@example.com"}
@@ -46,8 +46,9 @@ def test_params_are_encoded_and_not_shown():
     assert call.path == "/m2m/sites/docs/sessions?user=ada%40example.com&from=2026-11-01"
     assert str(call) == "GET sessions for site 'docs'"
     assert call.private == ("ada@example.com",)
-    assert read_path("/m2m/x?a=1", {"b": "ä"}).path == "/m2m/x?a=1&b=%C3%A4"
-    assert str(read_path("/m2m/x?a=1", {"b": "2"})) == "GET other for /m2m/x"
+    longer = with_query("/m2m/x?a=1", {"b": "ä"})
+    assert longer == "/m2m/x?a=1&b=%C3%A4"
+    assert str(endpoints.other("GET", longer)) == "GET other for /m2m/x"
 
 
 @pytest.mark.parametrize(
@@ -69,7 +70,7 @@ def test_what_is_missing_is_named(name, field):
 
 def test_a_path_that_leaves_the_base_url_is_refused_without_its_address():
     with pytest.raises(AssistantInputError, match="base URL") as caught:
-        read_path("https://elsewhere.example/users/ada%40example.com?email=ada@example.com")
+        endpoints.other("GET", "https://elsewhere.example/users/ada%40example.com?email=ada@example.com")
     assert "ada" not in str(caught.value)
 
 
@@ -87,8 +88,8 @@ def test_a_path_that_leaves_the_base_url_is_refused_without_its_address():
 def test_an_error_withholds_a_text_that_repeats_the_user(body, status):
     calls = [
         read("user_statistics", site_id="docs", email="ada@example.com"),
-        read_path("/m2m/sites/docs/people/ada@example.com"),
-        read_path("/m2m/sites/docs/people", {"email": "ada@example.com"}),
+        endpoints.other("GET", "/m2m/sites/docs/people/ada@example.com"),
+        endpoints.other("GET", with_query("/m2m/sites/docs/people", {"email": "ada@example.com"})),
     ]
     for call in calls:
         error = errors.from_response(call, Response(status, {}, body), 0.0)
