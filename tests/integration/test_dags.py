@@ -121,13 +121,13 @@ def test_knowledge_base_then_an_answer_about_airflow(load, run_stored_dag, servi
     assert answer["raw"]["result"]["sources"][0]["title"] == "[core] parallelism"
 
 
-def test_ask_batch(load, run_stored_dag, service, connection, tmp_path, monkeypatch):
+def test_ask_batch(load, run_dag, run_stored_dag, service, connection, tmp_path, monkeypatch):
     monkeypatch.setenv("AIRFLOW_VAR_ASSISTANT_LAKE", (tmp_path / "lake").as_uri())
     unknowing = run_stored_dag(load("assistant_chat_batch"))
     assert unknowing.state == "success", unknowing.errors
     assert unknowing.xcom("summarise")["as_expected"] == 0
 
-    run_stored_dag(load("assistant_knowledge_base"))
+    run_dag(load("assistant_knowledge_base"))
     run = run_stored_dag(load("assistant_chat_batch"))
     assert run.state == "success", run.errors
     counts, summary = run.xcom("ask_golden_set"), run.xcom("summarise")
@@ -144,10 +144,10 @@ def evaluations(folder):
     return sorted(table.to_pylist(), key=lambda row: row["run_id"])
 
 
-def test_evaluation(load, run_stored_dag, service, connection, tmp_path, monkeypatch):
+def test_evaluation(load, run_dag, run_stored_dag, service, connection, tmp_path, monkeypatch):
     """Identical answers pass and truncated ones fail; the next run is compared with the last run that passed."""
     monkeypatch.setenv("AIRFLOW_VAR_ASSISTANT_LAKE", (tmp_path / "lake").as_uri())
-    run_stored_dag(load("assistant_knowledge_base"))
+    run_dag(load("assistant_knowledge_base"))
     first = run_stored_dag(load("assistant_evaluation"))
     assert first.state == "success", first.errors
     head, rated = first.xcom("evaluate"), first.xcom("rate")
@@ -227,10 +227,10 @@ def warehouse(tmp_path, monkeypatch):
     return tmp_path / "warehouse.duckdb"
 
 
-def test_nightly_export(same_day, load, run_stored_dag, service, connection, warehouse, tmp_path):
+def test_nightly_export(same_day, load, run_dag, run_stored_dag, service, connection, warehouse, tmp_path):
     # An answer that takes less than half a millisecond is exported as 0.0 seconds.
     service.behave(processing_seconds=0.02)
-    run_stored_dag(load("assistant_async_chat"))
+    run_dag(load("assistant_async_chat"))
     for _ in range(2):
         run = run_stored_dag(load("assistant_nightly_export"))
         assert run.state == "success", run.errors
@@ -271,8 +271,8 @@ def test_retention(load, run_stored_dag, ledger_home, warehouse, tmp_path):
     assert set(run.xcom("prune_ledger").values()) == {0}
 
 
-def test_weekly_report(load, run_stored_dag, service, connection, warehouse, tmp_path):
-    run_stored_dag(load("assistant_nightly_export"))
+def test_weekly_report(load, run_dag, run_stored_dag, service, connection, warehouse, tmp_path):
+    run_dag(load("assistant_nightly_export"))
     dag = load("assistant_weekly_report")
     assert [asset.name for asset in dag.timetable.asset_condition.objects] == ["assistant_warehouse"]
     assert [asset.name for asset in load("assistant_nightly_export").get_task("load_warehouse").outlets] == [
@@ -290,11 +290,11 @@ def test_weekly_report(load, run_stored_dag, service, connection, warehouse, tmp
 
 @pytest.mark.slow
 def test_weekly_report_of_a_service_that_lists_its_days(
-    load, run_stored_dag, connection, warehouse, tmp_path, monkeypatch
+    load, run_dag, run_stored_dag, connection, warehouse, tmp_path, monkeypatch
 ):
     with SandboxServer(history=30) as service:
         monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", service.conn_json())
-        run_stored_dag(load("assistant_nightly_export"))
+        run_dag(load("assistant_nightly_export"))
     run = run_stored_dag(load("assistant_weekly_report"))
     assert run.state == "success", run.errors
     assert run.xcom("draw") == {"path": str(tmp_path / "lake" / "report.png"), "days": 30, "metrics": 6}
@@ -337,11 +337,11 @@ def test_safety_set(load, run_stored_dag, service, connection, tmp_path, monkeyp
 
 
 @pytest.mark.slow
-def test_compare_sites(load, run_stored_dag, service, connection, tmp_path, monkeypatch):
+def test_compare_sites(load, run_dag, run_stored_dag, service, connection, tmp_path, monkeypatch):
     monkeypatch.setenv("AIRFLOW_VAR_ASSISTANT_STAGING_SITE", "acme-shop")
     monkeypatch.setenv("AIRFLOW_VAR_ASSISTANT_LAKE", str(tmp_path))
     monkeypatch.setenv("AIRFLOW_CONN_PYDANTICAI_DEFAULT", service.server.judge_conn_json())
-    assert run_stored_dag(load("assistant_knowledge_base")).state == "success"
+    assert run_dag(load("assistant_knowledge_base")).state == "success"
     run = run_stored_dag(load("assistant_compare_sites"))
     assert run.state == "success", run.errors
     head = run.xcom("compare")

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.client.client import AssistantClient
@@ -177,6 +178,7 @@ def unfold(folder: str, pipe: Connection) -> None:
     pipe.send(reports)
 
 
+@pytest.mark.slow
 def test_small_files_that_unfold_to_gigabytes(tmp_path: Path) -> None:
     mine, theirs = processes.Pipe()
     process = processes.Process(target=unfold, args=(str(tmp_path), theirs))
