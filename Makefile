@@ -12,7 +12,7 @@ COMPILED := $(VENV)/.compiled
 # The suite starts hundreds of processes: without compiled modules, each would compile Airflow again.
 unexport PYTHONDONTWRITEBYTECODE
 # More workers than cores: tests of live Airflows and of outages mostly wait.
-PARALLEL := -n 3 --no-loadscope-reorder
+PARALLEL := -n 5 --no-loadscope-reorder
 # The newest Airflow is the one to work with.
 CONSTRAINTS := constraints/airflow-3.3.txt
 # What the unit and contract tests need besides the package.

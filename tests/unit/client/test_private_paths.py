@@ -12,8 +12,9 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.flow import RetryPolicy
-from airflow_provider_assistant.api.reads import read, read_path
+from airflow_provider_assistant.api.reads import read
 from airflow_provider_assistant.exceptions import AssistantError
 from airflow_provider_assistant.observability import metrics, tracing
 from tests.hostile import HostileService
@@ -26,9 +27,9 @@ def calls(address):
     return [
         read("user_statistics", site_id="docs", email=address),
         read("sessions", site_id="docs", params={"email": address}),
-        read_path(f"/m2m/sites/docs/people/{quote(address, safe='')}"),
-        read_path(f"/m2m/sites/docs/people/{quote(address, safe='@')}"),
-        read_path(f"/m2m/sites/docs/people/{quote(quote(address, safe=''), safe='')}"),
+        endpoints.other("GET", f"/m2m/sites/docs/people/{quote(address, safe='')}"),
+        endpoints.other("GET", f"/m2m/sites/docs/people/{quote(address, safe='@')}"),
+        endpoints.other("GET", f"/m2m/sites/docs/people/{quote(quote(address, safe=''), safe='')}"),
     ]
 
 
