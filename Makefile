@@ -232,7 +232,7 @@ matrix: venv ## What differs between Airflows and Pythons, on every pair, some 4
 # On the lowest Python. The tools of the tests are not pinned: only the package's own dependencies are tested here.
 LOWEST := .lowest
 .PHONY: lowest
-lowest: venv ## Run the unit and contract tests with the lowest declared version of every dependency, some 5 minutes
+lowest: venv ## Run the unit and contract tests with the lowest declared version of every dependency, some 10 minutes
 	PYENV_VERSION=$$(pyenv versions --bare 2>/dev/null | paste -sd:) \
 		$(BIN)/uv venv -q --clear --no-python-downloads --python 3.11 $(LOWEST)
 	$(BIN)/python -m tests.lowest >$(LOWEST)/pins.txt

@@ -10,8 +10,6 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import ObjectStoragePath
-
 from airflow_provider_assistant import lake
 from airflow_provider_assistant.chat_batch.answers import site_of
 from airflow_provider_assistant.cli.ask import Asking
@@ -39,6 +37,7 @@ from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputEr
 from airflow_provider_assistant.ledger.location import airflow_home
 from airflow_provider_assistant.operators.judging import OtherAnswers, write
 from airflow_provider_assistant.operators.judging import evaluate as run_evaluation
+from airflow_provider_assistant.storage.paths import object_storage_path
 from airflow_provider_assistant.texts import counted
 
 if TYPE_CHECKING:
@@ -129,7 +128,7 @@ def _run(out: Console, args: argparse.Namespace, given: EvaluationInput, run: Ke
         other = OtherAnswers(cases_of(tables[OTHER_ANSWERS]), name=f"site {args.against_site}")
     evaluation_directory = directory
     if not args.save:
-        evaluation_directory = RunDirectory(ObjectStoragePath(str(run.folder)))
+        evaluation_directory = RunDirectory(object_storage_path(str(run.folder)))
     with signals.ending(gate.judges.cancel):
         evaluation = run_evaluation(
             cases,
@@ -167,7 +166,7 @@ def _site(args: argparse.Namespace, given: EvaluationInput) -> str | None:
     """Return the id of the site that answered; None if not known."""
     if given.hooks:
         return given.hooks[0].resolve_site_id()
-    return site_of(ObjectStoragePath(args.answers)).get("site_id")
+    return site_of(object_storage_path(args.answers)).get("site_id")
 
 
 def _write(

@@ -29,7 +29,7 @@ from airflow_provider_assistant.evaluation.rules import ANSWERS, PREVIOUS, check
 from airflow_provider_assistant.evaluation.run_directory import RunDirectory, find_baseline
 from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
-from airflow_provider_assistant.storage.paths import usable_path, writable_file
+from airflow_provider_assistant.storage.paths import object_storage_path, usable_path, writable_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -140,7 +140,7 @@ def name_of(args: argparse.Namespace, part: Part | None) -> str:
 def _directory(args: argparse.Namespace) -> RunDirectory:
     """Return the folder of the evaluation. Without ``--save``, it is only used to find the baseline."""
     if not args.save:
-        return RunDirectory(ObjectStoragePath(str(Path(args.file or args.answers).parent)))
+        return RunDirectory(object_storage_path(str(Path(args.file or args.answers).parent)))
     folder = output_path(args.save)
     # The evaluation of a part must not replace that of the whole golden set.
     return RunDirectory(folder / PART if args.tag or args.only_failing else folder)
@@ -148,7 +148,7 @@ def _directory(args: argparse.Namespace) -> RunDirectory:
 
 def output_path(path: object) -> ObjectStoragePath:
     """Return a path to write to, which may be local or in object storage."""
-    return ObjectStoragePath(str(usable_path(path)))
+    return object_storage_path(str(usable_path(path)))
 
 
 def _check_outputs(args: argparse.Namespace, directory: RunDirectory) -> None:

@@ -20,6 +20,7 @@ from airflow_provider_assistant.chat_batch.state import BatchState
 from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputError
 from airflow_provider_assistant.ledger import Ledger, sqlite_engine
 from airflow_provider_assistant.ledger.schema import chat_requests, leases
+from airflow_provider_assistant.storage.paths import object_storage_path
 from airflow_provider_assistant.storage.private_files import make_folder, open_to_write
 
 LOCK, ARGUMENTS, LEDGER = "lock", "run.json", "ledger.db"
@@ -68,7 +69,7 @@ class KeptRun:
 
     def output(self, name: str) -> ObjectStoragePath:
         """Return the path of a table of answers, next to which its batch state is."""
-        return ObjectStoragePath(str(self.folder / f"{name}.parquet"))
+        return object_storage_path(str(self.folder / f"{name}.parquet"))
 
     def kept(self) -> Kept:
         """Count what is in the folder, also while or after it is written."""

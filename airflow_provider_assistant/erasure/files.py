@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from airflow.providers.common.compat.sdk import ObjectStoragePath
-
 from airflow_provider_assistant import lake
 from airflow_provider_assistant.chat_batch.state import BatchState
 from airflow_provider_assistant.erasure.databases import erase_from_duckdb, erase_from_ledger, is_ledger
@@ -23,7 +21,7 @@ from airflow_provider_assistant.lake.publish import encoded
 from airflow_provider_assistant.ledger import Ledger, sqlite_engine
 from airflow_provider_assistant.source_account import SourceAccount
 from airflow_provider_assistant.storage.folders import ANY_FOLDERS, files_below, local_path
-from airflow_provider_assistant.storage.paths import StoragePath, usable_path
+from airflow_provider_assistant.storage.paths import StoragePath, object_storage_path, usable_path
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -275,7 +273,7 @@ def _replace(path: StoragePath, content: bytes | None) -> None:
         return
     local = local_path(path)
     mode = local.stat().st_mode if local else None
-    lake.replace_bytes(content, ObjectStoragePath(str(path)))
+    lake.replace_bytes(content, object_storage_path(str(path)))
     if local and mode is not None:
         local.chmod(mode & 0o777)
 

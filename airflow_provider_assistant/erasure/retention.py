@@ -25,7 +25,7 @@ from airflow_provider_assistant.lake.warehouse.names import literal, quoted
 from airflow_provider_assistant.ledger import Ledger, key_of, upkeep
 from airflow_provider_assistant.ledger.database import transaction
 from airflow_provider_assistant.ledger.schema import ratings
-from airflow_provider_assistant.storage.paths import StoragePath, usable_path
+from airflow_provider_assistant.storage.paths import StoragePath, object_storage_path, usable_path
 
 # Beginning of what replaces the id of a request.
 PRUNED = "pruned-"
@@ -157,7 +157,7 @@ def prune_evaluations(output_path: str, before: datetime, *, keep: Collection[st
     """
     kept = {str(path).rstrip("/") for path in keep}
     found = 0
-    for name in _folders(ObjectStoragePath(output_path)):
+    for name in _folders(object_storage_path(output_path)):
         baselines = {str(directory.folder) for directory in kept_as_baseline(name)}
         for directory in runs_in(name):
             path = str(directory.folder)

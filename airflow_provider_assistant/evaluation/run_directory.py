@@ -27,6 +27,7 @@ from airflow_provider_assistant.evaluation.scored import COLUMNS
 from airflow_provider_assistant.evaluation.summary import Summary
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.names import file_name
+from airflow_provider_assistant.storage.paths import object_storage_path
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -61,7 +62,7 @@ class RunDirectory:
         """
         safe_run_id = re.sub(r"[^A-Za-z0-9_.-]", "_", run_id)
         stamp = f"{moment.astimezone(UTC):{TIME}}"
-        return cls(ObjectStoragePath(output_path) / _folder_name(name) / f"{stamp}_{safe_run_id}")
+        return cls(object_storage_path(output_path) / _folder_name(name) / f"{stamp}_{safe_run_id}")
 
     @property
     def scores(self) -> ObjectStoragePath:
@@ -213,7 +214,7 @@ def find_baseline(place: RunDirectory, wanted: BaselineOf | None) -> Baseline | 
     if isinstance(wanted, Mapping):
         return _baseline_with_tag(wanted["tag"], place)
     if wanted != PREVIOUS:
-        return _baseline_at(ObjectStoragePath(wanted), place)
+        return _baseline_at(object_storage_path(wanted), place)
     return _previous(place)
 
 

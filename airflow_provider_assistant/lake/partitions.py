@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 
 from airflow_provider_assistant.exceptions import NOTHING_CHANGED, AssistantWarehouseError
+from airflow_provider_assistant.storage.paths import object_storage_path
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,7 +54,7 @@ class Partition:
 
 def exported(root: str, dataset: str) -> bool:
     """Return whether a dataset has a folder, so whether it was ever exported."""
-    return bool((ObjectStoragePath(root) / dataset).is_dir())
+    return bool((object_storage_path(root) / dataset).is_dir())
 
 
 def partitions_of(root: str, dataset: str) -> dict[date, Partition]:
@@ -67,7 +68,7 @@ def partitions_of(root: str, dataset: str) -> dict[date, Partition]:
     :param root: Folder of the datasets: a local path or an object storage URL.
     :return: The partitions by day, the oldest first; empty if the dataset was never exported.
     """
-    dataset_folder = ObjectStoragePath(root) / dataset
+    dataset_folder = object_storage_path(root) / dataset
     # Some clients of object storages remember listings, also those of an earlier load.
     dataset_folder.fs.invalidate_cache()
     files_by_day: dict[date, dict[str, Mapping[str, Any]]] = {}
@@ -132,7 +133,7 @@ def read_partition(partition: Partition, root: str, schema: pa.Schema) -> pa.Tab
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    storage = ObjectStoragePath(root).fs
+    storage = object_storage_path(root).fs
     # The empty table puts the known columns first, and adds those that the files lack.
     tables = [_nullable(schema.empty_table())]
     for path in partition.files:

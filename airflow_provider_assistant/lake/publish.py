@@ -23,6 +23,7 @@ from airflow.providers.common.compat.sdk import ObjectStoragePath
 from airflow_provider_assistant import __version__
 from airflow_provider_assistant.exceptions import AssistantError, AssistantStorageError
 from airflow_provider_assistant.names import LONGEST_WITH_SUFFIX, file_name
+from airflow_provider_assistant.storage.paths import object_storage_path
 from airflow_provider_assistant.storage.private_files import make_folder, open_to_write
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ def _row_keys(table: pa.Table, key_columns: list[str]) -> set[tuple[Any, ...]]:
 
 def _target(root: str, dataset: str, day: date, part: str) -> ObjectStoragePath:
     name = f"{file_name(part, LONGEST_WITH_SUFFIX)}.parquet"
-    return ObjectStoragePath(root) / dataset / f"date={day.isoformat()}" / name
+    return object_storage_path(root) / dataset / f"date={day.isoformat()}" / name
 
 
 def replace(table: pa.Table, target: ObjectStoragePath) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, get_args
 
-from airflow.providers.common.compat.sdk import Context, ObjectStoragePath
+from airflow.providers.common.compat.sdk import Context
 
 from airflow_provider_assistant import lake, parameters
 from airflow_provider_assistant.chat_batch import answers
@@ -29,7 +29,7 @@ from airflow_provider_assistant.operators.datasets import publish_run
 from airflow_provider_assistant.operators.links import AssistantDataLink
 from airflow_provider_assistant.operators.runs import check_own_path, warn_of_findings
 from airflow_provider_assistant.operators.source import AssistantSourceOperator
-from airflow_provider_assistant.storage.paths import writable_file
+from airflow_provider_assistant.storage.paths import object_storage_path, writable_file
 from airflow_provider_assistant.texts import counted, no_poll_since
 from airflow_provider_assistant.triggers.chat_batch import AssistantChatBatchTrigger, deadline_of
 from airflow_provider_assistant.triggers.deferral import defer, is_deferrable, restore_attributes
@@ -358,7 +358,7 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
                 self.hook.client_settings(self.max_concurrency),
                 site_id=site_id,
                 mode=self.mode,
-                output=ObjectStoragePath(self.output_path),
+                output=object_storage_path(self.output_path),
                 scope=scope,
                 ledger=requests,
                 on_ambiguous=self.on_ambiguous,
@@ -415,7 +415,7 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
             closed, not_closed = batch.close_sessions(table)
         site = self.hook.site().columns()
         # Again: another instance may have written it meanwhile.
-        answers.check_owner(ObjectStoragePath(self.output_path), RunRef.of(context))
+        answers.check_owner(object_storage_path(self.output_path), RunRef.of(context))
         batch.publish(table, site)
         self.lineage_outputs = (table_at(self.output_path, table),)
         if self.lake_path is not None:

@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import Context, ObjectStoragePath
+from airflow.providers.common.compat.sdk import Context
 
 from airflow_provider_assistant import lake
 from airflow_provider_assistant.ledger import RunRef
@@ -15,6 +15,7 @@ from airflow_provider_assistant.observability import metrics
 from airflow_provider_assistant.observability.lineage import table_at
 from airflow_provider_assistant.operators.base import AssistantBaseOperator
 from airflow_provider_assistant.operators.runs import day_of_run, instance_suffix
+from airflow_provider_assistant.storage.paths import object_storage_path
 from airflow_provider_assistant.texts import counted
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def publish(
     ti = context["ti"]
     provenance = {"dag_id": ti.dag_id, "run_id": ti.run_id, "task_id": ti.task_id}
     file = lake.publish(table, root, dataset, day, part_name, provenance=provenance)
-    written = table_at(str(ObjectStoragePath(root) / dataset), table, file.bytes)
+    written = table_at(str(object_storage_path(root) / dataset), table, file.bytes)
     task.lineage_outputs = (*task.lineage_outputs, written)
     metrics.exported_rows(dataset, file.rows)
     return file

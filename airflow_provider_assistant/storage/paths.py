@@ -40,6 +40,21 @@ def storage_path(path: Any) -> StoragePath:
     )
 
 
+def object_storage_path(path: str) -> ObjectStoragePath:
+    """
+    Return an ``ObjectStoragePath``, also for a local path; a relative one is relative to the working directory.
+
+    With Airflow 3.1, an ``ObjectStoragePath`` of a relative path is one below the root.
+
+    :param path: Local path or object storage URL.
+    """
+    found = ObjectStoragePath(path)
+    is_local = "://" not in str(path)
+    if is_local and found.path.startswith("/") and not Path(path).is_absolute():
+        return ObjectStoragePath(str(Path(path).absolute()))
+    return found
+
+
 def usable_path(path: Any) -> StoragePath:
     """
     Return a path object, after checking that an installed package reads such URLs.

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from airflow.providers.common.compat.sdk import AirflowException
 from airflow.sdk import DAG
 
 from airflow_provider_assistant import parameters
@@ -296,7 +297,6 @@ def test_an_empty_id_of_the_hook_is_not_that_of_the_connection(name, empty, conn
             [AssistantChatRequestSensor, AssistantDocumentsReadySensor],
             [
                 {"soft_fail": True, "never_fail": True},
-                {"mode": "push"},
                 *({"max_wait": value} for value in (-1, "5", math.inf, math.nan, 1e300)),
             ],
         ),
@@ -305,3 +305,10 @@ def test_an_empty_id_of_the_hook_is_not_that_of_the_connection(name, empty, conn
 def test_errors_about_several_parameters_name_the_task(kind, arguments):
     with pytest.raises(AssistantInputError, match="the_task"):
         kind(task_id="the_task", **{**KINDS[kind], **arguments})
+
+
+@pytest.mark.parametrize("kind", [AssistantChatRequestSensor, AssistantDocumentsReadySensor])
+def test_an_error_about_the_mode_names_the_task(kind):
+    # With Airflow 3.1, it is Airflow's own.
+    with pytest.raises(AirflowException, match="the_task"):
+        kind(task_id="the_task", **{**KINDS[kind], "mode": "push"})
