@@ -55,6 +55,7 @@ class Outage:
     :ivar is_proven: Whether the service itself has ever answered, with something else than a 401. Until then, requests
         go one at a time, so that a wrong key or address meets the service once.
     :ivar next_try: Time at which the next request may go.
+    :ivar tries: Number of failures after the first one of this outage; 0 without an outage.
     """
 
     def __init__(self, pause: Callable[[int], float], now: Callable[[], float], rng: random.Random) -> None:
@@ -66,7 +67,7 @@ class Outage:
         self._rng = rng
         self._since: float | None = None
         self._last_failure = 0.0
-        self._tries = 0
+        self.tries = 0
         self._reason = ""
         self._next_message = 0.0
         self._has_message = False
@@ -75,11 +76,6 @@ class Outage:
     def is_on(self) -> bool:
         """Whether the last request that ended got no answer."""
         return self._since is not None
-
-    @property
-    def tries(self) -> int:
-        """Number of failures after the first one of this outage; 0 without an outage."""
-        return 0 if self._since is None else self._tries
 
     @property
     def seconds(self) -> float:
@@ -108,8 +104,9 @@ class Outage:
             return
         if self._has_message:
             seconds = self.now() - self._since
-            log.info("The service answers again, after %.0f s and %s.", seconds, counted(self._tries, "failure"))
+            log.info("The service answers again, after %.0f s and %s.", seconds, counted(self.tries, "failure"))
         self._since = None
+        self.tries = 0
 
     def _failed(self, outcome: Response | TransportFailure, sent_at: float) -> None:
         now = self.now()
@@ -118,16 +115,16 @@ class Outage:
         self._last_failure = now
         if self._since is None or is_idle:
             self._since = now
-            self._tries = 0
+            self.tries = 0
             self._has_message = False
             self._next_message = now + MESSAGE_SECONDS
             # Another request may try at once: only this one may have failed.
             self.next_try = now
         elif sent_at >= self._since:
-            self._tries += 1
+            self.tries += 1
             pause = 0.0
-            if self._tries > QUICK_TRIES:
-                pause = self._pause(self._tries - QUICK_TRIES)
+            if self.tries > QUICK_TRIES:
+                pause = self._pause(self.tries - QUICK_TRIES)
             self.next_try = now + pause + self._rng.uniform(0.0, JITTER * pause)
 
     def report(self, progress: str = "", pause: float | None = None) -> None:

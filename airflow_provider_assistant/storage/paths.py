@@ -49,8 +49,8 @@ def object_storage_path(path: str) -> ObjectStoragePath:
     :param path: Local path or object storage URL.
     """
     found = ObjectStoragePath(path)
-    is_local = "://" not in str(path)
-    if is_local and found.path.startswith("/") and not Path(path).is_absolute():
+    is_relative = "://" not in path and not Path(path).is_absolute()
+    if is_relative and found.path.startswith("/"):
         return ObjectStoragePath(str(Path(path).absolute()))
     return found
 

@@ -256,7 +256,7 @@ def _age(moment: datetime, now: datetime) -> float:
 
 def outdated_document_ids(kind: str, row: Any) -> list[str]:
     """
-    Return the ids of the outdated documents of an entry, as far as the service returned ids.
+    Return the ids of an entry's outdated documents, without those whose ids the service did not return.
 
     :param kind: ``superseded`` or ``stale``.
     """

@@ -139,7 +139,7 @@ def bombs(folder: Path) -> Iterator[tuple[Path, str]]:
         file.truncate(UNFOLDED * MIB)
     yield sparse, "line 1: a row has more than"
     value = "x" * 3_000_000
-    rows = 200
+    rows = 250
     shared = pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), [value])
     tables = {
         "shared": (pa.table({"title": shared}), ""),

@@ -30,6 +30,7 @@ SUITES = (
     *(f"tests/unit/operators/test_{name}.py" for name in ("lineage", "outlets", "rendered_sources", "submit_chat")),
     "tests/unit/observability",
     "tests/unit/sensors",
+    "tests/unit/storage/test_paths.py",
     "tests/unit/triggers",
     "tests/unit/ui",
     *(f"tests/unit/test_{name}.py" for name in ("assets", "decorators", "imports", "provider_info", "retry_policy")),

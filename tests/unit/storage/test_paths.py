@@ -13,6 +13,7 @@ from airflow_provider_assistant.cli.runner import exit_code
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.loading.columns import ColumnSelection
 from airflow_provider_assistant.loading.sources import open_source
+from airflow_provider_assistant.storage.paths import object_storage_path
 from airflow_provider_assistant.storage.source_files import storage_files
 
 TITLE = ColumnSelection(("title",))
@@ -171,3 +172,14 @@ def test_a_storage_that_fails_is_named_with_what_a_retry_can_do(error, code, pat
     with pytest.raises(Exception, match=r"faq.*' cannot be read: ") as caught, open_source(path, TITLE) as source:
         list(source.batches())
     assert exit_code(caught.value) == code
+
+
+@pytest.mark.parametrize("path", ["a.txt", "b/c.txt", "./d.txt", "b/../e.txt", "ä/ö ü.txt"])
+def test_a_relative_path_is_below_the_working_directory(path, tmp_path, monkeypatch):
+    (tmp_path / "b").mkdir()
+    monkeypatch.chdir(tmp_path)
+    file = object_storage_path(path)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(path)
+    assert (tmp_path / path).read_text() == path
+    assert object_storage_path(str(tmp_path / path)).read_text() == path
