@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import dataclasses
 import gc
 import json
 import os
@@ -21,13 +22,14 @@ from hypothesis.internal.conjecture import providers
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.util import LRUCache
 
-from tests.live.clients import local_client
+from airflow_provider_assistant.sandbox.messages import Key
+from airflow_provider_assistant.sandbox.store import Document
 from tests.live.environment import environment
 from tests.task_runs import BUNDLE
 
 if TYPE_CHECKING:
     from airflow_provider_assistant.sandbox import SandboxServer
-    from airflow_provider_assistant.sandbox.journal import Entry
+    from airflow_provider_assistant.sandbox.faults import Entry
 
 # Airflow makes a million long-lived objects. With Python's threshold of 700, looking for garbage among them takes
 # six percent of the processor time of these tests.
@@ -45,7 +47,7 @@ def pytest_configure(config: pytest.Config) -> None:
         providers._get_local_constants = lambda: providers._local_constants
 
 
-pytest_plugins = ["tests.schedule", "tests.task_runs.fixtures"]
+pytest_plugins = ["tests.task_runs.fixtures"]
 
 HOME = Path(tempfile.mkdtemp(prefix="assistant-tests-"))
 atexit.register(shutil.rmtree, HOME, ignore_errors=True)
@@ -77,14 +79,13 @@ class RunningService:
     def __init__(self, server: SandboxServer) -> None:
         self.server = server
         self.url = server.url
-        self._control = local_client(f"{server.root}/_sandbox/")
 
     def reset(self) -> None:
-        self._control.post("reset").raise_for_status()
+        self.server.service.reset()
 
     def behave(self, **changes: Any) -> None:
         """Change the settings that can change at run time, the status words or the rules."""
-        self.server.service.faults.update(**changes)
+        self.server.service.update(**changes)
 
     def answer(self, action: str, **match: Any) -> None:
         """Add a fault, by default for the next request; ``match`` is what the service's ``add`` takes."""
@@ -100,13 +101,11 @@ class RunningService:
         return len(self.journal("POST", path))
 
     def documents(self, site: str | None = None) -> list[dict[str, Any]]:
-        return self._control.get("documents", params={"site": site} if site else {}).json()["documents"]
+        return self.rows(Document, *([site] if site else []))
 
-    def rows(self, table: str) -> list[dict[str, Any]]:
-        return [dict(row) for row in self.server.service.database.rows(f"SELECT * FROM {table}")]
-
-    def close(self) -> None:
-        self._control.close()
+    def rows(self, kind: type[Any], *sites: str) -> list[dict[str, Any]]:
+        """Return the stored records of a type, such as ``store.Chat``, oldest first."""
+        return [dataclasses.asdict(one) for one in self.server.service.store.all(kind, *sites)]
 
 
 def pytest_sessionfinish() -> None:
@@ -119,9 +118,7 @@ def _server() -> Iterator[RunningService]:
     from airflow_provider_assistant.sandbox import SandboxServer
 
     with SandboxServer() as server:
-        running = RunningService(server)
-        yield running
-        running.close()
+        yield RunningService(server)
 
 
 @pytest.fixture
@@ -219,10 +216,8 @@ def connection(connect: Callable[..., None]) -> Callable[..., None]:
 
 
 @pytest.fixture
-def canary(connect: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> str:
+def canary(connect: Callable[..., None], service: RunningService, monkeypatch: pytest.MonkeyPatch) -> str:
     """Connect with a valid key that must not appear in any output."""
-    from airflow_provider_assistant.sandbox.tenants import ACME, BUSINESS, KEYS, Key
-
-    monkeypatch.setitem(KEYS, CANARY, Key(CANARY, "canary", ACME, BUSINESS))
+    monkeypatch.setitem(service.server.service.keys, CANARY, Key(CANARY, "canary"))
     connect(key=CANARY)
     return CANARY

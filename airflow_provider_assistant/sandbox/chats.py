@@ -1,178 +1,132 @@
-"""Chat requests, sessions and feedback. Times are in seconds since the epoch."""
+"""The routes of chats, ratings and sessions."""
 
 from __future__ import annotations
 
-import json
+import re
 import secrets
-from collections import Counter
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any
 
-from airflow_provider_assistant.sandbox.timestamps import month
+from airflow_provider_assistant.sandbox.answers import best_document, is_follow_up, passage, unknown
+from airflow_provider_assistant.sandbox.documents import status_of
+from airflow_provider_assistant.sandbox.messages import ApiError, Reply, json_reply
+from airflow_provider_assistant.sandbox.routes import Call, route, time_text
+from airflow_provider_assistant.sandbox.store import Chat, Document, Session
 
-if TYPE_CHECKING:
-    import sqlite3
-
-    from airflow_provider_assistant.sandbox.database import Database
-    from airflow_provider_assistant.sandbox.tenants import Key
+_PATH = "/m2m/sites/{site_id}/chat"
+_FAILURE = "the assistant could not answer"
+_LOW_CONFIDENCE = 0.5  # an answer with a lower score has the level "low"
 
 
-class Chats:
-    """Store the chat requests, sessions and feedback of all sites."""
+@route("POST", _PATH)
+def _chat(call: Call) -> Reply:
+    ended = _end(call, _accept(call, "sync"))
+    if ended.answer is None:
+        raise ApiError(500, _FAILURE)
+    confidence: dict[str, Any] = {"confidence_score": ended.score}
+    if ended.score < _LOW_CONFIDENCE:
+        confidence["confidence_level"] = "low"
+    ids = {"session_id": ended.session_id, "request_id": ended.id}
+    return json_reply({**ids, "answer": ended.answer, **confidence})
 
-    def __init__(self, database: Database) -> None:
-        self._db = database
-        # Messages by tenant and month.
-        self.sent: Counter[tuple[str, str]] = Counter()
-        self.recount()
 
-    def recount(self) -> None:
-        """Recount the messages per tenant and month."""
-        rows = self._db.rows(
-            "SELECT tenant, strftime('%Y-%m', created_at, 'unixepoch'), count(*) FROM requests GROUP BY 1, 2"
-        )
-        count_by_tenant_and_month = {(tenant, sent_month): count for tenant, sent_month, count in rows}
-        self.sent = Counter(count_by_tenant_and_month)
+@route("POST", f"{_PATH}/async")
+def _submit(call: Call) -> Reply:
+    accepted = _accept(call, "async")
+    ids = {"session_id": accepted.session_id, "request_id": accepted.id}
+    return json_reply({**ids, "status": "queued"}, 202)
 
-    def add(
-        self, key: Key, site: str, session_id: str, mode: str, message: str, language: str,
-        now: float, email: str | None = None,
-    ) -> str:  # fmt: skip
-        """Store a chat request as queued, open its session if necessary, and return the request's id.
 
-        :param mode: ``sync`` or ``async``.
-        """
-        identifier = f"req_{secrets.token_hex(10)}"
-        tenant = key.tenant.tenant_id
-        self._db.write(
-            "INSERT INTO requests (id, tenant, site, session_id, mode, message, language, email,"
-            " status, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'queued', ?)",
-            identifier, tenant, site, session_id, mode, message, language, email, now,
-        )  # fmt: skip
-        self.sent[tenant, month(now)] += 1
-        open_sessions = self._db.write(
-            "UPDATE sessions SET messages = messages + 1"
-            " WHERE site = ? AND session_id = ? AND closed_at IS NULL",
-            site, session_id,
-        ).rowcount  # fmt: skip
-        if not open_sessions:
-            self._db.write("INSERT INTO sessions VALUES (NULL, ?, ?, ?, NULL, 1, '[]')", site, session_id, now)
-        return identifier
+@route("GET", f"{_PATH}/requests/{{request_id}}")
+def _get_request(call: Call) -> Reply:
+    found = _request(call, call.item)
+    reply = {"session_id": found.session_id, "request_id": found.id, "status": _status_of(call, found)}
+    if found.answer is not None:
+        reply["answer"] = found.answer
+    elif found.ended_at is not None:
+        reply["error"] = _FAILURE
+    return json_reply(reply)
 
-    def request(self, site: str, identifier: str) -> sqlite3.Row | None:
-        """Return a chat request of a site, or ``None``."""
-        rows = self._db.rows("SELECT * FROM requests WHERE id = ? AND site = ?", identifier, site)
-        if not rows:
-            return None
-        return rows[0]
 
-    def start(self, created_by: float, now: float, limit: int) -> None:
-        """Move the oldest requests that were queued at ``created_by`` to processing."""
-        self._db.write(
-            "UPDATE requests SET status = 'processing', started_at = ? WHERE n IN (SELECT n FROM"
-            " requests WHERE status = 'queued' AND created_at <= ? ORDER BY created_at LIMIT ?)",
-            now, created_by, limit,
-        )  # fmt: skip
+@route("POST", f"{_PATH}/feedback")
+def _rate(call: Call) -> Reply:
+    body = call.body("session_id", "request_id", "feedback")
+    if body["feedback"] not in {"good", "bad"}:
+        raise ApiError(400, "feedback must be 'good' or 'bad'")
+    rated = _request(call, body["request_id"])
+    if rated.session_id != body["session_id"]:
+        raise ApiError(404, "request not found")
+    if rated.answer is None:
+        raise ApiError(400, "request is not completed")
+    reply = {"status": "ok", "request_id": rated.id, "feedback": rated.rating or body["feedback"]}
+    if rated.rating is None:
+        call.store.save(replace(rated, rating=body["feedback"], rated_at=call.now))
+        reply["feedback_submitted_at"] = time_text(call.now)
+    return json_reply(reply)
 
-    def started(self, started_by: float, limit: int) -> list[sqlite3.Row]:
-        """Return the oldest requests that were in processing at ``started_by``."""
-        return self._db.rows(
-            "SELECT * FROM requests WHERE status = 'processing' AND started_at <= ?"
-            " ORDER BY created_at LIMIT ?",
-            started_by, limit,
-        )  # fmt: skip
 
-    def unfinished_since(self) -> float | None:
-        """Return when the oldest unfinished request entered its state, or ``None``."""
-        row = self._db.rows(
-            "SELECT min(since) FROM ("
-            "SELECT min(created_at) AS since FROM requests WHERE status = 'queued' UNION ALL "
-            "SELECT min(started_at) FROM requests WHERE status = 'processing')"
-        )[0]
-        since: float | None = row[0]
-        return since
+@route("POST", f"{_PATH}/session/close")
+def _close_session(call: Call) -> Reply:
+    session = call.store.find(Session, call.scope, call.body("session_id")["session_id"])
+    if session is not None and session.closed_at is None:
+        call.store.save(replace(session, closed_at=call.now))
+    return json_reply({"status": "ok"})
 
-    def pending(self) -> int:
-        """Return the number of unfinished requests."""
-        sql = "SELECT count(*) FROM requests WHERE status IN ('queued', 'processing')"
-        count: int = self._db.rows(sql)[0][0]
-        return count
 
-    def requeue(self) -> None:
-        """Queue the requests again that were in processing when the service stopped."""
-        self._db.write("UPDATE requests SET status = 'queued', started_at = NULL WHERE status = 'processing'")
-        self._db.commit()
+def _accept(call: Call, mode: str) -> Chat:
+    """Store a message, and open its session if there is none."""
+    body = call.body("session_id", "message")
+    session = call.store.find(Session, call.scope, body["session_id"])
+    if session is None:
+        call.store.save(Session(body["session_id"], call.scope, call.now))
+    elif session.closed_at is not None:
+        raise ApiError(409, "session is closed")
+    accepted = Chat(
+        id=f"req_{secrets.token_hex(16)}",
+        site=call.scope,
+        session_id=body["session_id"],
+        mode=mode,
+        message=body["message"],
+        email=body.get("email"),
+        language=body.get("response_language"),
+        created_at=call.now,
+    )
+    return call.store.save(accepted)
 
-    def complete(
-        self, identifier: str, answer: str, sources: list[dict[str, Any]], now: float,
-    ) -> None:  # fmt: skip
-        """Record the answer to a chat request; without sources, it counts as not answered."""
-        self._db.write(
-            "UPDATE requests SET status = 'complete', completed_at = ?, answered = ?, answer = ?,"
-            " sources = ?, started_at = coalesce(started_at, ?) WHERE id = ?",
-            now, bool(sources), answer, json.dumps(sources), now, identifier,
-        )  # fmt: skip
 
-    def fail(self, identifier: str, error: dict[str, str], now: float) -> None:
-        """Record that a chat request failed.
+def _request(call: Call, identifier: str) -> Chat:
+    found = call.store.find(Chat, call.scope, identifier)
+    if found is None:
+        raise ApiError(404, "request not found")
+    return ended_if_due(call, found)
 
-        :param error: code and message.
-        """
-        self._db.write(
-            "UPDATE requests SET status = 'failed', completed_at = ?, error = ?,"
-            " started_at = coalesce(started_at, ?) WHERE id = ?",
-            now, json.dumps(error), now, identifier,
-        )  # fmt: skip
 
-    def topic(self, site: str, session_id: str) -> tuple[str, ...]:
-        """Return the content words of an open session's topic."""
-        rows = self._db.rows(
-            "SELECT terms FROM sessions WHERE site = ? AND session_id = ? AND closed_at IS NULL",
-            site, session_id,
-        )  # fmt: skip
-        if not rows:
-            return ()
-        return tuple(json.loads(rows[0]["terms"]))
+def ended_if_due(call: Call, request: Chat) -> Chat:
+    """Return a chat request, which ends when its time is over."""
+    if request.ended_at is None and call.now >= request.created_at + call.settings.processing_seconds:
+        return _end(call, request)
+    return request
 
-    def set_topic(self, site: str, session_id: str, words: tuple[str, ...]) -> None:
-        """Store the content words of an open session's topic."""
-        self._db.write(
-            "UPDATE sessions SET terms = ? WHERE site = ? AND session_id = ?"
-            " AND closed_at IS NULL",
-            json.dumps(words), site, session_id,
-        )  # fmt: skip
 
-    def is_closed(self, site: str, session_id: str) -> bool:
-        """Return whether a session was closed and is not open again."""
-        rows = self._db.rows(
-            "SELECT count(*) AS opened, count(closed_at) AS closed FROM sessions"
-            " WHERE site = ? AND session_id = ?",
-            site, session_id,
-        )  # fmt: skip
-        counts = rows[0]
-        return bool(counts["opened"]) and counts["opened"] == counts["closed"]
+def _end(call: Call, request: Chat) -> Chat:
+    """Answer a chat request, or let it fail."""
+    pattern = call.settings.fail_messages
+    if pattern and re.search(pattern, request.message):
+        return call.store.save(replace(request, ended_at=call.now))
+    in_use = [one for one in call.store.all(Document, request.site) if status_of(call, one) == "active"]
+    best, score = best_document(request.message, in_use)
+    if best is None and is_follow_up(request.message):
+        chats = call.store.all(Chat, request.site)
+        conversation = [one.message for one in chats if one.session_id == request.session_id]
+        best, score = best_document(" ".join(conversation), in_use)
+    answer = passage(best, request.message) if best else unknown(request.language)
+    answer = answer[: call.settings.answer_limit]
+    document = best.id if best else None
+    return call.store.save(replace(request, ended_at=call.now, answer=answer, document=document, score=score))
 
-    def close_session(self, site: str, session_id: str, now: float) -> None:
-        """Close a session; one that is not open stays as it is."""
-        self._db.write(
-            "UPDATE sessions SET closed_at = ?"
-            " WHERE site = ? AND session_id = ? AND closed_at IS NULL",
-            now, site, session_id,
-        )  # fmt: skip
 
-    def rating(self, site: str, request_id: str) -> str | None:
-        """Return the first rating of a chat request, or None."""
-        rows = self._db.rows(
-            "SELECT rating FROM feedback WHERE site = ? AND request_id = ? ORDER BY n LIMIT 1",
-            site, request_id,
-        )  # fmt: skip
-        if not rows:
-            return None
-        rating: str = rows[0]["rating"]
-        return rating
-
-    def rate(self, site: str, request_id: str, session_id: str, rating: str, now: float) -> None:
-        """Record a rating."""
-        self._db.write(
-            "INSERT INTO feedback VALUES (NULL, ?, ?, ?, ?, ?)",
-            site, request_id, session_id, rating, now,
-        )  # fmt: skip
+def _status_of(call: Call, request: Chat) -> str:
+    if request.ended_at is not None:
+        return "failed" if request.answer is None else "completed"
+    half = call.settings.processing_seconds / 2
+    return "queued" if call.now < request.created_at + half else "processing"

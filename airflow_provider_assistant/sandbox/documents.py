@@ -1,281 +1,179 @@
-"""The documents of all sites, and their full-text index."""
+"""The routes of documents."""
 
 from __future__ import annotations
 
+import io
+import re
 import secrets
-from collections import Counter
-from typing import TYPE_CHECKING, Any
+import zipfile
+from dataclasses import replace
+from typing import Any
 
-from airflow_provider_assistant.sandbox import schemas, search
-from airflow_provider_assistant.sandbox.timestamps import iso
+import python_multipart
+from python_multipart.exceptions import FormParserError
 
-if TYPE_CHECKING:
-    import sqlite3
-    from collections.abc import Mapping
+from airflow_provider_assistant.sandbox.messages import ApiError, Reply, json_reply
+from airflow_provider_assistant.sandbox.routes import Call, route, time_text
+from airflow_provider_assistant.sandbox.store import Document
 
-    from airflow_provider_assistant.sandbox.database import Database
-    from airflow_provider_assistant.sandbox.faults import Faults
-    from airflow_provider_assistant.sandbox.tenants import Key
-
-# A match in the question counts most, and one in the title counts more than one in the text.
-_WEIGHTS = "2.0, 4.0, 1.0"
-_COLUMNS = """
-    n, id, tenant, site, kind, title, question, content, category, bytes,
-    created_at, updated_at, activated_at
-"""
-# The documents as they were at a moment: a later change has kept the earlier version.
-_AS_OF = (
-    f"(SELECT {_COLUMNS} FROM documents WHERE created_at <= ?"  # noqa: S608 (a constant)
-    " AND id NOT IN (SELECT id FROM past_documents WHERE changed_at > ?)"
-    f" UNION ALL SELECT {_COLUMNS} FROM past_documents WHERE created_at <= ? AND rowid IN"
-    " (SELECT min(rowid) FROM past_documents WHERE changed_at > ? GROUP BY id))"
-)
+_PATH = "/m2m/sites/{site_id}/documents"
+_FILE_TYPES = (".pdf", ".docx", ".txt")
 
 
-class Documents:
-    """Store, change and search the documents of all sites."""
+@route("POST", _PATH)
+def _upload(call: Call) -> Reply:
+    name, content = _uploaded_file(call)
+    if not name.lower().endswith(_FILE_TYPES):
+        raise ApiError(400, f"unsupported file type; supported are {', '.join(_FILE_TYPES)}")
+    return _create(call, "file", title=name, content=_text_of(name.lower(), content), size=len(content))
 
-    def __init__(self, database: Database, faults: Faults) -> None:
-        self._db = database
-        self._faults = faults
-        # Documents by tenant.
-        self.held: Counter[str] = Counter()
-        self.recount()
 
-    def recount(self) -> None:
-        """Recount the documents per tenant."""
-        rows = self._db.rows("SELECT tenant, count(*) AS total FROM documents GROUP BY tenant")
-        count_by_tenant = {row["tenant"]: row["total"] for row in rows}
-        self.held = Counter(count_by_tenant)
-        # SQLite would use the number of the last document again if that is deleted, and a list
-        # that continues after this number would skip the new document.
-        self._last_number: int = self._db.rows("SELECT max(n) FROM documents")[0][0] or 0
+def _uploaded_file(call: Call) -> tuple[str, bytes]:
+    """Return name and content of the multipart part ``file``."""
+    files: list[tuple[str, bytes]] = []
 
-    def add(
-        self,
-        key: Key,
-        site: str,
-        kind: schemas.Kind,
-        *,
-        title: str,
-        content: str,
-        question: str | None = None,
-        category: str | None = None,
-        size: int,
-        now: float,
-    ) -> schemas.DocumentReply:
-        """Store and index a document.
+    def keep(part: Any) -> None:
+        if part.field_name == b"file" and part.file_name:
+            part.file_object.seek(0)
+            name = part.file_name.decode(errors="replace").replace("\\", "/").rpartition("/")[2]
+            files.append((name, part.file_object.read()))
 
-        :param title: title or file name.
-        :param content: text, or answer of a question.
-        :param question: question of a ``qa`` document.
-        :param size: size of the content as sent, in bytes.
-        :param now: current time, in seconds since the epoch.
-        """
-        identifier = f"doc_{secrets.token_hex(10)}"
-        tenant = key.tenant.tenant_id
-        activated_at = None if self._faults.settings.document_status == "draft" else now
-        self._last_number += 1
-        number = self._last_number
-        self._db.write(
-            "INSERT INTO documents VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            number,
-            identifier, tenant, site, kind, title, question, content, category, size, now, now,
-            activated_at,
-        )  # fmt: skip
-        self._index(number, title, question, content)
-        self.held[tenant] += 1
-        created_at = iso(now)
-        return schemas.DocumentReply(
-            id=identifier,
-            site_id=site,
-            kind=kind,
-            title=title,
-            category=category,
-            bytes=size,
-            status=self._status(activated_at, now),
-            active=activated_at is not None,
-            created_at=created_at,
-            updated_at=created_at,
-        )
+    headers = {"Content-Type": call.request.headers.get("content-type", "").encode()}
+    try:
+        python_multipart.parse_form(headers, io.BytesIO(call.request.body), None, keep)
+    except (FormParserError, ValueError) as error:
+        raise ApiError(400, f"the body is not a multipart form: {error}") from None
+    if len(files) != 1:
+        raise ApiError(400, "file must be one part with a file name")
+    return files[0]
 
-    def described(self, row: sqlite3.Row, now: float) -> dict[str, Any]:
-        """Return the fields of a document that replies show."""
-        return {
-            "id": row["id"],
-            "site_id": row["site"],
-            "kind": row["kind"],
-            "title": row["title"],
-            "category": row["category"],
-            "bytes": row["bytes"],
-            "status": self._status(row["activated_at"], now),
-            "active": row["activated_at"] is not None,
-            "created_at": iso(row["created_at"]),
-            "updated_at": iso(row["updated_at"]),
-        }
 
-    def _status(self, activated_at: float | None, now: float) -> schemas.DocumentStatus:
-        if activated_at is None:
-            return "draft"
-        if activated_at > self._ready_by(now):
-            return "processing"
-        return "active"
+def _text_of(name: str, content: bytes) -> str:
+    """Return the text of a file; that of a PDF is not read."""
+    if name.endswith(".pdf"):
+        return ""
+    if name.endswith(".txt"):
+        return content.decode("utf-8-sig", errors="replace")
+    try:
+        document = zipfile.ZipFile(io.BytesIO(content)).read("word/document.xml")
+    except (zipfile.BadZipFile, KeyError):
+        raise ApiError(400, "the file is not a Word document") from None
+    return re.sub(rb"<[^>]+>", b"", document.replace(b"</w:p>", b"\n")).decode(errors="replace")
 
-    def _ready_by(self, now: float) -> float:
-        """Return when the newest document that is ready was activated."""
-        return now - self._faults.settings.document_seconds
 
-    def _index(self, number: int, title: str, question: str | None, content: str) -> None:
-        self._db.write(
-            "INSERT INTO words (rowid, title, question, content) VALUES (?, ?, ?, ?)",
-            number,
-            search.indexable(title), search.indexable(question or ""), search.indexable(content),
-        )  # fmt: skip
+@route("POST", f"{_PATH}/text")
+def _create_text(call: Call) -> Reply:
+    body = call.body("title", "content")
+    return _create(call, "text", title=body["title"], content=body["content"], category=body.get("category"))
 
-    def _remove_from_index(self, row: sqlite3.Row) -> None:
-        # The index does not store the texts, so that SQLite needs them to remove their words.
-        self._db.write(
-            "INSERT INTO words (words, rowid, title, question, content)"
-            " VALUES ('delete', ?, ?, ?, ?)",
-            row["n"],
-            search.indexable(row["title"]), search.indexable(row["question"] or ""),
-            search.indexable(row["content"]),
-        )  # fmt: skip
 
-    def document(self, site: str, identifier: str) -> sqlite3.Row | None:
-        """Return a document of a site, or None."""
-        # Only what changes documents needs this index: loads are faster without it.
-        self._db.write("CREATE INDEX IF NOT EXISTS documents_by_id ON documents (id)")
-        sql = "SELECT * FROM documents WHERE id = ? AND site = ?"
-        rows = self._db.rows(sql, identifier, site)
-        if not rows:
-            return None
-        return rows[0]
+@route("POST", f"{_PATH}/qa")
+def _create_qa(call: Call) -> Reply:
+    body = call.body("title", "question", "answer")
+    fields = {name: body.get(name) for name in ("title", "question", "category")}
+    return _create(call, "qa", content=body["answer"], **fields)
 
-    def find_same(self, site: str, title: str, question: str | None, content: str) -> str | None:
-        """Return the id of a document with this title and content, or None."""
-        # Only a service that refuses duplicates needs this index: others load faster without it.
-        self._db.write("CREATE INDEX IF NOT EXISTS documents_by_title ON documents (site, title)")
-        rows = self._db.rows(
-            "SELECT id FROM documents WHERE site = ? AND title = ? AND content = ?"
-            " AND question IS ? LIMIT 1",
-            site, title, content, question,
-        )  # fmt: skip
-        if not rows:
-            return None
-        identifier: str = rows[0]["id"]
-        return identifier
 
-    def change(self, row: sqlite3.Row, changes: Mapping[str, Any], now: float) -> sqlite3.Row:
-        """Change a document, and return it.
+def _create(call: Call, kind: str, *, size: int | None = None, **fields: Any) -> Reply:
+    if size is None:
+        size = len(f"{fields.get('question') or ''}{fields['content']}".encode(errors="replace"))
+    document = Document(
+        id=f"doc_{secrets.token_hex(12)}",
+        site=call.scope,
+        kind=kind,
+        bytes=size,
+        created_at=call.now,
+        updated_at=call.now,
+        activated_at=call.now if call.settings.document_status == "active" else None,
+        **{"question": None, "category": None, **fields},
+    )
+    if not call.settings.allow_duplicates and call.store.has_same(document):
+        raise ApiError(409, "document already exists")
+    if call.store.count_documents() >= call.settings.max_documents:
+        raise ApiError(403, "document limit reached")
+    return json_reply(_described(call, call.store.save(document)), 201)
 
-        A document that is activated, or whose text changes while it is active, is processed again.
 
-        :param changes: new values of ``title``, ``question``, ``content`` and ``category``; new
-            value of ``active``.
-        """
-        new = {**dict(row), **changes}
-        text_changed = any(new[name] != row[name] for name in ("title", "question", "content"))
-        active = changes.get("active", row["activated_at"] is not None)
-        activated_at = row["activated_at"]
-        if not active:
-            activated_at = None
-        elif activated_at is None or text_changed:
-            activated_at = now
-        self._keep_past(row, now)
-        if text_changed:
-            self._remove_from_index(row)
-            self._index(row["n"], new["title"], new["question"], new["content"])
-            new["bytes"] = len((new["question"] or "").encode()) + len(new["content"].encode())
-        self._db.write(
-            "UPDATE documents SET title = ?, question = ?, content = ?, category = ?, bytes = ?,"
-            " updated_at = ?, activated_at = ? WHERE n = ?",
-            new["title"], new["question"], new["content"], new["category"], new["bytes"],
-            now, activated_at, row["n"],
-        )  # fmt: skip
-        return self._db.rows("SELECT * FROM documents WHERE n = ?", row["n"])[0]
+def _described(call: Call, document: Document) -> dict[str, Any]:
+    return {
+        "id": document.id,
+        "site_id": document.site,
+        "kind": document.kind,
+        "title": document.title,
+        "category": document.category,
+        "bytes": document.bytes,
+        "status": status_of(call, document),
+        "created_at": time_text(document.created_at),
+        "updated_at": time_text(document.updated_at),
+    }
 
-    def delete(self, row: sqlite3.Row, now: float) -> None:
-        """Delete a document."""
-        self._keep_past(row, now)
-        self._remove_from_index(row)
-        self._db.write("DELETE FROM documents WHERE n = ?", row["n"])
-        self.held[row["tenant"]] -= 1
 
-    def _keep_past(self, row: sqlite3.Row, now: float) -> None:
-        """Keep the version before a change, for lists that show changes later."""
-        if self._faults.settings.list_delay:
-            self._db.write(
-                f"INSERT INTO past_documents (changed_at, {_COLUMNS})"  # noqa: S608 (a constant)
-                f" SELECT ?, {_COLUMNS} FROM documents WHERE n = ?",
-                now, row["n"],
-            )  # fmt: skip
+def status_of(call: Call, document: Document) -> str:
+    """Return ``draft``, ``processing`` or ``active``; only active documents are used for answers."""
+    if document.activated_at is None:
+        return "draft"
+    is_ready = call.now >= document.activated_at + call.settings.document_seconds
+    return "active" if is_ready else "processing"
 
-    def page(self, site: str, now: float, after: int, offset: int, limit: int) -> list[sqlite3.Row]:
-        """Return documents of a site in the order of their creation.
 
-        :param after: ``n`` of the document before the first one.
-        """
-        source, values = self._listed_source(now)
-        return self._db.rows(
-            f"SELECT * FROM {source} WHERE site = ? AND n > ?"  # noqa: S608 (a constant)
-            " ORDER BY n LIMIT ? OFFSET ?",
-            *values, site, after, limit, offset,
-        )  # fmt: skip
+@route("GET", _PATH)
+def _list_documents(call: Call) -> Reply:
+    documents, fields = call.page(call.store.all(Document, call.scope))
+    return json_reply({"documents": [_described(call, one) for one in documents], **fields})
 
-    def count_listed(self, site: str, now: float) -> int:
-        """Return the number of documents that a list of a site shows."""
-        source, values = self._listed_source(now)
-        sql = f"SELECT count(*) FROM {source} WHERE site = ?"  # noqa: S608 (a constant)
-        count: int = self._db.rows(sql, *values, site)[0][0]
-        return count
 
-    def _listed_source(self, now: float) -> tuple[str, list[float]]:
-        """Return what a list reads from, and the values of its placeholders."""
-        delay = self._faults.settings.list_delay
-        if not delay:
-            return "documents", []
-        return _AS_OF, [now - delay] * 4
+@route("PATCH", f"{_PATH}/bulk-status")
+def _change_status(call: Call) -> Reply:
+    active = _is_active(call.body("status")["status"])
+    documents, reply = _chosen(call)
+    for document in documents:
+        _change(call, document, {}, active=active)
+    return reply
 
-    def count(self, site: str | None = None) -> int:
-        """Return the number of documents, of all sites if ``site`` is None."""
-        if site is None:
-            return sum(self.held.values())
-        row = self._db.rows("SELECT count(*) AS total FROM documents WHERE site = ?", site)[0]
-        count: int = row["total"]
-        return count
 
-    def listed(self, site: str | None = None, limit: int | None = None) -> list[dict[str, Any]]:
-        """Return the documents in the order of their creation, of all sites if ``site`` is None."""
-        columns = (
-            "id, tenant, site, kind, title, question, content, category, bytes, created_at,"
-            " activated_at IS NOT NULL AS active"
-        )
-        condition = ""
-        values: list[str | int] = []
-        if site:
-            condition = "WHERE site = ?"
-            values.append(site)
-        if limit is None:
-            limit = -1  # SQLite then returns all rows
-        values.append(limit)
-        # Both are constants.
-        sql = f"SELECT {columns} FROM documents {condition} ORDER BY n LIMIT ?"  # noqa: S608
-        rows = self._db.rows(sql, *values)
-        return [{**dict(row), "active": bool(row["active"])} for row in rows]
+@route("POST", f"{_PATH}/bulk-delete")
+def _delete_documents(call: Call) -> Reply:
+    documents, reply = _chosen(call)
+    for document in documents:
+        call.store.delete(document)
+    return reply
 
-    def find(self, site: str, words: tuple[str, ...], limit: int, now: float) -> list[sqlite3.Row]:
-        """Return the documents in use that have any of the words, best first."""
-        return self._db.rows(
-            "SELECT d.n, d.id, d.kind, d.title, d.content,"  # noqa: S608 (a constant)
-            f" -bm25(words, {_WEIGHTS}) AS bm25"
-            " FROM words JOIN documents d ON d.n = words.rowid"
-            " WHERE words MATCH ? AND d.site = ? AND d.activated_at <= ?"
-            " ORDER BY bm25 DESC, d.n LIMIT ?",
-            search.query(words), site, self._ready_by(now), limit,
-        )  # fmt: skip
 
-    def holds(self, number: int, word: str) -> bool:
-        """Return whether the document with this ``n`` contains a word in any inflection."""
-        sql = "SELECT 1 FROM words WHERE words MATCH ? AND rowid = ?"
-        return bool(self._db.rows(sql, search.query((word,)), number))
+def _chosen(call: Call) -> tuple[list[Document], Reply]:
+    """Return the documents that a bulk request names, and its reply; unknown ids change nothing."""
+    ids = call.body().get("document_ids")
+    if not isinstance(ids, list) or not ids:
+        raise ApiError(400, "document_ids is required")
+    found = {one: call.store.find(Document, call.scope, str(one)) for one in ids}
+    documents = [one for one in found.values() if one is not None]
+    missing = [identifier for identifier, one in found.items() if one is None]
+    return documents, json_reply({"status": "ok", "document_ids": [one.id for one in documents], "not_found": missing})
+
+
+@route("PATCH", f"{_PATH}/{{document_id}}")
+def _change_document(call: Call) -> Reply:
+    body = call.body()
+    document = call.store.find(Document, call.scope, call.item)
+    if document is None:
+        raise ApiError(404, "document not found")
+    if "answer" in body:
+        body["content"] = body["answer"]
+    changes: dict[str, Any] = {
+        name: body[name] for name in ("title", "question", "content", "category") if name in body
+    }
+    active = _is_active(body["status"]) if "status" in body else document.activated_at is not None
+    return json_reply(_described(call, _change(call, document, changes, active=active)))
+
+
+def _is_active(status: str) -> bool:
+    if status not in {"active", "draft"}:
+        raise ApiError(400, "status must be 'active' or 'draft'")
+    return status == "active"
+
+
+def _change(call: Call, document: Document, changes: dict[str, Any], *, active: bool) -> Document:
+    """Change a document. One that becomes active, or whose text changes, is processed again."""
+    activated_at = document.activated_at if active else None
+    if active and (activated_at is None or changes):
+        activated_at = call.now
+    return call.store.save(replace(document, **changes, updated_at=call.now, activated_at=activated_at))

@@ -1,184 +1,153 @@
-"""Fault injection: which requests fail, how, and how often. The rules can change at run time."""
+"""Faults as rules, the journal of requests, and the rate limit."""
 
 from __future__ import annotations
 
+import hashlib
+import math
 import random
 import re
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
 
-from pydantic import BaseModel, Field, TypeAdapter
+from pydantic import BaseModel, Field, PrivateAttr
 
-from airflow_provider_assistant.sandbox.actions import ActionText
-from airflow_provider_assistant.sandbox.settings import Regex, Settings
+from airflow_provider_assistant.sandbox.messages import Request
+from airflow_provider_assistant.sandbox.settings import Regex
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-CHANGEABLE = frozenset(Settings.model_fields) - {"host", "port", "data", "history"}
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
-_Status = Literal["queued", "processing", "complete", "failed"]
-_STATUS_WORDS_TYPE = TypeAdapter(dict[_Status, str])
-
-
-class Match(BaseModel, extra="forbid"):
-    """Describe the requests that a rule is for. Without a condition, these are all requests.
-
-    :param path: regular expression to search for in the path below the API's root.
-    :param body: regular expression to search for in the body.
-    :param key: name of the API key.
-    """
-
-    method: str | None = None
-    path: Regex = ""
-    body: Regex | None = None
-    key: str | None = None
-
-    def meets(self, method: str, path: str, key: str, body: bytes) -> bool:
-        """Return whether a request meets all conditions."""
-        if self.method is not None and self.method.upper() != method:
-            return False
-        if self.key is not None and self.key != key:
-            return False
-        if not re.search(self.path, path):
-            return False
-        return self.body is None or bool(re.search(self.body, body.decode(errors="replace")))
+_STORE_FIRST = "store-then-"
+_ACTION = r"^(store-then-)?(status:[2-5]\d\d|retry-after:\d+|delay:\d+(\.\d+)?|hold|drop|empty|truncate)$"
 
 
 class Rule(BaseModel, extra="forbid"):
-    """Apply an action to matching requests.
+    """Apply an action to matching requests. Without a condition, all requests match.
 
-    :param action: action to apply, see :class:`~.actions.Action`.
+    :param action: ``status:N``, ``retry-after:N`` (429), ``drop`` (no response), ``delay:N`` and ``hold`` (carried out
+        N seconds later, or when the faults change), ``empty`` and ``truncate`` (carried out, but the reply has no body,
+        or half of it). With the prefix ``store-then-``, the request is carried out before it fails.
+    :param path: regular expression to search for in the path below the root of the API.
+    :param body: regular expression to search for in the body of the request.
+    :param key: name of the API key.
     :param times: number of matching requests to apply the action to. ``None`` means all.
     :param skip: number of matching requests to let pass first.
+    :param share: share of the matching requests to apply the action to, the same ones in each run.
+    :param reply: body of the reply with ``status:N``: a text, or any other JSON value. ``None`` means an error.
     :param hits: number of requests that the action was applied to.
+    :raises ValueError: a value is not valid.
     """
 
-    action: ActionText
-    match: Match = Match()
-    times: Annotated[int, Field(ge=1)] | None = 1
-    skip: Annotated[int, Field(ge=0)] = 0
+    action: str = Field(pattern=_ACTION)
+    method: str | None = None
+    path: Regex = ""
+    body: Regex = ""
+    key: str | None = None
+    times: int | None = Field(1, ge=1)
+    skip: int = Field(0, ge=0)
+    share: float = Field(1.0, ge=0, le=1)
+    reply: Any = None
     hits: int = 0
+    # Not for secrets.
+    _random: random.Random = PrivateAttr(default_factory=lambda: random.Random(0))  # noqa: S311
 
-    def applies(self, method: str, path: str, key: str, body: bytes) -> bool:
+    @property
+    def kind(self) -> str:
+        """Return the action without its prefix and its number."""
+        return self.action.removeprefix(_STORE_FIRST).partition(":")[0]
+
+    @property
+    def number(self) -> float:
+        """Return the number of the action, or 0."""
+        return float(self.action.partition(":")[2] or 0)
+
+    @property
+    def stores(self) -> bool:
+        """Return whether the request is carried out."""
+        return self.action.startswith(_STORE_FIRST) or self.kind in {"delay", "hold", "empty", "truncate"}
+
+    def applies(self, request: Request, key: str) -> bool:
         """Return whether the rule applies to a request, and count the request."""
         if self.times is not None and self.hits >= self.times:
             return False
-        if not self.match.meets(method, path, key, body):
+        if self.method not in {None, request.method} or self.key not in {None, key}:
+            return False
+        body = request.body.decode(errors="replace")
+        if not re.search(self.path, request.path) or not re.search(self.body, body):
             return False
         if self.skip:
             self.skip -= 1
+            return False
+        if self.share < 1 and self._random.random() >= self.share:
             return False
         self.hits += 1
         return True
 
 
 class Faults:
-    """Hold the current faults.
+    """Hold the rules in force. ``version`` increases with each change."""
 
-    ``version`` increases with every update and reset.
-
-    :param settings: initial settings, which a reset restores.
-    """
-
-    def __init__(self, settings: Settings) -> None:
-        self._initial = settings
-        self.version = 0
-        self.reset()
-
-    def reset(self) -> None:
-        """Restore the initial settings and remove all rules."""
-        self.settings = self._initial
+    def __init__(self) -> None:
         self.rules: list[Rule] = []
-        self._status_words: dict[_Status, str] = {}
-        self._reseed()
+        self.version = 0
+
+    def add(self, action: str, **rule: Any) -> None:
+        """Add a rule, by default for the next request. Its fields are those of :class:`Rule`."""
+        self.replace([*self.rules, Rule(action=action, **rule)])
+
+    def replace(self, rules: list[Rule]) -> None:
+        """Replace all rules; requests that are held go on."""
+        self.rules = rules
         self.version += 1
 
-    def _reseed(self) -> None:
-        self._random = random.Random(self.settings.seed)  # noqa: S311 (faults, not secrets)
+    def choose(self, request: Request, key: str) -> Rule | None:
+        """Return the first rule that applies to a request, or None."""
+        return next((rule for rule in self.rules if rule.applies(request, key)), None)
 
-    def add(self, action: str, *, times: int | None = 1, skip: int = 0, **match: Any) -> None:
-        """Add a rule.
 
-        :param match: fields of :class:`Match`.
-        """
-        self.rules.append(Rule(action=action, match=Match(**match), times=times, skip=skip))
+@dataclass(slots=True)
+class Entry:
+    """The record of one request, with a hash of its body, and the name of its key if that is known."""
 
-    def update(
-        self,
-        *,
-        rules: list[Mapping[str, Any]] | None = None,
-        async_status_words: Mapping[str, str] | None = None,
-        **changes: Any,
-    ) -> None:
-        """Change the given values. If one of them is invalid, change nothing.
+    at: float
+    method: str
+    path: str
+    key: str | None
+    digest: str
+    status: int | None = None  # None while in flight, or if the connection was dropped
+    fault: str | None = None  # the action that was applied
 
-        :param rules: fields of the new rules, which replace the existing ones.
-        :param async_status_words: status words to send for the states of async requests.
-        :param changes: settings that can change at run time.
-        """
-        unknown = sorted(changes.keys() - CHANGEABLE)
-        if unknown:
-            known = ", ".join(sorted(CHANGEABLE))
-            raise ValueError(f"{unknown[0]!r} cannot be changed; {known} can")
-        if "rate_limit" in changes:
-            # A burst belongs to the rate that it was given with.
-            changes.setdefault("rate_burst", None)
-        # All values are validated before the first one is changed.
-        new_settings = self.settings.changed(**changes)
-        new_rules = self.rules
-        if rules is not None:
-            new_rules = [Rule.model_validate(rule) for rule in rules]
-        if async_status_words is not None:
-            self._status_words = _STATUS_WORDS_TYPE.validate_python(async_status_words)
-        self.settings = new_settings
-        self.rules = new_rules
-        if "seed" in changes or "fault_rate" in changes:
-            self._reseed()
-        self.version += 1
 
-    def choose(self, method: str, path: str, key: str, body: bytes) -> str | None:
-        """Return the action of the fault of a request, or None.
+class Journal:
+    """Hold the last 20,000 requests, oldest first."""
 
-        :param path: the path below the API's root.
-        :param key: the key's name.
-        """
-        for rule in self.rules:
-            if rule.applies(method, path, key, body):
-                return rule.action
-        if self.settings.fault_rate and self._random.random() < self.settings.fault_rate:
-            return self.settings.fault_action
-        return None
+    def __init__(self) -> None:
+        self._entries: deque[Entry] = deque(maxlen=20_000)
+        self.clear = self._entries.clear
 
-    def fails(self, message: str) -> bool:
-        """Return whether a chat request with this message should fail."""
-        pattern = self.settings.fail_messages
-        return bool(pattern and re.search(pattern, message))
+    def add(self, at: float, request: Request, key: str | None) -> Entry:
+        """Add a request; the caller sets its status later."""
+        digest = hashlib.blake2b(request.body, digest_size=16).hexdigest()
+        entry = Entry(at, request.method, request.path, key, digest)
+        self._entries.append(entry)
+        return entry
 
-    def cut(self, answer: str) -> str:
-        """Shorten an answer to ``answer_limit`` characters, or by chance to its first sentence."""
-        rate = self.settings.short_answer_rate
-        # Without a rate, no random number is used, so the same seed gives the same other faults.
-        if rate and self._random.random() < rate:
-            first_sentence, *_ = _SENTENCE_END.split(answer, maxsplit=1)
-            answer = first_sentence
-        return answer[: self.settings.answer_limit]
+    def entries(self, method: str | None = None, path: str | None = None) -> list[Entry]:
+        """Return the entries of a method, and of the paths in which a regular expression is found."""
+        entries = tuple(self._entries)  # a copy: another thread may add an entry
+        return [one for one in entries if method in {None, one.method} and re.search(path or "", one.path)]
 
-    def shown(self, status: _Status) -> str:
-        """Return the status word to send for a state of an async request."""
-        word: str = status
-        if self.settings.documented and status == "complete":
-            word = "completed"
-        return self._status_words.get(status, word)
 
-    def as_json(self) -> dict[str, Any]:
-        """Return the current faults as plain JSON types."""
-        rules = []
-        for rule in self.rules:
-            fields = rule.model_dump()
-            match = fields.pop("match")
-            rules.append({**match, **fields})
-        return {
-            **self.settings.model_dump(include=set(CHANGEABLE)),
-            "async_status_words": {word: self.shown(word) for word in get_args(_Status)},
-            "rules": rules,
-        }
+class RateLimit:
+    """A token bucket for each key, which holds the requests of one second."""
+
+    def __init__(self) -> None:
+        self._buckets: dict[str, tuple[float, float]] = {}
+
+    def admits(self, key: str, rate: float | None, now: float) -> bool:
+        """Return whether a key may send a request now, and take its token."""
+        if rate is None:
+            return True
+        capacity = float(math.ceil(rate))
+        tokens, updated_at = self._buckets.get(key, (capacity, now))
+        tokens = min(capacity, tokens + max(0.0, now - updated_at) * rate)
+        self._buckets[key] = (max(0.0, tokens - 1) if tokens >= 1 else tokens, now)
+        return tokens >= 1

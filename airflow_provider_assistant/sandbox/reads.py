@@ -1,154 +1,141 @@
-"""The routes that read what tenants, sites and users have and use.
+"""The routes that read what tenants, sites and users have and use, counted from what is stored."""
 
-The specification shows the limits and the statistics of a site; an older text names the others.
-"""
+from __future__ import annotations
 
-import re
-from datetime import date
-from functools import partial
-from typing import Annotated, Any
+from collections import Counter
+from datetime import timedelta
+from typing import Any
 
-from fastapi import APIRouter, Path, Query, Request, Response
-from pydantic import BeforeValidator
+from airflow_provider_assistant.sandbox.chats import ended_if_due
+from airflow_provider_assistant.sandbox.messages import ApiError, Reply, json_reply
+from airflow_provider_assistant.sandbox.routes import Call, route, time_text
+from airflow_provider_assistant.sandbox.store import Chat, Document, Session
 
-from airflow_provider_assistant.sandbox import schemas, usage
-from airflow_provider_assistant.sandbox.errors import ApiError
-from airflow_provider_assistant.sandbox.history import site_history
-from airflow_provider_assistant.sandbox.paging import PageQuery, read_page
-from airflow_provider_assistant.sandbox.refusals import READ_REFUSALS, refusal
-from airflow_provider_assistant.sandbox.requests import Embedded, SiteCaller, TenantKey
-from airflow_provider_assistant.sandbox.statistics import site_statistics
-from airflow_provider_assistant.sandbox.timestamps import month
-
-Email = Annotated[str, Path(description="The e-mail address of a user, as sent with messages.")]
-# Other texts, such as a number of seconds, are not dates here.
-_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_TENANT, _SITE = "/m2m/tenants/{tenant_id}", "/m2m/sites/{site_id}"
 
 
-def _date_text(value: Any) -> Any:
-    if isinstance(value, str) and not _DATE.fullmatch(value):
-        raise ValueError("must be a date such as 2027-01-31")
-    return value
+@route("GET", _TENANT)
+def _get_tenant(call: Call) -> Reply:
+    return json_reply({"tenant_id": call.scope, "plan": "business", "sites": call.key.sites})
 
 
-Day = Annotated[date, BeforeValidator(_date_text)]
-_INVALID: dict[int | str, dict[str, Any]] = {400: refusal("A query parameter is not valid")}
-
-router = APIRouter(prefix="/m2m", responses=READ_REFUSALS)
-
-
-@router.get("/tenants/{tenant_id}")
-async def get_tenant(key: TenantKey) -> schemas.TenantReply:
-    """Read the tenant."""
-    return schemas.TenantReply(
-        tenant_id=key.tenant.tenant_id,
-        plan=key.plan.name,
-        sites=list(key.tenant.sites),
-    )
+@route("GET", f"{_TENANT}/limits")
+def _get_limits(call: Call) -> Reply:
+    used = call.store.count_documents(*call.key.sites)
+    limits: dict[str, Any] = {"documents": {"limit": call.settings.max_documents, "used": used}}
+    if call.settings.rate_limit is not None:
+        limits["requests_per_second"] = {"limit": call.settings.rate_limit}
+    return json_reply({"tenant_id": call.scope, "plan": "business", "limits": limits})
 
 
-@router.get("/tenants/{tenant_id}/limits", response_model_exclude_unset=True)
-async def get_limits(service: Embedded, key: TenantKey) -> schemas.LimitsReply:
-    """Read the tenant's limits."""
-    return service.quotas.report(key, service.clock())
+@route("GET", f"{_TENANT}/usage")
+def _get_usage(call: Call) -> Reply:
+    return json_reply({"tenant_id": call.scope, "usage": _usage(call, *call.key.sites)})
 
 
-@router.get("/tenants/{tenant_id}/usage")
-async def get_usage(service: Embedded, key: TenantKey) -> schemas.UsageReply:
-    """Read how much the tenant uses."""
-    period = month(service.clock())
-    tenant_id = key.tenant.tenant_id
-    tenant_usage = schemas.Usage(
-        **usage.document_usage(service.database, tenant_id),
-        messages=service.chats.sent[tenant_id, period],
-    )
-    return schemas.UsageReply(tenant_id=tenant_id, period=period, usage=tenant_usage)
+@route("GET", f"{_TENANT}/usage/history")
+def _get_usage_history(call: Call) -> Reply:
+    days = call.request.query.get("days", "30")
+    if not days.isdecimal() or not 1 <= int(days) <= 366:
+        raise ApiError(400, "days must be a number from 1 to 366")
+    sites = call.key.sites
+    created = Counter(_day(one.created_at) for one in call.store.all(Document, *sites))
+    messages = Counter(_day(one.created_at) for one in call.store.all(Chat, *sites))
+    sessions = Counter(_day(one.opened_at) for one in call.store.all(Session, *sites))
+    history = []
+    for back in reversed(range(int(days))):
+        day = _day(call.now - timedelta(days=back).total_seconds())
+        documents = sum(number for created_on, number in created.items() if created_on <= day)
+        history.append({"date": day, "documents": documents, "messages": messages[day], "sessions": sessions[day]})
+    return json_reply({"tenant_id": call.scope, "days": history})
 
 
-@router.get(
-    "/tenants/{tenant_id}/usage/history",
-    response_model=schemas.UsageHistoryReply,
-    responses=_INVALID,
-)
-async def get_usage_history(
-    service: Embedded,
-    key: TenantKey,
-    first: Annotated[Day | None, Query(alias="from")] = None,
-    last: Annotated[Day | None, Query(alias="to")] = None,
-    days: Annotated[int, Query(ge=1)] = 30,
-) -> dict[str, Any]:
-    """Read how much the tenant used on each day, for at most 366 days."""
-    history = usage.usage_history(
-        service.database,
-        key.tenant,
-        first=first,
-        last=last,
-        days=days,
-        now=service.clock(),
-    )
-    return {"tenant_id": key.tenant.tenant_id, "days": history}
+@route("GET", f"{_TENANT}/statistics")
+def _get_tenant_statistics(call: Call) -> Reply:
+    return json_reply({"tenant_id": call.scope, **_statistics(call, *call.key.sites)})
 
 
-@router.get(
-    "/tenants/{tenant_id}/statistics",
-    response_model=schemas.TenantStatisticsReply,
-)
-async def get_tenant_statistics(service: Embedded, key: TenantKey) -> dict[str, Any]:
-    """Read the tenant's statistics."""
-    return usage.tenant_statistics(service.database, key.tenant, service.clock())
+@route("GET", f"{_SITE}/statistics")
+def _get_statistics(call: Call) -> Reply:
+    return json_reply({"site_id": call.scope, **_statistics(call, call.scope)})
 
 
-@router.get("/sites/{site_id}", response_model=schemas.SiteReply)
-async def get_site(caller: SiteCaller) -> dict[str, Any]:
-    """Read the site."""
-    return usage.site_record(caller.service.database, caller.key.tenant, caller.site)
+@route("GET", _SITE)
+def _get_site(call: Call) -> Reply:
+    return json_reply({"site_id": call.scope, "tenant_id": call.key.tenant, **_usage(call, call.scope)})
 
 
-@router.get(
-    "/sites/{site_id}/statistics",
-    response_model=schemas.StatisticsReply,
-    response_model_exclude_unset=True,
-)
-async def get_statistics(caller: SiteCaller) -> dict[str, Any]:
-    """Read the site's statistics."""
-    service = caller.service
-    now = service.clock()
-    reply = site_statistics(service.database, caller.site, now)
-    if service.settings.history:
-        reply["daily"] = site_history(service.database, caller.site, service.settings, now)
-    return reply
+@route("GET", f"{_SITE}/sessions")
+def _get_sessions(call: Call) -> Reply:
+    sessions, fields = call.page(call.store.all(Session, call.scope))
+    chats = call.store.all(Chat, call.scope)
+    messages = Counter(one.session_id for one in chats)
+    emails = {one.session_id: one.email for one in chats if one.email}
+    described = [
+        {
+            "session_id": one.id,
+            "status": "open" if one.closed_at is None else "closed",
+            "email": emails.get(one.id),
+            "messages": messages[one.id],
+            "opened_at": time_text(one.opened_at),
+            "closed_at": time_text(one.closed_at),
+        }
+        for one in sessions
+    ]
+    return json_reply({"sessions": described, **fields})
 
 
-@router.get(
-    "/sites/{site_id}/sessions",
-    response_model=schemas.SessionsReply,
-    response_model_exclude_unset=True,
-    responses=_INVALID,
-)
-async def get_sessions(
-    caller: SiteCaller,
-    request: Request,
-    response: Response,
-    query: Annotated[PageQuery, Query()],
-) -> dict[str, Any]:
-    """List the site's conversations in the order of their opening."""
-    database = caller.service.database
-    page = read_page(
-        request,
-        query,
-        caller.service.settings,
-        fetch=partial(usage.sessions, database, caller.site),
-        count=partial(usage.count_sessions, database, caller.site),
-    )
-    response.headers.update(page.headers)
-    sessions = [usage.described_session(row) for row in page.rows]
-    return {"sessions": sessions, **page.fields}
+@route("GET", f"{_SITE}/users/{{email}}/statistics")
+def _get_user_statistics(call: Call) -> Reply:
+    email = call.item.lower()
+    chats = [one for one in call.store.all(Chat, call.scope) if (one.email or "").lower() == email]
+    if not chats:
+        raise ApiError(404, "user not found")
+    sessions = len({one.session_id for one in chats})
+    return json_reply({"site_id": call.scope, "email": call.item, "sessions": sessions, "chats": _chats(chats)})
 
 
-@router.get("/sites/{site_id}/users/{email}/statistics", response_model=schemas.UserStatisticsReply)
-async def get_user_statistics(caller: SiteCaller, email: Email) -> dict[str, Any]:
-    """Read the statistics of a user of the site."""
-    statistics = usage.user_statistics(caller.service.database, caller.site, email)
-    if statistics is None:
-        raise ApiError(404, "There is no such user.", code="user_not_found", field="email")
-    return statistics
+def _day(moment: float) -> str:
+    return str(time_text(moment))[:10]
+
+
+def _usage(call: Call, *sites: str) -> dict[str, int]:
+    documents = call.store.all(Document, *sites)
+    return {
+        "documents": len(documents),
+        "active_documents": sum(one.activated_at is not None for one in documents),
+        "storage_bytes": sum(one.bytes for one in documents),
+        "messages": len(call.store.all(Chat, *sites)),
+    }
+
+
+def _statistics(call: Call, *sites: str) -> dict[str, Any]:
+    documents = call.store.all(Document, *sites)
+    chats = [ended_if_due(call, one) for one in call.store.all(Chat, *sites)]
+    closed = sum(one.closed_at is not None for one in call.store.all(Session, *sites))
+    ratings = Counter(one.rating for one in chats if one.rating)
+    return {
+        "generated_at": time_text(call.now),
+        "documents": {
+            "total": len(documents),
+            "by_kind": {kind: sum(one.kind == kind for one in documents) for kind in ("file", "text", "qa")},
+            "bytes": sum(one.bytes for one in documents),
+        },
+        "chats": {mode: _chats([one for one in chats if one.mode == mode]) for mode in ("sync", "async")},
+        "sessions": {"open": len(call.store.all(Session, *sites)) - closed, "closed": closed},
+        "feedback": {"total": ratings.total(), "has_feedback": ratings.total() > 0, "by_rating": ratings},
+    }
+
+
+def _chats(chats: list[Chat]) -> dict[str, Any]:
+    answered = sum(one.document is not None for one in chats)
+    completed = sum(one.answer is not None for one in chats)
+    ended = sum(one.ended_at is not None for one in chats)
+    return {
+        "total": len(chats),
+        "answered": answered,
+        "unanswered": completed - answered,
+        "failed": ended - completed,
+        "pending": len(chats) - ended,
+        "answer_rate": round(answered / completed, 4) if completed else None,
+    }
