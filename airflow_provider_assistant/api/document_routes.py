@@ -219,7 +219,7 @@ def described(reply: CreatedDocument, routes: DocumentRoutes | None) -> CreatedD
     return replace(
         reply,
         words=routes.words,
-        id_field=_last_name(routes.list.id),
+        id_field=routes.list.id,
         status_field=_last_name(routes.list.status),
     )
 

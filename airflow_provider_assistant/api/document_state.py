@@ -204,7 +204,7 @@ def status_word(
         ``unknown``.
     """
     objects = nested_objects(record)
-    document_id = document_id_of(objects)
+    document_id = document_id_of(record)
     found: list[str] = []
     if document_id is not None:
         for json_object in objects:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from airflow_provider_assistant.api.call import Call, CallInfo, Upload
-from airflow_provider_assistant.api.json_objects import first_text, nested_objects
+from airflow_provider_assistant.api.json_objects import ENVELOPES, first_text, reply_objects
 from airflow_provider_assistant.api.payloads import ChatMessage, Feedback, QADocument, SessionClose, TextDocument
 from airflow_provider_assistant.api.privacy import private_texts, shown_path
 from airflow_provider_assistant.api.ratings import RatingReply
@@ -34,6 +34,8 @@ T = TypeVar("T")
 
 # Fields of a 409 with the id of the document that exists.
 _EXISTING_ID_FIELDS = ("document_id", "existing_document_id", "existing_id", "duplicate_of")
+# Objects of a 409 in which these fields may be.
+_CONFLICT_ENVELOPES = (*ENVELOPES, "document", "error", "detail", "details")
 
 
 def get_limits(tenant_id: str) -> Call[ApiReply]:
@@ -93,7 +95,7 @@ def _existing_document(raw: Any, call_info: CallInfo) -> CreatedDocument:
 
     A field ``id`` of the body may be that of the error.
     """
-    objects = nested_objects(raw)
+    objects = reply_objects(raw, _CONFLICT_ENVELOPES)
     document_id = first_text(objects, _EXISTING_ID_FIELDS)
     for json_object in objects:
         document = json_object.get("document")

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
+from itertools import chain
 from typing import Any
 
 from airflow_provider_assistant.api.call import CallInfo
@@ -24,10 +25,12 @@ from airflow_provider_assistant.api.document_state import (
     status_word,
 )
 from airflow_provider_assistant.api.json_objects import (
+    ENVELOPES,
     document_id_of,
     first_text,
     is_acknowledgement,
     nested_objects,
+    reply_objects,
     text_of,
 )
 from airflow_provider_assistant.api.status import State, StatusMapping
@@ -76,7 +79,7 @@ class CreatedDocument(ApiReply):
     :param call_info: Status, number of attempts and duration of the call.
     :param words: Status words of documents. Default: common ones.
     :param status_field: Field with the status of a document. Default: common ones.
-    :param id_field: Field with the id of a document. Default: common ones.
+    :param id_field: Field with the id of a document, or the path to it. Default: common ones.
     """
 
     words: DocumentWords = DEFAULT_WORDS
@@ -86,12 +89,11 @@ class CreatedDocument(ApiReply):
     @property
     def document_id(self) -> str | None:
         """Id of the new document; None if the reply has none."""
-        objects = nested_objects(self.raw)
         if self.id_field is not None:
-            document_id = first_text(objects, (self.id_field,))
+            document_id = _at_path(self.raw, self.id_field)
             if document_id:
                 return document_id
-        return document_id_of(objects)
+        return document_id_of(self.raw)
 
     @property
     def created_id(self) -> str | None:
@@ -154,12 +156,12 @@ class ChatAnswer(ApiReply):
     @property
     def session_id(self) -> str | None:
         """Id of the session; None if the reply has none."""
-        return first_text(nested_objects(self.raw), ("session_id",))
+        return first_text(reply_objects(self.raw), ("session_id",))
 
     @property
     def request_id(self) -> str | None:
         """Id of the chat request, which feedback needs; None if the reply has none."""
-        return first_text(nested_objects(self.raw), ("request_id",))
+        return first_text(reply_objects(self.raw), ("request_id",))
 
     @property
     def created_id(self) -> str | None:
@@ -279,8 +281,9 @@ class ChatRequest(ApiReply):
         }
 
 
-# The first name of each tuple that exists at any level counts, so the most specific names come first.
-ANSWER_FIELDS = ("answer", "reply", "response", "output", "result", "text", "content", "message")
+# The first name of each tuple that exists at any level counts, so the most specific names come first. The last name of
+# an answer is ``message``, see NOTED_FIELDS.
+ANSWER_FIELDS = ("answer", "reply", "response", "output", "result", "text", "content")
 STATUS_FIELDS = ("request_status", "chat_status", "status", "state")
 ERROR_FIELDS = ("error_message", "reason", "detail", "message", "title", "code")
 BEGIN_FIELDS = ("created_at", "submitted_at", "queued_at")
@@ -291,6 +294,12 @@ RESERVED_NAMES = frozenset(
 )
 # Fields that may hold an acknowledgement as well as an answer.
 SHARED_FIELDS = frozenset({"response", "output", "result", "text", "content", "message"})
+# Envelopes in which ``message`` may be the answer.
+_AROUND_MESSAGE = (*ENVELOPES, "chat", "answer", "reply", "output")
+# Beside one of these fields, ``message`` says how the request went, such as "Request completed". It
+# is the answer only in a reply that has none of them: to have no answer is noticed and counted,
+# whereas a note that is taken for an answer would be scored.
+NOTED_FIELDS = (*STATUS_FIELDS, "request_id", "success", "ok", "code", "error", "errors")
 
 
 def error_text(raw: Any) -> str | None:
@@ -340,7 +349,7 @@ def find_request_id(raw: Any) -> str | None:
     :param raw: The decoded body.
     :return: The id as text; None if the reply has none.
     """
-    return first_text(nested_objects(raw), ("request_id",))
+    return first_text(reply_objects(raw), ("request_id",))
 
 
 def _fields(
@@ -370,7 +379,7 @@ def _first_time(json_object: Mapping[str, Any], names: tuple[str, ...]) -> float
 
 def _status(raw: Any, request_id: str) -> str:
     """Return the status in the object with this request id, or else with any request id, or else in any object."""
-    objects = sorted(nested_objects(raw), key=lambda json_object: _id_rank(json_object, request_id))
+    objects = sorted(reply_objects(raw), key=lambda json_object: _id_rank(json_object, request_id))
     first_word = ""
     for json_object in objects:
         for name in STATUS_FIELDS:
@@ -385,6 +394,20 @@ def _status(raw: Any, request_id: str) -> str:
     return first_word
 
 
+def _at_path(raw: Any, path: str) -> str | None:
+    """Return the text at a path such as ``meta.key``, or else in a field with its last name."""
+    names = path.split(".")
+    objects = reply_objects(raw)
+    for json_object in objects:
+        value: Any = json_object
+        for name in names:
+            value = value.get(name) if isinstance(value, dict) else None
+        text = text_of(value)
+        if text:
+            return text
+    return first_text(objects, (path, names[-1]))
+
+
 def _id_rank(json_object: Mapping[str, Any], request_id: str) -> int:
     """Return 0 for an object with this request id, 1 with another request id, and 2 without any."""
     object_id = text_of(json_object.get("request_id"))
@@ -396,8 +419,13 @@ def _id_rank(json_object: Mapping[str, Any], request_id: str) -> int:
 def _answer_text(raw: Any) -> str | None:
     if isinstance(raw, str):
         return raw
+    objects = reply_objects(raw)
+    found = _fields(objects, ANSWER_FIELDS)
+    if not any(json_object.get(name) is not None for json_object in objects for name in NOTED_FIELDS):
+        # The request may be repeated in the reply: its message is the question.
+        found = chain(found, _fields(reply_objects(raw, _AROUND_MESSAGE), ("message",)))
     first_acknowledgement = None
-    for name, text in _fields(nested_objects(raw), ANSWER_FIELDS):
+    for name, text in found:
         if not isinstance(text, str) or not text:
             continue
         if name not in SHARED_FIELDS or not is_acknowledgement(text):

@@ -44,7 +44,7 @@ def envelopes(draw: st.DrawFn) -> Callable[[dict[str, Any]], Any]:
             "meta": st.just({"message": "v2", "id": "m"}),
         },
     )
-    names = st.sampled_from(["data", "payload", "chat", "response", "body", "document_created"])
+    names = st.sampled_from(["data", "payload", "chat", "response", "body", "item"])
     layers = draw(st.lists(st.tuples(noise, names), min_size=1, max_size=3))
 
     def wrapped(reply: dict[str, Any]) -> Any:
@@ -140,7 +140,43 @@ class TestReplies:
     def test_the_error_in_envelopes(self, wrapped: Any, name: str) -> None:
         assert ChatRequest(wrapped({"status": "failed", name: "no credit"}), ONCE, "r").error == "no credit"
 
-    @pytest.mark.parametrize("name", ["message", "text", "content", "answer"])
+    @pytest.mark.promise("replies and errors", "An id or an answer is never taken from an object of another thing.")
+    @pytest.mark.parametrize("foreign", ["site", "tenant", "user", "session", "meta", "owner", "links"])
+    @pytest.mark.parametrize("field", ["id", "uuid", "document_id", "request_id", "answer", "text", "message"])
+    def test_nothing_is_taken_from_another_object(self, foreign: str, field: str) -> None:
+        raw = {"status": "ok", foreign: {field: "docs"}}
+        for body in (raw, {"data": raw}, {foreign: {"data": {field: "docs"}}}):
+            assert CreatedDocument(body, ONCE).document_id is None
+            assert CreatedDocument(body, ONCE, id_field=field).document_id is None
+            assert find_request_id(body) is None
+            assert ChatAnswer(body, ONCE).text is None
+
+    @pytest.mark.parametrize("envelope", ["request", "chat", "message"])
+    def test_the_id_of_a_chat_is_not_that_of_a_document(self, envelope: str) -> None:
+        assert CreatedDocument({"status": "ok", envelope: {"id": "r1"}}, ONCE).document_id is None
+
+    @pytest.mark.parametrize("path", ["meta.key", "key"])
+    def test_the_id_at_the_path_of_the_connection(self, path: str) -> None:
+        found = [CreatedDocument(body, ONCE, id_field=path).document_id for body in ({"meta": {"key": 7}}, {"key": 7})]
+        assert found == ["7" if path == "meta.key" else None, "7"]
+
+    @pytest.mark.parametrize(
+        "raw",
+        [
+            {"status": "completed", "message": "Request completed"},
+            {"success": True, "message": "Anfrage bearbeitet"},
+            {"request_id": "r", "message": "Accepted"},
+            {"message": "Done", "data": {"status": "completed", "request_id": "r"}},
+            {"data": {"state": "complete", "message": "Finished in 3 s"}},
+            {"code": 0, "message": "no answer was found", "answer": None},
+            {"answer": "", "request": {"message": "When are refunds paid?"}},
+        ],
+    )
+    def test_a_note_about_the_request_is_not_the_answer(self, raw: Any) -> None:
+        assert ChatAnswer(raw, ONCE).text is None
+        assert ChatRequest({"status": "completed", **raw}, ONCE, "r").text is None
+
+    @pytest.mark.parametrize("name", ["text", "content", "answer"])
     def test_an_acknowledgement_is_not_the_answer(self, name: str) -> None:
         raw = {"status": "success", "message": "OK", "data": {"request_id": "r", name: "Paris"}}
         assert ChatAnswer(raw, ONCE).text == "Paris"
