@@ -102,6 +102,8 @@ class Response:
     :param body: The decompressed body; only its beginning if there is a defect.
     :param defect: Reason why the body cannot be read, to follow "a body that …", such as ``is larger than …``. Default:
         None, the body is complete.
+    :param sent_status: HTTP status of a response whose body says that the call failed; ``status`` is the one that the
+        body means. Default: None, ``status`` is the HTTP status.
     :param key_note: Of a 401, what reading the connection again has shown, in a sentence. Default: empty.
     """
 
@@ -109,6 +111,7 @@ class Response:
     headers: Mapping[str, str]
     body: bytes
     defect: str | None = None
+    sent_status: int | None = None
     key_note: str = ""
 
     @property

@@ -27,6 +27,7 @@ from airflow_provider_assistant.api.replies import (
     SubmittedChat,
     find_request_id,
 )
+from airflow_provider_assistant.api.reported_errors import reported_error
 from airflow_provider_assistant.api.status import StatusMapping
 from airflow_provider_assistant.exceptions import AssistantInputError, AssistantResponseError
 
@@ -128,6 +129,9 @@ def submit_chat(site_id: str, message: ChatMessage) -> Call[SubmittedChat]:
 
     def parse(raw: Any, call_info: CallInfo) -> SubmittedChat:
         request_id = find_request_id(raw)
+        if request_id is None and reported_error(raw):
+            # The flow raises this error.
+            return SubmittedChat(raw, call_info, "")
         if request_id is not None and _fits_into_path(request_id):
             return SubmittedChat(raw, call_info, request_id)
         defect = "no request_id"

@@ -174,6 +174,11 @@ def from_response(call: Call[Any], response: Response, now: float) -> AssistantA
         row = EXISTS
     if response.status == HTTPStatus.CONFLICT and call.endpoint in CHATS:
         row = CHAT_CONFLICT
+    line = status_line(response.status)
+    if response.sent_status:
+        line = f"{status_line(response.sent_status)} with a body that reports an error"
+        if response.status == HTTPStatus.BAD_REQUEST:
+            row = REFUSED
     condition = row.condition
     detail = _detail(response)
     speaker = "The service"
@@ -183,7 +188,7 @@ def from_response(call: Call[Any], response: Response, now: float) -> AssistantA
         speaker = "It"
     detail = _shown(call, detail)
     retry_after = parse_retry_after(response.headers.get("retry-after"), now)
-    happened = f"{status_line(response.status)}: {condition} ({call})"
+    happened = f"{line}: {condition} ({call})"
     if detail:
         happened += f". {speaker} said: {detail!r}"
     if retry_after is not None:

@@ -15,13 +15,14 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from itertools import count
-from typing import Any, TypeAlias, TypeGuard, TypeVar
+from typing import Any, Generic, TypeAlias, TypeGuard, TypeVar
 
 from airflow_provider_assistant.api import errors
 from airflow_provider_assistant.api.call import Call, CallInfo, Response, TransportFailure
 from airflow_provider_assistant.api.gateways import ONLY_GATEWAYS, gateway_reply
 from airflow_provider_assistant.api.outage import Outage, is_unanswered
-from airflow_provider_assistant.api.replies import ChatRequest
+from airflow_provider_assistant.api.replies import ApiReply, ChatRequest
+from airflow_provider_assistant.api.reported_errors import reported_error
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
     AssistantError,
@@ -255,10 +256,11 @@ def perform(
     waiting = _Waiting(rule, outage)
     for attempt in count(1):
         outcome = _answered((yield Send(call)))
-        if _is_usable(outcome):
-            # If the clock was set back, the difference would be negative.
-            seconds = max(0.0, now() - started)
-            return _parsed(call, outcome, attempt, ambiguous, seconds)
+        # If the clock was set back, the difference would be negative.
+        taken = _taken(call, outcome, attempt, ambiguous, max(0.0, now() - started))
+        if isinstance(taken, _Taken):
+            return taken.reply
+        outcome = taken
         may_exist = ambiguous > 0 or is_repeat
         if call.existing and may_exist and _is_conflict(outcome):
             seconds = max(0.0, now() - started)
@@ -368,15 +370,16 @@ def poll(
     outcome = _answered((yield Send(call)))
     if due is not None:
         yield Polled(max(0.0, now() - due))
-    if not _is_usable(outcome):
-        error = _error(call, outcome, now)
-        if errors.is_refused(error) or getattr(error, "status", None) in ONLY_GATEWAYS:
-            raise error
-        return error
     try:
-        request = _parsed(call, outcome)
+        taken = _taken(call, outcome)
     except AssistantResponseError as error:
         return error
+    if not isinstance(taken, _Taken):
+        failed_poll = _error(call, taken, now)
+        if errors.is_refused(failed_poll) or getattr(failed_poll, "status", None) in ONLY_GATEWAYS:
+            raise failed_poll
+        return failed_poll
+    request = taken.reply
     if request.state != "pending":
         yield Measured(request.state, max(0.0, now() - since))
     return request
@@ -499,27 +502,76 @@ def _error(call: Call[Any], outcome: Response | TransportFailure, now: Clock) ->
     return errors.from_failure(call, outcome)
 
 
-def _parsed(call: Call[T], response: Response, attempts: int = 1, ambiguous: int = 0, seconds: float = 0.0) -> T:
+@dataclass(frozen=True, slots=True)
+class _Taken(Generic[T]):
+    """The reply to a call."""
+
+    reply: T
+
+
+def _taken(
+    call: Call[T],
+    outcome: Response | TransportFailure,
+    attempts: int = 1,
+    ambiguous: int = 0,
+    seconds: float = 0.0,
+) -> _Taken[T] | Response | TransportFailure:
+    """
+    Return the reply to a call, or else the response or failure that is its error.
+
+    If the body of a success says that the call failed, the response has the status that the body means.
+    """
+    if not _is_usable(outcome):
+        return outcome
     try:
-        document = response.document()
-        value = text = None
-        if document:
-            value = document.value
-            text = document.text
-        call_info = CallInfo(
-            status=response.status,
-            attempts=attempts,
-            ambiguous=ambiguous,
-            seconds=seconds,
-            raw_json=text,
-            link=response.headers.get("link"),
-        )
-        return call.parse(value, call_info)
+        reply = _parsed(call, outcome, attempts, ambiguous, seconds)
+        status = _status_of_error(reply)
     except AssistantResponseError as error:
         happened = f"{call}: {error.happened}"
         if not call.repeatable:
             happened += ". The status says that it was carried out; a retry may create a duplicate"
         raise AssistantResponseError(happened, todo=error.todo or CHECK_BASE_URL) from None
+    if status is None:
+        return _Taken(reply)
+    return replace(outcome, status=status, sent_status=outcome.status)
+
+
+def _parsed(call: Call[T], response: Response, attempts: int, ambiguous: int, seconds: float) -> T:
+    document = response.document()
+    value = text = None
+    if document:
+        value = document.value
+        text = document.text
+    call_info = CallInfo(
+        status=response.status,
+        attempts=attempts,
+        ambiguous=ambiguous,
+        seconds=seconds,
+        raw_json=text,
+        link=response.headers.get("link"),
+    )
+    return call.parse(value, call_info)
+
+
+def _status_of_error(reply: object) -> int | None:
+    """
+    Return the status that the body of a success means; None unless it reports an error and has no result.
+
+    :raises AssistantResponseError: It says that the call failed, and not why.
+    """
+    if not isinstance(reply, ApiReply):
+        return None
+    reported = reported_error(reply.raw)
+    if reported is None:
+        return None
+    if reply.has_sure_result if reported.is_explicit else reply.has_result:
+        return None
+    if reported.status is None:
+        raise AssistantResponseError(
+            f"status {reply.call_info.status} with a body that says that the call failed, and not why",
+            todo="Ask the owner of the service what this reply means.",
+        )
+    return reported.status
 
 
 def ambiguous_error(

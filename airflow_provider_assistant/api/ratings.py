@@ -9,6 +9,7 @@ from typing import Any
 from airflow_provider_assistant.api.json_objects import (
     is_acknowledgement,
     nested_objects,
+    reply_objects,
     text_of,
 )
 from airflow_provider_assistant.api.replies import ApiReply
@@ -44,6 +45,16 @@ class RatingReply(ApiReply):
         has_status = any(_is_ok(json_object) for json_object in objects)
         has_time = any(_has_time(json_object) for json_object in objects)
         return has_rating and has_status and not has_time
+
+    @property
+    def has_result(self) -> bool:
+        """Whether the reply says that the rating was accepted; an error may repeat the rating."""
+        return any(_is_ok(json_object) for json_object in reply_objects(self.raw))
+
+    @property
+    def has_sure_result(self) -> bool:
+        """Always False: no field of a reply that says that the call failed shows that the rating was accepted."""
+        return False
 
 
 def check_rating(word: str, words: Sequence[str], *, field: str = "feedback") -> None:

@@ -61,6 +61,19 @@ class ApiReply:
         """Id of the object that the call created; None if it creates nothing or the reply has no id."""
         return None
 
+    @property
+    def has_result(self) -> bool:
+        """Whether a reply with an error has a result nevertheless, so that the error is only a warning."""
+        if not isinstance(self.raw, dict):
+            return False
+        # Numbers such as ``"deleted": 0`` are no result.
+        return any(value and name not in ERROR_REPLY_FIELDS for name, value in self.raw.items())
+
+    @property
+    def has_sure_result(self) -> bool:
+        """Whether a reply that says that the call failed has a result nevertheless."""
+        return self.has_result
+
     def as_dict(self) -> dict[str, Any]:
         """
         Return the reply as plain JSON types, for XCom.
@@ -99,6 +112,11 @@ class CreatedDocument(ApiReply):
     def created_id(self) -> str | None:
         """Id of the new document; None if the reply has none."""
         return self.document_id
+
+    @property
+    def has_result(self) -> bool:
+        """Whether the reply has the id of the document."""
+        return self.document_id is not None
 
     @property
     def existed(self) -> bool:
@@ -142,6 +160,16 @@ class ChatAnswer(ApiReply):
     def text(self) -> str | None:
         """Text of the answer; None if no field of the reply can be recognised as one."""
         return _answer_text(self.raw)
+
+    @property
+    def has_result(self) -> bool:
+        """Whether the reply has an answer."""
+        return self.text not in {None, error_text(self.raw)}
+
+    @property
+    def has_sure_result(self) -> bool:
+        """Whether the reply has an answer in a field that cannot hold the text of an error."""
+        return first_text(reply_objects(self.raw), OWN_ANSWER_FIELDS) is not None
 
     @property
     def confidence_level(self) -> str | None:
@@ -193,10 +221,16 @@ class SubmittedChat(ApiReply):
 
     :param raw: The JSON as received.
     :param call_info: Status, number of attempts and duration of the call.
-    :param request_id: Id of the chat request; the parser has checked that the reply has one.
+    :param request_id: Id of the chat request; the parser has checked that the reply has one. Empty if the reply reports
+        an error instead.
     """
 
     request_id: str
+
+    @property
+    def has_result(self) -> bool:
+        """Whether the reply has the id of the chat request."""
+        return bool(self.request_id)
 
     @property
     def created_id(self) -> str:
@@ -225,8 +259,26 @@ class ChatRequest(ApiReply):
 
     @property
     def state(self) -> State:
-        """Meaning of the status: ``pending``, ``complete`` or ``failed``."""
-        return self.words.state(self.status)
+        """
+        Meaning of the status: ``pending``, ``complete`` or ``failed``.
+
+        A complete request without an answer has failed if its reply has an error.
+        """
+        state = self.words.state(self.status)
+        if state == "complete" and _answer_text(self.raw) is None and _has_error(self.raw):
+            return "failed"
+        return state
+
+    @property
+    def has_result(self) -> bool:
+        """Whether the reply has a status of the chat request, and not only an error of the poll."""
+        status = self.status
+        return bool(status) and not status.isdecimal() and not is_acknowledgement(status)
+
+    @property
+    def has_sure_result(self) -> bool:
+        """Whether the reply has a final status of the chat request."""
+        return self.has_result and self.state != "pending"
 
     @property
     def text(self) -> str | None:
@@ -286,6 +338,18 @@ class ChatRequest(ApiReply):
 ANSWER_FIELDS = ("answer", "reply", "response", "output", "result", "text", "content")
 STATUS_FIELDS = ("request_status", "chat_status", "status", "state")
 ERROR_FIELDS = ("error_message", "reason", "detail", "message", "title", "code")
+# Number of errors of a list that are shown.
+SHOWN_ERRORS = 3
+# Words with which a reply, other than that to a poll, says that the call failed.
+FAILURE_WORDS = frozenset({"failed", "failure", "fail", "error"})
+# Fields of a reply that only says that a call failed.
+ERROR_REPLY_FIELDS = frozenset(
+    {"error", "errors", "success", "ok", "type", "instance", "path", "timestamp", "trace_id", "request_id"}
+    | {"status", "state", "status_code", "statusCode", "meta", "results", "data", "documentation_url", "help"}
+    | {"error_message", "error_code", "error_description", "reason", "detail", "details", "message", "title", "code"}
+)
+# Fields that hold an answer and nothing else.
+OWN_ANSWER_FIELDS = ("answer", "reply")
 BEGIN_FIELDS = ("created_at", "submitted_at", "queued_at")
 END_FIELDS = ("completed_at", "finished_at", "ended_at")
 # Names by which Airflow's serialization recognises its own objects.
@@ -311,13 +375,30 @@ def error_text(raw: Any) -> str | None:
     """
     objects = nested_objects(raw)
     for json_object in objects:
-        error = json_object.get("error")
-        text = text_of(error)
-        if isinstance(error, Mapping):
-            text = first_text(nested_objects(error), ERROR_FIELDS)
+        text = _text_of_error(json_object.get("error")) or _text_of_error(json_object.get("errors"))
         if text:
             return text
     return first_text(objects, ERROR_FIELDS)
+
+
+def _text_of_error(error: Any, depth: int = 3) -> str | None:
+    """Return the text of an error, of the first ones in a list, or of the fields that an object names."""
+    if isinstance(error, Mapping):
+        text = first_text(nested_objects(error), ERROR_FIELDS)
+        if text or not depth:
+            return text
+        named = [(name, _text_of_error(value, depth - 1)) for name, value in list(error.items())[:SHOWN_ERRORS]]
+        return "; ".join(f"{name}: {text}" for name, text in named if text) or None
+    if isinstance(error, list) and depth:
+        texts = [_text_of_error(item, depth - 1) for item in error[:SHOWN_ERRORS]]
+        return "; ".join(text for text in texts if text) or None
+    return text_of(error)
+
+
+def _has_error(raw: Any) -> bool:
+    return any(
+        _text_of_error(json_object.get(name)) for json_object in reply_objects(raw) for name in ("error", "errors")
+    )
 
 
 def xcom_value(value: Any) -> Any:

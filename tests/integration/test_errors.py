@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import json
 import pickle
 
+import pyarrow.parquet as pq
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 
@@ -25,10 +27,14 @@ from airflow_provider_assistant.exceptions import (
     AssistantServerError,
     AssistantTimeoutError,
 )
+from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
+from airflow_provider_assistant.operators.documents import AssistantLoadTextOperator
 from airflow_provider_assistant.sandbox import tenants
 from airflow_provider_assistant.sandbox.server import SandboxServer
 from airflow_provider_assistant.storage.uploads import as_upload
-from tests.wire import SHORT_TIMEOUT, Answer, FakeTime, ScriptedService, refusing_port
+from tests.hostile import CALLS
+from tests.task_runs.context import execute_operator
+from tests.wire import SHORT_TIMEOUT, Answer, FakeTime, Received, ScriptedService, refusing_port
 
 KEY = "canary-key-0123456789"
 # Seconds; longer than any test runs.
@@ -245,3 +251,102 @@ def test_an_open_file_is_sent_again_and_left_open(send, opened, tmp_path) -> Non
         assert not file.closed
     for request in service.received:
         assert b"read before and sent" in request.body
+
+
+FAILURES = [
+    (200, {"error": "title must be shorter"}, "rejected"),
+    (201, {"errors": [{"message": "Der Titel ist zu lang"}]}, "rejected"),
+    (207, {"results": [{"status": 422, "error": "category is unknown"}]}, "rejected"),
+    (200, {"success": False, "message": "plan is full", "document_id": None}, "rejected"),
+    (200, {"error": "internal error"}, "ambiguous"),
+    (200, {"success": False}, "ambiguous"),
+]
+
+
+@pytest.fixture
+def connected(ledger_home, monkeypatch):
+    def connect(service: ScriptedService) -> None:
+        extra = {"site_id": "docs", "retries": 0}
+        connection = {"conn_type": "assistant", "host": service.url, "password": KEY, "extra": extra}
+        monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", json.dumps(connection))
+
+    return connect
+
+
+@pytest.mark.promise(
+    "replies and errors", "A success whose body says that the call failed creates and answers nothing."
+)
+@pytest.mark.parametrize(("status", "body", "outcome"), FAILURES)
+def test_a_load_counts_no_row_whose_reply_says_that_it_failed(connected, tmp_path, status, body, outcome) -> None:
+    findings = tmp_path / "findings.parquet"
+    source = [{"id": str(number), "title": "t", "content": f"text {number}"} for number in range(3)]
+    load = AssistantLoadTextOperator(
+        task_id="load", source=source, key_columns=["id"], max_rejected=3, findings_path=str(findings)
+    )
+    with ScriptedService(Answer(status, body)) as service:
+        connected(service)
+        if outcome == "rejected":
+            result = execute_operator(load)
+            assert (result["created"], result["rejected"]) == (0, 3)
+        else:
+            with pytest.raises(AssistantError):
+                execute_operator(load)
+    assert [row["kind"] for row in pq.read_table(findings).to_pylist()] == [outcome] * 3
+    assert len(service.received) == 3
+
+
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        ({"error": "message is too long"}, AssistantBadRequestError),
+        ({"error": "site not found"}, AssistantNotFoundError),
+        ({"status": "error", "message": "Quota of this month is used up"}, AssistantBadRequestError),
+        ({"error": {"code": 429}}, AssistantRateLimitError),
+        ({"success": False, "result": "overloaded"}, AssistantResponseError),
+    ],
+)
+@pytest.mark.parametrize("call", ["chat", "submit"])
+def test_a_chat_whose_reply_says_that_it_failed_is_an_error(send, call, body, error) -> None:
+    with ScriptedService(Answer(200, body)) as service, pytest.raises(error):
+        send(service.url, CALLS[call], retry=RetryPolicy(attempts=1))
+    assert len(service.received) == 1
+
+
+class FailingChats(ScriptedService):
+    """Accept async chats; every other reply reports an error."""
+
+    def next(self, request: Received) -> Answer:
+        super().next(request)
+        if request.path.endswith("/chat/async"):
+            return Answer(202, {"request_id": f"r{len(self.received)}", "status": "processing"})
+        return Answer(200, self.answers[0].body)
+
+
+@pytest.mark.parametrize(
+    ("mode", "body"),
+    [
+        ("sync", {"error": "no model", "message": "The request was processed"}),
+        ("sync", {"status": "failed", "text": "something went wrong", "error": "no model"}),
+        ("async", {"status": "completed", "error": "no model", "message": "Done"}),
+        ("async", {"error": "request not found"}),
+    ],
+)
+def test_a_batch_has_no_answer_to_a_question_whose_reply_says_that_it_failed(connected, tmp_path, mode, body) -> None:
+    path = tmp_path / "answers.parquet"
+    source = [{"id": str(number), "message": f"question {number}"} for number in range(3)]
+    ask = AssistantChatBatchOperator(
+        task_id="ask",
+        source=source,
+        key_columns=["id"],
+        output_path=str(path),
+        mode=mode,
+        max_failed=3,
+        poll_interval=0.01,
+    )
+    with FailingChats(Answer(200, body)) as service:
+        connected(service)
+        result = execute_operator(ask)
+    assert result["complete"] == 0
+    rows = pq.read_table(path).to_pylist()
+    assert [(row["status"] == "complete", row["answer"]) for row in rows] == [(False, None)] * 3
+    assert all(row["error"] for row in rows)

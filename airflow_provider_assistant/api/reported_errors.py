@@ -1,0 +1,143 @@
+"""
+Find out whether the body of a success says that the call failed, and which status that means.
+
+A gateway or a framework may answer 200, 201 or 207 and report the failure in the body only. The API has answered, so
+it has not carried out the call: such a reply means what the status would have meant that the body describes, and a row
+is rejected. There are two exceptions. An error that may pass, such as "try again later", means a 503, so that a create
+is retried and is ambiguous. A failure without any reason means nothing: a create is ambiguous and is not sent again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_provider_assistant.api.json_objects import is_acknowledgement, reply_objects
+from airflow_provider_assistant.api.replies import FAILURE_WORDS, error_text
+
+# Lists with one result for each object of the request, such as in a 207.
+_LISTS = ("results", "responses", "items", "documents", "data")
+_FLAGS = ("success", "ok")
+_STATUS_NUMBERS = ("status", "status_code", "statusCode")
+_NUMBERS = (*_STATUS_NUMBERS, "code")
+# Values of an error field that say that there was none.
+_NO_ERROR = frozenset({"", "none", "null", "false", "no", "no error", "0"})
+# The documented texts of errors.
+_DOCUMENTED = {
+    "invalid_api_key": 401,
+    "api_access_not_available_on_plan": 403,
+    "tenant not found": 404,
+    "site not found": 404,
+    "request not found": 404,
+}
+# Values of the request that an error quotes.
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`")
+# Only English texts are understood. In other languages, an error that may pass rejects the row.
+_MEANINGS = [
+    (re.compile(pattern, re.IGNORECASE), status)
+    for pattern, status in (
+        (r"\balready exists\b|\bduplicate\b", 409),
+        (r"\brate.?limit|\btoo many requests\b", 429),
+        (r"\btime[ds]?[ _-]?out\b|\btemporar|\bservice.unavailable\b|\boverloaded\b|\bbusy\b", 503),
+        (r"\b(try|retry)\b.*\b(again|later)\b", 503),
+        (r"\b(internal([ _-]server)?|unknown|unexpected)[ _-]error\b", 503),
+    )
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedError:
+    """
+    A failure that the body of a success reports.
+
+    :param status: HTTP status that it means; None if it has no reason.
+    :param is_explicit: Whether the body says in so many words that the call failed, such as by ``"success": false``. If
+        not, it only has an error field, which may be a warning.
+    """
+
+    status: int | None
+    is_explicit: bool
+
+
+def reported_error(raw: Any) -> ReportedError | None:
+    """
+    Return the failure that a body reports; None if it reports none.
+
+    The caller has to check whether the reply has a result nevertheless.
+
+    :param raw: The decoded body.
+    """
+    objects = reply_objects(raw)
+    items = raw if isinstance(raw, list) else _results(objects)
+    has_error = any(_has_error(json_object) for json_object in objects)
+    is_explicit = any(_is_failure(json_object) for json_object in objects)
+    if items:
+        failures = [reported_error(item) for item in items if isinstance(item, dict)]
+        first = failures[0] if failures else None
+        if first and all(failures) and len(failures) == len(items):
+            return first
+    if not has_error and not is_explicit:
+        return None
+    return ReportedError(_meant_status(raw, objects), is_explicit)
+
+
+def _results(objects: list[Mapping[str, Any]]) -> list[Any]:
+    for json_object in objects:
+        for name in _LISTS:
+            if isinstance(json_object.get(name), list):
+                items: list[Any] = json_object[name]
+                return items
+    return []
+
+
+def _has_error(json_object: Mapping[str, Any]) -> bool:
+    error = json_object.get("error")
+    errors = json_object.get("errors")
+    # A number of errors is a statistic.
+    return _says_error(error) or (isinstance(errors, str | list | dict) and _says_error(errors))
+
+
+def _says_error(value: Any) -> bool:
+    if isinstance(value, str):
+        return value.strip().casefold() not in _NO_ERROR
+    return bool(value)
+
+
+def _is_failure(json_object: Mapping[str, Any]) -> bool:
+    if json_object.get("error") is True or any(json_object.get(name) is False for name in _FLAGS):
+        return True
+    status = json_object.get("status")
+    if isinstance(status, str) and status.strip().casefold() in FAILURE_WORDS:
+        return True
+    return any(_error_status(json_object.get(name)) for name in _STATUS_NUMBERS)
+
+
+def _error_status(value: Any) -> int | None:
+    """Return a number, or a text that is one, if it is an HTTP status of an error."""
+    if isinstance(value, str) and re.fullmatch(r"[45]\d\d", value.strip(), re.ASCII):
+        return int(value)
+    is_status = isinstance(value, int) and not isinstance(value, bool) and 400 <= value < 600
+    return value if is_status else None
+
+
+def _meant_status(raw: Any, objects: list[Mapping[str, Any]]) -> int | None:
+    errors = [json_object["error"] for json_object in objects if isinstance(json_object.get("error"), dict)]
+    for json_object in (*errors, *objects):
+        for name in _NUMBERS:
+            status = _error_status(json_object.get(name))
+            if status:
+                return status
+    codes = [code for error in errors for code in (error.get("code"), error.get("type")) if isinstance(code, str)]
+    text = error_text(raw)
+    if text is None or is_acknowledgement(text) or text.strip().casefold() in FAILURE_WORDS:
+        text = None
+    for said in (text, *codes):
+        if said and said.strip().casefold() in _DOCUMENTED:
+            return _DOCUMENTED[said.strip().casefold()]
+    words = _QUOTED.sub("", " ".join([text or "", *codes]))
+    for pattern, status in _MEANINGS:
+        if pattern.search(words):
+            return status
+    return 400 if text or codes else None

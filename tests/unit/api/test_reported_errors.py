@@ -1,0 +1,114 @@
+"""Which failure the body of a success reports, and which status it means."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_provider_assistant.api import endpoints
+from airflow_provider_assistant.api.call import CallInfo
+from airflow_provider_assistant.api.replies import ApiReply, ChatAnswer, ChatRequest, CreatedDocument
+from airflow_provider_assistant.api.reported_errors import reported_error
+from tests.hostile import CALLS
+
+OK = CallInfo(200)
+
+
+@pytest.mark.parametrize(
+    ("raw", "status"),
+    [
+        ({"error": "title is required"}, 400),
+        ({"error": {"message": "category is unknown", "code": "invalid_field"}}, 400),
+        ({"error": {"code": "E17"}}, 400),
+        ({"errors": ["title: too long", "answer: empty"]}, 400),
+        ({"errors": {"title": ["is too long"]}}, 400),
+        ({"errors": [{"message": "No", "extensions": {}}], "data": None}, 400),
+        ({"success": False, "message": "Die Kategorie fehlt"}, 400),
+        ({"ok": False, "reason": "storage is full"}, 400),
+        ({"status": "error", "detail": "bad row"}, 400),
+        ({"status": "Failed", "message": "bad row"}, 400),
+        ({"data": {"error": "title is required"}}, 400),
+        ([{"error": "title is required"}], 400),
+        ({"results": [{"status": 422, "error": "bad"}, {"status": 422, "error": "bad"}]}, 422),
+        # The documented errors, and statuses in the body.
+        ({"error": "invalid_api_key"}, 401),
+        ({"error": "api_access_not_available_on_plan"}, 403),
+        ({"error": "site not found"}, 404),
+        ({"error": "category not found"}, 400),
+        ({"status": 404, "message": "nothing here"}, 404),
+        ({"statusCode": "503", "message": "later"}, 503),
+        ({"error": {"code": 429, "message": "slow down"}}, 429),
+        ({"error": "document already exists"}, 409),
+        # What may pass.
+        ({"error": "Rate limit exceeded"}, 429),
+        ({"error": "The service is temporarily unavailable"}, 503),
+        ({"error": "upstream timed out"}, 503),
+        ({"success": False, "message": "Please try again later"}, 503),
+        ({"error": {"type": "internal_server_error", "message": "Oops"}}, 503),
+        ({"error": "unknown error"}, 503),
+        ({"error": "the title 'Try again later' is too long"}, 400),
+        # No reason at all.
+        ({"success": False}, None),
+        ({"error": True}, None),
+        ({"status": "error"}, None),
+    ],
+)
+def test_a_failure_in_the_body(raw, status):
+    found = reported_error(raw)
+    assert found is not None
+    assert found.status == status
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        *[{"error": value, "id": "d1"} for value in (None, "", False, [], {}, 0, "none", " ")],
+        *[{"errors": value} for value in (None, [], {}, 3, "")],
+        {"success": True, "message": "error-free"},
+        {"status": "created", "code": 0},
+        {"status": 201},
+        {"results": [{"id": "d1"}, {"error": "one of two"}]},
+        {"site": {"status": "error", "error": "of another thing"}},
+        {},
+        [],
+        None,
+        "error",
+    ],
+)
+def test_no_failure_in_the_body(raw):
+    assert reported_error(raw) is None
+
+
+@pytest.mark.parametrize(
+    ("reply", "has_result", "is_sure"),
+    [
+        (CreatedDocument({"error": "not indexed yet", "document_id": "d1"}, OK), True, True),
+        (CreatedDocument({"status": "failed", "data": {"id": 7}}, OK), True, True),
+        (CreatedDocument({"error": "refused", "title": "t"}, OK), False, False),
+        (ChatAnswer({"error": "no source was found", "answer": "42"}, OK), True, True),
+        (ChatAnswer({"error": "could not be logged", "text": "42"}, OK), True, False),
+        (ChatAnswer({"success": False, "result": "Quota exceeded"}, OK), True, False),
+        (ChatAnswer({"error": "no model", "text": "no model"}, OK), False, False),
+        (ChatAnswer({"error": "no model", "message": "Request failed"}, OK), False, False),
+        (ChatRequest({"error": "internal"}, OK, "r"), False, False),
+        (ChatRequest({"error": "internal", "status": "ok"}, OK, "r"), False, False),
+        (ChatRequest({"status": "failed", "error": "no model"}, OK, "r"), True, True),
+        (ChatRequest({"status": "processing", "error": "attempt 1 failed"}, OK, "r"), True, False),
+        (CALLS["feedback"].parse({"error": "too late", "feedback": "good", "request_id": "r"}, OK), False, False),
+        (CALLS["feedback"].parse({"error": "not counted", "status": "ok"}, OK), True, False),
+        (ApiReply({"errors": ["cache is cold"], "chats": 7}, OK), True, True),
+        (ApiReply({"error": "site not found", "code": "x", "deleted": 0}, OK), False, False),
+        (endpoints.submit_chat("docs", endpoints.ChatMessage(session_id="s", message="m")).parse(
+            {"error": "refused"}, OK), False, False),
+    ],
+)  # fmt: skip
+def test_a_reply_with_a_result_keeps_it(reply, has_result, is_sure):
+    assert (reply.has_result, reply.has_sure_result) == (has_result, is_sure)
+
+
+@pytest.mark.parametrize("word", ["complete", "COMPLETED", "succeeded"])
+@pytest.mark.parametrize("error", ["no model", {"code": "E1"}, ["a", "b"]])
+def test_a_complete_request_with_an_error_and_no_answer_has_failed(word, error):
+    request = ChatRequest({"status": word, "error": error, "answer": None}, OK, "r")
+    assert (request.state, request.text) == ("failed", None)
+    assert request.error
+    assert ChatRequest({"status": word, "error": error, "answer": "42"}, OK, "r").text == "42"
