@@ -28,6 +28,9 @@ from airflow_provider_assistant.exceptions import (
 from airflow_provider_assistant.hooks.reads import AssistantReadHook
 from airflow_provider_assistant.storage.uploads import FileSource, as_upload
 
+# The statuses that documents can be set to, and the change that does it.
+CHANGE_BY_STATUS: dict[str, document_routes.Change] = {"active": "activate", "inactive": "deactivate"}
+
 
 class AssistantHook(AssistantReadHook):
     """
@@ -167,16 +170,22 @@ class AssistantHook(AssistantReadHook):
         Activate or deactivate documents, in requests of bounded size. Needs ``manage_documents`` in the connection.
 
         :param document_ids: Ids of the documents.
-        :param status: ``active`` or ``inactive``.
+        :param status: ``active`` or ``inactive``, in exactly this spelling.
         :param site_id: Site of the documents. Default: None, the hook's or the connection's.
         :return: The reply to each request. Whether they contain the documents, their status or nothing, is up to the
             service; :meth:`list_documents` shows the result.
-        :raises AssistantInputError: The connection does not switch the route on; nothing was sent.
+        :raises AssistantInputError: ``status`` is another word, or the connection does not switch the route on; nothing
+            was sent.
         :raises AssistantError: A call failed; see the errors that :class:`AssistantHook` lists. The documents of
             earlier requests are changed.
         """
-        change: document_routes.Change = "activate" if status == "active" else "deactivate"
-        return self._change_documents(change, document_ids, site_id)
+        if status not in CHANGE_BY_STATUS:
+            raise AssistantInputError(
+                f"status: documents cannot be set to {status!r}",
+                todo=f"Use {' or '.join(CHANGE_BY_STATUS)}.",
+                field="status",
+            )
+        return self._change_documents(CHANGE_BY_STATUS[status], document_ids, site_id)
 
     def delete_documents(self, document_ids: Sequence[str], *, site_id: str | None = None) -> list[ApiReply]:
         """

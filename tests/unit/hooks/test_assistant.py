@@ -112,6 +112,17 @@ def test_bad_input_is_refused_before_any_request(call, field, hook, service):
     assert service.journal() == []
 
 
+@pytest.mark.promise("documents of a site", "A status that is not known changes no document.")
+@pytest.mark.parametrize("status", ["Active", "ACTIVE", " active", "activ", "enabled", "draft", "", None, True])
+@pytest.mark.parametrize("document_ids", [[], ["d1"], ["d1", "d2"]])
+def test_documents_are_set_to_a_known_status_only(status, document_ids, connect, service):
+    connect(manage_documents=True)
+    with pytest.raises(AssistantInputError) as caught:
+        AssistantHook().set_document_status(document_ids, status)
+    assert caught.value.field == "status"
+    assert service.journal() == []
+
+
 def test_other_endpoints_can_be_reached(hook):
     assert hook.call("get", "/m2m/sites/acme-docs/statistics").raw["site_id"] == "acme-docs"
     with pytest.raises(AssistantNotFoundError):
