@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import random
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Literal, TypeAlias, TypeVar
 
-from airflow_provider_assistant.api import flow
+from airflow_provider_assistant.api import errors, flow
 from airflow_provider_assistant.api.call import Call
 from airflow_provider_assistant.api.outage import Outage
 from airflow_provider_assistant.exceptions import (
@@ -13,23 +13,14 @@ from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousPermanentError,
     AssistantError,
     AssistantResponseError,
-    AssistantTimeoutError,
 )
 
 T = TypeVar("T")
 OnAmbiguous: TypeAlias = Literal["retry", "fail"]
 
 
-def is_still_answering(call: Call[Any], error: AssistantError) -> bool:
-    """
-    Return whether the service may still be answering a chat whose request failed.
-
-    Sending it again would add the message to the session twice, and ask the assistant twice.
-
-    :param call: The call.
-    :param error: Error of its request.
-    """
-    return call.endpoint == "chat" and isinstance(error, AssistantTimeoutError)
+# For the client of loads, which names it.
+is_still_answering = errors.is_still_answering
 
 
 def decided(
@@ -46,8 +37,7 @@ def decided(
 
     :param call: The call.
     :param on_ambiguous: What to do if the call failed and may have taken effect nevertheless.
-        ``retry`` sends it again as often as the flow does, except for a ``POST …/chat`` that timed
-        out, see :func:`is_still_answering`. ``fail`` never sends it again.
+        ``retry`` sends it again as often as the flow does. ``fail`` never sends it again.
     :param rule: Limits for the retries.
     :param now: Clock, returning seconds since the epoch.
     :param rng: Random generator of the jitter.
@@ -58,8 +48,8 @@ def decided(
         taken effect. This includes a success whose body cannot be used.
     """
 
-    def is_final(error: AssistantError) -> bool:
-        return on_ambiguous == "fail" or is_still_answering(call, error)
+    def is_final(_: AssistantError) -> bool:
+        return on_ambiguous == "fail"
 
     try:
         return (yield from flow.perform(call, rule, now=now, rng=rng, is_final=is_final, outage=outage))

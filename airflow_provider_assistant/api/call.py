@@ -67,6 +67,8 @@ class Call(Generic[T]):
         Default: False.
     :param private: Texts of the path that no message may contain, see :func:`.privacy.private_texts`. Default: none.
     :param timeout_field: Field of the connection with the response timeout of this call. Default: ``timeout``.
+    :param resend_after_timeout: Whether a create may be sent again after it timed out. False if the service may still
+        be answering it. Default: True.
     :param existing: Function that builds the reply from a 409 to a create that was sent again: an
         earlier attempt has created the object. Default: None, a 409 is an error.
     """
@@ -81,6 +83,7 @@ class Call(Generic[T]):
     idempotent: bool = False
     private: tuple[str, ...] = ()
     timeout_field: Literal["timeout", "chat_timeout"] = "timeout"
+    resend_after_timeout: bool = True
     existing: Callable[[Any, CallInfo], T] | None = None
 
     @property
@@ -156,6 +159,7 @@ class TransportFailure:
     :param kind: ``timeout`` if the response timeout passed, else ``connection``.
     :param detail: Text of the error, with the API key redacted.
     :param sent: Whether the service may have received the request.
+    :param is_answered: Whether there was a response that cannot be read; a retry would get it again. Default: False.
     :param host: ``host:port`` of the service. Default: ``the service``.
     :param proxy: ``host:port`` of the proxy. Default: None, there is none.
     :param proxy_status: Status with which the proxy refused to forward the request, or to open a tunnel for it.
@@ -166,6 +170,7 @@ class TransportFailure:
     kind: Literal["connection", "timeout"]
     detail: str
     sent: bool
+    is_answered: bool = False
     host: str = "the service"
     proxy: str | None = None
     proxy_status: int | None = None

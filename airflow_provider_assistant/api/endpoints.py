@@ -109,11 +109,14 @@ def chat(site_id: str, message: ChatMessage) -> Call[ChatAnswer]:
     """
     Return the call that asks and receives the answer in the same round trip (``POST …/chat``).
 
+    It is never sent again after a timeout, because the service may still be answering: the message would be in the
+    session twice, and the assistant would answer it twice.
+
     :param site_id: Id of the site.
     :param message: The message.
     """
     call = _on_site("chat", "POST", site_id, "chat", ChatAnswer, json=message.body())
-    return replace(call, timeout_field="chat_timeout")
+    return replace(call, timeout_field="chat_timeout", resend_after_timeout=False)
 
 
 def submit_chat(site_id: str, message: ChatMessage) -> Call[SubmittedChat]:

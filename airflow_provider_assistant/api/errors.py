@@ -30,6 +30,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantNotFoundError,
     AssistantPermissionError,
     AssistantRateLimitError,
+    AssistantResponseError,
     AssistantServerError,
     AssistantTimeoutError,
 )
@@ -248,8 +249,8 @@ def from_failure(call: Call[Any], failure: TransportFailure) -> AssistantError:
 
     :param call: The call.
     :param failure: What went wrong on the connection.
-    :return: An AssistantGatewayError if a proxy refused to pass the request on, an AssistantTimeoutError if the
-        response timeout passed, or else an AssistantConnectionError.
+    :return: An AssistantGatewayError if a proxy refused to pass the request on, an AssistantResponseError if a response
+        cannot be read, an AssistantTimeoutError if the response timeout passed, or else an AssistantConnectionError.
     """
     detail = _shown(call, failure.detail)
     host = failure.host
@@ -262,6 +263,10 @@ def from_failure(call: Call[Any], failure: TransportFailure) -> AssistantError:
             status=failure.proxy_status,
             endpoint=call.endpoint,
             gateway=f"the proxy {failure.proxy}",
+        )
+    if failure.is_answered:
+        return AssistantResponseError(
+            f"The reply of {host} cannot be read: {detail} ({call})", todo=failure.todo or None
         )
     if failure.kind == "timeout":
         return AssistantTimeoutError(
@@ -374,6 +379,16 @@ def may_have_happened(
     if gateway and (gateway.is_login or outcome.status in gateway_refusals):
         return False
     return outcome.is_success or (outcome.status >= 500 and outcome.status not in FINAL_5XX)
+
+
+def is_still_answering(call: Call[Any], error: AssistantError) -> bool:
+    """
+    Return whether the service may still be answering a call that timed out, so that it is never sent again.
+
+    :param call: The call.
+    :param error: Error of its request.
+    """
+    return not call.resend_after_timeout and isinstance(error, AssistantTimeoutError)
 
 
 def asks_to_slow_down(response: Response) -> bool:

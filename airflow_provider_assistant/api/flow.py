@@ -228,7 +228,8 @@ def perform(
     Send one call, retry it as the rule allows, and return its reply.
 
     A failed connection attempt and a 429 are retried for every call. A 5xx and a missing answer are retried only if the
-    call is idempotent, or if the rule accepts that a create may happen twice. While the service answers nothing, the
+    call is idempotent, or if the rule accepts that a create may happen twice; never after a timeout of a call that the
+    service may still be answering. While the service answers nothing, the
     call is tried until the rule's ``outage_seconds`` have passed.
 
     :param call: The call.
@@ -286,7 +287,8 @@ def perform(
             if waiting.is_over:
                 is_within_limits = False
                 error = waiting.given_up(error)
-        may_repeat = not is_ambiguous or (rule.retry_ambiguous and not is_final(error))
+        may_create_again = rule.retry_ambiguous and not errors.is_still_answering(call, error) and not is_final(error)
+        may_repeat = not is_ambiguous or may_create_again
         has_body_again = call.upload is None or call.upload.rewindable
         may_help = is_within_limits and errors.is_transient(error)
         if not (may_help and may_repeat and has_body_again):

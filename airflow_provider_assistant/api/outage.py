@@ -89,7 +89,9 @@ class Outage:
         :param outcome: The outcome.
         :param sent_at: Time at which the request was sent.
         """
-        if isinstance(outcome, TransportFailure) or (outcome.status >= 500 and outcome.status not in FINAL_5XX):
+        if isinstance(outcome, TransportFailure) and outcome.is_answered:
+            self.is_proven = False
+        elif isinstance(outcome, TransportFailure) or (outcome.status >= 500 and outcome.status not in FINAL_5XX):
             self._failed(outcome, sent_at)
         elif gateway_reply(outcome) is None:
             self._answered(outcome.status)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import ssl
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -26,6 +27,7 @@ from airflow_provider_assistant.client.http_common import (
     request_arguments,
 )
 from airflow_provider_assistant.client.proxies import Proxy, proxy_for
+from airflow_provider_assistant.client.response_head import MAX_HEAD_BYTES, HeadReader, HeadTooLargeError
 from airflow_provider_assistant.client.response_limits import BoundedBody
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.client.tls import client_tls_context, renew_client_certificate
@@ -184,11 +186,14 @@ class AiohttpTransport(AsyncTransport):
                     return connection
 
             max_concurrency = self._settings.max_concurrency
+            loop = asyncio.get_running_loop()
             connector = Connector(
                 limit=max_concurrency,
                 keepalive_timeout=KEEPALIVE_SECONDS,
                 ssl=self._tls,
             )
+            # aiohttp has no public way to say how a response is read.
+            connector._factory = functools.partial(_response_handler(), loop=loop)  # noqa: SLF001
             session = self._session(connector=connector)
             # Uploads have a separate session: tracing makes every request of a session about a tenth slower.
             upload_session = self._session(
@@ -212,8 +217,42 @@ class AiohttpTransport(AsyncTransport):
             auto_decompress=False,
             # The clock of the attempt is the only timeout.
             timeout=aiohttp.ClientTimeout(),
+            # The size of the whole head is limited, see `_response_handler`.
+            max_line_size=2 * MAX_HEAD_BYTES,
+            max_field_size=2 * MAX_HEAD_BYTES,
+            max_headers=MAX_HEAD_BYTES,
             **options,
         )
+
+
+@functools.cache
+def _response_handler() -> Any:
+    """Return the class that reads responses, with heads of the same size and form as httpx."""
+    import aiohttp
+    from aiohttp.client_proto import ResponseHandler
+
+    class Handler(ResponseHandler):
+        def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+            super().__init__(loop)
+            self._reader = HeadReader()
+
+        def set_response_params(self, **params: Any) -> None:
+            # Called before each request.
+            self._reader.start()
+            super().set_response_params(**params)
+
+        def data_received(self, data: bytes) -> None:
+            try:
+                data = self._reader.feed(data)
+            except HeadTooLargeError as error:
+                self.set_exception(aiohttp.ClientPayloadError(str(error)))
+                if self.transport is not None:
+                    self.transport.close()
+                return
+            if data:
+                super().data_received(data)
+
+    return Handler
 
 
 def _restarting_trace() -> aiohttp.TraceConfig:

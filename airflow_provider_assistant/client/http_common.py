@@ -14,6 +14,7 @@ from airflow_provider_assistant.api.errors import status_line
 from airflow_provider_assistant.api.multipart import UploadBody
 from airflow_provider_assistant.client.connection_errors import cause_of, todo_of_proxy
 from airflow_provider_assistant.client.proxies import Proxy, host_and_port
+from airflow_provider_assistant.client.response_head import MAX_HEAD_BYTES, TOO_LARGE
 from airflow_provider_assistant.client.response_limits import ENCODINGS
 from airflow_provider_assistant.client.settings import ClientSettings
 
@@ -119,6 +120,16 @@ def failure(
     :return: The failure. A timeout before the request was sent is a failure of the connection.
     """
     kind = type(error).__name__
+    if sent and str(error) == TOO_LARGE:
+        return TransportFailure(
+            kind="connection",
+            detail=f"its status line and headers have more than {MAX_HEAD_BYTES // 1024} KiB",
+            sent=True,
+            is_answered=True,
+            host=host_and_port(settings.base_url),
+            proxy=proxy.address if proxy else None,
+            todo="Ask the owner of the service, or of the gateway in front of it, for smaller headers.",
+        )
     cause = cause_of(error, settings, proxy, sent=sent)
     todo = cause.todo
     if timed_out and sent:

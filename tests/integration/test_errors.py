@@ -1,10 +1,9 @@
-"""Produce every error status, listed and unlisted, over a real socket."""
+"""Errors of the service over a real socket: those of a status, and those that a success reports in its body."""
 
 from __future__ import annotations
 
-import io
+import asyncio
 import json
-import pickle
 
 import pyarrow.parquet as pq
 import pytest
@@ -19,22 +18,18 @@ from airflow_provider_assistant.exceptions import (
     AssistantBadRequestError,
     AssistantConnectionError,
     AssistantError,
-    AssistantGatewayError,
     AssistantNotFoundError,
     AssistantPermissionError,
     AssistantRateLimitError,
     AssistantResponseError,
     AssistantServerError,
-    AssistantTimeoutError,
 )
+from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.operators.documents import AssistantLoadTextOperator
-from airflow_provider_assistant.sandbox import tenants
-from airflow_provider_assistant.sandbox.server import SandboxServer
-from airflow_provider_assistant.storage.uploads import as_upload
 from tests.hostile import CALLS
 from tests.task_runs.context import execute_operator
-from tests.wire import SHORT_TIMEOUT, Answer, FakeTime, Received, ScriptedService, refusing_port
+from tests.wire import SHORT_TIMEOUT, Answer, FakeTime, Received, ScriptedService, client_of, refusing_port
 
 KEY = "canary-key-0123456789"
 # Seconds; longer than any test runs.
@@ -45,10 +40,14 @@ POST = endpoints.create_qa_document("docs", QA)
 HTML = b"<html><head><title>502 Bad Gateway</title></head><body><h1>nginx</h1></body></html>"
 
 
-@pytest.fixture(scope="module")
-def url():
-    with SandboxServer() as service:
-        yield service.url
+@pytest.fixture
+def connected(ledger_home, monkeypatch):
+    def connect(service: ScriptedService, **fields) -> None:
+        extra = {"site_id": "docs", "retries": 0, **fields}
+        connection = {"conn_type": "assistant", "host": service.url, "password": KEY, "extra": extra}
+        monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", json.dumps(connection))
+
+    return connect
 
 
 def is_wait_for_an_outage(clock: FakeTime) -> bool:
@@ -56,57 +55,9 @@ def is_wait_for_an_outage(clock: FakeTime) -> bool:
     return 60 < sum(clock.waited) < 100 and len(clock.waited) < 25
 
 
-class TestAgainstTheEmbeddedService:
-    """Produce each condition of the error table at the service."""
-
-    def test_400(self, send, url) -> None:
-        call = endpoints.other("POST", "/m2m/sites/acme-docs/documents/qa", {"title": "only"})
-        with pytest.raises(AssistantBadRequestError, match="question") as refused:
-            send(url, call, api_key=tenants.ACME_FULL_KEY)
-        assert refused.value.status == 400
-
-    def test_401(self, send, url) -> None:
-        with pytest.raises(AssistantAuthenticationError, match="API key"):
-            send(url, endpoints.get_limits("acme-inc"), api_key=KEY)
-
-    def test_403(self, send, url) -> None:
-        call = endpoints.create_qa_document("acme-docs", QA)
-        with pytest.raises(AssistantPermissionError, match="plan, access"):
-            send(url, call, api_key=tenants.ACME_READONLY_KEY)
-
-    @pytest.mark.parametrize(
-        "call",
-        [
-            endpoints.get_limits("globex"),
-            endpoints.get_statistics("globex-help"),
-            endpoints.get_statistics("nowhere"),
-            endpoints.get_chat_request("acme-docs", "unknown"),
-        ],
-        ids=["foreign tenant", "foreign site", "unknown site", "unknown request"],
-    )
-    def test_404(self, send, url, call) -> None:
-        with pytest.raises(AssistantNotFoundError, match="identifiers"):
-            send(url, call, api_key=tenants.ACME_FULL_KEY)
-
-    def test_429(self, send) -> None:
-        with SandboxServer(rate_limit=0.1, rate_burst=1) as service:
-            changes = {"api_key": tenants.ACME_FULL_KEY, "retry": RetryPolicy(attempts=2, max_backoff=0.0)}
-            send(service.url, endpoints.get_limits("acme-inc"), **changes)
-            with pytest.raises(AssistantRateLimitError) as refused:
-                send(service.url, endpoints.get_limits("acme-inc"), **changes)
-        assert refused.value.retry_after
-        assert refused.value.retry_after > 0
-
-    def test_5xx(self, send) -> None:
-        clock = FakeTime()
-        with SandboxServer(fault_rate=1.0, fault_status="503") as service:
-            with pytest.raises(AssistantServerError) as failed:
-                send(service.url, endpoints.get_limits("acme-inc"), clock, api_key=tenants.ACME_FULL_KEY)
-            assert len(list(service.service.journal.entries())) == len(clock.waited) + 1
-        assert is_wait_for_an_outage(clock)
-        assert failed.value.status == 503
-
-
+@pytest.mark.promise(
+    "replies and errors", "A request that the service refuses is sent once, and Airflow does not retry the task."
+)
 @pytest.mark.parametrize(
     ("status", "error"),
     [
@@ -128,33 +79,6 @@ def test_permanent_errors_are_sent_once_and_not_retried_by_airflow(send, status,
     assert refused.value.endpoint == call.endpoint
 
 
-@pytest.mark.parametrize("call", [GET, POST], ids=["GET", "POST"])
-def test_429_is_repeated_for_every_call_and_never_early(send, call) -> None:
-    clock = FakeTime()
-    answers = [Answer(429, headers={"Retry-After": "7"}), Answer(429), Answer(200, {"id": "d1"})]
-    with ScriptedService(*answers) as service:
-        reply = send(service.url, call, clock)
-    assert reply.call_info.attempts == 3
-    assert reply.call_info.ambiguous == 0
-    assert 7 <= clock.waited[0] <= 7 * 1.1
-    assert clock.waited[1] > 0
-
-
-@pytest.mark.parametrize("status", [500, 502, 503, 504, 599])
-def test_5xx_of_a_read_is_repeated(send, status) -> None:
-    with ScriptedService(Answer(status, HTML), Answer(200, {"a": 1})) as service:
-        reply = send(service.url, GET)
-    assert reply.raw == {"a": 1}
-    assert reply.call_info.attempts == 2
-
-
-def test_5xx_of_a_create_is_repeated_and_counted_as_ambiguous(send) -> None:
-    with ScriptedService(Answer(502, HTML), Answer(drop=True), Answer(201, {"id": "d1"})) as service:
-        reply = send(service.url, POST)
-    assert reply.call_info.attempts == 3
-    assert reply.call_info.ambiguous == 2
-
-
 def test_5xx_of_a_create_that_persists_is_ambiguous(send) -> None:
     clock = FakeTime()
     with ScriptedService(Answer(502, HTML)) as service, pytest.raises(AssistantAmbiguousError) as unclear:
@@ -166,20 +90,27 @@ def test_5xx_of_a_create_that_persists_is_ambiguous(send) -> None:
     assert "<" not in str(unclear.value)
 
 
-@pytest.mark.parametrize("answer", [Answer(502), Answer(drop=True)], ids=["502", "drop"])
-def test_a_create_is_sent_once_without_retry_ambiguous(send, answer) -> None:
-    with ScriptedService(answer) as service, pytest.raises(AssistantAmbiguousError):
-        send(service.url, POST, retry=RetryPolicy(retry_ambiguous=False))
-    assert len(service.received) == 1
+@pytest.mark.promise("chat", "A chat that timed out is never sent again.")
+@pytest.mark.parametrize("way", ["client", "async client", "hook", "hook by choice"])
+@pytest.mark.parametrize("before", [[], [Answer(503)], [Answer(429)]], ids=["first", "after 503", "after 429"])
+def test_nobody_sends_a_chat_again_that_timed_out(way, before, connected, no_connect_timeout) -> None:
+    with ScriptedService(*before, Answer(delay=NEVER)) as service:
+        connected(service, chat_timeout=SHORT_TIMEOUT, retries=3)
+        client = client_of(service.url, chat_timeout=SHORT_TIMEOUT, retry=RetryPolicy(initial_backoff=0.01))
+        sends = {
+            "client": lambda: client.send(CALLS["chat"]),
+            "async client": lambda: asyncio.run(sent_by_async_client(client)),
+            "hook": lambda: AssistantHook().send(CALLS["chat"]),
+            "hook by choice": lambda: AssistantHook().send(CALLS["chat"], "retry"),
+        }
+        with pytest.raises(AssistantAmbiguousError):
+            sends[way]()
+    assert len(service.received) == len(before) + 1
 
 
-def test_response_timeout(send, no_connect_timeout) -> None:
-    with ScriptedService(Answer(delay=NEVER)) as service:
-        with pytest.raises(AssistantTimeoutError):
-            send(service.url, GET, retry=RetryPolicy(attempts=1), timeout=SHORT_TIMEOUT)
-        with pytest.raises(AssistantAmbiguousError) as unclear:
-            send(service.url, POST, retry=RetryPolicy(attempts=1), timeout=SHORT_TIMEOUT)
-    assert isinstance(unclear.value.__cause__, AssistantTimeoutError)
+async def sent_by_async_client(client):
+    async with client:
+        return await client.asend(CALLS["chat"])
 
 
 @pytest.mark.parametrize("call", [GET, POST], ids=["GET", "POST"])
@@ -197,60 +128,11 @@ def test_an_empty_body_is_a_success(send, body, call) -> None:
         assert send(service.url, call).raw is None
 
 
-@pytest.mark.parametrize("body", [HTML, b"{", b"\xff\xfe", b"[" * 100_000], ids=["html", "cut", "binary", "deep"])
-@pytest.mark.parametrize("call", [GET, POST], ids=["GET", "POST"])
-def test_a_success_that_is_not_json_is_an_error(send, body, call) -> None:
-    kind: type[AssistantError] = AssistantResponseError
-    if body is HTML:
-        kind = AssistantGatewayError if call is GET else AssistantAmbiguousError
-    with ScriptedService(Answer(200, body, {"Content-Type": "text/html"})) as service:
-        with pytest.raises(kind, match="base URL"):
-            send(service.url, call)
-    assert len(service.received) == 1
-
-
 def test_an_accepted_chat_without_a_request_id(send) -> None:
     call = endpoints.submit_chat("docs", ChatMessage(session_id="s", message="m"))
     with ScriptedService(Answer(202, {"status": "queued"})) as service:
         with pytest.raises(AssistantResponseError, match="request_id"):
             send(service.url, call)
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        Answer(400, {"error": f"your key {KEY} is odd"}),
-        Answer(500, f"<pre>{KEY}</pre>".encode()),
-        Answer(200, {"echo": KEY}),
-        Answer(200, f"<html>{KEY}".encode()),
-        Answer(drop=True),
-    ],
-    ids=["400", "500", "200", "html", "drop"],
-)
-def test_a_key_in_a_reply_is_redacted(send, answer, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(0)
-    with ScriptedService(answer) as service:
-        try:
-            shown = repr(send(service.url, GET))
-        except AssistantError as error:
-            shown = f"{error!r} {error} {error.__cause__!r} {error.__context__!r} {pickle.dumps(error)!r}"
-    assert KEY not in shown
-    assert KEY not in caplog.text
-    assert service.received[0].headers["x-api-key"] == KEY
-
-
-@pytest.mark.parametrize("opened", ["file", "memory"])
-def test_an_open_file_is_sent_again_and_left_open(send, opened, tmp_path) -> None:
-    path = tmp_path / "a.txt"
-    path.write_bytes(b"read before and sent")
-    with path.open("rb") if opened == "file" else io.BytesIO(path.read_bytes()) as file:
-        file.seek(len(b"read before"))
-        call = endpoints.upload_document("docs", as_upload(file, "a.txt"))
-        with ScriptedService(Answer(503), Answer(201, {"id": "d1"})) as service:
-            assert send(service.url, call).document_id == "d1"
-        assert not file.closed
-    for request in service.received:
-        assert b"read before and sent" in request.body
 
 
 FAILURES = [
@@ -261,16 +143,6 @@ FAILURES = [
     (200, {"error": "internal error"}, "ambiguous"),
     (200, {"success": False}, "ambiguous"),
 ]
-
-
-@pytest.fixture
-def connected(ledger_home, monkeypatch):
-    def connect(service: ScriptedService) -> None:
-        extra = {"site_id": "docs", "retries": 0}
-        connection = {"conn_type": "assistant", "host": service.url, "password": KEY, "extra": extra}
-        monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", json.dumps(connection))
-
-    return connect
 
 
 @pytest.mark.promise(
