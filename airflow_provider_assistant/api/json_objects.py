@@ -13,7 +13,7 @@ from typing import Any
 # Depth of nested objects in which a field is searched: the reply and the envelopes around it.
 LEVELS = 5
 # Names of the objects in which services wrap a reply. An envelope may contain another one.
-ENVELOPES = ("data", "result", "response", "payload", "body", "item", "attributes")
+ENVELOPES = ("data", "result", "response", "payload", "body", "item", "record", "attributes")
 # Names of envelopes around a chat. The field ``id`` of such an object is not that of a document.
 CHAT_ENVELOPES = (
     *("chat", "request", "chat_request"),

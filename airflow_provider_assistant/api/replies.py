@@ -358,12 +358,12 @@ RESERVED_NAMES = frozenset(
 )
 # Fields that may hold an acknowledgement as well as an answer.
 SHARED_FIELDS = frozenset({"response", "output", "result", "text", "content", "message"})
-# Envelopes in which ``message`` may be the answer.
+# Envelopes in which ``message`` may be the answer: in the object of the request, it is the question.
 _AROUND_MESSAGE = (*ENVELOPES, "chat", "answer", "reply", "output")
-# Beside one of these fields, ``message`` says how the request went, such as "Request completed". It
-# is the answer only in a reply that has none of them: to have no answer is noticed and counted,
-# whereas a note that is taken for an answer would be scored.
-NOTED_FIELDS = (*STATUS_FIELDS, "request_id", "success", "ok", "code", "error", "errors")
+# In an object with one of these fields, and in an envelope around it, ``message`` says how the request went, such as
+# "Request completed", and is not the answer. To have no answer is noticed and counted, whereas a note that is taken for
+# an answer would be scored.
+NOTED_FIELDS = (*STATUS_FIELDS, "success", "ok", "code", "error", "errors")
 
 
 def error_text(raw: Any) -> str | None:
@@ -497,16 +497,22 @@ def _id_rank(json_object: Mapping[str, Any], request_id: str) -> int:
     return 0 if object_id == request_id else 1
 
 
+def _is_noted(json_object: Mapping[str, Any]) -> bool:
+    """Return whether an object, or one in its envelopes, says how the request went."""
+    return any(inner.get(name) is not None for inner in reply_objects(json_object) for name in NOTED_FIELDS)
+
+
 def _answer_text(raw: Any) -> str | None:
     if isinstance(raw, str):
         return raw
     objects = reply_objects(raw)
-    found = _fields(objects, ANSWER_FIELDS)
-    if not any(json_object.get(name) is not None for json_object in objects for name in NOTED_FIELDS):
-        # The request may be repeated in the reply: its message is the question.
-        found = chain(found, _fields(reply_objects(raw, _AROUND_MESSAGE), ("message",)))
+    messages = [
+        ("message", json_object["message"])
+        for json_object in reply_objects(raw, _AROUND_MESSAGE)
+        if "message" in json_object and not _is_noted(json_object)
+    ]
     first_acknowledgement = None
-    for name, text in found:
+    for name, text in chain(_fields(objects, ANSWER_FIELDS), messages):
         if not isinstance(text, str) or not text:
             continue
         if name not in SHARED_FIELDS or not is_acknowledgement(text):
