@@ -103,6 +103,7 @@ def work(service, connect, run_operator, tmp_path):
     return worked
 
 
+@pytest.mark.promise("Airflow", "Every metric arrives at StatsD and at OpenTelemetry.")
 def test_every_metric_arrives(backend, work):
     receiver, flush = backend
     rows = work()

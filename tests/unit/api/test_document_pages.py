@@ -19,7 +19,7 @@ def filled(site: DocumentSite, count: int) -> list[str]:
 
 
 @pytest.mark.parametrize("paging", PAGINGS)
-@pytest.mark.parametrize("count", [0, 1, 7, 8, 20, 21])
+@pytest.mark.parametrize("count", [0, 7, 20])
 def test_usual_names_need_no_description(paging, count, monkeypatch):
     with DocumentSite(paging=paging, page_size=7) as site:
         ids = filled(site, count)
@@ -33,7 +33,7 @@ def test_usual_names_need_no_description(paging, count, monkeypatch):
     assert all(document.created_at and document.created_at.tzinfo for document in documents)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 def test_other_names_in_every_place(seed, monkeypatch):
     rng = Random(seed)
     paging = rng.choice(PAGINGS)

@@ -91,11 +91,6 @@ def test_state_and_word(record: Any, state: str, word: str | None) -> None:
     assert reply.as_dict()["status"] == word
 
 
-@pytest.mark.parametrize(("word", "state"), ALL_WORDS)
-def test_words(word: str, state: str) -> None:
-    assert document_state({"document_id": "d", "status": word}) == state
-
-
 @given(st.sampled_from(ALL_WORDS), st.data())
 def test_words_in_any_spelling_and_envelope(expected: tuple[str, str], data: st.DataObject) -> None:
     word, state = expected

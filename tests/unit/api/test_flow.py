@@ -16,10 +16,8 @@ from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
     AssistantBadRequestError,
     AssistantError,
-    AssistantNotFoundError,
     AssistantRateLimitError,
     AssistantRequestTimeoutError,
-    AssistantServerError,
 )
 from tests.wire import FakeTime, drive
 
@@ -118,10 +116,8 @@ class TestPerform:
             perform(endpoints.upload_document("docs", upload), [UNSENT])
 
     @pytest.mark.parametrize("call", [GET, POST])
-    @pytest.mark.parametrize(
-        "asked", ["0", "0.0", "0.001", "-1", "Thu, 01 Jan 1970 00:00:00 GMT", "soon", "", None], ids=repr
-    )
-    @pytest.mark.parametrize("longest", [0.0, 1.0, 60.0, 300.0])
+    @pytest.mark.parametrize("asked", ["0", "0.001", "soon", None], ids=repr)
+    @pytest.mark.parametrize("longest", [0.0, 60.0])
     def test_a_429_that_does_not_end_is_bounded_in_requests_and_time(self, call, asked, longest) -> None:
         clock, headers = FakeTime(), {} if asked is None else {"retry-after": asked}
         steps = flow.perform(call, flow.RetryPolicy(max_backoff=longest), now=clock.now, rng=random.Random(1))
@@ -288,15 +284,6 @@ class TestWaitFor:
         for record in caplog.records:
             assert record.message.startswith("Polling goes on after this: ")
             assert f"({POLL})" in record.message
-
-    def test_a_single_poll_returns_transient_errors(self, caplog: pytest.LogCaptureFixture) -> None:
-        error, _ = drive(flow.poll(POLL, since=0.0, now=FakeTime().now), [response(503)], FakeTime())
-        assert isinstance(error, AssistantServerError)
-        assert caplog.records == []
-
-    def test_an_unknown_request(self) -> None:
-        with pytest.raises(AssistantNotFoundError, match="'r1'"):
-            wait_for([response(404)])
 
 
 def test_a_driver_that_sends_no_outcome_gets_an_error() -> None:

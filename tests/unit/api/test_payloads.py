@@ -29,7 +29,7 @@ class TestInput:
             (model, good, field, value)
             for model, good in [(QADocument, QA), (TextDocument, TEXT), (ChatMessage, CHAT), (Feedback, FEEDBACK)]
             for field in good
-            for value in ["", "  \n", 17, b"x", ["x"], float("nan")]
+            for value in ["  \n", 17, b"x"]
         ]
         + [
             (model, good, field, None)

@@ -26,13 +26,6 @@ def ended_by_a_thread(work, started):
     return thread
 
 
-def test_work_that_nobody_ends_returns_what_it_returns():
-    async def answer():
-        return 42
-
-    assert CancellableRunner("ended").run(answer()) == 42
-
-
 def test_an_error_is_the_works_own():
     async def fail():
         raise KeyError("why")

@@ -81,15 +81,3 @@ async def test_a_service_that_is_down_is_left_alone():
     assert BREAKER <= len(client.asked) <= BREAKER + 8
     assert set(found.errors) == set(CALLS)
     assert "was not asked" in str(found.errors["99"])
-
-
-async def test_sites_that_are_refused_do_not_stop_the_others():
-    client = Client(max_concurrency=1, **dict.fromkeys([f"_{site}" for site in CALLS][:50], NO))
-    found = await read_sites(client, CALLS)
-    assert (len(found.errors), len(found.replies)) == (50, 50)
-
-
-async def test_no_sites():
-    found = await read_sites(Client(), {})
-    assert not found.replies
-    assert not found.errors

@@ -85,6 +85,9 @@ def aexchange(settings, call):
 WAYS = pytest.mark.parametrize("way", [exchange, aexchange])
 
 
+@pytest.mark.promise(
+    "security", "A proxy with a tunnel never sees the API key, and the service never the password of the proxy."
+)
 @WAYS
 @pytest.mark.parametrize("bearer", [False, True])
 def test_a_proxy_with_a_tunnel_gets_its_own_credentials_only(way, bearer, service, pair, monkeypatch):
@@ -302,6 +305,9 @@ def shown(caplog, only_new_garbage):
         check()
 
 
+@pytest.mark.promise(
+    "replies and errors", "A proxy that opens no tunnel has passed nothing on: the request failed and is not ambiguous."
+)
 @WAYS
 def test_without_a_tunnel_nothing_was_sent(way, pair, monkeypatch, shown):
     with RecordingProxy() as proxy:

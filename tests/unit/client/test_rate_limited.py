@@ -220,16 +220,6 @@ def test_a_request_that_is_cancelled_in_a_pause_does_not_end_the_pause(wire):
     assert 60.0 <= wire.sent[-1] <= 70.0
 
 
-def test_it_retries_like_every_client(wire):
-    async def main():
-        settings = ClientSettings(SETTINGS.base_url, SETTINGS.api_key)
-        client = RateLimitedClient(settings, AdaptiveRateLimiter(4), async_transport=wire, now=now)
-        wire.answers = [response(429, retry_after="5"), DROPPED, response()]
-        return (await client.asend(CALL)).call_info.attempts
-
-    assert run(main) == 3
-
-
 async def test_certificates_are_read_in_a_thread_and_once(monkeypatch):
     threads = []
 
@@ -266,15 +256,6 @@ async def test_a_cancelled_preparation_is_repeated_by_the_next_caller():
     with pytest.raises(AssistantInputError, match="ca_bundle"):
         await second
     assert len(tries) == 2
-
-
-def test_it_raises_errors_like_every_client(wire):
-    async def main():
-        wire.answers = [response(404)]
-        await limited(wire).asend(CALL)
-
-    with pytest.raises(AssistantError, match="404"):
-        run(main)
 
 
 def test_a_pause_that_is_too_long_fails_waiting_requests(wire):

@@ -154,21 +154,6 @@ def test_a_loader_that_finds_an_empty_bucket_gets_its_share_as_well(seed):
     assert min(accepted) / max(accepted) >= 0.4
 
 
-def test_nothing_is_sent_during_a_pause():
-    async def main() -> list[float]:
-        limiter, sent = AdaptiveRateLimiter(4), []
-        limiter.refused(5.0)
-
-        async def send() -> None:
-            await limiter.acquire()
-            sent.append(now())
-
-        await asyncio.gather(*(send() for _ in range(2)))
-        return sent
-
-    assert all(5.0 <= moment < 5.5 for moment in simulated(main()))
-
-
 def test_further_refusals_of_one_round_only_lengthen_the_pause():
     async def main() -> tuple[float, float, int]:
         limiter = AdaptiveRateLimiter(32)
@@ -179,35 +164,6 @@ def test_further_refusals_of_one_round_only_lengthen_the_pause():
         return limit, now(), limiter.throttled
 
     assert simulated(main()) == (16.0, 3.0, 3)
-
-
-def test_concurrency_is_cut_by_failures_and_grows_with_success():
-    limiter = AdaptiveRateLimiter(8, now=lambda: 0.0)
-    for _ in range(5):
-        limiter.failed()
-    assert limiter.limit == 1.0
-
-    for _ in range(100):
-        limiter.accepted()
-    assert limiter.limit == 8.0
-
-
-def test_no_more_are_in_flight_than_the_limit():
-    async def main() -> int:
-        limiter = AdaptiveRateLimiter(3)
-        most = 0
-
-        async def send() -> None:
-            nonlocal most
-            await limiter.acquire()
-            most = max(most, limiter.in_flight)
-            await asyncio.sleep(1)
-            limiter.release()
-
-        await asyncio.gather(*(send() for _ in range(10)))
-        return most
-
-    assert simulated(main()) == 3
 
 
 def test_a_slot_is_taken_at_once_only_if_nothing_delays_the_request():

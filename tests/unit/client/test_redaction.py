@@ -37,7 +37,7 @@ def test_an_escaped_key_is_cut_out(name):
     assert REDACTOR.text(f"before {ESCAPES[name](KEY)} after") == "before *** after"
 
 
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", range(20))
 def test_a_key_that_is_escaped_several_times_does_not_stay(seed):
     rng = random.Random(seed)
     text = f"x{KEY}y"
@@ -77,6 +77,12 @@ ORDINARY = [
     "canary-key/0123456789",
     "&#99;anary-key",
 ]
+
+
+@pytest.mark.parametrize("key", ["test", "1234", "assistant", "a-b_c", "7"])
+def test_a_key_that_looks_like_ordinary_text_is_not_cut_out(key):
+    body = json.dumps({"message": f"before {key} after", key: [f"{key}s", 100]}).encode()
+    assert Redactor(key).outcome(Response(200, {}, body)) == Response(200, {}, body)
 
 
 @pytest.mark.parametrize("text", ORDINARY)

@@ -45,7 +45,7 @@ FAILURES = {"refused": REFUSED, "a gateway's 503": Response(503, {"content-type"
 
 
 @pytest.mark.parametrize("failure", FAILURES.values(), ids=FAILURES)
-@pytest.mark.parametrize("seconds", [1, 5, 12, 30, 60, 79, 1000])
+@pytest.mark.parametrize("seconds", [1, 30, 79, 1000])
 def test_an_outage_is_told_every_ten_seconds(seconds, failure, caplog):
     clock = Clock()
     away = Away(clock, clock.time + seconds, failure)

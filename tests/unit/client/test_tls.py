@@ -307,6 +307,7 @@ def says(*pieces, reads=True):
     return talk
 
 
+@pytest.mark.promise("replies and errors", "An error of the connection says its cause and which setting to change.")
 def test_an_error_of_the_connection_says_its_cause_and_what_to_set(pair, tmp_path, monkeypatch):
     for name in ("expired", "other"):
         (tmp_path / name).mkdir()

@@ -65,7 +65,7 @@ def upload_of(name, content=b"# Guide", rewindable=True):
     return Upload(lambda: contextlib.nullcontext(File(content)), name, "text/markdown", rewindable)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(NAMES)
 @example("Refund policy.md")
 @example("Größe & Maß 100%.md")
@@ -106,9 +106,7 @@ def test_each_attempt_sends_the_whole_file_and_leaves_it_open(way):
     assert not file.closed
 
 
-@pytest.mark.parametrize(
-    "name", ["Refund policy.md", "Größe & Maß.md", "100%.md", "50%25.md", "a;b=c.md", "日本語🙂.md", "x" * 200 + ".md"]
-)
+@pytest.mark.parametrize("name", ["Größe & Maß.md", "50%25.md", "a;b=c.md"])
 def test_files_keep_their_name_at_the_service(name, service, connection, run_operator, tmp_path):
     path = tmp_path / name
     path.write_text("# Guide\n\nRefunds are paid within a week.", encoding="utf-8")

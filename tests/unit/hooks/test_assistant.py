@@ -144,34 +144,17 @@ def test_connection_test_says_what_it_saw(hook, service):
         ({"tenant_id": "globex"}, "404"),
         ({"tenant_id": ""}, "tenant_id"),
         ({"tenat_id": "acme-inc"}, "tenat_id"),
+        ({"timeout": "soon"}, "timeout"),
+        ({"key": ""}, "API key"),
         ({"site_id": "acme-dogs"}, "site 'acme-dogs' is not among the sites of this API key: acme-docs"),
     ],
 )
 def test_connection_test_says_what_is_wrong(fields, part, connect):
-    connect(**fields)
-    well, said = AssistantHook().test_connection()
-    assert not well
-    assert part in said
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"key": ""},
-        {"key": "wrong"},
-        {"tenant_id": ""},
-        {"tenant_id": "globex"},
-        {"site_id": "acme-dogs"},
-        {"tenat_id": "acme-inc"},
-        {"timeout": "soon"},
-    ],
-    ids=str,
-)
-def test_connection_test_does_not_name_the_random_id_that_airflow_gives(fields, connect):
     connect(conn_id="x7kq2m", **fields)
     well, said = AssistantHook("x7kq2m").test_connection()
     assert not well
-    assert said
+    assert part in said
+    # The random id that Airflow gives to a connection that is tested.
     assert "x7kq2m" not in said
 
 
@@ -201,7 +184,7 @@ def test_connection_test_checks_the_site_where_the_limits_list_sites(reply, conn
         assert site_id in said
 
 
-@pytest.mark.parametrize("reply", [{}, {"plan": "business"}, {"sites": 3}, {"sites": []}, [], None, "text"])
+@pytest.mark.parametrize("reply", [{"plan": "business"}, {"sites": []}, None])
 @pytest.mark.parametrize(
     ("fields", "expected", "part"),
     [({}, True, "was found"), ({"site_id": "acme-dogs"}, False, "404"), ({"site_id": "acme-docs"}, True, "was found")],

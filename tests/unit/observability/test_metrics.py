@@ -21,7 +21,6 @@ from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import AssistantError
 from airflow_provider_assistant.observability import metrics
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
-from airflow_provider_assistant.operators.limits import AssistantLimitsOperator
 from tests.versions import measured_by
 
 MESSAGE = ChatMessage(session_id="s", message="Anything?")
@@ -112,31 +111,6 @@ async def test_success(how, client, backend):
 
 
 @both
-async def test_429_then_success(how, service, client, backend, waits):
-    service.answer("retry-after:7")
-    await drive(client, endpoints.get_statistics("acme-docs"), how)
-    assert backend.ours() == counts(
-        requests=[
-            ({"endpoint": "statistics", "status": "429"}, 1),
-            ({"endpoint": "statistics", "status": "200"}, 1),
-        ],
-        rate_limited=[({"endpoint": "statistics"}, 1)],
-        retries=[({"endpoint": "statistics"}, 1)],
-    )
-    assert len(waits) == 1
-    assert waits[0] >= 7
-
-
-@both
-async def test_5xx_until_the_end(how, service, client, backend):
-    service.answer("status:500", times=2)
-    service.answer("html:507")
-    await drive(client, endpoints.chat("acme-docs", MESSAGE), how)
-    seen = [({"endpoint": "chat", "status": "500"}, 2), ({"endpoint": "chat", "status": "507"}, 1)]
-    assert backend.ours() == counts(requests=seen, server_errors=seen, retries=[({"endpoint": "chat"}, 2)])
-
-
-@both
 async def test_a_refusal_is_a_request_and_nothing_else(how, service, client, backend):
     await drive(client, endpoints.get_limits("globex"), how)
     assert backend.ours() == counts(requests=[({"endpoint": "limits", "status": "404"}, 1)])
@@ -170,11 +144,6 @@ async def test_completion(how, message, state, service, client, backend):
     ((tags, taken),) = [(tags, taken) for name, tags, taken in backend.timed if name == metrics.COMPLETION_DURATION]
     assert tags == {"state": state}
     assert timedelta(seconds=60) <= taken < timedelta(seconds=600)
-
-
-def test_an_operator_reports(service, connection, backend, run_operator):
-    assert run_operator(AssistantLimitsOperator).state == "success"
-    assert backend.ours() == counts(requests=[({"endpoint": "limits", "status": "200"}, 1)])
 
 
 def test_many_exchanges_are_all_counted_and_some_measured(backend):

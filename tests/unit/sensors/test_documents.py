@@ -70,6 +70,7 @@ class Growing(DocumentSite):
             self.store(f"Other {number}", "Text", active=False)
 
 
+@pytest.mark.promise("documents of a site", "The sensor waits until the service uses the documents of a load.")
 @modes
 @pytest.mark.parametrize("seed", range(2))
 def test_documents_of_a_load_become_ready(mode, seed, connected, load, sense):

@@ -135,6 +135,7 @@ def test_hidden_files_are_counted(root):
     ) == ["_SUCCESS", "_index/c.md", "a.md", "x/_b.md"]
 
 
+@pytest.mark.promise("sources of documents", "A folder that cannot be read is an error, not an empty folder.")
 def test_a_folder_that_cannot_be_read_is_an_error(root, monkeypatch):
     """Tests run as root, who may read every folder: the refusal is that of the system call."""
     write(root, "a.csv", "deep/secret/b.csv", "deep/c.csv")

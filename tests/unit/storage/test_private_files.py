@@ -65,6 +65,7 @@ def check_modes(root: Path, mask: int) -> None:
         assert path.stat().st_mode & 0o777 == expected, (oct(mask), path)
 
 
+@pytest.mark.promise("security", "Files are created for their owner alone, unless the umask shares them.")
 def test_modes_follow_the_umask(umask, tmp_path):
     for mask in (0o022, 0o007, 0o027):
         umask(mask)

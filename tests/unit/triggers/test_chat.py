@@ -10,11 +10,9 @@ import time
 
 import pytest
 
-from airflow_provider_assistant import exceptions
 from airflow_provider_assistant.client.rate_limited import RateLimitedClient
 from airflow_provider_assistant.exceptions import (
     AssistantError,
-    AssistantRequestTimeoutError,
 )
 from airflow_provider_assistant.triggers.chat import AssistantChatRequestTrigger, ended_request
 from tests.live.clients import local_request
@@ -86,18 +84,6 @@ async def test_complete(service, connection, ask):
     assert service.posts() == 0
 
 
-async def test_a_deadline_in_the_past_still_polls_once(service, connection, ask):
-    service.behave(processing_seconds=3600)
-    request_id = ask()
-    now = time.time()
-    (event,) = await events(trigger(request_id, since=now - 100, deadline=now - 50))
-    assert event["error"]["type"] == "AssistantRequestTimeoutError"
-    assert len(service.journal("GET", POLL)) == 1
-    with pytest.raises(AssistantRequestTimeoutError) as caught:
-        ended_request(event)
-    assert (caught.value.request_id, caught.value.status) == (request_id, "queued")
-
-
 async def test_a_restart_polls_on_and_posts_nothing(service, connection, ask):
     service.behave(processing_seconds=3600)
     one = trigger(ask())
@@ -113,25 +99,6 @@ async def test_a_restart_polls_on_and_posts_nothing(service, connection, ask):
     assert event["request"]["state"] == "complete"
     assert event["request"]["seconds"] > 0
     assert service.posts() == 0
-
-
-async def test_the_same_trigger_may_run_twice(service, connection, ask):
-    one = trigger(ask())
-    for _ in range(2):
-        (event,) = await events(one)
-        assert event["request"]["state"] == "complete"
-
-
-@pytest.mark.parametrize("status", [400, 401, 403, 404])
-async def test_permanent_errors_end_at_once(status, service, connection, ask):
-    request_id = ask()
-    service.answer(f"status:{status}", path=POLL, times=None)
-    (event,) = await events(trigger(request_id))
-    assert event["error"]["fields"]["status"] == status
-    assert len(service.journal("GET", POLL)) == 1
-    with pytest.raises(getattr(exceptions, event["error"]["type"])) as caught:
-        ended_request(event)
-    assert caught.value.status == status
 
 
 @pytest.mark.parametrize(
@@ -151,32 +118,6 @@ async def test_events_pass_through_airflow_s_serializer_and_hold_no_key(prepare,
     assert deserialize(json.loads(json.dumps(stored))) == event
     assert canary not in json.dumps(stored)
     assert canary not in f"{one.serialize()} {one!r} {vars(one)}"
-
-
-async def test_the_event_loop_is_not_blocked_while_the_service_answers(connect_to):
-    """The service answers only after 20 further iterations of the event loop, so polls must not block it."""
-    asked, answered = threading.Event(), threading.Event()
-
-    class Patient(ScriptedService):
-        def next(self, request):
-            asked.set()
-            assert answered.wait(60), "the event loop stands still"
-            return super().next(request)
-
-    with Patient(Answer(body={"request_id": "r", "status": "complete", "answer": "Yes."})) as service:
-        connect_to(service.url)
-
-        async def turn():
-            while not asked.is_set():  # noqa: ASYNC110 (the service lives in a thread)
-                await asyncio.sleep(0.001)
-            for _ in range(20):
-                await asyncio.sleep(0.001)
-            answered.set()
-
-        turning = asyncio.create_task(turn())
-        (event,) = await events(trigger("r"))
-        await turning
-    assert event["request"]["state"] == "complete"
 
 
 async def test_many_wait_together(connect_to):

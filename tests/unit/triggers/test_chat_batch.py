@@ -16,7 +16,6 @@ from airflow_provider_assistant.chat_batch.state import BatchState
 from airflow_provider_assistant.client.aiohttp_transport import AiohttpTransport
 from airflow_provider_assistant.client.defaults import get_client_defaults, set_client_defaults
 from airflow_provider_assistant.exceptions import AssistantError, AssistantInputError
-from airflow_provider_assistant.hooks.shared_client import open_clients
 from airflow_provider_assistant.triggers.chat_batch import AssistantChatBatchTrigger, deadline_of
 from airflow_provider_assistant.triggers.events import raise_failure
 from tests.live.clients import local_client
@@ -148,6 +147,9 @@ async def test_requests_with_a_saved_answer_are_not_polled_again(service, connec
     assert len(state.read_answers()) == 10
 
 
+@pytest.mark.promise(
+    "chat", "After a restart of the triggerer, a batch goes on from its saved answers and asks nothing again."
+)
 async def test_a_restart_continues_at_the_saved_state(service, connection, submit, trigger, state, monkeypatch):
     monkeypatch.setattr(state_module, "FLUSH", 0.01)
     requests = submit(12)
@@ -211,25 +213,6 @@ async def test_no_more_polls_than_allowed_are_in_flight(service, connection, sub
     client_defaults(async_transport=Counted)
     await event_of(trigger(max_concurrency=3))
     assert most == 3
-
-
-async def test_two_batches_share_a_client(service, connection, submit, trigger, client_defaults):
-    service.behave(processing_seconds=3600)
-    submit(5)
-    opened = []
-
-    def counted(settings):
-        opened.append(settings)
-        return AiohttpTransport(settings)
-
-    client_defaults(async_transport=counted)
-    batches = [asyncio.create_task(event_of(trigger())) for _ in range(2)]
-    async with asyncio.timeout(60):
-        while sum(shared.users for shared in open_clients.values()) < 2:  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
-    service.behave(processing_seconds=0)
-    await asyncio.gather(*batches)
-    assert len(opened) == 1
 
 
 async def test_the_api_key_is_in_no_event_argument_or_file(service, canary, submit, trigger):

@@ -79,6 +79,7 @@ def timeout_of(event):
     return caught.value
 
 
+@pytest.mark.promise("chat", "A deferred wait keeps its timeout, also while the service asks for a pause.")
 def test_a_pause_that_outlasts_the_deadline_ends_close_to_it(service):
     service.answers = [reply(QUEUED), refusal(3600)]
     event, at = simulated(waited(60.0))
