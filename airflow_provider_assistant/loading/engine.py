@@ -212,7 +212,7 @@ class Load:
         """Update the ledger after all rows were sent, and list or remove the outdated documents."""
         if self._options.adopt:
             self._adopt(ledger, plan)
-        if plan.regrouped:
+        if plan.is_regrouped:
             self._regroup(ledger)
         stale = self._stale(ledger, plan, missing_documents)
         if self._missing_in and self._options.removal is None:

@@ -49,9 +49,6 @@ def check_plan(plan: LoadPlan, ledger: ScopeLedger, options: LoadOptions, missin
         # Another load of this source may have created documents since the preflight.
         missing = sum(1 for _stale_document in ledger.stale(plan.has))
     check_extent(ledger.source, documents=documents, changed=changed, missing=missing)
-    if plan.count(RowAction.DUPLICATE):
-        # A repeated row counts as a document twice, so the number is too low.
-        return None
     return missing
 
 

@@ -11,7 +11,7 @@ import itertools
 from array import array
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Protocol
@@ -57,11 +57,12 @@ class LoadPlan:
 
     :param actions: One :class:`RowAction` per row, in order.
     :param keys: First eight bytes of each key, sorted.
-    :param changed: Number of rows whose key belongs to this source and has other content in the ledger.
-    :param kept: Number of rows whose key belongs to this source and has the same content in the ledger.
-    :param foreign: Number of rows whose key belongs to another source and has other content, by that source's name.
-    :param shared: Number of rows whose key belongs to another source and has the same content, by that source's name.
-    :param regrouped: Number of rows whose key belongs to this source and has another group in the ledger, or none.
+    :param changed: Number of keys that belong to this source and have other content in the ledger. This and the
+        following numbers count a key once, however often its row is repeated.
+    :param kept: Number of keys that belong to this source and have the same content in the ledger.
+    :param foreign: Number of keys that belong to another source and have other content, by that source's name.
+    :param shared: Number of keys that belong to another source and have the same content, by that source's name.
+    :param is_regrouped: Whether a row whose key belongs to this source has another group in the ledger, or none.
     :param groups: Keys of the groups of which the source has every row, sorted.
     :param without_key: Number of rows that have no key or cannot be read. The document of each may be any document of
         the source.
@@ -73,7 +74,7 @@ class LoadPlan:
     kept: int = 0
     foreign: Mapping[str, int] = field(default_factory=dict)
     shared: Mapping[str, int] = field(default_factory=dict)
-    regrouped: int = 0
+    is_regrouped: bool = False
     groups: Sequence[int] = ()
     without_key: int = 0
 
@@ -119,9 +120,7 @@ def plan_load(
     """
     actions = bytearray()
     keys = array("Q")
-    relations: Counter[str] = Counter()
-    foreign: Counter[str] = Counter()
-    shared: Counter[str] = Counter()
+    relations = _Relations(ledger.source if ledger else "")
     groups = SeenGroups()
     without_key = 0
     for fingerprints in rows.fingerprints():
@@ -132,7 +131,7 @@ def plan_load(
             entries = [contents.get(row.key) for row in fingerprints]
             source = ledger.source
             is_same_by_row = _are_same(entries, fingerprints, source, has_groups)
-            relations["kept"] += sum(is_same_by_row)
+            relations.count("kept", source, sum(is_same_by_row))
             # UNCHANGED is 1, as True is, and SEND is 0, as False is.
             batch_actions = bytearray(is_same_by_row)
             if not all(is_same_by_row):
@@ -141,8 +140,7 @@ def plan_load(
                         row = fingerprints[position]
                         content = EntryContent(*entry)
                         batch_actions[position] = _action(row, content)
-                        _relate(row, content, source, relations)
-                        _count_owner(row, content, source, foreign, shared)
+                        relations.add(row, content)
             actions += batch_actions
         else:
             # Bytes of zero, which is SEND.
@@ -156,15 +154,16 @@ def plan_load(
     if keys:
         repeated_keys = _repeated(sorted_keys)
         if repeated_keys:
-            _mark_duplicates(rows, repeated_keys, actions)
+            duplicates = _mark_duplicates(rows, repeated_keys, actions)
+            relations.leave_out(_relations_of(duplicates, ledger))
     return LoadPlan(
         actions=actions,
         keys=sorted_keys,
-        changed=relations["changed"],
-        kept=relations["kept"],
-        foreign=foreign,
-        shared=shared,
-        regrouped=relations["regrouped"],
+        changed=relations.own("changed"),
+        kept=relations.own("kept"),
+        foreign=relations.others("changed"),
+        shared=relations.others("kept"),
+        is_regrouped=relations.is_regrouped,
         groups=groups.complete(),
         without_key=without_key,
     )
@@ -193,28 +192,57 @@ def _are_same(
     ]
 
 
-def _relate(row: RowFingerprint, entry: EntryContent, source: str, relations: Counter[str]) -> None:
-    """Count whether a row keeps or changes the document of its key, and its group."""
-    relations["regrouped"] += is_regrouped(row, entry, source)
-    if entry.content_hash is None or entry.source != source:
-        # The key has no document of this source.
-        return
-    if entry.content_hash == row.content_hash:
-        relations["kept"] += 1
-    else:
-        relations["changed"] += 1
+class _Relations:
+    """
+    Count rows by what the ledger has for their keys: ``kept`` for the same content, and ``changed`` for other content.
+
+    :param source: Name of the source that is loaded.
+    """
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.is_regrouped = False
+        # Number of rows by relation and by the source that has the key.
+        self._counts: Counter[tuple[str, str]] = Counter()
+
+    def add(self, row: RowFingerprint, entry: EntryContent) -> None:
+        """Count a row whose key has an entry."""
+        self.is_regrouped |= is_regrouped(row, entry, self.source)
+        if entry.content_hash is not None:
+            is_same = entry.content_hash == row.content_hash
+            self.count("kept" if is_same else "changed", entry.source)
+
+    def count(self, relation: str, source: str, rows: int = 1) -> None:
+        """Count rows of one relation whose keys belong to a source."""
+        self._counts[relation, source] += rows
+
+    def leave_out(self, repeated_rows: _Relations) -> None:
+        """Take rows that repeat others out of the counts, so that they count keys."""
+        # Counter's operator keeps no numbers below one: another load may have changed the ledger in between.
+        self._counts -= repeated_rows._counts
+
+    def own(self, relation: str) -> int:
+        """Return the number for keys of the source that is loaded."""
+        return self._counts[relation, self.source]
+
+    def others(self, relation: str) -> dict[str, int]:
+        """Return the number for keys of each other source."""
+        return {
+            source: count
+            for (counted_relation, source), count in self._counts.items()
+            if counted_relation == relation and source != self.source
+        }
 
 
-def _count_owner(
-    row: RowFingerprint, entry: EntryContent, source: str, foreign: Counter[str], shared: Counter[str]
-) -> None:
-    """Count a row by the other source that its key belongs to."""
-    if entry.content_hash is None or entry.source == source:
-        return
-    if entry.content_hash == row.content_hash:
-        shared[entry.source] += 1
-    else:
-        foreign[entry.source] += 1
+def _relations_of(batches: Iterable[Sequence[RowFingerprint]], ledger: LedgerReader | None) -> _Relations:
+    """Read the ledger for these rows, and count them."""
+    relations = _Relations(ledger.source if ledger else "")
+    for rows in batches:
+        contents = ledger.contents([row.key for row in rows]) if ledger else {}
+        for row in rows:
+            if row.key in contents:
+                relations.add(row, EntryContent(*contents[row.key]))
+    return relations
 
 
 def _action(row: RowFingerprint, entry: EntryContent) -> int:
@@ -241,11 +269,12 @@ def _repeated(sorted_keys: Sequence[int]) -> set[int]:
     return set(all_but_first.filter(is_repeated).to_pylist())
 
 
-def _mark_duplicates(rows: Rows, repeated_keys: set[int], actions: bytearray) -> None:
+def _mark_duplicates(rows: Rows, repeated_keys: set[int], actions: bytearray) -> Iterator[list[RowFingerprint]]:
     """
     Read the rows again and mark all but the first of each group with the same key and content as duplicates.
 
     :param repeated_keys: First eight bytes of the keys that occur more than once.
+    :return: The duplicates, in batches.
     :raises AssistantInputError: Rows with the same key have different content.
     """
     # Number and content hash of the first row of each key.
@@ -254,6 +283,7 @@ def _mark_duplicates(rows: Rows, repeated_keys: set[int], actions: bytearray) ->
     conflicts: dict[str, list[int]] = {}
     number = 0
     for fingerprints in rows.fingerprints():
+        duplicates = []
         for row in fingerprints:
             number += 1
             if short_key(row.key) not in repeated_keys:
@@ -264,8 +294,11 @@ def _mark_duplicates(rows: Rows, repeated_keys: set[int], actions: bytearray) ->
             first_number, first_content_hash = first_rows[row.key]
             if row.content_hash == first_content_hash:
                 actions[number - 1] = RowAction.DUPLICATE
+                duplicates.append(row)
             else:
                 conflicts.setdefault(row.key, [first_number]).append(number)
+        if duplicates:
+            yield duplicates
     if conflicts:
         first_conflicts = list(conflicts.values())[:LISTED]
         examples = _listed(rows, [numbers[:LISTED] for numbers in first_conflicts])
