@@ -12,7 +12,6 @@ from airflow_provider_assistant.operators.documents import (
     AssistantLoadTextOperator,
     AssistantUploadFilesOperator,
 )
-from airflow_provider_assistant.transfers.compare_documents import AssistantCompareDocumentsOperator
 from tests.task_runs.context import execute_operator
 
 NUMBERS = range(12)
@@ -34,10 +33,9 @@ def files(folder):
     return AssistantUploadFilesOperator, {"files": str(folder)}
 
 
-@pytest.mark.parametrize("list_content", [False, True])
+@pytest.mark.promise("loads", "A create whose answer is lost is looked up in the list of the site, and not sent again.")
 @pytest.mark.parametrize("arguments", [qa_rows, text_rows, files])
-def test_no_document_exists_twice(arguments, list_content, service, connect, tmp_path):
-    service.behave(list_content=list_content, page_size=5, document_status="draft")
+def test_no_document_exists_twice(arguments, service, connect, tmp_path):
     connect(manage_documents=True)
     folder = tmp_path / "files"
     folder.mkdir()
@@ -55,8 +53,3 @@ def test_no_document_exists_twice(arguments, list_content, service, connect, tmp
     titles = Counter((document["title"], document.get("question")) for document in service.documents())
     assert set(titles.values()) == {1}
     assert len(titles) == len(NUMBERS)
-    compared = execute_operator(
-        AssistantCompareDocumentsOperator(task_id="compare", output_path=str(tmp_path / "lake"))
-    )
-    expected = {"documents": len(NUMBERS), "in_ledger": len(NUMBERS), "draft": len(NUMBERS), "gone": 0, "unknown": 0}
-    assert expected.items() <= compared.items()

@@ -17,20 +17,22 @@ from airflow_provider_assistant.ledger import (
     Ledger,
     RequestEnd,
     RunRef,
-    sqlite_engine,
 )
 from airflow_provider_assistant.ledger.bulk_sql import PARAMETERS
+from airflow_provider_assistant.ledger.schema import chat_requests
 from tests.sites import site_at
+from tests.unit.ledger.conftest import EVERYWHERE
 from tests.unit.ledger.outage import READ_ONLY, away
 
 RUN = RunRef("dag", "run", "ask", -1)
 MOMENT = datetime(2026, 11, 21, 3, 4, 5, tzinfo=UTC)
 ENDED = MOMENT + timedelta(seconds=1, microseconds=5)
+SQLITE = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 
 
 @pytest.fixture
-def ledger(tmp_path):
-    with Ledger(sqlite_engine(tmp_path / "ledger.db"), now=lambda: MOMENT) as ledger:
+def ledger(database):
+    with Ledger(database(), now=lambda: MOMENT) as ledger:
         yield ledger
 
 
@@ -50,20 +52,67 @@ def states(memory, keys):
     return {key: known.state for key, known in memory.entries(list(keys)).items()}
 
 
+def documents(ledger, run=RUN):
+    scope = DocumentScope(site_at("s"), "documents/qa")
+    return ledger.documents(scope=scope, source="dag.load", run=run)
+
+
+@pytest.mark.parametrize("database", EVERYWHERE, indirect=True)
+def test_only_one_claim_of_a_key_succeeds(ledger):
+    other_run = RunRef("dag", "other", "ask", -1)
+    with documents(ledger) as one, documents(ledger, other_run) as other:
+        first = [Claim(key, key, None) for key in "ab"]
+        assert one.commit_and_claim((), first) == {"a", "b"}
+        assert other.commit_and_claim((), [Claim(key, key, None) for key in "bc"]) == {"c"}
+        assert states(other, "b") == {"b": "leased"}
+        one.commit_and_claim([ClaimOutcome(first[1], "failed", "x")], ())
+        rivals = [Claim("b", "b", opened.entries(["b"])["b"]) for opened in (one, other)]
+        assert other.commit_and_claim((), rivals[1:]) == {"b"}
+        assert one.commit_and_claim((), rivals[:1]) == set()
+
+
+@pytest.mark.parametrize("database", EVERYWHERE, indirect=True)
+@pytest.mark.parametrize("outcome", ["failed", "ambiguous", "created"])
+def test_what_the_ledger_makes_of_an_outcome(outcome, ledger):
+    def attempt(key, result, content):
+        with documents(ledger) as memory:
+            claim = Claim(key, "label", memory.entries([key]).get(key))
+            assert memory.commit_and_claim((), [claim]) == {key}
+            if result != "claimed":
+                memory.commit_and_claim([ClaimOutcome(claim, result, content, f"id-{content}")], ())
+
+    before = {"new": None, "failed": "none", "ambiguous": "ambiguous", "created": "created", "claimed": "ambiguous"}
+    for key, state in before.items():
+        if key != "new":
+            attempt(key, key, "old")
+        attempt(key, outcome, "new")
+        with documents(ledger) as memory:
+            known = memory.entries([key])[key]
+        assert known.state == (outcome if outcome != "failed" else state or "none")
+        stands = "new" if outcome == "created" else "old" if key == "created" else None
+        assert (known.content_hash, known.created_id) == (stands, stands and f"id-{stands}")
+
+
+def test_changed_content_keeps_the_ids_of_what_it_supersedes(ledger):
+    for number in (1, 2, 3):
+        with documents(ledger) as memory:
+            settle(memory, "a", created_id=f"doc-{number}")
+    with documents(ledger) as memory:
+        (found,) = memory.documents_of_earlier_tries()
+        assert (found.created_id, found.superseded) == ("doc-3", ["doc-1", "doc-2"])
+    with documents(ledger, RunRef("dag", "other", "ask", -1)) as memory:
+        assert list(memory.documents_of_earlier_tries()) == []
+
+
 def test_what_was_asked_stands(ledger):
     with opened(ledger) as memory:
-        settle(memory, "a", attempts=3)
+        # The attempts of all tries count.
+        settle(memory, "a", "failed", attempts=2)
+        settle(memory, "a", attempts=1)
         settle(memory, "b", "ambiguous", ambiguous=1)
         settle(memory, "c", "failed")
         memory.commit_and_claim((), [Claim("d", "d", None)])
         assert list(memory.accepted()) == [AcceptedQuestion("a", "h-a", "r-a", MOMENT, 3)]
-
-
-def test_attempts_of_all_tries_are_counted(ledger):
-    with opened(ledger) as memory:
-        settle(memory, "a", "failed", attempts=2)
-        settle(memory, "a", attempts=3)
-        assert [one.attempts for one in memory.accepted()] == [5]
 
 
 def test_scopes_and_kinds_do_not_mix(ledger):
@@ -98,20 +147,15 @@ def test_what_is_withdrawn_with_doubt_is_listed_by_every_later_try(ledger):
         memory.withdraw(["a"], "its answer was lost")
         assert states(memory, "a") == {"a": "ambiguous"}
         assert list(memory.documents_of_earlier_tries()) == []
+        entry = memory.find("a")
+        assert (entry.outcome, entry.error, entry.request_id) == ("ambiguous", "its answer was lost", "r-a")
+        memory.withdraw(["nobody"], "no reason")
+        assert memory.entries(["nobody"]) == {}
         settle(memory, "a")
     with opened(ledger) as later:
         assert [(one.label, one.created_id, one.ambiguous) for one in later.documents_of_earlier_tries()] == [
             ("label a", "r-a", 1)
         ]
-
-
-def test_the_reason_is_kept(ledger):
-    with opened(ledger) as memory:
-        settle(memory, "a")
-        memory.withdraw(["a"], "its answer was lost")
-    with ledger.engine.connect() as connection:
-        row = connection.execute(sa.text("SELECT outcome, error, request_id FROM assistant_chat_requests")).one()
-    assert tuple(row) == ("ambiguous", "its answer was lost", "r-a")
 
 
 def late(key, at=MOMENT):
@@ -169,7 +213,8 @@ def test_a_key_that_is_claimed_again_meanwhile_gets_no_late_outcome(ledger, monk
 
 def ends_of(ledger):
     """Return the recorded ends of questions by key."""
-    query = sa.text("SELECT key, request_id, state, completed_at, session_id FROM assistant_chat_requests ORDER BY key")
+    c = chat_requests.c
+    query = sa.select(c.key, c.request_id, c.state, c.completed_at, c.session_id)
     with ledger.engine.connect() as connection:
         return {key: tuple(row) for key, *row in connection.execute(query)}
 
@@ -188,9 +233,12 @@ def test_ends_are_kept_for_the_requests_that_stand(ledger):
                 "r-x": RequestEnd("lost", ENDED, "s"),
             }
         )
+        # If all values of a statement are None, PostgreSQL cannot infer a type.
+        memory.record_ends({"r-b": RequestEnd("timed_out", None, None)})
+        memory.record_ends({"r-b": RequestEnd("timed_out", None, "s-b")})
         assert list(memory.accepted()) == before
     found = ends_of(ledger)
-    assert found["a"] == ("r-a", "complete", "2026-11-21 03:04:06.000005", "s-a")
+    assert found["a"] == ("r-a", "complete", ENDED, "s-a")
     assert found["b"] == ("r-b", "timed_out", None, "s-b")
     assert found["c"][1:] == found["d"][1:] == found["z"][1:] == (None, None, None)
 
@@ -250,6 +298,7 @@ def executed(ledger):
     return found
 
 
+@SQLITE
 @pytest.mark.parametrize("count", [2, PARAMETERS])
 def test_a_group_that_fits_into_one_statement_is_its_own_transaction(count, ledger, executed):
     with opened(ledger) as memory:
@@ -261,14 +310,12 @@ def test_a_group_that_fits_into_one_statement_is_its_own_transaction(count, ledg
         assert set(executed) == ({"INSERT"} if count == 2 else {"BEGIN", "INSERT", "COMMIT"})
 
 
-def test_a_group_of_several_statements_is_rolled_back_after_one_of_a_single_statement(ledger, executed):
+def test_a_group_of_several_statements_is_rolled_back_after_one_of_a_single_statement(ledger):
     with opened(ledger) as memory:
         settle(memory, "a", "failed")
         claims = [Claim("b", "label", None), Claim("a", "label", memory.entries(["a"])["a"])]
-        executed.clear()
         with away(ledger.engine, "UPDATE", code=READ_ONLY), pytest.raises(AssistantLedgerError):
             memory.commit_and_claim((), claims)
-        assert executed == ["BEGIN", "INSERT", "ROLLBACK"]
         assert states(memory, "ab") == {"a": "none"}
 
 
@@ -280,7 +327,7 @@ def test_a_key_that_a_changed_source_repeats_is_recorded_and_claimed_apart(ledge
         assert states(memory, "a") == {"a": "created"}
 
 
-@pytest.mark.parametrize("count", [0, 1, PARAMETERS - 6, PARAMETERS, 3 * PARAMETERS])
+@pytest.mark.parametrize("count", [0, PARAMETERS - 6, 2 * PARAMETERS])
 def test_any_number_is_withdrawn(count, ledger):
     keys = [f"{number:05}" for number in range(count)]
     with opened(ledger) as memory:
@@ -291,42 +338,3 @@ def test_any_number_is_withdrawn(count, ledger):
         assert len(list(memory.accepted())) == count + 1
         memory.withdraw(keys, "no reason")
         assert [one.key for one in memory.accepted()] == ["other"]
-
-
-def test_what_is_not_there_is_withdrawn_without_a_trace(ledger):
-    with opened(ledger) as memory:
-        memory.withdraw(["nobody"], "no reason")
-        assert memory.entries(["nobody"]) == {}
-
-
-def test_a_retry_takes_over_what_a_killed_try_left_open(ledger):
-    """A claim of a killed try is ambiguous; a claim of another run may still be in flight."""
-    with (
-        opened(ledger) as killed,
-        opened(ledger) as retry,
-        opened(ledger, run=RunRef("dag", "other", "ask", -1)) as other,
-    ):
-        killed.commit_and_claim((), [Claim("a", "a", None)])
-        assert states(retry, "a") == {"a": "ambiguous"}
-        assert states(other, "a") == {"a": "leased"}
-
-
-def test_moments_are_utc(tmp_path):
-    from zoneinfo import ZoneInfo
-
-    moment = MOMENT.astimezone(ZoneInfo("Asia/Kathmandu")) + timedelta(microseconds=7)
-    with Ledger(sqlite_engine(tmp_path / "ledger.db"), now=lambda: moment) as ledger, opened(ledger) as memory:
-        settle(memory, "a")
-        (one,) = memory.accepted()
-    assert one.recorded_at == moment
-    assert one.recorded_at.tzinfo is UTC
-
-
-def test_a_database_that_is_gone_is_an_error_of_the_ledger(tmp_path):
-    with Ledger(sqlite_engine(tmp_path / "ledger.db")) as ledger, opened(ledger) as memory:
-        with ledger.engine.begin() as connection:
-            connection.execute(sa.text("DROP TABLE assistant_chat_requests"))
-        with pytest.raises(AssistantLedgerError, match="cannot be read"):
-            list(memory.accepted())
-        with pytest.raises(AssistantLedgerError, match="cannot be written"):
-            memory.withdraw(["a"], "no reason")

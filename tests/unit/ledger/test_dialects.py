@@ -1,4 +1,4 @@
-"""The ledger's statements in the dialects of databases that the tests do not run."""
+"""How many statements a group of outcomes and claims is, and which indexes there are, in each dialect."""
 
 from __future__ import annotations
 
@@ -7,15 +7,12 @@ import json
 import pytest
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.schema import CreateIndex, CreateTable
 
 from airflow_provider_assistant.ledger.bulk_sql import PARAMETERS
-from airflow_provider_assistant.ledger.document_groups import GROUP_COLUMNS
 from airflow_provider_assistant.ledger.group_sql import group_sql
 from airflow_provider_assistant.ledger.schema import chat_requests, documents, metadata
 
 
-# InnoDB's longest key, in bytes, at four bytes a character.
 class Recorder:
     """A connection that records statements instead of executing them."""
 
@@ -28,12 +25,6 @@ class Recorder:
         return self
 
     rowcount = 0
-
-
-@pytest.mark.parametrize("dialect", [postgresql.dialect(), sqlite.dialect()], ids=lambda d: d.name)
-def test_tables_can_be_created(dialect):
-    for table in metadata.tables.values():
-        assert str(CreateTable(table).compile(dialect=dialect))
 
 
 SHARED = ("scope", "claim", "claimed_at")
@@ -75,51 +66,6 @@ def test_a_group_on_sqlite_is_one_statement_if_its_parameters_fit(outcomes, clai
     assert all(statement.count("?") == len(values) <= PARAMETERS for statement, values in found)
     is_one = group_sql(Recorder(sqlite.dialect()), table, SHARED).is_one_statement(outcomes, claims)
     assert is_one is (expected == 1)
-
-
-GROUP = (7, "page")
-
-
-@pytest.mark.parametrize("dialect", [postgresql.dialect(), sqlite.dialect()], ids=lambda d: d.name)
-def test_rows_of_groups_have_two_more_values(dialect):
-    connection = Recorder(dialect)
-    statements = group_sql(connection, documents, SHARED, GROUP_COLUMNS)
-    outcome = OUTCOMES[documents.name]
-    outcome = (*outcome[:2], *GROUP, *outcome[2:])
-    claims = [(*claim[:2], *GROUP, claim[2]) for claim in CLAIMS] * 40
-    statements.write(("s", "t", "now"), "then", [outcome] * 70, claims)
-    assert all("label, group_key, group_label, attempts" in one for one, _ in connection.statements)
-    if dialect.name == "postgresql":
-        ((text, (_, entries)),) = connection.statements
-        assert "group_key BIGINT" in text
-        assert {(one["group_key"], one["group_label"]) for one in json.loads(entries)} == {GROUP}
-    else:
-        assert all(one.count("?") == len(values) <= PARAMETERS for one, values in connection.statements)
-        assert sum(values.count("page") for _, values in connection.statements) == 150
-
-
-@pytest.mark.parametrize("dialect", [postgresql.dialect(), sqlite.dialect()], ids=lambda d: d.name)
-def test_entries_without_a_group_are_not_in_the_index_of_groups(dialect):
-    (index,) = (one for one in documents.indexes if one.name.endswith("_by_group"))
-    text = str(CreateIndex(index).compile(dialect=dialect))
-    assert text.startswith("CREATE INDEX assistant_documents_by_group ON assistant_documents (group_key, scope)")
-    assert text.endswith(" WHERE group_key IS NOT NULL")
-
-
-@pytest.mark.parametrize(
-    ("dialect", "expected"),
-    [
-        (
-            postgresql.dialect(),
-            "CREATE INDEX assistant_chat_requests_by_request ON assistant_chat_requests USING hash (request_id)",
-        ),
-        (sqlite.dialect(), "CREATE INDEX assistant_chat_requests_by_request ON assistant_chat_requests (request_id)"),
-    ],
-    ids=lambda value: getattr(value, "name", ""),
-)
-def test_an_index_allows_for_ids_of_any_length(dialect, expected):
-    (index,) = (one for one in chat_requests.indexes if one.name.endswith("_by_request"))
-    assert str(CreateIndex(index).compile(dialect=dialect)) == expected
 
 
 @pytest.mark.parametrize("dialect", [postgresql.dialect(), sqlite.dialect()], ids=lambda d: d.name)

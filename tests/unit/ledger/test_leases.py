@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import random
-import sqlite3
 import threading
 import time
 from datetime import UTC, datetime, timedelta
@@ -22,7 +20,7 @@ from airflow_provider_assistant.ledger import (
     RunRef,
     sqlite_engine,
 )
-from airflow_provider_assistant.ledger.leases import BEATS, DEFAULT_SECONDS, DatabaseNow, configured, in_thread
+from airflow_provider_assistant.ledger.leases import BEATS, DEFAULT_SECONDS, configured, in_thread
 from airflow_provider_assistant.ledger.schema import leases
 from tests.sites import site_at
 from tests.unit.ledger.conftest import Clock, Heartbeats
@@ -43,18 +41,13 @@ def database_clock():
 
 
 @pytest.fixture
-def path(tmp_path):
-    return tmp_path / "ledger.db"
-
-
-@pytest.fixture
-def open_batch(path, heartbeats, database_clock):
+def open_batch(database, heartbeats, database_clock):
     """Open the documents of a task; the clocks of the workers and of the database are independent."""
     opened = []
 
     def open_batch(run, *, seconds=DEFAULT_SECONDS, worker=Clock()):  # noqa: B008 (never changed)
         settings = LeaseSettings(seconds, database_clock, heartbeats)
-        ledger = Ledger(sqlite_engine(path), now=worker, leases=settings)
+        ledger = Ledger(database(), now=worker, leases=settings)
         batch = ledger.documents(scope=SCOPE, source="kb", run=run)
         opened.extend((batch, ledger))
         return batch
@@ -80,10 +73,16 @@ def state(batch, key="k"):
     return batch.entries([key])[key].state
 
 
-def leased(path):
-    """Return the runs that have a lease."""
-    with contextlib.closing(sqlite3.connect(path)) as raw:
-        return [run for (run,) in raw.execute("SELECT run_id FROM assistant_leases ORDER BY run_id")]
+@pytest.fixture
+def leased(database):
+    """Return a function that returns the runs that have a lease."""
+    engine = database()
+
+    def leased():
+        with engine.connect() as connection:
+            return list(connection.scalars(sa.select(leases.c.run_id).order_by(leases.c.run_id)))
+
+    return leased
 
 
 # -- expiry ----------------------------------------------------------------------------------------
@@ -108,13 +107,13 @@ def test_the_claim_of_a_killed_task_expires_however_the_database_clock_is_set(
     assert state(open_batch(OTHER)) == expected
 
 
-@pytest.mark.parametrize("hours", [-1e5, -5, -0.01, 0.01, 5, 1e5])
-def test_the_clocks_of_the_workers_do_not_matter(path, hours):
+@pytest.mark.parametrize("hours", [-1e5, -0.01, 5])
+def test_the_clocks_of_the_workers_do_not_matter(database, hours):
     """The database's clock is the real one here."""
     skewed = datetime.now(UTC) + timedelta(hours=hours)
     with (
-        Ledger(sqlite_engine(path), now=lambda: skewed) as one,
-        Ledger(sqlite_engine(path)) as other,
+        Ledger(database(), now=lambda: skewed) as one,
+        Ledger(database()) as other,
         one.documents(scope=SCOPE, source="kb", run=ONE) as ahead,
         other.documents(scope=SCOPE, source="kb", run=OTHER) as right,
     ):
@@ -161,73 +160,47 @@ def test_a_retry_of_the_same_task_instance_takes_its_claims_over_at_once(open_ba
 # -- begin and end ---------------------------------------------------------------------------------
 
 
-def test_a_task_without_claims_has_no_lease(open_batch, heartbeats, path):
+def test_a_task_without_claims_has_no_lease(open_batch, heartbeats, leased):
     batch = open_batch(ONE)
     batch.entries(["k"])
     batch.commit_and_claim((), ())
-    assert leased(path) == []
+    assert leased() == []
     assert len(heartbeats) == 0
 
 
 @pytest.mark.parametrize("end", ["close", "release"])
-def test_the_end_of_a_task_frees_what_it_left_open_at_once(open_batch, heartbeats, path, end):
+def test_the_end_of_a_task_frees_what_it_left_open_at_once(open_batch, heartbeats, leased, end):
     batch = open_batch(ONE)
     claim(batch, "k", "l")
     batch.commit_and_claim(created([Claim("l", "l", None)]), ())
-    assert leased(path) == ["one"]
+    assert leased() == ["one"]
     getattr(batch, end)()
-    assert leased(path) == []
+    assert leased() == []
     assert len(heartbeats) == 0
     other = open_batch(OTHER)
     assert (state(other), state(other, "l")) == ("ambiguous", "created")
     batch.release()
 
 
-def test_claims_after_a_release_begin_a_lease_again(open_batch, path):
-    batch = open_batch(ONE)
-    claim(batch, "k")
-    batch.release()
-    claim(batch, "l")
-    assert leased(path) == ["one"]
-    assert state(open_batch(OTHER), "l") == "leased"
-
-
-def test_a_lease_names_its_task_instance(open_batch, database_clock, path):
+def test_a_lease_names_its_task_instance(open_batch, database_clock, database):
     run = RunRef("dag", "run", "load", 3, "1.a")
     claim(open_batch(run), "k")
-    with Ledger(sqlite_engine(path)) as ledger, ledger.engine.connect() as connection:
+    with database().connect() as connection:
         row = connection.execute(sa.select(leases)).one()
     assert row[1:] == (database_clock(), DEFAULT_SECONDS, *run.columns().values())
 
 
-def test_leases_of_killed_tasks_are_removed_by_the_next_task(open_batch, database_clock, path):
+def test_leases_of_killed_tasks_are_removed_by_the_next_task(open_batch, database_clock, leased):
     claim(open_batch(ONE), "a")
     database_clock.advance(DEFAULT_SECONDS - 1)
     claim(open_batch(OTHER), "b")
-    assert leased(path) == ["one", "other"]
+    assert leased() == ["one", "other"]
     database_clock.advance(1)
     claim(open_batch(THIRD), "c")
-    assert leased(path) == ["other", "third"]
-
-
-def test_a_task_that_was_stopped_for_long_is_alive_again(open_batch, database_clock, heartbeats, path):
-    stopped = open_batch(ONE)
-    claim(stopped, "a")
-    database_clock.advance(DEFAULT_SECONDS)
-    other = open_batch(OTHER)
-    claim(other, "b")
-    assert leased(path) == ["other"]
-    heartbeats.beat()
-    assert leased(path) == ["one", "other"]
-    assert state(other, "a") == "leased"
+    assert leased() == ["other", "third"]
 
 
 # -- a ledger that fails ---------------------------------------------------------------------------
-
-
-@pytest.fixture
-def no_waits(monkeypatch):
-    monkeypatch.setattr("tenacity.nap.time.sleep", lambda _: None)
 
 
 @pytest.mark.usefixtures("no_waits")
@@ -256,20 +229,20 @@ def test_a_lease_that_cannot_be_released_expires(open_batch, database_clock, hea
 
 
 @pytest.mark.usefixtures("no_waits")
-def test_nothing_is_claimed_without_a_lease(open_batch, path):
+def test_nothing_is_claimed_without_a_lease(open_batch, leased):
     batch = open_batch(ONE)
     with away(sa.Engine, "INSERT INTO assistant_leases"), pytest.raises(Exception, match="cannot be written"):
         batch.commit_and_claim((), [Claim("k", "k", None)])
     assert batch.entries(["k"]) == {}
     claim(batch, "k")
-    assert leased(path) == ["one"]
+    assert leased() == ["one"]
 
 
-def test_a_heartbeat_that_comes_late_does_not_restore_a_released_lease(path, database_clock):
+def test_a_heartbeat_that_comes_late_does_not_restore_a_released_lease(database, leased, database_clock):
     late = []
     settings = LeaseSettings(now=database_clock, every=lambda _, beat: late.append(beat) or (lambda: None))
     with (
-        Ledger(sqlite_engine(path), leases=settings) as ledger,
+        Ledger(database(), leases=settings) as ledger,
         ledger.documents(scope=SCOPE, source="kb", run=ONE) as batch,
     ):
         claim(batch, "k")
@@ -277,7 +250,7 @@ def test_a_heartbeat_that_comes_late_does_not_restore_a_released_lease(path, dat
         for beat in late:
             beat()
         assert late
-        assert leased(path) == []
+        assert leased() == []
 
 
 # -- taken over ------------------------------------------------------------------------------------
@@ -317,16 +290,17 @@ def statements_of(engine, do):
     return found
 
 
-def test_a_group_costs_one_statement(path):
+def test_a_group_costs_one_statement(database):
     with (
-        Ledger(sqlite_engine(path)) as ledger,
+        Ledger(database()) as ledger,
         ledger.documents(scope=SCOPE, source="kb", run=ONE) as batch,
     ):
         first = claim(batch, "a", "b")
         group = [Claim(key, key, None) for key in ("c", "d")]
         found = statements_of(ledger.engine, lambda: batch.commit_and_claim(created(first), group))
         assert found == ["INSERT INTO assistant_documents"]
-        assert statements_of(ledger.engine, lambda: batch.entries(["a", "b"])) == ['SELECT "key", outcome,']
+        quoted = ledger.engine.dialect.identifier_preparer.quote("key")
+        assert statements_of(ledger.engine, lambda: batch.entries(["a", "b"])) == [f"SELECT {quoted}, outcome,"]
 
 
 def test_an_outcome_that_was_recorded_meanwhile_is_not_claimed_again(open_batch, database_clock):
@@ -342,7 +316,7 @@ def test_an_outcome_that_was_recorded_meanwhile_is_not_claimed_again(open_batch,
     assert (entry.state, entry.content_hash, entry.created_id) == ("created", "content 1", "doc-k-1")
 
 
-def test_a_load_that_ends_during_a_lookup_leaves_no_ambiguous_row(open_batch, path):
+def test_a_load_that_ends_during_a_lookup_leaves_no_ambiguous_row(open_batch):
     """Its outcome is recorded and its lease is gone after the other run has seen the claim."""
     batch = open_batch(ONE)
     claims = claim(batch, "k")
@@ -420,7 +394,10 @@ class Model:
         return "leased" if owner == reader or is_alive else "ambiguous"
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.promise(
+    "ledger", "Of several tasks that want a row at once, one sends it; the row of a dead task is taken over."
+)
+@pytest.mark.parametrize("seed", range(4))
 def test_generated_orders_of_claims_heartbeats_and_ends(open_batch, database_clock, heartbeats, seed):
     rng = random.Random(seed)
     model = Model([open_batch(run) for run in (ONE, OTHER, THIRD)], database_clock, heartbeats)
@@ -433,16 +410,9 @@ def test_generated_orders_of_claims_heartbeats_and_ends(open_batch, database_clo
 # -- the real thread and the real clock ------------------------------------------------------------
 
 
-def test_the_clock_of_sqlite(path):
-    with Ledger(sqlite_engine(path)) as ledger, ledger.engine.connect() as connection:
-        before = datetime.now(UTC)
-        found = connection.scalar(sa.select(DatabaseNow()))
-        assert before - timedelta(milliseconds=2) <= found <= datetime.now(UTC)
-
-
-def test_a_thread_writes_the_heartbeats_and_ends(path):
+def test_a_thread_writes_the_heartbeats_and_ends(database):
     settings = LeaseSettings(seconds=0.1)
-    with Ledger(sqlite_engine(path), leases=settings) as ledger:
+    with Ledger(database(), leases=settings) as ledger:
         batch = ledger.documents(scope=SCOPE, source="kb", run=ONE)
 
         def heartbeat():
@@ -481,8 +451,8 @@ def test_the_duration_is_configured(monkeypatch, text, seconds):
 
 
 @pytest.mark.parametrize("text", ["4.9", "0", "-60", "3601", "nan", "inf", "1 minute"])
-def test_a_duration_outside_the_limits_stops_before_anything_is_sent(monkeypatch, path, text):
+def test_a_duration_outside_the_limits_stops_before_anything_is_sent(monkeypatch, tmp_path, text):
     monkeypatch.setenv("AIRFLOW__ASSISTANT__LEASE_SECONDS", text)
     with pytest.raises(AssistantLedgerPermanentError, match=f"from 5 to 3600, not '{text}'. Nothing was sent"):
-        Ledger(sqlite_engine(path))
-    assert not path.exists()
+        Ledger(sqlite_engine(tmp_path / "ledger.db"))
+    assert list(tmp_path.iterdir()) == []

@@ -132,8 +132,9 @@ def fail(ledger, error, meanwhile=lambda: None):
             raise error
 
 
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+@pytest.mark.usefixtures("no_waits")
 def test_the_start_is_written_once_although_its_acknowledgement_is_lost(ledger, monkeypatch):
-    monkeypatch.setattr("tenacity.nap.time.sleep", lambda _: None)
     commit, lost = ledger.engine.dialect.do_commit, []
 
     def acknowledgement_lost(connection):

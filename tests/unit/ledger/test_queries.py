@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.ledger import ChatScope, Claim, ClaimOutcome, Ledger, sqlite_engine
+from airflow_provider_assistant.ledger import ChatScope, Claim, ClaimOutcome
 from airflow_provider_assistant.ledger.queries import counts, find_ambiguous, page_of_ambiguous
 from airflow_provider_assistant.ledger.resolution import resolve
 from airflow_provider_assistant.ledger.selection import ALL, Selection
@@ -14,12 +14,6 @@ from tests.unit.ledger.single import RUN, claim_chat, claim_rating, rate, submit
 from tests.unit.ledger.single import SITE_URL as SITE
 
 KEY = "k"
-
-
-@pytest.fixture
-def ledger(tmp_path):
-    with Ledger(sqlite_engine(tmp_path / "ledger.db")) as opened:
-        yield opened
 
 
 def ambiguous(ledger):

@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.ledger import Ledger, sqlite_engine
+from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.ledger.queries import page_of_ambiguous
 from airflow_provider_assistant.ledger.resolution import allowed_outcomes, resolve
 from airflow_provider_assistant.ledger.schema import TABLES, documents
@@ -25,12 +25,6 @@ SITES = (
     site_at("https://a.example.com/m2m/sites/help", "help"),
     site_at("https://b.example.com/m2m/sites/help", "help", "acme"),
 )
-
-
-@pytest.fixture
-def ledger(tmp_path):
-    with Ledger(sqlite_engine(tmp_path / "ledger.db")) as opened:
-        yield opened
 
 
 def fill(ledger, count, seed=1):
@@ -93,8 +87,8 @@ SELECTIONS = (
 
 
 @pytest.mark.parametrize("selection", SELECTIONS, ids=str)
-def test_all_at_once_are_settled_as_each_by_itself(ledger, tmp_path, selection):
-    with Ledger(sqlite_engine(tmp_path / "one-by-one.db")) as other:
+def test_all_at_once_are_settled_as_each_by_itself(ledger, database, clock, selection):
+    with Ledger(database("one_by_one"), now=clock) as other:
         for one in (ledger, other):
             fill(one, 60)
             claim_chat(one, "chat", "sku=1")

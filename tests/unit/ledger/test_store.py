@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sqlite3
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_assistant import ledger as ledgers
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
     AssistantBadRequestError,
@@ -26,13 +24,11 @@ from airflow_provider_assistant.ledger import (
     rating_claim,
     rating_key,
     record_ends,
-    sqlite_engine,
 )
 from airflow_provider_assistant.ledger.export_queries import feedback_between
-from tests.processes import preload, processes
+from airflow_provider_assistant.ledger.schema import chat_requests
 from tests.sites import site_at
-from tests.threads import at_once
-from tests.unit.ledger.conftest import START
+from tests.unit.ledger.conftest import EVERYWHERE, START
 from tests.unit.ledger.single import (
     SITE_URL,
     accepted,
@@ -42,8 +38,6 @@ from tests.unit.ledger.single import (
     rated,
     submit,
 )
-
-preload(__name__)
 
 
 class Sender:
@@ -73,14 +67,8 @@ def test_what_is_done_is_not_sent_again(ledger):
     again, sent_again = submit(ledger, send, run=RunRef("dag", "other", "task", 3))
     assert (sent, sent_again, send.count) == (True, False, 1)
     assert row == again
-    assert (row.outcome, row.attempts, row.request_id, row.run_id) == ("created", 1, "req-1", "run")
-
-
-def test_scope_and_key_tell_effects_apart(ledger):
-    send = Sender()
-    for site_url, key in (("a", "1"), ("a", "2"), ("b", "1")):
-        assert submit(ledger, send, site_url=site_url, key=key)[1]
-    assert send.count == 3
+    assert (row.outcome, row.attempts, row.request_id) == ("created", 1, "req-1")
+    assert (row.site_id, row.session_id, row.dag_id, row.run_id, row.map_index) == ("docs", "s", "dag", "run", -1)
 
 
 @pytest.mark.parametrize(
@@ -122,10 +110,12 @@ def test_an_intent_without_an_outcome_is_sent_again(ledger):
     assert (sent, row.ambiguous) == (True, 1)
 
 
-def test_the_intent_is_on_disk_before_the_request(ledger, tmp_path):
+@pytest.mark.promise("ledger", "Nothing is sent before the ledger has recorded that it is about to be.")
+@pytest.mark.parametrize("database", EVERYWHERE, indirect=True)
+def test_the_claim_is_committed_before_the_request(ledger, database):
     def send():
-        with sqlite3.connect(tmp_path / "ledger.db") as other:
-            assert other.execute("SELECT outcome FROM assistant_chat_requests").fetchall() == [("claimed",)]
+        with database().connect() as other:
+            assert list(other.scalars(sa.select(chat_requests.c.outcome))) == ["claimed"]
         return accepted()
 
     submit(ledger, send)
@@ -144,18 +134,13 @@ def test_a_chat_without_an_answer_is_asked_again_and_starts_afresh(ledger, clock
     assert (row.error, row.superseded, row.ambiguous) == (None, None, 0)
 
 
-def test_a_complete_chat_is_not_asked_again(ledger, clock):
-    submit(ledger)
-    ended(ledger, "complete", clock)
-    assert not submit(ledger)[1]
-
-
 def test_the_first_end_of_a_chat_stands(ledger, clock):
     submit(ledger)
     clock.advance(5)
     ended(ledger, "complete", clock)
     clock.advance(5)
     ended(ledger, "failed", clock)
+    assert not submit(ledger)[1]
     row = find_request(ledger.engine, site_at(SITE_URL), "req-1")
     assert row.state == "complete"
     assert row.completed_at == START + timedelta(seconds=5)
@@ -179,54 +164,37 @@ def test_a_request_of_another_site_is_another_request(ledger, clock):
     assert find_request(ledger.engine, site_at(SITE_URL), "req-9") is None
 
 
-def test_settled_facts_keep_what_is_not_theirs(ledger):
-    submit(ledger, Sender())
-    row = found(ledger)
-    assert (row.site_id, row.session_id, row.dag_id, row.task_id, row.map_index) == ("docs", "s", "dag", "task", -1)
-
-
-@pytest.mark.parametrize("zone", [UTC, timezone(timedelta(hours=5, minutes=30)), timezone(timedelta(hours=-8))])
-def test_moments_come_back_as_utc(tmp_path, zone):
-    moment = START.astimezone(zone)
-    with Ledger(sqlite_engine(tmp_path / "ledger.db"), now=lambda: moment) as ledger:
+@pytest.mark.parametrize("hours", [5.5, -8])
+def test_moments_come_back_as_utc(database, hours):
+    moment = START.astimezone(timezone(timedelta(hours=hours)))
+    with Ledger(database(), now=lambda: moment) as ledger:
         submit(ledger, Sender())
         row = found(ledger)
     assert row.claimed_at == row.recorded_at == START
     assert row.claimed_at.tzinfo is UTC
-    with sqlite3.connect(tmp_path / "ledger.db") as raw:
-        ((stored,),) = raw.execute("SELECT claimed_at FROM assistant_chat_requests")
-    assert stored == "2026-11-21 23:59:58.123456"
 
 
 def test_feedback_has_the_seconds_its_answer_took(ledger, clock):
     submit(ledger, Sender())
+    submit(ledger, lambda: accepted("quick"), key="quick")
+    ended(ledger, "complete", clock, "quick")
+    submit(ledger, lambda: accepted("open"), key="open")
     clock.advance(2.5)
     ended(ledger, "complete", clock)
     clock.advance(1)
     rate(ledger)
-    rate(ledger, "bad", request_id="elsewhere")
+    for request_id in ("elsewhere", "open", "quick"):
+        rate(ledger, "bad", request_id=request_id)
     rows = ledger.read(feedback_between, START, START + timedelta(minutes=1))
-    assert [(row["request_id"], row["rating"], row["answer_seconds"]) for row in rows] == [
-        ("req-1", "good", 2.5),
-        ("elsewhere", "bad", None),
-    ]
-    assert rows[0]["sent_at"] == START + timedelta(seconds=3.5)
-    assert (rows[0]["dag_id"], rows[0]["map_index"], rows[0]["attempts"]) == ("dag", -1, 1)
-
-
-def test_an_answer_that_took_no_time_has_zero_seconds(ledger, clock):
-    submit(ledger, Sender())
-    ended(ledger, "complete", clock)
-    rate(ledger)
-    (row,) = ledger.read(feedback_between, START, START + timedelta(seconds=1))
-    assert row["answer_seconds"] == 0
-
-
-def test_feedback_of_an_unfinished_chat_has_no_seconds(ledger):
-    submit(ledger, Sender())
-    rate(ledger)
-    (row,) = ledger.read(feedback_between, START, START + timedelta(seconds=1))
-    assert row["answer_seconds"] is None
+    assert {row["request_id"]: (row["rating"], row["answer_seconds"]) for row in rows} == {
+        "req-1": ("good", 2.5),
+        "elsewhere": ("bad", None),
+        "open": ("bad", None),
+        "quick": ("bad", 0),
+    }
+    (first,) = [row for row in rows if row["request_id"] == "req-1"]
+    assert first["sent_at"] == START + timedelta(seconds=3.5)
+    assert (first["dag_id"], first["map_index"], first["attempts"]) == ("dag", -1, 1)
 
 
 def test_feedback_counts_only_what_was_sent(ledger):
@@ -253,38 +221,6 @@ def test_one_rating_is_one_row_also_when_two_services_share_a_site_name(ledger):
     assert len(ledger.read(feedback_between, START, START + timedelta(seconds=1))) == 1
 
 
-def test_a_newer_ledger_is_refused(tmp_path):
-    engine = sqlite_engine(tmp_path / "ledger.db")
-    Ledger(engine).close()
-    with engine.begin() as connection:
-        connection.execute(sa.text("UPDATE assistant_ledger_schema SET version = 99"))
-    with pytest.raises(AssistantLedgerError, match=r"99.*Upgrade"):
-        Ledger(engine)
-
-
-def test_opening_again_keeps_what_is_there(tmp_path):
-    for expected in (True, False):
-        with Ledger(sqlite_engine(tmp_path / "ledger.db")) as ledger:
-            assert submit(ledger, Sender())[1] is expected
-    with sqlite3.connect(tmp_path / "ledger.db") as raw:
-        assert raw.execute("SELECT version FROM assistant_ledger_schema").fetchall() == [(ledgers.SCHEMA_VERSION,)]
-
-
-@pytest.mark.parametrize("kind", ["no folder", "a folder", "no database"])
-def test_a_ledger_that_cannot_be_opened(tmp_path, kind):
-    path = tmp_path / "ledger.db"
-    match kind:
-        case "no folder":
-            path = tmp_path / "missing" / "ledger.db"
-        case "a folder":
-            path.mkdir()
-        case "no database":
-            path.write_bytes(b"this is a letter to my aunt, not a database" * 100)
-    with pytest.raises(AssistantLedgerError, match="Nothing was sent") as caught:
-        Ledger(sqlite_engine(path))
-    assert str(path) in str(caught.value)
-
-
 def test_a_password_of_the_ledger_is_not_in_the_error():
     engine = sa.create_engine("sqlite:////no/such/folder/ledger.db")
     engine.url = sa.make_url("postgresql://user:hunter2@db.example/ledger")
@@ -293,42 +229,8 @@ def test_a_password_of_the_ledger_is_not_in_the_error():
     assert "hunter2" not in f"{caught.value} {caught.value!r}"
 
 
-def test_many_threads_open_a_new_ledger_at_once(tmp_path):
-    at_once(8, lambda: Ledger(sqlite_engine(tmp_path / "ledger.db")).close())
-    with sqlite3.connect(tmp_path / "ledger.db") as raw:
-        assert raw.execute("SELECT DISTINCT version FROM assistant_ledger_schema").fetchall() == [
-            (ledgers.SCHEMA_VERSION,)
-        ]
-
-
-def _opens_and_fills(path, name, ready, go):
-    ready.release()
-    go.acquire()
-    with Ledger(sqlite_engine(path)) as ledger:
-        for number in range(25):
-            rate(ledger, request_id=f"{name}-{number}")
-
-
-def test_two_processes_open_and_fill_a_new_ledger_at_once(tmp_path):
-    path = tmp_path / "ledger.db"
-    ready, go = processes.Semaphore(0), processes.Semaphore(0)
-    workers = [processes.Process(target=_opens_and_fills, args=(path, name, ready, go)) for name in "ab"]
-    for worker in workers:
-        worker.start()
-    for _ in workers:
-        assert ready.acquire(timeout=60)
-    for _ in workers:
-        go.release()
-    for worker in workers:
-        worker.join(60)
-        assert worker.exitcode == 0
-    with sqlite3.connect(path) as raw:
-        assert raw.execute("SELECT count(*), sum(attempts) FROM assistant_ratings").fetchall() == [(50, 50)]
-
-
-def test_two_workers_with_the_same_rating_share_one_row(tmp_path):
-    path = tmp_path / "ledger.db"
-    with Ledger(sqlite_engine(path)) as slower, Ledger(sqlite_engine(path)) as faster:
+def test_two_workers_with_the_same_rating_share_one_row(database):
+    with Ledger(database()) as slower, Ledger(database()) as faster:
         overtaken = []
 
         @sa.event.listens_for(slower.engine, "before_cursor_execute")
@@ -339,23 +241,6 @@ def test_two_workers_with_the_same_rating_share_one_row(tmp_path):
         row, sent = rate(slower, run=RunRef("dag", "slower", "task", -1))
     assert sent
     assert (row.attempts, row.ambiguous, row.run_id, row.outcome) == (1, 1, "slower", "created")
-
-
-def test_without_configuration_it_is_a_file_in_airflow_home(ledger_home):
-    with Ledger.open() as ledger:
-        submit(ledger, Sender())
-    assert (ledger_home / "assistant_ledger.db").is_file()
-
-
-def test_a_connection_names_the_database(ledger_home, tmp_path, monkeypatch):
-    path = tmp_path / "warehouse.db"
-    monkeypatch.setenv("AIRFLOW__ASSISTANT__LEDGER_CONN_ID", "warehouse")
-    monkeypatch.setenv("AIRFLOW_CONN_WAREHOUSE", f"sqlite:///{path}")
-    with Ledger.open() as ledger:
-        submit(ledger, Sender())
-    with sqlite3.connect(path) as raw:
-        assert raw.execute("SELECT outcome FROM assistant_chat_requests").fetchall() == [("created",)]
-    assert not list(ledger_home.iterdir())
 
 
 def test_a_task_may_do_without(ledger_home):
@@ -382,11 +267,13 @@ def test_a_run_is_read_from_the_context():
 def test_entries_of_many_ratings_at_once(ledger):
     states = {}
     with rated(ledger) as opened:
+        outcomes = []
         for number in range(1000):
             claim = rating_claim("s", f"r-{number}", "good", None)
             outcome = ("created", "ambiguous", "failed")[number % 3]
             states[claim.key] = {"failed": "none"}.get(outcome, outcome)
-            opened.commit_and_claim([ClaimOutcome(claim, outcome, claim.key)], ())
+            outcomes.append(ClaimOutcome(claim, outcome, claim.key))
+        opened.commit_and_claim(outcomes, ())
         found = opened.entries([*states, "unknown"])
         assert {key: entry.state for key, entry in found.items()} == states
         assert opened.entries([]) == {}

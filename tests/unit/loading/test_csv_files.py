@@ -78,7 +78,7 @@ class Table:
 
 def test_what_a_csv_writer_writes_is_read_as_it_is(tmp_path):
     path = tmp_path / "faq.csv"
-    for seed in range(150):
+    for seed in range(40):
         table = Table(seed)
         path.write_text(table.text, newline="")
         wanted = ColumnSelection(tuple(table.rows[0]))
@@ -86,10 +86,13 @@ def test_what_a_csv_writer_writes_is_read_as_it_is(tmp_path):
         assert (rows, problems) == (table.rows, []), seed
 
 
+@pytest.mark.promise(
+    "loads", "A CSV file with a broken quote is refused or reported: no row is invented or lost in silence."
+)
 def test_a_broken_quote_neither_invents_nor_hides_rows(tmp_path):
     path = tmp_path / "faq.csv"
     refused = 0
-    for seed in range(500):
+    for seed in range(150):
         table = Table(seed)
         path.write_text(table.broken(flaws=1), newline="")
         try:
@@ -102,7 +105,7 @@ def test_a_broken_quote_neither_invents_nor_hides_rows(tmp_path):
         assert found <= ids, f"{seed}: invented {found - ids}"
         reported = len(problems) + sum(left_out.values())
         assert len(ids - found) <= reported, f"{seed}: lost {ids - found}"
-    assert refused > 400
+    assert refused > 120
 
 
 HEAD = "id,question,answer\n"
@@ -208,8 +211,8 @@ def test_quotes_and_backslashes_of_other_programs(tmp_path):
     assert [(row["question"], row["answer"]) for row in escaped] == [(None, "a\nb\tc\\"), ("N", "\\N")]
 
 
-@pytest.mark.parametrize("delimiter", ";|\t^~\x01")
-@pytest.mark.parametrize("names", ["id,question,answer", "id,question", "x,y"])
+@pytest.mark.parametrize("delimiter", ";\t\x01")
+@pytest.mark.parametrize("names", ["id,question,answer", "x,y"])
 def test_another_delimiter_is_named(delimiter, names, tmp_path):
     (tmp_path / "a.csv").write_text(names.replace(",", delimiter) + "\n1\n")
     with pytest.raises(AssistantInputError, match="--delimiter") as caught:

@@ -9,25 +9,19 @@ import random
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.call import Response
 from airflow_provider_assistant.api.document_routes import DocumentRoutes
-from airflow_provider_assistant.api.payloads import TextDocument
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.ledger import DocumentScope, Ledger, RunRef, sqlite_engine
 from airflow_provider_assistant.ledger.queries import counts
 from airflow_provider_assistant.ledger.selection import Selection
-from airflow_provider_assistant.loading.columns import ColumnSelection
 from airflow_provider_assistant.loading.engine import Load
 from airflow_provider_assistant.loading.findings import FindingsFile
 from airflow_provider_assistant.loading.managed_site import ManagedSite
 from airflow_provider_assistant.loading.options import LoadOptions
-from airflow_provider_assistant.loading.rows import DataframeRows
-from airflow_provider_assistant.loading.sources import open_source
 from tests.sites import site_at
-from tests.unit.loading.scripted_client import ScriptedClient
+from tests.unit.loading.scripted_client import ScriptedClient, text_rows
 
-FIELDS = ("title", "content", "category")
 RUN = RunRef("dag", "run", "load", -1)
 OTHER_RUN = RunRef("dag", "other", "load", -1)
 # Status fields of a reply, and the word that a finding names; None if there is no finding.
@@ -69,15 +63,6 @@ def run(tmp_path):
     """Load titles; return the counts, the findings of drafts, and the ledger's status by label."""
 
     def load_of(service, titles, routes=None, ref=RUN, **changes):
-        source = [{"title": title, "content": "c", "category": "faq"} for title in titles]
-        rows = DataframeRows(
-            open_source(source, ColumnSelection(FIELDS)),
-            payload=TextDocument,
-            columns={field: field for field in FIELDS},
-            constants={},
-            key_columns=["title"],
-            call=lambda document: endpoints.create_text_document("s", document),
-        )
         options = LoadOptions(max_concurrency=3, **changes)
         client = ScriptedClient(service.answer, ClientSettings("http://unused", "key"), options)
         path = tmp_path / "findings.parquet"
@@ -89,7 +74,7 @@ def run(tmp_path):
         ):
             load = Load(
                 client,
-                rows,
+                text_rows(titles),
                 options,
                 ledger=documents,
                 findings=findings,
@@ -104,7 +89,7 @@ def run(tmp_path):
     return load_of
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_drafts_are_counted_and_listed(run, seed):
     rng = random.Random(seed)
     chosen = rng.choices(REPLIES, k=rng.randint(8, 30))

@@ -5,42 +5,33 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-import threading
 from collections import Counter
 from dataclasses import asdict
-from uuid import uuid4
 
 import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from airflow_provider_assistant.api import endpoints, flow
+from airflow_provider_assistant.api import flow
 from airflow_provider_assistant.api.call import Response, TransportFailure
-from airflow_provider_assistant.api.payloads import TextDocument
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousPermanentError,
     AssistantAuthenticationError,
     AssistantError,
 )
-from airflow_provider_assistant.ledger import Claim, ClaimOutcome, DocumentScope, Ledger, RunRef, sqlite_engine
+from airflow_provider_assistant.ledger import Claim, DocumentScope, Ledger, RunRef, sqlite_engine
 from airflow_provider_assistant.ledger.queries import count_stale, page_of_stale
 from airflow_provider_assistant.ledger.selection import ALL, Selection
 from airflow_provider_assistant.loading import ledger_writer
-from airflow_provider_assistant.loading.columns import ColumnSelection
 from airflow_provider_assistant.loading.counts import LoadCounts
 from airflow_provider_assistant.loading.engine import Load
 from airflow_provider_assistant.loading.findings import FindingsFile
 from airflow_provider_assistant.loading.options import LoadOptions
-from airflow_provider_assistant.loading.rows import DataframeRows
-from airflow_provider_assistant.loading.sources import open_source
 from tests.sites import site_at
-from tests.unit.loading.scripted_client import ScriptedClient
+from tests.unit.loading.scripted_client import ScriptedClient, text_rows
 
 RUN = RunRef("dag", "run", "load", -1)
-FIELDS = ("title", "content", "category")
 ENDS = ("created", "unchanged", "skipped", "rejected", "ambiguous", "failed")
 
 
@@ -98,12 +89,7 @@ def run(tmp_path):
     numbers = iter(range(10_000))
 
     def loads(service, titles, *, ref=RUN, ledger=True, scope="s", attempts=3, content="c", findings=None, **options):
-        source = [dict(zip(FIELDS, (title, content, "faq"), strict=True)) for title in titles]
-        rows = DataframeRows(
-            open_source(source, ColumnSelection(FIELDS)), payload=TextDocument,
-            columns={field: field for field in FIELDS},
-            constants={}, key_columns=["title"], call=lambda document: endpoints.create_text_document("s", document),
-        )  # fmt: skip
+        rows = text_rows(titles, content)
         path = tmp_path / f"findings-{findings or next(numbers)}.parquet"
         error = None
         with contextlib.ExitStack() as stack:
@@ -179,51 +165,6 @@ def test_the_entries_are_not_read_for_stale_documents_if_none_is_missing(run):
         sa.event.remove(sa.Engine, "before_cursor_execute", note)
 
 
-ACTIONS = ["ok", "ok", "400", "500", "502", "store-502", "drop", "store-drop", "unreachable", "429", "garbled"]
-
-
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    script=st.lists(st.sampled_from(ACTIONS), max_size=25),
-    stop=st.sampled_from([None, "401", "403", "404"]),
-    titles=st.lists(st.sampled_from([*"abcdefghij", ""]), min_size=1, max_size=14),
-    on_ambiguous=st.sampled_from(["retry", "skip", "fail"]),
-    attempts=st.integers(1, 3),
-    concurrency=st.integers(1, 5),
-    data=st.data(),
-)
-def test_whatever_is_answered(script, stop, titles, on_ambiguous, attempts, concurrency, data, run):
-    if stop:
-        script.insert(data.draw(st.integers(0, len(script))), stop)
-    service = Service(*script)
-    options = {
-        "scope": str(uuid4()),
-        "attempts": attempts,
-        "max_concurrency": concurrency,
-        "on_ambiguous": on_ambiguous,
-    }
-    counts, listed, error = run(service, titles, **options)
-    assert counts.created == len(service.acknowledged) == len(set(service.acknowledged))
-    assert counts.requests == service.requests
-    assert service.most <= concurrency
-    twice = sum(count - 1 for count in Counter(service.titles).values())
-    assert twice <= (counts.possibly_duplicated + counts.ambiguous) * attempts
-    assert listed["rejected"] == counts.rejected
-    assert listed["ambiguous"] == counts.ambiguous
-    assert listed["possibly_duplicated"] == counts.possibly_duplicated
-    if on_ambiguous != "retry":
-        assert twice == 0
-    if error is None:
-        assert stop is None or stop in service.script
-    before = service.requests
-    service.script = []
-    counts, _, error = run(service, titles, **(options | {"on_ambiguous": "retry"}))
-    assert error is None
-    assert set(service.titles) == set(titles) - {""}
-    assert counts.created == service.requests - before
-    assert ends(run(service, titles, **options)[0]).keys() <= {"unchanged", "rejected"}
-
-
 def test_a_refused_retry_does_not_forget_what_may_have_been_created(run):
     service = Service("store-drop")
     assert ends(run(service, ["a"], on_ambiguous="skip")[0]) == {"ambiguous": 1}
@@ -275,29 +216,6 @@ def test_claims_of_another_live_task_are_left_to_it(run, tmp_path):
     assert sorted(service.titles) == ["a", "d"]
 
 
-def test_two_loads_of_the_same_rows_at_once(run):
-    titles = [f"t{number}" for number in range(120)]
-    service, results = Service(), {}
-    barrier = threading.Barrier(3)
-
-    def loads(name):
-        barrier.wait()
-        order = titles if name != "b" else titles[::-1]
-        results[name] = run(service, order, ref=RunRef("dag", name, "load", -1), findings=name)
-
-    threads = [threading.Thread(target=loads, args=(name,)) for name in "abc"]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(service.titles) == sorted(titles)
-    assert sum(counts.created for counts, _, _ in results.values()) == len(titles)
-    for counts, listed, error in results.values():
-        assert error is None
-        assert set(ends(counts)) <= {"created", "unchanged", "skipped"}
-        assert listed["skipped"] == counts.skipped
-
-
 def test_a_refusal_stops_what_is_not_yet_in_flight(run):
     service = Service(*["ok"] * 7, *["403"] * 200)
     counts, _, _ = run(service, [f"t{number}" for number in range(100)], max_concurrency=3)
@@ -320,29 +238,3 @@ def test_counts_in_words_and_as_plain_types():
     assert counts.as_dict() == asdict(counts) | {"rows_per_second": 5.0}
     assert LoadCounts().as_dict()["rows_per_second"] == 0.0
     assert str(LoadCounts(rows=1, failed=1)) == "1 row: 0 created, 1 failed"
-
-
-@pytest.mark.parametrize("outcome", ["failed", "ambiguous", "created"])
-@pytest.mark.parametrize("before", [None, "failed", "ambiguous", "created", "claimed"])
-def test_what_the_ledger_makes_of_an_outcome(before, outcome, tmp_path):
-    with Ledger(sqlite_engine(tmp_path / "ledger.db")) as ledger:
-
-        def attempt(result, content):
-            with ledger.documents(
-                scope=DocumentScope(site_at("h", "s"), "documents/qa"), source="kb", run=RUN
-            ) as memory:
-                claim = Claim("k", "label", memory.entries(["k"]).get("k"))
-                assert memory.commit_and_claim((), [claim]) == {"k"}
-                if result != "claimed":
-                    memory.commit_and_claim([ClaimOutcome(claim, result, content, f"id-{content}")], ())
-
-        if before:
-            attempt(before, "old")
-        attempt(outcome, "new")
-        with ledger.documents(scope=DocumentScope(site_at("h", "s"), "documents/qa"), source="kb", run=RUN) as memory:
-            known = memory.entries(["k"])["k"]
-    expected = {"created": "created", "ambiguous": "ambiguous"}.get(outcome)
-    expected = expected or {"created": "created", "ambiguous": "ambiguous", "claimed": "ambiguous"}.get(before, "none")
-    assert known.state == expected
-    stands = "new" if outcome == "created" else "old" if before == "created" else None
-    assert (known.content_hash, known.created_id) == (stands, stands and f"id-{stands}")

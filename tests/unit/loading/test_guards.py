@@ -9,20 +9,15 @@ import shlex
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_assistant.api import endpoints
-from airflow_provider_assistant.api.payloads import TextDocument
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.ledger import Claim, ClaimOutcome, DocumentScope, Ledger, RunRef, Site, sqlite_engine
 from airflow_provider_assistant.ledger.moving import Move, move
 from airflow_provider_assistant.ledger.schema import documents
-from airflow_provider_assistant.loading.columns import ColumnSelection
 from airflow_provider_assistant.loading.guards import check_plan
 from airflow_provider_assistant.loading.options import LoadOptions
 from airflow_provider_assistant.loading.preflight import RowAction, plan_load
-from airflow_provider_assistant.loading.rows import DataframeRows
-from airflow_provider_assistant.loading.sources import open_source
+from tests.unit.loading.scripted_client import text_rows
 
-FIELDS = ("title", "content", "category")
 RUN = RunRef("dag", "run", "task", -1)
 OPTIONS = LoadOptions(max_concurrency=4)
 
@@ -33,13 +28,8 @@ def ledger(tmp_path):
         yield opened
 
 
-def rows_of(titles, content="c"):
-    source = [dict(zip(FIELDS, (title, content, "faq"), strict=True)) for title in titles]
-    return DataframeRows(
-        open_source(source, ColumnSelection(FIELDS)), payload=TextDocument, columns={field: field for field in FIELDS},
-        constants={}, key_columns=["title"], call=lambda document: endpoints.create_text_document("s", document),
-        allow_empty=True,
-    )  # fmt: skip
+def rows_of(titles):
+    return text_rows(titles, allow_empty=True)
 
 
 def entries_of(ledger, site, source="kb", namespace=None):
@@ -182,7 +172,7 @@ def test_a_renamed_load_is_told_the_name_that_its_documents_have(ledger, caplog)
 
 def test_documents_that_another_load_of_the_file_creates_meanwhile_are_not_missing(ledger):
     chance = random.Random(3)
-    for number in range(20):
+    for number in range(5):
         here = site(A, site_id=f"site {number}")
         titles = [f"row {index}" for index in range(chance.randint(60, 160))]
         before = chance.randint(0, len(titles) // 3)

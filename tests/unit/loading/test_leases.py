@@ -11,10 +11,8 @@ from datetime import UTC, datetime, timedelta
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.call import Response
 from airflow_provider_assistant.api.flow import RetryPolicy
-from airflow_provider_assistant.api.payloads import TextDocument
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import AssistantAPIError, AssistantError, AssistantIncompleteError
 from airflow_provider_assistant.ledger import (
@@ -27,33 +25,17 @@ from airflow_provider_assistant.ledger import (
     sqlite_engine,
 )
 from airflow_provider_assistant.ledger.leases import DEFAULT_SECONDS
-from airflow_provider_assistant.loading import engine
-from airflow_provider_assistant.loading.columns import ColumnSelection
 from airflow_provider_assistant.loading.dry_run import DryRun
 from airflow_provider_assistant.loading.engine import Load
 from airflow_provider_assistant.loading.findings import FindingsFile
 from airflow_provider_assistant.loading.load_client import TrackingLimiter
 from airflow_provider_assistant.loading.options import LoadOptions
-from airflow_provider_assistant.loading.rows import DataframeRows
-from airflow_provider_assistant.loading.sources import open_source
 from tests.sites import site_at
-from tests.unit.loading.scripted_client import ScriptedClient
+from tests.unit.loading.scripted_client import ScriptedClient, text_rows
 from tests.virtual_time import every, now, simulated
 
 START = datetime(2026, 11, 22, tzinfo=UTC)
-FIELDS = ("title", "content", "category")
 CREATED = Response(201, {}, b'{"id": "doc_1"}')
-
-
-def rows(titles="ab", kind=DataframeRows):
-    return kind(
-        open_source([{"title": title, "content": "c", "category": "faq"} for title in titles], ColumnSelection(FIELDS)),
-        payload=TextDocument,
-        columns={field: field for field in FIELDS},
-        constants={},
-        key_columns=["title"],
-        call=lambda document: endpoints.create_text_document("s", document),
-    )
 
 
 @pytest.fixture
@@ -90,13 +72,13 @@ def load_of(findings):
         options = LoadOptions(max_concurrency=concurrency, max_backoff=1e9)
         settings = ClientSettings("http://unused/api/v1", "key", retry=RetryPolicy(attempts=retries + 1))
         client = ScriptedClient(answer, settings, options, limiter=TrackingLimiter(concurrency, **clocks))
-        return kind(client, source or rows(), options, ledger=memory, findings=findings)
+        return kind(client, source or text_rows("ab"), options, ledger=memory, findings=findings)
 
     return load_of
 
 
 def keys_of(titles):
-    return [row.fingerprint.key for row in rows(titles).prepared(lambda _: True)]
+    return [row.fingerprint.key for row in text_rows(titles).prepared(lambda _: True)]
 
 
 def heartbeats(path):
@@ -104,7 +86,7 @@ def heartbeats(path):
         return raw.execute("SELECT heartbeat_at FROM assistant_leases").fetchall()
 
 
-@pytest.mark.parametrize("hours", [0.02, 0.5, 2])
+@pytest.mark.parametrize("hours", [0.02, 2])
 def test_a_second_run_leaves_rows_alone_that_wait(opened, load_of, hours):
     pause, posts = timedelta(hours=hours).total_seconds(), []
     seen: list[set[str]] = []
@@ -151,26 +133,6 @@ def test_the_heartbeat_goes_on_while_the_event_loop_is_blocked(opened, load_of, 
 
     with opened("run", LeaseSettings(seconds=0.2)) as memory:
         assert asyncio.run(load_of(memory, answer).run()).created == 2
-
-
-def test_the_heartbeat_goes_on_while_the_source_yields_no_row(opened, load_of, path, monkeypatch):
-    monkeypatch.setattr(engine, "LOOK_AHEAD", 1)
-    waited = []
-
-    class SlowRows(DataframeRows):
-        def prepared(self, is_wanted):
-            for row in super().prepared(is_wanted):
-                if row.number == 3:
-                    wait_for_heartbeat(path)
-                    waited.append(row.number)
-                yield row
-
-    async def answer(_call):
-        return CREATED
-
-    with opened("run", LeaseSettings(seconds=0.2)) as memory:
-        assert asyncio.run(load_of(memory, answer, rows("abcd", SlowRows)).run()).created == 4
-    assert waited == [3]
 
 
 @pytest.mark.parametrize("end", ["success", "rejected", "failure", "cancelled", "ledger"])

@@ -6,27 +6,20 @@ import asyncio
 import contextlib
 
 import pytest
-import sqlalchemy as sa
 
-from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.call import Response
-from airflow_provider_assistant.api.payloads import TextDocument
 from airflow_provider_assistant.client.settings import ClientSettings
-from airflow_provider_assistant.exceptions import AssistantIncompleteError, AssistantInputError, AssistantLedgerError
+from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.ledger import DocumentScope, Ledger, RunRef, sqlite_engine
 from airflow_provider_assistant.loading import engine
-from airflow_provider_assistant.loading.columns import ColumnSelection
 from airflow_provider_assistant.loading.engine import Load
 from airflow_provider_assistant.loading.findings import FindingsFile
 from airflow_provider_assistant.loading.options import LoadOptions
 from airflow_provider_assistant.loading.rows import DataframeRows
-from airflow_provider_assistant.loading.sources import open_source
 from tests.sites import site_at
-from tests.unit.ledger.outage import away
-from tests.unit.loading.scripted_client import ScriptedClient
-from tests.virtual_time import in_executor, now, simulated
+from tests.unit.loading.scripted_client import ScriptedClient, text_rows
+from tests.virtual_time import simulated
 
-FIELDS = ("title", "content", "category")
 RUN = RunRef("dag", "run", "load", -1)
 
 
@@ -73,15 +66,7 @@ def load_of(ledger, tmp_path, monkeypatch):
     with contextlib.ExitStack() as stack:
 
         def load_of(service, fails_at=None):
-            source = [dict.fromkeys(FIELDS, str(number)) for number in range(1, 11)]
-            rows = Rows(
-                open_source(source, ColumnSelection(FIELDS)),
-                payload=TextDocument,
-                columns={field: field for field in FIELDS},
-                constants={},
-                key_columns=["title"],
-                call=lambda document: endpoints.create_text_document("s", document),
-            )
+            rows = text_rows([str(number) for number in range(1, 11)], kind=Rows)
             rows.fails_at = fails_at
             memory = stack.enter_context(
                 ledger.documents(scope=DocumentScope(site_at("s", "s"), "documents/qa"), source="kb", run=RUN)
@@ -95,19 +80,6 @@ def load_of(ledger, tmp_path, monkeypatch):
         yield load_of
 
 
-def test_the_event_loop_waits_for_no_statement_of_the_ledger_while_requests_are_under_way(ledger, load_of):
-    service, waited_for = Service(), []
-
-    @sa.event.listens_for(ledger.engine, "before_cursor_execute")
-    def look(_connection, _cursor, statement, *_rest):
-        if service.in_flight and not in_executor():
-            waited_for.append(statement)
-
-    counts = simulated(load_of(service).run())
-    assert counts.created == 10
-    assert not waited_for
-
-
 def test_a_source_that_is_gone_in_the_middle_of_a_load_lets_requests_end(load_of):
     load = load_of(Service(), fails_at=7)
     with pytest.raises(AssistantInputError, match="is gone"):
@@ -115,27 +87,3 @@ def test_a_source_that_is_gone_in_the_middle_of_a_load_lets_requests_end(load_of
     assert load.counts.ambiguous == 0
     assert load.counts.created == load.counts.requests
     assert load.counts.done == 10
-
-
-def test_requests_that_are_given_up_are_counted(load_of):
-    service = Service(seconds=60.0)
-    load = load_of(service)
-
-    async def main():
-
-        asyncio.get_running_loop().call_later(1.0, load.cancel)
-        with pytest.raises(AssistantIncompleteError):
-            await load.run()
-        return now()
-
-    assert simulated(main()) < 5.0
-    assert load.counts.requests == service.received == 5
-    assert (load.counts.created, load.counts.ambiguous) == (1, 4)
-
-
-def test_the_counts_add_up_where_the_ledger_fails_before_the_first_request(ledger, load_of, monkeypatch):
-    monkeypatch.setattr("tenacity.nap.time.sleep", lambda _: None)
-    load = load_of(Service())
-    with away(ledger.engine, "SELECT count"), pytest.raises(AssistantLedgerError):
-        simulated(load.run())
-    assert load.counts.rows == load.counts.done == load.counts.failed == 10

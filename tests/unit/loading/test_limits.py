@@ -12,27 +12,22 @@ from uuid import uuid4
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_assistant.api import endpoints, flow
+from airflow_provider_assistant.api import flow
 from airflow_provider_assistant.api.call import Response, TransportFailure
-from airflow_provider_assistant.api.payloads import TextDocument
 from airflow_provider_assistant.client.defaults import get_client_defaults, set_client_defaults
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.ledger import DocumentScope, Ledger, RunRef, sqlite_engine
-from airflow_provider_assistant.loading.columns import ColumnSelection
 from airflow_provider_assistant.loading.document_limits import document_limits
 from airflow_provider_assistant.loading.dry_run import DryRun
 from airflow_provider_assistant.loading.engine import Load
 from airflow_provider_assistant.loading.findings import FindingsFile
-from airflow_provider_assistant.loading.limits import LimitReplies, limits_reader, read_limits
+from airflow_provider_assistant.loading.limits import LimitReplies, read_limits
 from airflow_provider_assistant.loading.options import LoadOptions
-from airflow_provider_assistant.loading.rows import DataframeRows
-from airflow_provider_assistant.loading.sources import open_source
 from tests.sites import site_at
-from tests.unit.loading.scripted_client import ScriptedClient
+from tests.unit.loading.scripted_client import ScriptedClient, text_rows
 from tests.wire import FunctionTransport
 
-FIELDS = ("title", "content")
 SETTINGS = ClientSettings("http://unused/api/v1", "key", retry=flow.RetryPolicy(attempts=1))
 
 
@@ -61,14 +56,6 @@ def run(tmp_path):
     """Load rows of title and content; return the counts, the findings and the error."""
 
     def loads(tenant, content, *, scope="s", kind=Load, read_limits=..., **options):
-        rows = DataframeRows(
-            open_source([dict(zip(FIELDS, row, strict=True)) for row in content.items()], ColumnSelection(FIELDS)),
-            payload=TextDocument,
-            columns={field: field for field in FIELDS},
-            constants={},
-            key_columns=["title"],
-            call=lambda document: endpoints.create_text_document("s", document),
-        )
         path, error = tmp_path / f"{uuid4()}.parquet", None
         given = LoadOptions(**{"max_concurrency": 3, "on_limit": "fail", **options})
         with (
@@ -80,7 +67,7 @@ def run(tmp_path):
         ):
             load = kind(
                 ScriptedClient(tenant.answer, SETTINGS, given),
-                rows,
+                text_rows(content),
                 given,
                 ledger=memory,
                 findings=findings,
@@ -100,7 +87,8 @@ def rows(count, text="text"):
     return {f"T{number}": text for number in range(count)}
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.promise("loads", "A load that does not fit into the limits sends nothing, or what fits, as asked for.")
+@pytest.mark.parametrize("seed", range(6))
 def test_a_load_that_does_not_fit_sends_nothing_or_what_fits(seed, run):
     """Rows are unchanged, changed, new and bad; only those that are really sent take room."""
     rng = random.Random(seed)
@@ -144,25 +132,12 @@ def test_a_load_that_does_not_fit_sends_nothing_or_what_fits(seed, run):
     assert tenant.reads == reads
 
 
-def test_without_the_check_the_service_refuses_the_rest(run):
-    tenant = Tenant(limit=2)
-    counts, _, _ = run(tenant, rows(9), read_limits=None)
-    assert (counts.created, counts.rejected, tenant.refused) == (2, 7, 7)
-
-
 def test_changed_rows_that_are_not_sent_need_no_limits(run):
     tenant = Tenant()
     run(tenant, rows(3))
     tenant.limit, tenant.reads = 3, 0
     counts, _, error = run(tenant, rows(3, "changed"), on_change="skip")
     assert (counts.skipped, error, tenant.reads) == (3, None, 0)
-
-
-def test_a_full_tenant_may_be_loaded_with_unchanged_rows(run):
-    tenant = Tenant(limit=3)
-    run(tenant, rows(3))
-    counts, _, error = run(tenant, rows(3))
-    assert (counts.unchanged, error, tenant.reads) == (3, None, 1)
 
 
 def test_documents_that_are_superseded_keep_their_room(run):
@@ -231,7 +206,7 @@ def test_the_limits_are_read_with_one_request():
 @pytest.mark.parametrize(
     "answer",
     [
-        *[Response(status, {}, b"no") for status in (302, 400, 401, 403, 404, 429, 500, 503)],
+        *[Response(status, {}, b"no") for status in (302, 401, 404, 500)],
         Response(429, {"retry-after": "86400"}, b""),
         Response(200, {}, b"<html>"),
         Response(200, {}, b"[" * 5000),
@@ -256,14 +231,6 @@ def test_limits_of_any_shape_are_one_line_in_the_log(body, caplog):
     (line,) = [record for record in caplog.records if "limits" in record.name]
     assert line.getMessage().startswith("The limits of tenant 'acme': ")
     assert line.getMessage().isprintable()
-
-
-def test_limits_are_read_if_the_tenant_is_known_and_they_matter():
-    assert limits_reader(SETTINGS, "acme", "show")
-    assert limits_reader(SETTINGS, "acme", "fail")
-    assert limits_reader(SETTINGS, "acme", "fit")
-    assert limits_reader(SETTINGS, "acme", "ignore") is None
-    assert limits_reader(SETTINGS, None, "fail") is None
 
 
 NO_USED_AMOUNT = Response(200, {}, b'{"limits": {"reference_documents": 50}}')
@@ -299,7 +266,7 @@ def test_a_usage_that_the_service_does_not_offer_is_one_line(status, caplog):
 @pytest.mark.parametrize(
     "answer",
     [
-        *[Response(status, {}, b"no") for status in (302, 400, 401, 429, 500, 503)],
+        *[Response(status, {}, b"no") for status in (302, 401, 429, 500)],
         Response(200, {}, b"<html>"),
         TransportFailure("timeout", "no response", True),
     ],

@@ -10,24 +10,19 @@ import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_assistant.api import endpoints, flow
+from airflow_provider_assistant.api import flow
 from airflow_provider_assistant.api.call import Response, TransportFailure
-from airflow_provider_assistant.api.payloads import TextDocument
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import AssistantError
 from airflow_provider_assistant.ledger import DocumentScope, Ledger, RunRef, sqlite_engine
 from airflow_provider_assistant.ledger.schema import documents
-from airflow_provider_assistant.loading.columns import ColumnSelection
 from airflow_provider_assistant.loading.engine import Load
 from airflow_provider_assistant.loading.findings import FindingsFile
 from airflow_provider_assistant.loading.options import LoadOptions
-from airflow_provider_assistant.loading.rows import DataframeRows
-from airflow_provider_assistant.loading.sources import open_source
 from tests.sites import site_at
-from tests.unit.loading.scripted_client import ScriptedClient
+from tests.unit.loading.scripted_client import ScriptedClient, text_rows
 from tests.virtual_time import simulated
 
-FIELDS = ("title", "content", "category")
 PAGE = {"content-type": "text/html", "server": "nginx"}
 # How far an attempt gets: the service never sees it, it may, or it judges it.
 UNSENT = ["no connection", "tunnel 502", "403 page", "429", "408 page"]
@@ -85,11 +80,6 @@ class Sequence:
 
 def load(sequence, titles, folder, ledger):
     """Load the titles, and return the kind and reason by title: of the findings, and of the ledger; and the counts."""
-    source = [dict(zip(FIELDS, (title, "c", "faq"), strict=True)) for title in titles]
-    rows = DataframeRows(
-        open_source(source, ColumnSelection(FIELDS)), payload=TextDocument, columns={field: field for field in FIELDS},
-        constants={}, key_columns=["title"], call=lambda document: endpoints.create_text_document("s", document),
-    )  # fmt: skip
     options = LoadOptions(max_concurrency=4, on_ambiguous=sequence.on_ambiguous)
     retry = flow.RetryPolicy(attempts=3, initial_backoff=0.0, gateway_refusals=sequence.gateway_refusals)
     client = ScriptedClient(sequence.answer, ClientSettings("http://unused/api/v1", "key", retry=retry), options)
@@ -99,7 +89,7 @@ def load(sequence, titles, folder, ledger):
         ledger.documents(scope=scope, source=titles[0], run=RunRef("dag", titles[0], "load", -1)) as memory,
         FindingsFile(path) as findings,
     ):
-        loading = Load(client, rows, options, ledger=memory, findings=findings)
+        loading = Load(client, text_rows(titles), options, ledger=memory, findings=findings)
         with contextlib.suppress(AssistantError):
             simulated(loading.run())
     listed = {row["key"]: (row["kind"], row["reason"]) for row in pq.read_table(path).to_pylist()}
@@ -117,7 +107,7 @@ def quick(monkeypatch):
 def test_of_every_sequence_of_attempts(tmp_path):
     seen = set()
     with Ledger(sqlite_engine(tmp_path / "ledger.db")) as ledger:
-        for seed in range(40):
+        for seed in range(20):
             sequence = Sequence(seed)
             titles = [f"{seed}-r{number}" for number in range(8)]
             found, recorded, counts = load(sequence, titles, tmp_path, ledger)

@@ -1,8 +1,7 @@
-"""The queries behind the pages, on SQLite and on a real PostgreSQL."""
+"""The queries behind the pages."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 
@@ -21,12 +20,10 @@ from airflow_provider_assistant.ledger import (
     load_queries,
     queries,
     selection,
-    sqlite_engine,
 )
 from airflow_provider_assistant.ledger.load_queries import DocumentsOfDay
-from airflow_provider_assistant.ledger.schema import documents, loads, metadata
+from airflow_provider_assistant.ledger.schema import documents, loads
 from airflow_provider_assistant.ledger.selection import Page, Selection
-from tests.live.postgres import PostgresServer, programs
 from tests.sites import site_at
 from tests.unit.ledger.single import accepted, claim_chat, claim_rating, submit
 
@@ -36,22 +33,9 @@ RUN = RunRef("mine", "run", "load", -1)
 ALL, MINE = Selection(), Selection(dag_ids=frozenset({"mine"}))
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[PostgresServer]:
-    with PostgresServer() as running:
-        yield running
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def ledger(request, tmp_path):
-    if request.param == "sqlite":
-        engine = sqlite_engine(tmp_path / "ledger.db")
-    elif programs():
-        engine = sa.create_engine(request.getfixturevalue("server").url)
-        metadata.drop_all(engine)
-    else:
-        pytest.skip("no PostgreSQL")
-    with Ledger(engine, now=lambda: NOW) as opened:
+@pytest.fixture
+def ledger(database):
+    with Ledger(database(), now=lambda: NOW) as opened:
         yield opened
 
 
