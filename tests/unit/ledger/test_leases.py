@@ -20,7 +20,7 @@ from airflow_provider_assistant.ledger import (
     RunRef,
     sqlite_engine,
 )
-from airflow_provider_assistant.ledger.leases import BEATS, DEFAULT_SECONDS, configured, in_thread
+from airflow_provider_assistant.ledger.leases import DEFAULT_SECONDS, configured, in_thread
 from airflow_provider_assistant.ledger.schema import leases
 from tests.sites import site_at
 from tests.unit.ledger.conftest import Clock, Heartbeats
@@ -125,19 +125,6 @@ def test_the_clocks_of_the_workers_do_not_matter(database, hours):
             expired = datetime.now(UTC) - timedelta(seconds=DEFAULT_SECONDS + 1)
             connection.execute(sa.update(leases).values(heartbeat_at=expired))
         assert (state(right, "a"), state(ahead, "b")) == ("ambiguous", "ambiguous")
-
-
-def test_heartbeats_keep_the_rows_during_a_backoff_of_any_length(open_batch, database_clock, heartbeats):
-    claim(open_batch(ONE), "k")
-    other = open_batch(OTHER)
-    assert heartbeats.seconds == [DEFAULT_SECONDS / BEATS]
-    for _ in range(500):
-        database_clock.advance(DEFAULT_SECONDS * (BEATS - 1) / BEATS)
-        heartbeats.beat()
-        assert state(other) == "leased"
-    database_clock.advance(-timedelta(days=30).total_seconds())
-    heartbeats.beat()
-    assert state(other) == "leased"
 
 
 def test_the_owner_of_a_lease_decides_how_long_it_lasts(open_batch, database_clock):

@@ -30,20 +30,6 @@ def refused(location=None):
     return str(caught.value)
 
 
-def test_the_first_setting_wins(monkeypatch):
-    assert location_of() == LedgerLocation("", "[assistant] ledger_conn_id")
-    monkeypatch.setenv(CONN_ID, "everyone")
-    assert location_of() == LedgerLocation("everyone", "[assistant] ledger_conn_id")
-    assert location_of((None, "argument"), ("", "extra")) == location_of()
-    assert location_of((" \n", "argument"), (" team ", "extra")) == LedgerLocation("team", "extra")
-    assert location_of(("task", "argument"), ("team", "extra")) == LedgerLocation("task", "argument")
-
-
-def test_errors_name_the_setting(ledger_home):
-    for origin in ("the task's ledger_conn_id", "the extra of connection 'tenant_b'", "[assistant] ledger_conn_id"):
-        assert f"connection 'gone', from {origin}: it does not exist" in refused(LedgerLocation("gone", origin))
-
-
 def test_connections_that_cannot_be_used_are_refused_with_what_to_do(ledger_home, monkeypatch):
     secret = "sesame-1234"
     query = f'{{"conn_type": "postgres", "password": "{secret}", "extra": {{"sqlalchemy_query": "x"}}}}'
@@ -63,12 +49,6 @@ def test_connections_that_cannot_be_used_are_refused_with_what_to_do(ledger_home
         assert words in message
         assert "Nothing was sent" in message
         assert secret not in message
-
-
-def test_the_name_of_an_open_ledger_has_the_setting(tmp_path, monkeypatch):
-    monkeypatch.setenv("AIRFLOW_CONN_TEAM", f"sqlite:///{tmp_path}/team.db")
-    with Ledger.open(LedgerLocation("team", "the extra of connection 'tenant_b'")) as ledger:
-        assert ledger.name == "connection 'team', from the extra of connection 'tenant_b'"
 
 
 def test_a_file_is_refused_with_what_to_set(ledger_home, cluster):

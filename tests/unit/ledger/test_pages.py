@@ -13,7 +13,6 @@ from airflow_provider_assistant.ledger import (
     Claim,
     ClaimOutcome,
     DocumentScope,
-    LeaseSettings,
     Ledger,
     RequestEnd,
     RunRef,
@@ -183,17 +182,6 @@ def test_entries_of_all_kinds_are_one_list(ledger, connection):
     found = queries.find_unresolved(connection, ledger.leases, "document", scope, "a")
     assert (found.key, found.sent_hash) == ("a", "a")
     assert queries.find_unresolved(connection, ledger.leases, "document", scope, "d") is None
-
-
-def test_what_a_living_task_has_claimed_may_be_under_way(ledger, connection):
-    names = {"scope": DocumentScope(site_at(URL, "help"), "documents/qa"), "source": "kb", "run": RUN}
-    with ledger.documents(**names) as memory:
-        memory.commit_and_claim((), [Claim("a", "row a", None)])
-        (entry,) = queries.page_of_ambiguous(connection, LeaseSettings(), ALL, Page()).rows
-        assert entry.may_be_under_way
-    connection.rollback()
-    (entry,) = queries.page_of_ambiguous(connection, LeaseSettings(), ALL, Page()).rows
-    assert not entry.may_be_under_way
 
 
 def test_superseded_documents(ledger, connection):

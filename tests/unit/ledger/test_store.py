@@ -156,14 +156,6 @@ def test_a_chat_that_was_lost_after_it_had_ended_is_lost(ledger, clock):
     assert (row.state, row.completed_at) == ("lost", START + timedelta(seconds=5))
 
 
-def test_a_request_of_another_site_is_another_request(ledger, clock):
-    submit(ledger)
-    ended(ledger, "complete", clock, site_url="elsewhere")
-    assert find_request(ledger.engine, site_at(SITE_URL), "req-1").state is None
-    assert find_request(ledger.engine, site_at("elsewhere"), "req-1") is None
-    assert find_request(ledger.engine, site_at(SITE_URL), "req-9") is None
-
-
 @pytest.mark.parametrize("hours", [5.5, -8])
 def test_moments_come_back_as_utc(database, hours):
     moment = START.astimezone(timezone(timedelta(hours=hours)))

@@ -32,6 +32,10 @@ def text(request):
     return TEXTS[request.param]
 
 
+def stored(text):
+    return text.replace("\0", "\\x00").replace("\ud83d", "\\ud83d").replace("\udcff", "\\udcff")
+
+
 def test_a_document_with_any_id_and_label_is_recorded(ledger, text):
     facts = {"scope": DocumentScope(site_at("s", text), "documents/qa"), "source": text, "run": RUN}
     with ledger.documents(**facts) as memory:
@@ -44,44 +48,27 @@ def test_a_document_with_any_id_and_label_is_recorded(ledger, text):
         assert list(memory.stale(lambda _: False)) == [(stored(text), stored(text), None, "key")]
 
 
-def stored(text):
-    return text.replace("\0", "\\x00").replace("\ud83d", "\\ud83d").replace("\udcff", "\\udcff")
-
-
-def test_a_chat_with_any_id_is_found_again(ledger, text):
+def test_a_chat_and_a_rating_with_any_id_are_found_again(ledger, text):
     row, _ = submit(ledger, lambda: accepted(text), site_id=text, session_id=text)
     assert row.request_id == text
     record_ends(ledger.engine, site_at(SITE_URL, text), {text: RequestEnd("complete", START)})
     assert find_request(ledger.engine, site_at(SITE_URL, text), text).state == "complete"
-
-
-def test_a_rating_of_any_word_is_recorded(ledger, text):
     row, sent = rate(ledger, text, session_id=text, request_id=text)
-    assert sent
-    assert (row.outcome, row.request_id) == ("created", text)
+    assert (row.outcome, row.request_id, sent) == ("created", text, True)
     assert not rate(ledger, text, session_id=text, request_id=text)[1]
 
 
-def test_the_end_of_a_question_with_any_session_is_recorded(ledger, text):
-    with ledger.chat_requests(scope=ChatScope(site_at("s"), "async", "b"), run=RUN) as memory:
-        claim = Claim("key", "label", None)
-        memory.commit_and_claim((), [claim])
-        memory.commit_and_claim([ClaimOutcome(claim, "created", "hash", "r")], ())
-        memory.record_ends({"r": RequestEnd("complete", None, text)})
-        memory.withdraw(["key"], text)
-        assert memory.entries(["key"])["key"].state == "ambiguous"
-
-
-def test_a_question_with_any_request_id_is_found_again(ledger, text):
+def test_a_question_with_any_request_id_and_session_is_found_again(ledger, text):
     with ledger.chat_requests(scope=ChatScope(site_at("s"), "async", "b"), run=RUN) as memory:
         claim = Claim("key", "label", None)
         memory.commit_and_claim((), [claim])
         memory.commit_and_claim([ClaimOutcome(claim, "created", "hash", text)], ())
-        assert memory.entries(["key"])["key"].created_id == text
         assert [one.request_id for one in memory.accepted()] == [text]
-        memory.record_ends({text: RequestEnd("lost", None, "s")})
-    (row,) = ledger.read(requests_between, *DAY)
-    assert (row["request_id"], row["state"]) == (text, "lost")
+        memory.record_ends({text: RequestEnd("lost", None, text)})
+        (row,) = ledger.read(requests_between, *DAY)
+        assert (row["request_id"], row["state"]) == (text, "lost")
+        memory.withdraw(["key"], text)
+        assert memory.entries(["key"])["key"].state == "ambiguous"
 
 
 def test_a_request_id_that_looks_encoded_is_found_again(ledger):

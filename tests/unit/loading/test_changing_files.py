@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 
 import pytest
 
 from airflow_provider_assistant.api import endpoints
-from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.loading.file_rows import FileRows, shortest_names
 from airflow_provider_assistant.storage.uploads import as_upload
-from tests.wire import ScriptedService, client_of
 
 SIZE = 3_000_000
 
@@ -32,14 +29,6 @@ def path(tmp_path):
     return path
 
 
-def test_a_file_that_shrinks_while_it_is_sent_is_an_input_error(path):
-    with upload_of(path).open() as file:
-        assert len(file.read(10)) == 10
-        os.truncate(path, SIZE // 2)
-        with pytest.raises(AssistantInputError, match=r"guide\.txt.*changed from 3000000 to 1500000"):
-            file.read()
-
-
 def test_a_file_that_grows_while_it_is_sent_is_sent_as_it_was(path):
     with upload_of(path).open() as file:
         first = file.read(10)
@@ -49,26 +38,6 @@ def test_a_file_that_grows_while_it_is_sent_is_sent_as_it_was(path):
         assert file.seek(0, os.SEEK_END) == SIZE
         file.seek(SIZE - 2)
         assert file.read() == b"xx"
-
-
-def test_the_client_raises_what_is_wrong_with_the_file_and_not_with_the_connection(path, monkeypatch):
-    upload = upload_of(path)
-
-    async def send(url):
-        async with client_of(url) as client:
-            await client.asend(endpoints.upload_document("docs", upload))
-
-    with upload.open() as file:
-        kind = type(file)
-        read = kind.readinto
-
-    def readinto(self, buffer):
-        os.truncate(path, SIZE // 2)
-        return read(self, buffer)
-
-    monkeypatch.setattr(kind, "readinto", readinto)
-    with ScriptedService() as service, pytest.raises(AssistantInputError, match="has changed"):
-        asyncio.run(send(service.url))
 
 
 @pytest.mark.parametrize(

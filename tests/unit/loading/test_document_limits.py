@@ -24,7 +24,7 @@ NAMED = {
 @pytest.mark.parametrize("field", NAMED)
 def test_a_named_field_says_how_many_documents_are_left(field):
     rng = random.Random(field)
-    for _ in range(20):
+    for _ in range(5):
         limit, used = rng.randint(1, 10**6), rng.randint(0, 10**6)
         raw = NAMED[field](limit, used)
         assert document_limits(raw, field).left == max(0, limit - used)
@@ -98,12 +98,11 @@ USAGES = {
 }
 
 
-@pytest.mark.parametrize("name", ["documents", "reference_documents", "active_documents"])
-@pytest.mark.parametrize("limits", LIMITS)
-@pytest.mark.parametrize("usage", USAGES)
+@pytest.mark.parametrize("name", ["documents", "active_documents"])
+@pytest.mark.parametrize(("limits", "usage"), list(zip([*LIMITS, "plain"], USAGES, strict=True)))
 def test_the_used_amount_may_be_in_another_reply(name, limits, usage):
     rng = random.Random(f"{name} {limits} {usage}")
-    for _ in range(10):
+    for _ in range(5):
         limit, used = rng.randint(1, 10**6), rng.randint(0, 10**6)
         raw = LIMITS[limits](name, limit)
         assert needs_usage(raw)
@@ -185,7 +184,7 @@ REPLIES = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(REPLIES)
 def test_no_reply_breaks_it(raw):
     found = document_limits(raw)

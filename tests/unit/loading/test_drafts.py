@@ -118,14 +118,6 @@ def test_drafts_are_counted_and_listed(run, seed):
     assert sorted(service.created) == sorted(titles)
 
 
-def test_the_words_of_the_connection_count(run):
-    service = Service({"a": {"status": "LIVE-9"}, "b": {"status": "active"}, "c": {"status": "on hold"}})
-    routes = DocumentRoutes(list=None, active_words=("live 9",), draft_words=("active", "on-hold"))
-    loaded, listed, _ = run(service, ["a", "b", "c"], routes)
-    assert loaded.drafts == 2
-    assert listed.keys() == {"b", "c"}
-
-
 @pytest.mark.parametrize("has_route", [True, False])
 def test_a_load_that_activates_drafts_lists_those_that_it_cannot_activate(run, has_route):
     service = Service(

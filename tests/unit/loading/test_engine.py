@@ -19,15 +19,17 @@ from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousPermanentError,
     AssistantAuthenticationError,
     AssistantError,
+    AssistantInputError,
 )
 from airflow_provider_assistant.ledger import Claim, DocumentScope, Ledger, RunRef, sqlite_engine
 from airflow_provider_assistant.ledger.queries import count_stale, page_of_stale
 from airflow_provider_assistant.ledger.selection import ALL, Selection
-from airflow_provider_assistant.loading import ledger_writer
+from airflow_provider_assistant.loading import engine, ledger_writer
 from airflow_provider_assistant.loading.counts import LoadCounts
 from airflow_provider_assistant.loading.engine import Load
 from airflow_provider_assistant.loading.findings import FindingsFile
 from airflow_provider_assistant.loading.options import LoadOptions
+from airflow_provider_assistant.loading.rows import DataframeRows
 from tests.sites import site_at
 from tests.unit.loading.scripted_client import ScriptedClient, text_rows
 
@@ -238,3 +240,27 @@ def test_counts_in_words_and_as_plain_types():
     assert counts.as_dict() == asdict(counts) | {"rows_per_second": 5.0}
     assert LoadCounts().as_dict()["rows_per_second"] == 0.0
     assert str(LoadCounts(rows=1, failed=1)) == "1 row: 0 created, 1 failed"
+
+
+def test_a_source_that_is_gone_in_the_middle_of_a_load_lets_requests_end(tmp_path, monkeypatch):
+    class Gone(DataframeRows):
+        def prepared(self, is_wanted):
+            for row in super().prepared(is_wanted):
+                if row.number == 7:
+                    raise AssistantInputError("'faq.csv' cannot be read: it is gone", field="source")
+                yield row
+
+    monkeypatch.setattr(engine, "LOOK_AHEAD", 2)
+    options = LoadOptions(max_concurrency=4)
+    with (
+        Ledger(sqlite_engine(tmp_path / "ledger.db")) as ledger,
+        ledger.documents(scope=DocumentScope(site_at("h", "s"), "documents/qa"), source="kb", run=RUN) as memory,
+        FindingsFile(tmp_path / "findings.parquet") as findings,
+    ):
+        rows = text_rows([str(number) for number in range(1, 11)], kind=Gone)
+        load = Load(client_of(Service(), 1, options), rows, options, ledger=memory, findings=findings)
+        with pytest.raises(AssistantInputError, match="is gone"):
+            asyncio.run(load.run())
+    assert load.counts.ambiguous == 0
+    assert load.counts.created == load.counts.requests
+    assert load.counts.done == 10

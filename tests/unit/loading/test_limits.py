@@ -170,13 +170,18 @@ def test_a_named_field_that_does_not_exist_stops_a_load_that_respects_the_limits
 
 
 def test_a_limit_that_is_not_understood_is_a_warning_if_it_is_to_be_respected(run, caplog):
-    async def odd():
-        return LimitReplies({"documents_per_site": 1})
+    for limits, text in (
+        ({"documents_per_site": 1}, "limits_field names the field"),
+        ({"limits": {"documents": 1}}, "may have 1 documents"),
+    ):
 
-    counts, _, error = run(Tenant(), rows(2), read_limits=odd)
-    assert (counts.created, error) == (2, None)
-    (line,) = [record for record in caplog.records if "limits_field names the field" in record.getMessage()]
-    assert line.levelno == logging.WARNING
+        async def odd(limits=limits):
+            return LimitReplies(limits)
+
+        counts, _, error = run(Tenant(), rows(2), scope=text, read_limits=odd)
+        assert (counts.created, error) == (2, None)
+        (line,) = [record for record in caplog.records if text in record.getMessage()]
+        assert line.levelno == logging.WARNING
 
 
 @contextlib.contextmanager
@@ -246,38 +251,24 @@ def test_the_usage_is_read_once_if_the_limits_lack_the_used_amount(caplog):
     assert "The usage of tenant 'acme': usage.reference_documents 41." in caplog.text
 
 
-@pytest.mark.parametrize("field", ["limits.pages", "limits.documents"])
-def test_a_field_that_is_missing_or_complete_needs_no_usage(field):
-    with answered(Response(200, {}, b'{"limits": {"documents": {"limit": 5, "used": 1}}}')) as calls:
-        assert asyncio.run(read_limits(SETTINGS, "acme", field)).usage is None
-    assert len(calls) == 1
-
-
-@pytest.mark.parametrize("status", [403, 404, 405, 501])
-def test_a_usage_that_the_service_does_not_offer_is_one_line(status, caplog):
-    with answered(NO_USED_AMOUNT, Response(status, {}, b"no")) as calls, caplog.at_level(logging.INFO):
-        replies = asyncio.run(read_limits(SETTINGS, "acme"))
-    assert (replies.usage, len(calls)) == (None, 2)
-    (line,) = [record for record in caplog.records if "usage" in record.getMessage()]
-    assert line.levelno == logging.INFO
-    assert f"does not show the usage of the tenant ({status} " in line.getMessage()
-
-
 @pytest.mark.parametrize(
-    "answer",
+    ("answer", "level", "text"),
     [
-        *[Response(status, {}, b"no") for status in (302, 401, 429, 500)],
-        Response(200, {}, b"<html>"),
-        TransportFailure("timeout", "no response", True),
+        (Response(404, {}, b"no"), logging.INFO, "does not show the usage of the tenant (404 "),
+        (Response(401, {}, b"no"), logging.WARNING, "usage of the tenant cannot be read"),
+        (Response(500, {}, b"no"), logging.WARNING, "usage of the tenant cannot be read"),
+        (Response(200, {}, b"<html>"), logging.WARNING, "usage of the tenant cannot be read"),
+        (TransportFailure("timeout", "no", True), logging.WARNING, "usage of the tenant cannot be read"),
     ],
 )
-def test_a_usage_that_cannot_be_read_is_a_warning(answer, caplog):
+def test_a_usage_that_cannot_be_read_is_one_line(answer, level, text, caplog):
     patient = replace(SETTINGS, retry=flow.RetryPolicy(attempts=5))
     with answered(NO_USED_AMOUNT, answer) as calls, caplog.at_level(logging.INFO):
         replies = asyncio.run(read_limits(patient, "acme"))
     assert (replies.usage, len(calls)) == (None, 2)
-    (line,) = [record for record in caplog.records if record.levelno == logging.WARNING]
-    assert "usage of the tenant cannot be read" in line.getMessage()
+    (line,) = [record for record in caplog.records if "usage" in record.getMessage()]
+    assert line.levelno == level
+    assert text in line.getMessage()
 
 
 @pytest.mark.parametrize("on_limit", ["fail", "fit"])
@@ -294,16 +285,6 @@ def test_a_load_stops_by_a_used_amount_from_the_usage(on_limit, run):
         assert counts.requests == 0
     else:
         assert (counts.created, counts.skipped) == (2, 3)
-
-
-def test_a_limit_without_a_used_amount_is_a_warning_if_it_is_to_be_respected(run, caplog):
-    async def replies():
-        return LimitReplies({"limits": {"documents": 1}})
-
-    counts, _, error = run(Tenant(), rows(3), read_limits=replies, on_limit="fit")
-    assert (counts.created, error) == (3, None)
-    (line,) = [record for record in caplog.records if "may have 1 documents" in record.getMessage()]
-    assert line.levelno == logging.WARNING
 
 
 @pytest.mark.parametrize(

@@ -221,23 +221,6 @@ def test_no_ambiguous_row_no_request(site, load):
     assert not [path for method, path in site.requests if path == site.names.list_path]
 
 
-def test_a_dry_run_changes_nothing(site, load):
-    Lost(site, 2)
-    load(*ROWS)
-    before = len(site.requests)
-    assert load(*ROWS, options=("--dry-run",))["created"] == 1
-    assert not [path for _, path in site.requests[before:] if path == site.names.list_path]
-
-
-@pytest.mark.parametrize("status", [404, 405, 501, 403])
-def test_without_a_list_on_ambiguous_decides(status, site, load, monkeypatch, caplog):
-    site.missing["list"] = status
-    Lost(site, 2)
-    load(*ROWS)
-    again = load(*ROWS)
-    assert (again["created"], again["possibly_duplicated"]) == (1, 1)
-
-
 @pytest.mark.parametrize("status", [429, 500, 503])
 def test_a_list_that_fails_for_now_stops_the_load(status, site, load):
     Lost(site, 2)
@@ -248,12 +231,3 @@ def test_a_list_that_fails_for_now_stops_the_load(status, site, load):
     assert len(site.documents) == 3
     del site.missing["list"]
     assert load(*ROWS)["unchanged"] == 3
-
-
-def test_management_off_is_as_before(site, load, monkeypatch):
-    Lost(site, 2)
-    load(*ROWS)
-    monkeypatch.setenv(CONN, site.connection(retries=0, manage_documents=False))
-    again = load(*ROWS)
-    assert (again["created"], again["possibly_duplicated"]) == (1, 1)
-    assert not [path for method, path in site.requests if path == site.names.list_path and method == "GET"]
