@@ -80,6 +80,7 @@ class Sink(LocalServer):
         reply(request, 201, b"{}", {})
 
 
+@pytest.mark.promise("loads", "The memory that a file takes does not grow with the file.")
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     path = tmp_path / "large.txt"
     with path.open("wb") as file:
@@ -178,6 +179,7 @@ def unfold(folder: str, pipe: Connection) -> None:
     pipe.send(reports)
 
 
+@pytest.mark.promise("loads", "A small file that unfolds to gigabytes is refused within stated memory.")
 @pytest.mark.slow
 def test_small_files_that_unfold_to_gigabytes(tmp_path: Path) -> None:
     mine, theirs = processes.Pipe()

@@ -39,6 +39,7 @@ def fill(ledger):
             opened.changes().record(change, "delete")
 
 
+@pytest.mark.promise("ledger", "A service gets another name in the ledger, and everything is known under it.")
 @pytest.mark.parametrize(
     ("wanted", "expected"),
     [

@@ -117,6 +117,7 @@ def test_all_at_once_are_settled_as_each_by_itself(ledger, database, clock, sele
             assert settle_all(ledger, which, selection, "deleted").settled == 0
 
 
+@pytest.mark.promise("ledger", "Only the list of entries that a person has seen is settled at once.")
 def test_thousands_are_settled_and_another_list_is_refused(ledger):
     fill(ledger, 3000)
     selection = Selection(source="kb.load")

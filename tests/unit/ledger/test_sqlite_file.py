@@ -132,6 +132,7 @@ def test_damage_at_any_place_is_an_error_of_the_ledger_or_without_effect(file, m
     assert (AssistantLedgerPermanentError, False) not in outcomes
 
 
+@pytest.mark.promise("ledger", "A backup has what was committed while a load writes.")
 def test_a_backup_has_what_was_committed_while_a_load_writes(file, tmp_path):
     with Ledger(sqlite_engine(file)) as ledger:
         for number in range(5):

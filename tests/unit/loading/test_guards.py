@@ -95,6 +95,7 @@ PAIRS = [
 ]
 
 
+@pytest.mark.promise("loads", "A load stops before it creates its documents again at another address of the service.")
 def test_the_same_source_at_another_address_stops_until_it_is_said_whether_it_is_the_same(ledger, caplog):
     for first, second, stops in PAIRS:
         with ledger.engine.begin() as connection:
@@ -141,6 +142,7 @@ def stopped_and_corrected(ledger, first, second):
     assert (plan.count(RowAction.UNCHANGED), plan.count(RowAction.SEND)) == (4, 3)
 
 
+@pytest.mark.promise("loads", "A load that was renamed names the source that has its documents.")
 def test_a_renamed_load_is_told_the_name_that_its_documents_have(ledger, caplog):
     here, chance = site(A), random.Random(7)
     for number in range(12):

@@ -166,6 +166,7 @@ def test_a_dry_run_has_no_lease(opened, load_of, path):
         assert heartbeats(path) == []
 
 
+@pytest.mark.promise("loads", "A load that was stopped for long reports the rows that another run has taken over.")
 @pytest.mark.parametrize("status", [201, 400])
 def test_a_load_reports_rows_that_were_taken_over(opened, load_of, findings, caplog, status):
     """As after SIGSTOP: no heartbeat is written, and another run creates a row before this one gets its reply."""

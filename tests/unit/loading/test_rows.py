@@ -53,6 +53,7 @@ def items(source, **options):
     return list(rows_of(source, **options).prepared(lambda _: True))
 
 
+@pytest.mark.promise("loads", "An upgrade of the package creates no document again.")
 def test_digests_are_those_of_the_first_version():
     """If a digest changed, every user would load every document again."""
     (by_content,) = digests([ROW])

@@ -65,6 +65,7 @@ def contents(site):
 EXPECTED = sorted((title, content) for _, title, content in ROWS)
 
 
+@pytest.mark.promise("loads", "A load finds the document of a create whose answer was lost in the list of the site.")
 def test_a_lost_answer_is_looked_up(site, load, cli):  # noqa: F811 (fixture)
     Lost(site, 2)
     assert load(*ROWS)["ambiguous"] == 1

@@ -54,6 +54,9 @@ def test_nothing_differs(site, load, cli):  # noqa: F811 (fixture)
     assert cli("documents", "diff").out == "site help: 2 documents, 2 in the ledger: no differences\n"
 
 
+@pytest.mark.promise(
+    "documents of a site", "The ledger and a site are compared, and every document that differs is named."
+)
 def test_every_kind(site, load, cli, tmp_path):  # noqa: F811 (fixture)
     ids = load(site, {"1": "a", "2": "b", "3": "c", "4": "d", "5": "e", "6": "f"})
     changed = load(site, {"1": "a", "2": "b", "3": "c", "4": "d", "5": "e", "6": "new"})
