@@ -124,6 +124,8 @@ def test_a_task_that_only_records_goes_on(ledger_home, cluster, caplog):
     with Ledger.open_optional(required=False) as ledger:
         assert ledger is None
     assert "Going on without the ledger" in caplog.text
+    with pytest.raises(AssistantLedgerPermanentError), Ledger.open_optional():
+        pass
 
 
 def test_the_file_is_logged_once(ledger_home, caplog, monkeypatch, tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import threading
 from collections import Counter
 from dataclasses import asdict
 
@@ -264,3 +265,27 @@ def test_a_source_that_is_gone_in_the_middle_of_a_load_lets_requests_end(tmp_pat
     assert load.counts.ambiguous == 0
     assert load.counts.created == load.counts.requests
     assert load.counts.done == 10
+
+
+@pytest.mark.promise("loads", "Several loads of the same rows at once create each document once.")
+def test_two_loads_of_the_same_rows_at_once(run):
+    titles = [f"t{number}" for number in range(120)]
+    service, results = Service(), {}
+    barrier = threading.Barrier(3)
+
+    def loads(name):
+        barrier.wait()
+        order = titles if name != "b" else titles[::-1]
+        results[name] = run(service, order, ref=RunRef("dag", name, "load", -1), findings=name)
+
+    threads = [threading.Thread(target=loads, args=(name,)) for name in "abc"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(service.titles) == sorted(titles)
+    assert sum(counts.created for counts, _, _ in results.values()) == len(titles)
+    for counts, listed, error in results.values():
+        assert error is None
+        assert set(ends(counts)) <= {"created", "unchanged", "skipped"}
+        assert listed["skipped"] == counts.skipped

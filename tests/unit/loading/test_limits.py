@@ -22,7 +22,7 @@ from airflow_provider_assistant.loading.document_limits import document_limits
 from airflow_provider_assistant.loading.dry_run import DryRun
 from airflow_provider_assistant.loading.engine import Load
 from airflow_provider_assistant.loading.findings import FindingsFile
-from airflow_provider_assistant.loading.limits import LimitReplies, read_limits
+from airflow_provider_assistant.loading.limits import LimitReplies, limits_reader, read_limits
 from airflow_provider_assistant.loading.options import LoadOptions
 from tests.sites import site_at
 from tests.unit.loading.scripted_client import ScriptedClient, text_rows
@@ -318,3 +318,18 @@ def test_documents_that_the_ledger_does_not_know_are_said_once(others, known, ne
     caplog.clear()
     run(tenant, sent)
     assert "the ledger knows" not in caplog.text
+
+
+def test_limits_are_read_if_the_tenant_is_known_and_they_matter():
+    assert limits_reader(SETTINGS, "acme", "show")
+    assert limits_reader(SETTINGS, "acme", "fail")
+    assert limits_reader(SETTINGS, "acme", "fit")
+    assert limits_reader(SETTINGS, "acme", "ignore") is None
+    assert limits_reader(SETTINGS, None, "fail") is None
+
+
+@pytest.mark.parametrize("field", ["limits.pages", "limits.documents"])
+def test_a_field_that_is_missing_or_complete_needs_no_usage(field):
+    with answered(Response(200, {}, b'{"limits": {"documents": {"limit": 5, "used": 1}}}')) as calls:
+        assert asyncio.run(read_limits(SETTINGS, "acme", field)).usage is None
+    assert len(calls) == 1

@@ -232,3 +232,12 @@ def test_a_list_that_fails_for_now_stops_the_load(status, site, load):
     assert len(site.documents) == 3
     del site.missing["list"]
     assert load(*ROWS)["unchanged"] == 3
+
+
+@pytest.mark.parametrize("status", [404, 403])
+def test_without_a_list_on_ambiguous_decides(status, site, load):
+    site.missing["list"] = status
+    Lost(site, 2)
+    load(*ROWS)
+    again = load(*ROWS)
+    assert (again["created"], again["possibly_duplicated"]) == (1, 1)
