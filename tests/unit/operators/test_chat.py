@@ -1,79 +1,67 @@
-"""Chat operators against the embedded service: their XCom values and their requests."""
+"""A sync chat and the end of a session: XCom, requests, and what happens when a reply is lost."""
 
 from __future__ import annotations
 
-from datetime import timedelta
 from urllib.parse import urlsplit
 
 import pytest
-from airflow.sdk import DAG, task
 
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
-    AssistantInputError,
-    AssistantRateLimitError,
-    AssistantRequestFailedError,
-    AssistantRequestTimeoutError,
+    AssistantAmbiguousPermanentError,
+    AssistantBadRequestError,
+    AssistantNotFoundError,
+    AssistantTimeoutError,
 )
-from airflow_provider_assistant.ledger import Ledger
-from airflow_provider_assistant.ledger.schema import chat_requests
-from airflow_provider_assistant.operators.chat import (
-    AssistantChatOperator,
-    AssistantCloseSessionOperator,
-)
+from airflow_provider_assistant.operators.chat import AssistantChatOperator, AssistantCloseSessionOperator
 from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChatOperator
+from tests.documented import DocumentedAssistant
+from tests.live.process import wait_for
+from tests.task_runs.context import execute_operator
 from tests.wire import Answer, ScriptedService
 
-UNKNOWN = "I don't know"
-POLL = r"chat/requests/"
-SUBMIT = r"chat/async$"
-WAITED = {
-    "request_id",
-    "session_id",
-    "site_id",
-    "state",
-    "status",
-    "text",
-    "confidence_level",
-    "confidence_score",
-    "error",
-    "polls",
-    "seconds",
-    "raw",
-    "noticed_after",
-}
-WAITING = {"poll_interval": 0.01, "timeout": 30}
+CHAT = r"chat$"
+CLOSE = r"session/close$"
+BOTH = pytest.mark.parametrize("operator", [AssistantChatOperator, AssistantSubmitChatOperator])
 
 
-def recorded():
-    with Ledger.open() as ledger, ledger.engine.connect() as connection:
-        return connection.execute(chat_requests.select()).all()
+@pytest.fixture
+def connect_to(ledger_home, monkeypatch):
+    """Point the connection at a scripted service."""
+
+    def connect(service):
+        url = urlsplit(service.url)
+        uri = f"assistant://:a-key-0123456789@{url.hostname}:{url.port}/http?site_id=docs&retries=0"
+        monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", uri)
+
+    return connect
 
 
 def test_chat(service, connection, run_operator):
-    options = {"session_id": "s-{{ dag.dag_id }}", "message": "What is {{ 'this' }}?"}
-    run = run_operator(AssistantChatOperator, multiple_outputs=True, **options)
+    run = run_operator(
+        AssistantChatOperator, multiple_outputs=True, session_id="s", message="What is this?", site_id="acme-shop",
+        user_email="a@example.com", response_language="de",
+    )  # fmt: skip
     answer = run.xcom()
-    confidence = {"confidence_level", "confidence_score"}
-    assert set(answer) == {"text", "session_id", "request_id", "seconds", "site_id", "raw"} | confidence
-    assert answer["text"].startswith(UNKNOWN)
-    assert answer["session_id"] == f"s-{run.dag_id}"
-    assert answer["raw"]["answered"] is False
+    assert set(answer) == {
+        "text", "session_id", "request_id", "seconds", "site_id", "raw", "confidence_level", "confidence_score",
+    }  # fmt: skip
+    assert (answer["session_id"], answer["site_id"], answer["raw"]["answered"]) == ("s", "acme-shop", False)
     assert run.xcom(key="text") == answer["text"]
     (row,) = service.rows("requests")
     assert (row["message"], row["mode"], row["id"]) == ("What is this?", "sync", answer["request_id"])
+    assert (row["site"], row["language"]) == ("acme-shop", "de")
+    assert "possibly_duplicated" not in {key for _, _, key in run.xcoms()}
 
 
 ODD_REPLY = rb"""{"answer": "42 \ud83d \u0000 end", "request_id": "r1", "score": NaN, "other": -Infinity, "n": 1e400,
 "long": 123456789012345678901234567890, "__classname__": "builtins.tuple", "facts": {"__type": "x", "__var": 1}}"""
 
 
-def test_an_odd_answer_is_kept(connection, run_operator, monkeypatch):
+def test_an_odd_answer_is_kept(connect_to, run_operator):
     """The question is answered and paid for: an answer that XCom refuses would be asked again."""
     with ScriptedService(Answer(200, ODD_REPLY)) as service:
-        url = urlsplit(service.url)
-        uri = f"assistant://:a-key-0123456789@{url.hostname}:{url.port}/http?site_id=docs&retries=0"
-        monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", uri)
+        connect_to(service)
         run = run_operator(AssistantChatOperator, session_id="s", message="m")
     assert len(service.received) == 1
     answer = run.xcom()
@@ -90,210 +78,119 @@ def test_an_odd_answer_is_kept(connection, run_operator, monkeypatch):
     }
 
 
-def test_chat_sends_every_field_and_goes_to_the_site_it_is_told(service, connection, run_operator):
-    run = run_operator(
-        AssistantChatOperator,
-        session_id="s",
-        message="Hallo?",
-        user_email="a@example.com",
-        response_language="de",
-        site_id="acme-shop",
-    )
-    assert run.xcom()["site_id"] == "acme-shop"
-    (row,) = service.rows("requests")
-    assert (row["site"], row["language"]) == ("acme-shop", "de")
-
-
 @pytest.mark.filterwarnings("ignore:Setting email")
-@pytest.mark.parametrize("operator", [AssistantChatOperator, AssistantSubmitChatOperator])
-def test_the_address_for_alerts_is_not_sent_as_that_of_the_user(operator, connection, run_operator, monkeypatch):
+@BOTH
+def test_the_address_for_alerts_is_not_sent_as_that_of_the_user(operator, connect_to):
     """Airflow's own parameter email often comes from the default_args of a DAG."""
     with ScriptedService(Answer(200, {"request_id": "r1", "answer": "42"})) as service:
-        url = urlsplit(service.url)
-        uri = f"assistant://:a-key-0123456789@{url.hostname}:{url.port}/http?site_id=docs&retries=0"
-        monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", uri)
-        run_operator(operator, session_id="s", message="m", email="oncall@example.com", email_on_failure=False)
-        run_operator(operator, session_id="t", message="m", user_email="a@example.com")
+        connect_to(service)
+        execute_operator(operator(task_id="a", session_id="s", message="m", email="oncall@example.com"))
+        execute_operator(operator(task_id="b", session_id="t", message="m", user_email="a@example.com"))
     assert [request.json().get("email") for request in service.received] == [None, "a@example.com"]
 
 
-@pytest.mark.parametrize("operator", [AssistantChatOperator, AssistantSubmitChatOperator])
+@BOTH
+def test_a_message_to_a_session_that_somebody_else_closed_is_refused(operator, ledger_home, monkeypatch):
+    with DocumentedAssistant() as assistant:
+        monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", assistant.connection())
+        assistant.closed.add("visitor-7")
+        with pytest.raises(AssistantBadRequestError, match="session is closed"):
+            execute_operator(operator(task_id="ask", session_id="visitor-7", message="When?"))
+        assert assistant.refused == [("visitor-7", "When?")]
+
+
+# -- lost replies ----------------------------------------------------------------------------------
+
+
+@pytest.mark.promise("chat", "A chat that timed out is not sent again in the same try.")
 @pytest.mark.parametrize(
-    ("fields", "field"),
+    ("on_ambiguous", "state", "error"),
     [
-        ({"message": " "}, "message"),
-        ({"session_id": ""}, "session_id"),
-        ({"message": 7}, "message"),
-        ({"user_email": "nobody"}, "email"),
-        ({"response_language": "as you like"}, "response_language"),
+        ("retry", "failed", AssistantAmbiguousError),
+        ("fail", "failed", AssistantAmbiguousPermanentError),
+        ("skip", "skipped", None),
     ],
 )
-def test_what_cannot_be_sent_is_named_before_any_request(operator, fields, field, service, connection):
-    arguments = {"session_id": "s", "message": "m"} | fields
-    with pytest.raises(AssistantInputError, match=field) as caught:
-        operator(task_id="t", **arguments).execute({})
-    assert caught.value.field == field
-    assert service.journal() == []
-
-
-def test_submit(service, connection, run_operator):
-    run = run_operator(AssistantSubmitChatOperator, session_id="s", message="Anything?")
-    submitted = run.xcom()
-    assert set(submitted) == {"request_id", "session_id", "site_id", "submitted_at"}
-    (row,) = service.rows("requests")
-    assert (row["id"], row["mode"]) == (submitted["request_id"], "async")
-    assert service.seen() == [("POST", "/m2m/sites/acme-docs/chat/async")]
-    (kept,) = recorded()
-    assert (kept.outcome, kept.request_id, kept.dag_id, kept.session_id) == (
-        "created", submitted["request_id"], run.dag_id, "s",
-    )  # fmt: skip
-    # It is taken after the outcome has been recorded.
-    assert 0 <= submitted["submitted_at"] - kept.recorded_at.timestamp() < 60
-
-
-def test_an_item_of_the_output_goes_to_the_next_task(service, connection, run_dag):
-    with DAG("submit_output", schedule=None) as dag:
-        submit = AssistantSubmitChatOperator(task_id="submit", session_id="s", message="Anything?")
-
-        @task
-        def receive(request_id):
-            return {"got": request_id}
-
-        receive(submit.output["request_id"])
-    run = run_dag(dag)
-    assert run.xcom("receive") == {"got": service.rows("requests")[0]["id"]}
-
-
-@pytest.mark.parametrize(
-    "waiting", [{"wait_for_completion": True}, {"deferrable": True}], ids=["on the worker", "deferred"]
-)
-def test_submit_and_wait(waiting, service, connection, run_operator):
-    run = run_operator(AssistantSubmitChatOperator, session_id="s", message="Anything?", **waiting, **WAITING)
-    assert run.state == "success", run.errors
-    ended = run.xcom()
-    assert set(ended) == WAITED
-    assert (ended["state"], ended["status"], ended["session_id"], ended["site_id"]) == (
-        "complete", "complete", "s", "acme-docs",
-    )  # fmt: skip
-    assert ended["text"].startswith(UNKNOWN)
-    assert ended["polls"] == len(service.journal("GET", POLL))
-    assert ended["seconds"] >= 0
+def test_a_chat_that_timed_out_is_posted_once(on_ambiguous, state, error, service, connect, run_operator):
+    connect(retries=4, chat_timeout=1.0)
+    service.answer("hold", path=CHAT, times=None)
+    run = run_operator(AssistantChatOperator, session_id="s", message="?", on_ambiguous=on_ambiguous)
+    assert run.task_state() == state
+    wait_for("the request", service.posts, timeout=60)
     assert service.posts() == 1
-    (kept,) = recorded()
-    assert kept.state == "complete"
-    assert kept.completed_at >= kept.recorded_at
+    if error:
+        assert type(run.error) is error
+        assert isinstance(run.error.__cause__, AssistantTimeoutError)
+        assert "chat_timeout" in str(run.error)
 
 
+@pytest.mark.promise("chat", "A retry of the task asks a question again whose answer was lost only if on_ambiguous allows it.")
+@pytest.mark.parametrize(("on_ambiguous", "tries"), [("retry", 3), ("fail", 1), ("skip", 1)])
 @pytest.mark.parametrize(
-    "waiting", [{"wait_for_completion": True}, {"deferrable": True}], ids=["on the worker", "deferred"]
+    ("operator", "fault", "retries"),
+    [
+        (AssistantChatOperator, "store-then-status:500", 0),
+        # A success that cannot be read has arrived.
+        (AssistantChatOperator, "html:200", 4),
+        (AssistantSubmitChatOperator, "html:200", 4),
+    ],
 )
-def test_a_retry_takes_up_the_request_that_was_submitted(waiting, service, connection, run_operator):
-    service.behave(processing_seconds=3600)
-    run = run_operator(
-        AssistantSubmitChatOperator, session_id="s", message="Anything?", retries=2, poll_interval=0.01, timeout=0,
-        **waiting,
-    )  # fmt: skip
-    assert (run.task_state(), run.tries()) == ("failed", 3)
-    assert [type(error) for error in run.errors] == [AssistantRequestTimeoutError] * 3
-    assert service.posts() == 1
-    (row,) = service.rows("requests")
-    assert {entry.path.rpartition("/")[2] for entry in service.journal("GET", POLL)} == {row["id"]}
-
-
-def test_without_the_ledger_a_retry_asks_again(service, connection, run_operator):
-    service.behave(processing_seconds=3600)
-    run_operator(
-        AssistantSubmitChatOperator, session_id="s", message="?", retries=1, poll_interval=0.01, timeout=0,
-        wait_for_completion=True, ledger=False,
-    )  # fmt: skip
-    assert service.posts() == 2
-
-
-@pytest.mark.parametrize(
-    "waiting", [{"wait_for_completion": True}, {"deferrable": True}], ids=["on the worker", "deferred"]
-)
-def test_a_request_that_failed_is_asked_again_by_the_retry(waiting, service, connection, run_operator):
-    service.behave(fail_messages="impossible")
-    run = run_operator(
-        AssistantSubmitChatOperator, session_id="s", message="impossible", retries=1, **waiting, **WAITING
-    )
-    assert (run.task_state(), run.tries()) == ("failed", 2)
-    assert service.posts() == 2
-    for error, row in zip(run.errors, service.rows("requests"), strict=True):
-        assert isinstance(error, AssistantRequestFailedError)
-        assert (error.request_id, error.status) == (row["id"], "failed")
-        assert "The assistant could not answer this message." in str(error)
-    (kept,) = recorded()
-    assert (kept.state, kept.attempts) == ("failed", 2)
-
-
-def test_a_submission_that_may_have_happened_is_made_again_and_recorded(
-    service, connection, run_operator, caplog, capfd
+def test_retries_of_the_task_post_it_again_only_by_choice(
+    operator, fault, retries, on_ambiguous, tries, service, connect, run_operator
 ):
-    service.answer("store-then-status:502", path=SUBMIT)
-    run = run_operator(AssistantSubmitChatOperator, session_id="s", message="?", retries=1)
-    assert (run.state, run.tries()) == ("success", 2)
-    assert isinstance(run.error, AssistantAmbiguousError)
+    connect(retries=retries)
+    service.answer(fault, times=None)
+    run = run_operator(operator, session_id="s", message="?", on_ambiguous=on_ambiguous, retries=2)
+    assert run.tries() == service.posts() == tries
+
+
+@pytest.mark.parametrize(("operator", "path"), [(AssistantChatOperator, CHAT), (AssistantSubmitChatOperator, "async$")])
+def test_a_message_that_was_sent_twice_is_counted(operator, path, service, connect, run_operator, caplog, capfd):
+    connect(retries=2)
+    service.answer("store-then-status:502", path=path)
+    run = run_operator(operator, session_id="s", message="?")
+    assert run.state == "success"
+    assert run.xcom(key="possibly_duplicated") == 1
     assert len(service.rows("requests")) == 2
-    (kept,) = recorded()
-    assert (kept.outcome, kept.attempts) == ("created", 2)
-    assert kept.request_id == service.rows("requests")[1]["id"]
-    assert "An earlier try may have submitted this chat" in caplog.text + "".join(capfd.readouterr())
+    assert "more than once" in caplog.text + "".join(capfd.readouterr())
 
 
-def test_a_refused_submission_is_recorded_as_refused(service, connection, run_operator):
-    service.answer("retry-after:3600", path=SUBMIT)
-    run = run_operator(AssistantSubmitChatOperator, session_id="s", message="?")
-    assert isinstance(run.error, AssistantRateLimitError)
-    assert run.error.retry_after == 3600
-    (kept,) = recorded()
-    assert kept.outcome == "failed"
-    assert service.posts() == 1
+# -- closing a session -----------------------------------------------------------------------------
 
 
-def test_the_request_that_did_not_end_is_named(service, connection, run_operator):
-    service.behave(processing_seconds=3600)
-    run = run_operator(
-        AssistantSubmitChatOperator, session_id="s", message="?", wait_for_completion=True, poll_interval=0.1, timeout=0
-    )  # fmt: skip
-    (row,) = service.rows("requests")
-    assert run.error.request_id == row["id"]
-    assert run.error.status == "queued"
+def close(run_operator, **options):
+    return run_operator(AssistantCloseSessionOperator, session_id="s", **options)
 
 
-@pytest.mark.parametrize(
-    ("default", "given", "expected"),
-    [("True", None, True), ("False", None, False), ("True", False, False), ("False", True, True)],
-)
-def test_deferrable_follows_the_configuration(default, given, expected, monkeypatch):
-    monkeypatch.setenv("AIRFLOW__OPERATORS__DEFAULT_DEFERRABLE", default)
-    operator = AssistantSubmitChatOperator(task_id="t", session_id="s", message="m", deferrable=given)
-    assert operator.deferrable is expected
-    assert operator.wait_for_completion is bool(given)
-
-
-def test_a_timeout_may_be_a_timedelta():
-    operator = AssistantSubmitChatOperator(task_id="t", session_id="s", message="m", timeout=timedelta(minutes=2))
-    assert operator.timeout == 120
-
-
-def test_close_session(service, connection, run_dag):
-    with DAG("close", schedule=None) as dag:
-        ask = AssistantChatOperator(task_id="ask", session_id="s", message="?")
-        close = AssistantCloseSessionOperator(task_id="task", session_id="{{ 's' }}")
-        ask >> close
-    run = run_dag(dag)
-    assert run.xcom()["session_id"] == "s"
-    assert set(run.xcom()) == {"session_id", "site_id", "raw"}
+@pytest.mark.parametrize("reply", [None, "empty"])
+def test_close_session(reply, service, connection, run_operator):
+    execute_operator(AssistantChatOperator(task_id="ask", session_id="s", message="?"))
+    if reply:
+        service.answer(reply, path=CLOSE)
+    result = close(run_operator).xcom()
+    assert set(result) == {"session_id", "site_id", "raw"}
+    assert (result["session_id"], result["site_id"]) == ("s", "acme-docs")
     (row,) = service.rows("sessions")
     assert row["closed_at"] is not None
 
 
-def test_close_session_tolerates_an_empty_body(service, connection, run_dag):
-    service.answer("empty", path="session/close")
-    with DAG("close_empty", schedule=None) as dag:
-        ask = AssistantChatOperator(task_id="ask", session_id="s", message="?")
-        ask >> AssistantCloseSessionOperator(task_id="task", session_id="s")
-    run = run_dag(dag)
-    assert run.state == "success"
-    assert run.xcom() == {"session_id": "s", "site_id": "acme-docs", "raw": None}
+@pytest.mark.parametrize("retries", [0, 1], ids=["by the task's retry", "by the connection's retry"])
+@pytest.mark.parametrize("fault", ["store-then-status:503", "store-then-drop"])
+def test_closing_a_session_is_sent_again_and_never_ambiguous(fault, retries, service, connect, run_operator):
+    connect(retries=retries)
+    execute_operator(AssistantChatOperator(task_id="ask", session_id="s", message="?"))
+    service.answer(fault, path=CLOSE)
+    run = close(run_operator, retries=1)
+    assert run.state == "success", run.errors
+    assert service.posts(CLOSE) == 2
+
+
+@pytest.mark.parametrize(("before", "retries", "tries"), [([], 3, 1), (["store-then-drop", "status:500"], 3, 1),
+                                                          (["store-then-status:503"], 0, 2)])  # fmt: skip
+def test_a_404_on_closing_means_that_the_site_is_unknown(before, retries, tries, service, connect, run_operator):
+    connect(retries=retries)
+    for fault in (*before, "status:404"):
+        service.answer(fault, path=CLOSE)
+    run = close(run_operator, retries=2)
+    assert (type(run.error), run.tries()) == (AssistantNotFoundError, tries)
+    assert service.posts(CLOSE) == len(before) + 1
