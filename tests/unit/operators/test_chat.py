@@ -124,7 +124,7 @@ def test_a_chat_that_timed_out_is_posted_once(on_ambiguous, state, error, servic
         assert "chat_timeout" in str(run.error)
 
 
-@pytest.mark.promise("chat", "A retry of the task asks a question again whose answer was lost only if on_ambiguous allows it.")
+@pytest.mark.promise("chat", "A question whose answer was lost is asked again only if on_ambiguous allows it.")
 @pytest.mark.parametrize(("on_ambiguous", "tries"), [("retry", 3), ("fail", 1), ("skip", 1)])
 @pytest.mark.parametrize(
     ("operator", "fault", "retries"),

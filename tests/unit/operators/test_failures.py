@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import itertools
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
@@ -36,7 +36,6 @@ from airflow_provider_assistant.transfers.ledger_to_parquet import AssistantFeed
 from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
 from tests.task_runs.context import execute_operator
 
-AT = datetime(2026, 11, 21, tzinfo=UTC)
 DOCUMENT = {"title": "T", "content": "C", "category": "faq"}
 QA = {"title": "T", "question": "Q", "answer": "A", "category": "faq"}
 OPERATORS = {
@@ -54,7 +53,6 @@ OPERATORS = {
     "sensor deferred": (AssistantChatRequestSensor, {"request_id": "r", "deferrable": True}),
 }
 LOADS = {"upload", "text", "qa"}
-DIRECT = [name for name in OPERATORS if "deferred" not in name]
 PERMANENT = {
     400: AssistantBadRequestError,
     401: AssistantAuthenticationError,
@@ -78,40 +76,15 @@ def is_permanent(error, status, name):
         assert error.status == status
 
 
-@pytest.mark.parametrize("name", OPERATORS)
-def test_airflow_does_not_retry_after_a_permanent_rejection(name, service, connect, run_operator):
-    connect(retries=5)
-    operator, arguments = OPERATORS[name]
-    service.answer("status:403", times=None)
-    run = run_operator(operator, retries=3, **arguments)
-    assert (run.task_state(), run.tries()) == ("failed", 1)
-    assert requests(service, name) == 1
-    is_permanent(run.error, 403, name)
-
-
-@pytest.mark.parametrize("name", DIRECT)
-@pytest.mark.parametrize("status", sorted(set(PERMANENT) - {403}))
-def test_a_permanent_rejection_is_an_error_without_retries(name, status, service, connect):
-    """Execute the operator without a DAG, which takes a tenth of the time."""
-    connect(retries=5)
-    kind, arguments = OPERATORS[name]
-    service.answer(f"status:{status}", times=None)
-    operator = kind(task_id="task", **arguments)
-    with pytest.raises(AirflowFailException) as raised:
-        execute_operator(operator, max_tries=3, moment=AT)
-    assert requests(service, name) == 1
-    is_permanent(raised.value, status, name)
-
-
-@pytest.mark.parametrize("name", sorted(set(OPERATORS) - set(DIRECT)))
-@pytest.mark.parametrize("status", sorted(set(PERMANENT) - {403}))
-def test_a_permanent_rejection_of_a_deferred_task_is_not_retried(name, status, service, connect, run_operator):
+@pytest.mark.promise("replies and errors", "Airflow does not retry a task after 400, 401, 403 or 404.")
+@pytest.mark.parametrize(("name", "status"), zip(OPERATORS, itertools.cycle(PERMANENT)))
+def test_airflow_does_not_retry_after_a_permanent_rejection(name, status, service, connect, run_operator):
     connect(retries=5)
     operator, arguments = OPERATORS[name]
     service.answer(f"status:{status}", times=None)
     run = run_operator(operator, retries=3, **arguments)
     assert (run.task_state(), run.tries()) == ("failed", 1)
-    assert len(service.journal()) == 1
+    assert requests(service, name) == 1
     is_permanent(run.error, status, name)
 
 
@@ -125,15 +98,6 @@ def test_a_server_failure_is_left_to_airflow_s_retries(name, service, connection
     assert requests(service, name) == 2
 
 
-def test_the_service_refuses_by_itself(service, connect, run_operator):
-    connect(key="no-such-key")
-    assert isinstance(run_operator(AssistantLimitsOperator).error, AssistantAuthenticationError)
-    connect(key="dev-acme-readonly")
-    assert isinstance(run_operator(AssistantChatOperator, session_id="s", message="m").error, AssistantPermissionError)
-    connect(site_id="globex-help")
-    assert isinstance(run_operator(AssistantChatOperator, session_id="s", message="m").error, AssistantNotFoundError)
-
-
 def test_nobody_listens(connect, run_operator, monkeypatch):
     monkeypatch.setenv(
         "AIRFLOW_CONN_ASSISTANT_DEFAULT",
@@ -145,22 +109,14 @@ def test_nobody_listens(connect, run_operator, monkeypatch):
     assert run.tries() == 2
 
 
-@pytest.mark.parametrize("name", sorted(set(OPERATORS) - {"limits"}))
-def test_no_site_is_named_before_any_request(name, service, connect, run_operator):
-    connect(site_id="")
+@pytest.mark.parametrize("name", OPERATORS)
+def test_no_site_is_named_before_any_request(name, service, connect):
+    connect(site_id="", tenant_id="")
     operator, arguments = OPERATORS[name]
-    run = run_operator(operator, retries=3, **arguments)
-    assert isinstance(run.error, AssistantInputError)
-    assert run.error.field == "site_id"
-    assert run.tries() == 1
+    with pytest.raises(AssistantInputError) as caught:
+        execute_operator(operator(task_id="task", **arguments))
+    assert caught.value.field == ("tenant_id" if name == "limits" else "site_id")
     assert service.journal() == []
-
-
-def test_no_tenant_is_named_before_any_request(service, connect, run_operator):
-    connect(tenant_id="")
-    run = run_operator(AssistantLimitsOperator)
-    assert isinstance(run.error, AssistantInputError)
-    assert run.error.field == "tenant_id"
 
 
 @pytest.mark.parametrize("name", ["submit", "feedback"])

@@ -7,12 +7,10 @@ import sqlite3
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from airflow.providers.common.compat.sdk import AirflowException, AirflowNotFoundException, TaskDeferred
+from airflow.providers.common.compat.sdk import TaskDeferred
 from airflow.sdk import DAG
 
 from airflow_provider_assistant.exceptions import AssistantLedgerPermanentError
-from airflow_provider_assistant.hooks.task_ledger import ledger_location
-from airflow_provider_assistant.operators.chat import AssistantChatOperator
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.operators.documents import (
     AssistantLoadQAOperator,
@@ -124,27 +122,15 @@ def ledgers(tmp_path, monkeypatch):
 # -- the guard -------------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("ledger", "A task that needs the ledger sends nothing if its workers do not share one.")
 @pytest.mark.parametrize("name", TASKS)
-def test_no_request_is_sent_with_a_ledger_per_machine(name, service, connection, cluster, task, run_operator):
+def test_no_request_is_sent_with_a_ledger_per_machine(name, service, connection, cluster, task):
     kind, arguments = task(name)
     before = service.seen()
-    run = run_operator(kind, retries=2, **arguments)
-    assert type(run.error) is AssistantLedgerPermanentError
-    assert "CeleryExecutor runs tasks on more than one machine" in str(run.error)
-    assert (run.task_state(), run.tries()) == ("failed", 1)
-    assert service.seen() == before
-
-
-def test_the_log_says_what_to_do(service, connection, cluster, task, ledger_home, caplog):
-    kind, arguments = task("submit")
-    with pytest.raises(AssistantLedgerPermanentError):
+    with pytest.raises(AssistantLedgerPermanentError, match="CeleryExecutor") as caught:
         execute(kind, **arguments)
-    errors = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
-    paste, happened, safe, todo = errors
-    assert "\n[assistant]\nledger_conn_id = assistant_ledger\n" in paste
-    assert f"the ledger would be the file {ledger_home}/assistant_ledger.db" in happened
-    assert safe == "What is safe: Nothing was sent."
-    assert todo.startswith("What to do: Set AIRFLOW__ASSISTANT__LEDGER_CONN_ID=")
+    assert "LEDGER_CONN_ID" in caught.value.todo
+    assert service.seen() == before
 
 
 @pytest.mark.parametrize("name", ["qa", "batch", "submit", "rate"])
@@ -155,35 +141,12 @@ def test_a_task_without_the_ledger_runs_anywhere(name, service, connection, clus
     assert service.posts() > before
 
 
-def test_an_operator_that_uses_no_ledger_runs_anywhere(service, connection, cluster):
-    execute(AssistantChatOperator, **CHAT)
-    assert service.posts() == 1
-
-
-@pytest.mark.parametrize("name", ["qa", "batch", "submit", "export of loads"])
+@pytest.mark.parametrize("name", ["qa", "export of loads"])
 def test_a_file_that_is_shared_is_used(name, service, connection, cluster, task, ledger_home, monkeypatch):
     monkeypatch.setenv(SHARED, "True")
     kind, arguments = task(name)
     execute(kind, **arguments)
     assert (ledger_home / "assistant_ledger.db").is_file()
-
-
-def test_a_local_executor_keeps_the_file(service, connection, task, ran, ledger_home, monkeypatch):
-    monkeypatch.setenv(EXECUTOR, "tests.live.executor.LiveExecutor")
-    kind, arguments = task("qa")
-    ran(kind, **arguments)
-    assert (ledger_home / "assistant_ledger.db").is_file()
-
-
-def test_an_answer_that_was_awaited_before_an_upgrade_is_returned(service, connection, cluster, caplog):
-    """The task was deferred by a version that did not refuse the file."""
-    event = {
-        "request_id": "{request}", "state": "complete", "status": "Complete", "text": "Yes.", "error": None, "raw": {},
-        "polls": 2, "seconds": 1.25, "noticed_after": 1.5,
-    }  # fmt: skip
-    operator = AssistantSubmitChatOperator(task_id="ask", **CHAT, deferrable=True)
-    assert operator.execute_complete(task_context(), {"request": event})["text"] == "Yes."
-    assert "Going on without the ledger" in caplog.text
 
 
 # -- one ledger per tenant or team -----------------------------------------------------------------
@@ -201,62 +164,24 @@ TABLES = {
 }
 
 
+@pytest.mark.promise("ledger", "The ledger is that of the task, else of its connection, else of the configuration.")
+@pytest.mark.parametrize(
+    "where", [("by_task", "by_team", "by_config"), (None, "by_team", "by_config"), (None, None, "by_config")], ids=str
+)
 @pytest.mark.parametrize("name", TABLES)
-def test_the_task_wins_over_the_connection(name, service, connect, ledgers, task, monkeypatch, ledger_home):
-    connect(ledger_conn_id="by_team")
-    monkeypatch.setenv(CONN_ID, "by_config")
+def test_the_task_wins_over_the_connection_and_that_over_the_configuration(
+    name, where, service, connect, ledgers, task, monkeypatch, ledger_home
+):
+    by_task, by_team, by_config = where
+    connect(ledger_conn_id=by_team or "")
+    monkeypatch.setenv(CONN_ID, by_config)
     kind, arguments = task(name)
-    execute(kind, ledger_conn_id="{{ 'by_' ~ 'task' }}", **arguments)
-    assert ledgers(TABLES[name]) == {"by_task": 1}
+    execute(kind, **({"ledger_conn_id": by_task} if by_task else {}), **arguments)
+    assert ledgers(TABLES[name]) == {next(filter(None, where)): 1}
     assert not (ledger_home / "assistant_ledger.db").exists()
 
 
-@pytest.mark.parametrize("name", TABLES)
-def test_the_connection_wins_over_the_configuration(name, service, connect, ledgers, task, monkeypatch):
-    connect(ledger_conn_id="by_team")
-    monkeypatch.setenv(CONN_ID, "by_config")
-    kind, arguments = task(name)
-    execute(kind, **arguments)
-    assert ledgers(TABLES[name]) == {"by_team": 1}
-
-
-def test_the_configuration_is_the_default(service, connect, ledgers, task, monkeypatch):
-    connect(ledger_conn_id="")
-    monkeypatch.setenv(CONN_ID, "by_config")
-    kind, arguments = task("qa")
-    execute(kind, **arguments)
-    assert ledgers("assistant_documents") == {"by_config": 1}
-
-
-def test_default_args_name_the_ledger_of_a_dag(service, connection, ledgers, task):
-    for name in ("submit", "rate", "qa"):
-        kind, arguments = task(name)
-        execute(kind, default_args={"ledger_conn_id": "by_task"}, **arguments)
-        assert ledgers(TABLES[name]) == {"by_task": 1}
-
-
-def test_two_tenants_do_not_share_entries(service, connect, ledgers, task):
-    kind, arguments = task("qa")
-    for name in ("by_task", "by_team"):
-        connect(conn_id=f"of_{name}", ledger_conn_id=name)
-        execute(kind, assistant_conn_id=f"of_{name}", source_name="faq", **arguments)
-    assert ledgers("assistant_documents") == {"by_task": 1, "by_team": 1}
-    assert service.posts() == 2
-
-
-@pytest.mark.parametrize("name", ["submit", "sensor", "batch"])
-def test_a_resumed_task_uses_the_ledger_it_began_with(name, service, connection, ledgers, task):
-    service.behave(processing_seconds=3600)
-    kind, arguments = task(name)
-    trigger = execute(kind, **{**arguments, "deferrable": True}, ledger_conn_id="by_task")
-    resumed = kind(task_id="task", **arguments, ledger_conn_id="rendered_again")
-    error = {"type": "AssistantRequestTimeoutError", "fields": {"happened": "late"}}
-    with pytest.raises(AirflowException, match="late"):
-        resumed.execute_complete(task_context(), {"error": error, "rendered": trigger.rendered})
-    assert ledger_location(resumed.hook, resumed.ledger_conn_id).conn_id == "by_task"
-
-
-@pytest.mark.parametrize("name", ["qa", "batch", "submit", "rate", "export of loads"])
+@pytest.mark.parametrize("name", ["qa", "submit", "export of loads"])
 def test_an_error_names_where_the_connection_comes_from(name, service, connect, task):
     kind, arguments = task(name)
     given = {
@@ -274,10 +199,8 @@ def test_an_error_names_where_the_connection_comes_from(name, service, connect, 
 # -- exports ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("where", ["task", "team"])
-def test_an_export_reads_the_ledger_of_the_loads(where, service, connect, ledgers, task, ledger_home):
-    connect(**({"ledger_conn_id": "by_team"} if where == "team" else {}))
-    named = {"ledger_conn_id": "by_task"} if where == "task" else {}
+def test_an_export_reads_the_ledger_of_the_loads(service, connection, ledgers, task, ledger_home):
+    named = {"ledger_conn_id": "by_task"}
     kind, arguments = task("qa")
     execute(kind, **named, **arguments)
     kind, arguments = task("export of loads")
@@ -289,10 +212,3 @@ def test_an_export_of_all_sites_needs_no_connection(ledger_home, task):
     kind, arguments = task("export of ratings")
     execute(kind, **arguments)
     assert (ledger_home / "assistant_ledger.db").is_file()
-
-
-def test_an_export_needs_the_connection_that_it_names(ledger_home, task):
-    kind, arguments = task("export of ratings")
-    with pytest.raises(AirflowNotFoundException):
-        execute(kind, assistant_conn_id="tenant_b", **arguments)
-    assert not (ledger_home / "assistant_ledger.db").exists()

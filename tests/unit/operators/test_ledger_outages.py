@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from random import Random
-
 import pytest
 import sqlalchemy as sa
 from airflow.providers.common.compat.sdk import AirflowFailException
@@ -20,7 +18,6 @@ from tests.live.clients import local_request
 from tests.task_runs.context import task_context
 from tests.unit.ledger.outage import away
 
-POLL = r"chat/requests/"
 CHAT = {"session_id": "s", "message": "Anything?", "poll_interval": 0.01, "timeout": 30}
 
 
@@ -67,29 +64,6 @@ def test_a_submission_that_is_recorded_late_is_taken_up_by_a_retry(begins, servi
     assert service.posts() == 1
 
 
-def test_an_answer_is_returned_although_the_ledger_stays_away(service, connection, caplog):
-    with away(sa.Engine, "INSERT INTO assistant_chat_requests", when=lambda: service.posts() == 1):
-        assert submit()["state"] == "complete"
-    assert "a retry of this task sends it again" in caplog.text
-
-
-def test_a_deferred_task_returns_its_answer_without_a_ledger(service, connection, run_operator, ledger_home):
-    operator = AssistantSubmitChatOperator(task_id="ask", **CHAT, deferrable=True)
-    event = {
-        "request_id": "r", "state": "complete", "status": "Complete", "text": "Yes.", "error": None, "raw": {},
-        "polls": 2, "seconds": 1.25, "noticed_after": 1.5,
-    }  # fmt: skip
-    (ledger_home / "assistant_ledger.db").write_bytes(b"not a database" * 1000)
-    assert operator.execute_complete(task_context("ask"), {"request": event})["text"] == "Yes."
-
-
-def test_nothing_is_submitted_that_could_not_be_recorded_before(service, connection):
-    Ledger.open().close()
-    with away(sa.Engine, "UPDATE", "INSERT"), pytest.raises(AssistantLedgerError, match="A retry"):
-        submit()
-    assert service.posts() == 0
-
-
 def test_a_locked_ledger_is_retried_by_airflow(service, connection, run_operator):
     Ledger.open().close()
     rating = {"session_id": "s", "request_id": "r", "feedback": "good"}
@@ -99,14 +73,13 @@ def test_a_locked_ledger_is_retried_by_airflow(service, connection, run_operator
     assert not isinstance(run.error, AssistantLedgerError)
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_a_retry_sends_no_row_that_a_load_created_during_an_outage(seed, service, connection, monkeypatch):
+@pytest.mark.promise("loads", "A row that was created while the ledger was away is not sent again by the retry.")
+@pytest.mark.parametrize(("most", "first"), [(1, 6), (5, 2)])
+def test_a_retry_sends_no_row_that_a_load_created_during_an_outage(most, first, service, connection, monkeypatch):
     """The outcomes of a group of rows are recorded when the load ends, if they could not be recorded before."""
     monkeypatch.setattr("tenacity.nap.time.sleep", lambda _: None)
     monkeypatch.setattr(engine, "GRACE", 60.0)  # the requests in flight are answered, however slow the machine is
-    random = Random(seed)
     rows = [{"title": f"T{number}", "question": "Q?", "answer": "A.", "category": "c"} for number in range(12)]
-    most, first = random.choice([1, 2, 5]), random.randint(1, 6)
 
     def load():
         return AssistantLoadQAOperator(task_id="load", source=rows, max_concurrency=most).execute(task_context("ask"))
@@ -120,23 +93,3 @@ def test_a_retry_sends_no_row_that_a_load_created_during_an_outage(seed, service
     done = load()
     assert (done["unchanged"], done["created"]) == (created, len(rows) - created)
     assert (done["possibly_duplicated"], service.posts()) == (0, len(rows))
-
-
-def iteration(number):
-    context = task_context("ask", region_index=number, region_id=f"region-{number}")
-    return {**context, "loop": object()}
-
-
-def test_every_iteration_of_a_task_loop_is_submitted_once(service, connection):
-    first = [submit(iteration(number))["request_id"] for number in range(3)]
-    again = [submit(iteration(number))["request_id"] for number in range(3)]
-    assert len(set(first)) == 3
-    assert again == first
-    assert service.posts() == 3
-
-
-def test_mapped_tasks_with_regions_keep_what_they_had_before_an_upgrade(service, connection):
-    before = submit(task_context("ask", map_index=2))
-    after = submit(task_context("ask", map_index=2, region_index=2, region_id="x"))
-    assert after["request_id"] == before["request_id"]
-    assert service.posts() == 1

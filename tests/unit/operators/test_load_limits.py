@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator, AssistantUploadFilesOperator
+from airflow_provider_assistant.operators.documents import AssistantUploadFilesOperator
 from tests.unit.operators.test_documents import counts, listed, load, loaded_titles, many
 
 
@@ -41,8 +41,3 @@ def test_files_are_checked_as_well(service, connection, tmp_path):
 def test_limits_that_cannot_be_read_do_not_stop_a_load(status, service, connection):
     service.answer(f"status:{status}", path="/limits$", times=None)
     assert counts(load(many(2))) == {"created": 2}
-
-
-def test_a_choice_that_does_not_exist():
-    with pytest.raises(AssistantInputError, match="on_limit must be 'show', 'fail', 'fit' or 'ignore', not 'stop'"):
-        AssistantLoadQAOperator(task_id="load", source=[], on_limit="stop")

@@ -71,25 +71,6 @@ def test_one_file_that_changes_costs_one_file(how, name, service, connection, st
     assert re.search(reason, rejected(ledger_home)[f"{name}.md"])
 
 
-def after(opened, change):
-    """Change the storage at the given number of reads."""
-    STORAGE.change = change if opened == 1 else lambda: after(opened - 1, change)
-
-
-@pytest.mark.parametrize("how", ["vanishes", "grows", "shrinks", "is emptied"])
-def test_a_file_that_changes_while_others_are_sent(how, service, connection, stored, ledger_home):
-    # Five reads compute the hashes; the sixth read is the first upload.
-    after(6, lambda: CHANGES[how][0](f"{stored}/e.md"))
-    with pytest.raises(AssistantInputError, match="5 rows: 4 created, 1 rejected"):
-        upload(stored, max_concurrency=1)
-    assert list(rejected(ledger_home)) == ["e.md"]
-    assert service.posts(DOCUMENTS) == 4
-    expected = {"unchanged": 4} if how in {"vanishes", "is emptied"} else {"unchanged": 4, "created": 1}
-    assert {
-        name: n for name, n in counts(upload(stored, run_id="next", max_rejected=1)).items() if name != "rejected"
-    } == expected
-
-
 def test_the_next_run_sends_a_file_that_has_grown(service, connection, stored):
     STORAGE.change = lambda: STORAGE.pipe_file(f"{stored}/a.md", b"# a, and more")
     assert upload(stored, max_rejected=1)["rejected"] == 1
@@ -124,14 +105,6 @@ def test_names_that_several_folders_have_are_told_apart(service, connection, tmp
     assert titles(service) == ["a-readme.md", "b-readme.md", "guide.md", "readme.md"]
     (tmp_path / "docs").rename(tmp_path / "moved")
     assert counts(upload(str(tmp_path / "moved"), run_id="moved")) == {"unchanged": 4}
-
-
-def test_files_of_the_same_name_given_one_by_one(service, connection, tmp_path):
-    write(tmp_path, "one/readme.md", "two/readme.md")
-    files = [str(tmp_path / "one" / "readme.md"), str(tmp_path / "two" / "readme.md")]
-    assert counts(upload(files)) == {"created": 2}
-    assert titles(service) == ["one-readme.md", "two-readme.md"]
-    assert counts(upload([*files, *files], run_id="again")) == {"unchanged": 2}
 
 
 def test_two_folders_with_the_same_paths_are_refused_before_anything_is_sent(service, connection, tmp_path):

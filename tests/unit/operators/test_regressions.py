@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 from types import SimpleNamespace
 from uuid import UUID
 
-import pandas as pd
 import pyarrow.parquet as pq
 
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
 from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
 from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChatOperator
-from airflow_provider_assistant.sandbox import tenants
 from tests.task_runs.context import task_context
 
 REGION = UUID(int=7)
@@ -26,14 +23,6 @@ def execute(operator, iteration=None):
         return operator.execute(task_context())
     context = task_context(region_id=REGION, region_index=iteration)
     return operator.execute({**context, **loop})
-
-
-def test_one_number_among_texts_costs_one_row(service, connection):
-    frame = pd.DataFrame(
-        {"title": ["A", 3, "C"], "question": ["a?", "b?", "c?"], "answer": ["x", "y", "z"], "category": ["k"] * 3}
-    )
-    result = execute(AssistantLoadQAOperator(task_id="load", source=frame, max_rejected=1))
-    assert (result["created"], result["rejected"]) == (2, 1)
 
 
 def test_every_iteration_of_a_loop_asks_its_batch_once(service, connection, tmp_path):
@@ -66,13 +55,3 @@ def test_an_iteration_of_a_loop_rates_once(service, connection):
     fields = {"session_id": "s", "request_id": chat["request_id"], "feedback": "good"}
     sent = [execute(AssistantFeedbackOperator(task_id="rate", **fields), number)["sent"] for number in range(2)]
     assert sent == [True, False]
-
-
-def test_nothing_of_the_embedded_service_is_too_short_for_airflow_s_masker(caplog, connection, service):
-    """Every log began with a warning, because the tenant id had only four letters."""
-    from airflow.sdk.log import mask_secret
-
-    with caplog.at_level(logging.WARNING):
-        for name in (*tenants.KEYS, *(name for one in tenants.TENANTS for name in (one.tenant_id, *one.sites))):
-            mask_secret(name)
-    assert "Skipping masking" not in caplog.text
