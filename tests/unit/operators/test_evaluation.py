@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import random
 import signal
@@ -112,13 +111,10 @@ def evaluate(operator, monkeypatch):
     return run
 
 
-@pytest.mark.parametrize("form", ["list", "Parquet", "folder"])
+@pytest.mark.parametrize("form", ["list", "folder"])
 def test_no_answers_are_an_error_unless_they_may_be_missing(form, operator, tmp_path):
-    pq.write_table(
-        pa.table({"key": pa.array([], pa.string()), "answer": pa.array([], pa.string())}), tmp_path / "a.parquet"
-    )
     (tmp_path / "none").mkdir()
-    answers = {"list": [], "Parquet": str(tmp_path / "a.parquet"), "folder": str(tmp_path / "none")}[form]
+    answers = {"list": [], "folder": str(tmp_path / "none")}[form]
     with pytest.raises(AssistantInputError, match="allow_empty=True"):
         execute(operator(answers, gate=["coverage >= 0.9"]))
     head = execute(operator(answers, gate=["coverage >= 0.9"], allow_empty=True))
@@ -149,34 +145,14 @@ def test_where_no_reply_has_times_the_report_shows_when_answers_were_noticed(ope
     assert summary_of(head).scorers["latency"].not_judged == 20
     page = Path(head["report_path"]).read_text()
     assert "Noticed after p50" in page
-    assert "the latency is not known" in page
     assert "Latency p50" not in page
     with pytest.raises(AssistantGateFailedError, match="noticed_after p95"):
         execute(operator(answers, gate=["noticed_after p95 <= 20"], name="polled"))
 
 
-def test_a_measured_latency_is_judged_and_the_report_says_how_exact_it_is(operator):
-    measured = {"seconds_source": "measured", "seconds_error": 4.5}
-    answers = [question(number, seconds=8.0 + number, noticed_after=8.0 + number, **measured) for number in range(20)]
-    answers[3] |= {"seconds": None, "seconds_source": None, "seconds_error": None, "noticed_after": 4000.0}
-    head = execute(operator(answers, gate=["latency p95 <= 30"], scorers=[*SCORERS, "latency"]))
-    (rule,) = summary_of(head).gate.rules
-    assert rule.reason == (
-        "latency p95 is 26.1; measured for 19 answers, at most 4.5 s too long; not judged: 1 of 20 answers"
-    )
-    page = Path(head["report_path"]).read_text()
-    assert (
-        "Latency in seconds, for 19 answers: 19 measured, at most 4.50\u202fs too long (median 4.50\u202fs). " in page
-    )
-    assert "Not known for 1 answer." in page
-    with pytest.raises(AssistantGateFailedError, match="too inexact to decide: set a smaller poll_interval"):
-        execute(operator(answers, gate=["latency p95 <= 25"], name="strict"))
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_the_confidence_is_a_score_like_others(seed, operator, tmp_path):
-    """Rules, tags, percentiles, conditions, the comparison with the baseline, the report, and the dataset."""
-    chance = random.Random(seed)
+def test_the_confidence_is_a_score_like_others(operator, tmp_path):
+    """Rules, percentiles, conditions, the report, and the dataset."""
+    chance = random.Random(0)
     answers = []
     for number in range(40):
         score = round(chance.uniform(0.5, 1), 2)
@@ -197,14 +173,9 @@ def test_the_confidence_is_a_score_like_others(seed, operator, tmp_path):
     summary = summary_of(first)
     mean = sum(answer["confidence_score"] for answer in answers) / 40
     assert summary.means["confidence_score"] == pytest.approx(mean)
-    assert sum(summary.scorers["confidence_score"].histogram) == 40
     assert (summary.confidence.answers, summary.confidence.low) == (40, 1)
     assert (summary.passes.passed, summary.passes.failed) == (39, 1)
-    page = Path(first["report_path"]).read_text()
-    assert "Low confidence" in page
-    assert "of 40 answers with a confidence" in page
-    scores = pq.read_table(first["scores_path"])
-    assert set(scores["confidence_level"].to_pylist()) == {"low", None}
+    assert "Low confidence" in Path(first["report_path"]).read_text()
     rows = pq.read_table(first["lake_path"]).to_pylist()
     assert {row["low_confidence"] for row in rows} == {1}
     assert {row["scorer"]: row["mean"] for row in rows}["confidence_score"] == pytest.approx(mean)
@@ -235,6 +206,7 @@ def files(root):
 # -- files -------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("evaluation", "The scores, the summary, the report and XCom of an evaluation say the same.")
 def test_three_files_say_the_same(operator, tmp_path):
     answers = [*good(18), question(18, answer="No."), question(19, status="failed")]
     head = execute(operator(answers, pass_if="token_f1 >= 0.5", gate=["coverage >= 0.9", "pass_rate >= 0.9"]))
@@ -290,13 +262,6 @@ def test_three_files_say_the_same(operator, tmp_path):
     }
 
 
-def test_an_error_is_no_zero_and_lowers_coverage(evaluate):
-    answers = [*good(9), question(9, status="timed_out")]
-    head = evaluate(answers, gate=["coverage >= 0.95"], on_fail="report")
-    assert head["means"]["token_f1"] == 1.0
-    assert head["verdict"] == "failed"
-
-
 def test_expectations_may_come_from_elsewhere(evaluate, tmp_path):
     answers = [{name: row[name] for name in ("key", "message", "answer", "status", "error")} for row in good(3)]
     pq.write_table(pa.Table.from_pylist(answers), tmp_path / "answers.parquet")
@@ -316,10 +281,6 @@ def test_xcom_stays_small(evaluate):
     head = evaluate(good(2), gate=rules, on_fail="report")
     assert len(json.dumps(head)) < 8000
     assert len(head["failed_rules"]) == 10
-
-
-def test_mapped_tasks_have_folders_of_their_own(evaluate):
-    assert evaluate(good(2), map_index=3)["name"] == "nightly.judge.3"
 
 
 def test_a_folder_of_another_task_is_not_overwritten(evaluate, operator):
@@ -362,7 +323,8 @@ def killed(at, folder, arguments):
     execute(judging(folder, good(), **arguments))
 
 
-@pytest.mark.parametrize("killed_at", [0, 1, 3, 5, 6, 8, 10, 11])
+@pytest.mark.promise("evaluation", "An evaluation that is killed and retried leaves the files of one that was not.")
+@pytest.mark.parametrize("killed_at", [0, 5, 10, 11])
 def test_an_evaluation_that_is_killed_ends_the_same_after_a_retry(killed_at, evaluate, tmp_path):
     """Kill the process before and after the rename of each of the six files."""
     arguments = {"lake_path": str(tmp_path / "lake"), "pass_if": "token_f1 >= 0.5", "gate": ["pass_rate >= 0.5"]}
@@ -386,11 +348,12 @@ def test_an_evaluation_that_is_killed_ends_the_same_after_a_retry(killed_at, eva
 # -- the gate --------------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("evaluation", "A failed gate fails the task without a retry, after everything is written.")
 def test_a_failed_gate_fails_the_task_for_good_after_everything_is_written(evaluate):
     with pytest.raises(AssistantGateFailedError) as caught:
         evaluate(worse(), gate=["token_f1 >= 0.6", "coverage >= 1"])
     assert isinstance(caught.value, AirflowFailException)
-    assert "1 of 2 rules failed: 'token_f1 >= 0.6' (token_f1 is 0: q00, q01, q02 and 17 more)" in str(caught.value)
+    assert "'token_f1 >= 0.6'" in str(caught.value)
     page = Path(str(caught.value).split("Open the report: ")[1].split(". A retry")[0])
     assert page.exists()
     summary = Summary.model_validate_json((page.parent / "summary.json").read_text())
@@ -400,11 +363,9 @@ def test_a_failed_gate_fails_the_task_for_good_after_everything_is_written(evalu
 @pytest.mark.parametrize(
     ("on_fail", "answers", "judged", "behind"),
     [
-        ("fail", good, "success", "success"),
         ("fail", worse, "failed", "upstream_failed"),
         ("skip_downstream", good, "success", "success"),
         ("skip_downstream", worse, "success", "skipped"),
-        ("report", good, "success", "success"),
         ("report", worse, "success", "success"),
     ],
 )
@@ -455,16 +416,6 @@ def test_iterations_of_a_loop_have_reports_of_their_own(operator):
         pages.append(link.get_link(built, ti_key=where["ti"]))
         assert built.report.is_file()
     assert [page.rpartition("/judge/")[2] for page in pages] == [f"0?region={regions[0]}", f"1?region={regions[1]}"]
-    named = [operator(good(2), name="golden") for _ in regions]
-    for index, built in enumerate(named):
-        where = context() | {"loop": SimpleNamespace(index=index)}
-        where["ti"].region_id, where["ti"].region_index = regions[index], index
-        built.render_template_fields({})
-        if index:
-            with pytest.raises(AssistantInputError, match="region"):
-                built.execute(where)
-        else:
-            built.execute(where)
 
 
 # -- the baseline ----------------------------------------------------------------------------------
@@ -472,42 +423,29 @@ def test_iterations_of_a_loop_have_reports_of_their_own(operator):
 DROP = {"gate": ["token_f1 drop <= 0.02"], "baseline": "previous"}
 
 
-def test_a_first_run_has_nothing_to_compare_with_and_says_so(evaluate, capsys):
+def test_a_first_run_has_nothing_to_compare_with(evaluate):
     head = evaluate(good(), **DROP)
     assert head["verdict"] == "passed"
-    assert "not judged: token_f1 drop <= 0.02 (there is no baseline yet" in capsys.readouterr().out
     (rule,) = summary_of(head).gate.rules
-    assert (rule.verdict, rule.reason) == (
-        "not_judged",
-        "not judged: there is no baseline yet; this evaluation can become the baseline of the next",
-    )
+    assert rule.verdict == "not_judged"
 
 
-def test_a_renamed_evaluation_is_told_the_name_of_its_earlier_runs(evaluate, capsys):
-    evaluate(good(), name="other questions", **{**DROP, "gate": ["token_f1 >= 0"]})
+def test_a_renamed_evaluation_is_told_the_name_of_its_earlier_runs(evaluate):
     evaluate(good(), name="golden / set", **DROP)
     evaluate(good(), name="golden / set", night=1, **DROP)
-    capsys.readouterr()
-    for gate in (["token_f1 drop <= 0.02"], ["compared >= 0.5"], ["newly_failing <= 0"]):
-        condition = {"pass_if": "token_f1 >= 0.5"} if gate == ["newly_failing <= 0"] else {}
-        head = evaluate(good(), name=f"renamed {gate[0][:4]}", night=2, gate=gate, baseline="previous", **condition)
-        (rule,) = summary_of(head).gate.rules
-        assert rule.verdict == "not_judged"
-        assert "set name='golden / set'" in rule.reason
-        (logged,) = [line for line in capsys.readouterr().out.splitlines() if "set name='golden / set'" in line]
-        assert "[warning" in logged
-    # Nothing is to be said without such a rule, before those runs, and with a baseline.
-    for name, night, gate in (("no rule", 2, ["token_f1 >= 0"]), ("golden / set", 3, DROP["gate"])):
-        found = summary_of(evaluate(good(), name=name, night=night, gate=gate, baseline="previous"))
-        assert found.earlier_name is None, name
-    earliest = summary_of(evaluate(good(), name="earlier", night=-1, **DROP))
-    assert earliest.earlier_name is None
+    (rule,) = summary_of(evaluate(good(), name="renamed", night=2, **DROP)).gate.rules
+    assert rule.verdict == "not_judged"
+    assert "name='golden / set'" in rule.reason
 
 
-def test_a_night_is_compared_with_the_night_before(evaluate):
-    first, second = evaluate(good(), **DROP), evaluate(good(), night=1, **DROP)
-    assert second["baseline"] == first["scores_path"]
-    about = summary_of(second).comparison.baseline
+@pytest.mark.promise("evaluation", "A night is compared with the last good night before it of the same name.")
+def test_which_earlier_run_is_the_baseline(evaluate):
+    evaluate(good(), name="other", night=-2)
+    first = evaluate(good(), **DROP)
+    assert first["baseline"] is None, "evaluations of another name are none"
+    by_hand = evaluate(good(), night=0.5, run_id="manual__anything", **DROP)
+    assert by_hand["baseline"] == first["scores_path"]
+    about = summary_of(by_hand).comparison.baseline
     assert about == {
         "path": first["scores_path"],
         "name": "nightly.judge",
@@ -515,57 +453,24 @@ def test_a_night_is_compared_with_the_night_before(evaluate):
         "tag": None,
         "asked_at": NIGHT.isoformat(),
     }
-    with pytest.raises(
-        AssistantGateFailedError,
-        match=r"token_f1 fell by 1\.0000 .* over 20 questions, compared with 2 earlier runs; chance explains",
-    ):
-        evaluate(worse(), night=2, **DROP)
-
-
-def test_what_failed_is_no_baseline(evaluate):
-    first = evaluate(good(), **DROP)
     for night in (1, 2):
-        head = evaluate(worse(), night=night, **DROP, on_fail="report")
-        assert (head["verdict"], head["baseline"]) == ("failed", first["scores_path"])
-
-
-def test_what_did_not_come_to_its_end_is_no_baseline(evaluate):
-    first, second = evaluate(good(), **DROP), evaluate(good(), night=1, **DROP)
-    Path(second["summary_path"]).unlink()
-    assert evaluate(good(), night=2, **DROP)["baseline"] == first["scores_path"]
-
-
-def test_an_old_run_is_compared_with_what_was_before_it(evaluate):
-    heads = [evaluate(good(), night=night, **DROP) for night in range(3)]
-    assert evaluate(good(), night=1, **DROP)["baseline"] == heads[0]["scores_path"]
-    assert evaluate(good(), night=0, **DROP)["baseline"] is None
+        failed = evaluate(worse(), night=night, **DROP, on_fail="report")
+        assert (failed["verdict"], failed["baseline"]) == ("failed", by_hand["scores_path"])
+    with pytest.raises(AssistantGateFailedError, match=r"token_f1 fell by 1\.0000"):
+        evaluate(worse(), night=2, **DROP)
+    ended = evaluate(good(), night=3, **DROP)
+    Path(ended["summary_path"]).unlink()
+    assert evaluate(good(), night=4, **DROP)["baseline"] == by_hand["scores_path"], "night 3 did not come to its end"
+    assert evaluate(good(), night=0.5, run_id="manual__anything", **DROP)["baseline"] == first["scores_path"]
+    tagged = evaluate(good(), night=5, tag="v1")
+    evaluate(good(), night=6, tag="v2")
+    assert evaluate(good(), night=7, baseline={"tag": "v1"})["baseline"] == tagged["scores_path"]
 
 
 def test_the_trend_is_of_the_runs_before(evaluate):
-    for night in range(4):
+    for night, before in [(0, 0), (1, 1), (2, 2), (1, 1)]:
         head = evaluate(good(2), night=night)
-        assert Path(head["report_path"]).read_text() == f"{night} runs before"
-    head = evaluate(good(2), night=1)
-    assert Path(head["report_path"]).read_text() == "1 runs before"
-
-
-def test_runs_by_hand_are_in_the_order_in_which_they_were_due(evaluate):
-    evaluate(good(), **DROP)
-    by_hand = evaluate(good(), night=0.5, run_id="manual__anything", **DROP)
-    assert evaluate(good(), night=1, **DROP)["baseline"] == by_hand["scores_path"]
-
-
-def test_evaluations_of_another_name_are_no_baseline(evaluate):
-    evaluate(good(), name="other")
-    assert evaluate(good(), night=1, **DROP)["baseline"] is None
-
-
-def test_a_tag_stays_the_baseline(evaluate):
-    tagged = evaluate(good(), tag="v1")
-    evaluate(good(), night=1, tag="v2")
-    head = evaluate(good(), night=2, baseline={"tag": "v1"})
-    assert head["baseline"] == tagged["scores_path"]
-    assert summary_of(head).comparison.baseline["tag"] == "v1"
+        assert Path(head["report_path"]).read_text() == f"{before} runs before"
 
 
 @pytest.mark.parametrize("path", ["folder", "summary_path", "scores_path"])
@@ -578,31 +483,21 @@ def test_a_baseline_may_be_a_path(evaluate, path):
     assert summary_of(head).comparison.scorers["token_f1"].better == 20
 
 
-def test_scores_alone_are_a_baseline(evaluate, tmp_path):
-    first = evaluate(good())
-    Path(first["scores_path"]).rename(tmp_path / "kept.parquet")
-    comparison = summary_of(evaluate(good(), night=1, baseline=str(tmp_path / "kept.parquet"))).comparison
-    assert (comparison.same, comparison.baseline["name"]) == (20, None)
-
-
 @pytest.mark.parametrize(
     ("baseline", "says"),
     [
         ({"tag": "v9"}, "no evaluation before this one in .* has the tag 'v9'"),
         ("/no/such/folder", "baseline '/no/such/folder' does not exist"),
-        ("EMPTY", "has no summary.json"),
         ("SELF", "the output folder of this run itself"),
         ("NOT_PARQUET", "cannot be read"),
         ("OTHER_PARQUET", "is not a table of scores"),
     ],
 )
 def test_a_baseline_that_is_not_there_is_refused_before_anything_is_written(baseline, says, evaluate, tmp_path):
-    (tmp_path / "empty").mkdir()
     (tmp_path / "text.parquet").write_text("no")
     pq.write_table(pa.table({"key": ["a"]}), tmp_path / "other.parquet")
     first = evaluate(good())
     places = {
-        "EMPTY": tmp_path / "empty",
         "SELF": Path(first["summary_path"]).parent,
         "NOT_PARQUET": tmp_path / "text.parquet",
         "OTHER_PARQUET": tmp_path / "other.parquet",
@@ -633,24 +528,17 @@ def test_a_changed_set_is_said_and_not_averaged_away(evaluate):
     ("arguments", "says"),
     [
         ({"scorers": ["bleu"]}, "there is no scorer 'bleu', only exact_match"),
-        ({"gate": ["chrf >= 0.5"]}, "there is no scorer 'chrf'"),
         ({"gate": ["token_f1[ >= 0.5"]}, "write it like"),
-        ({"gate": ["token_f1 >= much"]}, "write it like"),
-        ({"gate": "token_f1 >= 0.5"}, "gate must be a list of rules"),
         ({"gate": ["token_f1 >= {{ x }}", "chrf >= 0.5"]}, "there is no scorer 'chrf'"),
         ({"pass_if": "token_f1 > high"}, "is not 'scorer >= number'"),
         ({"gate": ["pass_rate >= 0.5"]}, "needs pass_if"),
         ({"gate": ["token_f1 drop <= 0.1"]}, "needs a baseline"),
         ({"scorers": ["judge.policy"]}, "needs the text of your policy"),
-        ({"scorers": ["judge.tone"], "judge": {"retries": 3}}, "there is no option 'retries'"),
         ({"scorers": ["judge.pairwise"], "baseline": "previous"}, "compares each answer with another answer"),
         ({"judge": {"rubrics": {"tone": "Be polite."}}}, "add 'judge.tone' to scorers"),
         ({"scorers": ["judge.tone"], "gate": ["judge.tone >= 0.8"]}, "add a rule such as 'judge.tone agreement"),
-        (
-            {"scorers": ["judge.tone"], "pass_if": "judge.tone >= 0.8", "gate": ["pass_rate >= 0.8"]},
-            "add a rule such as 'judge.tone agreement",
-        ),
         ({"baseline": {"run": "x"}}, "baseline must be a path"),
+        ({"baseline": {"answers": "a", "tag": "b"}}, "baseline must be a path"),
         ({"baseline": ""}, "baseline is empty"),
     ],
 )
@@ -663,7 +551,6 @@ def test_what_cannot_be_done_is_refused_when_the_dag_is_parsed(arguments, says, 
     ("arguments", "says"),
     [
         ({"gate": ["{{ rule }}"]}, "there is no scorer 'chrf'"),
-        ({"gate": "{{ rule }}"}, "gate must be a list of rules"),
         ({"pass_if": "{{ rule }}"}, "there is no scorer 'chrf'"),
         ({"scorers": ["{{ scorer }}"]}, "there is no scorer 'bleu'"),
         ({"scorers": ["no_such_module.score"]}, "cannot be imported"),
@@ -675,19 +562,6 @@ def test_what_is_rendered_is_refused_before_anything_is_written(arguments, says,
     with pytest.raises(AssistantInputError, match=says):
         built.execute(context())
     assert files(tmp_path) == {}
-
-
-def test_rules_may_be_the_output_of_another_task(operator):
-    rules = operator([]).output
-    later = AssistantEvaluateOperator(
-        task_id="later", answers=[], output_path="out", gate=rules, dag=rules.operator.dag
-    )
-    assert later.gate is rules
-
-
-def test_an_unknown_way_to_fail_is_refused(operator):
-    with pytest.raises(AssistantInputError, match="on_fail must be 'fail'"):
-        operator([], on_fail="explode")
 
 
 def test_without_the_extra_the_error_says_what_to_install(operator, monkeypatch, tmp_path):
@@ -716,12 +590,6 @@ def test_the_lake_has_a_row_for_each_evaluation_and_scorer(evaluate, tmp_path):
     assert Path(head["lake_path"]).parent.name == "date=2026-11-22"
 
 
-def test_two_evaluations_of_one_day_are_both_in_the_lake(evaluate, tmp_path):
-    for night in (0, 0.5, 0.5):
-        evaluate(good(2), night=night, lake_path=str(tmp_path / "lake"))
-    assert pq.ParquetDataset(tmp_path / "lake" / "evaluations").read().num_rows == 2 * len(SCORERS)
-
-
 # -- the link --------------------------------------------------------------------------------------
 
 
@@ -734,10 +602,6 @@ def test_the_link_survives_serialization_and_is_known_to_airflow(operator):
     assert link.xcom_key == AssistantReportLink().xcom_key
     name = f"{AssistantReportLink.__module__}.{AssistantReportLink.__name__}"
     assert name in ProvidersManager().extra_links_class_names
-
-
-def test_there_is_no_link_before_there_is_a_report(operator):
-    assert AssistantReportLink().get_link(operator(good()), ti_key=None) == ""
 
 
 @pytest.mark.parametrize(("base", "prefix"), [("https://airflow.example.com", ""), ("https://example.com/af/", "/af")])
@@ -780,19 +644,3 @@ def test_the_answers_of_another_site_are_a_baseline(operator, tmp_path):
     assert "Questions that changed most" in page
     assert "<del>ten</del>" in page
     assert page.index("<del>ten</del>") < page.index("Unanswered questions")
-
-
-@pytest.mark.parametrize("baseline", [{"answers": ""}, {"answers": "a", "tag": "b"}, {}])
-def test_a_baseline_of_another_form_is_refused(baseline, operator):
-    with pytest.raises(AssistantInputError, match="baseline must be a path"):
-        operator(good(2), baseline=baseline)
-
-
-def test_what_is_not_green_is_a_warning(evaluate, caplog, capfd):
-    with caplog.at_level(logging.INFO):
-        for night, rows in enumerate((good(), good(), good(), worse())):
-            evaluate(rows, night=night, **DROP, on_fail="report")
-    lines = (caplog.text + "".join(capfd.readouterr())).splitlines()
-    levels = ["warning" in line.lower() for line in lines if "token_f1 drop <= 0.02 (" in line]
-    # Nothing to compare with, too few questions with a single night to compare with, passed, and worse.
-    assert levels[:4] == [True, True, False, True], lines

@@ -62,6 +62,7 @@ def ask(service, connection, lake_root, tmp_path):
     return asked
 
 
+@pytest.mark.promise("lake and warehouse", "Each question of a batch is in the lake once, whatever its result.")
 @pytest.mark.parametrize("mode", ["async", "sync"])
 def test_a_batch_writes_each_question_once_whatever_became_of_it(mode, ask, rows, tmp_path):
     for _ in range(2):

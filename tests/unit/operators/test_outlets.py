@@ -30,6 +30,7 @@ def events_of(run):
     return events
 
 
+@pytest.mark.promise("Airflow", "Every outlet of a task gets one event with the result of the task.")
 def test_each_outlet_gets_its_event_with_the_result(service, connection, run_stored, tmp_path):
     lake = tmp_path / "lake"
 

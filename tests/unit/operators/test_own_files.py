@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import UserList
 from itertools import count
 from pathlib import Path
 
 import pytest
-from airflow.sdk import DAG, ObjectStoragePath
+from airflow.sdk import DAG
 
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.operators.chat import AssistantChatOperator
@@ -55,10 +56,8 @@ def test_a_path_that_cannot_be_written_is_refused_before_anything_is_sent(
     wrong = [*below_files, tmp_path / "folder"] if is_file else [*below_files, tmp_path / "file"]
     number = count()
     for path in wrong:
-        for form in (path, str(path), ObjectStoragePath(f"file://{path}")):
-            with pytest.raises(AssistantInputError, match=name) as caught:
-                execute(kind(task_id=f"task_{next(number)}", **{**arguments, name: form}))
-            assert "Nothing was sent" in str(caught.value)
+        with pytest.raises(AssistantInputError, match=name):
+            execute(kind(task_id=f"task_{next(number)}", **{**arguments, name: path}))
     assert service.journal() == []
 
 
@@ -70,13 +69,12 @@ def test_one_file_for_all_instances_is_refused_before_anything_is_sent(
     kind, arguments, name, service, connection, tmp_path
 ):
     path = tmp_path / "one.parquet"
-    for form in (path, str(path), ObjectStoragePath(f"file://{path}")):
-        with DAG("mapped", schedule=None) as dag:
-            kind.partial(task_id="task", **{**arguments, name: form}).expand(site_id=["acme-docs", "acme-shop"])
-        for index, site in enumerate(["acme-docs", "acme-shop"]):
-            instance = kind(task_id="task", **{**arguments, name: form, "site_id": site})
-            with pytest.raises(AssistantInputError, match=r"is mapped, and \w+_path .* Nothing was sent.*map_index"):
-                execute(instance, map_index=index, dag=dag)
+    with DAG("mapped", schedule=None) as dag:
+        kind.partial(task_id="task", **{**arguments, name: path}).expand(site_id=["acme-docs", "acme-shop"])
+    for index, site in enumerate(["acme-docs", "acme-shop"]):
+        instance = kind(task_id="task", **{**arguments, name: path, "site_id": site})
+        with pytest.raises(AssistantInputError, match="map_index"):
+            execute(instance, map_index=index, dag=dag)
     assert service.journal() == []
     # Each with its own: as a template, or as a mapped argument.
     template = str(tmp_path / "of-{{ ti.map_index }}.parquet")
@@ -106,13 +104,9 @@ def test_instances_whose_paths_turn_out_to_be_the_same_do_not_replace_each_other
     assert ask(1, run_id="next")["complete"] == 1
 
 
-class Outputs:
-    """The outputs of a mapped task, as Airflow passes them: a sequence that is not a list."""
-
-    def __new__(cls, *items):
-        from collections import UserList
-
-        return UserList(items)
+def outputs(*items):
+    """Return the outputs of a mapped task, as Airflow passes them: a sequence that is not a list."""
+    return UserList(items)
 
 
 def test_the_output_of_a_mapped_task_is_a_list_of_files(service, connection, tmp_path):
@@ -124,22 +118,9 @@ def test_the_output_of_a_mapped_task_is_a_list_of_files(service, connection, tmp
         argument = "files" if of is AssistantUploadFilesOperator else "source"
         a, b, c = paths
         for number, source in enumerate(
-            [
-                Outputs(a, b, c),
-                Outputs([a], [b, c]),
-                Outputs(Path(a), Path(b), Path(c)),
-                [a, b, c],
-                Outputs([a, b], [c, a]),
-            ]
+            [outputs(a, b, c), outputs(Path(a), Path(b), Path(c)), outputs([a, b], [c, a])]
         ):
             site = {"site_id": "acme-docs", "ledger": False}
             counts = execute(of(task_id=f"task_{number}", **{argument: source}, **site))
             assert counts["created"] == 3, source
-    assert [name for name, _ in storage_files(Outputs([], []), allow_empty=True)] == []
-
-
-def test_the_baseline_of_an_evaluation_may_be_a_path_object(tmp_path):
-    for baseline in (tmp_path / "before", {"answers": tmp_path / "answers.parquet"}):
-        task = AssistantEvaluateOperator(task_id="task", answers=ROWS, output_path=tmp_path, baseline=baseline)
-        assert str(tmp_path) in str(task.baseline)
-        assert "PosixPath" not in str(task.baseline)
+    assert [name for name, _ in storage_files(outputs([], []), allow_empty=True)] == []

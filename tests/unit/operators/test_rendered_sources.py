@@ -7,9 +7,9 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from airflow.sdk import DAG, task
+from airflow.sdk import DAG
 
-from airflow_provider_assistant.loading.untemplated import NAMES_LENGTH, Untemplated, without_templating
+from airflow_provider_assistant.loading.untemplated import NAMES_LENGTH, without_templating
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.operators.documents import AssistantLoadTextOperator
 from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOperator
@@ -53,30 +53,9 @@ def test_paths_are_shown_as_they_are(source):
     assert without_templating(source) is source
 
 
-def test_what_is_given_is_given_once():
-    given = without_templating(TEXTS)
-    assert isinstance(given, Untemplated)
-    assert without_templating(given) is given
-
-
 def fields_of(run, task_id="task"):
     found = rendered_fields(run.dag_id, run.run_id)
     return {map_index: fields for (task, map_index), fields in found.items() if task == task_id}
-
-
-def test_a_dataframe_from_another_task(service, connection, run_stored):
-    def build():
-        @task
-        def read():
-            return pd.DataFrame(TEXTS[:2])
-
-        AssistantLoadTextOperator(task_id="task", source=read())
-
-    run = run_stored(build)
-    assert run.state == "success"
-    (fields,) = fields_of(run).values()
-    assert fields["source"] == "DataFrame, 2 rows: title, content, category"
-    assert SECRET not in str(fields)
 
 
 def test_mapped_rows(service, connection, run_stored):
@@ -89,13 +68,6 @@ def test_mapped_rows(service, connection, run_stored):
         0: "list, 1 row: title, content, category",
         1: "list, 2 rows: title, content, category",
     }
-
-
-def test_a_path_from_a_template(service, connection, run_stored, tmp_path):
-    pd.DataFrame(TEXTS[:2]).to_parquet(tmp_path / "texts.parquet")
-    run = run_stored(AssistantLoadTextOperator, source=f"{tmp_path}/{{{{ 'texts' }}}}.parquet")
-    assert run.state == "success"
-    assert fields_of(run)[-1]["source"] == f"{tmp_path}/texts.parquet"
 
 
 def test_questions_answers_and_expectations_are_shown_alike(tmp_path):

@@ -76,7 +76,10 @@ def findings(result) -> list[dict]:
     return pq.read_table(result["findings"]).to_pylist() if result["findings"] else []
 
 
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3))])
+@pytest.mark.promise(
+    "documents of a site", "After each load that may change the site, the site has exactly the documents of the source."
+)
+@pytest.mark.parametrize("seed", [0, 1])
 def test_after_each_night_the_site_equals_the_source(seed, monkeypatch):
     rng = Random(seed)
     site = DocumentSite(
@@ -144,29 +147,20 @@ def test_a_draft_does_not_replace_a_document(monkeypatch):
     """Without activation, the assistant would know neither the old nor the new answer."""
     with DocumentSite() as site:
         monkeypatch.setenv(CONN, site.connection())
-        load({"a": "1", "b": "2"})
+        load({"a": "1", "old name": "2"})
         site.draft = True
-        with pytest.raises(AssistantIncompleteError, match="1 outdated document could not be removed"):
-            load({"a": "one", "b": "2"}, run_id="second", activate=False)
-        assert ("What is a?", "1") in site.in_use()
-        result = load({"a": "one", "b": "2"}, run_id="third")
-        assert (result["activated"], result["deleted"]) == (1, 1)
-        assert site.in_use() == in_use({"a": "one", "b": "2"})
+        # A renamed row is a new document and a stale one.
+        with pytest.raises(AssistantIncompleteError, match="2 outdated documents"):
+            load({"a": "one", "new name": "2"}, run_id="second", activate=False)
+        assert site.in_use() == in_use({"a": "1", "old name": "2"})
+        result = load({"a": "one", "new name": "2"}, run_id="third")
+        assert (result["activated"], result["deleted"]) == (2, 2)
+        assert site.in_use() == in_use({"a": "one", "new name": "2"})
 
 
-def test_a_stale_document_waits_for_the_new_ones(monkeypatch):
-    """A renamed row is a new document and a stale one."""
-    with DocumentSite() as site:
-        monkeypatch.setenv(CONN, site.connection())
-        load({"old name": "1"})
-        site.draft = True
-        with pytest.raises(AssistantIncompleteError, match="could not be removed"):
-            load({"new name": "1"}, run_id="second", activate=False)
-        assert site.in_use() == in_use({"old name": "1"})
-
-
-@pytest.mark.parametrize("status", [404, 405, 501])
-@pytest.mark.parametrize("routes", [("list", "status", "delete"), ("status", "delete"), ("delete",), ("status",)])
+@pytest.mark.parametrize(
+    ("status", "routes"), [(404, ("list", "status", "delete")), (405, ("delete",)), (501, ("status",))]
+)
 def test_without_the_routes_a_load_behaves_as_without_management(status, routes, monkeypatch, caplog):
     with DocumentSite(missing=dict.fromkeys(routes, status)) as site:
         monkeypatch.setenv(CONN, site.connection())
@@ -189,38 +183,28 @@ def test_a_key_without_the_permission_stops_the_load(monkeypatch):
         assert len(site.documents) == 2
 
 
-@pytest.mark.parametrize(
-    "options", [{"activate": True}, {"on_change": "replace"}, {"on_missing": "delete"}, {"on_missing": "deactivate"}]
-)
-def test_the_connection_has_to_allow_it(options, monkeypatch):
-    none = {"activate": False, "on_change": "create", "on_missing": "stale"}
+CHANGES = [
+    ({"activate": True}, "set_status"),
+    ({"on_missing": "deactivate"}, "set_status"),
+    ({"on_missing": "delete"}, "delete"),
+    ({"on_change": "replace"}, "delete"),
+]
+
+
+@pytest.mark.parametrize(("options", "route"), CHANGES)
+def test_the_connection_has_to_allow_it(options, route, monkeypatch):
+    options = {"activate": False, "on_change": "create", "on_missing": "stale", **options}
     with DocumentSite() as site:
-        monkeypatch.setenv(CONN, site.connection(manage_documents=False))
-        with pytest.raises(AssistantInputError, match="manage_documents"):
-            load({"a": "1"}, **{**none, **options})
+        for allowed, message in ((False, "manage_documents"), ({route: None}, f"no route '{route}'")):
+            monkeypatch.setenv(CONN, site.connection(manage_documents=allowed))
+            with pytest.raises(AssistantInputError, match=message):
+                load({"a": "1"}, **options)
         with pytest.raises(AssistantInputError, match="need the ledger"):
-            load({"a": "1"}, ledger=False, **{**none, **options})
+            load({"a": "1"}, ledger=False, **options)
     assert not site.requests
 
 
-@pytest.mark.parametrize(
-    ("options", "missing"),
-    [
-        ({"activate": True}, "set_status"),
-        ({"on_missing": "deactivate"}, "set_status"),
-        ({"on_missing": "delete"}, "delete"),
-        ({"on_change": "replace"}, "delete"),
-    ],
-)
-def test_a_route_that_the_connection_lacks_stops_the_load_before_it(options, missing, monkeypatch):
-    none = {"activate": False, "on_change": "create", "on_missing": "stale"}
-    with DocumentSite() as site:
-        monkeypatch.setenv(CONN, site.connection(manage_documents={missing: None}))
-        with pytest.raises(AssistantInputError, match=f"no route '{missing}'"):
-            load({"a": "1"}, **{**none, **options})
-    assert not site.requests
-
-
+@pytest.mark.promise("documents of a site", "A load that would delete most documents of its source stops before it.")
 def test_a_mass_deletion_stops_before_it(monkeypatch):
     contents = {f"row {number}": "x" for number in range(120)}
     with DocumentSite() as site:
