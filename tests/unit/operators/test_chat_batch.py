@@ -242,10 +242,9 @@ def test_bad_rows_may_be_allowed_and_are_listed(service, connection, execute, ou
     assert not (output.parent / ".today.findings.parquet").exists()
 
 
-@modes
-def test_a_row_the_service_refuses_is_a_bad_row(mode, service, connection, execute, output):
+def test_a_row_the_service_refuses_is_a_bad_row(service, connection, execute, output):
     service.answer("status:400", body=r"Question 2\?", times=None)
-    result = execute(many(5), mode=mode, max_failed=1)
+    result = execute(many(5), max_failed=1)
     assert (result["complete"], result["rejected"]) == (4, 1)
     assert rows_of(output)[2]["status"] == "not_submitted"
     assert rows_of(output)[2]["error"].startswith("rejected: ")
@@ -375,15 +374,6 @@ def test_object_storage(kind, deferrable, service, connection, ask, tmp_path):
     assert sorted(found.name for found in path.parent.iterdir()) == [".today.findings.parquet", "today.parquet"]
     assert ask(many(5), output_path=str(path)).state == "success"
     assert [found.name for found in path.parent.iterdir()] == ["today.parquet"]
-
-
-def test_an_output_of_somebody_else_is_replaced(service, connection, execute, output):
-    output.parent.mkdir()
-    output.write_bytes(b"no parquet")
-    execute(many(2))
-    execute(many(3), run_id="another")
-    assert statuses(output) == {"complete": 3}
-    assert service.posts(SUBMIT) == 5
 
 
 # -- failures, and what a retry does ----------------------------------------------------

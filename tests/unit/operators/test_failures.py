@@ -119,7 +119,8 @@ def test_no_site_is_named_before_any_request(name, service, connect):
     assert service.journal() == []
 
 
-@pytest.mark.parametrize("name", ["submit", "feedback"])
+@pytest.mark.promise("ledger", "Nothing is sent that could not be recorded.")
+@pytest.mark.parametrize("name", ["submit", "feedback", "qa"])
 def test_nothing_is_sent_that_could_not_be_recorded(name, service, connection, run_operator, ledger_home):
     (ledger_home / "assistant_ledger.db").write_bytes(b"not a database" * 1000)
     operator, arguments = OPERATORS[name]

@@ -149,14 +149,6 @@ def without(pages, key):
     return {page: {name: text for name, text in chunks.items() if name != key} for page, chunks in pages.items()}
 
 
-def test_a_page_that_the_run_did_not_see_is_not_judged(service, connection):
-    load(rows_of(PAGES))
-    feed = without({"a": PAGES["a"]}, "a#2")
-    result = load(rows_of(feed), run_id="next", on_missing="group")
-    assert (found(result), result["stale"]) == ({"a#2": "a"}, 1)
-    assert found(load(rows_of(feed), run_id="whole")) == {"a#2": "a", "b#1": "b"}
-
-
 def test_shards_of_whole_pages_judge_their_pages(service, connection, tmp_path):
     load(rows_of(PAGES))
     folder = tmp_path / "pages"
@@ -200,14 +192,6 @@ def test_ambiguous_and_failed_rows_do_not_make_others_stale(service, connect):
     assert found(result) == {"a#1": "a"}
 
 
-def test_a_document_moves_with_its_row(service, connection):
-    load(rows_of(PAGES))
-    moved = {"b": {"b#1": "one", "a#2": "two"}, "a": {"a#1": "one"}}
-    assert load(rows_of(moved), run_id="next", on_missing="group")["stale"] == 0
-    assert load(rows_of({"a": moved["a"]}), run_id="third", on_missing="group")["stale"] == 0
-    assert found(load(rows_of({"b": {"b#1": "one"}}), run_id="last", on_missing="group")) == {"a#2": "b"}
-
-
 @pytest.mark.parametrize("allowed", [False, True])
 def test_groups_that_lose_most_of_a_source_stop_the_load(allowed, service, connection):
     pages = {f"page {page}": {f"{page}#{chunk}": "text" for chunk in range(6)} for page in range(20)}
@@ -231,14 +215,6 @@ def test_an_unfinished_load_judges_nothing_and_its_retry_all(service, connect):
     with pytest.raises(AssistantPermissionError):
         load(rows_of(changed), run_id="next", on_missing="group")
     assert found(load(rows_of(changed), run_id="next", on_missing="group")) == {"a#2": "a"}
-
-
-def test_the_groups_of_documents_that_were_loaded_without(service, connection):
-    load(rows_of(PAGES), group_columns=())
-    assert load(rows_of(without({"a": PAGES["a"]}, "a#1")), run_id="2", on_missing="group")["stale"] == 0
-    # This run has seen a#2, and so gave it its group.
-    assert found(load(rows_of({"a": {"a#3": "three"}}), run_id="3", on_missing="group")) == {"a#2": "a"}
-    assert found(load(rows_of({"a": {"a#3": "three"}}), run_id="4")) == {"a#2": "a", "a#1": None, "b#1": None}
 
 
 def test_a_source_needs_its_group_columns(service, connection):

@@ -38,7 +38,6 @@ QUESTIONS = {"source": [{"message": "Anything?"}], "output_path": "{folder}/answ
 EXPORT = {"output_path": "{folder}/lake"}
 TASKS = {
     "qa": (AssistantLoadQAOperator, {"source": QA}),
-    "deferrable load": (AssistantLoadQAOperator, {"source": QA, "deferrable": True}),
     "text": (AssistantLoadTextOperator, {"source": [{"title": "t", "content": "c", "category": "c"}]}),
     "files": (AssistantUploadFilesOperator, {"files": "{folder}/a.md"}),
     "batch": (AssistantChatBatchOperator, QUESTIONS),
@@ -51,7 +50,6 @@ TASKS = {
         {"answers": "{folder}/a.parquet", "scores": "{folder}/s.parquet", "rules": {"good": "token_f1 >= 0.5"}},
     ),
     "sensor": (AssistantChatRequestSensor, {**POLLS, "request_id": "{request}"}),
-    "rescheduled sensor": (AssistantChatRequestSensor, {**POLLS, "request_id": "{request}", "mode": "reschedule"}),
     "deferrable sensor": (AssistantChatRequestSensor, {**POLLS, "request_id": "{request}", "deferrable": True}),
     "export of ratings": (AssistantFeedbackToParquetOperator, EXPORT),
     "export of requests": (AssistantRequestsToParquetOperator, EXPORT),

@@ -6,7 +6,6 @@ import contextlib
 import re
 import sqlite3
 from collections import Counter
-from pathlib import Path
 from random import Random
 
 import pandas as pd
@@ -177,19 +176,6 @@ def test_the_command_says_the_same(service, connection, ledger_home, cli, tmp_pa
     assert "INSERT" not in ran.err
     assert "the findings cannot be written" in ran.err
     assert f"{len(created)} created" in ran.out
-    again = cli("load", path, "--key", "id", "-o", "json")
-    assert again.code == 0
-    doubles = {finding["key"] for finding in read_findings(Path(again.json["findings"]))}
-    # Rows that were claimed and not sent are listed as well: the ledger could not record that.
-    assert doubles >= created - recorded
-    assert again.json["possibly_duplicated"] == len(doubles)
-    # A list that cannot be written is a problem of the command, and no other.
-    bad = tmp_path / "bad.csv"
-    pd.DataFrame([*rows_of(2), {**rows_of(1)[0], "id": "bad", "answer": ""}]).to_csv(bad, index=False)
-    monkeypatch.setattr("airflow_provider_assistant.cli.load._findings_path", lambda _: full)
-    ran = cli("load", bad, "--key", "id", "--max-rejected", "1")
-    assert ran.code == 1
-    assert "the findings cannot be written" in ran.err
 
 
 @pytest.mark.parametrize("mode", ["async", "sync"])

@@ -227,17 +227,6 @@ def test_documents_of_other_sources_stay(monkeypatch):
         assert site.in_use() == in_use({"a": "1", "c": "3"})
 
 
-def test_rows_that_cannot_be_read_keep_the_stale_documents(monkeypatch):
-    rows = [*rows_of({"a": "1"}), {"title": None, "question": "?", "answer": "x"}]
-    with DocumentSite() as site:
-        monkeypatch.setenv(CONN, site.connection())
-        load({"a": "1", "b": "2"})
-        operator = AssistantLoadQAOperator(task_id="load", source=rows, max_rejected=1, **EQUAL)
-        operator.render_template_fields({})
-        assert operator.execute(task_context("load", run_id="second"))["stale"] is None
-        assert site.in_use() == in_use({"a": "1", "b": "2"})
-
-
 def test_rows_that_the_service_does_not_accept_keep_the_stale_documents(monkeypatch):
     with DocumentSite() as site:
         monkeypatch.setenv(CONN, site.connection(retries=0))
