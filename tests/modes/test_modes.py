@@ -45,7 +45,7 @@ def test_a_task_does_the_same_in_many_modes(line, world):
     assert not problems, "\n".join(problems)
 
 
-def test_all_tasks_of_a_dag_that_airflow_runs_by_itself(world, run_stored_dag):
+def test_all_tasks_of_a_dag_that_airflow_runs_by_itself(world, run_dag):
     """Airflow's ``dag.test()`` with its database, task groups, a setup and a teardown."""
     folder = world.restore()
     with DAG("all_lines", schedule=None, default_args={"multiple_outputs": False}) as dag:
@@ -55,19 +55,19 @@ def test_all_tasks_of_a_dag_that_airflow_runs_by_itself(world, run_stored_dag):
             with TaskGroup(f"group_{number}"):
                 arguments = line.arguments(Place(folder, world.request_id, str(number)))
                 first >> line.build(**arguments) >> last
-    effects = world.observe(folder, lambda: run_stored_dag(dag, logical_date=NOW))
+    effects = world.observe(folder, lambda: run_dag(dag, logical_date=NOW, stored=True))
     assert effects.run.state == "success", effects.run.errors
     # The decorated load has the rows of the other one.
     assert effects.posts == sum(line.posts for line in LINES) - 2
 
 
-def test_a_deferred_sensor_with_dag_test_which_loses_the_arguments_of_a_deferral(world, run_stored_dag):
+def test_a_deferred_sensor_with_dag_test_which_loses_the_arguments_of_a_deferral(world, run_dag):
     (line,) = [line for line in LINES if line.kind is AssistantDocumentsReadySensor]
     place = Place(world.restore(), world.request_id)
     world.take_two_looks()
     with DAG("deferred_sensor", schedule=None) as dag:
         line.build(**line.arguments(place), deferrable=True)
-    run = run_stored_dag(dag, logical_date=NOW)
+    run = run_dag(dag, logical_date=NOW, stored=True)
     assert run.state == "success", run.errors
 
 

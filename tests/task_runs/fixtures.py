@@ -1,4 +1,9 @@
-"""A plugin of pytest: fixtures that run operators and DAGs in this process."""
+"""
+A plugin of pytest: two ways to run a task in this process, ``run_operator`` and ``run_dag``.
+
+By default, Airflow's own task runner runs each task, with Airflow's API for workers in memory. With ``stored=True``,
+Airflow's ``dag.test()`` does, for tests that look into Airflow's database or its scheduling.
+"""
 
 from __future__ import annotations
 
@@ -44,12 +49,46 @@ def _airflow_database(_cheap_tasks: None) -> None:
     remember_dependants()
 
 
+@pytest.fixture
+def run_dag(_cheap_tasks: None, request: pytest.FixtureRequest) -> Callable[..., Run]:
+    """Run a DAG, each task after the others."""
+
+    def run(dag: DAG, *, stored: bool = False, **options: Any) -> Run:
+        from tests.task_runs.in_memory import run_in_memory
+
+        if not stored:
+            return run_in_memory(dag, **options)
+        request.getfixturevalue("_airflow_database")
+        return _run_stored(dag, **options)
+
+    return run
+
+
+def _run_stored(dag: DAG, **options: Any) -> Run:
+    """Run a DAG with ``dag.test()``."""
+    from airflow.models.serialized_dag import SerializedDagModel
+    from airflow.serialization.serialized_objects import LazyDeserializedDAG
+    from airflow.utils.session import create_session
+
+    from tests.versions import DagSerialization, SerializedDAG
+
+    with create_session() as session:
+        SerializedDAG.bulk_write_to_db(BUNDLE, None, [dag], session=session)
+        serialized = LazyDeserializedDAG(data=DagSerialization.to_dict(dag))
+        SerializedDagModel.write_dag(serialized, BUNDLE, session=session)
+    with _errors_of_tasks() as errors:
+        ran = dag.test(**options)
+    instances = {(ti.task_id, ti.map_index): (str(ti.state), ti.try_number) for ti in ran.get_task_instances()}
+    return Run(dag.dag_id, ran.run_id, str(ran.state), instances, errors)
+
+
 @contextmanager
 def _errors_of_tasks() -> Iterator[list[BaseException]]:
     """Collect the errors of tasks; before Airflow 3.3, dag.test() does not pass them to failure callbacks."""
     from airflow.sdk.execution_time import supervisor
 
     errors: list[BaseException] = []
+    run = supervisor.run_task_in_process
 
     def run_and_note(**arguments: Any) -> Any:
         result = run(**arguments)
@@ -58,93 +97,55 @@ def _errors_of_tasks() -> Iterator[list[BaseException]]:
         return result
 
     with pytest.MonkeyPatch.context() as patch:
-        run = supervisor.run_task_in_process
         patch.setattr(supervisor, "run_task_in_process", run_and_note)
         yield errors
 
 
 @pytest.fixture
-def run_dag(_cheap_tasks: None) -> Callable[..., Run]:
-    """Run a DAG with Airflow's API in memory, each task after the others."""
-    from tests.task_runs.in_memory import run_in_memory
-
-    return run_in_memory
-
-
-@pytest.fixture
-def run_stored_dag(_airflow_database: None) -> Callable[..., Run]:
-    """Run a DAG with Airflow's own ``dag.test()``, for tests that look into Airflow's database or its scheduling."""
-
-    def run(dag: DAG, **options: Any) -> Run:
-        from airflow.models.serialized_dag import SerializedDagModel
-        from airflow.serialization.serialized_objects import LazyDeserializedDAG
-        from airflow.utils.session import create_session
-
-        from tests.versions import DagSerialization, SerializedDAG
-
-        with create_session() as session:
-            SerializedDAG.bulk_write_to_db(BUNDLE, None, [dag], session=session)
-            serialized = LazyDeserializedDAG(data=DagSerialization.to_dict(dag))
-            SerializedDagModel.write_dag(serialized, BUNDLE, session=session)
-        with _errors_of_tasks() as errors:
-            ran = dag.test(**options)
-        instances = {(ti.task_id, ti.map_index): (str(ti.state), ti.try_number) for ti in ran.get_task_instances()}
-        return Run(dag.dag_id, ran.run_id, str(ran.state), instances, errors)
-
-    return run
-
-
-@pytest.fixture
 def run_operator(run_dag: Callable[..., Run], request: pytest.FixtureRequest) -> Callable[..., Run]:
     """
-    Run one operator, or the tasks that a function builds, with Airflow's API in memory.
+    Run one operator, or the tasks that a function builds.
 
     Each runs in a DAG of its own. Airflow's retries do not wait.
     """
     counter = itertools.count(1)
 
-    def run(operator: Any, **arguments: Any) -> Run:
-        return _run_dag_of(run_dag, operator, _dag_id(request, next(counter)), **arguments)
+    def run(
+        operator: Any,
+        *,
+        dag_options: dict[str, Any] | None = None,
+        run_options: dict[str, Any] | None = None,
+        stored: bool = False,
+        **arguments: Any,
+    ) -> Run:
+        from airflow.sdk import DAG
+
+        name = f"{request.node.name[:200]}_{'stored_' if stored else ''}{next(counter)}"
+        # Without dots, which would give the files of exports other names.
+        dag_id = "".join(char if char.isalnum() or char in "_-" else "_" for char in name)
+        options = {"default_args": {"retry_delay": timedelta(0)}, **(dag_options or {})}
+        with DAG(dag_id, schedule=None, **options) as dag:
+            if isinstance(operator, type):
+                # Airflow stores every key of a result separately, which takes 20 ms of processor time per key.
+                operator(task_id="task", **{"multiple_outputs": False, **arguments})
+            else:
+                operator()
+        return run_dag(dag, stored=stored, **(run_options or {}))
 
     return run
+
+
+# Names of these fixtures with ``stored=True``.
 
 
 @pytest.fixture
-def run_stored(request: pytest.FixtureRequest) -> Callable[..., Run]:
-    """The same with ``dag.test()``, for tests that look into Airflow's database."""
-    counter = itertools.count(1)
-
-    def run(operator: Any, **arguments: Any) -> Run:
-        run_stored_dag = request.getfixturevalue("run_stored_dag")
-        return _run_dag_of(run_stored_dag, operator, _dag_id(request, f"stored_{next(counter)}"), **arguments)
-
-    return run
+def run_stored_dag(run_dag: Callable[..., Run]) -> Callable[..., Run]:
+    return functools.partial(run_dag, stored=True)
 
 
-def _dag_id(request: pytest.FixtureRequest, count: int | str) -> str:
-    name = request.node.name.translate(str.maketrans("[]", "__"))[:200]
-    # Without dots, which would give the files of exports other names.
-    return "".join(char if char.isalnum() or char in "_-" else "_" for char in f"{name}_{count}")
-
-
-def _run_dag_of(
-    run: Callable[..., Run],
-    operator: Any,
-    dag_id: str,
-    *,
-    dag_options: dict[str, Any] | None = None,
-    run_options: dict[str, Any] | None = None,
-    **arguments: Any,
-) -> Run:
-    from airflow.sdk import DAG
-
-    with DAG(dag_id, schedule=None, **{"default_args": {"retry_delay": timedelta(0)}, **(dag_options or {})}) as dag:
-        if isinstance(operator, type):
-            # Airflow stores every key of a result separately, which takes 20 ms of processor time per key.
-            operator(task_id="task", **{"multiple_outputs": False, **arguments})
-        else:
-            operator()
-    return run(dag, **(run_options or {}))
+@pytest.fixture
+def run_stored(run_operator: Callable[..., Run]) -> Callable[..., Run]:
+    return functools.partial(run_operator, stored=True)
 
 
 @pytest.fixture

@@ -36,10 +36,6 @@ def test_one_thing_has_one_uri(written: str) -> None:
     assert Asset(uri=written).uri == URI
 
 
-def test_another_port_and_another_case_of_the_site_are_other_things() -> None:
-    assert Asset(uri="assistant://localhost:8099/Help/documents").uri == "assistant://localhost:8099/Help/documents"
-
-
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -60,6 +56,10 @@ def test_the_helper_makes_what_the_uri_says(kind: AssetKind) -> None:
     asset = assistant_asset("Assistant.example.com:443", "help", kind, extra={"owner": "docs"})
     assert asset == Asset(uri=f"assistant://assistant.example.com/help/{kind}", extra={"owner": "docs"})
     assert asset.extra == {"owner": "docs"}
+
+
+def test_another_port_and_another_case_of_the_site_are_other_things() -> None:
+    assert Asset(uri="assistant://localhost:8099/Help/documents").uri == "assistant://localhost:8099/Help/documents"
 
 
 def test_a_site_may_have_any_name() -> None:

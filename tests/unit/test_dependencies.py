@@ -143,12 +143,5 @@ def test_names_of_common_compat_are_in_its_lowest_version() -> None:
     assert found - known == COMPAT_OPTIONAL
 
 
-def test_modules_of_namespaces_belong_to_one_distribution() -> None:
-    assert distribution_of("airflow.providers.common.compat.sdk") == "apache-airflow-providers-common-compat"
-    assert distribution_of("airflow.sdk.dag") == "apache-airflow-task-sdk"
-    assert distribution_of("opentelemetry.trace") == "opentelemetry-api"
-    assert distribution_of("jinja2") == "jinja2"
-
-
 def test_every_dependency_has_a_lower_bound() -> None:
     assert all(lower_bound(requirement) for group in declared().values() for requirement in group)

@@ -10,9 +10,9 @@ from airflow_provider_assistant.quantiles import percentiles
 PERCENTS = [0, 5, 25, 50, 75, 90, 95, 99, 100]
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 4, 10, 19, 20, 21, 100, 101, 999])
+@pytest.mark.parametrize("count", [1, 2, 3, 20, 101])
 def test_percentiles_are_those_of_numpy(count):
-    for seed in range(20):
+    for seed in range(4):
         values = list(map(float, np.random.default_rng(seed).lognormal(sigma=2, size=count).round(seed % 4)))
         assert percentiles(values, PERCENTS) == pytest.approx(list(np.percentile(values, PERCENTS)), rel=1e-12)
 

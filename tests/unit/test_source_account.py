@@ -30,7 +30,7 @@ def random_account(rng: Random) -> tuple[SourceAccount, int]:
     return account, total
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(3))
 def test_sums_survive_json_and_addition(seed):
     rng = Random(seed)
     total, expected = SourceAccount(), 0

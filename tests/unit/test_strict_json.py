@@ -46,12 +46,6 @@ def test_what_is_too_deep_is_never_parsed(opening, closing, levels, monkeypatch)
         loads(opening * levels + b"1" + closing * levels)
 
 
-def test_many_brackets_are_not_depth():
-    assert len(loads(b"[" + b",".join([b"[{}]"] * 1000) + b"]")) == 1000
-    assert loads(b'"' + b"[" * 1000 + b'"') == "[" * 1000
-    assert loads(b'["\\\\", "' + b'\\"[' * 1000 + b'"]') == ["\\", '"[' * 1000]
-
-
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32"])
 def test_a_byte_order_mark_says_the_encoding(encoding):
     value = {"[" * 200: ['"[', "\\", "\u5b5b" * 200]}
@@ -78,11 +72,6 @@ EXACT = ["12345678901234.123456789", "1.10", "1e400", "-1e-400", "0.0", "-0", "1
 def test_the_text_keeps_every_digit(number):
     text = f'{{"n": {number}, "list": [{number}]}}'
     assert read(text.encode()).text == text
-
-
-def test_long_integers_are_exact():
-    assert read(b"[12345678901234567890123]").value == [12345678901234567890123]
-    assert loads(b"[12345678901234567890123]") == [12345678901234567890123]
 
 
 @pytest.mark.parametrize("reader", [loads, lambda content: read(content).value], ids=["loads", "read"])
@@ -130,16 +119,16 @@ def test_half_a_character_and_nul_are_replaced(sent, text):
     assert json.loads(found.text) == found.value
 
 
-@pytest.mark.parametrize(("sent", "text"), [(b"\xed\xa0\xbd", "\ufffd"), (b"\xed\xa0\xbd\xed\xb8\x80", "\U0001f600")])
-def test_encoded_halves_are_joined_or_replaced(sent, text):
-    found = read(b'["' + sent + b'"]')
-    assert (found.value, found.text) == ([text], f'["{text}"]')
-
-
 @pytest.mark.parametrize("sent", [r"a\ud83d", r"\ude00", r"\ud83d\ud83d\ude00"])
 def test_a_row_with_half_a_character_is_refused(sent):
     with pytest.raises(ValueError, match="lone surrogate"):
         loads(f'["{sent}"]'.encode())
+
+
+@pytest.mark.parametrize(("sent", "text"), [(b"\xed\xa0\xbd", "\ufffd"), (b"\xed\xa0\xbd\xed\xb8\x80", "\U0001f600")])
+def test_encoded_halves_are_joined_or_replaced(sent, text):
+    found = read(b'["' + sent + b'"]')
+    assert (found.value, found.text) == ([text], f'["{text}"]')
 
 
 def test_a_row_keeps_its_characters():

@@ -387,12 +387,12 @@ def test_a_configured_folder_replaces_airflow_home(service, connection, ledger_h
     assert not (ledger_home / "assistant_loads").exists()
 
 
-def test_a_failed_load_tells_nothing(service, connection, run_stored):
+def test_a_failed_load_tells_nothing(service, connection, run_operator):
     from airflow.models.asset import AssetEvent
     from airflow.utils.session import create_session
     from sqlalchemy import select
 
-    run = run_stored(AssistantLoadQAOperator, source=[{**ROWS[0], "answer": " "}])
+    run = run_operator(AssistantLoadQAOperator, source=[{**ROWS[0], "answer": " "}], stored=True)
     assert run.task_state() == "failed"
     with create_session() as session:
         assert session.scalars(select(AssetEvent).where(AssetEvent.source_run_id == run.run_id)).all() == []

@@ -369,7 +369,7 @@ def test_a_failed_gate_fails_the_task_for_good_after_everything_is_written(evalu
         ("report", worse, "success", "success"),
     ],
 )
-def test_task_state_summary_report_and_xcom_agree(on_fail, answers, judged, behind, run_stored, tmp_path):
+def test_task_state_summary_report_and_xcom_agree(on_fail, answers, judged, behind, run_operator, tmp_path):
     def build():
         from airflow.providers.standard.operators.empty import EmptyOperator
 
@@ -384,7 +384,7 @@ def test_task_state_summary_report_and_xcom_agree(on_fail, answers, judged, behi
         )
         judge >> EmptyOperator(task_id="deploy") >> EmptyOperator(task_id="tell", trigger_rule="all_done")
 
-    run = run_stored(build)
+    run = run_operator(build, stored=True)
     assert run.task_state("judge") == judged
     assert run.tries("judge") == 1
     assert run.task_state("deploy") == behind

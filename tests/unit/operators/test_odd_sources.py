@@ -160,7 +160,7 @@ def test_a_file_that_grows_or_shrinks_after_it_was_checked(more, suffix, service
 
 
 @pytest.mark.parametrize("kind", ["rows", "one row each", "paths"])
-def test_the_output_of_a_mapped_task(kind, service, connection, run_stored_dag, tmp_path):
+def test_the_output_of_a_mapped_task(kind, service, connection, run_dag, tmp_path):
     paths = [write_csv(tmp_path / f"{number}.csv", [row]) for number, row in enumerate(many(3))]
     with DAG(f"mapped_source_{kind.replace(' ', '_')}", schedule=None) as dag:
 
@@ -170,7 +170,7 @@ def test_the_output_of_a_mapped_task(kind, service, connection, run_stored_dag, 
             return {"rows": [row], "frames": pd.DataFrame([row]), "one row each": row, "paths": paths[number]}[kind]
 
         AssistantLoadQAOperator(task_id="task", source=extract.expand(number=[0, 1, 2]))
-    run = run_stored_dag(dag)
+    run = run_dag(dag, stored=True)
     assert run.state == "success", run.errors
     assert run.xcom()["created"] == 3
     assert loaded_titles(service) == ["T0", "T1", "T2"]

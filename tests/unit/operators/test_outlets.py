@@ -31,7 +31,7 @@ def events_of(run):
 
 
 @pytest.mark.promise("Airflow", "Every outlet of a task gets one event with the result of the task.")
-def test_each_outlet_gets_its_event_with_the_result(service, connection, run_stored, tmp_path):
+def test_each_outlet_gets_its_event_with_the_result(service, connection, run_operator, tmp_path):
     lake = tmp_path / "lake"
 
     def build():
@@ -53,7 +53,7 @@ def test_each_outlet_gets_its_event_with_the_result(service, connection, run_sto
         load >> export
 
     # Airflow stores every key of a result separately, which takes 20 ms of processor time per key.
-    run = run_stored(build, dag_options={"default_args": {"multiple_outputs": False}})
+    run = run_operator(build, dag_options={"default_args": {"multiple_outputs": False}}, stored=True)
     assert run.state == "success", run.errors
     site = f"assistant://{service.url.split('/')[2]}/acme-docs/documents"
     expected = {

@@ -58,11 +58,11 @@ def fields_of(run, task_id="task"):
     return {map_index: fields for (task, map_index), fields in found.items() if task == task_id}
 
 
-def test_mapped_rows(service, connection, run_stored):
+def test_mapped_rows(service, connection, run_operator):
     def build():
         AssistantLoadTextOperator.partial(task_id="task").expand(source=[TEXTS[:1], TEXTS[1:3]])
 
-    run = run_stored(build)
+    run = run_operator(build, stored=True)
     assert run.state == "success"
     assert {index: fields["source"] for index, fields in fields_of(run).items()} == {
         0: "list, 1 row: title, content, category",
