@@ -181,20 +181,6 @@ def test_the_confidence_is_a_score_like_others(operator, tmp_path):
     assert {row["scorer"]: row["mean"] for row in rows}["confidence_score"] == pytest.approx(mean)
 
 
-def test_answers_without_a_confidence_are_not_judged_and_fail_its_rules(operator):
-    # The columns of a CSV file are texts.
-    answers = [question(number, confidence_score="0.9") for number in range(15)]
-    for number, value in enumerate([None, "n/a", "NaN", "", "high"], start=15):
-        answers.append(question(number, confidence_score=value))
-    head = execute(
-        operator(answers, scorers=[*SCORERS, "confidence_score"], gate=["confidence_score >= 0.5"], on_fail="report")
-    )
-    summary = summary_of(head)
-    assert (summary.scorers["confidence_score"].scored, summary.scorers["confidence_score"].not_judged) == (15, 5)
-    assert head["verdict"] == "failed"
-    assert "judged: only 15 of 20 answers; necessary: 90 %" in head["failed_rules"][0]["reason"]
-
-
 def summary_of(head):
     return Summary.model_validate_json(Path(head["summary_path"]).read_text())
 
