@@ -32,16 +32,8 @@ from airflow_provider_assistant.operators.documents import (
     AssistantUploadFilesOperator,
 )
 from tests.task_runs.context import task_context
+from tests.unit.operators.loads import ENDS, KEYED, ROWS, counts, listed, load, loaded, loaded_titles, many, render
 
-ROWS = [
-    {"title": "Opening hours", "question": "When are you open?", "answer": "From 9 to 17.", "category": "faq"},
-    {
-        "title": "Öffnungszeiten",
-        "question": "Wann offen?",
-        "answer": "Von 9 bis 17 Uhr, täglich 🕘",
-        "category": "faq",
-    },
-]
 TEXTS = [{"title": "Returns", "content": "Within 30 days.", "category": "policy"}]
 SOURCES = {
     "list": list,
@@ -54,45 +46,6 @@ SOURCES = {
     "callable": lambda rows: lambda: pl.DataFrame(rows),
     "generator": lambda rows: lambda: (pd.DataFrame([row]) for row in rows),
 }
-ENDS = ("created", "unchanged", "skipped", "rejected", "ambiguous", "failed")
-KEYED = {"key_columns": ["title"]}
-
-
-def many(count, **changes):
-    return [dict(ROWS[0], title=f"T{number}") | changes for number in range(count)]
-
-
-def render(operator):
-    operator.render_template_fields({})
-    return operator
-
-
-def load(source, kind=AssistantLoadQAOperator, *, run_id="run", map_index=-1, task_id="load", **options):
-    """Execute an operator without a DAG, and check that the counts add up."""
-    name = "files" if kind is AssistantUploadFilesOperator else "source"
-    operator = render(kind(task_id=task_id, **{name: source}, **options))
-    result = operator.execute(task_context(task_id, run_id=run_id, map_index=map_index))
-    assert result["rows"] == sum(result[end] for end in ENDS)
-    return result
-
-
-def counts(result):
-    return {end: result[end] for end in ENDS if result[end]}
-
-
-def listed(home, run_id="run", task_id="load"):
-    table = pq.read_table(home / "assistant_loads" / "dag" / task_id / f"{run_id}.parquet")
-    return [(row["kind"], row["row"], row["key"]) for row in table.to_pylist()]
-
-
-def loaded(service):
-    rows = [{name: row[name] for name in ("title", "question", "category")} | {"answer": row["content"]}
-            for row in service.documents()]  # fmt: skip
-    return sorted(rows, key=lambda row: row["title"])
-
-
-def loaded_titles(service):
-    return sorted(row["title"] for row in service.documents())
 
 
 @pytest.mark.promise("loads", "Rows of any list, dataframe or generator are created once, however often a load runs.")

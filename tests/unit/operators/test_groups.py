@@ -14,8 +14,8 @@ from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.ledger.upkeep import DeletedDocuments, forget
 from airflow_provider_assistant.loading.sources import row_group_shards
 from airflow_provider_assistant.operators.documents import AssistantLoadTextOperator, AssistantUploadFilesOperator
-from tests.task_runs.context import task_context
-from tests.unit.operators.test_documents import counts, render
+from tests.unit.operators.loads import counts
+from tests.unit.operators.loads import load as load_rows
 
 GROUPED = {
     "columns": {"title": "key"},
@@ -34,9 +34,8 @@ def rows_of(pages):
     ]
 
 
-def load(source, *, run_id="run", map_index=-1, **options):
-    operator = AssistantLoadTextOperator(task_id="load", source=source, **{**GROUPED, **options})
-    return render(operator).execute(task_context("load", run_id=run_id, map_index=map_index))
+def load(source, **options):
+    return load_rows(source, AssistantLoadTextOperator, **{**GROUPED, **options})
 
 
 def found(result, kind="stale"):

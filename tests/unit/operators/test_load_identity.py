@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator, AssistantUploadFilesOperator
-from tests.task_runs.context import task_context
-from tests.unit.operators.test_documents import counts, listed, many, render
+from airflow_provider_assistant.operators.documents import AssistantUploadFilesOperator
+from tests.unit.operators.loads import counts, listed, many
+from tests.unit.operators.loads import load as load_rows
 
 KEYED = {"key_columns": "id", "max_concurrency": 4}
 
@@ -16,9 +16,8 @@ def rows(count, answer="A.", first=0):
     return [dict(row, id=first + number, answer=answer) for number, row in enumerate(many(count))]
 
 
-def load(source, *, task_id="load", run_id="run", **arguments):
-    operator = AssistantLoadQAOperator(task_id=task_id, source=source, **{**KEYED, **arguments})
-    return render(operator).execute(task_context(task_id, run_id=run_id))
+def load(source, **options):
+    return load_rows(source, **{**KEYED, **options})
 
 
 class TestOwner:
@@ -71,9 +70,10 @@ class TestOwner:
             (tmp_path / name).mkdir()
             (tmp_path / name / "guide.md").write_text(f"Of {name}.")
 
-        def upload(name, **arguments):
-            operator = AssistantUploadFilesOperator(task_id=name, files=str(tmp_path / name / "*.md"), **arguments)
-            return counts(render(operator).execute(task_context(name)))
+        def upload(name, **options):
+            return counts(
+                load_rows(str(tmp_path / name / "*.md"), AssistantUploadFilesOperator, task_id=name, **options)
+            )
 
         assert upload("a") == {"created": 1}
         with pytest.raises(AssistantInputError, match="another source"):

@@ -7,6 +7,7 @@ from airflow.providers.common.compat.sdk import TaskDeferred
 
 from airflow_provider_assistant.exceptions import (
     AssistantGatewayError,
+    AssistantInputError,
     AssistantRateLimitError,
 )
 from airflow_provider_assistant.hooks.assistant import AssistantHook
@@ -16,7 +17,7 @@ from airflow_provider_assistant.operators.documents import (
     AssistantUploadFilesOperator,
 )
 from tests.task_runs.context import task_context
-from tests.unit.operators.test_documents import counts, listed, load, loaded_titles, many, render
+from tests.unit.operators.loads import counts, listed, load, loaded_titles, many, render
 
 TEXTS = [{"title": f"T{number}", "content": "C", "category": "faq"} for number in range(9)]
 
