@@ -29,6 +29,7 @@ def test_the_table_has_a_line_for_each_operator_sensor_and_decorator():
     assert {line.decorator for line in LINES if line.decorator} == decorators
 
 
+@pytest.mark.promise("Airflow", "Every task does the same with templates, XComs, mapping, deferral and task groups.")
 @pytest.mark.parametrize("line", LINES, ids=lambda line: line.name)
 def test_a_task_does_the_same_in_many_modes(line, world):
     """Each mode of one run, and half of the modes of several runs. ``make slow`` runs each mode alone."""

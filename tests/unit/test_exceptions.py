@@ -16,6 +16,7 @@ FORGED = "done\n[2026-11-21] INFO - all is well \x1b[2J\x1b[1;31m\x07\x85\u2028\
 ERRORS = [kind for kind in vars(exceptions).values() if inspect.isclass(kind) and issubclass(kind, AssistantError)]
 
 
+@pytest.mark.promise("security", "Text of others in an error cannot forge lines of the log.")
 @pytest.mark.parametrize("error", ERRORS)
 def test_an_error_is_one_line_whatever_it_repeats(error):
     said = str(error(FORGED))

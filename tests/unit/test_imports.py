@@ -138,6 +138,7 @@ def test_few_modules_are_imported(answer):
     assert len(added - ours) <= MOST_OF_OTHERS, sorted(added - ours)
 
 
+@pytest.mark.promise("Airflow", "Parsing a DAG file imports no heavy library.")
 @pytest.mark.parametrize("library", HEAVY)
 def test_nothing_heavy_is_imported(answer, library):
     assert library not in libraries(answer("modules"))

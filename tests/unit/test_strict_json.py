@@ -196,6 +196,7 @@ print("done")
 """
 
 
+@pytest.mark.promise("security", "A small reply needs little memory, whatever it describes.")
 @pytest.mark.parametrize("bomb", BOMBS)
 def test_a_small_reply_needs_little_memory_whatever_it_describes(bomb):
     """Each of these 16 MiB is some 60 kB of gzip. Their values take up to 890 MB."""

@@ -62,6 +62,7 @@ INVISIBLE = (
 )
 
 
+@pytest.mark.promise("security", "No text of others becomes a formula in a spreadsheet.")
 def test_no_spreadsheet_takes_a_text_for_a_formula():
     for before in ("'", "''", *INVISIBLE):
         for other in INVISIBLE:
