@@ -15,7 +15,7 @@ from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
 from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChatOperator
 from airflow_provider_assistant.transfers.ledger_to_parquet import AssistantFeedbackToParquetOperator
-from tests.task_runs.context import task_context
+from tests.task_runs.context import execute_operator, task_context
 
 FEEDBACK = r"chat/feedback$"
 
@@ -134,3 +134,18 @@ def test_to_parquet(same_day, service, connection, run_operator, tmp_path):
     assert all(row["answer_seconds"] >= 0 for row in rows)
     assert all(row["dag_id"].startswith("test_to_parquet") for row in rows)
     assert pq.ParquetFile(result["paths"][0]).read().num_rows == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"date": "2026-03-01", "days": 3}, ["2026-02-27", "2026-02-28", "2026-03-01"]),
+        ({"date": "{{ '2024' }}-01-01"}, ["2023-12-31", "2024-01-01"]),
+        ({"days": 1}, ["2025-05-06"]),
+    ],
+)
+def test_days(options, expected, connection, tmp_path):
+    export = AssistantFeedbackToParquetOperator(task_id="export", output_path=str(tmp_path), **options)
+    result = execute_operator(export, moment=datetime(2025, 5, 6, 23, 59, tzinfo=UTC))
+    assert sorted(path.name for path in tmp_path.glob("feedback/date=*")) == [f"date={day}" for day in expected]
+    assert result["date"] == expected[-1]
