@@ -1,7 +1,8 @@
 """
 The cheap form of ``run_operator``: execute an operator once, without Airflow's task runner.
 
-It takes a tenth of the time. Retries, deferrals, XCom and mapping need ``run_operator`` or ``run_dag``.
+It takes 13 ms of processor time instead of 25 for a chat. Retries, deferrals, XCom and
+mapping need ``run_operator`` or ``run_dag``.
 """
 
 from __future__ import annotations
