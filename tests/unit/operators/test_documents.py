@@ -382,6 +382,19 @@ def test_failed_rows_fail_the_task_and_a_retry_sends_only_those(service, connect
     assert loaded_titles(service) == [f"T{number}" for number in range(5)]
 
 
+@pytest.mark.promise("loads", "A retry lists again what an earlier try of the task found.")
+def test_a_retry_lists_again_what_an_earlier_try_found(service, connect, ledger_home, quick):
+    """The worker of the earlier try, and its file of findings, may be gone."""
+    connect(retries=1)
+    service.behave(document_status="draft")
+    service.answer("store-then-status:502", body='"T1"')
+    for created in (3, 0):
+        result = load(many(3), **KEYED)
+        assert (result["created"], result["drafts"], result["possibly_duplicated"]) == (created, 3, 1)
+        found = sorted((kind, key) for kind, _, key in listed(ledger_home))
+        assert found == [("draft", "T0"), ("draft", "T1"), ("draft", "T2"), ("possibly_duplicated", "T1")]
+
+
 def test_a_short_pause_is_waited_for(service, connect):
     connect(retries=1)
     service.answer("retry-after:1", method="POST", times=1)

@@ -7,7 +7,7 @@ import sqlite3
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from airflow.providers.common.compat.sdk import TaskDeferred
+from airflow.providers.common.compat.sdk import AirflowNotFoundException, TaskDeferred
 from airflow.sdk import DAG
 
 from airflow_provider_assistant.exceptions import AssistantLedgerPermanentError
@@ -210,3 +210,11 @@ def test_an_export_of_all_sites_needs_no_connection(ledger_home, task):
     kind, arguments = task("export of ratings")
     execute(kind, **arguments)
     assert (ledger_home / "assistant_ledger.db").is_file()
+
+
+def test_an_export_needs_the_connection_that_it_names(ledger_home, task):
+    """The connection may name another ledger."""
+    kind, arguments = task("export of ratings")
+    with pytest.raises(AirflowNotFoundException):
+        execute(kind, assistant_conn_id="tenant_b", **arguments)
+    assert not (ledger_home / "assistant_ledger.db").exists()

@@ -19,6 +19,7 @@ from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOp
 from airflow_provider_assistant.operators.documents import (
     AssistantLoadQAOperator,
     AssistantLoadTextOperator,
+    AssistantUploadFilesOperator,
 )
 from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOperator
 from airflow_provider_assistant.operators.links import AssistantDataLink, AssistantRequestLink
@@ -68,6 +69,13 @@ def test_a_load_of_files_reads_them_and_counts_what_it_created(ran, service, tmp
     assert [(data.uri, data.rows) for data in load.lineage_outputs] == [(site(service, "documents", "acme-shop"), 3)]
     _, again = ran(AssistantLoadTextOperator, **arguments)
     assert [data.rows for data in again.lineage_outputs] == [0]
+
+
+def test_an_upload_reads_files(ran, service, tmp_path):
+    (tmp_path / "a.md").write_text("Refunds are paid in five days.")
+    _, upload = ran(AssistantUploadFilesOperator, files=[str(tmp_path / "a.md")])
+    assert upload.lineage_inputs() == [LineageDataset(str(tmp_path / "a.md"))]
+    assert upload.lineage_outputs == (LineageDataset(site(service, "documents"), {}, 1),)
 
 
 def test_statistics_come_from_sites_and_go_to_two_datasets(ran, service, tmp_path):

@@ -209,6 +209,12 @@ def test_an_output_whose_text_is_not_certain_names_the_parameter(value):
         check_rendered(task, context)
 
 
+def test_a_path_object_may_contain_a_template(tmp_path):
+    task, context = built(AssistantChatBatchOperator, output_path=tmp_path / "{{ 'monday' }}.parquet")
+    check_rendered(task, context)
+    assert task.output_path == str(tmp_path / "monday.parquet")
+
+
 @pytest.mark.parametrize("value", [math.nan, -1, "5", True])
 def test_the_timeout_of_airflows_sensors_is_checked_as_well(value):
     with pytest.raises(AssistantInputError, match="task 'wait': timeout must be a number of seconds"):

@@ -127,7 +127,7 @@ def test_a_task_goes_on_with_the_rotated_key(task, tmp_path):
     assert set(service.accepted.values()) <= {1}
 
 
-@pytest.mark.parametrize("task", [load, deferred_batch])
+@pytest.mark.parametrize("task", [load, deferred_batch, submitted])
 def test_a_revoked_key_fails_the_task_with_what_the_connection_has(task, tmp_path):
     with RotatingService({2}, is_told=False) as service:
         service.connect()
