@@ -6,6 +6,7 @@ import contextlib
 import datetime
 import http.client
 import ipaddress
+import re
 import socket
 import ssl
 import threading
@@ -132,6 +133,8 @@ class RecordingProxy(LocalServer):
         super().__init__()
         self.service = service
         self.tls_service = tls_service
+        self.others: dict[str, tuple[str, str]] = {}
+        """Services by the name of their host: ``host:port`` for plain requests and for tunnels."""
         self.heads: list[str] = []
         self.behaviour: Behaviour | None = None
         """What to do instead of forwarding; None to forward."""
@@ -159,9 +162,13 @@ class RecordingProxy(LocalServer):
         else:
             self._forward(request)
 
+    def _service(self, request: BaseHTTPRequestHandler) -> tuple[str, str]:
+        name = request.path.partition("://")[2] or request.path
+        return self.others.get(re.split("[:/]", name)[0], (self.service, self.tls_service))
+
     def _tunnel(self, request: BaseHTTPRequestHandler) -> None:
         request.close_connection = True
-        host, _, port = self.tls_service.partition(":")
+        host, _, port = self._service(request)[1].partition(":")
         with socket.create_connection((host, int(port))) as service:
             request.wfile.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
             relay(request.connection, service)
@@ -171,7 +178,7 @@ class RecordingProxy(LocalServer):
         skipped = PROXY_HEADERS | {"transfer-encoding", "content-length", "connection"}
         headers = {name: value for name, value in request.headers.items() if name.lower() not in skipped}
         path = request.path.partition("://")[2]
-        connection = http.client.HTTPConnection(self.service)
+        connection = http.client.HTTPConnection(self._service(request)[0])
         with contextlib.closing(connection):
             connection.request(request.command, path[path.index("/") :], content, headers)
             reply = connection.getresponse()

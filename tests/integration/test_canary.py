@@ -29,13 +29,13 @@ from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOpe
 from airflow_provider_assistant.operators.feedback_batch import AssistantRateAnswersOperator
 from airflow_provider_assistant.operators.limits import AssistantLimitsOperator
 from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChatOperator
-from airflow_provider_assistant.sandbox.tenants import ACME, BUSINESS, KEYS, Key
 from airflow_provider_assistant.transfers.ledger_to_parquet import AssistantRequestsToParquetOperator
 from airflow_provider_assistant.transfers.limits_to_parquet import AssistantLimitsToParquetOperator
 from airflow_provider_assistant.transfers.statistics_to_parquet import (
     AssistantStatisticsToParquetOperator,
 )
 from tests import proxies
+from tests.judge import Judge
 from tests.system.search import places
 
 
@@ -110,20 +110,22 @@ QUESTIONS = [{"id": f"q{n}", "message": f"Question {n}?", "expected": "An answer
 @pytest.fixture
 def corporate(service, canary, tmp_path_factory, monkeypatch):
     """Return a proxy with credentials, through which alone the service and its judge can be reached."""
-    monkeypatch.setitem(KEYS, JUDGE_KEY, Key(JUDGE_KEY, "judge", ACME, BUSINESS))
     pair = proxies.certificate(tmp_path_factory.mktemp("tls"))
+    root, tls = service.server.root.removeprefix("http://"), proxies.server_context(pair)
     with (
-        proxies.tls_front(service.server.root.removeprefix("http://"), proxies.server_context(pair)) as front,
-        proxies.RecordingProxy(service.server.root.removeprefix("http://"), front) as proxy,
+        Judge(JUDGE_KEY) as judge,
+        proxies.tls_front(root, tls) as front,
+        proxies.tls_front(judge.host, tls) as judge_front,
+        proxies.RecordingProxy(root, front) as proxy,
     ):
+        proxy.others[proxies.NAME] = (judge.host, judge_front)
 
         def use(scheme, retries=8):
             connection = json.loads(service.server.conn_json(key=canary, retries=retries))
             connection["host"] = f"{scheme}://{proxies.LOCAL_NAME}"
             monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", json.dumps(connection))
-            judge = json.loads(service.server.judge_conn_json(key=JUDGE_KEY))
-            judge["host"] = judge["host"].replace(service.server.root, f"{scheme}://{proxies.LOCAL_NAME}")
-            monkeypatch.setenv("AIRFLOW_CONN_PYDANTICAI_DEFAULT", json.dumps(judge))
+            model = judge.conn_json(host=f"{scheme}://{proxies.NAME}/v1")
+            monkeypatch.setenv("AIRFLOW_CONN_PYDANTICAI_DEFAULT", model)
 
         monkeypatch.setenv("SSL_CERT_FILE", str(pair[0]))
         for name in ("HTTP_PROXY", "HTTPS_PROXY"):

@@ -20,6 +20,7 @@ from airflow_provider_assistant.exceptions import AssistantGateFailedError
 from airflow_provider_assistant.lake.warehouse import duckdb_transaction
 from airflow_provider_assistant.lake.warehouse import load as load_days
 from airflow_provider_assistant.sandbox import SandboxServer
+from tests.judge import Judge
 from tests.live import handbook
 from tests.task_runs.execution_api import in_process_api_server
 from tests.versions import bag_of
@@ -340,9 +341,10 @@ def test_safety_set(load, run_stored_dag, service, connection, tmp_path, monkeyp
 def test_compare_sites(load, run_dag, run_stored_dag, service, connection, tmp_path, monkeypatch):
     monkeypatch.setenv("AIRFLOW_VAR_ASSISTANT_STAGING_SITE", "acme-shop")
     monkeypatch.setenv("AIRFLOW_VAR_ASSISTANT_LAKE", str(tmp_path))
-    monkeypatch.setenv("AIRFLOW_CONN_PYDANTICAI_DEFAULT", service.server.judge_conn_json())
     assert run_dag(load("assistant_knowledge_base")).state == "success"
-    run = run_stored_dag(load("assistant_compare_sites"))
+    with Judge() as judge:
+        monkeypatch.setenv("AIRFLOW_CONN_PYDANTICAI_DEFAULT", judge.conn_json())
+        run = run_stored_dag(load("assistant_compare_sites"))
     assert run.state == "success", run.errors
     head = run.xcom("compare")
     assert head["verdict"] == "failed"

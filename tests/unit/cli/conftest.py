@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from airflow_provider_assistant.__main__ import parser
+from tests.judge import Judge
 
 OURS = "airflow_provider_assistant"
 # A parser of all commands takes 20 ms.
@@ -64,6 +65,14 @@ def cli(capsys: pytest.CaptureFixture[str], _as_before: None, ledger_home: Path)
         return Ran(end.value.code, *capsys.readouterr())
 
     return run
+
+
+@pytest.fixture
+def judge(monkeypatch: pytest.MonkeyPatch) -> Iterator[Judge]:
+    """A model's host that judges answers; its connection is ``judge``."""
+    with Judge() as judge:
+        monkeypatch.setenv("AIRFLOW_CONN_JUDGE", judge.conn_json())
+        yield judge
 
 
 @pytest.fixture

@@ -77,8 +77,7 @@ def test_cites_in_a_gate_file(evaluate, gate, golden):
     assert [rule["verdict"] for rule in ran.json["rules"]] == ["failed", "passed", "passed"]
 
 
-def test_judges_of_a_gate_file(evaluate, gate, golden, tmp_path, service, monkeypatch):
-    monkeypatch.setenv("AIRFLOW_CONN_JUDGE", service.server.judge_conn_json())
+def test_judges_of_a_gate_file(evaluate, gate, golden, tmp_path, service, judge):
     judged = "scorers: [judge.correctness]\njudge: {conn_id: judge}\n"
     refused = evaluate("--gate", gate(f"{judged}gate: ['judge.correctness >= 0.1']"))
     assert refused.code == 2
@@ -92,8 +91,7 @@ def test_judges_of_a_gate_file(evaluate, gate, golden, tmp_path, service, monkey
     assert pq.read_table(tmp_path / "saved" / "verdicts.parquet")["key"].to_pylist() == ["refunds", "hours"]
 
 
-def test_answers_of_two_sites_are_compared_in_pairs(evaluate, gate, tmp_path, service, monkeypatch):
-    monkeypatch.setenv("AIRFLOW_CONN_JUDGE", service.server.judge_conn_json())
+def test_answers_of_two_sites_are_compared_in_pairs(evaluate, gate, tmp_path, service, judge):
     gate_file = gate("scorers: [judge.pairwise]\njudge: {conn_id: judge}\n")
     refused = evaluate("--gate", gate_file)
     assert refused.code == 2

@@ -150,16 +150,15 @@ def test_saved_answers_are_scored_without_a_connection(evaluate, cli, service, t
     assert not list((tmp_path / "airflow-home" / "assistant_evaluations").iterdir())
 
 
-def test_verdicts_on_saved_answers_are_kept_if_the_judge_is_down(evaluate, service, monkeypatch):
+def test_verdicts_on_saved_answers_are_kept_if_the_judge_is_down(evaluate, service, judge):
     assert evaluate("--save", "first").code == 0
-    monkeypatch.setenv("AIRFLOW_CONN_JUDGE", service.server.judge_conn_json())
     gate = JUDGED.replace("judge}", "judge, max_concurrency: 1}")
-    service.answer("status:403", path="completions", skip=1, times=None)
+    judge.fault = lambda number, text: 403 if number > 0 else None
     ran = evaluate("--answers", "first/answers.parquet", gate=gate)
     assert (ran.code, "the verdicts of the judges. The same command with --resume" in ran.err) == (2, True), ran.err
-    service.behave(rules=[])
+    judge.fault = lambda number, text: None
     assert evaluate("--answers", "first/answers.parquet", "--resume", gate=gate).code == 0
-    assert [entry.status for entry in service.journal("POST", "completions")].count(200) == 2
+    assert judge.statuses.count(200) == 2
 
 
 def test_only_the_questions_of_a_tag_are_asked(evaluate, service):

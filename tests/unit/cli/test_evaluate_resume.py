@@ -36,9 +36,8 @@ def evaluate(cli, golden, connection):
 
 
 @pytest.fixture
-def judged(evaluate, service, monkeypatch, tmp_path):
+def judged(evaluate, judge, tmp_path):
     """Return a function that evaluates with a judge, which is asked about one answer after the other."""
-    monkeypatch.setenv("AIRFLOW_CONN_JUDGE", service.server.judge_conn_json())
     gate = tmp_path / "gate.yaml"
     gate.write_text("scorers: [judge.correctness]\njudge: {conn_id: judge, max_concurrency: 1}\n")
     return lambda *argv: evaluate("--gate", gate, *argv)
@@ -120,42 +119,41 @@ def test_sync_answers_are_kept_one_by_one(evaluate, service, tmp_path, monkeypat
 
 
 @pytest.mark.parametrize("save", [False, True])
-def test_a_judge_that_is_down_loses_neither_answers_nor_verdicts(judged, service, tmp_path, save):
+def test_a_judge_that_is_down_loses_neither_answers_nor_verdicts(judged, judge, service, tmp_path, save):
     saved = ("--save", tmp_path / "out") if save else ()
     # The judge gives two verdicts, and then refuses the key.
-    service.answer("status:403", path="completions", skip=2, times=None)
+    judge.fault = lambda number, text: 403 if number > 1 else None
     ran = judged(*saved)
     assert ran.code == 2
     assert "5 answers" in ran.err
     assert "The same command with --resume" in ran.err
-    service.behave(rules=[])
+    judge.fault = lambda number, text: None
     ran = judged(*saved, "--resume", "-o", "json")
-    assert (ran.code, ran.json["means"]) == (0, {"judge.correctness": 0}), ran.err
+    assert (ran.code, list(ran.json["means"])) == (0, ["judge.correctness"]), ran.err
     assert sorted(asked(service)) == sorted(KEYS)
-    statuses = [entry.status for entry in service.journal("POST", "completions")]
-    assert statuses.count(200) == 5
+    assert judge.statuses.count(200) == 5
 
 
-def test_a_signal_while_the_judge_is_asked_loses_nothing(judged, service, monkeypatch):
+def test_a_signal_while_the_judge_is_asked_loses_nothing(judged, judge, service, monkeypatch):
     monkeypatch.setattr(judging, "GRACE", 0.1)
-    service.answer("hold", path="completions", skip=3, times=None)
-    killer = when(lambda: service.posts("completions") == 4, lambda: os.kill(os.getpid(), signal.SIGTERM))
+    judge.fault = lambda number, text: "hold" if number > 2 else None
+    killer = when(lambda: len(judge.asked) == 4, lambda: os.kill(os.getpid(), signal.SIGTERM))
     ran = judged()
     killer.join()
     assert (ran.code, "5 answers, the verdicts of the judges" in ran.err) == (143, True), ran.err
-    service.behave(rules=[])
+    judge.fault = lambda number, text: None
     ran = judged("--resume", "-o", "json")
-    assert (ran.code, len(asked(service)), service.posts("completions")) == (0, 5, 6), ran.err
+    assert (ran.code, len(asked(service)), len(judge.asked)) == (0, 5, 6), ran.err
 
 
-def test_a_signal_before_the_judge_is_asked_sends_it_nothing(judged, service, monkeypatch):
+def test_a_signal_before_the_judge_is_asked_sends_it_nothing(judged, judge, monkeypatch):
     def interrupted(_file):
         os.kill(os.getpid(), signal.SIGINT)
         return {}
 
     monkeypatch.setattr("airflow_provider_assistant.operators.judging._saved_verdicts", interrupted)
     ran = judged()
-    assert (ran.code, service.posts("completions"), "5 answers" in ran.err) == (130, 0, True), ran.err
+    assert (ran.code, len(judge.asked), "5 answers" in ran.err) == (130, 0, True), ran.err
 
 
 def test_requests_that_timed_out_are_polled_again(evaluate, service):
