@@ -18,7 +18,7 @@ def test_each_group_has_its_share():
     assert drawn != stratified_sample(strata, 100, seed=4)
 
 
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", range(10))
 def test_any_strata(seed):
     chosen = random.Random(seed)
     groups = chosen.randint(1, 12)

@@ -75,11 +75,6 @@ def test_no_scorer_sees_a_question_without_an_answer():
     assert table["outcome"].to_pylist() == ["unanswered"]
 
 
-def test_an_empty_answer_is_an_answer():
-    table = score_cases([make_case("", expected="yes")], scorers_of(["token_f1"]))
-    assert table.select(["outcome", "score"]).to_pylist() == [{"outcome": "scored", "score": 0.0}]
-
-
 @pytest.mark.parametrize(
     ("value", "score"),
     [

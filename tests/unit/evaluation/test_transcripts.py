@@ -5,8 +5,6 @@ from __future__ import annotations
 import pyarrow as pa
 
 from airflow_provider_assistant.evaluation.cases import read_cases
-from airflow_provider_assistant.evaluation.evaluate import Evaluation, summarise
-from airflow_provider_assistant.evaluation.report import render
 from airflow_provider_assistant.evaluation.scorers import scorers_of
 from airflow_provider_assistant.evaluation.scoring import score_cases
 
@@ -50,13 +48,3 @@ def test_scorers_see_the_transcript():
     scorer = scorers_of([f"{__name__}.repeats_itself"])
     scores = score_cases(read_cases(pa.Table.from_pylist(rows)), scorer).to_pylist()
     assert {row["key"]: row["score"] for row in scores} == {"a": 1.0, "b": 0.0, "c": 0.0, "d": 1.0, "e": 1.0}
-
-
-def test_the_report_shows_the_whole_conversation_once():
-    cases, scorers = list(cases_of(TURNS).values()), scorers_of(["token_f1"])
-    scores = score_cases(cases, scorers)
-    page = render(Evaluation(summarise(cases, scores, scorers, name="n"), cases, scores))
-    messages = ["Conversation of 3 turns", "When are refunds paid?", "And abroad?", "Thanks!"]
-    places = [page.index(message) for message in messages]
-    assert places == sorted(places)
-    assert page.count("Conversation of 3 turns") == 1
