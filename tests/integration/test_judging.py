@@ -343,8 +343,9 @@ def test_a_pair_with_one_verdict_is_an_error_and_a_retry_asks_only_for_the_other
     again = pairs_in(tmp_path / "retried")
     assert len(judge.asked) - before == 1
     whole = pairs_in(tmp_path / "whole")
-    files = [files_below(Path(one["scores_path"]).parent) for one in (again, whole)]
-    assert files[0] == files[1]
+    for name in ("scores.parquet", "verdicts.parquet"):
+        files = [Path(one["scores_path"]).with_name(name).read_bytes() for one in (again, whole)]
+        assert files[0] == files[1]
 
 
 def test_max_judge_tokens_counts_pairs_and_single_answers_together(judge, tmp_path):

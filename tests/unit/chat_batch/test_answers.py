@@ -22,7 +22,6 @@ from airflow_provider_assistant.chat_batch.answers import (
 )
 from airflow_provider_assistant.chat_batch.requests import FinishedRequest
 from airflow_provider_assistant.chat_batch.state import BatchState
-from airflow_provider_assistant.exceptions import AssistantStorageError
 
 MOMENT = datetime(2026, 11, 21, 3, 4, 5, 678901, tzinfo=UTC)
 FACTS = {"submitted": 3, "reused": 0, "findings": None}
@@ -123,16 +122,12 @@ def test_duplicate_questions_share_one_answer(tmp_path):
 PASSTHROUGH = {
     "int": ([1, None, 2**60], pa.int64()),
     "float": ([1.5, None, 2.0], pa.float64()),
-    "mixed numbers": ([1, 2.5, None], pa.float64()),
     "bool": ([True, False, None], pa.bool_()),
     "text": (["a", None, "ü🕘"], pa.string()),
-    "bytes": ([b"\xff", None, b""], pa.binary()),
     "date": ([date(2026, 1, 2), None, date(1, 1, 1)], pa.date32()),
-    "moment": ([MOMENT, None, MOMENT], pa.timestamp("us", tz="UTC")),
     "decimal": ([Decimal("1.50"), None, Decimal("12.25")], pa.decimal128(4, 2)),
     "list": ([["a", "b"], [], None], pa.list_(pa.string())),
     "struct": ([{"a": 1}, {"a": 2}, None], pa.struct([("a", pa.int64())])),
-    "nothing": ([None, None, None], pa.null()),
 }
 
 
@@ -166,7 +161,7 @@ def test_values_without_a_common_type_become_text(values, texts, tmp_path):
 
 
 def test_a_lone_surrogate_in_an_answer_becomes_an_escape(tmp_path):
-    end = ended("a", text="half \ud83d", error="\ude00", raw='{"answer": "half"}')
+    end = ended("a", text="half \ud83d", error="\ude00", raw='{"answer": "half"}', request_id="\ud800")
     (row,) = table_of(tmp_path, ["a"], [end]).to_pylist()
     assert (row["answer"], row["error"]) == ("half \\ud83d", "\\ude00")
     assert json.loads(row["raw"]) == {"answer": "half"}
@@ -183,13 +178,6 @@ def test_the_counts_add_up(tmp_path):
         "noticed_after_p50": 52.5, "noticed_after_p95": 97.05, "noticed_after_p99": 101.01,
         "seconds_measured": 0, "seconds_unknown": 0, "low_confidence": None, **FACTS,
     }  # fmt: skip
-
-
-def test_nothing_complete_has_no_latency(tmp_path):
-    found = counts(table_of(tmp_path, ["a"], []))
-    assert (found["seconds_p50"], found["seconds_p99"]) == (None, None)
-    found = counts(table_of(tmp_path, ["a"], [ended("a", seconds=0.1234)]))
-    assert (found["seconds_p50"], found["seconds_p95"], found["seconds_p99"]) == (0.123, 0.123, 0.123)
 
 
 def test_a_latency_has_its_source_and_its_error_and_may_be_unknown(tmp_path):
@@ -222,18 +210,11 @@ def test_the_confidence_of_answers_is_in_the_file_and_in_the_counts(tmp_path):
     assert table["confidence_level"].to_pylist() == ["low", "LOW ", "high", None, "low"]
     assert table["confidence_score"].to_pylist() == [0.25, None, 97.5, None, None]
     assert counts(table)["low_confidence"] == 2, "the failed one is no answer"
+    assert counts(table_of(tmp_path, ["a"], [ended("a")]))["low_confidence"] is None
     path = ObjectStoragePath(str(tmp_path / "out.parquet"))
     answers.publish(table, path, "mine", {})
     rows = [(name, (str(number), "?", "s")) for number, name in enumerate("abcde")]
     assert published(path, "mine", rows) == ends[:4]
-
-
-@pytest.mark.parametrize(
-    ("level", "score", "low"), [(None, None, None), (None, 0.9, 0), ("high", None, 0), ("low", None, 1)]
-)
-def test_without_any_confidence_it_is_not_known_how_many_answers_have_little(level, score, low, tmp_path):
-    table = table_of(tmp_path, ["a", "b"], [ended("a", confidence_level=level, confidence_score=score), ended("b")])
-    assert counts(table)["low_confidence"] == low
 
 
 def test_complete_answers_are_found_again_by_the_same_task_only(tmp_path):
@@ -247,23 +228,11 @@ def test_complete_answers_are_found_again_by_the_same_task_only(tmp_path):
     assert published(path, "other", rows) == []
 
 
-@pytest.mark.parametrize("content", [b"", b"no parquet", b"PAR1"])
-def test_a_file_that_is_not_parquet_is_ignored(content, tmp_path):
-    (tmp_path / "out.parquet").write_bytes(content)
-    assert published(ObjectStoragePath(str(tmp_path / "out.parquet")), "mine", [("a", ("0", "?", "s"))]) == []
-
-
-def test_the_output_of_another_task_is_ignored(tmp_path):
-    pq.write_table(pa.table({"status": ["complete"]}), tmp_path / "out.parquet")
-    assert published(ObjectStoragePath(str(tmp_path / "out.parquet")), "mine", [("a", ("0", "?", "s"))]) == []
-
-
-def test_a_lone_surrogate_in_an_id_becomes_an_escape(tmp_path):
-    (row,) = table_of(tmp_path, ["q"], [ended("q", request_id="\ud800")]).to_pylist()
-    assert row["request_id"] == "\\ud800"
-
-
-def test_a_disk_that_is_full_is_reported(tmp_path):
-    (tmp_path / "folder").touch()
-    with pytest.raises(AssistantStorageError, match=r"folder/questions\.parquet cannot be written"):
-        BatchState(str(tmp_path / "folder")).write_questions(questions_table(submitted(["q"]), {}, FACTS))
+@pytest.mark.parametrize("content", [b"", b"no parquet", b"PAR1", None])
+def test_a_file_that_is_not_the_output_of_this_task_is_ignored(content, tmp_path):
+    path = tmp_path / "out.parquet"
+    if content is None:
+        pq.write_table(pa.table({"status": ["complete"]}), path)
+    else:
+        path.write_bytes(content)
+    assert published(ObjectStoragePath(str(path)), "mine", [("a", ("0", "?", "s"))]) == []

@@ -136,15 +136,18 @@ def test_the_pauses_double_up_to_the_interval():
     assert end.seconds == round(end.ended_at - EPOCH, 6) == pytest.approx(100, abs=1)
 
 
+CREATED = "2026-11-20T10:00:00Z"
+
+
 @pytest.mark.parametrize(
     ("times", "seconds"),
     [
-        ({"created_at": "2026-11-20T10:00:00Z", "completed_at": "2026-11-20T10:00:00.750Z"}, 0.75),
+        ({"created_at": CREATED, "completed_at": "2026-11-20T10:00:00.750Z"}, 0.75),
         ({"created_at": "2026-11-20T10:00:00", "completed_at": "2026-11-20T12:00:12+02:00"}, 12.0),
         ({"submitted_at": "2026-11-20T10:00:00+00:00", "finished_at": "2026-11-20T10:01:30+00:00"}, 90.0),
-        ({"created_at": "2026-11-20T10:00:00Z", "completed_at": "2026-11-20T11:00:00Z"}, 100.0),
-        ({"created_at": "2026-11-20T10:00:00Z", "completed_at": "2026-11-20T09:00:00Z"}, None),
-        ({"created_at": "2026-11-20T10:00:00Z", "completed_at": None}, None),
+        # No longer than the wait.
+        ({"created_at": CREATED, "completed_at": "2026-11-20T11:00:00Z"}, 100.0),
+        ({"created_at": CREATED, "completed_at": "2026-11-20T09:00:00Z"}, None),
         ({"created_at": "yesterday", "completed_at": 17}, None),
         ({}, None),
     ],
@@ -152,12 +155,10 @@ def test_the_pauses_double_up_to_the_interval():
 def test_the_service_s_own_times_come_before_those_of_the_polls(times, seconds):
     ended = said("complete", result={"answer": "42"}, **times)
     end = poll(lambda _, number: ended if number == 7 else PENDING).ended["r0"]
-    assert end.latency == pytest.approx(seconds or 100, abs=0.5)
+    assert (end.latency, end.seconds) == pytest.approx((seconds or 100,) * 2, abs=0.5)
     assert end.latency_source == ("measured" if seconds is None else "service")
     assert end.latency_error == pytest.approx(INTERVAL if seconds is None else 0, abs=0.5)
-    assert end.noticed_after == pytest.approx(100, abs=0.5)
-    assert end.seconds == pytest.approx(seconds or 100, abs=0.5)
-    assert end.ended_at == pytest.approx(EPOCH + (seconds or 100), abs=0.5)
+    assert (end.noticed_after, end.ended_at - EPOCH) == pytest.approx((100, seconds or 100), abs=0.5)
 
 
 def test_an_earlier_submission_is_polled_at_once_and_then_by_its_age():
@@ -183,7 +184,7 @@ def test_polls_are_few_and_late_answers_are_noticed_soon():
     assert polled.schedule.open == 0
 
 
-@pytest.mark.parametrize("deadline", [-100.0, 0.0, 1.0, 12.0, 300.0])
+@pytest.mark.parametrize("deadline", [-100.0, 1.0, 300.0])
 def test_every_request_is_polled_at_least_once_and_last_at_the_deadline(deadline):
     polled = poll(lambda *_: PENDING, 100, deadline=deadline, most=8)
     assert set(polled.wire.sent) == {f"r{number}" for number in range(100)}
@@ -195,11 +196,6 @@ def test_every_request_is_polled_at_least_once_and_last_at_the_deadline(deadline
         assert all(polls[-1] >= last - 0.001 for polls in polled.wire.sent.values())
     else:
         assert all(len(polls) == 1 for polls in polled.wire.sent.values())
-
-
-def test_an_answer_at_the_deadline_counts():
-    polled = poll(lambda *_: COMPLETE if now() >= 12.0 else PENDING, 10, deadline=12.0)
-    assert polled.schedule.finished == Counter(complete=10)
 
 
 @pytest.mark.parametrize("deadline", [-1.0, 50.0])
@@ -218,17 +214,6 @@ def test_a_long_pause_that_the_service_asks_for_does_not_hold_it_beyond_the_dead
     assert polled.schedule.open == 100
     assert polled.took <= 50 + TIMEOUT + 1
     assert sum(map(len, polled.wire.sent.values())) <= 4
-
-
-def test_a_pause_that_ends_before_the_deadline_costs_time_only():
-    polled = poll(
-        lambda *_: COMPLETE if now() >= 60 else response(429, retry_after="30"),
-        100,
-        deadline=600.0,
-        client=lambda wire: limited(wire, 16),
-    )
-    assert polled.schedule.finished == Counter(complete=100)
-    assert polled.took < 120
 
 
 def test_a_pause_for_one_request_is_honoured():
@@ -258,12 +243,8 @@ def test_a_failed_request_says_why():
 def test_a_refusal_of_all_is_raised_and_cancels_the_others(status, error):
     async def main():
         wire, ended = Wire(lambda request_id, _: response(status) if request_id == "r5" else HANGS), []
-        poller = Poller(
-            client=client_of(wire), site_id="docs", interval=INTERVAL, deadline=EPOCH + 3600, max_concurrency=8,
-            on_finished=ended.append,
-        )  # fmt: skip
         with pytest.raises(error):
-            await poller.run(pending(100))
+            await poller_of(wire, ended.append).run(pending(100))
         assert (wire.flying, ended) == (0, [])
         assert asyncio.all_tasks() == {asyncio.current_task()}
         return len(wire.sent), now()
@@ -277,6 +258,8 @@ TROUBLES = {
     "500": response(500),
     "503": response(503),
     "429": response(429),
+    "302": response(302),
+    "408": response(408),
     "dropped": DROPPED,
     "page": response(body=b"<html>"),
     "empty": response(body=b" "),
@@ -320,39 +303,24 @@ def test_unknown_status_words_mean_pending_and_are_logged_once(caplog):
     assert logged == [f"Status {word!r} is taken for still going." for word in words]
 
 
-def test_progress_is_logged(caplog):
-    with caplog.at_level(logging.INFO, logger=module.__name__):
-        poll(lambda *_: PENDING, 3, deadline=100.0)
-    lines = [record.message for record in caplog.records if record.message.startswith("Open: ")]
-    *lines, _ = lines
-    assert len(lines) == 3
-    assert lines[0] == "Open: 3 requests; ended: none; after 9 polls."
+def test_no_more_polls_than_allowed_are_in_flight():
+    # An answer at the deadline counts.
+    polled = poll(lambda *_: COMPLETE if now() >= 12.0 else PENDING, 200, deadline=12.0, most=8)
+    assert (polled.wire.most, polled.schedule.finished) == (8, Counter(complete=200))
 
 
-@pytest.mark.parametrize("most", [1, 8, 64])
-def test_no_more_polls_than_allowed_are_in_flight(most):
-    polled = poll(lambda *_: COMPLETE, 200, most=most)
-    assert polled.wire.most == most
-
-
-def test_nothing_to_wait_for_takes_no_time():
-    polled = poll(lambda *_: COMPLETE, 0)
-    assert (polled.took, polled.schedule.polls, polled.schedule.open) == (0.0, 0, 0)
+def poller_of(wire, on_finished):
+    return Poller(
+        client=client_of(wire), site_id="docs", interval=INTERVAL, deadline=EPOCH + 3600, max_concurrency=8,
+        on_finished=on_finished,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("at", [0.0, 5.01, 7.0])
 def test_a_cancelled_poller_leaves_no_task_behind(at):
     async def main():
         wire = Wire(lambda *_: HANGS)
-        poller = Poller(
-            client=client_of(wire),
-            site_id="docs",
-            interval=INTERVAL,
-            deadline=EPOCH + 3600,
-            max_concurrency=8,
-            on_finished=lambda _: None,
-        )
-        running = asyncio.create_task(poller.run(pending(100)))
+        running = asyncio.create_task(poller_of(wire, lambda _: None).run(pending(100)))
         await asyncio.sleep(at)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -363,27 +331,12 @@ def test_a_cancelled_poller_leaves_no_task_behind(at):
     simulated(main())
 
 
-def test_an_error_in_on_finished_ends_the_polling():
-    """If an answer cannot be saved, the poller raises the error."""
+def test_an_answer_that_cannot_be_saved_ends_the_polling():
+    def refuse(_):
+        raise ZeroDivisionError
 
-    async def main():
-        wire = Wire(lambda *_: COMPLETE)
-
-        def refuse(_):
-            raise ZeroDivisionError
-
-        poller = Poller(
-            client=client_of(wire),
-            site_id="docs",
-            interval=INTERVAL,
-            deadline=EPOCH + 3600,
-            max_concurrency=8,
-            on_finished=refuse,
-        )
-        with pytest.raises(ZeroDivisionError):
-            await poller.run(pending(20))
-
-    simulated(main())
+    with pytest.raises(ZeroDivisionError):
+        simulated(poller_of(Wire(lambda *_: COMPLETE), refuse).run(pending(20)))
 
 
 @pytest.mark.parametrize("jump", [-900.0, 864_000.0])
@@ -395,18 +348,13 @@ def test_a_clock_that_is_set_changes_nothing(jump):
     assert (polled.schedule.open, round(polled.took)) == (1, 100)
 
 
-@pytest.mark.parametrize("status", [302, 408, 425])
-def test_polling_goes_on_after_a_status_that_passes(status):
-    polled = poll(lambda _, number: response(status) if number == 1 else COMPLETE)
-    assert polled.ended["r0"].status == "complete"
-
-
+@pytest.mark.promise("chat", "Waiting for answers ends at its timeout, also if the network is gone.")
 @pytest.mark.parametrize("kind", ["hangs", "dropped", "unavailable"])
 @pytest.mark.parametrize("shared", [True, False])
 def test_a_network_that_is_gone_ends_the_wait_at_the_deadline_plus_one_reply(kind, shared, caplog):
     replies = {"hangs": HANGS, "dropped": DROPPED, "unavailable": response(503)}
     rng = random.Random(f"{kind}{shared}")
-    for count in (1, 12, 300):
+    for count in (1, 300):
         deadline, gone = rng.uniform(60, 300), rng.uniform(5, 40)
         caplog.clear()
         polled = poll(

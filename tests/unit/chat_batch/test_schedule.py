@@ -11,7 +11,7 @@ from airflow_provider_assistant.api.call import CallInfo
 from airflow_provider_assistant.api.replies import ChatRequest
 from airflow_provider_assistant.chat_batch.requests import FinishedRequest, PendingRequest
 from airflow_provider_assistant.chat_batch.schedule import PollSchedule
-from airflow_provider_assistant.exceptions import AssistantNotFoundError, AssistantServerError
+from airflow_provider_assistant.exceptions import AssistantServerError
 
 START, INTERVAL = 1000.0, 20.0
 
@@ -51,21 +51,6 @@ def test_a_complete_request_has_its_answer():
     assert (plan.open, plan.finished, plan.next_due) == (0, {"complete": 1}, None)
 
 
-def test_the_service_s_own_times_are_the_latency_but_no_longer_than_the_wait():
-    for seconds, latency in ((2, 2.0), (900, 6.0)):
-        times = {"created_at": "2026-11-21T03:00:00Z", "completed_at": f"2026-11-21T03:{seconds // 60:02}:02Z"}
-        plan = schedule(START)
-        finished = plan.on_state(plan.take(START + 5), reply("complete", **times), now=START + 6)
-        assert (finished.latency, finished.seconds, finished.ended_at) == (latency, latency, START + latency)
-        assert (finished.latency_source, finished.latency_error) == ("service", 0.0)
-
-
-def test_giving_up_keeps_the_open_requests_in_the_count():
-    plan = schedule(START, START)
-    plan.give_up()
-    assert (plan.next_due, plan.open) == (None, 2)
-
-
 def polled_until(plan, ends_at, rng, *, failures=0.0, answer_seconds=0.5):
     """Poll until the request of a schedule has ended; ``ends_at`` is the time at which its service ends it."""
     while True:
@@ -82,7 +67,7 @@ def polled_until(plan, ends_at, rng, *, failures=0.0, answer_seconds=0.5):
             return finished
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(5))
 def test_without_times_in_the_reply_the_latency_lies_between_two_polls(seed):
     rng = random.Random(seed)
     took = rng.uniform(0.1, 300)
@@ -93,7 +78,7 @@ def test_without_times_in_the_reply_the_latency_lies_between_two_polls(seed):
     assert finished.latency_error <= INTERVAL + 2
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(5))
 def test_failed_polls_make_the_measured_latency_less_exact_or_unknown(seed):
     rng = random.Random(seed)
     took = rng.uniform(1, 100)
@@ -116,13 +101,6 @@ def test_the_latency_is_unknown_if_nobody_polled_for_more_than_two_intervals(pau
     assert finished.noticed_after == at - START
     if is_known:
         assert finished.latency_error == finished.noticed_after
-
-
-def test_a_lost_request_has_no_latency():
-    plan = schedule(START)
-    error = AssistantNotFoundError("404", status=404)
-    finished = plan.on_error(plan.take(START + 5), error, now=START + 5)
-    assert (finished.status, finished.latency, finished.latency_error) == ("lost", None, None)
 
 
 def test_the_confidence_is_that_of_the_reply():

@@ -57,7 +57,7 @@ def test_a_session_that_a_retry_needs_stays_open(arguments, kept_open):
         assert ended_sessions(table_of(rows, **arguments)) == expected
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(5))
 def test_an_output_file_remembers_all_closed_sessions(seed):
     rng = random.Random(seed)
     sessions = [f"thread-{rng.randrange(16**8):08x}" for _ in range(rng.randrange(1, 9))]
@@ -75,10 +75,7 @@ def test_the_closed_sessions_of_many_rows_take_little_space():
     table = table_of(rows)
     encoded = encoded_closed(table, {*ended_sessions(table), "thread-of-a-row-that-is-gone"})
     assert len(encoded) < 100
-
-
-def test_an_output_without_the_metadata_has_no_closed_sessions():
-    assert decoded_closed(table_of([("a", "complete")])) == set()
+    assert decoded_closed(table) == set()
 
 
 def test_the_batch_state_keeps_all_sessions_that_it_was_told_to_close(tmp_path):

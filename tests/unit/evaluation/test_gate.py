@@ -89,38 +89,30 @@ def judged(rule, found=None):
 
 def test_rules_on_repetitions():
     one = RepeatedScorer(mean=0.7, low=0.6, high=0.8, worst=0.4, varying=0.5)
-    found = summary(
-        repetitions=Repetitions(
-            most=3, questions=10, repeated=8, disagreement=0.25, unstable=None, scorers={"token_f1": one}
-        )
-    )
-    worst = judged("token_f1 worst >= 0.5", found)
-    assert (worst.verdict, worst.value, worst.reason) == (
-        "failed",
-        0.4,
-        "token_f1 worst is 0.4",
-    )
-    assert judged("token_f1 worst >= 0.4", found).verdict == "passed"
-    assert judged("disagreement <= 0.2", found).verdict == "failed"
-    assert judged("disagreement <= 0.25", found).value == 0.25
-    for rule in ("token_f1 worst >= 0.4", "disagreement <= 1"):
-        once = judged(rule)
-        assert once.verdict == "failed"
-        assert "every question was asked once" in once.reason
+    repeated = {"most": 3, "questions": 10, "repeated": 8, "unstable": None}
+    found = summary(repetitions=Repetitions(**repeated, disagreement=0.25, scorers={"token_f1": one}))
+    for rule, verdict, value in (
+        ("token_f1 worst >= 0.5", "failed", 0.4),
+        ("token_f1 worst >= 0.4", "passed", 0.4),
+        ("disagreement <= 0.2", "failed", 0.25),
+        ("disagreement <= 0.25", "passed", 0.25),
+    ):
+        assert (judged(rule, found).verdict, judged(rule, found).value) == (verdict, value)
+        assert "every question was asked once" in judged(rule).reason
 
 
 def test_a_latency_that_is_not_known_passes_only_if_the_answers_were_noticed_in_time():
     polled = summary(latency=Distribution(count=0), noticed_after=Distribution(count=8, p50=8.0, p95=60.0))
-    verdict = judged("latency p95 <= 20", polled)
-    assert (verdict.verdict, verdict.value) == ("failed", None)
-    assert "'noticed_after p95 <= 20' instead" in verdict.reason
-    assert "judged: only 0 of 8 answers" in verdict.reason
-    verdict = judged("latency p95 <= 60", polled)
-    assert (verdict.verdict, verdict.value) == ("passed", 60.0)
-    assert verdict.reason == "latency p95 is at most 60: polls had noticed the answers by then"
-    assert judged("latency p95 >= 1", polled).verdict == "failed", "they may have been ready at once"
-    assert judged("noticed_after p95 <= 20", polled).verdict == "failed"
-    assert judged("noticed_after p95 <= 90", polled).verdict == "passed"
+    for rule, verdict, value in (
+        ("latency p95 <= 20", "failed", None),
+        ("latency p95 <= 60", "passed", 60.0),
+        # They may have been ready at once.
+        ("latency p95 >= 1", "failed", None),
+        ("noticed_after p95 <= 20", "failed", 60.0),
+        ("noticed_after p95 <= 90", "passed", 60.0),
+    ):
+        assert (judged(rule, polled).verdict, judged(rule, polled).value) == (verdict, value), rule
+    assert "noticed_after p95 <= 20" in judged("latency p95 <= 20", polled).reason
     assert judged("latency p95 <= 20", summary(latency=Distribution(count=0))).verdict == "failed"
 
 
@@ -131,37 +123,20 @@ def test_a_latency_that_is_not_known_passes_only_if_the_answers_were_noticed_in_
         (["latency p95 <= 20"], 7, "failed"),
         (["latency p95 <= 20", "coverage >= 0.75"], 6, "passed"),
         (["latency p95 <= 20", "coverage >= 0.75"], 5, "failed"),
-        (["coverage > 0.5", "latency p95 <= 20"], 4, "passed"),
         (["coverage[billing] >= 0.1", "coverage <= 1", "latency p95 <= 20"], 7, "failed"),
     ],
 )
 def test_the_rule_on_coverage_says_how_many_answers_must_have_a_latency(rules, known, verdict):
     found = summary(latency=Distribution(count=known, p95=2.0))
     verdicts = {one.rule: one for one in check_rules([parse_rule(rule) for rule in rules], found)}
-    latency = verdicts["latency p95 <= 20"]
-    assert latency.verdict == verdict
-    if verdict == "failed":
-        assert f"judged: only {known} of 8 answers" in latency.reason
-    elif known < 8:
-        assert f"not judged: {8 - known} of 8 answers" in latency.reason
+    assert verdicts["latency p95 <= 20"].verdict == verdict
 
 
-@pytest.mark.parametrize(
-    ("p95", "error", "verdict", "says"),
-    [
-        (19.0, 5.0, "passed", "latency p95 is 19; measured for 8 answers, at most 5 s too long"),
-        (21.0, 5.0, "failed", "which is too inexact to decide: set a smaller poll_interval"),
-        (26.0, 5.0, "failed", "latency p95 is 26; measured for 8 answers, at most 5 s too long"),
-    ],
-)
-def test_a_measured_latency_says_how_exact_it_is(p95, error, verdict, says):
-    found = summary(
-        latency=Distribution(count=8, p95=p95),
-        latency_error=Distribution(count=8, maximum=error),
-    )
-    judgement = judged("latency p95 <= 20", found)
+@pytest.mark.parametrize(("p95", "verdict"), [(19.0, "passed"), (21.0, "failed"), (26.0, "failed")])
+def test_a_measured_latency_says_how_exact_it_is(p95, verdict):
+    error = Distribution(count=8, maximum=5.0)
+    judgement = judged("latency p95 <= 20", summary(latency=Distribution(count=8, p95=p95), latency_error=error))
     assert judgement.verdict == verdict
-    assert says in judgement.reason
     assert ("inexact" in judgement.reason) is (p95 == 21.0)
 
 
@@ -174,21 +149,19 @@ def confident(scored, mean, **changes):
 
 
 @pytest.mark.parametrize(
-    ("rule", "scored", "verdict", "says"),
+    ("rule", "scored", "verdict"),
     [
-        ("confidence_score >= 0.6", 8, "passed", "confidence_score is 0.7"),
-        ("confidence_score >= 0.8", 8, "failed", "confidence_score is 0.7"),
-        ("confidence_score p5 >= 0.2", 8, "passed", "confidence_score p5 is 0.2"),
-        ("confidence_score >= 0.6", 7, "failed", "no data: judged: only 7 of 8 answers; necessary: 90 %"),
-        ("confidence_score >= 0.6", 0, "failed", "judged: only 0 of 8 answers"),
-        ("confidence_score[billing] >= 0.6", 8, "failed", "judged: only 3 of 4 answers"),
-        ("confidence_score drop <= 1", 8, "not_judged", "no baseline yet"),
+        ("confidence_score >= 0.6", 8, "passed"),
+        ("confidence_score >= 0.8", 8, "failed"),
+        ("confidence_score p5 >= 0.2", 8, "passed"),
+        ("confidence_score >= 0.6", 7, "failed"),
+        ("confidence_score >= 0.6", 0, "failed"),
+        ("confidence_score[billing] >= 0.6", 8, "failed"),
+        ("confidence_score drop <= 1", 8, "not_judged"),
     ],
 )
-def test_a_rule_on_confidence_needs_enough_answers_with_a_confidence(rule, scored, verdict, says):
-    found = judged(rule, confident(scored, 0.7))
-    assert found.verdict == verdict
-    assert says in found.reason
+def test_a_rule_on_confidence_needs_enough_answers_with_a_confidence(rule, scored, verdict):
+    assert judged(rule, confident(scored, 0.7)).verdict == verdict
 
 
 def test_a_pass_rate_by_confidence_needs_enough_answers_with_a_confidence():
@@ -200,13 +173,6 @@ def test_a_pass_rate_by_confidence_needs_enough_answers_with_a_confidence():
         found, *_ = check_rules(rules, summary(passes=passes), pass_if)
         assert found.verdict == verdict
         assert check_rules(rules, summary(passes=passes), parse_condition("token_f1 >= 0.5"))[0].verdict == "passed"
-
-
-def test_latencies_from_different_sources_are_not_compared():
-    changed = comparison({}).model_copy(update={"changed_latency": True})
-    found = judged("latency drop <= 1", summary(comparison=changed))
-    assert found.verdict == "not_judged"
-    assert "only one of the two latencies was measured" in found.reason
 
 
 @pytest.mark.parametrize(
@@ -229,40 +195,26 @@ def test_a_rule_passes_at_its_threshold_and_fails_beyond_it(rule, value):
     assert (judged(strict).verdict, judged(strict).value) == ("failed", value)
 
 
-def test_a_reason_has_as_many_digits_as_it_takes_to_see_the_difference():
+def test_a_reason_shows_the_difference_and_the_questions_that_are_not_in_it():
     found = summary(scorers={"token_f1": scorer(0.5999999)})
-    assert judged("token_f1 >= 0.6", found).reason == "token_f1 is 0.5999999"
-
-
-def test_a_mean_that_leaves_questions_out_says_so():
-    assert (
-        judged("token_f1 >= 0.6").reason == "token_f1 is 0.6; not in it, because without an answer: 2 of 10 questions"
-    )
+    assert "0.5999999" in judged("token_f1 >= 0.6", found).reason
+    assert "2 of 10 questions" in judged("token_f1 >= 0.6").reason
 
 
 @pytest.mark.parametrize(
     ("rule", "found", "says"),
     [
-        ("exact_match >= 0", None, "no question has such a score"),
-        ("exact_match p95 >= 0", None, "no question has such a score"),
-        ("exact_match[billing] >= 0", None, "no question has such a score"),
-        ("token_f1[typo] >= 0", None, "no question has the tag 'typo'"),
-        ("pass_rate >= 0", summary(passes=None), "no question was judged"),
-        ("latency p95 <= 9", summary(latency=Distribution(count=0)), "judged: only 0 of 8 answers"),
-        (
-            "token_f1 drop <= 1",
-            summary(comparison=comparison({"token_f1": difference(None, None, 0, 9)}, same=0, changed=9)),
-            "only 0 of 9 questions were compared, and 90 % are necessary; since the latest run, 9 were changed",
-        ),
+        ("exact_match >= 0", None, ""),
+        ("exact_match p95 >= 0", None, ""),
+        ("exact_match[billing] >= 0", None, ""),
+        ("token_f1[typo] >= 0", None, "'typo'"),
+        ("token_f1[typo] drop <= 1", summary(comparison=comparison({"token_f1": difference(0.0, 0.0)})), "'typo'"),
+        ("pass_rate >= 0", summary(passes=None), ""),
+        ("latency p95 <= 9", summary(latency=Distribution(count=0)), "0 of 8 answers"),
         (
             "token_f1 drop <= 1",
             summary(comparison=comparison({"token_f1": difference(0.0, 0.1, 2, 100)}, same=2, changed=98)),
-            "only 2 of 100 questions were compared",
-        ),
-        (
-            "token_f1[typo] drop <= 1",
-            summary(comparison=comparison({"token_f1": difference(0.0, 0.0)})),
-            "no question has the tag 'typo'",
+            "2 of 100 questions",
         ),
     ],
 )
@@ -271,7 +223,6 @@ def test_a_rule_with_nothing_to_judge_by_fails(rule, found, says):
     assert (verdict.verdict, verdict.value) == ("failed", None)
     assert verdict.reason.startswith("no data: ")
     assert says in verdict.reason
-    assert verdict_of([verdict]) == "failed"
 
 
 @pytest.mark.parametrize(
@@ -324,21 +275,18 @@ def test_the_more_rules_limit_a_loss_the_more_proof_each_needs():
     assert check_rules(rules, found)[0].word == "not proven"
 
 
-def test_a_drop_of_a_tag_looks_at_its_questions():
-    found = summary(
-        comparison=comparison({"token_f1": difference(0.0, 0.01)}, {"billing": {"token_f1": difference(-0.2, 0.05)}})
-    )
-    assert judged("token_f1 drop <= 0.02", found).verdict == "passed"
-    verdict = judged("token_f1[billing] drop <= 0.02", found)
-    assert verdict.word == "worse"
-    assert verdict.reason.startswith("token_f1 of 'billing' fell by 0.2000 (95 %: ")
-    assert "over 50 questions, compared with 1 earlier run; chance explains a loss of " in verdict.reason
-
-
-def test_shares_are_compared_like_scores():
-    shares = comparison({}).model_copy(update={"passes": difference(-0.2, 0.02), "coverage": difference(0.0, 0.02)})
-    assert judged("pass_rate drop <= 0.02", summary(comparison=shares)).word == "worse"
-    assert judged("coverage drop <= 0.02", summary(comparison=shares)).word == "passed"
+def test_a_drop_of_a_tag_looks_at_its_questions_and_shares_are_compared_like_scores():
+    tags = {"billing": {"token_f1": difference(-0.2, 0.05)}}
+    shares = {"passes": difference(-0.2, 0.02), "coverage": difference(0.0, 0.02)}
+    found = summary(comparison=comparison({"token_f1": difference(0.0, 0.01)}, tags).model_copy(update=shares))
+    for rule, word in (
+        ("token_f1 drop <= 0.02", "passed"),
+        ("token_f1[billing] drop <= 0.02", "worse"),
+        ("pass_rate drop <= 0.02", "worse"),
+        ("coverage drop <= 0.02", "passed"),
+    ):
+        assert judged(rule, found).word == word
+    assert "over 50 questions" in judged("token_f1[billing] drop <= 0.02", found).reason
 
 
 def test_a_rule_says_how_many_questions_must_be_compared():
@@ -405,28 +353,26 @@ def test_a_gate_without_a_rule_on_coverage_needs_most_answers():
 
 
 @pytest.mark.parametrize(
-    ("found", "says"),
+    ("rule", "found"),
     [
-        (summary(), "there is no baseline yet"),
-        (summary(comparison=comparison({})), "the baseline was not scored with token_f1"),
+        ("token_f1 drop <= 0.02", summary()),
+        ("token_f1 drop <= 0.02", summary(comparison=comparison({}))),
+        # Latencies of two sources, and verdicts of two judges.
+        ("latency drop <= 1", summary(comparison=comparison({}).model_copy(update={"changed_latency": True}))),
+        ("slow drop <= 1", summary(comparison=comparison({}).model_copy(update={"changed_judges": ["slow"]}))),
     ],
 )
-def test_a_comparison_with_what_is_not_there_yet_is_not_judged_and_does_not_fail(found, says):
-    verdict = judged("token_f1 drop <= 0.02", found)
+def test_a_comparison_with_what_is_not_there_is_not_judged_and_does_not_fail(rule, found):
+    verdict = judged(rule, found)
     assert (verdict.verdict, verdict.value) == ("not_judged", None)
-    assert says in verdict.reason
     assert verdict_of([verdict]) == "passed"
 
 
-def test_one_failed_rule_fails_the_gate():
+def test_one_failed_rule_fails_the_gate_and_no_rules_are_no_verdict():
     rules = [parse_rule(rule) for rule in ("coverage >= 0.5", "token_f1 >= 0.99", "token_f1 drop <= 0.1")]
     verdicts = check_rules(rules, summary())
     assert [verdict.verdict for verdict in verdicts] == ["passed", "failed", "not_judged"]
-    assert verdict_of(verdicts) == "failed"
-
-
-def test_no_rules_are_no_verdict():
-    assert verdict_of(check_rules([], summary())) == "none"
+    assert (verdict_of(verdicts), verdict_of(check_rules([], summary()))) == ("failed", "none")
 
 
 def by_judge(kappa, labels=50, mean=0.9):
@@ -442,19 +388,11 @@ AGREES = "judge.tone agreement >= 0.6 on >= 50 labels"
 
 
 @pytest.mark.parametrize(
-    ("kappa", "labels", "verdict", "says"),
-    [
-        (0.6, 50, "passed", "kappa of judge.tone and people is 0.6 (95 %: 0.50 to 0.70) over 50 labels"),
-        (0.59, 50, "failed", "is 0.59"),
-        (0.9, 49, "failed", "no data: judged: 49 labels; necessary: 50"),
-        (None, 50, "failed", "gave every answer (50) the same verdict"),
-        (None, 0, "failed", "no data: judged: 0 labels"),
-    ],
+    ("kappa", "labels", "verdict"),
+    [(0.6, 50, "passed"), (0.59, 50, "failed"), (0.9, 49, "failed"), (None, 50, "failed"), (None, 0, "failed")],
 )
-def test_the_agreement_of_a_judge_is_kappa_over_enough_labels(kappa, labels, verdict, says):
-    found = judged(AGREES, by_judge(kappa, labels))
-    assert found.verdict == verdict
-    assert says in found.reason
+def test_the_agreement_of_a_judge_is_kappa_over_enough_labels(kappa, labels, verdict):
+    assert judged(AGREES, by_judge(kappa, labels)).verdict == verdict
 
 
 @pytest.mark.parametrize(
@@ -466,10 +404,3 @@ def test_a_judge_without_agreement_decides_nothing(rule):
     assert (first.verdict, second.verdict) == ("not_judged", "failed")
     assert "agreement of judge.tone with people" in first.reason
     assert check_rules(rules[:1], by_judge(0.1))[0].rule == rule
-
-
-def test_a_drop_of_a_changed_judge_is_not_judged():
-    changed = comparison({}).model_copy(update={"changed_judges": ["judge.tone"]})
-    found = judged("judge.tone drop <= 0.02", by_judge(0.9).model_copy(update={"comparison": changed}))
-    assert found.verdict == "not_judged"
-    assert "another model, rubric or prompt for judge.tone" in found.reason

@@ -117,10 +117,6 @@ def test_what_is_no_score_is_an_error_with_its_reason(value, reason):
     assert len(row["error"]) <= 500
 
 
-def test_what_is_no_share_may_be_more_than_1():
-    assert scored(12.5, is_share=False)["score"] == 12.5
-
-
 def test_an_error_does_not_stop_the_others():
     def odd(case):
         return 1 / len(case.answer)

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from airflow_provider_assistant.knowledge import article_documents, documents_of, split_documents, write_documents
+from airflow_provider_assistant.knowledge import documents_of, split_documents, write_documents
 from airflow_provider_assistant.operators.documents import AssistantLoadTextOperator
 from tests.markdown_pages import Pages
 from tests.task_runs.context import task_context
@@ -30,6 +30,7 @@ def pages_of(texts, changed=()):
         yield {"text": text, "path": name, "title": f"New {name}" if name in changed else f"Title {name}"}
 
 
+@pytest.mark.promise("sources of documents", "Night after night, only chunks whose text or title changed are created.")
 def test_chunks_on_four_nights(load, service):
     pages = Pages(random.Random(5))
     texts = {f"page-{number}.md": pages.page(8) for number in range(3)}
@@ -55,24 +56,3 @@ def test_chunks_on_four_nights(load, service):
     last = load(split_documents(rows, 500))
     assert (last["created"], last["rejected"], last["unchanged"]) == (0, 1, len(chunks) - of_page)
     assert not last["stale"]
-
-
-def test_articles_on_two_nights(load, service):
-    articles = [
-        {
-            "id": number,
-            "title": f"Title {number}",
-            "body": f"<h2>Question {number}?</h2><p>Answer <b>{number}</b>.</p><h2>Shipped on Sunday? No.</h2>",
-            "html_url": f"https://acme.zendesk.com/hc/en-us/articles/{number}",
-            "draft": number % 4 == 0,
-            "locale": "en-us",
-        }
-        for number in range(1, 13)
-    ]
-    results = [load(split_documents(article_documents(articles, locales="en"))) for _ in range(2)]
-    assert [result["created"] for result in results] == [18, 0]
-    assert results[1]["stale"] == 0
-    assert results[0]["left_out"] == 3
-    contents = [document["content"] for document in service.documents()]
-    assert sorted(contents)[:2] == ["Answer **1**.", "Answer **10**."]
-    assert contents.count("Shipped on Sunday? No.") == 9

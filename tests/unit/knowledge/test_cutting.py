@@ -26,7 +26,7 @@ SENTENCES = [
 ]
 
 
-@pytest.mark.parametrize("size", [5, 6, 7, 8, 9, 10, 11])
+@pytest.mark.parametrize("size", [5, 8, 11])
 def test_no_cut_is_inside_a_character(size):
     dice = random.Random(size)
     for character in CHARACTERS:
@@ -38,7 +38,7 @@ def test_no_cut_is_inside_a_character(size):
         assert set(accumulate(map(len, pieces))) <= ends
 
 
-@pytest.mark.parametrize("size", [40, 60, 100])
+@pytest.mark.parametrize("size", [40, 100])
 def test_sentences_are_whole(size):
     dice = random.Random(size)
     sentences = dice.choices(SENTENCES, k=100)
@@ -57,10 +57,6 @@ def test_a_long_sentence_is_cut_at_lines_then_words_then_anywhere():
     assert list(cut("see [a b](c) and `d e f`", fits)) == ["see [a b](c)", "and `d e f`"]
     assert list(cut("abcdefghijklmnopqrstuvwxyz", fits)) == ["abcdefghijkl", "mnopqrstuvwx", "yz"]
     assert list(cut("a. b\nc. d\ne. f", lambda text: len(text) <= 9, by_lines=True)) == ["a. b\nc. d", "e. f"]
-
-
-def test_the_end_without_words_stays_with_words():
-    assert list(cut("one two three four )))", lambda text: len(text) <= 18)) == ["one two three", "four )))"]
 
 
 def test_a_piece_that_never_fits_ends():

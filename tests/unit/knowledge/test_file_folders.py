@@ -133,6 +133,7 @@ WRITERS = {
 }  # fmt: skip
 
 
+@pytest.mark.promise("sources of documents", "Each word of a folder that is published is in one document, once.")
 def test_each_word_is_in_its_row_once(tmp_path):
     dice = random.Random(7)
     shown: dict[str, list[str]] = {}
@@ -209,31 +210,23 @@ BAD = {
 }
 
 
-@pytest.fixture
-def bad_folder(tmp_path):
+def test_files_that_cannot_be_read_are_all_named_or_become_rows_without_key(tmp_path):
     for name in ("a.md", "z.md"):
         (tmp_path / name).write_text("text")
     for name, (content, _) in BAD.items():
         (tmp_path / name).write_bytes(content)
-    return tmp_path
-
-
-def test_an_error_names_all_files_that_cannot_be_read(bad_folder):
     with pytest.raises(AssistantInputError) as refused:
-        list(file_documents(bad_folder))
+        list(file_documents(tmp_path))
     for name, (_, problem) in BAD.items():
         assert re.search(rf"{name}' [^;]*{problem}", str(refused.value))
-
-
-def test_a_file_that_cannot_be_read_becomes_a_row_without_key(bad_folder):
-    documents = file_documents(bad_folder, on_error="skip")
+    documents = file_documents(tmp_path, on_error="skip")
     rows = list(documents)
     assert [row["key"] for row in rows] == ["a.md", *[None] * len(BAD), "z.md"]
     assert [row["parent"] for row in rows if row["key"] is None] == list(BAD)
     (unread,) = documents.account.unexpected
     assert (unread.reason, unread.count) == ("cannot be read", len(BAD))
     with pytest.raises(AssistantInputError, match="on_error must be"):
-        file_documents(bad_folder, on_error="ignore")
+        file_documents(tmp_path, on_error="ignore")
 
 
 def test_a_function_names_the_addresses_of_pages_and_links(tmp_path):

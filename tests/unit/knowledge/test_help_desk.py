@@ -10,8 +10,6 @@ from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.knowledge import article_documents, help_desk, split_documents
 from airflow_provider_assistant.parsing.limits import UnreadableFileError
 
-LOCALES = ["en-us", "en_GB", "de", "pt-br", "en"]
-
 
 def zendesk(number, text, *, is_draft=False, locale="en-us"):
     return {
@@ -72,65 +70,42 @@ def confluence(number, text, *, is_draft=False, locale=None, form="storage"):
     }
 
 
-SHAPES = [zendesk, intercom, freshdesk, confluence]
-URLS = {
-    zendesk: "https://acme.zendesk.com/hc/{locale}/articles/{number}",
-    intercom: "https://help.acme.com/{locale}/articles/{number}",
+SHAPES = {
+    zendesk: "https://acme.zendesk.com/hc/en-us/articles/1",
+    intercom: "https://help.acme.com/en-us/articles/1",
     freshdesk: None,
-    confluence: "https://acme.atlassian.net/wiki/spaces/ENG/pages/{number}",
+    confluence: "https://acme.atlassian.net/wiki/spaces/ENG/pages/1",
 }
 BODIES = [
-    ("<h2>Hours</h2><p>From <b>9</b> to 5 &amp; later: w{n}w.</p>", "## Hours\n\nFrom **9** to 5 & later: w{n}w."),
-    ("<aside>Note</aside><ul><li>w{n}w</li></ul><script>x</script>", "Note\n\n- w{n}w"),
-    ("Plain w{n}w text.\n\n- one\n- two", "Plain w{n}w text.\n\n- one\n- two"),
-    ("w{n}w Q&amp;A", "w{n}w Q&A"),
-    ("<p>w{n}w</p><pre># no heading</pre>", "w{n}w\n\n```\n# no heading\n```"),
+    ("<h2>Hours</h2><p>From <b>9</b> to 5 &amp; later.</p>", "## Hours\n\nFrom **9** to 5 & later."),
+    ("<aside>Note</aside><ul><li>a</li></ul><script>x</script>", "Note\n\n- a"),
+    ("Plain text.\n\n- one\n- two", "Plain text.\n\n- one\n- two"),
+    ("Q&amp;A", "Q&A"),
+    ("<p>a</p><pre># no heading</pre>", "a\n\n```\n# no heading\n```"),
 ]
 
 
-def articles(dice):
-    """Yield the shape, the article, what it is and the text that is expected."""
-    for number in range(1, 61):
-        shape = dice.choice(SHAPES)
-        html, text = dice.choice(BODIES)
-        is_draft = dice.random() < 0.25
-        locale = dice.choice(LOCALES) if shape in (zendesk, intercom) else None
-        article = shape(number, html.replace("{n}", str(number)), is_draft=is_draft, locale=locale)
-        yield shape, number, article, is_draft, locale, text.replace("{n}", str(number))
-
-
-@pytest.fixture(scope="module")
-def generated():
-    made = list(articles(random.Random(1)))
-    rows = article_documents(
-        (article for _, _, article, *_ in made), locales="en", base_url="https://acme.atlassian.net/wiki/"
-    )
-    return made, list(rows), rows.account
-
-
-def test_articles_for_readers_are_documents(generated):
-    made, rows, _ = generated
-    wanted = [one for one in made if not one[3] and (one[4] is None or one[4].startswith("en"))]
-    assert len(rows) == len(wanted) > 20
-    for row, (shape, number, article, _, locale, text) in zip(rows, wanted, strict=True):
-        name = str(article["id"])
-        assert row["key"] == row["parent"] == (f"{name}/{locale}" if locale else name)
-        assert row["title"] == f"Title {number}"
-        assert row["content"] == text
+@pytest.mark.promise("sources of documents", "Articles of four help desks are documents with the readers' addresses.")
+@pytest.mark.parametrize("shape", SHAPES)
+def test_articles_for_readers_are_documents(shape):
+    for html, text in BODIES:
+        article = shape(1, html, locale="en-us")
+        (row,) = article_documents([article], locales="en", base_url="https://acme.atlassian.net/wiki/")
+        locale = "/en-us" if shape in (zendesk, intercom) else ""
+        assert row["key"] == row["parent"] == f"{article['id']}{locale}"
+        assert (row["title"], row["content"], row["url"]) == ("Title 1", text, SHAPES[shape])
         assert row["date"].startswith("2026-11-01T00:00:00")
-        url = URLS[shape]
-        assert row["url"] == (url and url.format(number=number, locale=locale))
         assert row["category"] == ("Engineering" if shape is confluence else None)
 
 
-def test_what_is_left_out_is_counted(generated):
-    made, rows, account = generated
-    drafts = sum(one[3] for one in made)
-    others = sum(not one[3] and one[4] in ("de", "pt-br") for one in made)
-    counts = {one.reason: (one.count, one.is_expected) for one in account.left_out}
-    assert counts == {"is a draft": (drafts, True), "is in another language": (others, True)}
-    assert account.as_dict()["read"] == {"article": len(rows)}
-    assert len(rows) + drafts + others == len(made)
+def test_what_is_left_out_is_counted():
+    drafts = [shape(number, "text", is_draft=True, locale="en") for number, shape in enumerate(SHAPES)]
+    others = [zendesk(7, "text", locale="de"), intercom(8, "text", locale="pt-br")]
+    rows = article_documents([*drafts, *others, freshdesk(9, "text")], locales="en")
+    assert [row["key"] for row in rows] == ["9"]
+    counts = {one.reason: (one.count, one.is_expected) for one in rows.account.left_out}
+    assert counts == {"is a draft": (4, True), "is in another language": (2, True)}
+    assert rows.account.as_dict()["read"] == {"article": 1}
 
 
 def test_what_could_be_lost_is_a_warning_or_an_error():
@@ -139,11 +114,12 @@ def test_what_could_be_lost_is_a_warning_or_an_error():
         {**intercom(2, "text"), "state": "in review"},
         zendesk(3, None),
         zendesk(4, "<p> </p>"),
+        confluence(5, '<p /><ac:structured-macro ac:name="children" ac:schema-version="2" />'),
     ]
     rows = article_documents(given)
     assert [row["key"] for row in rows] == ["1"]
     assert [(one.reason, one.count) for one in rows.account.unexpected] == [
-        ("has no text", 2),
+        ("has no text", 3),
         ("has an unknown state (in review)", 1),
     ]
     with pytest.raises(AssistantInputError, match="in review"):
@@ -153,18 +129,13 @@ def test_what_could_be_lost_is_a_warning_or_an_error():
 @pytest.mark.parametrize(
     ("fields", "is_document"),
     [
-        ({"published": True}, True),
-        ({"published": "2026-01-01"}, True),
         ({"published": None}, True),
         ({"published": False}, False),
         ({"published": "no"}, False),
         ({"draft": "true"}, False),
-        ({"draft": 0}, True),
         ({"state": "PUBLISHED"}, True),
         ({"status": "publish"}, True),
-        ({"status": "2"}, True),
         ({"status": 1}, False),
-        ({"state": "Archived"}, False),
     ],
 )
 def test_what_is_a_draft(fields, is_document):
@@ -263,21 +234,8 @@ def test_an_article_that_cannot_be_read_is_named(article, problem):
         list(article_documents([article]))
 
 
-@pytest.mark.parametrize("form", ["storage", "view", "export_view"])
-def test_all_formats_of_confluence(form):
-    (row,) = article_documents([confluence(1, "<p>text</p>", form=form)])
-    assert (row["content"], row["url"]) == ("text", None)
-
-
-def test_pages_of_confluence_without_text_are_left_out():
-    only_children = '<p /><ac:structured-macro ac:name="children" ac:schema-version="2" />'
-    rows = article_documents([confluence(1, ""), confluence(2, only_children), confluence(3, "<p>text</p>")])
-    assert [row["key"] for row in rows] == ["3"]
-    assert [(one.reason, one.count) for one in rows.account.unexpected] == [("has no text", 2)]
-
-
 def test_the_base_of_confluence_in_each_page():
-    page = confluence(1, "<p>See <a href='/wiki/x'>x</a>.</p>")
+    page = confluence(1, "<p>See <a href='/wiki/x'>x</a>.</p>", form="export_view")
     page["_links"]["base"] = "https://acme.atlassian.net/wiki"
     (chunk,) = split_documents(article_documents([page]))
     assert chunk["url"] == "https://acme.atlassian.net/wiki/spaces/ENG/pages/1"

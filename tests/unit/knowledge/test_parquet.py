@@ -43,6 +43,7 @@ def test_an_error_leaves_the_old_file(tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["documents.parquet"]
 
 
+@pytest.mark.promise("sources of documents", "An edit of a page replaces the documents of that passage only.")
 def test_an_edited_page_changes_only_its_chunks(tmp_path, connection, service, ran):
     folder = tmp_path / "handbook"
     folder.mkdir()

@@ -47,31 +47,16 @@ def test_a_section_is_a_chunk_with_its_headings():
         ("Handbook > Home", "bye"),
     ]
     assert chunks[1]["key"].startswith("a.md#Hours#")
-    assert {(chunk["parent"], chunk["category"]) for chunk in chunks} == {("a.md", "guide")}
-
-
-@pytest.mark.parametrize("fence", ["```", "~~~", "  ````"])
-def test_a_comment_in_code_is_no_heading(fence):
-    (chunk,) = split(f"# Run\n{fence}sh\n# comment\n```x\nls\n{fence}\n")
-    assert chunk["title"] == "Handbook > Run"
-    assert "# comment" in chunk["content"]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
+    # A title that is the first heading counts once.
+    assert split("# Handbook\n## Hours\ntext")[0]["title"] == "Handbook > Hours"
+    for text in (
         "```npm i``` installs it.\n\n# Run\n\nls",
         "# Run\n\n<pre>\n# comment\n\n# comment\n</pre>",
+        "# Run\n~~~sh\n# comment\n```x\nls\n~~~\n",
         "# Run\r\n\r\nls\r\n",
-    ],
-    ids=["code in a line", "pre", "line breaks of Windows"],
-)
-def test_what_is_a_heading(text):
-    assert split(text)[-1]["title"] == "Handbook > Run"
-
-
-def test_a_title_that_is_the_first_heading_counts_once():
-    assert split("# Handbook\n## Hours\ntext")[0]["title"] == "Handbook > Hours"
+    ):
+        assert split(text)[-1]["title"] == "Handbook > Run"
+    assert {(chunk["parent"], chunk["category"]) for chunk in chunks} == {("a.md", "guide")}
 
 
 QUESTIONS = ["Do you ship on Sunday? No.", "¿Abren los sábados? Sí.", "日曜日も営業。", "C#?"]
@@ -97,7 +82,7 @@ def test_a_heading_that_is_too_long_is_text():
     ]
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(4))
 def test_chunks_stand_alone(seed):
     """Each chunk fits, has words, whole fences and the header of its table; all words are there."""
     dice = random.Random(seed)
@@ -114,7 +99,7 @@ def test_chunks_stand_alone(seed):
             assert "| A | B |\n| --- | :---: |\n| " in chunk["content"] or "|---|" not in chunk["content"]
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_white_space_changes_neither_text_nor_key(seed):
     dice = random.Random(seed)
     text = Pages(dice).page()
@@ -128,10 +113,6 @@ def test_white_space_changes_neither_text_nor_key(seed):
             changed += dice.choice([[], [" "], ["", ""]])
     for size in (100, 2000):
         assert split("\r\n".join(changed), size) == split(text, size)
-
-
-def test_a_table_with_other_spaces_is_the_same():
-    assert split("a|b\n-|:-\n1|2 \\| 3") == split("| a   | b |\n|:---:|:--|\n| 1   | 2 \\| 3 |".replace(":---:", "---"))
 
 
 NOTES = """
@@ -247,7 +228,7 @@ def test_a_row_that_is_too_long_for_its_header_is_a_list_of_cells():
     ]
 
 
-@pytest.mark.parametrize("question", ["Do you ship on Sunday?", "**Do you ship on Sunday**", "Shipping:", "日曜日？"])  # noqa: RUF001
+@pytest.mark.parametrize("question", ["**Do you ship on Sunday**", "Shipping:", "日曜日？"])  # noqa: RUF001
 def test_a_question_stays_with_its_answer(question):
     text = "\n\n".join(f"{question}\n\nThe answer to question {number} is long enough." for number in range(20))
     chunks = split(text, 150)
@@ -303,6 +284,8 @@ def test_what_is_left_out_is_counted():
 
 def test_another_title_of_the_page_changes_no_key():
     text = "Intro\n\n# Handbook\n\n## Hours\n\nFrom 9 to 5.\n\n# Rules\n\ntext"
+    other = [list(split_documents([row(text, title=title)])) for title in ("Handbook", "Start here")]
+    assert [chunk["key"] for chunk in other[0]] == [chunk["key"] for chunk in other[1]]
     renamed = text.replace("Handbook", "Manual")
     before, after = (
         list(split_documents([row(one, title=title)])) for one, title in ((text, "Handbook"), (renamed, "Manual"))
@@ -311,10 +294,7 @@ def test_another_title_of_the_page_changes_no_key():
     assert [chunk["title"] for chunk in after] == ["Manual", "Manual > Hours", "Manual > Rules"]
 
 
-def test_equal_texts_below_the_same_headings_are_one_chunk():
-    assert [chunk["content"] for chunk in split("# A\nsame\n# B\nsame\n# A\nsame")] == ["same", "same"]
-
-
+@pytest.mark.promise("sources of documents", "An edit of 1 % of a handbook changes at most 2 % of its chunks.")
 def test_an_edit_changes_few_keys():
     """Of the chunks of a handbook, an edit of 1 % of its pages changes at most 2 %."""
     dice = random.Random(1)
@@ -333,35 +313,22 @@ def test_an_edit_changes_few_keys():
     assert len(before - after) <= 0.02 * len(before)
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["# " * 100_000, "#" * 100_000, "# " + "#" * 200_000 + "x", "`" * 100_000, "```\n" * 20_000, "[" * 20_000,
-     "<!--\n" * 20_000, "text<!--" * 5_000],
-    ids=["hashes", "one word", "closing", "backticks", "fences", "brackets", "comments", "comments in a line"],
-)  # fmt: skip
-def test_hostile_texts_take_linear_time(text):
+HOSTILE = ["# " * 100_000, "#" * 100_000, "# " + "#" * 200_000 + "x", "`" * 100_000, "```\n" * 20_000, "[" * 20_000,
+           "<!--\n" * 20_000, "text<!--" * 5_000]  # fmt: skip
+BLOCKS = ["{:#a} " * 20_000 + "y", "|a|\n|-|\n" + "|" * 100_000, "[a]: b\n" * 2_000, "e" + "\u0301" * 50_000,
+          "![a](" * 20_000, "[toc] " * 20_000 + "y", "# " + "{:#a} " * 600 + "y", "a\n\n" * 2_000, "A b. " * 20_000,
+          "|a|\n|-|\n" + "|a|\n" * 2_000]  # fmt: skip
+
+
+def test_hostile_texts_take_linear_time():
     """With quadratic time, this would take many minutes."""
-    assert all(len(chunk["content"]) <= 2000 for chunk in split(text, 2000))
-    # A comment that begins a block and has no end hides the rest.
-    assert without_comments(text).strip() == ("" if text.startswith("<!--") else text.strip())
-    assert absolute_links(f"[a](b)\n\n{text}", partial(joined, "https://x.org/")) == f"[a](https://x.org/b)\n\n{text}"
-
-
-HOSTILE = ["{:#a} " * 20_000 + "y", "|a|\n|-|\n" + "|" * 100_000, "[a]: b\n" * 2_000, "e" + "\u0301" * 50_000,
-           "![a](" * 20_000, "[toc] " * 20_000 + "y", "# " + "{:#a} " * 600 + "y", "a\n\n" * 2_000, "A b. " * 20_000,
-           "|a|\n|-|\n" + "|a|\n" * 2_000]  # fmt: skip
-
-
-def test_hostile_blocks_take_linear_time():
-    for text in HOSTILE:
+    for text in (*HOSTILE, *BLOCKS):
         assert all(len(chunk["content"]) <= 2000 for chunk in split(text, 2000))
-
-
-def test_code_whose_opening_line_is_too_long_is_split_as_text():
-    code = "\n".join(f"line {number}" for number in range(20))
-    chunks = split(f"```python title='{'x' * 60}'\n{code}\n```", 50)
-    assert "\n".join(chunk["content"] for chunk in chunks) == code
-    assert max(len(chunk["content"]) for chunk in chunks) <= 50
+    for text in HOSTILE:
+        # A comment that begins a block and has no end hides the rest.
+        assert without_comments(text).strip() == ("" if text.startswith("<!--") else text.strip())
+        changed = absolute_links(f"[a](b)\n\n{text}", partial(joined, "https://x.org/"))
+        assert changed == f"[a](https://x.org/b)\n\n{text}"
 
 
 @pytest.mark.parametrize("size", [0, -1])
@@ -386,10 +353,3 @@ def test_the_source_is_appended_to_the_text():
         "c",
         "",
     ]
-
-
-def test_a_title_that_differs_from_the_first_heading_changes_no_key():
-    text = "# Home\n\nOpen daily.\n\n## Hours\n\nFrom 9.\n\n# More\n\nText.\n"
-    before, after = [list(split_documents([row(text, title=title)])) for title in ("Home", "Start here")]
-    assert [chunk["key"] for chunk in before] == [chunk["key"] for chunk in after]
-    assert after[1]["title"] == "Start here > Home > Hours"

@@ -54,6 +54,7 @@ def test_every_word_is_stored_once_and_a_second_night_changes_nothing(tmp_path, 
     assert (second["created"], second["unchanged"], second["stale"]) == (0, first["rows"], 0)
 
 
+@pytest.mark.promise("sources of documents", "Files that were left out are counted and named in the findings.")
 def test_the_load_reports_what_could_hide_lost_content(tmp_path, loaded, service):
     folder = tmp_path / "handbook"
     folder.mkdir()
@@ -68,6 +69,7 @@ def test_the_load_reports_what_could_hide_lost_content(tmp_path, loaded, service
     assert ".doc" in finding["reason"]
 
 
+@pytest.mark.promise("sources of documents", "The documents of a page that cannot be read tonight stay.")
 def test_the_documents_of_a_page_that_cannot_be_read_stay(tmp_path, loaded, service):
     for name in ("a.md", "b.md", "c.md"):
         (tmp_path / name).write_text(f"# {name}\n\n## One\n\nText.\n\n## Two\n\nText.\n")

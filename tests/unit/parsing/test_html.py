@@ -69,35 +69,6 @@ def test_what_is_text(body, text):
 
 
 @pytest.mark.parametrize(
-    ("head", "body", "title"),
-    [
-        ("<title>A\n B</title>", "", "A B"),
-        ("", "<h1>A</h1>", "A"),
-        ("<title>A</title>", "<h1>B</h1>", "A"),
-        ("<title> </title>", "", None),
-    ],
-)
-def test_the_title(head, body, title):
-    assert parse_html(f"<html><head>{head}</head><body>{body}</body></html>".encode())["title"] == title
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        "größer".encode(),
-        "\ufeffgrößer".encode(),
-        '<meta charset="iso-8859-1">größer'.encode("iso-8859-1"),
-        '<meta http-equiv="Content-Type" content="text/html; charset=windows-1252">größer'.encode("cp1252"),
-        "größer".encode("utf-16"),
-        # Without a name, browsers take windows-1252.
-        "größer".encode("cp1252"),
-    ],
-)
-def test_encodings(content):
-    assert parse_html(content)["text"] == "größer"
-
-
-@pytest.mark.parametrize(
     ("content", "problem"),
     [
         (b'<meta charset="utf-8">\xff', "is not utf-8, as it declares, at byte 22"),
@@ -109,13 +80,9 @@ def test_a_page_in_an_unknown_encoding_is_refused(content, problem):
         parse_html(content)
 
 
-@pytest.mark.parametrize("heading", ["", "<h1>Hours</h1>", "<h2>Hours</h2>"])
-@pytest.mark.parametrize(
-    "prose", ["<p>From 9.</p>", "<table><tr><td>From 9.</td></tr></table>", "<ul><li>From 9.</li></ul>"]
-)
-@pytest.mark.parametrize(
-    "control", ["<input type=text name=q>", "<input type=submit value=Go>", "<textarea></textarea>"]
-)
+@pytest.mark.parametrize("heading", ["", "<h1>Hours</h1>"])
+@pytest.mark.parametrize("prose", ["<p>From 9.</p>", "<ul><li>From 9.</li></ul>"])
+@pytest.mark.parametrize("control", ["<input type=submit value=Go>", "<textarea></textarea>"])
 def test_a_page_inside_a_form_keeps_its_text(heading, prose, control):
     """As of ASP.NET."""
     text = text_of(f"<body><form action=x><input type=hidden name=y><div>{heading}{prose}{control}</div></form></body>")

@@ -55,11 +55,8 @@ def test_a_page_that_is_a_picture_is_counted_and_a_blank_one_is_not():
     assert parse_pdf(pdf("")) == {"left_out": [], "text": "", "title": ""}
 
 
-def test_a_file_encrypted_without_password_is_read():
+def test_a_file_is_refused_if_it_has_a_password():
     assert parse_pdf(encrypted(""))["text"] == "From 9."
-
-
-def test_an_encrypted_file_is_refused():
     with pytest.raises(UnreadableFileError, match="is encrypted"):
         parse_pdf(encrypted("secret"))
 

@@ -79,21 +79,6 @@ def run(made, host):
     made.run(lambda: RateLimitedClient(replace(SETTINGS, max_concurrency=64), async_transport=host))
 
 
-def test_no_more_requests_are_in_flight_than_allowed():
-    host = Host()
-    run(judging(max_concurrency=7)[0], host)
-    assert (host.sent, host.most) == (300, 7)
-
-
-def test_the_file_is_saved_on_the_way_and_at_the_end():
-    made, files, _ = judging(max_concurrency=4)
-    run(made, Host())
-    rows = [file.num_rows for file in files]
-    assert rows[-1] == 300
-    assert 2 <= len(rows) <= 4
-    assert rows == sorted(rows)
-
-
 def test_a_retry_asks_only_for_what_is_missing():
     made, files, _ = judging(200)
     run(made, Host())
@@ -143,14 +128,6 @@ def test_a_limit_needs_a_host_that_counts():
     assert host.sent == 1
 
 
-def test_tokens_and_cost_are_figures():
-    made, _, _ = judging(10, price={"input": 1, "output": 10})
-    run(made, Host())
-    summary = made.summaries([TONE])["judge.tone"]
-    assert (summary.input_tokens, summary.output_tokens) == (80, 20)
-    assert summary.cost == pytest.approx(280 / 1e6)
-
-
 def test_one_failure_is_the_error_of_one_answer():
     made, _, cases = judging(50, max_concurrency=1)
     run(made, Host(fails=lambda number: Response(500, {}, b"") if number == 3 else None))
@@ -194,16 +171,6 @@ def test_what_the_host_does_not_support_is_left_out_after_its_first_refusal(capl
     assert caplog.text.count("does not support") == 3
 
 
-def test_a_limit_that_is_found_late_costs_one_request_for_each_in_flight():
-    """A gateway changes its model in the middle."""
-    host = Host()
-    host._refuses = lambda body: "`temperature` is deprecated" if host.sent > 40 and "temperature" in body else None
-    made, files, _ = judging(100, max_concurrency=8)
-    run(made, host)
-    assert files[-1].num_rows == 100
-    assert host.sent <= 108
-
-
 @pytest.mark.parametrize(
     ("text", "sent"),
     [
@@ -219,28 +186,23 @@ def test_a_refusal_that_all_would_get_stops_after_the_first_in_the_words_of_the_
         run(made, host)
     assert host.sent == sent
     assert files[-1].num_rows == 0
-    message = str(raised.value)
-    assert "the host of the model would refuse every request" in message
-    assert text in message
-    assert "Check the name of the model" in message
-    assert "ledger" not in message
+    assert text in str(raised.value)
 
 
-def test_a_page_instead_of_a_model_stops_at_once():
-    made, files, _ = judging(400)
-    host = Host(fails=lambda _: Response(200, {"content-type": "text/html"}, b"<html>Sign in</html>"))
-    with pytest.raises(AssistantGatewayError, match="check the base URL"):
-        run(made, host)
-    assert (host.sent, files[-1].num_rows) == (1, 0)
-
-
-@pytest.mark.parametrize("body", [b"{}", b'{"data": []}', b""])
-def test_a_host_that_is_none_of_a_model_is_asked_twice(body):
+@pytest.mark.parametrize(
+    ("body", "error", "sent"),
+    [
+        (b"<html>Sign in</html>", AssistantGatewayError, 1),
+        (b"{}", AssistantIncompleteError, 2),
+        (b"", AssistantIncompleteError, 2),
+    ],
+)
+def test_a_host_that_is_none_of_a_model_is_hardly_asked(body, error, sent):
     made, files, _ = judging(400)
     host = Host(fails=lambda _: Response(200, {"content-type": "text/html"}, body))
-    with pytest.raises(AssistantIncompleteError, match=r"2 answers in a row .* Check the base URL"):
+    with pytest.raises(error, match="heck the base URL"):
         run(made, host)
-    assert (host.sent, files[-1].num_rows) == (2, 0)
+    assert (host.sent, files[-1].num_rows) == (sent, 0)
 
 
 def test_refusals_of_single_questions_stop_nothing():
@@ -256,12 +218,17 @@ def test_refusals_of_single_questions_stop_nothing():
             made.bound(scorer).score(cases[0])
 
 
-def test_the_first_question_is_asked_alone():
+def test_the_first_question_is_asked_alone_and_then_as_many_as_allowed():
     flying = []
     host = Host(fails=lambda _: flying.append(host.flying))
-    run(judging(50, max_concurrency=8)[0], host)
-    assert flying[0] == 0
-    assert host.most == 8
+    made, files, _ = judging(300, max_concurrency=8)
+    run(made, host)
+    assert (flying[0], host.sent, host.most) == (0, 300, 8)
+    # The file is saved on the way and at the end.
+    rows = [file.num_rows for file in files]
+    assert 2 <= len(rows) <= 4
+    assert rows == sorted(rows)
+    assert rows[-1] == 300
 
 
 def test_replies_that_are_no_verdicts_cost_tokens_too(caplog):
@@ -280,8 +247,3 @@ def test_tokens_that_are_not_reported_have_no_cost():
     made, _, _ = judging(3, price={"input": 1, "output": 10})
     run(made, Host(usage=None))
     assert made.summaries([TONE])["judge.tone"].cost is None
-
-
-def test_other_scorers_are_left_alone():
-    [scorer] = scorers_of(["token_f1"])
-    assert judging(1)[0].bound(scorer) is scorer

@@ -8,11 +8,10 @@ from dataclasses import replace
 import pytest
 
 from airflow_provider_assistant.api.call import CallInfo
-from airflow_provider_assistant.evaluation.judging.labels import assign, check_labels
+from airflow_provider_assistant.evaluation.judging.labels import assign
 from airflow_provider_assistant.evaluation.judging.requests import JudgeRequest
 from airflow_provider_assistant.evaluation.judging.rubrics import BUILT_IN, Rubric
 from airflow_provider_assistant.evaluation.judging.verdicts import Verdict, known_verdicts, verdicts_table
-from airflow_provider_assistant.evaluation.rules import parse_rule
 from airflow_provider_assistant.exceptions import AssistantInputError
 from tests.unit.evaluation.test_scorers import make_case
 
@@ -47,22 +46,20 @@ def test_a_rubric_gets_only_the_texts_it_is_about():
     assert set(sent(CASE, Rubric("brand", "Name the shop."))[1]) == {"question", "answer", "expected", "passages"}
 
 
-@pytest.mark.parametrize("passages", [None, float("nan"), [], "", [" "]])
-def test_groundedness_needs_passages_and_correctness_an_expected_answer(passages):
+@pytest.mark.parametrize(
+    ("passages", "read"),
+    [(None, None), (float("nan"), None), ([], None), ([" "], None), ("One.", ("One.",)), (["a", "b"], ("a", "b"))],
+)
+def test_groundedness_needs_passages_and_correctness_an_expected_answer(passages, read):
     case = make_case(row={"passages": passages})
-    assert JudgeRequest.of(case, GROUNDEDNESS, "x") is None
+    request = JudgeRequest.of(case, GROUNDEDNESS, "x")
+    assert (request and request.passages) == read
     assert JudgeRequest.of(case, CORRECTNESS, "x") is None
     assert JudgeRequest.of(case, TONE, "x") is not None
-
-
-def test_a_judge_sees_all_accepted_answers():
-    hashes = set()
-    for also in ((), ("Within a month.",), ("Within a month.", "返金は三十日以内")):
-        request = JudgeRequest.of(make_case(expected="30 days", also_expected=also), BUILT_IN["correctness"], "A month")
-        assert request is not None
-        assert [text in request.expected for text in ("30 days", *also)] == [True] * (1 + len(also))
-        hashes.add(request.content_hash("model"))
-    assert len(hashes) == 3
+    with pytest.raises(AssistantInputError, match="passages must be a text or a list of texts, not int"):
+        JudgeRequest.of(make_case(row={"passages": 7}), GROUNDEDNESS, "x")
+    several = JudgeRequest.of(make_case(expected="a", also_expected=("b", "c")), CORRECTNESS, "x")
+    assert all(text in several.expected for text in "abc")
 
 
 def test_the_judge_of_refusals_gets_the_kind_of_answer_that_is_expected():
@@ -71,14 +68,6 @@ def test_the_judge_of_refusals_gets_the_kind_of_answer_that_is_expected():
     for expect_no_answer, kind in ((True, "a refusal"), (False, "not a refusal")):
         payload = sent(replace(CASE, expect_no_answer=expect_no_answer), rubric)[1]
         assert payload == {"question": CASE.message, "answer": "In 5 days.", "expected": kind}
-
-
-def test_one_passage_may_be_a_text_and_nothing_else_is_one():
-    request = JudgeRequest.of(make_case(row={"passages": "One."}), GROUNDEDNESS, "x")
-    assert request is not None
-    assert request.passages == ("One.",)
-    with pytest.raises(AssistantInputError, match="passages must be a text or a list of texts, not int"):
-        JudgeRequest.of(make_case(row={"passages": 7}), GROUNDEDNESS, "x")
 
 
 def test_the_hash_covers_all_that_the_verdict_depends_on():
@@ -217,12 +206,3 @@ def test_a_label_counts_once_however_often_the_question_was_asked():
     assert labels("New.", "Newer.", human_answer="Old.") == ["Old."]
     assert labels("New.", "Old.", "Old.", human_answer="Old.") == ["Old."]
     assert labels("New.", "New.", "Newer.") == ["New.", "Newer."]
-
-
-def test_labels_are_counted_per_judge():
-    work = assign([make_case(key=key, row={"human": "yes"}) for key in "ab"], [TONE])
-    check_labels(work, [parse_rule("judge.tone agreement >= 0.6 on >= 2 labels")])
-    with pytest.raises(AssistantInputError, match="needs 3 labels, and only 2"):
-        check_labels(work, [parse_rule("judge.tone agreement >= 0.6 on >= 3 labels")])
-    with pytest.raises(AssistantInputError, match="only 0"):
-        check_labels(work, [parse_rule("judge.other agreement >= 0.6 on >= 2 labels")])

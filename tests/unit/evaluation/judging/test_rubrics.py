@@ -14,18 +14,12 @@ from airflow_provider_assistant.exceptions import AssistantInputError
         ("judge_default", "it must be a mapping"),
         ({"max_in_flight": 3}, "there is no option 'max_in_flight', only conn_id"),
         ({"max_concurrency": 0}, "max_concurrency must be a whole number above 0, not 0"),
-        ({"max_concurrency": True}, "max_concurrency"),
         ({"max_judge_tokens": 1.5}, "max_judge_tokens must be a whole number above 0, not 1.5"),
         ({"rubrics": {"tone": " "}}, "rubrics must map names to texts"),
-        ({"rubrics": "polite"}, "rubrics must map names to texts"),
         ({"rubrics": {"two words": "x"}}, "'two words' must consist of letters"),
-        ({"rubrics": {7.5: "x"}}, "7.5 must consist of letters"),
         ({"conn_id": ""}, "conn_id must be text, not ''"),
-        ({"model": " "}, "model must be text, not ' '"),
         ({"price": 2}, "price must be a mapping with the numbers 'input' and 'output'"),
-        ({"price": {"input": 2}}, "price must be"),
         ({"price": {"input": 2, "output": float("nan")}}, "price must be"),
-        ({"price": {"input": 2, "output": -1}}, "price must be"),
         *[({"labels": given}, "labels must be a path or a list of paths") for given in (7, [7], "", [""], {"a": "b"})],
     ],
 )
@@ -39,10 +33,8 @@ def test_the_defaults_have_no_limit_and_no_price():
     options = JudgeOptions.parse(None)
     assert (options.conn_id, options.max_concurrency, options.max_judge_tokens) == ("pydanticai_default", 16, None)
     assert options.cost(1000, 1000) is None
-
-
-def test_the_cost_is_per_million_tokens():
-    assert JudgeOptions.parse({"price": {"input": 0.5, "output": 2}}).cost(1_000_000, 250_000) == 1.0
+    priced = JudgeOptions.parse({"price": {"input": 0.5, "output": 2}})
+    assert priced.cost(1_000_000, 250_000) == 1.0
 
 
 def test_rubrics_are_those_of_the_scorers_in_their_order():

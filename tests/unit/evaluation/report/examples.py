@@ -10,16 +10,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from airflow_provider_assistant.evaluation import summary as parts
-from airflow_provider_assistant.evaluation import verdict as gate_parts
 from airflow_provider_assistant.evaluation.case import Case
 from airflow_provider_assistant.evaluation.criteria import parse_criteria
 from airflow_provider_assistant.evaluation.evaluate import Evaluation, baseline_of, summarise
-from airflow_provider_assistant.evaluation.scorers import scorers_of
+from airflow_provider_assistant.evaluation.scorers import SCORERS, Scorer, scorers_of
 from airflow_provider_assistant.evaluation.scoring import score_cases, scores_schema
-from airflow_provider_assistant.evaluation.summary import HISTOGRAM_BINS, Distribution, Summary
+from airflow_provider_assistant.evaluation.summary import Summary
 
-QUANTILES = {"p5": 0.05, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 SUBJECTS = {
     "billing": ("refund", "invoice", "credit note", "direct debit"),
     "delivery": ("parcel", "return label", "express shipment", "pick-up"),
@@ -90,70 +87,13 @@ def scored(cases: list[Case], **scores: Any) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=scores_schema())
 
 
-def distribution(values: list[float]) -> Distribution:
-    if not values:
-        return Distribution(count=0)
-    ordered = sorted(values)
-    quantiles = {name: ordered[int(share * (len(ordered) - 1))] for name, share in QUANTILES.items()}
-    return Distribution(count=len(ordered), minimum=ordered[0], maximum=ordered[-1], **quantiles)
-
-
 def summary_of(cases: list[Case], scores: pa.Table, **values: Any) -> Summary:
-    """Build a summary, roughly like the evaluation."""
-    total, answered = len(cases), sum(one.answer is not None for one in cases)
-    unanswered: dict[str, int] = {}
-    for one in cases:
-        if one.answer is None:
-            unanswered[one.status] = unanswered.get(one.status, 0) + 1
-    by_scorer: dict[str, list[tuple[float | None, str]]] = {}
-    by_tag: dict[str, dict[str, list[float]]] = {}
-    for scorer, score, outcome, tags in zip(
-        *(scores.column(name).to_pylist() for name in ("scorer", "score", "outcome", "tags")), strict=True
-    ):
-        by_scorer.setdefault(scorer, []).append((score, outcome))
-        for tag in tags:
-            found = by_tag.setdefault(tag, {}).setdefault(scorer, [])
-            if score is not None:
-                found.append(score)
-    defaults: dict[str, Any] = {
-        "name": "support_quality.evaluate",
-        "run": {"run_id": "scheduled__2026-11-20T00:00:00+00:00"},
-        "asked_at": "2026-11-20T00:03:12+00:00",
-        "questions": parts.Questions(
-            total=total, answered=answered, unanswered=unanswered, coverage=answered / total if total else 0.0
-        ),
-        "scorers": {name: scorer_summary(name, found) for name, found in by_scorer.items()},
-        "latency": distribution([one.seconds for one in cases if one.answer is not None and one.seconds is not None]),
-        "tags": {
-            tag: parts.TagSummary(
-                questions=sum(tag in one.tags for one in cases),
-                answered=sum(tag in one.tags and one.answer is not None for one in cases),
-                means={name: sum(found) / len(found) if found else None for name, found in by_tag[tag].items()},
-            )
-            for tag in sorted(by_tag)
-        },
-        "gate": gate_parts.Gate(verdict="none", on_fail="fail", rules=[]),
-    }
-    return Summary(**{**defaults, **values})
-
-
-def scorer_summary(name: str, found: list[tuple[float | None, str]]) -> parts.ScorerSummary:
-    known = [score for score, _ in found if score is not None]
-    histogram = [0] * HISTOGRAM_BINS
-    for score in known if name != "latency" else []:
-        histogram[min(int(score * HISTOGRAM_BINS), HISTOGRAM_BINS - 1)] += 1
-    kind = {"latency": "latency", "must_include": "check", "refusal": "check"}.get(name, "lexical similarity")
-    return parts.ScorerSummary(
-        kind=kind,
-        higher_is_better=name != "latency",
-        scored=len(known),
-        unanswered=sum(outcome == "unanswered" for _, outcome in found),
-        not_applicable=sum(outcome == "not_applicable" for _, outcome in found),
-        errors=sum(outcome == "error" for _, outcome in found),
-        mean=sum(known) / len(known) if known else None,
-        spread=distribution(known),
-        histogram=histogram if name != "latency" else [],
-    )
+    """Return the summary of an evaluation with these scores."""
+    names = dict.fromkeys(scores.column("scorer").to_pylist())
+    scorers = [SCORERS.get(name) or Scorer(name, "custom", lambda _: None) for name in names]
+    run = {"run_id": "scheduled__2026-11-20T00:00:00+00:00"}
+    found = summarise(cases, scores, scorers, name="support_quality.evaluate", run=run, on_fail="fail")
+    return found.model_copy(update={"asked_at": "2026-11-20T00:03:12+00:00", **values})
 
 
 def questions(number: int, seed: int = 1) -> list[Case]:
@@ -193,7 +133,7 @@ def _answer(sentences: list[str], chance: random.Random) -> str:
     return " ".join([*kept, *chance.sample(ADDED, chance.randint(0, 2))])
 
 
-SCORERS = ("token_f1", "chrf", "must_include", "must_not_include", "latency")
+NIGHTLY_SCORERS = ("token_f1", "chrf", "must_include", "must_not_include", "latency")
 GATE = (
     "coverage >= 0.95",
     "must_not_include >= 1",
@@ -209,11 +149,11 @@ def nightly(number: int = 400) -> tuple[Evaluation, list[Summary]]:
     """Return a nightly evaluation with a baseline, a failed gate, tags, canaries, conversations and a trend."""
     before = [*questions(number), *canaries(leaked=0), *conversations(6)]
     now = [*_worse(before[:number]), *canaries(leaked=3), *conversations(6, wrong=2)]
-    scorers = scorers_of(SCORERS)
+    scorers = scorers_of(NIGHTLY_SCORERS)
     baseline = baseline_of(before, scorers, name="support_quality.evaluate", path="s3://lake/ev")
     about = {**baseline.about, "asked_at": "2026-11-19T00:03:05+00:00"}
     scores = score_cases(now, scorers)
-    criteria = parse_criteria("token_f1 >= 0.55 and must_not_include >= 1", GATE, SCORERS, has_baseline=True)
+    criteria = parse_criteria("token_f1 >= 0.55 and must_not_include >= 1", GATE, NIGHTLY_SCORERS, has_baseline=True)
     summary = summarise(
         now,
         scores,

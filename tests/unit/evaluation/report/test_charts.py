@@ -33,23 +33,18 @@ def test_a_picture_has_no_colour_font_size_or_address_of_its_own(place: int) -> 
     assert not re.search(r"#[0-9a-f]{6}\b|font:|<style|<metadata|<!--|<image|http", svg)
     assert "var(--bar)" in svg
     assert not re.search(r"<svg[^>]* (width|height)=", svg)
-    assert len(svg) < 8_000
+    assert drawn()[place] == svg
 
 
-def test_the_same_numbers_give_the_same_bytes() -> None:
-    assert drawn() == drawn()
-
-
-def test_a_histogram_has_a_bar_for_each_part_and_names_the_highest() -> None:
-    svg = charts.histogram(COUNTS)
-    assert svg.count("fill: var(--bar)") == len(COUNTS)
-    assert texts(svg) == ["0", "0.25", "0.5", "0.75", "1", "1,200"]
-
-
-def test_durations_end_after_the_last_mark() -> None:
-    svg = charts.durations([0.5, 1, 2, 40], [("p50", 1.0), ("p99", 2.0)])
-    assert {"p50", "p99"} <= set(texts(svg))
-    assert "40" not in texts(svg)
+def test_a_picture_shows_its_numbers() -> None:
+    histogram, durations, _ = drawn()
+    assert histogram.count("fill: var(--bar)") == len(COUNTS)
+    assert "1,200" in texts(histogram)
+    assert {"p50", "p99"} <= set(texts(durations))
+    parts = charts.proportions([(1, "good"), (0, "faint"), (3, "bad")])
+    assert re.findall(r'width="([\d.]+)"[^>]*var\(--(\w+)\)', parts) == [
+        ("80.0", "good"), ("0.0", "faint"), ("240.0", "bad"),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -90,13 +85,3 @@ def test_a_text_is_escaped() -> None:
     svg = charts.durations([1.0], [("<p50> & co", 1.0)])
     assert "&lt;p50&gt; &amp; co" in svg
     ElementTree.fromstring(svg)
-
-
-def test_the_parts_of_a_bar_have_the_width_of_their_share() -> None:
-    svg = charts.proportions([(1, "good"), (0, "faint"), (3, "bad")])
-    ElementTree.fromstring(svg)
-    assert re.findall(r'x="([\d.]+)" .*?width="([\d.]+)".*?var\(--(\w+)\)', svg) == [
-        ("0.0", "80.0", "good"),
-        ("80.0", "0.0", "faint"),
-        ("80.0", "240.0", "bad"),
-    ]

@@ -86,63 +86,29 @@ def gate(verdict: Any, *verdicts: Any, on_fail: Any = "fail") -> gate_parts.Gate
 
 
 def test_the_order_is_from_the_verdict_to_the_details(night: Page) -> None:
-    assert list(night.sections) == [
-        "",
-        "coverage",
-        "changes",
-        "tags",
-        "failing",
-        "changed",
-        "unanswered",
-        "trend",
-        "scores",
-        "latency",
-    ]
-    assert night.sections[""].startswith("Worse: support_quality.evaluate ✗ Worse: support_quality.evaluate")
+    order = ("", "coverage", "changes", "tags", "failing", "changed", "unanswered", "trend", "scores", "latency")
+    assert tuple(night.sections) == order
+    assert "Worse" in night.sections[""]
 
 
 @pytest.mark.parametrize(
     ("gate", "told"),
     [
-        (gate("passed", "passed", "passed"), ["✓ Passed:", "2 rules: 2 passed. The task succeeds."]),
-        (
-            gate("failed", "failed", "passed", "not_judged"),
-            ["✗ Failed:", "3 rules: 1 failed, 1 passed, 1 not judged. The task fails.", "1 rule passed"],
-        ),
-        (
-            gate("passed", "not_proven", "too_few"),
-            ["Not proven:", "2 rules: 1 not proven, 1 too few questions to say."],
-        ),
-        (gate("passed", "too_few"), ["Too few questions to say:"]),
-        (
-            gate("failed", "failed", on_fail="skip_downstream"),
-            ["The task succeeds, and the tasks after it are skipped."],
-        ),
-        (
-            gate("failed", "failed", on_fail="report"),
-            ["✗ Failed:", "The task succeeds, because the gate only reports."],
-        ),
-        (gate("none"), ["No gate:", "There are no rules, so the figures are not judged."]),
+        (gate("passed", "passed", "passed"), ["Passed", "succeeds"]),
+        (gate("failed", "failed", "passed", "not_judged"), ["Failed", "1 failed, 1 passed, 1 not judged", "fails"]),
+        (gate("passed", "not_proven", "too_few"), ["Not proven"]),
+        (gate("passed", "too_few"), ["Too few questions"]),
+        (gate("failed", "failed", on_fail="skip_downstream"), ["skipped"]),
+        (gate("failed", "failed", on_fail="report"), ["Failed", "succeeds"]),
+        (gate("none"), ["No gate"]),
     ],
 )
 def test_the_verdict_says_in_words_what_follows(gate: gate_parts.Gate, told: list[str]) -> None:
     cases = [case()]
     scores = scored(cases, token_f1=[1.0])
     header = page(summary_of(cases, scores, gate=gate), cases, scores).sections[""]
-    for words in told:
+    for words in [*told, *(rule.rule for rule in gate.rules)]:
         assert words in header
-    for rule in gate.rules:
-        sign = {"passed": "✓", "failed": "✗"}.get(rule.verdict, "?")
-        assert f"{rule.rule} {sign} {rule.word.capitalize()} – why" in header
-
-
-def test_coverage_and_counts(night: Page) -> None:
-    summary = nightly()[0].summary
-    told = night.sections["coverage"]
-    assert f"{summary.questions.answered} of {summary.questions.total} questions answered" in told
-    assert "A question passes if token_f1 >= 0.55 and must_not_include >= 1" in told
-    for status, number in summary.questions.unanswered.items():
-        assert f"{number} {status.replace('_', ' ')}" in told
 
 
 def test_every_scorer_has_a_picture_or_at_least_its_figures() -> None:
@@ -150,72 +116,58 @@ def test_every_scorer_has_a_picture_or_at_least_its_figures() -> None:
     scores = scored(cases, token_f1=[0.2, 0.4, "broken <b>"], latency=[1.0, 2.0, 3.0])
     report = page(summary_of(cases, scores), cases, scores)
     told = report.sections["scores"]
-    assert "token_f1 0.300 0.200" in told
-    assert "latency lower is better 2.00\u202fs".replace("\u202f", " ") in told
+    assert "token_f1 0.300" in told
+    assert "lower is better 2.00" in told
     assert "faq-0002 token_f1 broken <b>" in told
 
 
-def test_figures_are_labelled_with_percentiles(night: Page) -> None:
-    assert "Latency p50" in night.sections["coverage"]
-    assert "Scorer Mean p5 p25 Median p75 p95 Scored" in night.sections["scores"]
-    assert "Latency p95" in night.sections["trend"]
-    latency = night.sections["latency"]
-    for label in ("p50 (median)", "p75", "p90", "p95", "p99", "Maximum", "Number of answers by latency (s)"):
-        assert label in latency
+def test_figures_and_counts_are_shown_with_their_percentiles(night: Page) -> None:
+    questions = nightly()[0].summary.questions
+    assert f"{questions.answered} of {questions.total}" in night.sections["coverage"]
+    assert "token_f1 >= 0.55 and must_not_include >= 1" in night.sections["coverage"]
+    for status, number in questions.unanswered.items():
+        assert f"{number} {status.replace('_', ' ')}" in night.sections["coverage"]
+    for part, labels in (("scores", ("p5", "p95")), ("trend", ("p95",)), ("latency", ("p50", "p90", "p99"))):
+        assert all(label in night.sections[part] for label in labels)
 
 
-def test_the_trend_is_in_order_of_time_and_has_this_run_once() -> None:
+def test_the_trend_is_of_the_last_runs_in_order_of_time_and_has_this_run_once() -> None:
     evaluation, trend = nightly(40)
     summary = evaluation.summary
     runs = sections.runs(summary, [*reversed(trend), summary])
     assert [run.asked_at for run in runs] == sorted(run.asked_at or "" for run in [*trend, summary])
-    told = Page(render(evaluation, trend)).sections["trend"]
-    assert "The last 15 evaluations, from 2026-11-06 00:03 UTC to 2026-11-20 00:03 UTC." in told
-
-
-def test_the_trend_is_of_the_last_runs() -> None:
-    evaluation, trend = nightly(40)
-    summary = evaluation.summary
-    old = [
-        run.model_copy(update={"asked_at": f"2025-01-{day:02}T00:00:00Z"}) for day in range(1, 29) for run in trend[:1]
-    ]
+    assert "2026-11-06 00:03 UTC" in Page(render(evaluation, trend)).sections["trend"]
+    old = [trend[0].model_copy(update={"asked_at": f"2025-01-{day:02}T00:00:00Z"}) for day in range(1, 29)]
     runs = sections.runs(summary, [*old, *trend])
-    assert len(runs) == sections.MAX_RUNS
-    assert runs[-1] is summary
-    assert runs[-2] is trend[-1]
+    assert (len(runs), runs[-1], runs[-2]) == (sections.MAX_RUNS, summary, trend[-1])
 
 
-def test_a_first_run_has_no_trend_and_no_baseline() -> None:
-    cases = [case()]
-    scores = scored(cases, token_f1=[1.0])
-    told = page(summary_of(cases, scores), cases, scores).sections
-    assert "There are no earlier evaluations to show." in told["trend"]
-    assert "There is no baseline to compare with." in told["changes"]
-    assert "No question fails, and no answered question scored less than 1." in told["failing"]
-    assert "Every question has an answer." in told["unanswered"]
-
-
-def test_an_evaluation_without_an_answer_is_reported_too() -> None:
-    cases = [case(answer=None, seconds=None, status="lost")]
-    scores = scored(cases, token_f1=[None])
-    told = page(summary_of(cases, scores), cases, scores).sections
-    assert "0.0 % 0 of 1 question answered" in told["coverage"]
-    assert "No question was answered, so there is no latency." in told["latency"]
-    assert "faq-0000 When are refunds paid? lost –" in told["unanswered"]
-
-
-def test_answers_without_durations_have_no_latency() -> None:
-    cases = [case(answer="No.", seconds=None)]
-    scores = scored(cases, token_f1=[0.0])
-    told = page(summary_of(cases, scores), cases, scores).sections
-    assert "No answer has a duration." in told["latency"]
-    assert "no answer has a duration" in told["coverage"]
-    assert "No question fails. These have the lowest mean" in told["failing"]
-
-
-def test_an_empty_evaluation_is_reported_too() -> None:
-    scores = scored([])
-    assert "0 of 0 questions answered" in page(summary_of([], scores), [], scores).sections["coverage"]
+@pytest.mark.parametrize(
+    ("cases", "score", "told"),
+    [
+        # A first run that is all right.
+        (
+            [case()],
+            1.0,
+            {"trend": "no earlier", "changes": "no baseline", "failing": "No question", "tags": None},
+        ),
+        # No answer at all.
+        (
+            [case(answer=None, seconds=None, status="lost")],
+            None,
+            {"coverage": "0 of 1", "latency": "No question was answered", "unanswered": "faq-0000"},
+        ),
+        ([case(answer="No.", seconds=None)], 0.0, {"latency": "No answer", "failing": "lowest"}),
+        # No question at all.
+        ([], None, {"coverage": "0 of 0"}),
+    ],
+)
+def test_what_is_not_there_is_said(cases: list[Any], score: float | None, told: dict[str, str | None]) -> None:
+    scores = scored(cases, token_f1=[score] * len(cases))
+    found = page(summary_of(cases, scores), cases, scores).sections
+    for part, words in told.items():
+        assert (part in found) == (words is not None)
+        assert (words or "") in found.get(part, "")
 
 
 def test_without_failing_questions_those_with_the_lowest_scores_are_shown() -> None:
@@ -232,39 +184,24 @@ def test_without_failing_questions_those_with_the_lowest_scores_are_shown() -> N
 
 
 def test_a_bad_answer_stands_beside_what_was_expected() -> None:
-    cases = [
-        case(
-            answer="Within ten working days.",
-            must_include=("five",),
-            must_not_include=("ten",),
-            expected_url=("x.org",),
-        ),
-        case(1, expected=None, expect_no_answer=True, answer="Of course."),
-    ]
+    checks = {"must_include": ("five",), "must_not_include": ("ten",), "expected_url": ("x.org",)}
+    cases = [case(answer="Within ten working days.", **checks), case(1, expect_no_answer=True, answer="Of course.")]
     scores = scored(cases, token_f1=[0.8, 0.1])
-    report = page(summary_of(cases, scores), cases, scores)
-    told = report.sections["failing"]
-    assert "Expected No answer: the assistant should say that it does not know. Answer Of course." in told
-    assert "Must include: “five”" in told
-    assert "Must not include: “ten”" in told
-    assert "Must cite: “x.org”" in told
     html = render(Evaluation(summary_of(cases, scores), cases, scores))
+    told = Page(html).sections["failing"]
+    for words in ("Of course.", "“five”", "“ten”", "“x.org”"):
+        assert words in told
     assert "Within <del>five</del> working days." in html
     assert "Within <ins>ten</ins> working days." in html
 
 
 def test_lists_end_with_the_number_of_what_is_left_out() -> None:
-    cases = [
-        case(number, answer="No." if number % 2 else None, status="complete" if number % 2 else "failed")
-        for number in range(200)
-    ]
+    unanswered = {"answer": None, "status": "failed"}
+    cases = [case(number, **({"answer": "No."} if number % 2 else unanswered)) for number in range(200)]
     scores = scored(cases, token_f1=[0.1] * 200, custom=["broken"] * 200)
     told = page(summary_of(cases, scores), cases, scores).sections
-    assert "And 90 more, see scores.parquet." in told["failing"]
-    assert "And 80 more, see scores.parquet." in told["scores"]
-    assert "And 50 more, see scores.parquet." in told["unanswered"]
-    alone = Page(render(Evaluation(summary_of(cases, scores), cases, scores), files=None)).sections["failing"]
-    assert "And 90 more. The option --save writes all of them to scores.parquet." in alone
+    for part, number in (("failing", 90), ("scores", 80), ("unanswered", 50)):
+        assert f"And {number} more" in told[part]
 
 
 def test_of_too_many_tags_the_common_ones_are_shown() -> None:
@@ -278,63 +215,42 @@ def test_of_too_many_tags_the_common_ones_are_shown() -> None:
 
 def test_changes_are_named_and_the_changed_set_is_told(night: Page) -> None:
     evaluation, _ = nightly()
-    cases, comparison = evaluation.cases, evaluation.summary.comparison
+    comparison = evaluation.summary.comparison
     assert comparison is not None
     worst = comparison.scorers["token_f1"].worst[0]
-    [message] = [one.message for one in cases if one.key == worst.key]
-    told = night.sections["changed"]
-    assert f"{worst.key} {message} {worst.before:.3f} {worst.after:.3f} −{worst.before - worst.after:.3f}" in told
-    assert f"And {comparison.scorers['token_f1'].worse - sections.MAX_CHANGES} more" in told
+    assert f"{worst.before:.3f} {worst.after:.3f} −{worst.before - worst.after:.3f}" in night.sections["changed"]
     changed = comparison.model_copy(update={"same": 388, "changed": 4, "added": 8, "removed": 3})
     summary = evaluation.summary.model_copy(update={"comparison": changed})
     told = Page(render(replace(evaluation, summary=summary))).sections["changes"]
-    assert "Compared: 388 questions" in told
-    assert "The set of questions has changed. Not compared: 4 changed questions, 8 new, 3 removed." in told
+    assert all(words in told for words in ("388 questions", "4 changed", "8 new", "3 removed"))
 
 
 def test_less_latency_is_better() -> None:
     cases = [case()]
     scores = scored(cases, latency=[1.0])
     faster = parts.Difference(paired=1, mean=-1.0, low=-1.5, high=-0.5, worse=0, better=1)
-    comparison = parts.Comparison(
-        baseline={"name": "before"},
-        confidence=0.95,
-        same=1,
-        changed=0,
-        added=0,
-        removed=0,
-        coverage_before=1.0,
-        scorers={"latency": faster},
-    )
+    counts = {"same": 1, "changed": 0, "added": 0, "removed": 0, "coverage_before": 1.0, "confidence": 0.95}
+    comparison = parts.Comparison(baseline={"name": "before"}, scorers={"latency": faster}, **counts)
     summary = summary_of(cases, scores, comparison=comparison)
     assert '<span class="better">−1.000</span>' in render(Evaluation(summary, cases, scores))
-    assert "The set of questions has not changed." in page(summary, cases, scores).sections["changes"]
 
 
+@pytest.mark.promise("evaluation", "The report is one file that loads nothing and runs nothing.")
 def test_the_page_needs_nothing_and_runs_nothing(night: Page) -> None:
     names = {name for _, attributes in night.tags for name in attributes}
-    assert not {tag for tag, _ in night.tags} & {
-        "script",
-        "link",
-        "img",
-        "iframe",
-        "object",
-        "embed",
-        "base",
-        "form",
-    }
+    refused = {"script", "link", "img", "iframe", "object", "embed", "base", "form"}
+    assert not {tag for tag, _ in night.tags} & refused
     assert not names & {"src", "action"}
     links = {attributes["href"] for tag, attributes in night.tags if tag == "a"}
     ids = {attributes.get("id") for _, attributes in night.tags}
     assert all(link and link.startswith("#") and link[1:] in ids for link in links)
     assert not [name for name in names if name.startswith("on")]
-
-
-def test_ids_are_unique_but_for_shapes_that_are_the_same(night: Page) -> None:
+    # Ids are unique, but for shapes that are the same.
     seen: dict[str, dict[str, str | None]] = {}
     for _, attributes in night.tags:
         if identifier := attributes.get("id"):
             assert seen.setdefault(identifier, attributes) == attributes
+    assert render(*nightly(40)) == render(*nightly(40))
 
 
 def test_headings_and_tables_can_be_read_aloud(night: Page) -> None:
@@ -346,10 +262,6 @@ def test_headings_and_tables_can_be_read_aloud(night: Page) -> None:
     pictures = [attributes for _, attributes in night.tags if attributes.get("role") == "img"]
     assert len(pictures) == sum(tag == "svg" for tag, _ in night.tags) > 0
     assert all(one["aria-label"] for one in pictures)
-
-
-def test_the_same_evaluation_gives_the_same_bytes() -> None:
-    assert render(*nightly(40)) == render(*nightly(40))
 
 
 def test_hostile_texts_stay_texts() -> None:
@@ -377,15 +289,13 @@ def test_the_page_of_five_thousand_questions_is_small() -> None:
 
 def test_repetitions_have_a_section_of_their_own() -> None:
     cases = [case(0), case(0, repetition=2, answer="In <b>ten</b> days."), case(1), case(1, repetition=2)]
-    scores = score_cases(cases, scorers_of(["token_f1"]))
-    summary = summarise(cases, scores, scorers_of(["token_f1"]), name="n", pass_if=parse_condition("token_f1 >= 0.9"))
+    scorers = scorers_of(["token_f1"])
+    scores = score_cases(cases, scorers)
+    summary = summarise(cases, scores, scorers, name="n", pass_if=parse_condition("token_f1 >= 0.9"))
     text = page(summary, cases, scores).sections["repetitions"]
-    assert "up to 2 times" in text
-    assert "Answers disagree 50.0 %" in text
-    assert "Unstable 50.0 %" in text
-    assert "1×: Within five working days. 1×: In <b>ten</b> days." in text
+    for words in ("2 times", "disagree 50.0 %", "Unstable 50.0 %", "In <b>ten</b> days."):
+        assert words in text
     assert "faq-0001" not in text
-    assert "Repetition 2" in page(summary, cases, scores).sections["failing"]
     assert "repetitions" not in Page(render(*nightly())).sections
 
 
@@ -408,14 +318,6 @@ def test_pairs_have_their_figures_and_the_reasons_of_the_greatest_changes() -> N
     evaluation = Evaluation(summary, now, scores, reasons=reasons, baseline_cases=before)
     report = Page(render(evaluation))
     told = report.sections["changes"] + report.sections["changed"]
-    for text in (
-        "The judge read 8 pairs of answers in both orders.",
-        "Better 3 of 9 pairs",
-        "Equal 4 1 by both verdicts, 1 identical, 2 because the order changed the verdict",
-        "Worse 1 the answer of the baseline is better; 1 pair could not be judged",
-        "First answer preferred 62.5 %",
-        "judge.pairwise : This answer first: the first is <i>better</i>.",
-    ):
+    for text in ("8 pairs", "3 of 9 pairs", "1 identical", "1 pair could not", "62.5 %", "the first is <i>better</i>."):
         assert text in told.replace("\u202f", " "), text
-    assert "People do not label pairs of answers" in report.sections["judges"]
-    assert "3 better, 4 equal, 1 worse" in [found.get("aria-label") for _, found in report.tags]
+    assert "judges" in report.sections

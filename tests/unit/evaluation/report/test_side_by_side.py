@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow_provider_assistant.evaluation.evaluate import Evaluation, baseline_of, summarise
-from airflow_provider_assistant.evaluation.report.side_by_side import MAX_PAIRS, pairs
+from airflow_provider_assistant.evaluation.report.side_by_side import pairs
 from airflow_provider_assistant.evaluation.scorers import Scorer, scorers_of
 from airflow_provider_assistant.evaluation.scoring import score_cases
 from tests.unit.evaluation.report.examples import case, conversations
@@ -42,13 +42,6 @@ def test_of_a_repeated_question_two_different_answers_are_shown():
     assert (texts(one.before), texts(one.after)) == ("Within five working days.", "Never.")
 
 
-def test_two_answers_of_the_same_repetition_are_preferred():
-    before = [case(0), case(0, repetition=2, answer="In five days.")]
-    now = [case(0), case(0, repetition=2, answer="Never.")]
-    (one,) = compared(now, before).rows
-    assert (texts(one.before), texts(one.after), one.case.repetition) == ("In five days.", "Never.", 2)
-
-
 def test_a_better_answer_is_a_change():
     scorers = [Scorer("judge.pairwise", "judge", lambda _: 0.0, is_share=False)]
     baseline = baseline_of([case(0, answer="No."), case(1)], scorers, name="before", path=None)
@@ -56,16 +49,6 @@ def test_a_better_answer_is_a_change():
     now = [case(0), case(1, answer="Never.")]
     (one,) = pairs(evaluated(now, scorers, baseline)).rows
     assert (one.case.key, list(one.changes)) == ("faq-0000", ["judge.pairwise"])
-
-
-def test_a_long_list_is_shortened():
-    before = [case(number, answer="No.") for number in range(MAX_PAIRS + 5)]
-    found = compared([case(number) for number in range(MAX_PAIRS + 5)], before)
-    assert (len(found.rows), found.more) == (MAX_PAIRS, 5)
-
-
-def test_without_the_answers_of_the_baseline_there_are_no_pairs():
-    assert pairs(evaluated([case(0)], SCORERS, None)).rows == []
 
 
 def test_of_a_conversation_the_turn_with_another_answer_is_shown():

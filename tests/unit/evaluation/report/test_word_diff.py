@@ -33,7 +33,7 @@ def test_only_the_differing_words_are_marked(expected: str, answer: str, left: s
     assert [shown(side) for side in sides] == [left, right]
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(5))
 def test_no_character_is_lost_or_moved(seed: int) -> None:
     chance = random.Random(seed)
     texts = ["".join(chance.choices("ab .,\n é日本สวัสดี́‍👍", k=chance.randint(0, 200))) for _ in range(2)]
@@ -44,17 +44,10 @@ def test_no_character_is_lost_or_moved(seed: int) -> None:
 
 
 def test_a_long_text_is_cut_and_the_rest_is_counted() -> None:
-    expected, answer = word_diff.compare("short", "word " * 200_000)
-    text = "".join(piece.text for piece in answer.pieces)
-    assert len(text) == word_diff.MAX_CHARACTERS
-    assert answer.left_out == 1_000_000 - word_diff.MAX_CHARACTERS
-    assert expected.left_out == 0
-
-
-def test_a_text_of_many_characters_that_are_words_is_cut_earlier() -> None:
-    side = word_diff.plain("あ" * 1000)
-    assert [piece.text for piece in side.pieces] == ["あ" * word_diff.MAX_TOKENS]
-    assert side.left_out == 1000 - word_diff.MAX_TOKENS
+    for text, kept in (("word " * 200_000, word_diff.MAX_CHARACTERS), ("あ" * 1000, word_diff.MAX_TOKENS)):
+        expected, answer = word_diff.compare("short", text)
+        assert len("".join(piece.text for piece in answer.pieces)) == kept
+        assert (expected.left_out, answer.left_out) == (0, len(text) - kept)
 
 
 def test_repetition_is_not_compared_pair_by_pair(monkeypatch: pytest.MonkeyPatch) -> None:

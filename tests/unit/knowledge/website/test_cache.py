@@ -46,12 +46,6 @@ def test_a_page_stays_although_its_304_names_no_etag(tmp_path):
         }
 
 
-def test_pages_that_cannot_be_asked_for_conditionally_are_not_kept(tmp_path):
-    path = tmp_path / "cache.parquet"
-    fill(path, 2, date="today")
-    assert pq.read_table(path).num_rows == 0
-
-
 def test_an_unfinished_run_leaves_the_file(tmp_path):
     path = tmp_path / "cache.parquet"
     fill(path, 1)
@@ -83,10 +77,3 @@ def test_the_texts_of_another_parser_are_not_used(tmp_path):
     fill(path, 1)
     with PageCache(path, "other selectors") as cache:
         assert cache.validators("https://x.org/0") == {}
-
-
-def test_no_file():
-    with PageCache(None) as cache:
-        cache.add("https://x.org/0", {"etag": "b"}, text(0))
-        assert cache.validators("https://x.org/0") == {}
-        cache.save()
