@@ -34,7 +34,6 @@ from tests.pages import generated_page
 from tests.proxies import RecordingProxy, echoes
 from tests.task_runs.context import task_context
 from tests.website import File, Website, index, page, sitemap
-from tests.wire import refusing_port
 
 OFFICE, HOME = page("Office", "From nine to five."), page("Home", "Ask first.")
 LANGUAGES = {"/en": b"en", "/us": b"en-US", "/de": b"de", "/br": b"pt_BR"}
@@ -153,14 +152,6 @@ def test_the_pages_of_a_sitemap(website):
     assert website.headers["/office"]["User-Agent"].startswith("airflow-provider-assistant/")
 
 
-def test_pages_are_read_one_at_a_time(website):
-    rows = website_documents(website.site({"/a": OFFICE, "/b": HOME}), requests_per_second=1000, private_networks=True)
-    assert website.requests == []
-    next(rows)
-    assert website.requests[-1] == "/a"
-    del rows
-
-
 @pytest.mark.parametrize(
     "feed",
     [
@@ -174,12 +165,6 @@ def test_a_feed(website, feed):
     assert paths(documents(website.url("/feed"))) == ["/a", "/b"]
 
 
-def test_a_list_and_what_is_included(website):
-    website.files |= {"/a": OFFICE, "/b": HOME}
-    assert paths(documents([website.url("/a"), website.url("/b")], include=lambda url: url.endswith("b"))) == ["/b"]
-    assert "/a" not in website.requests
-
-
 def test_an_index_and_a_compressed_sitemap(website):
     website.files |= {
         "/index": index(website.url("/1.xml"), website.url("/2.xml.gz"), website.url("/1.xml")),
@@ -188,24 +173,11 @@ def test_an_index_and_a_compressed_sitemap(website):
         "/a": OFFICE,
         "/b": HOME,
     }
+    website.files["/a"] = File(gzip.compress(OFFICE), headers={"Content-Encoding": "gzip"})
     assert paths(documents(website.url("/index"))) == ["/a", "/b"]
     assert website.requests.count("/1.xml") == 1
-
-
-def test_compressed_pages_and_charsets(website):
-    latin = page("Büro", "Von neun bis fünf.").decode().encode("latin-1")
-    website.site(
-        {
-            "/gzip": File(gzip.compress(OFFICE), headers={"Content-Encoding": "gzip"}),
-            "/latin": File(latin, headers={"Content-Type": "text/html; charset=utf-8"}),
-            "/broken": b"<html><title>Broken</title><main><h1>Broken<p>From <b>nine</i> to five.</div></main",
-        }
-    )
-    assert [row["content"] for row in documents(website.url("/sitemap.xml"))] == [
-        "# Office\n\nFrom nine to five.",
-        "# Büro\n\nVon neun bis fünf.",
-        "# Broken\n\nFrom **nine to five.**",
-    ]
+    listed = [website.url("/a"), website.url("/b")]
+    assert paths(documents(listed, include=lambda url: url.endswith("b"), max_pages=1)) == ["/b"]
 
 
 # -- what is skipped -------------------------------------------------------------------------------
@@ -263,15 +235,12 @@ def test_a_redirect_to_another_host_can_be_allowed(website):
     assert other.requests == ["/robots.txt", "/b"]
 
 
-@pytest.mark.parametrize("header", ["noindex", "googlebot: none", "otherbot: all\nX-Robots-Tag: noindex"])
+@pytest.mark.parametrize("header", ["noindex", "googlebot: none"])
 def test_pages_that_search_engines_must_not_show(website, header):
-    name, *more = header.split("\n")
-    headers = {"X-Robots-Tag": name, **dict(line.split(": ") for line in more)}
     hidden = b'<meta name="Googlebot" content="NOINDEX, nofollow">' + HOME
-    source = website.site({"/a": OFFICE, "/meta": hidden, "/header": File(HOME, headers=headers)})
+    source = website.site({"/a": OFFICE, "/meta": hidden, "/header": File(HOME, headers={"X-Robots-Tag": header})})
     rows = website_documents(source, requests_per_second=1000, private_networks=True)
-    expected = ["/a"] if "otherbot" not in header or more else ["/a", "/header"]
-    assert paths(rows) == expected
+    assert paths(rows) == ["/a"]
     assert [(each.reason, each.is_expected) for each in rows.account.left_out] == [("asks not to be indexed", True)]
     assert paths(documents(source, include_noindex=True)) == ["/a", "/meta", "/header"]
 
@@ -316,7 +285,6 @@ def test_canonical_addresses(website):
             "/": canonical("/", page("Home", "text")),
             # Neither of the list nor of the website.
             "/seven": canonical("/elsewhere", page("Seven", "text")),
-            "/eight": canonical("https://other.example/eight", page("Eight", "text")),
             "/nine": canonical("http://[", page("Nine", "text")),
             "/ten?page=1": canonical("/ten", page("Ten", "first")),
             "/ten?page=2": canonical("/ten", page("Ten", "second")),
@@ -324,21 +292,7 @@ def test_canonical_addresses(website):
     )
     rows = website_documents(url("/sitemap.xml"), requests_per_second=1000, private_networks=True)
     found = {httpx.URL(row["key"]).raw_path.decode(): row["title"] for row in rows}
-    assert list(found) == [
-        "/one",
-        "/two/",
-        "/three?gclid=1",
-        "/four",
-        "/",
-        "/five",
-        "/six",
-        "/seven",
-        "/eight",
-        "/nine",
-        "/ten?page=1",
-        "/ten?page=2",
-    ]
-    assert rows.account.as_dict()["read"] == {"page": 12}
+    assert " ".join(found) == "/one /two/ /three?gclid=1 /four / /five /six /seven /nine /ten?page=1 /ten?page=2"
     (double,) = rows.account.left_out
     assert (double.reason, double.count) == ("leads to the same page as another address", 3)
 
@@ -346,8 +300,7 @@ def test_canonical_addresses(website):
 # -- where the pages are listed --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("start", ["/", "/docs/", "/docs/intro", "/robots.txt"])
-@pytest.mark.parametrize("place", ["robots", "top"])
+@pytest.mark.parametrize(("start", "place"), [("/", "robots"), ("/docs/intro", "top"), ("/docs/", "part")])
 def test_the_sitemap_of_a_website_is_found(website, start, place):
     website.files |= {"/": HOME, "/docs/": HOME, "/docs/intro": HOME, "/a": OFFICE, "/b": HOME}
     if place == "robots":
@@ -355,13 +308,9 @@ def test_the_sitemap_of_a_website_is_found(website, start, place):
         website.files["/z.xml"] = sitemap(website.url("/b"))
         website.files["/robots.txt"] = b"User-agent: *\nDisallow: /private\nSitemap: /x.xml\nsitemap: /z.xml"
     else:
-        website.files["/sitemap.xml"] = sitemap(website.url("/a"), website.url("/b"))
+        folder = "/docs" if place == "part" else ""
+        website.files[f"{folder}/sitemap.xml"] = sitemap(website.url("/a"), website.url("/b"))
     assert sorted(paths(documents(website.url(start)))) == ["/a", "/b"]
-
-
-def test_the_sitemap_of_a_part_of_a_website(website):
-    website.files |= {"/docs/": HOME, "/docs/sitemap.xml": sitemap(website.url("/docs/a")), "/docs/a": OFFICE}
-    assert paths(documents(website.url("/docs/"))) == ["/docs/a"]
 
 
 def test_a_website_without_sitemap(website):
@@ -412,6 +361,7 @@ def test_the_end_of_the_time_is_never_skipped(website):
 # -- night after night -----------------------------------------------------------------------------
 
 
+@pytest.mark.promise("sources of documents", "A website that is built again every night creates no document twice.")
 def test_a_website_that_is_built_every_night(website, connection, service, tmp_path):
     """The dates of a new build create nothing; a page that is refused once loses nothing."""
 
@@ -450,14 +400,11 @@ def test_a_website_that_is_built_every_night(website, connection, service, tmp_p
         (File(status=429, headers=NOW), AssistantRateLimitError, 4),
         (File(status=503, headers={"Retry-After": "121"}), AssistantServerError, 1),
         (File(status=403), AssistantInputError, 1),
-        (File(status=304), AssistantInputError, 1),
         (File(status=206), AssistantInputError, 1),
-        (File(status=301), AssistantInputError, 1),
         (File(status=301, headers={"Location": "ftp://x/"}), AssistantInputError, 1),
         (File(status=301, headers={"Location": "/a"}), AssistantInputError, 6),
         (File(b"x" * 1_000_001), AssistantInputError, 1),
         (File(b"not gzip", headers={"Content-Encoding": "gzip"}), AssistantResponseError, 4),
-        (File(b"br", headers={"Content-Encoding": "br"}), AssistantResponseError, 4),
         (File(b"short", headers={"Content-Length": "10", "Connection": "close"}), AssistantConnectionError, 4),
     ],
 )
@@ -468,6 +415,7 @@ def test_failures(website, clock, file, error, requests):
     assert website.requests.count("/a") == requests
 
 
+@pytest.mark.promise("sources of documents", "A website that cannot be read whole changes nothing.")
 def test_nothing_is_written_after_a_failure(website, tmp_path):
     path, cache = tmp_path / "pages.parquet", tmp_path / "cache.parquet"
     source = website.site({"/a": File(OFFICE, headers={"ETag": '"1"'}), "/b": HOME})
@@ -483,12 +431,6 @@ def test_a_failure_that_passes_is_retried_with_growing_pauses(website, clock):
     website.files["/a"] = File(status=500, times=2, then=OFFICE)
     assert fetch(website, clock).content == OFFICE
     assert sum(clock.slept) == pytest.approx(1 + 2 + 4)
-
-
-def test_the_server_is_away(clock):
-    with refusing_port() as port, fetcher(SimpleNamespace(host=f"127.0.0.1:{port}"), clock) as client:
-        with pytest.raises(AssistantConnectionError, match="cannot be read: ConnectError"):
-            client.fetch(httpx.URL(f"http://127.0.0.1:{port}/a"), 100)
 
 
 def test_a_slow_body_is_cut(website, clock):
@@ -538,13 +480,16 @@ def test_requests_have_pauses(website, clock, robots, interval):
     assert website.requests.count("/robots.txt") == 1
 
 
-@pytest.mark.parametrize("status", [404, 401, 403])
-def test_without_robots_everything_is_allowed(website, clock, status):
-    website.files |= {"/a": OFFICE, "/robots.txt": File(status=status)}
-    assert fetch(website, clock).content == OFFICE
-
-
-def test_nothing_is_read_while_robots_cannot_be_read(website, clock):
+def test_nothing_is_read_that_robots_refuse_or_while_they_cannot_be_read(website, clock):
+    website.site({"/a": OFFICE})
+    website.files["/robots.txt"] = b"User-agent: *\nDisallow: /"
+    for source in (website.url("/sitemap.xml"), [website.url("/a")]):
+        with pytest.raises(AssistantInputError, match=r"not allowed by robots\.txt"):
+            documents(source)
+    for status in (404, 403):
+        website.files["/robots.txt"] = File(status=status)
+        assert fetch(website, clock).content == OFFICE
+    website.requests.clear()
     website.files |= {"/a": OFFICE, "/robots.txt": File(status=503)}
     with pytest.raises(AssistantServerError, match=r"/robots\.txt answers 503"):
         fetch(website, clock)
@@ -568,15 +513,6 @@ def test_robots_on_another_host_are_an_error(website):
     assert "/a" not in website.requests
 
 
-def test_robots_that_refuse_everything_are_an_error(website):
-    website.site({"/a": OFFICE})
-    website.files["/robots.txt"] = b"User-agent: *\nDisallow: /"
-    with pytest.raises(AssistantInputError, match=r"it is not allowed by robots\.txt"):
-        documents(website.url("/sitemap.xml"))
-    with pytest.raises(AssistantInputError, match=r"1 page left out: is not allowed by robots\.txt"):
-        documents([website.url("/a")])
-
-
 # -- the cache -------------------------------------------------------------------------------------
 
 
@@ -597,16 +533,6 @@ def test_a_page_that_is_not_modified_stays_in_the_result(website, tmp_path):
     assert website.not_modified == 4
 
 
-def test_a_redirected_page_is_cached_under_its_own_address(website, tmp_path):
-    cache = tmp_path / "cache.parquet"
-    website.files["/a"] = File(OFFICE, headers={"Last-Modified": "Sun, 22 Nov 2026 10:00:00 GMT"})
-    website.files["/old"] = File(status=301, headers={"Location": "/a"})
-    documents([website.url("/old")], cache=cache)
-    documents([website.url("/old")], cache=cache)
-    assert "If-Modified-Since" not in website.headers["/old"]
-    assert website.headers["/a"]["If-Modified-Since"] == "Sun, 22 Nov 2026 10:00:00 GMT"
-
-
 # -- private networks --------------------------------------------------------------------------------
 
 
@@ -624,10 +550,8 @@ def test_no_error_shows_the_password_of_a_proxy(website, clock, monkeypatch):
     with RecordingProxy() as proxy:
         proxy.behaviour = echoes("407")
         for text in (
-            f"http://user:canary-password@{proxy.host}",
             f"user:canary-password@{proxy.host}",
             "socks5://user:canary-password@127.0.0.1:9",
-            "ftp://user:canary-password@127.0.0.1:9",
             "http://user:canary-password@127.0.0.1:port",
         ):
             monkeypatch.setenv("HTTPS_PROXY", text)
@@ -672,12 +596,6 @@ def test_a_gzip_bomb_is_not_unpacked(website, clock):
         fetch(website, clock)
 
 
-def test_a_sitemap_that_is_a_bomb(website):
-    website.files["/sitemap.xml.gz"] = bomb(100_000_000, b" ")
-    with pytest.raises(AssistantInputError, match="larger than 52,428,800 bytes"):
-        documents(website.url("/sitemap.xml.gz"))
-
-
 def test_sitemaps_that_list_themselves(website):
     website.files |= {
         "/a.xml": index(website.url("/b.xml"), website.url("/a.xml")),
@@ -689,22 +607,6 @@ def test_sitemaps_that_list_themselves(website):
     assert len(website.requests) == 5
 
 
-def test_sitemaps_without_end(website):
-    for number in range(10):
-        website.files[f"/{number}"] = index(website.url(f"/{number + 1}"))
-    with pytest.raises(AssistantInputError, match="3 levels"):
-        documents(website.url("/0"))
-    assert len(website.requests) <= 6
-    website.files["/wide"] = index(*(website.url(f"/{number}.xml") for number in range(1001)))
-    with pytest.raises(AssistantInputError, match="more than 1,000"):
-        documents(website.url("/wide"))
-
-
-def test_pages_that_are_not_included_do_not_count(website):
-    website.files |= {"/a": OFFICE, "/sitemap.xml": sitemap(*map(str, range(1500)), "/a")}
-    assert paths(documents(website.url("/sitemap.xml"), include=lambda url: url.endswith("/a"), max_pages=1)) == ["/a"]
-
-
 def test_too_many_pages_are_refused_before_the_first(website):
     source = website.site({f"/{number}": OFFICE for number in range(4)})
     with pytest.raises(AssistantInputError, match="more pages than max_pages=3 allows"):
@@ -714,20 +616,21 @@ def test_too_many_pages_are_refused_before_the_first(website):
     assert "/0" not in website.requests
 
 
-@pytest.mark.parametrize(
-    ("body", "message"),
-    [
-        (b'<!DOCTYPE a [<!ENTITY a "b">]><urlset/>', "it declares entities"),
-        (OFFICE, "neither a sitemap nor a feed"),
-        (b"<urlset><url>", "not well-formed XML"),
-        (File(status=404), r"it is gone \(404\)"),
-        (File(status=302, headers={"Location": "http://10.0.0.1/"}), "it is on another host"),
-    ],
-)
-def test_a_sitemap_that_cannot_be_read_is_named(website, body, message):
-    website.files["/sitemap.xml"] = body
-    with pytest.raises(AssistantInputError, match=rf"/sitemap\.xml cannot be read as a sitemap or a feed.*{message}"):
-        documents(website.url("/sitemap.xml"))
+def test_a_sitemap_that_cannot_be_read_is_named(website):
+    for number in range(10):
+        website.files[f"/{number}"] = index(website.url(f"/{number + 1}"))
+    website.files |= {
+        "/entities": b'<!DOCTYPE a [<!ENTITY a "b">]><urlset/>',
+        "/gone": File(status=410),
+        "/away": File(status=302, headers={"Location": "http://10.0.0.1/"}),
+        "/wide": index(*(website.url(f"/{number}.xml") for number in range(1001))),
+        "/bomb.gz": bomb(100_000_000, b" "),
+    }
+    for path, problem in {"/entities": "entities", "/gone": "410", "/away": "another host", "/0": "3 levels",
+                          "/wide": "more than 1,000", "/bomb.gz": "larger than 52,428,800 bytes"}.items():  # fmt: skip
+        with pytest.raises(AssistantInputError, match=problem):
+            documents(website.url(path))
+    assert len(website.requests) <= 15
 
 
 @pytest.mark.parametrize(
@@ -735,11 +638,8 @@ def test_a_sitemap_that_cannot_be_read_is_named(website, body, message):
     [
         ("example.com", {}, "must begin with http"),
         ("https://user:hunter2@example.com/", {}, "user name or a password"),
-        (["ftp://example.com/"], {}, "must begin with http"),
         ("https://example.com/", {"hosts": ["a b"]}, "must begin with http"),
         ("https://example.com/", {"requests_per_second": 0}, "must be positive"),
-        ("https://example.com/", {"max_pages": 0}, "must be positive"),
-        ("https://example.com/", {"timeout": 0}, "must be positive"),
         ("https://example.com/", {"on_error": "ignore"}, "must be 'fail' or 'skip'"),
         ("https://example.com/", {"select": "main >"}, "select='main >' is not a selector of CSS"),
         ("https://example.com/", {"remove": [".a", "..b"]}, "remove='.a, ..b' is not a selector of CSS"),

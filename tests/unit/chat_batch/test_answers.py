@@ -67,6 +67,7 @@ def table_of(tmp_path, names, ends, passthrough=None, **changes):
     return joined(written(tmp_path, submitted(names, **changes), passthrough), {end.question_id: end for end in ends})
 
 
+@pytest.mark.promise("chat", "Every question has its row in the answers, whatever happened to it.")
 def test_every_question_has_its_row_in_order(tmp_path):
     ends = [
         ended("c"),

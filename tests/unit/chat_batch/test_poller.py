@@ -167,6 +167,7 @@ def test_an_earlier_submission_is_polled_at_once_and_then_by_its_age():
     assert polled.ended["r0"].seconds == pytest.approx(1040, abs=1)
 
 
+@pytest.mark.promise("chat", "Polls are few, and late answers are noticed soon.")
 def test_polls_are_few_and_late_answers_are_noticed_soon():
     count, span = 1000, 60.0
     ready = [span * (number + 0.5) / count for number in range(count)]
@@ -222,6 +223,7 @@ def test_a_pause_for_one_request_is_honoured():
     assert second - first >= 50
 
 
+@pytest.mark.promise("chat", "A lost chat request does not end the others.")
 @pytest.mark.parametrize("status", [400, 404])
 def test_a_request_that_the_service_does_not_know_is_lost_and_the_others_go_on(status):
     polled = poll(lambda request_id, _: response(status) if request_id == "r1" else COMPLETE, 3)
@@ -230,13 +232,6 @@ def test_a_request_that_the_service_does_not_know_is_lost_and_the_others_go_on(s
     }  # fmt: skip
     assert str(status) in polled.ended["r1"].error
     assert (polled.ended["r1"].text, polled.ended["r1"].raw) == (None, None)
-
-
-def test_a_failed_request_says_why():
-    polled = poll(lambda *_: FAILED)
-    end = polled.ended["r0"]
-    assert (end.status, end.error, end.text) == ("failed", "no idea", None)
-    assert json.loads(end.raw)["error"] == {"message": "no idea"}
 
 
 @pytest.mark.parametrize(("status", "error"), [(401, AssistantAuthenticationError), (403, AssistantPermissionError)])
@@ -290,6 +285,7 @@ def test_many_transient_errors_are_one_warning(caplog):
     assert "of them failed" in str(polled.schedule)
 
 
+@pytest.mark.promise("replies and errors", "An unknown status of a chat means that it runs.")
 def test_unknown_status_words_mean_pending_and_are_logged_once(caplog):
     words = ["gelato", "", "queued"]
 

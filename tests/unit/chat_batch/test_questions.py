@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import pandas as pd
-import pyarrow as pa
 import pytest
 
 from airflow_provider_assistant.api.payloads import ChatMessage
@@ -37,23 +36,6 @@ def messages(read):
 
 def sessions(read):
     return [message["session_id"] for message in messages(read)]
-
-
-SOURCES = {
-    "rows": list,
-    "pandas": pd.DataFrame,
-    "reader": lambda rows: pa.Table.from_pylist(rows).to_reader(max_chunksize=2),
-    "generator": lambda rows: lambda: (pd.DataFrame([row]) for row in rows),
-}
-
-
-@pytest.mark.parametrize("kind", SOURCES)
-def test_any_source_is_read_whole_and_in_order(kind):
-    read = questions(SOURCES[kind](ROWS))
-    assert len(read) == 5
-    assert [message["message"] for message in messages(read)] == [row["message"] for row in ROWS]
-    assert read.passthrough_columns == {"id": list(range(5)), "expected": [row["expected"] for row in ROWS]}
-    assert read.display_keys == list("01234")
 
 
 def write_lines(rows, path):
@@ -121,6 +103,7 @@ def test_sessions_of_a_column(options):
     assert set(read.passthrough_columns) == {"id", "expected"}
 
 
+@pytest.mark.promise("chat", "An invalid question does not affect the others.")
 @pytest.mark.parametrize(
     ("row", "problem"),
     [

@@ -108,6 +108,7 @@ def test_a_folder_that_cannot_be_removed_is_a_warning(local, monkeypatch, caplog
     assert local.read_open() == pending(2)
 
 
+@pytest.mark.promise("chat", "Answers that were saved before a kill are read again.")
 @pytest.mark.parametrize("cut", [1, 2, 10, 100])
 def test_a_last_line_that_a_kill_cut_off_is_tolerated(cut, local):
     local.write_pending(pending(3))

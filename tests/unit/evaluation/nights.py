@@ -11,15 +11,7 @@ from airflow_provider_assistant.evaluation.change import TOGETHER, mean_change
 from airflow_provider_assistant.evaluation.gate import check_rules
 from airflow_provider_assistant.evaluation.rules import parse_rule
 from airflow_provider_assistant.evaluation.run_directory import COMPARED_RUNS
-from airflow_provider_assistant.evaluation.summary import (
-    Comparison,
-    Difference,
-    Distribution,
-    Questions,
-    ScorerSummary,
-    Summary,
-)
-from airflow_provider_assistant.evaluation.verdict import Gate
+from tests.unit.evaluation.test_gate import comparison, difference, scorer, summary
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,44 +86,7 @@ def longest_run(red: NDArray[np.bool_]) -> int:
 
 
 def _summary(change, runs):
-    difference = Difference(
-        paired=change.compared,
-        comparable=change.compared,
-        mean=change.mean,
-        low=0,
-        high=0,
-        error=change.error,
-        freedom=change.freedom,
-        together=change.together,
-        together_error=change.together_error,
-        worse=0,
-        better=0,
-    )
-    scorer = ScorerSummary(
-        kind="check",
-        higher_is_better=True,
-        scored=1,
-        unanswered=0,
-        not_applicable=0,
-        errors=0,
-        mean=1,
-        spread=Distribution(count=1),
-    )
-    return Summary(
-        name="n",
-        questions=Questions(total=1, answered=1, unanswered={}, coverage=1),
-        scorers={"x": scorer},
-        latency=Distribution(count=0),
-        comparison=Comparison(
-            baseline={},
-            confidence=0.95,
-            same=0,
-            changed=0,
-            added=0,
-            removed=0,
-            coverage_before=1,
-            scorers={"x": difference},
-            runs=runs,
-        ),
-        gate=Gate(verdict="none", on_fail="report", rules=[]),
-    )
+    facts = {"freedom": change.freedom, "together": change.together, "together_error": change.together_error}
+    found = difference(change.mean, change.error, change.compared, **facts)
+    compared = comparison({"x": found}).model_copy(update={"runs": runs})
+    return summary(scorers={"x": scorer(1)}, comparison=compared)

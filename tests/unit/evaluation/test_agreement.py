@@ -23,6 +23,7 @@ def pairs(both_pass, only_human, only_judge, both_fail):
     ]
 
 
+@pytest.mark.promise("evaluation", "The agreement with people is Cohen's kappa.")
 @pytest.mark.parametrize(
     ("cells", "kappa"),
     [

@@ -198,17 +198,3 @@ def test_newly_failing_questions_usually_passed_before():
     found = compared_runs(now, *earlier, pass_if="token_f1 >= 0.5")
     assert found.newly_failing == ["always", "gap", "error"]
     assert found.comparison.passes.paired == 5
-
-
-def test_a_conversation_is_one_question():
-    turns = Unit("1", {"1": "same", "2": "same"}, 2.0, frozenset({"billing"}))
-    other = Unit("3", {"3": "same"}, 1.0, frozenset())
-    now = [row("1", 1.0), row("2", 0.0), row("3", 1.0)]
-    before = [row("1", 1.0), row("2", 1.0), row("3", 1.0)]
-    found = compared_runs(now, before, units=[turns, other], pass_if="token_f1 >= 1")
-    difference = found.comparison.scorers["token_f1"]
-    assert (difference.paired, difference.mean, difference.worse) == (2, pytest.approx(-1 / 3), 1)
-    assert found.newly_failing == ["1"]
-    # A conversation of which one turn changed is another one.
-    changed = [row("1", 1.0), row("2", 1.0, case="old"), row("3", 1.0)]
-    assert compared_runs(now, changed, units=[turns, other]).comparison.scorers["token_f1"].paired == 1

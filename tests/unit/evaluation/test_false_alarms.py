@@ -10,6 +10,7 @@ from airflow_provider_assistant.evaluation.losses import noticed_loss, questions
 from tests.unit.evaluation.false_alarms import rates
 
 
+@pytest.mark.promise("evaluation", "Chance fails at most 5 % of nights, and losses are found.")
 def test_chance_seldom_fails_the_gate_and_losses_do():
     settings = [
         ("check", "the same questions", 50, 0.2),

@@ -45,10 +45,9 @@ def difference(mean, error, paired=50, comparable=None, **fields):
         low=mean,
         high=mean,
         error=error,
-        freedom=1000,
         worse=0,
         better=0,
-        **fields,
+        **{"freedom": 1000, **fields},
     )
 
 

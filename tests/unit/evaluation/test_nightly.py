@@ -61,6 +61,7 @@ def row(number, answer="It takes five working days.", **columns):
     return {"key": f"q{number}", "message": f"{number}?", "answer": answer, "expected": "Five working days.", **columns}
 
 
+@pytest.mark.promise("evaluation", "Nights without a change are green; a loss is red until it is repaired.")
 def test_nights_on_which_nothing_changes_are_green_and_a_loss_is_red_until_it_is_repaired(night):
     generator = np.random.default_rng(20261125)
     usual = generator.random(60) < 0.85
@@ -132,6 +133,7 @@ def test_every_kind_of_rule_names_its_questions(night, gate, named):
     assert [question.key for question in verdict.questions] == named
 
 
+@pytest.mark.promise("evaluation", "What was not judged or not compared is never green.")
 def test_what_was_not_judged_or_not_compared_is_not_green(night):
     rows = [row(number, mark=1.0) for number in range(100)]
     gate = ["coverage >= 0.98", "mark >= 0.97", "mark drop <= 0.02"]
@@ -151,6 +153,7 @@ def test_what_was_not_judged_or_not_compared_is_not_green(night):
     assert night(4, edited[:10], gate, scorers=("mark",)).gate.verdict == "failed"
 
 
+@pytest.mark.promise("evaluation", "A conversation passes or fails as a whole.")
 def test_a_conversation_passes_or_fails_as_a_whole(night):
     rows = [row(number, mark=1.0) for number in range(4)]
     for session, numbers in (("s1", (4, 5, 6)), ("s2", (7, 8))):

@@ -49,6 +49,7 @@ def evaluated(table, baseline=None, pass_if=None, rules=(), scorer=MARK):
     )
 
 
+@pytest.mark.promise("evaluation", "A question counts once, however often it was asked.")
 def test_each_question_counts_once_however_many_of_its_repetitions_have_an_answer():
     summary = evaluated(answers(a=[1.0, 0.5, 0.0], b=[1.0, None, None]))
     assert summary.questions.model_dump() == {

@@ -73,6 +73,7 @@ def test_without_an_expectation_there_is_nothing_to_score_by(name):
     assert score(name, "Yes.") is None
 
 
+@pytest.mark.promise("evaluation", "chrf is that of sacrebleu.")
 @settings(deadline=None)
 @given(answer=st.text(max_size=60), expected=st.text(max_size=60))
 def test_chrf_is_that_of_sacrebleu(answer, expected):

@@ -41,6 +41,7 @@ def words(rated):
     return {rating.key: rating.word for rating in rated.ratings}
 
 
+@pytest.mark.promise("ratings", "The first rule that holds gives an answer its rating.")
 def test_an_answer_gets_the_word_of_the_first_rule_that_holds():
     rated = rate(
         answers("a", "b", "c"), scores(("a", "token_f1", 0.9), ("b", "token_f1", 0.1), ("c", "token_f1", 0.5)), RULES
@@ -93,6 +94,7 @@ def test_rules_that_cannot_be_used_are_named(rules, message):
     assert raised.value.field == "rules"
 
 
+@pytest.mark.promise("ratings", "Scores of other answers rate nothing.")
 @pytest.mark.parametrize(
     "row",
     [("a", "token_f1", 0.9, "scored", "complete", 1.6), ("a", "token_f1", None, "unanswered", "failed")],

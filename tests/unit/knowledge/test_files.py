@@ -129,22 +129,6 @@ def test_a_comment_without_an_end_is_a_warning(folder):
     assert left_out.reason == "is in a comment without an end"
 
 
-def test_relative_links_become_absolute(folder):
-    text = """[a](../b.md#c) ![x](img/x.png "title") [w](https://w.org) [m](mailto:a@b.c) [h](#top)
-
-[ref]: <other.md>
-```
-[code](../b.md)
-```
-"""
-    content = only(folder("d/a b.md", text), base_url=BASE)["content"]
-    assert "[a](https://docs.example.com/guide/b.md#c)" in content
-    assert '![x](https://docs.example.com/guide/d/img/x.png "title")' in content
-    assert "[w](https://w.org) [m](mailto:a@b.c) [h](https://docs.example.com/guide/d/a%20b.md#top)" in content
-    assert "[ref]: <https://docs.example.com/guide/d/other.md>" in content
-    assert "```\n[code](../b.md)\n```" in content
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [

@@ -61,6 +61,7 @@ def lines_of(name, value, random_):
     return "\n".join(lines) + "\n\n"
 
 
+@pytest.mark.promise("sources of documents", "Drafts, expired and hidden pages are not published.")
 @pytest.mark.parametrize("language", [yaml_of, toml_of, json_of, lines_of])
 @pytest.mark.parametrize("reason", UNPUBLISHED)
 def test_every_spelling_is_understood(language, reason):

@@ -29,6 +29,7 @@ HOSTILE_HTML = {
 }
 
 
+@pytest.mark.promise("security", "A hostile file ends in an error or a text, within its limits of time and memory.")
 @pytest.mark.parametrize("html", HOSTILE_HTML.values(), ids=HOSTILE_HTML)
 def test_hostile_pages_end(html, parse):
     """Each is refused, or read as far as it is valid."""
@@ -84,6 +85,7 @@ def test_an_orphan_ends_by_itself():
     assert process.wait(60) == -signal.SIGXCPU
 
 
+@pytest.mark.promise("security", "The process that parses files gets no secrets.")
 def test_the_process_gets_no_secrets_and_ends_with_the_parser(monkeypatch):
     monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", "secret")
     before = set(psutil.Process().children())

@@ -20,6 +20,7 @@ def words(text):
     return set(re.findall(r"\w+", text))
 
 
+@pytest.mark.promise("sources of documents", "Of a page, the text that readers see is kept and the rest is not.")
 @pytest.mark.parametrize("layout", range(len(pages.LAYOUTS)))
 def test_what_a_reader_sees(layout):
     for seed in range(layout, 5 * len(pages.LAYOUTS), len(pages.LAYOUTS)):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from airflow_provider_assistant.parsing.word import parse_docx
 from tests.unit.parsing.samples import docx, repacked
 
@@ -106,6 +108,7 @@ ELEMENTS = [
 ]  # fmt: skip
 
 
+@pytest.mark.promise("sources of documents", "What Word shows is kept, once; what it hides is not.")
 def test_the_text_of_every_element_is_kept():
     """What is not shown is "gone" in each."""
     words = [f"word{number}" for number in range(len(ELEMENTS))]

@@ -138,6 +138,7 @@ def test_one_failure_is_the_error_of_one_answer():
     assert made.bound(scorer).score(cases[4]) == 1.0
 
 
+@pytest.mark.promise("evaluation", "A judge that is away ends the task and keeps its verdicts.")
 def test_a_model_that_is_away_ends_the_task_and_keeps_its_verdicts():
     made, files, _ = judging(max_concurrency=1)
     dropped = TransportFailure("connection", "dropped", sent=True)

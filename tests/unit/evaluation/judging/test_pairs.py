@@ -8,6 +8,8 @@ import random
 from collections import Counter
 from dataclasses import replace
 
+import pytest
+
 from airflow_provider_assistant.evaluation.judging.labels import assign
 from airflow_provider_assistant.evaluation.judging.pairs import SCORES, pair_counts, pairs_of
 from airflow_provider_assistant.evaluation.judging.replies import PREFERENCES
@@ -29,6 +31,7 @@ def pair(now="New.", before="Old."):
     return found
 
 
+@pytest.mark.promise("evaluation", "Two answers are compared in both orders, and only agreement counts.")
 def test_only_agreeing_orders_count_and_a_missing_verdict_is_an_error():
     agreeing = {("first", "second"): "win", ("second", "first"): "loss", ("tie", "tie"): "tie"}
     for one, two in itertools.product((*WORDS, None), repeat=2):

@@ -161,6 +161,7 @@ UNCLEAR = [
 ]
 
 
+@pytest.mark.promise("evaluation", "A reply of a judge that is not clear is an error, not a verdict.")
 def test_what_is_not_clear_is_an_error_with_the_beginning_of_the_reply():
     for text in UNCLEAR:
         assert repr(" ".join(text.split())[:20]).strip("'\"") in refused(text)

@@ -16,6 +16,7 @@ from airflow_provider_assistant.evaluation.evaluate import Evaluation, baseline_
 from airflow_provider_assistant.evaluation.scorers import SCORERS, Scorer, scorers_of
 from airflow_provider_assistant.evaluation.scoring import score_cases, scores_schema
 from airflow_provider_assistant.evaluation.summary import Summary
+from tests.unit.evaluation.test_scorers import make_case
 
 SUBJECTS = {
     "billing": ("refund", "invoice", "credit note", "direct debit"),
@@ -44,24 +45,10 @@ STATUS_ERRORS = {"failed": "The service ended the request: model overloaded", "t
 
 def case(number: int = 0, **values: Any) -> Case:
     """Return a correctly answered question with the given fields replaced."""
-    defaults: dict[str, Any] = {
-        "key": f"faq-{number:04d}",
-        "message": "When are refunds paid?",
-        "answer": "Within five working days.",
-        "status": "complete",
-        "error": None,
-        "seconds": 2.5,
-        "session_id": "session",
-        "request_id": f"req-{number:06d}",
-        "expected": "Within five working days.",
-        "must_include": (),
-        "must_not_include": (),
-        "expect_no_answer": None,
-        "weight": 1.0,
-        "tags": (),
-        "row": {},
-    }
-    return Case(**{**defaults, **values})
+    text = "Within five working days."
+    ids = {"key": f"faq-{number:04d}", "session_id": "session", "request_id": f"req-{number:06d}"}
+    asked = {"message": "When are refunds paid?", "expected": text, "seconds": 2.5}
+    return make_case(**{"answer": text, **ids, **asked, **values})
 
 
 def scored(cases: list[Case], **scores: Any) -> pa.Table:

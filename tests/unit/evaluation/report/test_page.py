@@ -264,6 +264,7 @@ def test_headings_and_tables_can_be_read_aloud(night: Page) -> None:
     assert all(one["aria-label"] for one in pictures)
 
 
+@pytest.mark.promise("pages", "Hostile answers stay text in the report.")
 def test_hostile_texts_stay_texts() -> None:
     html = render(*hostile())
     assert len(html.encode("utf-8")) < 1_000_000
