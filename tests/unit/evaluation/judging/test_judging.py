@@ -23,7 +23,6 @@ from airflow_provider_assistant.exceptions import (
     AssistantGatewayError,
     AssistantIncompleteError,
     AssistantJudgeLimitError,
-    AssistantPermissionError,
     AssistantResponseError,
     AssistantStorageError,
 )
@@ -77,19 +76,6 @@ def judging(count=300, *, known=None, save=None, **options):
 
 def run(made, host):
     made.run(lambda: RateLimitedClient(replace(SETTINGS, max_concurrency=64), async_transport=host))
-
-
-def test_a_retry_asks_only_for_what_is_missing():
-    made, files, _ = judging(200)
-    run(made, Host())
-    again, more, _ = judging(300, known=known_verdicts(files[-1]))
-    host = Host()
-    run(again, host)
-    assert host.sent == 100
-    assert more[-1].num_rows == 300
-    whole, all_of_it, _ = judging(300)
-    run(whole, Host())
-    assert more[-1].equals(all_of_it[-1])
 
 
 def test_a_file_that_cannot_be_saved_on_the_way_loses_no_verdict(caplog):
@@ -147,13 +133,6 @@ def test_a_model_that_is_away_ends_the_task_and_keeps_its_verdicts():
         run(made, host)
     assert host.sent == 70
     assert files[-1].num_rows == 50
-
-
-def test_a_refused_model_ends_the_task_at_once():
-    host = Host(fails=lambda _: Response(403, {}, b""))
-    with pytest.raises(AssistantPermissionError):
-        run(judging(max_concurrency=1)[0], host)
-    assert host.sent == 1
 
 
 def test_what_the_host_does_not_support_is_left_out_after_its_first_refusal(caplog):
