@@ -151,7 +151,7 @@ def test_every_format_is_a_row(folder):
         document.add_heading("Parking", 1)
         document.add_paragraph("Behind the house.")
 
-    head = "<link rel=canonical href=/office><meta name=category content=hr><meta name=date content=2026-11-22>"
+    head = "<link rel=canonical href=/guide/b/hours.html><meta name=category content=hr><meta name=date content=2026-11-22>"
     folder("a.md", "# Office\n\n[a](b.md) [bad](http://[)")
     folder("b/b.html", f"<title>Hours</title>{head}<h1>Hours</h1><p>From <a href='c.html'>9</a>.</p>")
     folder("c.PDF", pdf("From 9.", info=b"/Title (Handbook)"))
@@ -162,11 +162,7 @@ def test_every_format_is_a_row(folder):
     titles = ("Office", "Hours", "Handbook", "Parking", "Party", "Days")
     assert tuple(row["title"] for row in rows) == titles
     assert rows[1]["content"] == f"# Hours\n\nFrom [9]({BASE}b/c.html)."
-    assert (rows[1]["category"], rows[1]["date"], rows[1]["url"]) == (
-        "hr",
-        "2026-11-22",
-        "https://docs.example.com/office",
-    )
+    assert (rows[1]["category"], rows[1]["date"], rows[1]["url"]) == ("hr", "2026-11-22", f"{BASE}b/hours.html")
     assert [row["url"] for row in rows if row != rows[1]] == [BASE + row["key"] for row in rows if row != rows[1]]
     texts = ["Behind the house.", "On Friday.", "| Day |\n| --- |\n| Monday |"]
     assert [row["content"] for row in split_documents(rows[3:])] == texts
