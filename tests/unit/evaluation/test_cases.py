@@ -296,6 +296,7 @@ def test_empty_tables_are_no_cases():
         ({"expected": math.nan}, {"expected": None}),
         ({"expected": 42.0}, {"expected": "42"}),
         ({"expected": 4.5}, {"expected": "4.5"}),
+        ({"expected_url": "https://x.org/a|x.org/b "}, {"expected_url": ("https://x.org/a", "x.org/b")}),
         ({"expect_no_answer": " Yes "}, {"expect_no_answer": True}),
         ({"expect_no_answer": 1.0}, {"expect_no_answer": True}),
         ({"expect_no_answer": "False"}, {"expect_no_answer": False}),

@@ -192,6 +192,9 @@ def test_another_address_is_not_the_page(answer):
 
 
 def test_cites_is_the_share_of_addresses_named():
+    # A parenthesis can belong to the address.
+    for answer in ("(https://x.org/A_(b)).", "[A](https://x.org/A_(b))", "x.org/A_(b)"):
+        assert score("cites", answer, expected_url=("https://x.org/A_(b)",)) == 1.0
     answer = "See https://x.org/a?b=1 and https://x.org/c."
     assert score("cites", answer, expected_url=("https://x.org/a?b=1", "https://x.org/d")) == 0.5
     assert score("cites", answer, expected_url=("https://x.org/c", "http://x.org/c/")) == 1.0

@@ -151,7 +151,8 @@ def test_every_format_is_a_row(folder):
         document.add_heading("Parking", 1)
         document.add_paragraph("Behind the house.")
 
-    head = "<link rel=canonical href=/guide/b/hours.html><meta name=category content=hr><meta name=date content=2026-11-22>"
+    head = "<link rel=canonical href=/guide/b/hours.html><meta name=category content=hr>"
+    head += "<meta name=date content=2026-11-22>"
     folder("a.md", "# Office\n\n[a](b.md) [bad](http://[)")
     folder("b/b.html", f"<title>Hours</title>{head}<h1>Hours</h1><p>From <a href='c.html'>9</a>.</p>")
     folder("c.PDF", pdf("From 9.", info=b"/Title (Handbook)"))

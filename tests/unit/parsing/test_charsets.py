@@ -29,7 +29,8 @@ PAGES = [
     ("Bücher".encode("latin-1"), "text/html; charset=utf-8", "Bücher"),
     ("Bücher".encode("cp1252"), "", "Bücher"),
     ("книги".encode("koi8-r"), 'text/html; charset="koi8-r"', "книги"),
-    ('<meta charset="windows-1251">книги'.encode("cp1251"), "", '<meta charset="windows-1251">книги'),
+    ('<meta charset="windows-1251">книги'.encode("cp1251"), "", "книги"),
+    (b'<meta http-equiv="Content-Type" content="text/html; charset=koi8-r">\xcb', "", "к"),
     ("Bücher".encode("utf-16"), "text/html; charset=utf-8", "Bücher"),
     ("\ufeffBücher".encode(), "", "Bücher"),
     ("ü".encode("latin-1"), "text/html; charset=windows-99999", "ü"),
@@ -39,7 +40,7 @@ PAGES = [
 
 @pytest.mark.parametrize(("html", "content_type", "text"), PAGES)
 def test_the_charset_of_a_page(html, content_type, text):
-    assert decoded(html, content_type) == text
+    assert decoded(html, content_type).endswith(text)
 
 
 @pytest.mark.parametrize(("name", "content", "text"), CASES)

@@ -68,6 +68,12 @@ def test_what_is_text(body, text):
     assert "".join(text_of(f"<html><body>{body}</body></html>").split("\n")) == text
 
 
+def test_the_title():
+    assert parse_html(b"<html><head><title>A\n B</title></head><body><h1>C</h1></body>")["title"] == "A B"
+    assert parse_html(b"<html><body><h1>A</h1></body></html>")["title"] == "A"
+    assert parse_html(b"<html><head><title> </title></head><body></body></html>")["title"] is None
+
+
 @pytest.mark.parametrize(
     ("content", "problem"),
     [

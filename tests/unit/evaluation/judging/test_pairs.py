@@ -38,6 +38,8 @@ def test_only_agreeing_orders_count_and_a_missing_verdict_is_an_error():
         result = agreeing.get((one, two), "order_changed" if one and two else "error")
         assert pair().result([verdict(one), verdict(two)]) == result
     assert "error" not in SCORES
+    reason = pair().reason([verdict("first", "It says five."), verdict("tie", "Both say five.")])
+    assert reason.index("It says five.") < reason.index("Both say five.")
     # Nobody is asked about identical answers.
     same = pair("Same.", "Same.")
     assert (same.requests, same.result([]), same.reason([])) == ((), "identical", "")

@@ -48,6 +48,8 @@ def test_a_page_without_text(extractor, html):
 
 
 def test_damaged_pages_have_a_text_or_none(extractor):
+    without_body = b"<!doctype html><meta charset=utf-8><title>Office</title><main><h1>Office</h1><p>From nine.</main>"
+    assert extractor.text(without_body, "", URL) == PageText("Office", "# Office\n\nFrom nine.")
     chance = random.Random(1)
     for _ in range(20):
         html = bytearray(RICH)
