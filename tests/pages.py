@@ -157,6 +157,10 @@ aria-label="Permalink: {a}"><svg></svg></a></div>
 <div class="sl-heading-wrapper"><h2 id="{i}">{a}</h2><a class="sl-anchor-link" href="#{i}"><span
 aria-hidden="true">#</span><span class="sr-only">Section titled {a}</span></a></div>
 
+<h2><a name="{i}"></a>{a} <a href="#{i}">#</a></h2>
+
+<h2 id="{i}">{a}&#8203;</h2>
+
 <h2><a class="toc-backref" href="#id{i}">{a}</a></h2>
 
 <h2 id="{i}">{a}<sup><a href="https://x.example/p#{i}">§</a></sup></h2>
@@ -197,6 +201,8 @@ class="comment">{b} {c}</ol></section>
 <nav class="pagination-nav"><a href="/p">{a}</a><a href="/n">{b} {c}</a></nav>
 
 <div class="prev-next"><a rel="prev" href="/p">{a}</a> <a rel="next" href="/n">{b} {c}</a></div>
+
+<a rel="next" href=/n>{a}</a>
 
 <ol class="breadcrumb"><li><a href="/">{a}</a></li><li><a href="/x">{b}</a></li><li>{c}</li></ol>
 
@@ -253,6 +259,10 @@ TIMES = _templates("""
 <p>Aktualisiert <time datetime="{day}">vor 5 Tagen</time></p>
 
 <div><time datetime="{day}">5日前</time></div>
+
+<span class="date"><time datetime="{day}">hace 40 minutos</time></span>
+
+<p>Last updated: <time datetime="{day}">{day}</time></p>
 
 <p itemprop="dateModified">{day}</p>
 

@@ -401,10 +401,12 @@ def test_a_website_that_is_built_every_night(website, connection, service, tmp_p
         (File(status=503, headers={"Retry-After": "121"}), AssistantServerError, 1),
         (File(status=403), AssistantInputError, 1),
         (File(status=206), AssistantInputError, 1),
+        (File(status=301), AssistantInputError, 1),
         (File(status=301, headers={"Location": "ftp://x/"}), AssistantInputError, 1),
         (File(status=301, headers={"Location": "/a"}), AssistantInputError, 6),
         (File(b"x" * 1_000_001), AssistantInputError, 1),
         (File(b"not gzip", headers={"Content-Encoding": "gzip"}), AssistantResponseError, 4),
+        (File(b"br", headers={"Content-Encoding": "br"}), AssistantResponseError, 4),
         (File(b"short", headers={"Content-Length": "10", "Connection": "close"}), AssistantConnectionError, 4),
     ],
 )

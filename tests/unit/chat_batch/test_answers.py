@@ -22,6 +22,7 @@ from airflow_provider_assistant.chat_batch.answers import (
 )
 from airflow_provider_assistant.chat_batch.requests import FinishedRequest
 from airflow_provider_assistant.chat_batch.state import BatchState
+from airflow_provider_assistant.exceptions import AssistantStorageError
 
 MOMENT = datetime(2026, 11, 21, 3, 4, 5, 678901, tzinfo=UTC)
 FACTS = {"submitted": 3, "reused": 0, "findings": None}
@@ -212,6 +213,8 @@ def test_the_confidence_of_answers_is_in_the_file_and_in_the_counts(tmp_path):
     assert table["confidence_score"].to_pylist() == [0.25, None, 97.5, None, None]
     assert counts(table)["low_confidence"] == 2, "the failed one is no answer"
     assert counts(table_of(tmp_path, ["a"], [ended("a")]))["low_confidence"] is None
+    nothing = counts(table_of(tmp_path, ["a"], []))
+    assert (nothing["seconds_p50"], nothing["seconds_p99"]) == (None, None)
     path = ObjectStoragePath(str(tmp_path / "out.parquet"))
     answers.publish(table, path, "mine", {})
     rows = [(name, (str(number), "?", "s")) for number, name in enumerate("abcde")]
@@ -237,3 +240,9 @@ def test_a_file_that_is_not_the_output_of_this_task_is_ignored(content, tmp_path
     else:
         path.write_bytes(content)
     assert published(ObjectStoragePath(str(path)), "mine", [("a", ("0", "?", "s"))]) == []
+
+
+def test_a_disk_that_is_full_is_reported(tmp_path):
+    (tmp_path / "folder").touch()
+    with pytest.raises(AssistantStorageError, match=r"questions\.parquet cannot be written"):
+        written(tmp_path / "folder", submitted(["q"]))

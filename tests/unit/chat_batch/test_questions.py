@@ -84,6 +84,8 @@ def test_each_row_has_its_own_stable_session():
 def test_without_key_columns_the_message_is_the_key():
     rows = [{"a": 1, "b": "x", "message": "?"}, {"a": None, "b": "y", "message": "?"}]
     assert questions(rows, key_columns=["a", "b"]).display_keys == ["a=1, b=x", "a=, b=y"]
+    read = questions([{"key": 7, "message": "?"}], key_columns=["key"])
+    assert (read.display_keys, read.passthrough_columns) == (["7"], {})
     assert questions([{"message": "half \ud83d"}], key_columns=()).display_keys == ["half \\ud83d"]
     read = questions([{"message": "One?"}, {"message": "Two?"}, {"message": "One?"}], key_columns=())
     one, two, again = read.question_ids

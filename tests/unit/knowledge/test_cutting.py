@@ -59,5 +59,9 @@ def test_a_long_sentence_is_cut_at_lines_then_words_then_anywhere():
     assert list(cut("a. b\nc. d\ne. f", lambda text: len(text) <= 9, by_lines=True)) == ["a. b\nc. d", "e. f"]
 
 
+def test_the_end_without_words_stays_with_words():
+    assert list(cut("one two three four )))", lambda text: len(text) <= 18)) == ["one two three", "four )))"]
+
+
 def test_a_piece_that_never_fits_ends():
     assert list(cut("ab c", lambda text: False)) == ["a", "b", "c"]

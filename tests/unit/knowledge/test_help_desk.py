@@ -114,12 +114,13 @@ def test_what_could_be_lost_is_a_warning_or_an_error():
         {**intercom(2, "text"), "state": "in review"},
         zendesk(3, None),
         zendesk(4, "<p> </p>"),
+        confluence(6, ""),
         confluence(5, '<p /><ac:structured-macro ac:name="children" ac:schema-version="2" />'),
     ]
     rows = article_documents(given)
     assert [row["key"] for row in rows] == ["1"]
     assert [(one.reason, one.count) for one in rows.account.unexpected] == [
-        ("has no text", 3),
+        ("has no text", 4),
         ("has an unknown state (in review)", 1),
     ]
     with pytest.raises(AssistantInputError, match="in review"):

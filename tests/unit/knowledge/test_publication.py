@@ -79,6 +79,7 @@ def test_every_spelling_is_understood(language, reason):
     [
         "---\n\nA rule.\n\n---\n",
         "a\n\n---\ndraft: true\n---\n",
+        "\n---\nNote: a rule below other lines\n---\n",
         "---\n{% include a.html %}\n---\ntext",
         '{"a": 1}',
         "Note: one line.\n\ntext",

@@ -331,6 +331,15 @@ def test_hostile_texts_take_linear_time():
         assert changed == f"[a](https://x.org/b)\n\n{text}"
 
 
+def test_code_whose_opening_line_is_too_long_is_split_as_text():
+    code = "\n".join(f"line {number}" for number in range(20))
+    chunks = split(f"```python title='{'x' * 60}'\n{code}\n```", 50)
+    assert "\n".join(chunk["content"] for chunk in chunks) == code
+    assert max(len(chunk["content"]) for chunk in chunks) <= 50
+    # A table with other spaces, and without its outer borders, is the same.
+    assert split("a|b\n-|:-\n1|2 \\| 3") == split("| a   | b |\n|---|:--|\n| 1   | 2 \\| 3 |")
+
+
 @pytest.mark.parametrize("size", [0, -1])
 def test_an_impossible_size_is_refused_at_once(size):
     with pytest.raises(AssistantInputError, match="size must be at least 1"):

@@ -68,6 +68,10 @@ def test_what_is_text(body, text):
     assert "".join(text_of(f"<html><body>{body}</body></html>").split("\n")) == text
 
 
+def test_without_a_name_of_its_charset_a_page_is_windows_1252():
+    assert parse_html("größer".encode("cp1252"))["text"] == "größer"
+
+
 def test_the_title():
     assert parse_html(b"<html><head><title>A\n B</title></head><body><h1>C</h1></body>")["title"] == "A B"
     assert parse_html(b"<html><body><h1>A</h1></body></html>")["title"] == "A"

@@ -209,6 +209,12 @@ def test_the_first_question_is_asked_alone_and_then_as_many_as_allowed():
     assert 2 <= len(rows) <= 4
     assert rows == sorted(rows)
     assert rows[-1] == 300
+    # A retry asks for nothing that is known, and other scorers are left alone.
+    again, _, _ = judging(300, known=known_verdicts(files[-1]))
+    run(again, host)
+    assert host.sent == 300
+    [scorer] = scorers_of(["token_f1"])
+    assert made.bound(scorer) is scorer
 
 
 def test_replies_that_are_no_verdicts_cost_tokens_too(caplog):

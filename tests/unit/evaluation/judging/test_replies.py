@@ -149,6 +149,7 @@ UNCLEAR = [
     "Verdict: pass\nVerdict: fail",
     "{}",
     '{"reason": "x"}',
+    '{"score": 0.5}',
     '{"verdict": "maybe", "score": 0.9}',
     '{"score": NaN, "verdict": "pass"}',
     '{"score": 0, "verdict": "pass"}',

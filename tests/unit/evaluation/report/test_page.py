@@ -185,7 +185,10 @@ def test_without_failing_questions_those_with_the_lowest_scores_are_shown() -> N
 
 def test_a_bad_answer_stands_beside_what_was_expected() -> None:
     checks = {"must_include": ("five",), "must_not_include": ("ten",), "expected_url": ("x.org",)}
-    cases = [case(answer="Within ten working days.", **checks), case(1, expect_no_answer=True, answer="Of course.")]
+    cases = [
+        case(answer="Within ten working days.", **checks),
+        case(1, expected=None, expect_no_answer=True, answer="Of course."),
+    ]
     scores = scored(cases, token_f1=[0.8, 0.1])
     html = render(Evaluation(summary_of(cases, scores), cases, scores))
     told = Page(html).sections["failing"]
