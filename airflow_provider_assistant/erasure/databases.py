@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from airflow_provider_assistant.erasure.person import Person
 from airflow_provider_assistant.exceptions import NOTHING_CHANGED, AssistantInputError, AssistantWarehouseError
+from airflow_provider_assistant.lake import DATASETS
 from airflow_provider_assistant.lake.warehouse import WarehouseTransaction, duckdb_transaction, postgres_transaction
 from airflow_provider_assistant.lake.warehouse.names import literal, quoted
 from airflow_provider_assistant.ledger import Ledger
@@ -136,19 +137,20 @@ def _rewrite_sqlite(ledger: Ledger) -> None:
         connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
-def erase_from_duckdb(file: Path, person: Person, *, dry_run: bool) -> Counter[str]:
+def erase_from_duckdb(file: Path, person: Person, *, dry_run: bool) -> tuple[Counter[str], list[str]]:
     """
-    Delete the rows of a person from all tables of a DuckDB file, and rewrite the file.
+    Delete the rows of a person from the tables of our datasets in a DuckDB file, and rewrite the file.
 
     Deleted rows stay in the blocks of a DuckDB file until others overwrite them.
 
+    :return: The counts, and the names of other tables with rows of the person: they are not changed.
     :raises AssistantWarehouseError: Another process has the file open, or it cannot be written.
     """
     with duckdb_transaction(str(file)) as store:
-        counts = _erase_rows(store, "rowid", None, DUCKDB_TYPES, person, dry_run=dry_run)
+        counts, foreign_tables = _erase_rows(store, "rowid", None, DUCKDB_TYPES, person, dry_run=dry_run)
     if counts and not dry_run:
         _rewrite_duckdb(file)
-    return counts
+    return counts, foreign_tables
 
 
 def _rewrite_duckdb(file: Path) -> None:
@@ -174,10 +176,13 @@ def _rewrite_duckdb(file: Path) -> None:
         new_file.unlink(missing_ok=True)
 
 
-def erase_from_postgres(engine: sa.Engine, schema: str, person: Person, *, dry_run: bool) -> Counter[str]:
+def erase_from_postgres(
+    engine: sa.Engine, schema: str, person: Person, *, dry_run: bool
+) -> tuple[Counter[str], list[str]]:
     """
-    Delete the rows of a person from all tables of a schema in PostgreSQL.
+    Delete the rows of a person from the tables of our datasets in a schema of PostgreSQL.
 
+    :return: The counts, and the names of other tables with rows of the person: they are not changed.
     :raises AssistantWarehouseError: The database cannot be reached or written; it is unchanged.
     """
     with postgres_transaction(engine, schema=schema) as store:
@@ -192,13 +197,14 @@ def _erase_rows(
     person: Person,
     *,
     dry_run: bool,
-) -> Counter[str]:
+) -> tuple[Counter[str], list[str]]:
     """
-    Delete the rows of a person from all tables.
+    Delete the rows of a person from the tables of our datasets.
 
     :param row_id: Name of the column that identifies a row within a transaction.
     :param schema: None for all schemas.
     :param types: SQL types of columns with texts.
+    :return: The counts, and the names of other tables with rows of the person.
     """
     is_in_schema = f"c.table_schema = {literal(schema)}" if schema else "c.table_schema <> 'information_schema'"
     names = ", ".join(map(literal, types))
@@ -211,22 +217,33 @@ def _erase_rows(
     )
     columns_by_table: dict[str, list[str]] = {}
     days_of: set[str] = set()
+    our_tables: set[str] = set()
     for table_schema, table_name, column, data_type in rows:
         table = f"{quoted(table_schema)}.{quoted(table_name)}"
+        if table_name in DATASETS:
+            our_tables.add(table)
         columns = columns_by_table.setdefault(table, [])
         if data_type in types:
             columns.append(column)
         elif data_type.upper() == "DATE":
             days_of.add(table)
     counts: Counter[str] = Counter()
-    for table, columns in columns_by_table.items():
+    foreign_tables = []
+    # Ours are first: they tell the sessions of the person.
+    for table, columns in sorted(columns_by_table.items(), key=lambda one: one[0] not in our_tables):
         if not columns:
             continue
+        is_ours = table in our_tables
         # A day at a time, because a table may be larger than the memory.
         conditions = _days(store, table) if table in days_of else ["TRUE"]
+        found = 0
         for condition in conditions:
-            counts["rows"] += _erase_some(store, table, row_id, columns, condition, person, dry_run=dry_run)
-    return +counts
+            found += _erase_some(store, table, row_id, columns, condition, person, is_ours=is_ours, dry_run=dry_run)
+        if is_ours:
+            counts["rows"] += found
+        elif found:
+            foreign_tables.append(table)
+    return +counts, foreign_tables
 
 
 def _days(store: WarehouseTransaction, table: str) -> list[str]:
@@ -242,9 +259,10 @@ def _erase_some(
     condition: str,
     person: Person,
     *,
+    is_ours: bool,
     dry_run: bool,
 ) -> int:
-    """Delete the rows of a person among some rows of a table, and return how many there are."""
+    """Delete the rows of a person among some rows of a table of ours, and return how many there are."""
     import pyarrow as pa
 
     texts = ", ".join(f"CAST({quoted(column)} AS VARCHAR)" for column in columns)
@@ -254,9 +272,9 @@ def _erase_some(
     # The row id must not be searched: it has the name of no column that a table has.
     row_ids, *values = zip(*rows, strict=True)
     found = pa.table({name: pa.array(texts, pa.string()) for name, texts in zip(columns, values, strict=True)})
-    flags = person.learn(found).to_pylist()
+    flags = (person.learn(found) if is_ours else person.rows(found)).to_pylist()
     erased = [one for one, is_erased in zip(row_ids, flags, strict=True) if is_erased]
-    if not dry_run:
+    if is_ours and not dry_run:
         kind = "tid" if row_id == "ctid" else "BIGINT"
         for start in range(0, len(erased), 1000):
             listed = ", ".join(f"CAST({literal(one)} AS {kind})" for one in erased[start : start + 1000])

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from airflow_provider_assistant.erasure.databases import erase_from_ledger, erase_from_postgres
-from airflow_provider_assistant.erasure.files import FileEraser
+from airflow_provider_assistant.erasure.files import FOREIGN, FileEraser
 from airflow_provider_assistant.erasure.person import Person
 from airflow_provider_assistant.exceptions import NOTHING_CHANGED, AssistantError, AssistantInputError
 from airflow_provider_assistant.ledger import Ledger
@@ -128,13 +128,15 @@ class Erasure:
         if places.warehouse is not None:
             engine = places.warehouse()
             try:
-                counts = erase_from_postgres(engine, places.schema, person, dry_run=dry_run)
+                counts, foreign_tables = erase_from_postgres(engine, places.schema, person, dry_run=dry_run)
             except AssistantInputError:
                 raise
             except AssistantError as error:
                 report.not_reached["warehouse"] = str(error)
             else:
                 report.counts["warehouse"] = counts
+                for table in foreign_tables:
+                    report.not_reached[f"warehouse: {table}"] = FOREIGN
         if places.catalog is not None:
             try:
                 report.counts["iceberg"] = self._iceberg(places.catalog, dry_run=dry_run)

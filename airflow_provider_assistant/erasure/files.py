@@ -1,4 +1,8 @@
-"""Erase a person from files: Parquet, JSON, CSV, reports, and databases that are files."""
+"""
+Erase a person from the files of this package: Parquet, JSON, CSV, reports, and databases that are files.
+
+A file of another program is never changed. If it names the person, it is listed as not reached.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +11,15 @@ import gzip
 import io
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from airflow_provider_assistant import lake
 from airflow_provider_assistant.chat_batch.state import BatchState
 from airflow_provider_assistant.erasure.databases import erase_from_duckdb, erase_from_ledger, is_ledger
+from airflow_provider_assistant.erasure.ours import ANSWERS, BATCH_STATE, is_our_table, kind_of_text
 from airflow_provider_assistant.erasure.person import Person
-from airflow_provider_assistant.evaluation.report import GENERATOR
 from airflow_provider_assistant.exceptions import AssistantError, AssistantInputError
 from airflow_provider_assistant.lake.publish import encoded
 from airflow_provider_assistant.ledger import Ledger, sqlite_engine
@@ -26,14 +30,13 @@ from airflow_provider_assistant.storage.paths import StoragePath, object_storage
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Files with the answers of an evaluation. Only they know which questions of its other files are the person's.
-ANSWERS = ("answers.parquet", "baseline_answers.parquet")
 # Bytes. A larger file is not read.
 LARGEST = 1_000_000_000
 GZIP, PARQUET, SQLITE, DUCKDB = b"\x1f\x8b", b"PAR1", b"SQLite format 3\0", b"DUCK"
 # Files beside a SQLite database, which SQLite keeps itself.
 SQLITE_FILES = ("-wal", "-shm", "-journal")
-BATCH_STATE = ".chat-batch"
+
+FOREIGN = "it names the person, and is not of this package"
 
 # Numbers of what was erased, such as {"rows": 3, "files": 1}.
 Counts: TypeAlias = Counter[str]
@@ -126,44 +129,49 @@ class FileEraser:
             content = start + file.read(LARGEST)
         if len(content) > LARGEST:
             raise NotReached("it is too large to be read")
-        is_compressed = start.startswith(GZIP)
-        if is_compressed:
-            content = gzip.decompress(content)
         new, counts = self._content(path, content)
         if path.parent.name.endswith(BATCH_STATE) and counts:
             self._check_waiting(path.parent)
         if counts and not self._dry_run:
-            if is_compressed and new is not None:
-                new = gzip.compress(new)
             _replace(path, new)
         return counts
 
     def _content(self, path: StoragePath, content: bytes) -> Erased:
         """Return the content of a file without the person."""
-        name = path.name.removesuffix(".gz")
-        # A session may have the id of a DAG run, which names files of other people as well.
-        if self._person.has_address(name):
-            return None, Counts({"files": 1})
         if content.startswith(PARQUET):
             return self._parquet(path, content)
+        if content.startswith(GZIP):
+            self._check_foreign(path, gzip.decompress(content))
+            return content, Counts()
         text = content.decode("utf-8", "surrogateescape")
-        change: Callable[[StoragePath, str], tuple[str | None, Counts]] = self._other
-        if name.endswith(".jsonl"):
-            change = self._json_lines
-        elif name.endswith(".json"):
-            change = self._json
-        elif name.endswith((".csv", ".tsv")):
-            change = self._csv
-        elif GENERATOR in text[:1000] or (name.endswith(".xml") and "<testsuite" in text[:1000]):
-            change = self._page
-        new_text, counts = change(path, text)
+        changes = {"json lines": self._json_lines, "summary": self._json, "labels": self._csv, "page": self._page}
+        kind = kind_of_text(path, text)
+        if kind is None:
+            self._check_foreign(path, content)
+            return content, Counts()
+        # A session may have the id of a DAG run, which names files of other people as well.
+        if self._person.has_address(path.name):
+            return None, Counts({"files": 1})
+        new_text, counts = changes[kind](path, text)
         return None if new_text is None else new_text.encode("utf-8", "surrogateescape"), counts
+
+    def _check_foreign(self, path: StoragePath, content: bytes) -> None:
+        """Check that a file of another program does not name the person: it is not changed."""
+        text = content.decode("utf-8", "surrogateescape")
+        if self._person.has_address(path.name) or self._person.is_in(text):
+            raise NotReached(FOREIGN)
 
     def _parquet(self, path: StoragePath, content: bytes) -> Erased:
         import pyarrow.compute as pc
         import pyarrow.parquet as pq
 
         table = pq.ParquetFile(io.BytesIO(content)).read()
+        if not is_our_table(path, table.schema):
+            if self._person.has_address(path.name) or pc.any(self._person.rows(table)).as_py():
+                raise NotReached(FOREIGN)
+            return content, Counts()
+        if self._person.has_address(path.name):
+            return None, Counts({"files": 1})
         is_erased = self._person.learn(table)
         if "key" in table.column_names:
             is_erased = self._with_questions(path, table, is_erased)
@@ -234,11 +242,6 @@ class FileEraser:
             return None, _counted("files", 1)
         return text, Counts()
 
-    def _other(self, _path: StoragePath, text: str) -> tuple[str, Counts]:
-        if self._person.is_in(text):
-            raise NotReached("it names the person, and only files of this package can be changed")
-        return text, Counts()
-
     def _sqlite(self, file: Path | None) -> Counts:
         if file is None:
             raise NotReached("a database in object storage cannot be changed")
@@ -252,7 +255,10 @@ class FileEraser:
     def _duckdb(self, file: Path | None) -> Counts:
         if file is None:
             raise NotReached("a database in object storage cannot be changed")
-        return erase_from_duckdb(file, self._person, dry_run=self._dry_run)
+        counts, foreign_tables = erase_from_duckdb(file, self._person, dry_run=self._dry_run)
+        for table in foreign_tables:
+            self.not_reached[f"{file}: {table}"] = FOREIGN
+        return counts
 
     def _check_waiting(self, folder: StoragePath) -> None:
         """Note a batch state that waits for an answer to a question of the person."""
@@ -283,10 +289,11 @@ def _counted(what: str, count: int) -> Counts:
 
 
 def _records(text: str) -> Iterator[str]:
-    """Yield the records of a CSV file with their line ends; a quoted cell may have several lines."""
+    """Yield the records of a label file with their line ends; a quoted cell may have several lines."""
     lines = _lines(text)
     start = 0
-    reader = csv.reader(lines)
+    delimiter = max(",;\t", key=lines[0].count)
+    reader = csv.reader(lines, delimiter=delimiter)
     for _ in reader:
         yield "".join(lines[start : reader.line_num])
         start = reader.line_num

@@ -16,7 +16,7 @@ from airflow.providers.common.compat.sdk import ObjectStoragePath
 
 from airflow_provider_assistant.chat_batch.answers import SCOPE
 from airflow_provider_assistant.chat_batch.state import BatchState
-from airflow_provider_assistant.erasure.files import BATCH_STATE
+from airflow_provider_assistant.erasure.ours import BATCH_STATE
 from airflow_provider_assistant.evaluation.run_directory import kept_as_baseline, runs_in, time_of_run
 from airflow_provider_assistant.lake import DATASETS
 from airflow_provider_assistant.lake.partitions import partitions_of

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gzip
 import io
 import json
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from airflow_provider_assistant import lake
 from airflow_provider_assistant.api.privacy import user_label
 from airflow_provider_assistant.chat_batch.requests import FinishedRequest
 from airflow_provider_assistant.chat_batch.state import BatchState
+from airflow_provider_assistant.evaluation.judging.label_files import label_file
 from airflow_provider_assistant.evaluation.summary import Summary
 from airflow_provider_assistant.ledger import ClaimOutcome, Ledger, rating_claim, sqlite_engine
 from airflow_provider_assistant.ledger.schema import ratings
@@ -80,9 +80,6 @@ class Search:
         content = path.read_bytes()
         yield path.name.encode()
         yield content
-        if content.startswith(b"\x1f\x8b"):
-            content = gzip.decompress(content)
-            yield content
         if content.startswith(b"PAR1"):
             table = pq.ParquetFile(io.BytesIO(content)).read()
             yield json.dumps(table.to_pylist(), default=str, ensure_ascii=False).encode("utf-8", "replace")
@@ -122,7 +119,7 @@ def test_no_byte_is_left(
             stack.callback(places.engine.dispose)
             places.catalog = iceberg_of(places.lake, places.iceberg, monkeypatch)
             targets.append({"conn_id": "warehouse"})
-            options += ["--warehouse-conn-id", "warehouse", "--iceberg-catalog", "default"]
+            options += ["--warehouse-conn-id", "warehouse", "--iceberg-conn-id", "ice"]
         for target in targets:
             loaded = run_operator(AssistantParquetToWarehouseOperator, output_path=str(places.lake), **target)
             assert loaded.state == "success", loaded.errors
@@ -141,7 +138,7 @@ def test_no_byte_is_left(
             "requests",
         }
         names = {name.rpartition("/")[2] for name in before["files"]}
-        assert names >= {"answers.parquet", "findings.parquet", "report.html", "labels.csv", "copy.jsonl.gz"}
+        assert names >= {"answers.parquet", "findings.parquet", "report.html", "labels.csv"}
 
         trial = cli("erase", *options, "--dry-run").json
         assert places.where(search) == before
@@ -227,15 +224,10 @@ def write_all_places(run_operator, service, lake_folder: Path, files: Path) -> N
 
 
 def write_further_files(files: Path) -> None:
-    """Write what a label file, a killed chat batch and a user's own copy leave."""
+    """Write what a label file and a killed chat batch leave."""
     rows = pq.ParquetFile(files / "answers.parquet").read().to_pylist()
-    lines = ["question;answer;label\r\n"]
-    for row in rows:
-        quoted = [text.replace('"', '""') for text in (row["message"], row["answer"])]
-        lines.append(f'"{quoted[0]}";"{quoted[1]}";\r\n')
-    (files / "labels.csv").write_bytes("".join(lines).encode())
-    copy = "".join(f"{json.dumps(row, default=str)}\n" for row in rows)
-    (files / "copy.jsonl.gz").write_bytes(gzip.compress(copy.encode()))
+    labels = [{"key": row["key"], "question": row["message"], "answer": row["answer"]} for row in rows]
+    (files / "labels.csv").write_bytes(label_file(labels, delimiter=";"))
     state = BatchState(str(files / ".killed.parquet.00112233.chat-batch"))
     ended = {"status": "complete", "error": None, "ended_at": 1.0, "seconds": 1.0, "polls": 1}
     for row in rows:
@@ -255,10 +247,9 @@ def iceberg_of(lake_folder: Path, folder: Path, monkeypatch):
     from airflow_provider_assistant.lake import iceberg
 
     folder.mkdir()
-    monkeypatch.setenv("PYICEBERG_CATALOG__DEFAULT__TYPE", "sql")
-    monkeypatch.setenv("PYICEBERG_CATALOG__DEFAULT__URI", f"sqlite:///{folder}/catalog.db")
-    monkeypatch.setenv("PYICEBERG_CATALOG__DEFAULT__WAREHOUSE", f"file://{folder}/tables")
-    catalog = iceberg.open_catalog("default", {})
+    extra = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/tables"}
+    monkeypatch.setenv("AIRFLOW_CONN_ICE", json.dumps({"conn_type": "iceberg", "extra": extra}))
+    catalog = iceberg.open_catalog("ice", extra)
     for dataset in lake.DATASETS:
         if (lake_folder / dataset).is_dir():
             iceberg.load(catalog, "assistant", str(lake_folder), dataset)
@@ -310,8 +301,6 @@ def check_others(places: Places) -> None:
     files = places.files
     assert len(column(files / "answers.parquet", "key", "session_id", OTHER_SESSION)) == 3
     assert (files / "labels.csv").read_bytes().count(b"\r\n") == 4
-    lines = gzip.decompress((files / "copy.jsonl.gz").read_bytes()).splitlines()
-    assert [json.loads(line)["key"] for line in lines] == ["other-0", "other-1", "other-2"]
     (scores,) = files.glob("evaluations/canary/*/scores.parquet")
     assert set(pq.ParquetFile(scores).read()["key"].to_pylist()) == {"other-0", "other-1", "other-2"}
     assert Summary.model_validate_json((scores.parent / "summary.json").read_bytes()).name == "canary"

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
+import gzip
 import json
 from datetime import UTC, date, datetime
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 
 from airflow_provider_assistant import lake
+from airflow_provider_assistant.chat_batch.answers import publish
 from airflow_provider_assistant.chat_batch.requests import PendingRequest
 from airflow_provider_assistant.chat_batch.state import BatchState
 from airflow_provider_assistant.cli.output import Console
+from airflow_provider_assistant.evaluation.judging.label_files import label_file
 from airflow_provider_assistant.ledger import Claim, ClaimOutcome, Ledger, rating_claim
 from tests.unit.ledger.single import rated
 
@@ -26,8 +29,12 @@ def files(tmp_path):
     """A folder with an answer of each session."""
     folder = tmp_path / "files"
     rows = [{"session_id": session, "request_id": f"request-{session}", "n": 1} for session in (SESSION, OTHER)]
-    lake.replace(pa.Table.from_pylist(rows), ObjectStoragePath(str(folder / "answers.parquet")))
+    write_answers(pa.Table.from_pylist(rows), folder / "answers.parquet")
     return folder
+
+
+def write_answers(table, file):
+    publish(table, ObjectStoragePath(str(file)), "scope", {})
 
 
 @pytest.fixture
@@ -71,36 +78,75 @@ def test_the_question(reply, code, cli, files, monkeypatch):
         assert cli("erase", "--session", SESSION, "--path", files).code == 0
 
 
-def test_what_is_not_reached_is_listed_and_the_rest_is_erased(erase, files, tmp_path):
-    mail = f"about {SESSION}."
-    (files / "note.txt").write_text(mail)
+@pytest.mark.promise("erasure", "Erasing a person never changes a file or a table that is not of this package.")
+def test_files_of_other_programs_stay_as_they_are(erase, files, tmp_path):
+    """They are named if they are about the person, so that somebody can look at them."""
+    about = {"session_id": SESSION, "request_id": f"request-{SESSION}"}
+    foreign = {
+        "note.txt": f"about {SESSION}.".encode(),
+        "data.json": json.dumps({"a": [about]}).encode(),
+        "summary.json": json.dumps(about).encode(),
+        "lines.jsonl": f"{json.dumps(about)}\n".encode(),
+        "lines.jsonl.gz": gzip.compress(json.dumps(about).encode()),
+        "data.csv": f"key,question,answer,label\n1,q,{SESSION},\n".encode(),
+        "results.xml": f'<testsuites><testsuite name="{SESSION}"/></testsuites>'.encode(),
+        "page.html": f"<p>{SESSION}</p>".encode(),
+    }
+    for name, content in foreign.items():
+        (files / name).write_bytes(content)
+    pq.write_table(pa.Table.from_pylist([about]), files / "table.parquet")
+    partition = files / "feedback" / "date=2026-11-26"
+    partition.mkdir(parents=True)
+    pq.write_table(pa.Table.from_pylist([about]), partition / "other.parquet")
+    database = files / "other.duckdb"
+    with duckdb.connect(str(database)) as connection:
+        connection.execute(f"CREATE TABLE people AS SELECT '{SESSION}' AS session_id")
+    # Files that are not about the person are not named, unless they cannot be read.
     (files / "of_somebody_else.txt").write_text(OTHER)
-    (files / "broken.parquet").write_bytes(b"PAR1" + b"x" * 100)
     (files / "broken.json").write_text("{")
+    (files / "broken.parquet").write_bytes(b"PAR1" + b"x" * 100)
     (files / "other.db").write_bytes(b"SQLite format 3\0" + b"x" * 100)
-    (files / "lines.jsonl").write_text(f'{{"a": "{SESSION}"}}\n{{"a":  1.10}}\r\nnot JSON\n"\u2028"\n')
-    (files / "data.csv").write_bytes(f'a,b\r\n"x\r\ny",{SESSION}\r\n"x\r\ny",{OTHER}\r\n\r\n'.encode())
-    (files / "data.json").write_text(json.dumps({"a": [{"b": SESSION}, {"b": OTHER}]}))
-    elsewhere = tmp_path / "elsewhere.jsonl"
-    elsewhere.write_text(f'"{SESSION}"\n1\n')
-    (files / "link.jsonl").symlink_to(elsewhere)
+    ours = files / "answers.parquet"
+    before = {path: path.read_bytes() for path in files.rglob("*") if path.is_file() and path != ours}
+
     ran = erase("--yes")
     assert ran.code == 1
+    assert {path: path.read_bytes() for path in before} == before
+    assert sessions(files) == [OTHER]
+    assert ran.json["counts"] == {"ledger": {}, str(files): {"rows": 1}}
     names = {path.rpartition("/")[2] for path in ran.json["not_reached"]}
-    assert names == {"note.txt", "broken.parquet", "broken.json", "other.db"}
-    assert ran.json["counts"][str(files)] == {"rows": 4, "texts": 1}
-    assert (files / "lines.jsonl").read_bytes() == '{"a":  1.10}\r\nnot JSON\n"\u2028"\n'.encode()
-    assert (files / "data.csv").read_bytes() == f'a,b\r\n"x\r\ny",{OTHER}\r\n\r\n'.encode()
-    assert json.loads((files / "data.json").read_text()) == {"a": [{"b": OTHER}]}
-    assert elsewhere.read_text() == "1\n"
-    assert (files / "link.jsonl").is_symlink()
+    unreadable = {"broken.parquet", "other.db"}
+    assert names == {*foreign, "table.parquet", "other.parquet", 'other.duckdb: "main"."people"', *unreadable}
+
+
+def test_our_rows_are_erased_next_to_files_of_others(erase, files, tmp_path):
+    """A link is followed, and the rest of a file keeps its bytes."""
+    day = files / "lake" / "feedback" / "date=2026-11-26"
+    common = {"service": "h", "site_id": "docs", "sent_at": datetime(2026, 11, 26, tzinfo=UTC), "attempts": 1}
+    rated_rows = [
+        {**common, "session_id": session, "request_id": session, "rating": "good"}
+        for session in (SESSION, SESSION, OTHER)
+    ]
+    # Compacted by another program, so without our metadata.
+    table = lake.rows_table(lake.FEEDBACK, rated_rows).replace_schema_metadata(None)
+    lake.replace(table, ObjectStoragePath(str(day / "compacted.parquet")))
+    rows = [{"key": "1", "question": f"q {session}", "answer": "x\r\ny"} for session in (SESSION, OTHER)]
+    labels = label_file(rows, delimiter=";")
+    (tmp_path / "elsewhere.csv").write_bytes(labels)
+    (files / "labels.csv").symlink_to(tmp_path / "elsewhere.csv")
+
+    ran = erase("--yes")
+    assert (ran.code, ran.json["counts"][str(files)]) == (0, {"rows": 4})
+    assert pq.ParquetFile(day / "compacted.parquet").read()["session_id"].to_pylist() == [OTHER]
+    assert (tmp_path / "elsewhere.csv").read_bytes() == label_file(rows[1:], delimiter=";")
+    assert (files / "labels.csv").is_symlink()
 
 
 def test_a_session_may_have_the_id_of_a_run(cli, tmp_path):
     run_id = "scheduled__2026-11-26T00:00:00+00:00"
     rows = [{"session_id": run_id, "run_id": run_id}, {"session_id": OTHER, "run_id": run_id}]
     file = tmp_path / run_id / f"{run_id}.parquet"
-    lake.replace(pa.Table.from_pylist(rows), ObjectStoragePath(str(file)))
+    write_answers(pa.Table.from_pylist(rows), file)
     assert cli("erase", "--session", run_id, "--path", tmp_path / run_id, "--yes").code == 0
     assert pq.ParquetFile(file).read().to_pylist() == rows[1:]
 
@@ -155,13 +201,11 @@ def test_an_iceberg_catalog_is_reached_by_its_connection(erase, tmp_path, monkey
 
 def test_what_a_task_writes_meanwhile_is_noticed(erase, files, monkeypatch):
     rows = pa.table({"session_id": [SESSION]})
-    late = ObjectStoragePath(str(files / "late.parquet"))
     rewrite = lake.replace_bytes
 
     def replaced_and_written(content, target):
-        with contextlib.suppress(FileExistsError):
-            rewrite(content, target)
-        lake.replace(rows, late)
+        rewrite(content, target)
+        write_answers(rows, files / "late.parquet")
 
     monkeypatch.setattr(lake, "replace_bytes", replaced_and_written)
     ran = erase("--yes")
