@@ -3,16 +3,17 @@ Run the minimum production smoke flow of the API's specification, step by step.
 
 Run this DAG after a change of the API key, the tenant, the site or the network. Each
 task is one step, so the first failed task shows the problem. Each run uploads a
-document that remains on the site.
+document of its own, and deletes it if ``manage_documents`` in the connection says how.
 """
 
+import io
+import re
 from datetime import timedelta
 from pathlib import Path
 
 from airflow.sdk import dag, task
 
 from airflow_provider_assistant.operators.chat import AssistantChatOperator
-from airflow_provider_assistant.operators.documents import AssistantUploadFilesOperator
 from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
 from airflow_provider_assistant.operators.limits import AssistantLimitsOperator
 from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChatOperator
@@ -28,6 +29,36 @@ def assistant_smoke():
     """Read limits, upload a document, chat, rate the answer, read statistics."""
 
     @task
+    def upload_document(run_id: str) -> str | None:
+        """Upload a document with the run's id, and return its id at the service."""
+        from airflow_provider_assistant.exceptions import AssistantBadRequestError
+        from airflow_provider_assistant.hooks.assistant import AssistantHook
+
+        # A service that refuses duplicates takes the document of each run.
+        text = f"{DOCUMENT.read_text()}\nSmoke test {run_id}\n"
+        name = re.sub(r"[^A-Za-z0-9]+", "-", f"smoke-{run_id}")
+        try:
+            created = AssistantHook().upload_document(io.BytesIO(text.encode()), f"{name}.txt")
+        except AssistantBadRequestError as error:
+            if error.status != 409:
+                raise
+            print("The document is there already: an earlier try of this task uploaded it.")
+            return None
+        return created.document_id
+
+    @task
+    def delete_document(document_id: str | None) -> None:
+        """Delete the document, if the connection describes the route."""
+        from airflow_provider_assistant.hooks.assistant import AssistantHook
+
+        hook = AssistantHook()
+        routes = hook.settings.documents
+        if document_id and routes is not None and routes.delete is not None:
+            hook.delete_documents([document_id])
+        else:
+            print("The document remains on the site.")
+
+    @task
     def read_statistics() -> dict:
         """Read the site's statistics."""
         from airflow_provider_assistant.hooks.assistant import AssistantHook
@@ -35,12 +66,8 @@ def assistant_smoke():
         return AssistantHook().get_statistics().as_dict()
 
     limits = AssistantLimitsOperator(task_id="read_limits")
-    upload = AssistantUploadFilesOperator(
-        task_id="upload_document", files=str(DOCUMENT), ledger=False
-    )
-    chat = AssistantChatOperator(
-        task_id="sync_chat", session_id="smoke-{{ run_id }}", message=QUESTION
-    )
+    upload = upload_document(run_id="{{ run_id }}")
+    chat = AssistantChatOperator(task_id="sync_chat", session_id="smoke-{{ run_id }}", message=QUESTION)
     submit = AssistantSubmitChatOperator(
         task_id="submit_async_chat",
         session_id="smoke-{{ run_id }}",
@@ -60,7 +87,10 @@ def assistant_smoke():
         request_id=submit.output["request_id"],
         feedback="good",
     )
-    limits >> upload >> chat >> submit >> wait >> rate >> read_statistics()
+    statistics = read_statistics()
+    limits >> upload >> chat >> submit >> wait >> rate >> statistics
+    # A teardown runs as well if a step after the upload has failed.
+    statistics >> delete_document(upload).as_teardown(setups=upload)
 
 
 assistant_smoke()

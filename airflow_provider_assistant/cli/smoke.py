@@ -8,6 +8,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from http import HTTPStatus
 from typing import Any
 
 from airflow_provider_assistant.api import endpoints, flow
@@ -18,6 +19,7 @@ from airflow_provider_assistant.cli.runner import OK, WRONG, command, open_hook
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
     AssistantAuthenticationError,
+    AssistantBadRequestError,
     AssistantConnectionError,
     AssistantError,
     AssistantRequestFailedError,
@@ -28,12 +30,13 @@ from airflow_provider_assistant.storage.uploads import as_upload
 from airflow_provider_assistant.texts import counted, shortened
 
 # Plain text: a service may not accept Markdown.
+# The id of the run is in the text and the name: a service that refuses duplicates takes the document of each run.
 DOCUMENT = """Smoke test of an integration
 
 This document is uploaded by a smoke test. The smoke test reads limits, uploads this document, chats, rates an answer
-and reads statistics. It may be deleted.
+and reads statistics. It may be deleted. Run: {run_id}.
 """
-FILE_NAME = "assistant-smoke-test.txt"
+FILE_NAME = "assistant-smoke-test-{run_id}.txt"
 QUESTION = "What does the smoke test of an integration read?"
 POLL_INTERVAL = 1.0
 STYLES = {"ok": GOOD, "failed": BAD, "skipped": DIM}
@@ -117,7 +120,8 @@ class _Smoke:
         self._document = args.document
         self._question = args.question or QUESTION
         self._timeout = args.timeout
-        self._session_id = f"smoke-{uuid.uuid4().hex[:16]}"
+        self._run_id = uuid.uuid4().hex[:16]
+        self._session_id = f"smoke-{self._run_id}"
         self._request_id = ""
         # What the steps have created, for the clean-up.
         self._created: CreatedDocument | None = None
@@ -174,16 +178,25 @@ class _Smoke:
         )
 
     def _upload(self) -> str:
-        file: Any = self._document or io.BytesIO(DOCUMENT.encode())
-        name = as_upload(self._document).filename if self._document else FILE_NAME
+        file: Any = self._document
+        if file:
+            name = as_upload(file).filename
+        else:
+            file = io.BytesIO(DOCUMENT.format(run_id=self._run_id).encode())
+            name = FILE_NAME.format(run_id=self._run_id)
+        site = self._hook.resolve_site_id()
         try:
             created = self._hook.upload_document(file, name)
+        except AssistantBadRequestError as error:
+            if error.status != HTTPStatus.CONFLICT:
+                raise
+            return f"site {site}: {name} was not uploaded, because such a document is there already (409)"
         except (AssistantAmbiguousError, AssistantResponseError):
             self._may_be_created = True
             raise
         self._created = created
         document = created.document_id or "(no id shown)"
-        detail = f"site {self._hook.resolve_site_id()}: {name} is document {document}"
+        detail = f"site {site}: {name} is document {document}"
         attention = needs_attention(created.status, created.words)
         if attention:
             return f"{detail}, {attention}; answers cannot come from it"

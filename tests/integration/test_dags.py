@@ -29,7 +29,7 @@ DAGS = Path(__file__).parents[2] / "dags"
 TASKS = {
     "assistant_smoke": [
         "read_limits", "upload_document", "sync_chat", "submit_async_chat", "wait_for_answer", "send_feedback",
-        "read_statistics",
+        "read_statistics", "delete_document",
     ],
     "assistant_knowledge_base": ["read_configuration_reference", "load_configuration_reference", "upload_guides"],
     "assistant_chat_batch": ["ask_golden_set", "summarise"],
@@ -77,7 +77,7 @@ def test_ids_and_words(dag_id, load):
 def test_smoke(load, run_stored_dag, service, connection):
     run = run_stored_dag(load("assistant_smoke"))
     assert run.state == "success", run.errors
-    assert [state for state, _ in run.tasks.values()] == ["success"] * 7
+    assert [state for state, _ in run.tasks.values()] == ["success"] * 8
     assert "small approved set" in run.xcom("sync_chat", key="text")
     assert run.xcom("wait_for_answer", key="text") == run.xcom("sync_chat", key="text")
     assert run.xcom("read_statistics")["raw"]["feedback"]["by_rating"] == {"good": 1}
@@ -87,6 +87,18 @@ def test_smoke(load, run_stored_dag, service, connection):
     ]  # fmt: skip
     assert service.seen()[0] == ("GET", "/m2m/tenants/acme-inc/limits")
     assert service.seen()[-1] == ("GET", f"{site}/statistics")
+
+
+@pytest.mark.parametrize("manages_documents", [False, True])
+def test_smoke_twice_where_duplicates_are_refused(manages_documents, load, run_stored_dag, ledger_home, monkeypatch):
+    """The documents stay if the connection does not say how to delete them."""
+    with SandboxServer(documented=True, document_status="active") as server:
+        connection = server.conn_json(retries=0, manage_documents=manages_documents)
+        monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", connection)
+        for _ in range(2):
+            run = run_stored_dag(load("assistant_smoke"))
+            assert run.state == "success", run.errors
+        assert len(server.service.documents.listed()) == (0 if manages_documents else 2)
 
 
 def test_a_run_leaves_no_pending_request(load, run_stored_dag, service, connection):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from airflow_provider_assistant.sandbox import SandboxServer
+
 STEPS = [
     "read limits",
     "upload document",
@@ -31,7 +33,8 @@ def test_every_step_of_the_specification_in_its_order(cli, connection, service):
     assert [line[:2] for line in ran.lines[:7]] == [["ok", step] for step in STEPS]
     assert all(line[2].endswith(" s") and line[3] for line in ran.lines[:7])
     (document,) = service.documents()
-    assert document["title"] == "assistant-smoke-test.txt"
+    assert document["title"].startswith("assistant-smoke-test-")
+    assert document["title"].endswith(".txt")
     assert "status 'active'" in ran.lines[1][3]
     left, closed, rated = ran.lines[7:]
     assert left[:3] == ["left", "document", document["id"]]
@@ -51,6 +54,25 @@ def test_every_step_of_the_specification_in_its_order(cli, connection, service):
         ("GET", f"{SITE}/statistics"),
         ("POST", f"{SITE}/chat/session/close"),
     ]
+
+
+@pytest.mark.promise("command line", "A smoke test succeeds each time, also if the service refuses duplicates.")
+def test_twice_against_a_service_that_refuses_duplicates(cli, monkeypatch, ledger_home):
+    with SandboxServer(documented=True, document_status="active") as server:
+        monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", server.conn_json(retries=0))
+        runs = [cli("smoke", "-o", "json") for _ in range(2)]
+    assert [ran.code for ran in runs] == [0, 0]
+    uploaded = [ran.json["cleanup"][0] for ran in runs]
+    assert [document["kind"] for document in uploaded] == ["document"] * 2
+    assert uploaded[0]["id"] != uploaded[1]["id"]
+
+
+def test_a_document_that_is_there_already_is_a_success(cli, connection, service):
+    service.answer("status:409", path="/documents$")
+    ran = cli("smoke", "-o", "json")
+    assert (ran.code, service.documents()) == (0, [])
+    assert "409" in ran.json["steps"][1]["detail"]
+    assert {left["kind"] for left in ran.json["cleanup"]} == {"session", "rating"}
 
 
 def test_the_result_for_a_program(cli, connection, service):
