@@ -155,16 +155,6 @@ def test_standard_output_has_only_the_result(run):
     assert json.loads(own_output(ran.stdout))["limits"]["plan"] == "business"
 
 
-@pytest.mark.usefixtures("connection")
-def test_an_error_is_a_line_and_an_exit_code(environment, service, tmp_path):
-    service.answer("status:404", path="/limits")
-    process, out, err = to_files(environment, tmp_path, "limits")
-    process.join(60)
-    assert (process.exitcode, out.read_text()) == (3, "")
-    (line,) = own_lines(err.read_text())
-    assert line.startswith("error: ")
-
-
 @needs("command line of providers")
 @pytest.mark.usefixtures("_as_before", "connection")
 def test_airflow_exits_with_the_code_of_an_error(service, monkeypatch, capsys):
@@ -218,6 +208,10 @@ class TestTerminal:
         assert service.posts("/chat$") == 1
 
 
+@pytest.mark.promise(
+    "command line",
+    "Ctrl-C ends a load with counts that add up, and leaves nothing ambiguous that was answered.",
+)
 def test_ctrl_c_records_what_is_in_flight(environment, connect, service: RunningService, tmp_path):
     connect(max_concurrency=4)
     service.behave(latency=0.02)
@@ -276,13 +270,6 @@ def test_the_embedded_service(sandbox):
     limits = local_request("GET", url, headers={"X-API-Key": connection["password"]}).json()
     assert limits["limits"]["documents"]["limit"] == 7
     assert running.end(signal.SIGTERM) == 0
-
-
-def test_the_embedded_service_for_a_program(sandbox):
-    running = sandbox("--port", "0", "-o", "json")
-    connection = json.loads(running.stdout.readline())["AIRFLOW_CONN_ASSISTANT_DEFAULT"]
-    assert connection["conn_type"] == "assistant"
-    assert running.end(signal.SIGINT) == 0
 
 
 def test_a_wrong_flag_of_the_embedded_service(sandbox):

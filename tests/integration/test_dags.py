@@ -22,7 +22,6 @@ from airflow_provider_assistant.lake.warehouse import load as load_days
 from airflow_provider_assistant.sandbox import SandboxServer
 from tests.judge import Judge
 from tests.live import handbook
-from tests.task_runs.execution_api import in_process_api_server
 from tests.versions import bag_of
 
 DAGS = Path(__file__).parents[2] / "dags"
@@ -101,11 +100,6 @@ def test_smoke_twice_where_duplicates_are_refused(manages_documents, load, run_s
         assert len(server.service.documents.listed()) == (0 if manages_documents else 2)
 
 
-def test_a_run_leaves_no_pending_request(load, run_stored_dag, service, connection):
-    assert run_stored_dag(load("assistant_async_chat")).state == "success"
-    assert in_process_api_server().transport.pending() == 1, "the server itself"
-
-
 def test_async_chat_twice(load, run_stored_dag, service, connection):
     runs = [run_stored_dag(load("assistant_async_chat"), run_conf={"question": f"Question {n}?"}) for n in (1, 2)]
     for run in runs:
@@ -157,6 +151,10 @@ def evaluations(folder):
     return sorted(table.to_pylist(), key=lambda row: row["run_id"])
 
 
+@pytest.mark.promise(
+    "Airflow",
+    "The example of an evaluation passes equal answers, fails worse ones, and compares with the last run that passed.",
+)
 def test_evaluation(load, run_dag, run_stored_dag, service, connection, tmp_path, monkeypatch):
     """Identical answers pass and truncated ones fail; the next run is compared with the last run that passed."""
     monkeypatch.setenv("AIRFLOW_VAR_ASSISTANT_LAKE", (tmp_path / "lake").as_uri())
@@ -193,18 +191,16 @@ def test_evaluation(load, run_dag, run_stored_dag, service, connection, tmp_path
     assert len({row["run_id"] for row in evaluations(tmp_path)}) == 4
 
 
-@pytest.mark.parametrize("has_confidence", [True, False])
-def test_low_confidence(has_confidence, load, run_stored_dag, service, connection, tmp_path, monkeypatch):
+def test_low_confidence(load, run_stored_dag, service, connection, tmp_path, monkeypatch):
     monkeypatch.setenv("AIRFLOW_VAR_ASSISTANT_LAKE", str(tmp_path / "lake"))
-    service.behave(confidence=has_confidence)
     run = run_stored_dag(load("assistant_low_confidence"))
     assert run.state == "success", run.errors
     found = run.xcom("list_low_confidence")
     counts = run.xcom("ask")
     assert found["answers"] == counts["complete"] == 82
     # The site has no documents.
-    assert counts["low_confidence"] == (82 if has_confidence else None)
-    assert (found["low"], found["unknown"]) == ((82, 0) if has_confidence else (0, 82))
+    assert counts["low_confidence"] == 82
+    assert (found["low"], found["unknown"]) == (82, 0)
     with Path(found["path"]).open(newline="") as file:
         assert len(list(csv.DictReader(file))) == found["low"]
 
@@ -240,6 +236,10 @@ def warehouse(tmp_path, monkeypatch):
     return tmp_path / "warehouse.duckdb"
 
 
+@pytest.mark.promise(
+    "Airflow",
+    "The example of a nightly export writes a day once, and summarises it from the warehouse.",
+)
 def test_nightly_export(same_day, load, run_dag, run_stored_dag, service, connection, warehouse, tmp_path):
     # An answer that takes less than half a millisecond is exported as 0.0 seconds.
     service.behave(processing_seconds=0.02)
@@ -299,24 +299,6 @@ def test_weekly_report(load, run_dag, run_stored_dag, service, connection, wareh
     assert ds.dataset(tmp_path / "lake" / "statistics").count_rows(), (
         "the picture does not disturb readers of the dataset"
     )
-
-
-@pytest.mark.slow
-def test_weekly_report_of_a_service_that_lists_its_days(
-    load, run_dag, run_stored_dag, connection, warehouse, tmp_path, monkeypatch
-):
-    with SandboxServer(history=30) as service:
-        monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", service.conn_json())
-        run_dag(load("assistant_nightly_export"))
-    run = run_stored_dag(load("assistant_weekly_report"))
-    assert run.state == "success", run.errors
-    assert run.xcom("draw") == {"path": str(tmp_path / "lake" / "report.png"), "days": 30, "metrics": 6}
-
-
-def test_weekly_report_titles_name_the_unit(load):
-    titles = load("assistant_weekly_report").get_task("draw").python_callable.__globals__["TILES"]
-    assert titles["chats.async.answer_rate"] == "Answer rate (async)"
-    assert titles["chats.async.latency_ms.p95"] == "Async latency p95 (ms)"
 
 
 def test_weekly_report_of_another_service(load, run_stored_dag, warehouse, tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pyarrow.parquet as pq
+import pytest
 
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
@@ -34,6 +35,10 @@ EXPORTS = (
 )
 
 
+@pytest.mark.promise(
+    "lake and warehouse",
+    "Every operator writes the columns and types that docs/reference/datasets.json names.",
+)
 def test_every_dataset_is_written_as_the_contract_says(service, connection, monkeypatch, tmp_path):
     root = str(tmp_path / "lake")
 

@@ -95,6 +95,10 @@ class Search:
         return found
 
 
+@pytest.mark.promise(
+    "erasure",
+    "No byte of an erased person is left in what this package keeps, and others lose nothing.",
+)
 @pytest.mark.parametrize("has_servers", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_no_byte_is_left(
     has_servers,

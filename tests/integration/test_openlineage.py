@@ -12,7 +12,6 @@ import pytest
 
 from airflow_provider_assistant.assets import assistant_asset
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
-from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
 
 ROWS = [{"title": "Refunds", "question": "When are refunds paid?", "answer": "In five days.", "category": "faq"}]
 
@@ -50,6 +49,7 @@ def host(service):
     return service.url.partition("://")[2].partition("/")[0]
 
 
+@pytest.mark.promise("Airflow", "OpenLineage gets the inputs, outputs and counts of a load.")
 def test_a_load(event, service, tmp_path):
     pq.write_table(pa.Table.from_pylist(ROWS), tmp_path / "faq.parquet")
     told = event(AssistantLoadQAOperator, source=str(tmp_path / "faq.parquet"))
@@ -58,18 +58,6 @@ def test_a_load(event, service, tmp_path):
     assert (written["namespace"], written["name"]) == (f"assistant://{host(service)}", "acme-docs/documents")
     assert written["outputFacets"]["outputStatistics"]["rowCount"] == 1
     assert {field["name"] for field in written["facets"]["schema"]["fields"]} == set(ROWS[0])
-
-
-def test_an_export(event, service, tmp_path):
-    told = event(AssistantStatisticsToParquetOperator, output_path=str(tmp_path / "lake"))
-    assert [data["name"] for data in told["inputs"]] == ["acme-docs/statistics"]
-    written = {data["name"]: data for data in told["outputs"]}
-    assert set(written) == {f"{tmp_path}/lake/statistics", f"{tmp_path}/lake/statistics_raw"}
-    statistics = written[f"{tmp_path}/lake/statistics"]
-    assert statistics["outputFacets"]["outputStatistics"]["rowCount"] > 0
-    assert statistics["outputFacets"]["outputStatistics"]["size"] > 0
-    types = {field["name"]: field["type"] for field in statistics["facets"]["schema"]["fields"]}
-    assert (types["metric"], types["value"]) == ("string", "double")
 
 
 def test_the_asset_and_the_output_are_one_dataset(service):

@@ -1,9 +1,9 @@
-"""The warehouse in a real PostgreSQL: the same rows as in DuckDB, and never half of a load."""
+"""The warehouse in a real PostgreSQL: the rows of DuckDB, and other sessions and roles."""
+# ruff: noqa: F811 (fixtures)
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from datetime import timedelta
 
 import duckdb
@@ -17,27 +17,19 @@ from airflow_provider_assistant.lake.warehouse import postgres, views
 from airflow_provider_assistant.observability.lineage import dataset_name
 from airflow_provider_assistant.transfers.parquet_to_warehouse import AssistantParquetToWarehouseOperator
 from tests.docs.test_exports import ANSWERS, SIX_QUESTIONS, write_lake
-from tests.live.postgres import PostgresServer
 from tests.threads import at_once
-from tests.unit.lake.nights import FIRST, capture, rating, write_nights, write_rows, write_statistics
+from tests.unit.lake.conftest import postgres_warehouse, server  # noqa: F401 (fixtures)
+from tests.unit.lake.nights import FIRST, capture, write_nights, write_statistics
 from tests.unit.lake.replies import sent_numbers
+
+pytestmark = pytest.mark.system
 
 SECOND = FIRST + timedelta(days=1)
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[PostgresServer]:
-    with PostgresServer() as running:
-        yield running
-
-
 @pytest.fixture
-def engine(server) -> Iterator[sa.Engine]:
-    engine = sa.create_engine(server.url, poolclass=sa.NullPool)
-    with engine.begin() as connection:
-        connection.exec_driver_sql("DROP SCHEMA IF EXISTS assistant CASCADE")
-    yield engine
-    engine.dispose()
+def engine(postgres_warehouse):
+    return postgres_warehouse
 
 
 @pytest.fixture
@@ -100,6 +92,7 @@ def _plain(value):
     return value.timestamp() if hasattr(value, "timestamp") else value
 
 
+@pytest.mark.promise("lake and warehouse", "DuckDB and PostgreSQL have the same rows and views.")
 def test_the_same_rows_as_in_duckdb(root, load, read, tmp_path):
     days = write_nights(root)
     for _ in range(2):
@@ -140,18 +133,6 @@ def test_both_drivers_copy(server, engine, root, read):
     assert [row["period"] for row in found[0]] == [None] * 3
 
 
-def test_new_columns(engine, root, load, read):
-    write_rows(root, "feedback", FIRST, [rating(FIRST, "good")])
-    load(FIRST, datasets=["feedback"])
-    with engine.begin() as connection:
-        # As an earlier version has left it.
-        connection.exec_driver_sql("ALTER TABLE assistant.feedback DROP COLUMN attempts")
-        connection.exec_driver_sql("DELETE FROM assistant.definitions WHERE name = 'feedback'")
-    load(FIRST, datasets=["feedback"])
-    (row,) = read("feedback")
-    assert (row["rating"], row["attempts"]) == ("good", 1)
-
-
 def test_views_on_the_views_stay(engine, root, load, read):
     write_statistics(root, FIRST, capture(FIRST, {"b": 1}))
     load(FIRST)
@@ -183,6 +164,10 @@ def test_a_failure_leaves_the_old_day(engine, root, load, read, monkeypatch):
     assert [row["value"] for row in read("statistics")] == [1]
 
 
+@pytest.mark.promise(
+    "lake and warehouse",
+    "Loads that run at the same time write each day once, at every isolation level.",
+)
 @pytest.mark.parametrize("level", ["read committed", "repeatable read", "serializable"])
 def test_concurrent_loads_create_no_duplicates(level, engine, root, read):
     """Whatever is the default isolation of the database: the snapshot of a load is not from before its wait."""
@@ -237,6 +222,10 @@ def test_the_operator_loads_through_an_airflow_connection(server, engine, root, 
 # -- other sessions and roles ----------------------------------------------------------------------
 
 
+@pytest.mark.promise(
+    "lake and warehouse",
+    "A reader that is idle in a transaction does not delay a load or other readers.",
+)
 def test_a_reader_that_is_idle_in_a_transaction_delays_nobody(engine, root, load, read, monkeypatch):
     write_statistics(root, FIRST, capture(FIRST, {"a": 1}))
     load()
@@ -285,6 +274,10 @@ def test_a_lock_names_who_holds_it(engine, root, load):
             load(lock_timeout=0.1)
 
 
+@pytest.mark.promise(
+    "lake and warehouse",
+    "A role without rights is told the statements that an administrator has to run.",
+)
 def test_roles(server, engine, root):
     """An administrator's schema, a role without rights, a member of the owner, and a role that reads."""
     write_statistics(root, FIRST, capture(FIRST, {"a": 1}))
@@ -327,16 +320,3 @@ def test_roles(server, engine, root):
         for role in ("loader", "second", "analyst"):
             admin.exec_driver_sql(f"DROP OWNED BY {role}")
             admin.exec_driver_sql(f"DROP ROLE {role}")
-
-
-def test_everything_is_described(engine, root, load):
-    write_nights(root, 2)
-    load(datasets=exported(root))
-    with engine.connect() as connection:
-        undescribed = connection.exec_driver_sql(
-            "SELECT relname, attname FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace "
-            "JOIN pg_attribute ON attrelid = pg_class.oid WHERE nspname = 'assistant' AND relkind IN ('r', 'v') "
-            "AND attnum > 0 AND NOT attisdropped "
-            "AND (col_description(attrelid, attnum) IS NULL OR obj_description(attrelid) IS NULL)"
-        )
-        assert undescribed.all() == []

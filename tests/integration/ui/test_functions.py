@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -130,14 +129,3 @@ def test_links_of_the_server(pages: StubPages, href: str | None, url: str | None
     expected = f"{pages.host.url}{url}" if url and url.startswith("assistant") else url
 
     assert pages.module("core.mjs", "m.linkUrl(a[0])", href) == expected
-
-
-def test_the_fixtures_are_what_the_server_may_send() -> None:
-    """Replies that are built from models are valid; those of paged rows are checked here."""
-    for name, model in {
-        "loads": m.Loads,
-        "ambiguous": m.Entries,
-        "superseded": m.OutdatedPage,
-        "requests": m.ChatRequests,
-    }.items():
-        assert json.loads(model.model_validate(data.filled()[name], from_attributes=True).model_dump_json())["rows"]

@@ -44,6 +44,7 @@ for (const one of document.querySelectorAll(".assistant summary, .assistant .mor
 VIEWS = {**data.PAGES, "panel": ""}
 
 
+@pytest.mark.promise("pages", "The pages fit a phone and pass the rules of axe, with the longest names.")
 @pytest.mark.parametrize(
     ("may_settle", "views"),
     [

@@ -37,6 +37,7 @@ def test_a_viewer_sees_no_button(pages: StubPages) -> None:
     assert [one.text for one in pages.all(".view button")] == []
 
 
+@pytest.mark.promise("pages", "Settling shows what will happen, and asks first.")
 def test_settling_asks_first_and_names_the_rows_in_the_body_only(pages: StubPages) -> None:
     pages.show("plugin/assistant?view=settle")
     boxes = pages.all("input[type=checkbox]")
@@ -162,6 +163,7 @@ def test_stale_findings_are_marked_as_deleted(pages: StubPages) -> None:
     pages.button("Cancel").click()
 
 
+@pytest.mark.promise("pages", "Everything on the page can be used with the keyboard.")
 def test_everything_can_be_reached_with_the_keyboard(pages: StubPages) -> None:
     pages.show("plugin/assistant?view=settle")
     pages.wait.until(lambda _: pages.all("header select"))  # the choice of a site is not marked as loading

@@ -20,6 +20,10 @@ from tests.integration.ui.conftest import StubPages
 pytestmark = pytest.mark.system
 
 
+@pytest.mark.promise(
+    "pages",
+    "The page says whether the last loads worked, what needs a person, and whether the assistant got worse.",
+)
 def test_the_page_answers_three_questions(pages: StubPages) -> None:
     pages.show("plugin/assistant")
     pages.until("8 things")  # the limits are not marked as loading
@@ -179,6 +183,7 @@ def test_a_score_that_is_no_share_has_its_own_chart(pages: StubPages) -> None:
     assert [name.partition(",")[0] for name in names] == ["Pass rate", "Scores", "latency"]
 
 
+@pytest.mark.promise("security", "Texts of a service, a source or a task are shown as text and never run.")
 def test_hostile_texts_are_text(pages: StubPages) -> None:
     evil = data.HOSTILE
     load = data.load(outcome="failed", source=evil, site_id=evil, error=evil)

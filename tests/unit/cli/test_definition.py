@@ -83,18 +83,3 @@ def test_wrong_arguments_are_exit_code_2(argv, capsys):
         parser().parse_args(argv)
     assert end.value.code == 2
     assert "usage:" in capsys.readouterr().err
-
-
-def test_what_is_given_arrives():
-    args = parser().parse_args(
-        ["load", "faq.csv", "--site", "s", "--key", "a", "--key", "b", "--column", "title=t", "--dry-run", "-o", "json"]
-    )
-    assert (args.file, args.site, args.key, args.column, args.dry_run) == (
-        "faq.csv",
-        "s",
-        ["a", "b"],
-        ["title=t"],
-        True,
-    )
-    assert (args.output, args.conn_id, args.kind, args.verbose) == ("json", "assistant_default", "qa", False)
-    assert parser().parse_args(["sandbox", "--", "--latency", "1"]).flags == ["--latency", "1"]

@@ -145,16 +145,15 @@ def test_text_for_people_has_the_line_for_the_connection(cli, monkeypatch):
     assert "does not manage documents yet" in ran.err
 
 
-@pytest.mark.parametrize("status", [404, 405, 501])
-def test_a_site_without_a_list(cli, monkeypatch, status):
-    with DocumentSite(missing={"list": status}) as site:
+def test_a_site_without_a_list(cli, monkeypatch):
+    with DocumentSite(missing={"list": 404}) as site:
         connected(monkeypatch, site)
         ran = cli("documents", "check", "--write", "-o", "json")
         assert not site.changes
     assert ran.code == 1
     (line,) = ran.json["list"]["results"]
     assert (line["step"], line["verdict"]) == ("list", "problem")
-    assert str(status) in line["detail"]
+    assert "404" in line["detail"]
 
 
 def test_a_list_that_ends_too_early_is_a_problem(cli, monkeypatch):
@@ -167,6 +166,10 @@ def test_a_list_that_ends_too_early_is_a_problem(cli, monkeypatch):
     assert verdicts(ran.json["list"]["results"])["paging"] == "problem"
 
 
+@pytest.mark.promise(
+    "documents of a site",
+    "A check of the routes of documents changes no document but its own, which it deletes.",
+)
 @pytest.mark.parametrize("seed", range(4))
 def test_described_routes_are_tried_on_a_new_document_only(cli, monkeypatch, seed):
     rng = Random(seed)
@@ -214,9 +217,8 @@ def test_described_routes_are_tried_on_a_new_document_only(cli, monkeypatch, see
         Names(status="publication_status", new_status="publication_status", draft="inactive"),
     ],
 )
-@pytest.mark.parametrize("draft", [True, False])
-def test_an_alternative_that_works_is_found(cli, monkeypatch, names, draft):
-    with LateSite(names, draft=draft, lag=2) as site:
+def test_an_alternative_that_works_is_found(cli, monkeypatch, names):
+    with LateSite(names, draft=True, lag=2) as site:
         site.store("Other", "Text", active=True)
         connected(monkeypatch, site, manage=None)
         ran = cli("documents", "check", "--write", "-o", "json", "--timeout", "2000")
@@ -234,10 +236,9 @@ def test_an_alternative_that_works_is_found(cli, monkeypatch, names, draft):
     assert routes.delete.method == names.delete_method
 
 
-@pytest.mark.parametrize("lag", [0, 3])
-def test_the_fields_of_an_empty_list_are_found_with_the_first_document(cli, monkeypatch, lag):
+def test_the_fields_of_an_empty_list_are_found_with_the_first_document(cli, monkeypatch):
     names = Names(items="hits", id="doc_ref", status="meta.phase", created_at="added_on")
-    with LateSite(names, lag=lag, draft=True) as site:
+    with LateSite(names, lag=3, draft=True) as site:
         connected(monkeypatch, site)
         ran = cli("documents", "check", "--write", "-o", "json")
         assert not site.documents

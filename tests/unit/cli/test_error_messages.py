@@ -29,6 +29,10 @@ def check(text: str, *fragments: str) -> None:
     assert "Traceback" not in text
 
 
+@pytest.mark.promise(
+    "replies and errors",
+    "An operator and a command say the same about each HTTP status as the reference, with what to do.",
+)
 def test_each_status_of_the_page(cli, connection, service):
     for row in ROWS:
         status = STATUSES.get(row["Status"]) or int(row["Status"])

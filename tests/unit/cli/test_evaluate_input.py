@@ -56,6 +56,7 @@ BAD_GOLDEN_SETS = (
 )
 
 
+@pytest.mark.promise("evaluation", "A mistake in the golden set is found before the first question is asked.")
 def test_a_mistake_in_the_golden_set_costs_no_question(evaluate, service):
     for golden, reason in BAD_GOLDEN_SETS:
         ran = evaluate(golden=golden)

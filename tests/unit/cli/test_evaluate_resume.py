@@ -64,6 +64,7 @@ def kept_folder(ran):
     return re.search(r"[Kk]ept in ([^:\n]+?)(?:: |\.? *$)", ran.err, re.MULTILINE)[1]
 
 
+@pytest.mark.promise("evaluation", "An evaluation that was interrupted resumes without asking a question twice.")
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_keeps_the_requests_and_resume_polls_only_those(evaluate, service, number, code, tmp_path):
     service.behave(processing_seconds=3600)
@@ -118,9 +119,8 @@ def test_sync_answers_are_kept_one_by_one(evaluate, service, tmp_path, monkeypat
     assert pq.read_table(tmp_path / "out" / "answers.parquet")["key"].to_pylist() == list(KEYS)
 
 
-@pytest.mark.parametrize("save", [False, True])
-def test_a_judge_that_is_down_loses_neither_answers_nor_verdicts(judged, judge, service, tmp_path, save):
-    saved = ("--save", tmp_path / "out") if save else ()
+def test_a_judge_that_is_down_loses_neither_answers_nor_verdicts(judged, judge, service, tmp_path):
+    saved = ("--save", tmp_path / "out")
     # The judge gives two verdicts, and then refuses the key.
     judge.fault = lambda number, text: 403 if number > 1 else None
     ran = judged(*saved)

@@ -54,20 +54,6 @@ def test_a_few_runs_are_kept_until_one_is_evaluated(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == [run.folder.name]
 
 
-def test_a_run_is_resumed_with_the_same_arguments(tmp_path):
-    with begin(tmp_path) as run:
-        keep(run)
-    for other in ({"sites": ["a"]}, {"--mode": "sync"}):
-        (name,) = other
-        with (
-            pytest.raises(AssistantInputError, match=f"was started with {name}"),
-            begin(tmp_path, resume=True, **other),
-        ):
-            pass
-    with begin(tmp_path, resume=True) as resumed:
-        assert resumed.id == run.id
-
-
 def test_a_run_without_answers_is_not_kept(tmp_path):
     with pytest.raises(ZeroDivisionError), begin(tmp_path / "runs") as run, run.ledger():
         raise ZeroDivisionError

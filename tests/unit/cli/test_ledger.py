@@ -106,6 +106,10 @@ def test_what_is_in_doubt_is_listed(cli, in_doubt, faq):
     assert cli("ledger", "ambiguous", "--site", "acme-shop").code == 0
 
 
+@pytest.mark.promise(
+    "command line",
+    "A list is settled as a whole only after it was shown, and only if it has not changed.",
+)
 def test_all_of_a_list_are_settled_after_one_look(cli, connection, faq, service):
     service.answer("store-then-status:503", path="/documents/qa$", times=3)
     cli("load", faq, *LOAD)
@@ -140,6 +144,7 @@ def test_the_lists_are_those_that_can_be_settled():
     assert get_args(Which) == LISTS
 
 
+@pytest.mark.promise("command line", "A row that a person settles as created is not sent again.")
 def test_done_by_hand_is_not_sent_again(cli, in_doubt, faq, service):
     sent = service.posts()
     ran = cli("ledger", "resolve", in_doubt["key"][:8], "--as", "created", "--id", "doc_1", "--file", faq, *LOAD)
@@ -147,13 +152,6 @@ def test_done_by_hand_is_not_sent_again(cli, in_doubt, faq, service):
     assert cli("ledger", "ambiguous").code == 0
     loaded = cli("load", faq, *LOAD, "-o", "json")
     assert (loaded.code, loaded.json["unchanged"], service.posts()) == (0, 3, sent)
-
-
-def test_refused_by_hand_is_sent_once_more_and_is_no_duplicate(cli, in_doubt, faq):
-    ran = cli("ledger", "resolve", in_doubt["key"], "--as", "not-created", "-o", "json")
-    assert (ran.code, ran.json[0]["outcome"]) == (0, "failed")
-    loaded = cli("load", faq, *LOAD, "-o", "json").json
-    assert (loaded["created"], loaded["unchanged"], loaded["possibly_duplicated"]) == (1, 2, 0)
 
 
 def test_a_refused_change_leaves_the_older_document(cli, connection, faq, service):
@@ -220,6 +218,8 @@ def test_a_key_that_fits_none_or_several_entries(cli, in_doubt, service):
         pass
     none = cli("ledger", "resolve", "zz", "--as", "not-created")
     assert (none.code, "no entry" in none.err) == (2, True)
+    # An id is that of one document.
+    assert cli("ledger", "resolve", in_doubt["key"], "zz", "--as", "created", "--id", "x").code == 2
     several = cli("ledger", "resolve", "", "--as", "not-created")
     assert (several.code, "2 entries" in several.err) == (2, True)
 
@@ -233,14 +233,6 @@ def test_what_may_be_under_way_is_left_alone(cli, connection, service):
         assert ran.code == 2
         assert "--force" in ran.err
         assert cli("ledger", "resolve", entry["key"], "--as", "not-created", "--force").code == 0
-
-
-def test_a_claim_of_a_task_that_is_dead_is_not_under_way(cli, connection, service):
-    with claimed(service):
-        pass
-    (entry,) = cli("ledger", "ambiguous", "-o", "json").json
-    assert entry["may_be_under_way"] is False
-    assert cli("ledger", "resolve", entry["key"], "--as", "not-created").code == 0
 
 
 def test_rows_that_the_file_no_longer_has_are_stale(cli, connection, faq):

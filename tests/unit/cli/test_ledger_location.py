@@ -56,15 +56,6 @@ def test_every_command_that_uses_the_ledger_takes_its_connection():
     assert {*COMMANDS, "backup", "move", "rebuild", "stale"} == of_ledger
 
 
-def test_a_load_uses_the_ledger_of_the_connection(cli, connect, faq, ledgers, monkeypatch, service):
-    connect(ledger_conn_id="by_team")
-    monkeypatch.setenv("AIRFLOW__ASSISTANT__LEDGER_CONN_ID", "by_config")
-    assert cli("load", faq, *LOAD).code == 0
-    assert ledgers() == {"by_team": 3}
-    assert cli("ledger", "stale", faq, *LOAD).code == 0
-    assert ledgers() == {"by_team": 3}
-
-
 def test_the_flag_wins_over_the_connection(cli, connect, faq, ledgers, service):
     connect(ledger_conn_id="by_team")
     assert cli("load", faq, *LOAD, "--ledger-conn-id", "by_flag").code == 0
@@ -80,12 +71,6 @@ def test_a_command_uses_the_ledger_of_the_flag(name, cli, ledgers, monkeypatch):
     assert ledgers() == {"by_flag": 0}
 
 
-def test_a_command_without_a_connection_uses_the_configuration(cli, ledgers, monkeypatch):
-    monkeypatch.setenv("AIRFLOW__ASSISTANT__LEDGER_CONN_ID", "by_config")
-    assert cli("ledger", "status").code == 0
-    assert ledgers() == {"by_config": 0}
-
-
 def test_an_error_names_the_flag(cli):
     ran = cli("ledger", "status", "--ledger-conn-id", "gone")
     assert ran.code == 5
@@ -98,18 +83,3 @@ def test_a_command_refuses_a_file_of_this_machine(name, cli, cluster, ledger_hom
     assert (ran.code, ran.out) == (5, "")
     assert "ledger_file_is_shared = True" in ran.err
     assert list(ledger_home.iterdir()) == []
-
-
-@pytest.mark.parametrize("mode", [(), ("--dry-run",)])
-def test_a_load_refuses_a_file_of_this_machine(mode, cli, cluster, connection, faq, service, ledger_home):
-    ran = cli("load", faq, *LOAD, *mode)
-    assert ran.code == 5
-    assert "\n[assistant]\nledger_conn_id = assistant_ledger\n" in ran.err
-    assert service.seen() == []
-    assert list(ledger_home.iterdir()) == []
-
-
-def test_a_file_that_is_shared_is_used(cli, cluster, connection, faq, service, monkeypatch):
-    monkeypatch.setenv("AIRFLOW__ASSISTANT__LEDGER_FILE_IS_SHARED", "True")
-    assert cli("load", faq, *LOAD).code == 0
-    assert len(service.documents()) == 3

@@ -26,12 +26,6 @@ def test_a_url_that_no_package_reads_is_refused_before_the_first_request(cli, fa
     assert not service.posts()
 
 
-def test_a_smoke_test_of_such_a_file_fails_at_its_step(cli):
-    ran = cli("smoke", "--document", "nosuch://faq.md", "-o", "json")
-    verdicts = {step["step"]: step["verdict"] for step in ran.json["steps"]}
-    assert (ran.code, verdicts["upload document"]) == (1, "failed")
-
-
 def test_input_that_is_not_text_is_refused(cli, monkeypatch, service):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\xff\n"), "utf-8"))
     ran = cli("chat")

@@ -103,6 +103,7 @@ class TestCommand:
         assert "sesame" not in ran.err
 
 
+@pytest.mark.promise("command line", "Standard output has the result of a command and nothing else.")
 @pytest.mark.usefixtures("_as_before")
 def test_standard_output_has_what_the_command_says_and_nothing_else(capsys):
     @command

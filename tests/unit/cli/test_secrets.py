@@ -7,6 +7,7 @@ import pytest
 from tests.unit.cli.conftest import rows
 
 
+@pytest.mark.promise("security", "No command shows the API key, even if the service repeats it.")
 @pytest.mark.parametrize("output", ["text", "json"])
 @pytest.mark.parametrize(
     "command",

@@ -33,15 +33,6 @@ def listed(cli, faq):
     return older, sorted(one["label"] for one in cli("ledger", "stale", faq, *LOAD, "-o", "json").json)
 
 
-def test_superseded_and_stale_are_told_apart(cli, changed, faq):
-    assert listed(cli, faq) == (["1"], ["2", "3"])
-    assert cli("ledger", "superseded").code == cli("ledger", "stale", faq, *LOAD).code == 1
-    counts = {
-        (one["kind"], one["outcome"]): one["entries"] for one in cli("ledger", "status", "-o", "json").json["counts"]
-    }
-    assert counts == {("document", "created"): 3, ("document", "superseded"): 1, ("load", "succeeded"): 2}
-
-
 def test_what_a_findings_file_lists_is_forgotten(cli, changed, faq, service):
     dry = cli("ledger", "forget", "--findings", changed, "--dry-run", "-o", "json")
     assert dry.json == {"documents": 2, "superseded": 1, "unknown": [], "dry_run": True}
@@ -101,17 +92,6 @@ def test_many_in_doubt_are_settled_with_the_findings_of_their_load(cli, connecti
     sent = service.posts()
     assert cli("load", faq, *LOAD, "-o", "json").json["unchanged"] == 3
     assert service.posts() == sent
-
-
-def test_several_entries_are_settled_at_once(cli, connection, faq, service):
-    service.answer("status:503", path="/documents/qa$", times=None)
-    cli("load", faq, *LOAD)
-    keys = [entry["key"] for entry in cli("ledger", "ambiguous", "-o", "json").json]
-    assert len(keys) == 3
-    ran = cli("ledger", "resolve", *(key[:12] for key in keys), "--as", "not-created")
-    assert (ran.code, len(ran.lines)) == (0, 3)
-    assert cli("ledger", "ambiguous").code == 0
-    assert cli("ledger", "resolve", *keys[:2], "--as", "created", "--id", "x").code == 2
 
 
 def test_findings_are_shown(cli, changed, tmp_path):
@@ -204,6 +184,7 @@ def test_what_is_old_and_no_longer_stands_is_pruned(cli, changed, faq, service, 
     assert cli("ledger", "prune", "--older-than", "0").code == 2
 
 
+@pytest.mark.promise("ledger", "A backup of the ledger is a private copy, and never replaces a file.")
 def test_a_backup_is_a_private_copy_that_replaces_nothing(connection, cli, faq, tmp_path, monkeypatch):
     cli("load", faq, *LOAD)
     copy = tmp_path / "copy.db"
@@ -227,23 +208,3 @@ def test_the_statements_that_create_the_tables_are_printed(cli):
     assert cli("ledger", "ddl").out == "".join(f"{statement};\n" for statement in statements)
     for table in metadata.tables:
         assert any(statement.startswith(f"CREATE TABLE {table} (") for statement in statements)
-
-
-def test_an_unusable_ledger_is_exit_code_5(connection, cli, faq, service, tmp_path, monkeypatch):
-    (tmp_path / "text.db").write_text("key,question\n" * 500)
-    values = {
-        "text": f"sqlite:///{tmp_path}/text.db",
-        "port": "postgresql://me:secret@h:notaport/db",
-        "option": '{"conn_type": "postgres", "host": "127.0.0.1", "port": 1, "extra": {"sslmod": "require"}}',
-        "none": "sqlite:////nowhere/at/all/ledger.db",
-    }
-    for name, value in values.items():
-        monkeypatch.setenv(f"AIRFLOW_CONN_{name.upper()}", value)
-        commands = [("load", faq, *LOAD)]
-        if name == "text":
-            commands += [("ledger", "status"), ("ledger", "backup", tmp_path / "copy.db")]
-        for words in commands:
-            ran = cli(*words, "--ledger-conn-id", name)
-            assert (ran.code, "should not happen" in ran.err) == (5, False), (name, words, ran.err)
-    assert service.posts() == 0
-    assert not (tmp_path / "copy.db").exists()

@@ -29,6 +29,7 @@ def spellings(address: str, dice: random.Random) -> list[str]:
     ]
 
 
+@pytest.mark.promise("erasure", "An e-mail address is found in every spelling, and never as a part of a longer one.")
 def test_an_address_is_found_in_every_spelling_and_not_in_a_longer_one():
     dice = random.Random(5)
     for name in NAMES:

@@ -7,6 +7,7 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 
 from airflow_provider_assistant import lake
@@ -89,6 +90,7 @@ def test_files_and_states_that_nobody_has_written_to(tmp_path):
     assert retention.prune_files(str(tmp_path / "none"), NOON) == 0
 
 
+@pytest.mark.promise("erasure", "Old evaluations are deleted, but none that a later run compares with.")
 def test_evaluations_that_are_no_baseline(tmp_path):
     """The runs that the next run compares with stay, at any age."""
     runs = []

@@ -6,6 +6,7 @@ import json
 import math
 from datetime import UTC, date, datetime, timedelta, timezone
 
+import duckdb
 import pandas as pd
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -35,6 +36,7 @@ def test_any_reply_fits_the_schema(raw):
     assert json.dumps(json.loads(kept)) == json.dumps(raw)
 
 
+@pytest.mark.promise("lake and warehouse", "Every number of a reply is exported with all its digits.")
 def test_every_digit_is_exported():
     sent = (
         '{"rate": 1.10, "zero": -0, "period": {"days": 1.50}, '
@@ -208,33 +210,29 @@ def check(rows):
     assert {row["period"] for row in rows} == {"2026-11", None}
 
 
-def test_pyarrow_reads_all_days(days):
+def with_pyarrow(days):
     table = ds.dataset(days, partitioning="hive").to_table()
-    check(table.to_pylist())
     assert table.schema.remove(table.schema.get_field_index("date")) == lake.STATISTICS.schema()
+    return table.to_pylist()
 
 
-def test_pandas_reads_all_days(days):
+def with_pandas(days):
     frame = pd.read_parquet(days)
     assert str(frame["captured_at"].dtype) == "datetime64[us, UTC]"
-    check(frame.astype(object).where(frame.notna(), None).to_dict("records"))
+    return frame.astype(object).where(frame.notna(), None).to_dict("records")
 
 
-def test_polars_reads_all_days(days):
+def with_polars(days):
     polars = pytest.importorskip("polars")
-    check(polars.read_parquet(days / "*" / "*.parquet", hive_partitioning=True).to_dicts())
+    return polars.read_parquet(days / "*" / "*.parquet", hive_partitioning=True).to_dicts()
 
 
-def test_duckdb_reads_all_days(days):
-    duckdb = pytest.importorskip("duckdb")
+def with_duckdb(days):
     with duckdb.connect() as database:
-        check(database.sql(f"FROM '{days}/*/*.parquet'").to_arrow_table().to_pylist())
+        return database.sql(f"FROM '{days}/*/*.parquet'").to_arrow_table().to_pylist()
 
 
-def test_fastparquet_reads_all_days(days):
-    """fastparquet is an independent reader; it has no time zones, so its timestamps are UTC."""
-    fastparquet = pytest.importorskip("fastparquet")
-    frame = fastparquet.ParquetFile(str(days)).to_pandas()
-    assert set(frame["captured_at"]) == {pd.Timestamp.combine(day, MOMENT.time()) for day in DAYS}
-    frame["date"] = frame["date"].astype("datetime64[s]").dt.strftime("%Y-%m-%d")
-    check(frame.astype(object).where(frame.notna(), None).to_dict("records"))
+@pytest.mark.promise("lake and warehouse", "Other programs read all days of a dataset at once, whatever a reply had.")
+@pytest.mark.parametrize("read", [with_pyarrow, with_pandas, with_polars, with_duckdb])
+def test_other_programs_read_all_days(read, days):
+    check(read(days))

@@ -6,7 +6,6 @@ import contextlib
 import errno
 import fcntl
 import os
-import signal
 from datetime import date
 from itertools import count
 from pathlib import Path
@@ -22,7 +21,7 @@ from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
 
 from airflow_provider_assistant import __version__, lake
 from airflow_provider_assistant.exceptions import AssistantStorageError
-from tests.processes import preload, processes
+from tests.processes import preload
 
 preload(__name__)
 
@@ -66,12 +65,6 @@ def test_a_run_replaces_its_part_of_the_day(tmp_path):
     assert with_pyarrow(tmp_path / "numbers") == [3]
 
 
-def test_an_empty_day_replaces_too(tmp_path):
-    publish(tmp_path, 1)
-    path = publish(tmp_path)
-    assert pq.ParquetFile(path).read().num_rows == 0
-
-
 def test_parts_of_other_tasks_stay(tmp_path):
     publish(tmp_path, 1, part="one")
     publish(tmp_path, 2, part="other")
@@ -89,11 +82,6 @@ def test_a_part_name_stays_in_its_partition(tmp_path, part):
     path = Path(publish(tmp_path / "lake", 1, part=part))
     assert path.parent == tmp_path / "lake" / "numbers" / "date=2026-11-21"
     assert path.is_file()
-
-
-def test_it_returns_path_rows_and_bytes(tmp_path):
-    written = lake.publish(numbers(1, 2), str(tmp_path), "numbers", DAY, "part")
-    assert (written.rows, written.bytes) == (2, Path(written.path).stat().st_size)
 
 
 def test_the_metadata_has_the_provenance(tmp_path):
@@ -192,6 +180,10 @@ def test_the_steps_of_a_publish(tmp_path):
     assert process.steps == STEPS
 
 
+@pytest.mark.promise(
+    "lake and warehouse",
+    "A reader of a dataset sees the old file or the new one, whatever step the writer dies at.",
+)
 @pytest.mark.parametrize("read", READERS)
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_readers_see_old_or_new_whatever_step_it_dies_at(tmp_path, read, after):
@@ -226,6 +218,7 @@ def test_a_first_day_appears_whole_or_not_at_all(tmp_path, after):
         assert with_pyarrow(root / "numbers") == ([0, 1] if whole else [0])
 
 
+@pytest.mark.promise("lake and warehouse", "An error of the disk names the file, and the day that was there stays.")
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EIO, errno.EACCES])
 @pytest.mark.parametrize("step", ["mkdir", "open", "write", "flush", "fsync", "replace"])
 def test_a_disk_that_fails_is_named_and_the_old_day_stays(tmp_path, code, step):
@@ -273,24 +266,6 @@ def test_only_leftovers_of_the_same_part_are_removed(tmp_path):
         other.write_bytes(b"")
     publish(tmp_path, 2)
     assert all(other.exists() for other in others)
-
-
-def _killed_before_it_replaces(root):
-    Path.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-    publish(root, 2)
-
-
-def test_a_killed_writer_leaves_the_old_day_and_the_next_one_cleans_up(tmp_path):
-    publish(tmp_path, 1)
-    writer = processes.Process(target=_killed_before_it_replaces, args=(tmp_path,))
-    writer.start()
-    writer.join(60)
-    assert writer.exitcode == -signal.SIGKILL
-    assert len(files(tmp_path)) == 2
-    for read in READERS:
-        assert read(tmp_path / "numbers") == [1]
-    publish(tmp_path, 3)
-    assert files(tmp_path) == ["numbers/date=2026-11-21/dag.task.parquet"]
 
 
 # -- object storage --------------------------------------------------------------------------------

@@ -37,16 +37,6 @@ def test_the_text_of_a_value_is_the_text_that_was_read(raw):
     assert json_text(with_digits(text)) == text
 
 
-@settings(max_examples=60, deadline=None)
-@given(JSON)
-def test_any_reply_has_a_list_or_none(raw):
-    for any_name in (False, True):
-        found = find_items(raw, None, NAMES, any_name=any_name)
-        if found is not None:
-            rest = without_items(raw, found.path)
-            assert (rest is None) == (not found.path)
-
-
 @settings(max_examples=50, deadline=None)
 @given(OTHER, ITEMS, st.sampled_from(NAMES), st.lists(st.sampled_from(["x", "y"]), max_size=3))
 def test_the_list_and_the_rest_are_the_reply(other, items, name, path):

@@ -210,6 +210,7 @@ def at(day, seconds):
     return datetime.combine(day, time(), UTC) + timedelta(seconds=seconds)
 
 
+@pytest.mark.promise("lake and warehouse", "A request that was rated several times counts once, with its last rating.")
 def test_the_last_rating_of_a_request_counts(root, load, read):
     dice = random.Random(4)
     days = [FIRST + timedelta(days=number) for number in range(20)]

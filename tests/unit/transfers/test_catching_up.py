@@ -78,6 +78,10 @@ SOME_ZONES = ("Europe/London", "America/Santiago", "Australia/Lord_Howe", "Asia/
 MORE_ZONES = ("Europe/Berlin", "America/St_Johns", "Australia/Sydney", "Pacific/Apia", "Pacific/Kiritimati")
 
 
+@pytest.mark.promise(
+    "lake and warehouse",
+    "Each rating is in the lake once, after pauses of the DAG and changes of the clock.",
+)
 @pytest.mark.parametrize(
     "zone",
     [SOME_ZONES[0], *(pytest.param(zone, marks=pytest.mark.slow) for zone in (*SOME_ZONES[1:], *MORE_ZONES))],
@@ -174,6 +178,7 @@ def test_days_without_a_capture_are_gaps(kind, connection, tmp_path, capsys):
     assert (count, len(named), named[-1]) == (99, 31, "2024-06-05")
 
 
+@pytest.mark.promise("lake and warehouse", "Pruning the ledger does not change days that were exported.")
 def test_pruning_does_not_change_what_was_exported(record, tmp_path, capsys):
     record(*(request(number, NIGHT + DAY * number + timedelta(hours=1)) for number in range(10)))
     # Claimed before midnight, and submitted after it.

@@ -13,9 +13,8 @@ from airflow_provider_assistant.exceptions import (
     AssistantIncompleteError,
     AssistantInputError,
     AssistantLedgerError,
-    AssistantRequestFailedError,
 )
-from airflow_provider_assistant.ledger import ChatLedger, Ledger, RequestEnd, record_ends, sqlite_engine
+from airflow_provider_assistant.ledger import ChatLedger
 from airflow_provider_assistant.ledger.schema import COUNTS
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator, AssistantLoadTextOperator
@@ -27,10 +26,7 @@ from airflow_provider_assistant.transfers.ledger_to_parquet import (
     AssistantLoadsToParquetOperator,
     AssistantRequestsToParquetOperator,
 )
-from tests.sites import site_at
 from tests.task_runs.context import execute_operator, task_context
-from tests.unit.ledger.single import SITE_URL
-from tests.unit.ledger.single import submit as record_chat
 
 TEXTS = [{"title": f"T{number}", "content": "Within 30 days.", "category": "policy"} for number in range(4)]
 NEVER = 3600
@@ -116,29 +112,6 @@ def test_ends_of_a_batch(service, connection, ask, export):
     assert all(row["request_id"] for row in rows)
 
 
-def test_a_request_that_the_service_forgot_is_lost(service, connection, ask, export):
-    service.answer("status:404", path=POLL, times=None)
-    ask(["One?"], max_failed=1)
-    (row,) = export(AssistantRequestsToParquetOperator)
-    assert (row["state"], row["seconds"] is not None) == ("lost", True)
-
-
-def test_a_retry_of_a_batch_tells_the_later_end(service, connection, ask, export):
-    service.behave(fail_messages="One")
-    with pytest.raises(AssistantRequestFailedError):
-        ask(["One?", "Two?"])
-    before = {row["session_id"]: row for row in export(AssistantRequestsToParquetOperator)}
-    assert sorted(row["state"] for row in before.values()) == ["complete", "failed"]
-    service.behave(fail_messages=None)
-    ask(["One?", "Two?"])
-    after = {row["session_id"]: row for row in export(AssistantRequestsToParquetOperator)}
-    assert [row["state"] for row in after.values()] == ["complete"] * 2
-    # The batch has closed the session of the failed question, so it asks it again in another one.
-    (failed,) = before.keys() - after.keys()
-    (again,) = after.keys() - before.keys()
-    assert (before[failed]["state"], after[again]["attempts"]) == ("failed", 2)
-
-
 def test_answers_are_worth_more_than_the_record_of_when_they_came(
     service, connection, ask, export, monkeypatch, caplog
 ):
@@ -149,33 +122,6 @@ def test_answers_are_worth_more_than_the_record_of_when_they_came(
     assert ask(["One?"])["complete"] == 1
     assert "How the requests ended is not recorded: the disk is full" in caplog.text
     assert [row["state"] for row in export(AssistantRequestsToParquetOperator)] == ["open"]
-
-
-def test_answers_in_the_same_round_trip_are_no_async_requests(service, connection, ask, export):
-    ask(["One?"], mode="sync")
-    assert export(AssistantRequestsToParquetOperator) == []
-
-
-def test_an_end_after_midnight_changes_the_day_before(service, connection, ledger_home, export):
-    moment = TODAY - timedelta(seconds=1)
-    with Ledger(sqlite_engine(ledger_home / "assistant_ledger.db"), now=lambda: moment) as ledger:
-        record_chat(ledger)
-        states = [export(AssistantRequestsToParquetOperator, date="2026-11-20")[0]["state"]]
-        moment = TODAY + timedelta(seconds=2)
-        record_ends(ledger.engine, site_at(SITE_URL), {"req-1": RequestEnd("complete", moment)})
-    (row,) = export(AssistantRequestsToParquetOperator, date="2026-11-21")
-    assert [*states, row["state"], row["seconds"]] == ["open", "complete", 3.0]
-    assert export(AssistantRequestsToParquetOperator, date="2026-11-21", days=1) == []
-
-
-def test_of_one_site_or_of_all(service, connection, ask, export):
-    for site_id in ("acme-docs", "acme-shop"):
-        submit(wait_for_completion=False, site_id=site_id)
-        ask(["One?"], f"{site_id}.parquet", site_id=site_id)
-        execute(AssistantLoadTextOperator, source=TEXTS, site_id=site_id)
-    for kind, count in ((AssistantRequestsToParquetOperator, 2), (AssistantLoadsToParquetOperator, 1)):
-        assert len(export(kind)) == 2 * count
-        assert [row["site_id"] for row in export(kind, site_id="acme-shop")] == ["acme-shop"] * count
 
 
 def test_a_load_is_a_row(service, connection, export):
@@ -248,9 +194,3 @@ def test_exports_of_the_ledger_differ_in_their_rows_only(dataset, connection, ru
     ]
     assert (result["rows"], result["date"], result["path"]) == (0, "2026-11-21", result["paths"][-1])
     assert pq.ParquetFile(result["path"]).read().schema.equals(lake.DATASETS[dataset].schema())
-
-
-@pytest.mark.parametrize("dataset", EXPORTS)
-def test_no_days_are_refused_while_the_dag_is_read(dataset):
-    with pytest.raises(AssistantInputError, match="days"):
-        EXPORTS[dataset](task_id="t", output_path="x", days=0)

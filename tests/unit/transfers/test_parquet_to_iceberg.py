@@ -116,8 +116,3 @@ def test_a_worker_without_pyiceberg(load, monkeypatch):
     error = load().error
     assert isinstance(error, AssistantInputError)
     assert "pip install 'airflow-provider-assistant[iceberg]'" in str(error)
-
-
-def test_days_need_a_date():
-    with pytest.raises(AssistantInputError, match="days needs date"):
-        AssistantParquetToIcebergOperator(task_id="task", output_path="lake", days=2)

@@ -74,18 +74,9 @@ def test_given_days_are_loaded_again(load, capsys):
     assert load(date=FIRST.isoformat()).xcom()["rows"] == 2
 
 
-def test_only_the_datasets_that_were_asked_for(load, root):
-    write_rows(root, "feedback", SECOND, [rating(SECOND, "good")])
-    assert load(datasets=["feedback", "feedback"]).xcom()["datasets"] == {"feedback": 1}
-
-
 def test_another_schema(load, database):
     assert load(schema="nightly").xcom()["views"][0] == "nightly.statistics_daily"
     assert count(database, "nightly.statistics_daily") == 2
-
-
-def test_a_url_of_files(load, root):
-    assert load(output_path=root.as_uri()).xcom()["rows"] == 4
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_assistant import lake
 from airflow_provider_assistant.api.privacy import user_label
 from airflow_provider_assistant.api.reads import READS
 from airflow_provider_assistant.exceptions import (
@@ -171,17 +170,6 @@ def test_a_path_says_whose_record_it_is(export):
     assert (row["tenant_id"], row["site_id"], row["read"]) == ("other one", "shop", path)
 
 
-def test_no_digit_is_lost(export):
-    body = b'{"sessions": [{"id": 1, "sum": 12345678901234.123456789, "e": 1E+3, "s": "\\u00e9\\n"}], "r": 0.10}'
-    with served(body) as service:
-        result = export(service, read="sessions")
-    raws = [row["raw"] for row in rows(result["raw_path"])]
-    assert raws[0] == '{"r": 0.10}'
-    assert "12345678901234.123456789" in raws[1]
-    assert "1E+3" in raws[1]
-    assert json.loads(raws[1]) == json.loads(body)["sessions"][0]
-
-
 def test_a_second_run_replaces_the_first_and_a_failure_changes_nothing(export):
     with served({"a": 1}, {"b": 2, "c": 3}) as service:
         first = export(service, read="usage")
@@ -235,6 +223,10 @@ def echoing(query):
     return {"items": page_of(start), "cursor": str(min(start + 3, 6))}
 
 
+@pytest.mark.promise(
+    "lake and warehouse",
+    "An export of a list follows its pages, and counts items that the service does not send.",
+)
 @pytest.mark.parametrize("service_page", [linked, with_cursor, numbered, echoing])
 def test_pages_are_followed_if_the_replies_show_them(service_page, export, caplog):
     with Pages(service_page) as service:
@@ -296,6 +288,7 @@ HISTORIES = {
 }
 
 
+@pytest.mark.promise("lake and warehouse", "A history fills its days from one reply, and a second run changes nothing.")
 @pytest.mark.parametrize("shape", HISTORIES)
 def test_one_request_fills_many_days_and_a_second_run_changes_nothing(shape, export, tmp_path):
     days = days_before(30)
@@ -348,15 +341,6 @@ def test_after_a_pause_all_days_since_the_last_one_are_asked_for(export):
         "from=2024-11-21&to=2024-12-01",
         "from=2024-12-23&to=2024-12-24",
     ]
-
-
-@pytest.mark.parametrize(("count", "level"), [(1, "warning"), (4, "info"), (5, None)])
-def test_a_missing_day_is_a_warning_unless_it_is_the_last_one(count, level, export, capsys):
-    with served(HISTORIES["list"](days_before(5)[-count:])) as service:
-        result = export(service, read="usage_history", days=5)
-    lines = [line for line in capsys.readouterr().out.splitlines() if "whose files stay as they are" in line]
-    assert result["missing"] == 5 - count
-    assert [level in line for line in lines if level] == ([True] if level else [])
 
 
 def test_days_outside_of_the_range_are_not_written(export, tmp_path):
@@ -419,6 +403,10 @@ def test_an_empty_history_writes_nothing_and_counts_all_days(export, tmp_path):
 ADDRESSES = ["Ada.Lovelace+1@Mail.Example", "o'brien@example.org", "müller@straße.example"]
 
 
+@pytest.mark.promise(
+    "security",
+    "No e-mail address is exported, logged or part of a file name, unless the user asks for it.",
+)
 @pytest.mark.parametrize("address", ADDRESSES)
 def test_no_address_is_written_unless_it_is_wanted(address, export, tmp_path, caplog, capsys):
     caplog.set_level(logging.DEBUG)
@@ -509,11 +497,3 @@ def test_invalid_combinations_are_found_before_any_request(arguments, field, exp
             export(service, **arguments)
         assert service.received == []
     assert caught.value.field == field
-
-
-def test_datasets_have_their_schemas(export):
-    with served({"sessions": ITEMS}) as service:
-        result = export(service, read="sessions")
-    for path, dataset in ((result["path"], lake.READS), (result["raw_path"], lake.READS_RAW)):
-        assert pq.ParquetFile(path).read().schema.equals(dataset.schema())
-    assert date.fromisoformat(result["date"]) == DAY

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, timedelta, timezone
-from itertools import pairwise
-from types import SimpleNamespace
-from zoneinfo import ZoneInfo
+from datetime import UTC, date, datetime, timedelta, timezone
 
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
@@ -23,7 +20,6 @@ from airflow_provider_assistant.exceptions import (
 )
 from airflow_provider_assistant.operators.documents import AssistantLoadTextOperator
 from airflow_provider_assistant.operators.limits import AssistantLimitsOperator
-from airflow_provider_assistant.operators.runs import day_of_run
 from airflow_provider_assistant.transfers.limits_to_parquet import AssistantLimitsToParquetOperator
 from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
 from tests.live.clients import local_request
@@ -35,12 +31,6 @@ def test_limits(service, connection, run_operator):
     assert set(limits) == {"tenant_id", "raw"}
     assert limits["tenant_id"] == limits["raw"]["tenant_id"] == "acme-inc"
     assert service.seen() == [("GET", "/m2m/tenants/acme-inc/limits")]
-
-
-def test_limits_of_another_tenant(service, connect, run_operator):
-    connect(key="dev-globex-full", conn_id="other", tenant_id="acme-inc")
-    run = run_operator(AssistantLimitsOperator, assistant_conn_id="{{ 'other' }}", tenant_id="{{ 'globex' }}")
-    assert run.xcom()["raw"]["tenant_id"] == "globex"
 
 
 def test_statistics_to_parquet(service, connection, run_operator, tmp_path):
@@ -109,13 +99,6 @@ def test_a_failed_read_leaves_the_old_day(service, connection, run_dag, tmp_path
     assert pq.ParquetFile(path).read().equals(before)
 
 
-@pytest.mark.parametrize("site", ["acme-docs", "acme-shop"])
-def test_site(site, service, connection, run_operator, tmp_path):
-    run = run_operator(AssistantStatisticsToParquetOperator, output_path=str(tmp_path), site_id=site)
-    assert run.xcom()["site_id"] == site
-    assert service.seen() == [("GET", f"/m2m/sites/{site}/statistics")]
-
-
 # -- days ------------------------------------------------------------------------------------------
 
 
@@ -129,48 +112,6 @@ def test_the_day_is_utc_and_a_backfill_is_told_by_two_columns(service, connectio
     rows = pq.ParquetFile(run.xcom()["path"]).read().to_pylist()
     assert {row["logical_date"] for row in rows} == {logical.astimezone(UTC)}
     assert all(datetime.now(UTC) - row["captured_at"] < timedelta(minutes=5) for row in rows)
-
-
-BERLIN = "Europe/Berlin"
-
-
-@pytest.mark.parametrize(
-    ("moment", "zone", "day"),
-    [
-        ("2026-11-21T23:59:59", "UTC", "2026-11-21"),
-        ("2026-11-21T23:59:59.999999", "UTC", "2026-11-21"),
-        ("2026-11-22T00:00:00", "UTC", "2026-11-22"),
-        ("2024-02-29T12:00:00", "UTC", "2024-02-29"),
-        ("2024-02-29T23:59:59.999999", BERLIN, "2024-02-29"),
-        ("2024-03-01T00:30:00", BERLIN, "2024-02-29"),
-        # Midnights of the days of both clock changes, and of the days after.
-        ("2026-03-29T00:00:00", BERLIN, "2026-03-28"),
-        ("2026-03-30T00:00:00", BERLIN, "2026-03-29"),
-        ("2026-10-25T00:00:00", BERLIN, "2026-10-24"),
-        ("2026-10-26T00:00:00", BERLIN, "2026-10-25"),
-    ],
-)
-def test_the_day_is_that_of_the_logical_date_in_utc(moment, zone, day):
-    assert _day(logical_date=datetime.fromisoformat(moment).replace(tzinfo=ZoneInfo(zone))).isoformat() == day
-
-
-def test_every_night_of_a_local_schedule_has_a_day_of_its_own():
-    """Days of 23 and 25 hours: no day is written twice or left out."""
-    for first in (datetime(2026, 3, 27), datetime(2026, 10, 23)):  # noqa: DTZ001 (midnights of a local calendar)
-        nights = [(first + timedelta(days=day)).replace(tzinfo=ZoneInfo(BERLIN)) for day in range(5)]
-        days = [_day(logical_date=night) for night in nights]
-        assert [later - day for day, later in pairwise(days)] == [timedelta(days=1)] * 4
-
-
-def _day(date=None, **run):
-    operator = AssistantLimitsToParquetOperator(task_id="task", output_path="lake", date=date)
-    return day_of_run(operator.date, {"dag_run": SimpleNamespace(**run)})
-
-
-def test_a_run_without_a_logical_date_has_the_day_it_was_due():
-    due = datetime(2026, 11, 21, 23, 59, 59, 999999, tzinfo=UTC)
-    assert _day(logical_date=None, run_after=due) == due.date()
-    assert _day(logical_date=due - timedelta(days=7), run_after=due) == due.date() - timedelta(days=7)
 
 
 def test_a_reply_that_comes_after_midnight_stays_in_the_day_of_its_run(
@@ -195,7 +136,9 @@ def test_a_reply_that_comes_after_midnight_stays_in_the_day_of_its_run(
 
 @pytest.mark.parametrize("day", ["0999-12-31", "0001-01-01", "9999-12-31", "2024-02-29"])
 def test_a_day_of_any_year_has_four_digits(day, tmp_path):
-    path = lake.publish(lake.metrics_table(lake.LIMITS, []), str(tmp_path), "limits", _day(day), "part").path
+    path = lake.publish(
+        lake.metrics_table(lake.LIMITS, []), str(tmp_path), "limits", date.fromisoformat(day), "part"
+    ).path
     assert f"/date={day}/" in path
     assert ds.dataset(tmp_path / "limits", partitioning="hive").to_table(columns=["date"]).num_rows == 0
 
@@ -298,19 +241,7 @@ def test_items_of_lists_go_by_name(export, tmp_path):
     assert [row["metric"] for row in written(tmp_path)] == ["period", "site_id", "top.qa.kind", "top.qa.n"]
 
 
-def test_sites_may_come_from_a_task_before(connection, service, run_operator, tmp_path):
-    from airflow.sdk import task
-
-    def build():
-        @task
-        def sites():
-            return ["acme-docs", "acme-shop"]
-
-        AssistantStatisticsToParquetOperator(task_id="task", output_path=str(tmp_path), site_ids=sites())
-
-    assert run_operator(build).xcom()["sites"] == 2
-
-
+@pytest.mark.promise("lake and warehouse", "A site that cannot be read does not lose the statistics of other sites.")
 @pytest.mark.parametrize("gone", [NOT_FOUND, Answer(403, {}), BROKEN, Answer(body=b"<html>"), Answer(drop=True)])
 def test_a_site_that_cannot_be_read_does_not_lose_the_others(export, tmp_path, gone):
     with Sites(site_001=[gone]) as sites:
@@ -350,22 +281,7 @@ def test_what_the_service_refuses_is_not_retried(export):
     assert "The service would refuse them again" in str(run.error)
 
 
-def test_a_later_try_replaces_the_day(export, tmp_path):
-    with Sites(site_001=[BROKEN, Answer(body={"total": 1})]) as sites:
-        first = export(sites, NAMES[:3], file_name="statistics")
-        assert first.state == "failed"
-        second = export(sites, NAMES[:3], file_name="statistics")
-        assert second.state == "success"
-    assert second.xcom()["failed"] == 0
-
-
-def test_a_site_is_asked_again_before_it_is_given_up(export, tmp_path):
-    with Sites(site_001=[BROKEN, Answer(429, {}, {"Retry-After": "0"}), Answer(body={"total": 1})]) as sites:
-        run = export(sites, NAMES[:3], retries=3)
-    assert run.xcom()["failed"] == 0
-    assert sites.asked.count("site-001") == 3
-
-
+@pytest.mark.promise("lake and warehouse", "An export that reads nothing leaves the day as it was.")
 def test_none_that_can_be_read_leaves_the_old_day(export, tmp_path):
     with Sites() as sites:
         export(sites, ["a", "b"])
@@ -431,10 +347,3 @@ def test_xcom_stays_small_however_many_sites_fail(export):
     assert len(json.dumps(result)) < 8192
     assert result["failed"] == 300
     assert 1 < len(result["failed_sites"]) < 300
-
-
-def test_the_error_names_some_and_counts_the_others(export):
-    with Sites(**{name: [NOT_FOUND] for name in NAMES}) as sites:
-        run = export(sites, NAMES, max_failed_sites=0.9)
-    assert "and 30 more, more than max_failed_sites=0.9 allows" in str(run.error)
-    assert len(str(run.error)) < 1000

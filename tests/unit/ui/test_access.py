@@ -81,6 +81,7 @@ def test_roles(method, path, as_user, fill, ledger, known_dags):
     assert tuple(found) == EXPECTED[method, path]
 
 
+@pytest.mark.promise("pages", "A user sees only the tasks of DAGs that Airflow lets the user read.")
 @pytest.mark.parametrize(("method", "path"), OF_TASK)
 def test_the_tasks_of_other_dags_are_refused(method, path, as_user, known_dags, ledger):
     mine = as_user("mine", "ADMIN")
@@ -88,6 +89,7 @@ def test_the_tasks_of_other_dags_are_refused(method, path, as_user, known_dags, 
     assert ask(mine, method, path.replace("{dag_id}", "other.kb")).status_code == 403
 
 
+@pytest.mark.promise("security", "No reply of the pages is cached, or can run scripts.")
 @pytest.mark.parametrize(("method", "path"), ROUTES)
 def test_replies_are_neither_kept_nor_run(method, path, admin, ledger):
     headers = ask(admin, method, path).headers

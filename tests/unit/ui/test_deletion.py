@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-from random import Random
 
 import pytest
 import sqlalchemy as sa
@@ -13,7 +12,7 @@ from airflow_provider_assistant.exceptions import AssistantLedgerError
 from airflow_provider_assistant.ledger.schema import document_changes, documents
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
 from airflow_provider_assistant.ui import deletion
-from tests.document_site import DocumentSite, Names
+from tests.document_site import DocumentSite
 
 CONN = "AIRFLOW_CONN_ASSISTANT_DEFAULT"
 ROWS = [{"title": "T", "question": f"Q {n}?", "answer": f"Answer {n}.", "category": "faq"} for n in range(3)]
@@ -105,18 +104,6 @@ def test_superseded_documents_are_deactivated_deleted_and_forgotten(connected, l
     assert sorted(recorded) == [("deactivate", "done")] * 2 + [("delete", "done")] * 2
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_any_names_and_routes_for_one_or_many(seed, connected, load, admin):
-    with DocumentSite(Names.random(Random(seed))) as site:
-        connected(site, manage=site.routes())
-        load(versions=("", " New.", " Newest."))
-        assert len(site.documents) == 9
-        done = delete(admin, superseded(admin)).json()
-        assert (done["settled"], done["refused"]) == (3, 0)
-        assert len(site.documents) == 3
-    assert superseded(admin) == []
-
-
 @pytest.mark.parametrize("manage", [None, {"delete": None}])
 def test_a_connection_must_manage_documents(manage, connected, load, admin):
     with DocumentSite() as site:
@@ -131,6 +118,7 @@ def test_a_connection_must_manage_documents(manage, connected, load, admin):
     assert audit_lines() == []
 
 
+@pytest.mark.promise("pages", "The page deletes documents only at the site that they belong to.")
 def test_another_site_is_never_changed(connected, load, admin):
     with DocumentSite() as site, DocumentSite() as other:
         connected(site)

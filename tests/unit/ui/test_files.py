@@ -170,6 +170,10 @@ def limited_memory(most):
         resource.setrlimit(resource.RLIMIT_AS, limits)
 
 
+@pytest.mark.promise(
+    "security",
+    "A small file that unfolds to a large one cannot exhaust the memory of the API server.",
+)
 def test_what_a_file_unfolds_to_is_not_in_this_process(tmp_path):
     large, many = "x" * 200_000, 450_000
     ids = pa.ListArray.from_arrays(pa.array([0, many], pa.int32()), repeated("document" * 50, many))
@@ -221,6 +225,7 @@ def hanging(monkeypatch):
     answered.set()
 
 
+@pytest.mark.promise("pages", "A storage that hangs stops only the pages of DAGs with files there.")
 def test_a_storage_that_hangs_stops_only_the_pages_of_its_dags(hanging):
     def read(dag_id):
         with pytest.raises(UnreadableError) as caught:

@@ -218,6 +218,7 @@ def test_open_requests_of_batches_and_single_chats(admin, ledger, known_dags):
     assert admin.get("/api/summary").json()["open_requests"] == 2
 
 
+@pytest.mark.promise("pages", "A user sees only the loads and entries of DAGs that Airflow lets the user read.")
 def test_users_see_the_rows_of_their_dags(as_user, fill, known_dags):
     for dag_id in ("mine.kb", "other.kb", "airflow assistant", "deleted.kb"):
         fill.load(dag_id)

@@ -94,6 +94,7 @@ def test_a_path_is_not_taken_from_the_request(client, report):
     assert client.get(f"/reports/{quote(str(report), safe='')}/r/t/-1").status_code == 404
 
 
+@pytest.mark.promise("security", "The API server shows no file but the report of the DAG itself.")
 def test_only_a_report_of_this_dag_is_shown(get, result, report, tmp_path, monkeypatch):
     def refusal(path=report):
         refused = get({"report_path": str(path)})
@@ -159,7 +160,3 @@ def test_what_is_no_region_is_refused(client):
 def test_what_is_no_map_index_is_refused(client):
     for index in ("first", "-2", "1.5", "9" * 20):
         assert client.get(f"/reports/d/r/t/{index}").status_code == 422
-
-
-def test_nothing_else_is_there(client):
-    assert [client.get(path).status_code for path in ("/", "/docs", "/openapi.json", "/reports/d/r/t")] == [404] * 4

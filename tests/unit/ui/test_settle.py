@@ -58,6 +58,7 @@ def load(connection, run_stored, service):
     return run
 
 
+@pytest.mark.promise("pages", "A load sends an ambiguous row again only if a person has settled it as not created.")
 @pytest.mark.parametrize(("outcome", "sent"), [("created", 0), ("not_created", 1)])
 def test_the_next_load_respects_it(outcome, sent, load, admin, service):
     load()
@@ -177,6 +178,10 @@ def test_stale_documents_are_counted_and_listed_until_they_are_settled(fill, led
     assert rows(admin, "stale") == []
 
 
+@pytest.mark.promise(
+    "pages",
+    "All entries of a filter are settled in one step, which is refused if the list has changed.",
+)
 def test_all_that_match_are_settled_in_one_step_with_one_line(fill, admin, as_user, known_dags):
     fill.documents(*["ambiguous"] * 7, "claimed", "created")
     fill.documents(*["ambiguous"] * 5, dag_id="other.kb", site_id="shop")
@@ -244,6 +249,7 @@ def test_a_document_that_several_entries_have_is_refused(fill, ledger, admin, kn
     assert "matches 2 documents" in done["items"][0]["text"]
 
 
+@pytest.mark.promise("pages", "Nobody settles entries of DAGs that the user may not change.")
 @pytest.mark.parametrize("preview", [True, False])
 def test_the_entries_of_other_dags_are_refused_and_nothing_changes(preview, fill, as_user, admin, known_dags):
     fill.documents("ambiguous", "created")
@@ -257,19 +263,6 @@ def test_the_entries_of_other_dags_are_refused_and_nothing_changes(preview, fill
     assert settle(mine, "deleted", preview=preview, **theirs).status_code == 403
     assert len(rows(admin)) == 2
     assert settle(mine, "created", preview=preview, ids=[ids["mine.kb"]]).json()["settled"] == 1
-
-
-@pytest.mark.parametrize("preview", [True, False])
-def test_a_viewer_may_not_settle_anything(preview, fill, as_user, known_dags):
-    fill.documents("ambiguous", "created")
-    viewer = as_user("viewer")
-    (row,) = rows(viewer)
-    assert (row["may_settle"], viewer.get("/api/context").json()["may_settle"]) == (False, False)
-    for request in ({"ids": [row["id"]]}, {"document_ids": ["doc mine.kb-created-1"], "dag_id": "mine.kb"}):
-        outcome = "created" if "ids" in request else "deleted"
-        assert settle(viewer, outcome, preview=preview, **request).status_code == 403
-    assert settle(viewer, "deleted", preview=preview, document_ids=["x"]).status_code == 403
-    assert audit_lines() == []
 
 
 @pytest.mark.parametrize(

@@ -175,6 +175,7 @@ def odd_value(dice, depth=0):
     return dice.choice(kinds)
 
 
+@pytest.mark.promise("pages", "The tab of a task is shown whatever the task has returned.")
 def test_no_result_is_an_error_of_the_server(result, shown, tmp_path):
     dice = random.Random(20261126)
     paths = ("paths", "path", "raw_path", "output_path", "scores_path", "lake_path", "findings", "report_path")

@@ -10,14 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_assistant.loading.findings import Finding, FindingsFile
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
 from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOperator
 from airflow_provider_assistant.transfers.limits_to_parquet import AssistantLimitsToParquetOperator
 from airflow_provider_assistant.ui import findings
-from airflow_provider_assistant.ui.findings import FindingsReader
-from airflow_provider_assistant.ui.parquet_reader import ParquetReader
 from tests.unit.ui.conftest import HOSTILE
 
 ROWS = [{"title": "T", "question": f"Q {n}?", "answer": f"Answer {n}.", "category": "faq"} for n in range(4)]
@@ -68,26 +65,6 @@ def test_findings_as_csv_are_no_formulas(loaded, admin):
     assert admin.get(f"{place(loaded)}/findings.csv?kind=stale").text.splitlines() == [
         "kind,row,key,reason,document_ids,group"
     ]
-
-
-def findings_in(path, *rows, dag_id="mine"):
-    """Write a file of findings, and return what a page and a CSV file show of it."""
-    with FindingsFile(path, dag_id=dag_id) as file:
-        for row in rows:
-            file.add(Finding(**row))
-    with ParquetReader(str(path), "findings") as reader:
-        findings = FindingsReader(reader, "mine")
-        page, text = findings.page(None, 10, 0), "".join(findings.csv(None))
-    return page, list(csv.DictReader(io.StringIO(text, newline="")))
-
-
-def test_no_cell_begins_like_a_formula(tmp_path):
-    values = ["=1", "+1", "-1", "@a", "\t=1", "\r=1", "\n=1"]
-    rows = [{"kind": "rejected", "key": one, "reason": one, "document_ids": [one], "group": one} for one in values]
-    page, lines = findings_in(tmp_path / "f.parquet", *rows)
-    assert [finding.group for finding in page] == values
-    for value, line in zip(values, lines, strict=True):
-        assert [line[name] for name in ("key", "reason", "document_ids", "group")] == [f"'{value}"] * 4
 
 
 def test_the_findings_of_a_failed_load_are_where_the_task_says(connection, run_stored, tmp_path, admin):
