@@ -283,33 +283,15 @@ def preview(_: dict[str, str], body: dict[str, Any]) -> tasks.SettleReply:
     )
 
 
+def _outdated(name: str, number: int, **changes: Any) -> m.Outdated:
+    fields = {"site_id": SITE, "source": "kb.load_faq", "may_settle": True, "task": task(), **changes}
+    return m.Outdated(id=name, label=f"sku={number}", document_ids=[f"doc-{number}"], **fields)
+
+
 def filled() -> dict[str, Any]:
     """The replies of a month after which something needs attention."""
-    superseded = [
-        m.Outdated(
-            id=f"old-{at}",
-            site_id=SITE,
-            source="kb.load_faq",
-            label=f"sku={at}",
-            document_ids=[f"doc-{at}"],
-            may_settle=True,
-            task=task(),
-        )
-        for at in range(4)
-    ]
-    stale = [
-        m.Outdated(
-            id=f"gone-{at}",
-            site_id=SITE,
-            source="kb.load_faq",
-            label=f"sku={at}",
-            document_ids=[f"doc-{at}"],
-            stale_at=NOW - timedelta(hours=5),
-            may_settle=True,
-            task=task(),
-        )
-        for at in range(4)
-    ]
+    superseded = [_outdated(f"old-{at}", at) for at in range(4)]
+    stale = [_outdated(f"gone-{at}", at, stale_at=NOW - timedelta(hours=5)) for at in range(4)]
     request = m.ChatRequest(
         request_id="req-9",
         site_id=SITE,
