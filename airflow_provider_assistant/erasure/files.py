@@ -52,7 +52,7 @@ class FileEraser:
     """
     Read or change the files below some folders.
 
-    :param person: Learns from the files.
+    :param person: Learns from the files of this package.
     """
 
     def __init__(self, person: Person) -> None:
