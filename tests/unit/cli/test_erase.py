@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 
 import duckdb
 import pyarrow as pa
@@ -179,24 +179,6 @@ def test_a_task_that_is_sending_stops_it(erase, files):
     ran = erase("--yes")
     assert (ran.code, ran.json["counts"]["ledger"]) == (0, {"entries": 1})
     assert ran.json["requests"] == 2
-
-
-def test_an_iceberg_catalog_is_reached_by_its_connection(erase, tmp_path, monkeypatch):
-    pytest.importorskip("pyiceberg")
-    from airflow_provider_assistant.lake import iceberg
-
-    extra = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/tables"}
-    monkeypatch.setenv("AIRFLOW_CONN_ICE", json.dumps({"conn_type": "iceberg", "extra": extra}))
-    common = {"service": "h", "site_id": "docs", "sent_at": datetime(2026, 11, 26, tzinfo=UTC), "attempts": 1}
-    rows = [{**common, "session_id": session, "request_id": session, "rating": "good"} for session in (SESSION, OTHER)]
-    table = lake.rows_table(lake.FEEDBACK, rows)
-    lake.publish(table, str(tmp_path / "lake"), "feedback", date(2026, 11, 26), "nightly.export")
-    catalog = iceberg.open_catalog("ice", extra)
-    iceberg.load(catalog, "assistant", str(tmp_path / "lake"), "feedback")
-    ran = erase("--yes", "--iceberg-conn-id", "ice")
-    assert (ran.code, ran.json["counts"]["iceberg"]) == (0, {"rows": 1})
-    left = catalog.load_table("assistant.feedback").scan().to_arrow()["session_id"].to_pylist()
-    assert left == [OTHER]
 
 
 def test_what_a_task_writes_meanwhile_is_noticed(erase, files, monkeypatch):
