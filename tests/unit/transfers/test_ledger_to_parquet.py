@@ -124,6 +124,15 @@ def test_answers_are_worth_more_than_the_record_of_when_they_came(
     assert [row["state"] for row in export(AssistantRequestsToParquetOperator)] == ["open"]
 
 
+def test_of_one_site_or_of_all(service, connection, export):
+    for site_id in ("acme-docs", "acme-shop"):
+        submit(wait_for_completion=False, site_id=site_id)
+        execute(AssistantLoadTextOperator, source=TEXTS, site_id=site_id)
+    for kind in (AssistantRequestsToParquetOperator, AssistantLoadsToParquetOperator):
+        assert len(export(kind)) == 2
+        assert [row["site_id"] for row in export(kind, site_id="acme-shop")] == ["acme-shop"]
+
+
 def test_a_load_is_a_row(service, connection, export):
     result = execute(AssistantLoadTextOperator, source=TEXTS, source_name="faq")
     (row,) = export(AssistantLoadsToParquetOperator)

@@ -347,3 +347,10 @@ def test_xcom_stays_small_however_many_sites_fail(export):
     assert len(json.dumps(result)) < 8192
     assert result["failed"] == 300
     assert 1 < len(result["failed_sites"]) < 300
+
+
+def test_the_error_names_some_sites_and_counts_the_others(export):
+    with Sites(**{name: [NOT_FOUND] for name in NAMES}) as sites:
+        run = export(sites, NAMES, max_failed_sites=0.9)
+    assert "and 30 more" in str(run.error)
+    assert len(str(run.error)) < 1000
