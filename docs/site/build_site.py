@@ -60,18 +60,15 @@ WITH_CONTENTS = ("index.md", "reference/operators.md")
 
 def main(folder: Path) -> int:
     """
-    Collect the pages, run Sphinx on them, and index the site for its search. A warning is an error.
+    Collect the pages and run Sphinx on them. A warning is an error.
 
     :param folder: The working folder; the site is built in its folder ``html``.
     """
     # Importing Airflow writes its configuration, and reads this.
     os.environ["AIRFLOW_HOME"] = str(folder / "airflow")
     os.environ["AIRFLOW__LOGGING__LOGGING_LEVEL"] = "WARNING"
-    import search_index
     from sphinx.cmd.build import main as sphinx
 
-    # Airflow reads the DAGs with the package of this folder, whatever is installed.
-    sys.path[:0] = [str(ROOT)]
     source, site = folder / "source", folder / "html"
     assemble(source)
     shutil.rmtree(site, ignore_errors=True)
@@ -79,7 +76,6 @@ def main(folder: Path) -> int:
         ["-q", "-E", "-W", "--keep-going", "-c", str(TOOLS), "-d", str(folder / "doctrees"), str(source), str(site)]
     )
     if status == 0:
-        search_index.index(site)
         print(f"The site is {os.path.relpath(site / 'index.html')}.")
     return status
 
@@ -166,9 +162,7 @@ def contents(pages: list[str], caption: str = "") -> str:
 
 
 def write_examples(folder: Path) -> None:
-    """Write a page for each example DAG, and one that describes all of them, with pictures of their tasks."""
-    import graphs
-
+    """Write a page for each example DAG, and one that describes all of them."""
     folder.mkdir()
     text = (
         "# Example DAGs\n\nComplete DAGs to copy. The package contains them: "
@@ -176,14 +170,10 @@ def write_examples(folder: Path) -> None:
         "against the [embedded service](../reference/sandbox.md).\n"
     )
     for path in dags():
-        (folder / f"{path.stem}.svg").write_text(graphs.drawn(graphs.dag_of(path)))
-        picture = f"![The tasks of {path.stem}]({path.stem}.svg)"
-        text += f"\n## [{path.stem}]({path.stem}.md)\n\n{summary_of(path)}\n\n{picture}\n"
+        text += f"\n## [{path.stem}]({path.stem}.md)\n\n{summary_of(path)}\n"
         code = f"```python\n{path.read_text()}```"
         link = f"[{path.name}]({REPOSITORY}/blob/main/dags/{path.name})"
-        (folder / f"{path.stem}.md").write_text(
-            f"# {path.stem}\n\n{summary_of(path)} Source: {link}.\n\n{picture}\n\n{code}\n"
-        )
+        (folder / f"{path.stem}.md").write_text(f"# {path.stem}\n\n{summary_of(path)} Source: {link}.\n\n{code}\n")
     (folder / "index.md").write_text(f"{text}\n{contents([path.stem for path in dags()])}")
 
 

@@ -40,12 +40,10 @@ copybutton_prompt_text = "$ "
 
 pygments_dark_style = "github-dark"
 html_theme = "furo"
-templates_path = [str(Path(__file__).parent / "templates")]
 html_static_path = [str(Path(__file__).parent / "static")]
 html_css_files = ["site.css"]
 html_logo = html_favicon = str(Path(__file__).parent / "static" / "logo.svg")
 html_copy_source = False
-html_additional_pages = {"search": "search.html"}
 html_show_sphinx = False
 html_show_copyright = False
 html_theme_options = {
@@ -68,7 +66,7 @@ def linkcode_resolve(domain, info):
 
 
 def setup(app):
-    """Give each page of the repository a link to edit it there, and leave the search to ``search_index.py``."""
+    """Give each page of the repository a link to edit it there."""
     originals = {place: name for name, place in places_of().items() if place.endswith(".md")}
 
     def edit_link(_app, page, _template, context, _doctree):
@@ -83,5 +81,3 @@ def setup(app):
 
     app.connect("html-page-context", edit_link)
     app.connect("html-page-context", caption_levels, priority=900)
-    # Sphinx writes neither its index nor its page.
-    app.connect("builder-inited", lambda app: setattr(app.builder, "search", False))
