@@ -118,10 +118,6 @@ isolated: venv ## Run load, batch, evaluation and exports on a real Airflow whos
 bench: venv ## Measure loads, batches, exports and evaluations against other ways, some 15 minutes; wants an idle machine
 	$(BIN)/python -m tests.benchmarks
 
-.PHONY: capacity
-capacity: venv ## Simulate 1,000 sites with 100 million documents, and write the tables of docs/internals/capacity.md
-	$(BIN)/python -m tests.docs.capacity
-
 .PHONY: faults
 faults: venv ## Break loads, the service and the ledger, 20 times each, and print what came of it; about 4 minutes
 	$(BIN)/python -m tests.integration.faults
