@@ -1,7 +1,7 @@
 """
 Write ``docs/reference/datasets.json``: the datasets with their columns, for programs.
 
-``python docs/site/contract.py`` writes it from :mod:`airflow_provider_assistant.lake.datasets`.
+``python -m tests.docs.generated`` writes it from :mod:`airflow_provider_assistant.lake.datasets`.
 """
 
 from __future__ import annotations
@@ -13,11 +13,6 @@ from typing import Any
 from airflow_provider_assistant import lake
 
 FILE = Path(__file__).parents[1] / "reference" / "datasets.json"
-
-
-def main() -> None:
-    """Write the file."""
-    FILE.write_text(text_of_contract())
 
 
 def text_of_contract() -> str:
@@ -44,7 +39,3 @@ def _described(dataset: lake.Dataset) -> str:
 
 def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
-
-
-if __name__ == "__main__":
-    main()

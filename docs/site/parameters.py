@@ -1,7 +1,7 @@
 """
 Write the tables of parameters on the reference pages of operators and sensor.
 
-``python docs/site/parameters.py`` assembles each table from the classes: names and defaults from the constructors,
+``python -m tests.docs.generated`` assembles each table from the classes: names and defaults from the constructors,
 meanings from the docstring of the class that defines the parameter.
 """
 
@@ -21,12 +21,6 @@ Parameters = dict[str, tuple[object, str]]
 COMMON = "Common parameters"
 BEGIN, END = "<!-- parameters: begin -->\n", "<!-- parameters: end -->\n"
 HEAD = "| Parameter | Default | Meaning |\n|---|---|---|\n"
-
-
-def main() -> None:
-    """Write the tables."""
-    for page in sorted(PAGES.glob("*.md")):
-        page.write_text(written(page.read_text()))
 
 
 def written(page: str) -> str:
@@ -170,7 +164,3 @@ def tasks() -> dict[str, type]:
     }
     bases = {base for kind in found.values() for base in kind.__mro__[1:]}
     return {name: kind for name, kind in found.items() if kind not in bases}
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,7 @@
 """
 Write the entry of the Apache Airflow Provider Registry from the provider's metadata.
 
-``python docs/site/registry.py`` writes it to ``.airflow-registry.yaml`` in the root of the repository.
+``python -m tests.docs.generated`` writes it to ``.airflow-registry.yaml`` in the root of the repository.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def written() -> str:
         "source-url": project["urls"]["Source"],
     }
     lines = [
-        "# Metadata for the Apache Airflow Provider Registry. `python docs/site/registry.py` writes this file.",
+        "# Metadata for the Apache Airflow Provider Registry. `python -m tests.docs.generated` writes this file.",
         *(f"{key}: {json.dumps(value)}" for key, value in head.items()),
     ]
     for kind in ("operators", "transfers", "sensors", "hooks", "triggers"):
@@ -60,7 +60,3 @@ def classes(modules: list[ModuleType]) -> list[type]:
         if isinstance(cls, type) and cls.__module__ == module.__name__ and not name.startswith("_")
     ]
     return [cls for cls in found if not any(cls in other.__mro__[1:] for other in found)]
-
-
-if __name__ == "__main__":
-    ENTRY.write_text(written())

@@ -1,7 +1,7 @@
 """
 Write the reference of the command line from its parser.
 
-``python -m tests.docs.command_line`` updates the page.
+``python -m tests.docs.generated`` writes the page.
 """
 
 from __future__ import annotations
@@ -74,7 +74,3 @@ def _default(arg: Arg) -> str:
 
 def _cell(text: str) -> str:
     return (text[0].upper() + text[1:]).replace("|", "\\|")
-
-
-if __name__ == "__main__":
-    PAGE.write_text(written())

@@ -56,6 +56,15 @@ def prose(page: Path) -> str:
     return FENCE.sub("", page.read_text())
 
 
+def page_with(page: str, heading: str) -> Path:
+    """Return the page if it has a heading, or else the page in the folder of the same name that has it."""
+    path = ROOT / page
+    for place in (path, *sorted(path.with_suffix("").glob("*.md"))):
+        if re.search(rf"^#+ {re.escape(heading)}$", place.read_text(), re.MULTILINE):
+            return place
+    raise AssertionError(f"{page} has no heading {heading!r}")
+
+
 def section(page: str, heading: str) -> str:
     """
     Return the text under a heading, up to the next heading of the same or a higher level.
@@ -63,15 +72,16 @@ def section(page: str, heading: str) -> str:
     :param page: Path of the page; the heading may also be on a page in the folder of the same name.
     :param heading: The heading, without its number signs.
     """
-    path = ROOT / page
-    for place in (path, *sorted(path.with_suffix("").glob("*.md"))):
-        text = place.read_text()
-        if found := re.search(rf"^(#+) {re.escape(heading)}$", text, re.MULTILINE):
-            break
-    else:
-        raise AssertionError(f"{page} has no heading {heading!r}")
+    text = page_with(page, heading).read_text()
+    return text[slice(*span(text, heading))]
+
+
+def span(text: str, heading: str) -> tuple[int, int]:
+    """Return where a section begins, after its heading, and where it ends."""
+    found = re.search(rf"^(#+) {re.escape(heading)}$", text, re.MULTILINE)
+    assert found, f"no heading {heading!r}"
     end = re.compile(rf"^#{{1,{len(found[1])}}} ", re.MULTILINE).search(text, found.end())
-    return text[found.end() : end.start() if end else len(text)]
+    return found.end(), end.start() if end else len(text)
 
 
 def table(text: str) -> list[dict[str, str]]:
@@ -81,6 +91,18 @@ def table(text: str) -> list[dict[str, str]]:
     head, _, *rows = ([cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in found[0].splitlines())
     assert all(len(row) == len(head) for row in rows), f"a row of the table {head} has too many or too few cells"
     return [dict(zip(head, row, strict=True)) for row in rows]
+
+
+def listed(page: str, heading: str, column: str) -> list[str]:
+    """Return the names in the first column of a table: those in backticks, or else the whole cells."""
+    text = section(page, heading)
+    rows = table(text[text.index(f"\n| {column} |") + 1 :])
+    return [name for row in rows for name in codes(row[column]) or [row[column]]]
+
+
+def words(page: str) -> str:
+    """Return the text of a page, with one space between words."""
+    return " ".join(prose(ROOT / page).split())
 
 
 def codes(cell: str) -> list[str]:

@@ -1,7 +1,7 @@
 """
 Write the runbook from the exceptions, the table of statuses and the table of foreign exceptions.
 
-``python -m tests.docs.runbook`` updates the page.
+``python -m tests.docs.generated`` writes the page.
 """
 
 from __future__ import annotations
@@ -80,7 +80,3 @@ def _text(section: Section) -> str:
         paragraphs.append(f"**What is safe**: {section.safe}")
     paragraphs.append(f"**What to do**: {section.todo} {retries}")
     return "\n\n".join(paragraphs) + "\n\n"
-
-
-if __name__ == "__main__":
-    PAGE.write_text(written())

@@ -1,41 +1,20 @@
-"""The page on evaluation shows correct numbers, all scorers and all columns."""
+"""The pages on evaluation: phrases, the DAG that compares a judge with people, conditions of ratings."""
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
 
-import pytest
-
-from airflow_provider_assistant.evaluation.cases import EXPECTATIONS
 from airflow_provider_assistant.evaluation.cells import as_phrases
-from airflow_provider_assistant.evaluation.losses import questions_needed
 from airflow_provider_assistant.evaluation.phrases import includes
-from airflow_provider_assistant.evaluation.scorers import SCORERS
-from airflow_provider_assistant.evaluation.scoring import OUTCOMES
-from tests.docs.pages import codes, section, table
-from tests.unit.evaluation.test_scorers import make_case, score
-
-PAGE = "docs/evaluate/scores.md"
-TRAPS, CHECKS = section(PAGE, "Traps").split("Checks see", 1)
-
-
-@pytest.mark.parametrize("row", table(TRAPS), ids=lambda row: row["Answer"])
-def test_scores_of_the_traps(row):
-    shown = {codes(name)[0]: value for name, value in row.items() if codes(name)}
-    assert list(shown) == [name for name, scorer in SCORERS.items() if scorer.kind == "lexical similarity"]
-    case = make_case(row["Answer"], expected=row["Expected"])
-    assert shown == {name: f"{SCORERS[name].score(case):.2f}" for name in shown}
-
-
-@pytest.mark.parametrize("row", table(CHECKS), ids=lambda row: row["Answer"])
-def test_scores_of_the_checks(row):
-    name, phrase = codes(row["Check"])[0], row["Check"].partition(": ")[2].strip("`")
-    column = "expected_url" if name == "cites" else name
-    assert f"{score(name, row['Answer'], **{column: (phrase,)}):.2f}" == row["Score"]
+from airflow_provider_assistant.evaluation.rules import parse_condition
+from tests.docs.generated import SCORES
+from tests.docs.pages import ROOT, blocks_of, codes, section, table
 
 
 def test_phrases_are_in_the_texts_of_the_table_and_not_in_others():
-    rows = table(section(PAGE, "Phrases"))
+    rows = table(section(SCORES, "Phrases"))
     assert len(rows) > 20
     for row in rows:
         [phrase] = codes(row["Phrase"])
@@ -44,27 +23,30 @@ def test_phrases_are_in_the_texts_of_the_table_and_not_in_others():
 
 
 def test_the_three_cells_with_alternatives_mean_the_same():
-    [block] = re.findall("```text\n(.*?)```", section(PAGE, "Phrases"), re.DOTALL)
+    [block] = re.findall("```text\n(.*?)```", section(SCORES, "Phrases"), re.DOTALL)
     wanted = ("30 days || one month", "receipt")
     assert [as_phrases("q", "must_include", cell) for cell in block.splitlines()] == [wanted] * 3
 
 
-def test_every_scorer_is_listed_with_its_kind():
-    listed = {codes(row["Name"])[0]: row["Kind"] for row in table(section(PAGE, "Scorers"))}
-    assert listed == {name: scorer.kind for name, scorer in SCORERS.items()}
+def test_conditions_of_ratings_can_be_read():
+    conditions = re.findall(r"`(\w+ >= [^`\n]+)`", section("docs/evaluate/feedback.md", "Many answers, by rule"))
+    assert conditions
+    for condition in conditions:
+        parse_condition(condition)
 
 
-def test_every_column_and_outcome_is_listed():
-    assert [codes(row["Column"])[0] for row in table(section(PAGE, "Expectations"))] == list(EXPECTATIONS)
-    assert {codes(row["`outcome`"])[0] for row in table(section(PAGE, "Scores"))} == set(OUTCOMES)
+def test_the_dag_compares_the_judge_with_people(files, connect, run_dag, service, tmp_path, monkeypatch):
+    from airflow.dag_processing.dagbag import DagBag
 
-
-def test_the_number_of_questions_that_a_loss_needs():
-    text = section("docs/evaluate/evaluate.md", "How to choose thresholds")
-    rows = table("\n".join(line.strip() for line in text.splitlines()))
-    assert len(rows) == 4
-    for row in rows:
-        loss, *shown = row.values()
-        assert [int(number) for number in shown] == [
-            questions_needed(float(loss), varying=varying) for varying in (0.1, 0.2, 0.4)
-        ]
+    connect(retries=4)
+    monkeypatch.setenv("AIRFLOW_CONN_PYDANTICAI_DEFAULT", service.server.judge_conn_json())
+    page = ROOT / "docs/evaluate/judge.md"
+    code = next(block.code for block in blocks_of(page) if block.language == "python")
+    (tmp_path / "judge.py").write_text(code)
+    (dag,) = DagBag(tmp_path / "judge.py").dags.values()
+    head = run_dag(dag).xcom("evaluate")
+    summary = json.loads(Path(head["summary_path"].removeprefix("file://")).read_text())
+    found = summary["scorers"]["judge.correctness"]["judge"]["agreement"]
+    assert (found["labels"], found["kappa"]) == (60, 1.0)
+    # The knowledge base is empty, so the assistant knows nothing; the gate only reports that.
+    assert [rule["verdict"] for rule in summary["gate"]["rules"]] == ["passed", "failed", "not_judged"]

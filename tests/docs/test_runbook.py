@@ -1,8 +1,6 @@
-"""The runbook agrees with the exceptions and has a section for each of them."""
+"""The runbook has a section for each exception, and every log line leads to one."""
 
 from __future__ import annotations
-
-import re
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowSensorTimeout
@@ -11,31 +9,19 @@ from airflow_provider_assistant.exceptions import AssistantBadRequestError, Assi
 from airflow_provider_assistant.failures import RUNBOOK, anchor_of
 from airflow_provider_assistant.provider_info import DOCUMENTATION
 from tests.docs.pages import ROOT
-from tests.docs.runbook import ERRORS, PAGE, sections, written
+from tests.docs.runbook import ERRORS, PAGE, sections
+from tests.docs.test_links import anchors
 
 
 class CallerError(AssistantError):
     """An exception of a caller, which the runbook does not describe."""
 
 
-def test_the_page_is_what_the_exceptions_say():
-    assert PAGE.read_text() == written(), "python -m tests.docs.runbook writes it"
-
-
-def anchors():
-    headings = re.findall(r"^### (.+)$", PAGE.read_text(), re.MULTILINE)
-    return [re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings]
-
-
-@pytest.mark.parametrize("error", ERRORS)
-def test_every_exception_has_a_section(error):
-    assert anchor_of(error("")) == error.__name__.lower()
-    assert anchor_of(error("")) in anchors()
-
-
+@pytest.mark.promise("replies and errors", "The link in the log of a failed task leads to its section of the runbook.")
 @pytest.mark.parametrize(
     ("error", "anchor"),
     [
+        *((kind(""), kind.__name__.lower()) for kind in ERRORS),
         (AssistantBadRequestError(status=400), "assistantbadrequesterror"),
         (AssistantBadRequestError(status=418), "assistantbadrequesterror"),
         (AssistantBadRequestError(status=409), "assistantbadrequesterror-409"),
@@ -48,19 +34,15 @@ def test_every_exception_has_a_section(error):
 )
 def test_every_log_line_leads_to_a_section(error, anchor):
     assert anchor_of(error) == anchor
-    assert anchor in anchors()
+    assert anchor in anchors(PAGE)
+    assert f"{DOCUMENTATION}en/stable/{PAGE.relative_to(ROOT / 'docs').with_suffix('.html').as_posix()}" == RUNBOOK
 
 
-def test_every_section_is_there_once():
-    assert sorted(anchors()) == sorted(section.anchor for section in sections())
-    assert len(set(anchors())) == len(anchors())
-    place = PAGE.relative_to(ROOT / "docs").with_suffix(".html").as_posix()
-    assert f"{DOCUMENTATION}en/stable/{place}" == RUNBOOK
-
-
-@pytest.mark.parametrize("section", sections(), ids=lambda section: section.title)
-def test_a_section_is_short_sentences(section):
-    for text in (section.happened, section.meaning, section.safe, section.todo):
-        assert text.endswith(".")
-        assert text[0].isupper() or text[0] in "'["
-    assert len(section.happened) <= 80
+def test_a_section_is_there_once_and_is_sentences():
+    titles = [section.anchor for section in sections()]
+    assert len(set(titles)) == len(titles)
+    for section in sections():
+        for text in (section.happened, section.meaning, section.safe, section.todo):
+            assert text.endswith(".")
+            assert text[0].isupper() or text[0] in "'["
+        assert len(section.happened) <= 80

@@ -1,0 +1,413 @@
+"""
+Write what the pages repeat from the code: ``python -m tests.docs.generated``.
+
+Each table below names its page, its heading, and the cells that the code knows. Other cells are written by people; they
+stay with their row, which the first of the known cells identifies.
+"""
+
+from __future__ import annotations
+
+import csv
+import inspect
+import re
+import runpy
+import tomllib
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import yaml
+from airflow.providers.common.compat.sdk import AirflowFailException
+
+from airflow_provider_assistant import exceptions, lake
+from airflow_provider_assistant.api import errors
+from airflow_provider_assistant.api.reads import READS
+from airflow_provider_assistant.client.settings import ClientSettings
+from airflow_provider_assistant.evaluation.judging.rubrics import JudgeOptions
+from airflow_provider_assistant.evaluation.judging.verdicts import verdicts_schema
+from airflow_provider_assistant.evaluation.losses import questions_needed
+from airflow_provider_assistant.evaluation.scorers import SCORERS
+from airflow_provider_assistant.evaluation.scoring import scores_schema
+from airflow_provider_assistant.evaluation.summary import Summary
+from airflow_provider_assistant.hooks.assistant import AssistantHook
+from airflow_provider_assistant.loading.findings import findings_schema
+from airflow_provider_assistant.operators import documents
+from airflow_provider_assistant.operators.base import AssistantOperator
+from airflow_provider_assistant.provider_info import get_provider_info
+from tests.contract.cases import CASES, Case
+from tests.dbt import generate as dbt
+from tests.docs import command_line, runbook
+from tests.docs.pages import ROOT, codes, page_with, section, span, table
+from tests.lowest import declared, lower_bound
+from tests.matrix import table as matrix
+from tests.unit.evaluation.test_scorers import make_case, score
+from tests.versions import SINCE
+
+SITE = ROOT / "docs" / "site"
+PARAMETERS = SimpleNamespace(**runpy.run_path(str(SITE / "parameters.py")))
+CONTRACT = SimpleNamespace(**runpy.run_path(str(SITE / "contract.py")))
+REGISTRY = SimpleNamespace(**runpy.run_path(str(SITE / "registry.py")))
+OPERATORS, ERRORS, DATASETS = (f"docs/reference/{name}.md" for name in ("operators", "errors", "datasets"))
+EVALUATION, METRICS, HOOK = (f"docs/reference/{name}.md" for name in ("evaluation", "metrics", "hook"))
+SCORES, COMPATIBILITY = "docs/evaluate/scores.md", "docs/reference/compatibility.md"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+tasks: Callable[[], dict[str, type]] = cache(PARAMETERS.tasks)
+
+
+@dataclass(frozen=True)
+class Table:
+    """
+    A table of a page.
+
+    :param page: Path of the page.
+    :param heading: The heading above the table.
+    :param rows: The known cells of each row, by column.
+    """
+
+    page: str
+    heading: str
+    rows: list[dict[str, str]]
+
+    def written(self, text: str) -> str:
+        """Return the text of the page with the known cells of this table."""
+        key = next(iter(self.rows[0]))
+        start, end = span(text, self.heading)
+        head = rf"^(?P<indent> *)\|(?:.* \|)? {re.escape(key)} \|.*\n *\|[-|]+\|\n"
+        found = re.compile(rf"{head}(?: *\|.*\n)*", re.MULTILINE).search(text, start, end)
+        assert found, f"{self.page} has no table with {key!r} below {self.heading!r}"
+        kept = {row[key]: row for row in table(re.sub("^ +", "", found[0], flags=re.MULTILINE))}
+        titles = list(next(iter(kept.values())))
+        lines = found[0].splitlines()[:2]
+        for row in self.rows:
+            cells = {**kept.get(row[key], {}), **row}
+            line = "".join(f" {cells.get(title, '')} |" for title in titles).replace("|  |", "| |")
+            lines.append(f"{found['indent']}|{line}")
+        return text[: found.start()] + "\n".join(lines) + "\n" + text[found.end() :]
+
+
+def code(value: object) -> str:
+    return f"`{value}`"
+
+
+def all_code(values: Iterable[object]) -> str:
+    return ", ".join(map(code, values))
+
+
+def yes(fact: bool) -> str:
+    return "yes" if fact else "no"
+
+
+def by_value(given: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Return the first items of pairs by their second."""
+    found: dict[str, list[str]] = {}
+    for item, value in given:
+        found.setdefault(value, []).append(item)
+    return found
+
+
+# -- operators and hook ----------------------------------------------------------------------------
+
+
+def templated() -> list[dict[str, str]]:
+    common = AssistantOperator.template_fields
+    rows = {"all operators that call the service": common}
+    for name, kind in tasks().items():
+        own = kind.template_fields
+        rows[code(name)] = own[len(common) :] if issubclass(kind, AssistantOperator) else own
+    return [{"Class": name, "Templated": all_code(names)} for name, names in rows.items() if names]
+
+
+def links() -> list[dict[str, str]]:
+    found = by_value((name, link.name) for name, kind in tasks().items() for link in kind.operator_extra_links)
+    return [{"Button": button, "Classes": all_code(classes)} for button, classes in found.items()]
+
+
+def fields_of_documents() -> list[dict[str, str]]:
+    classes = (documents.AssistantLoadTextOperator, documents.AssistantLoadQAOperator)
+    return [{"Class": code(kind.__name__), "Fields": all_code(kind.payload.model_fields)} for kind in classes]
+
+
+def import_paths() -> list[dict[str, str]]:
+    found = by_value((name, kind.__module__) for name, kind in tasks().items())
+    others = [
+        *("decorators.assistant_qa_task", "decorators.assistant_chat_batch_task", "loading.sources.row_group_shards"),
+        *("retry_policy.AssistantRetryPolicy", "assets.assistant_asset", "hooks.assistant.AssistantHook"),
+        *("triggers.chat.AssistantChatRequestTrigger", "triggers.chat_batch.AssistantChatBatchTrigger"),
+    ]
+    places = [f"airflow_provider_assistant.{other}".rpartition(".") for other in others]
+    found |= by_value((name, module) for module, _, name in places)
+    return [{"Module": code(module), "Classes": all_code(names)} for module, names in found.items()]
+
+
+def route(case: Case) -> str:
+    """Return method and path of an endpoint, as the pages write them."""
+    path = re.sub(r"^/m2m/(sites|tenants)/[^/]+", "", case.path)
+    return f"{case.method} …{path}"
+
+
+METHODS = {
+    "GET …/limits": "get_limits",
+    "POST …/documents": "upload_document",
+    "POST …/documents/text": "create_text_document",
+    "POST …/documents/qa": "create_qa_document",
+    "POST …/chat": "chat",
+    "POST …/chat/async": "submit_chat",
+    "GET …/chat/requests/{request_id}": "get_chat_request",
+    "POST …/chat/feedback": "send_feedback",
+    "POST …/chat/session/close": "close_session",
+    "GET …/statistics": "get_statistics",
+}
+
+
+def called(method: str) -> str:
+    """Return a method of the hook with its positional parameters."""
+    parameters = inspect.signature(getattr(AssistantHook, method)).parameters.values()
+    names = [one.name for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD and one.name != "self"]
+    return code(f"{method}({', '.join(names)})")
+
+
+def hook_methods() -> list[dict[str, str]]:
+    routes = [route(case) for case in sorted(CASES, key=lambda case: case.row)]
+    rows = [{"Method": called(METHODS[one]), "Endpoint": code(one)} for one in routes]
+    return [*rows, {"Method": called("call"), "Endpoint": "any other"}]
+
+
+def reads() -> list[dict[str, str]]:
+    paths = {name: path.removeprefix("/m2m") for name, path in READS.items() if name not in {"limits", "statistics"}}
+    return [
+        {"Name": code(name), "Method": called(f"get_{name}"), "Endpoint": code(f"GET …{path}")}
+        for name, path in paths.items()
+    ]
+
+
+# -- connection, configuration, errors, metrics ----------------------------------------------------
+
+
+def configuration() -> list[dict[str, str]]:
+    return [
+        {
+            "Option": code(option),
+            "Section": code(name),
+            "Type": facts["type"],
+            "Default": facts["default"] or "empty",
+        }
+        for name, content in get_provider_info()["config"].items()
+        for option, facts in content["options"].items()
+    ]
+
+
+def connection_fields() -> list[dict[str, str]]:
+    (kind,) = get_provider_info()["connection-types"]
+    settings = ClientSettings("", "")
+    defaults = dict.fromkeys(("host", "password"), "required") | {
+        "service_name": "host of the base URL",
+        "timeout": f"{settings.timeout:.0f}",
+        "chat_timeout": f"{settings.chat_timeout:.0f}",
+        "retries": str(settings.retry.attempts - 1),
+        "max_concurrency": str(settings.max_concurrency),
+        "max_response_bytes": str(settings.max_response_bytes),
+        "verify": str(settings.verify).lower(),
+        "rating_words": ", ".join(settings.rating_words),
+    }
+    labels = dict(kind["ui-field-behaviour"]["relabeling"])
+    labels |= {name: field["label"] for name, field in kind["conn-fields"].items()}
+    return [
+        {"Where": code(name), "Field": label, "Default": defaults.get(name, "none")} for name, label in labels.items()
+    ]
+
+
+def repeats(kind: type[Exception]) -> dict[str, str]:
+    """Return who sends a request again after this error."""
+    return {
+        "Repeated in the task": yes(errors.is_transient(kind(""))),
+        "Airflow retries": yes(not issubclass(kind, AirflowFailException)),
+    }
+
+
+def statuses() -> list[dict[str, str]]:
+    rows = {**errors.STATUSES, "5xx": errors.SERVER_ERROR, "other 4xx": errors.REFUSED, "other": errors.UNEXPECTED}
+    return [
+        {"Status": str(status), "Exception": code(row.error.__name__), **repeats(row.error)}
+        | {"Condition": row.condition, "What to do": row.todo}
+        for status, row in rows.items()
+    ]
+
+
+def errors_without_a_status() -> list[dict[str, str]]:
+    kinds = [kind for kind in runbook.ERRORS[1:] if not issubclass(kind, exceptions.AssistantAPIError)]
+    return [{"Exception": code(kind.__name__), **repeats(kind)} for kind in kinds]
+
+
+def endpoint_tags() -> list[dict[str, str]]:
+    return [{"`endpoint`": code(case.call("r").endpoint), "Endpoint": code(route(case))} for case in CASES] + [
+        {"`endpoint`": all_code(name for name in READS if name not in {"limits", "statistics"})},
+        {"`endpoint`": code("other")},
+    ]
+
+
+# -- datasets and files ----------------------------------------------------------------------------
+
+
+def columns(schema: Any, *, nullable: bool = True) -> list[dict[str, str]]:
+    """Return name and type of each column; the name of list items differs between versions of pyarrow."""
+    types = [re.sub(r"<\w+: ", "<", str(field.type)) for field in schema]
+    rows = [{"Column": code(field.name), "Type": code(kind)} for field, kind in zip(schema, types, strict=True)]
+    known = [{"Nullable": yes(field.nullable)} if nullable else {} for field in schema]
+    return [row | more for row, more in zip(rows, known, strict=True)]
+
+
+def in_words(schema: dict[str, Any]) -> str:
+    """Return a type of a JSON schema in the words of the page."""
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        return f"[{name}](#{name.lower()})"
+    if "anyOf" in schema:
+        return " or ".join(map(in_words, schema["anyOf"]))
+    if "enum" in schema:
+        return all_code(schema["enum"])
+    nested = {"array": ("list", "items"), "object": ("map", "additionalProperties")}.get(schema["type"])
+    return f"{nested[0]} of {in_words(schema[nested[1]])}" if nested else schema["type"]
+
+
+def summary() -> list[Table]:
+    schema = Summary.model_json_schema(mode="serialization")
+    models = {"Summary": schema, **schema["$defs"]}
+    return [
+        Table(EVALUATION, name, [{"Field": code(f), "Type": in_words(k)} for f, k in model["properties"].items()])
+        for name, model in models.items()
+    ]
+
+
+# -- evaluation ------------------------------------------------------------------------------------
+
+
+def scorers() -> list[dict[str, str]]:
+    return [{"Name": code(name), "Kind": scorer.kind} for name, scorer in SCORERS.items()]
+
+
+def traps() -> list[dict[str, str]]:
+    """Return the scores of the answers on the page."""
+    similarities = [name for name, scorer in SCORERS.items() if scorer.kind == "lexical similarity"]
+    found = []
+    for row in table(section(SCORES, "Traps")):
+        case = make_case(row["Answer"], expected=row["Expected"])
+        scores = {code(name): f"{SCORERS[name].score(case):.2f}" for name in similarities}
+        found.append({"Answer": row["Answer"], "Expected": row["Expected"], **scores})
+    return found
+
+
+def checks() -> list[dict[str, str]]:
+    found = []
+    for row in table(section(SCORES, "Traps").split("Checks see", 1)[1]):
+        name, _, phrase = row["Check"].partition(": ")
+        column = "expected_url" if codes(name) == ["cites"] else codes(name)[0]
+        value = score(codes(name)[0], row["Answer"], **{column: (phrase.strip("`"),)})
+        found.append({"Check": row["Check"], "Answer": row["Answer"], "Score": f"{value:.2f}"})
+    return found
+
+
+def questions() -> list[dict[str, str]]:
+    """Return how many questions a loss needs."""
+    titles = {0.1: "10 % of the answers vary", 0.2: "20 %", 0.4: "40 %"}
+    return [
+        {"Loss": loss} | {title: str(questions_needed(float(loss), varying=part)) for part, title in titles.items()}
+        for loss in ("0.20", "0.10", "0.05", "0.02")
+    ]
+
+
+def golden_set() -> list[dict[str, str]]:
+    with (ROOT / "dags" / "golden_set" / "golden_set.csv").open(encoding="utf-8", newline="") as file:
+        tags = Counter(row["tags"].split("|")[0] for row in csv.DictReader(file))
+    return [{"Tag": code(tag), "Questions": str(number)} for tag, number in sorted(tags.items())]
+
+
+# -- the rest --------------------------------------------------------------------------------------
+
+
+def alerts() -> list[dict[str, str]]:
+    groups = yaml.safe_load((ROOT / "docs/operate/observability/alerts.yml").read_text())["groups"]
+    rules = [rule for group in groups for rule in group["rules"]]
+    return [{"Alert": code(rule["alert"]), "Severity": rule["labels"]["severity"]} for rule in rules]
+
+
+def lowest_versions() -> list[dict[str, str]]:
+    """Return the lower bounds of the dependencies that the page explains."""
+    bounds = {requirement.name: lower_bound(requirement) for group in declared().values() for requirement in group}
+    named = [codes(row["Dependency"])[0] for row in table(section(COMPATIBILITY, "Lowest versions"))]
+    return [{"Dependency": code(name), "Lowest version": bounds[name]} for name in named]
+
+
+def layers(text: str) -> str:
+    contract = next(found for found in PROJECT["tool"]["importlinter"]["contracts"] if found["type"] == "layers")
+    drawn = "\n".join(contract["layers"])
+    return re.sub(r"(?<=```text\n).*?(?=\n```)", lambda _: drawn, text, count=1, flags=re.DOTALL)
+
+
+def tables() -> list[Table]:
+    return [
+        Table(OPERATORS, "Import paths", import_paths()),
+        Table(OPERATORS, "Templated arguments", templated()),
+        Table(OPERATORS, "Links", links()),
+        Table(OPERATORS, "Fields of a document", fields_of_documents()),
+        Table(HOOK, "Sync", hook_methods()),
+        Table(HOOK, "Usage, sessions and other reads", reads()),
+        Table("docs/reference/configuration.md", "Configuration", configuration()),
+        Table("docs/start/connection.md", "Fields", connection_fields()),
+        Table(ERRORS, "By HTTP status", statuses()),
+        Table(ERRORS, "Without a status", errors_without_a_status()),
+        Table(METRICS, "Tags", endpoint_tags()),
+        *(Table(DATASETS, name, columns(dataset.schema())) for name, dataset in lake.DATASETS.items()),
+        Table(DATASETS, "Findings file", columns(findings_schema())),
+        Table(EVALUATION, "Scores", columns(scores_schema(), nullable=False)),
+        Table(EVALUATION, "Verdicts", columns(verdicts_schema(), nullable=False)),
+        *summary(),
+        Table(SCORES, "Scorers", scorers()),
+        Table(SCORES, "Traps", traps()),
+        Table(SCORES, "Traps", checks()),
+        Table("docs/evaluate/evaluate.md", "How to choose thresholds", questions()),
+        Table("docs/evaluate/golden-set.md", "The golden set of the example DAG", golden_set()),
+        Table(
+            "docs/evaluate/judge.md",
+            "Options",
+            [
+                {"Option": code(one.name), "Default": code(repr(getattr(JudgeOptions(), one.name)))}
+                for one in fields(JudgeOptions)
+            ],
+        ),
+        Table("docs/operate/observe.md", "Alerts", alerts()),
+        Table(COMPATIBILITY, "Lowest versions", lowest_versions()),
+        Table(
+            COMPATIBILITY,
+            "What differs",
+            [{"Feature": feature, "From Airflow": ".".join(map(str, since))} for feature, since in SINCE.items()],
+        ),
+    ]
+
+
+def generated() -> dict[Path, str]:
+    """Return the text of each file that repeats the code."""
+    found = {
+        CONTRACT.FILE: CONTRACT.text_of_contract(),
+        REGISTRY.ENTRY: REGISTRY.written(),
+        command_line.PAGE: command_line.written(),
+        runbook.PAGE: runbook.written(),
+        matrix.PAGE: matrix.BETWEEN.sub(lambda _: matrix.table(), matrix.PAGE.read_text()),
+        **{dbt.PROJECT / name: text for name, text in dbt.generated().items()},
+    }
+    architecture = ROOT / "docs/internals/architecture.md"
+    found[architecture] = layers(architecture.read_text())
+    for page in PARAMETERS.PAGES.glob("*.md"):
+        found[page] = PARAMETERS.written(page.read_text())
+    for one in tables():
+        page = page_with(one.page, one.heading)
+        found[page] = one.written(found.get(page) or page.read_text())
+    return found
+
+
+if __name__ == "__main__":
+    for path, text in generated().items():
+        path.write_text(text)
