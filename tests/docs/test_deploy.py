@@ -19,13 +19,12 @@ from packaging.version import Version
 
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.provider_info import get_provider_info
-from airflow_provider_assistant.sandbox.settings import read_settings
 from tests.docs.pages import ROOT, blocks_of
 
 DEPLOY = ROOT / "deploy"
 DOCKERFILE = (DEPLOY / "Dockerfile").read_text()
 COMPOSE_TEXT = (DEPLOY / "compose" / "compose.yaml").read_text()
-VALUES = sorted((DEPLOY / "helm").glob("values-*.yaml"))
+VALUES = {path.name: yaml.safe_load(path.read_text()) for path in sorted((DEPLOY / "helm").glob("values-*.yaml"))}
 VARIABLE = re.compile(r"(?<!\$)\$\{(?P<name>\w+)(?::(?P<kind>[-?])(?P<rest>[^}]*))?\}")
 AIRFLOW_OPTION = re.compile(r"AIRFLOW__(?P<section>\w+?)__(?P<option>\w+)")
 
@@ -36,14 +35,6 @@ PROVIDER_OPTIONS = {
 }
 # Options of this provider that a cluster leaves out: the default fits, or it is only for a ledger in a file.
 NOT_FOR_A_CLUSTER = {"lease_seconds", "ledger_file_is_shared"}
-# What the pages read of Airflow's own options: only for deployments with an XCom backend, which these have not.
-XCOM_BACKEND = {"xcom_backend", "xcom_objectstorage_path"}
-OPTION_READ = re.compile(r'conf\.get\w*\(\s*"([\w.]+)",\s*"(\w+)"')
-# Keys of a service in the Compose specification.
-SERVICE_KEYS = {
-    *("build", "command", "depends_on", "environment", "healthcheck", "image", "ports", "profiles", "restart"),
-    *("stop_grace_period", "volumes"),
-}
 # Values of the chart, as values.schema.json of the chart 1.21 declares them. Check a new one there before you add it.
 CHART_VALUES = {
     *("executor", "airflowVersion", "images.airflow.repository", "images.airflow.tag", "secret", "env", "config"),
@@ -92,27 +83,8 @@ def compose() -> dict[str, Any]:
 
 
 def airflow_services() -> dict[str, dict[str, Any]]:
-    return {
-        name: found
-        for name, found in compose()["services"].items()
-        if "AIRFLOW__CORE__EXECUTOR" in found.get("environment", ())
-    }
-
-
-def leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """Yield the paths of values, those of ``CHART_VALUES`` as a whole."""
-    for name, value in values.items():
-        path = f"{prefix}{name}"
-        if isinstance(value, dict) and path not in CHART_VALUES:
-            yield from leaves(value, f"{path}.")
-        else:
-            yield path
-
-
-def at(values: Mapping[str, Any], path: str) -> Any:
-    for name in path.split("."):
-        values = values.get(name) or {}
-    return values
+    services = compose()["services"].items()
+    return {name: found for name, found in services if "AIRFLOW__CORE__EXECUTOR" in found.get("environment", ())}
 
 
 def secrets() -> dict[str, dict[str, str]]:
@@ -120,21 +92,13 @@ def secrets() -> dict[str, dict[str, str]]:
     return {one["metadata"]["name"]: one["stringData"] for one in found}
 
 
-def test_image_installs_what_the_constraints_pin() -> None:
-    copied = re.search(r"^COPY (constraints/\S+) /tmp/constraints.txt$", DOCKERFILE, re.MULTILINE)
-    assert copied
-    assert (ROOT / copied[1]).is_file()
+def test_the_image_installs_what_the_constraints_pin_and_every_file_names_it() -> None:
+    assert re.search(r"^COPY constraints/airflow-3.3.txt /tmp/constraints.txt$", DOCKERFILE, re.MULTILINE)
     assert "--constraint /tmp/constraints.txt" in DOCKERFILE
-    version = re.search(r"^ARG AIRFLOW_VERSION=(\S+)$", DOCKERFILE, re.MULTILINE)
-    assert version
-    assert Version(version[1]) == pins()["apache-airflow"] == pins()["apache-airflow-core"]
     wanted = [Requirement(found) for found in re.findall(r'^\s+"([a-z][\w\[\]-]*)" \\$', DOCKERFILE, re.MULTILINE)]
     assert len(wanted) >= 6
-    assert not {canonicalize_name(one.name) for one in wanted} - set(pins())
+    assert {canonicalize_name(one.name) for one in wanted} <= set(pins())
     assert pins()["celery"] < Version("5.7")
-
-
-def test_image_has_extras_and_a_python_of_the_package() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = re.search(r'"\$\{wheel\}\[([\w,]+)\]"', DOCKERFILE)
     assert extras
@@ -142,23 +106,18 @@ def test_image_has_extras_and_a_python_of_the_package() -> None:
     python = re.search(r"^FROM apache/airflow:slim-\$\{AIRFLOW_VERSION\}-python([\d.]+)$", DOCKERFILE, re.MULTILINE)
     assert python
     assert f"Programming Language :: Python :: {python[1]}" in project["classifiers"]
-
-
-def test_every_file_names_the_same_image() -> None:
     tag = str(pins()["apache-airflow"])
-    assert {found["image"] for found in airflow_services().values()} == {f"airflow-assistant:{tag}"}
+    assert f"\nARG AIRFLOW_VERSION={tag}\n" in DOCKERFILE
     assert f"-t airflow-assistant:{tag} ." in DOCKERFILE
-    for path in VALUES:
-        values = yaml.safe_load(path.read_text())
+    assert {found["image"] for found in airflow_services().values()} == {f"airflow-assistant:{tag}"}
+    for values in VALUES.values():
         assert (values["airflowVersion"], values["images"]["airflow"]["tag"]) == (tag, tag)
 
 
-def test_compose_file_is_well_formed() -> None:
+def test_the_compose_file_refers_only_to_what_it_has() -> None:
     read = compose()
-    assert set(read) == {"x-airflow", "services", "volumes"}
+    assert set(airflow_services()) == {"init", "api-server", "scheduler", "dag-processor", "triggerer", "worker"}
     for name, service in read["services"].items():
-        assert set(service) <= SERVICE_KEYS, name
-        assert set(service.get("depends_on", ())) <= set(read["services"])
         for needed, wanted in service.get("depends_on", {}).items():
             assert wanted["condition"] in {"service_healthy", "service_completed_successfully"}
             assert wanted["condition"] != "service_healthy" or "healthcheck" in read["services"][needed], needed
@@ -166,75 +125,50 @@ def test_compose_file_is_well_formed() -> None:
         assert {one for one in mounted if not one.startswith((".", "/"))} <= set(read["volumes"])
         assert all((DEPLOY / "compose" / one).exists() for one in mounted if one.startswith("."))
         assert all(type(value) is str for value in service.get("environment", {}).values()), name
-    assert set(airflow_services()) == {"init", "api-server", "scheduler", "dag-processor", "triggerer", "worker"}
-
-
-def test_compose_variables_are_those_of_the_example() -> None:
     used = {found["name"]: found["kind"] for found in VARIABLE.finditer(COMPOSE_TEXT)}
     assert set(example_variables()) == {name for name, kind in used.items() if kind == "?"} | {"COMPOSE_PROFILES"}
     assert {name for name, kind in used.items() if kind == "-"} == {"AIRFLOW_IMAGE"}
 
 
-def test_compose_service_is_the_embedded_service() -> None:
+def test_the_compose_file_connects_to_its_embedded_service() -> None:
     service = compose()["services"]["assistant"]
-    python, module_flag, module, *arguments = service["command"]
-    assert (python, module_flag, module) == ("python", "-m", "airflow_provider_assistant.sandbox")
-    settings = read_settings(arguments, {})
+    assert service["command"][:3] == ["python", "-m", "airflow_provider_assistant.sandbox"]
+    flags = dict(zip(service["command"][3::2], service["command"][4::2], strict=True))
     host = json.loads(airflow_services()["worker"]["environment"]["AIRFLOW_CONN_ASSISTANT_DEFAULT"])["host"]
-    assert host == f"http://assistant:{settings.port}/api/v1"
-    assert settings.host == "0.0.0.0"
-    assert f"http://127.0.0.1:{settings.port}/" in service["healthcheck"]["test"][-1]
-
-
-def connections() -> list[tuple[str, str, str]]:
-    found = [
-        (name, variable, value)
-        for name, service in airflow_services().items()
-        for variable, value in service["environment"].items()
-        if variable.startswith("AIRFLOW_CONN_")
-    ]
-    return found + [
-        ("secrets", variable, value)
-        for variable, value in secrets()["assistant-connections"].items()
-        if variable.startswith("AIRFLOW_CONN_")
-    ]
-
-
-@pytest.mark.parametrize(("place", "variable", "value"), connections())
-def test_connection_is_valid(monkeypatch: pytest.MonkeyPatch, place: str, variable: str, value: str) -> None:
-    monkeypatch.setenv(variable, value)
-    kind = json.loads(value)["conn_type"]
-    assert kind in {"assistant", "postgres", "aws"}, place
-    if kind == "assistant":
-        hook = AssistantHook()
-        assert hook.settings.client.api_key
-        assert hook.site()
+    assert host == f"http://assistant:{flags['--port']}/api/v1"
+    assert flags["--host"] == "0.0.0.0"
+    assert f"http://127.0.0.1:{flags['--port']}/" in service["healthcheck"]["test"][-1]
 
 
 def environments() -> list[tuple[str, dict[str, str]]]:
-    found = [(f"compose.yaml {name}", service["environment"]) for name, service in airflow_services().items()]
-    for path in VALUES:
-        values = yaml.safe_load(path.read_text())
+    """Return the environments of Airflow's processes: those of the Compose file, and those of the chart's values."""
+    found = [(name, service["environment"]) for name, service in airflow_services().items()]
+    for name, values in VALUES.items():
         config = {
             f"AIRFLOW__{section}__{option}".upper(): str(value)
             for section, given in values["config"].items()
             for option, value in given.items()
         }
         secret = {one["envName"]: secrets()[one["secretName"]][one["secretKey"]] for one in values["secret"]}
-        found.append((path.name, config | secret | {one["name"]: one["value"] for one in values["env"]}))
+        found.append((name, config | secret | {one["name"]: one["value"] for one in values["env"]}))
     return found
 
 
 @pytest.mark.parametrize(("place", "environment"), environments())
-def test_options_exist_and_the_ledger_is_shared(place: str, environment: Mapping[str, str]) -> None:
+def test_an_environment_has_valid_options_and_connections(
+    place: str, environment: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     known = options()
-    for variable in environment:
+    for variable, value in environment.items():
         if found := AIRFLOW_OPTION.fullmatch(variable):
             assert found["option"].lower() in known.get(found["section"].lower(), ()), f"{place}: {variable}"
+        if variable.startswith("AIRFLOW_CONN_"):
+            assert json.loads(value)["conn_type"] in {"assistant", "postgres", "aws"}
     assert environment["AIRFLOW__ASSISTANT__LEDGER_CONN_ID"] == "assistant_ledger"
     assert json.loads(environment["AIRFLOW_CONN_ASSISTANT_LEDGER"])["conn_type"] == "postgres"
-    assert json.loads(environment["AIRFLOW_CONN_ASSISTANT_DEFAULT"])["conn_type"] == "assistant"
-    assert environment["AIRFLOW_VAR_ASSISTANT_LAKE"]
+    monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", environment["AIRFLOW_CONN_ASSISTANT_DEFAULT"])
+    assert AssistantHook().settings.client.api_key
+    assert AssistantHook().site()
 
 
 @pytest.mark.parametrize(("place", "environment"), environments())
@@ -255,26 +189,27 @@ def test_pages_find_what_the_tasks_write(place: str, environment: Mapping[str, s
                 assert any(volume.split(":")[1] == folder for volume in service["volumes"]), folder
 
 
-def test_pages_read_no_other_settings() -> None:
-    package = ROOT / "airflow_provider_assistant"
-    files = [*(package / "ui").glob("*.py"), package / "ledger" / "location.py", package / "loading" / "findings.py"]
-    read = {found for file in files for found in OPTION_READ.findall(file.read_text())}
-    options = get_provider_info()["config"]["assistant"]["options"]
-    assert {option for section, option in read if section == "assistant"} <= set(options)
-    assert {option for section, option in read if section != "assistant"} == XCOM_BACKEND
+def leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the values with their paths, those of ``CHART_VALUES`` as a whole."""
+    for name, value in values.items():
+        path = f"{prefix}{name}"
+        if isinstance(value, dict) and path not in CHART_VALUES:
+            yield from leaves(value, f"{path}.")
+        else:
+            yield path, value
 
 
-@pytest.mark.parametrize("path", VALUES, ids=lambda path: path.stem)
-def test_values_are_those_of_the_chart(path: Path) -> None:
-    values = yaml.safe_load(path.read_text())
-    assert set(leaves(values)) <= CHART_VALUES
-    for name, key in CHART_SECRETS.items():
-        if secret := at(values, name):
-            assert set(secrets()[secret]) == {key}
+@pytest.mark.parametrize("name", VALUES)
+def test_values_are_those_of_the_chart(name: str) -> None:
+    values = dict(leaves(VALUES[name]))
+    assert set(values) <= CHART_VALUES
+    for path in CHART_SECRETS.keys() & values.keys():
+        assert set(secrets()[values[path]]) == {CHART_SECRETS[path]}
     # Numbers and text that Helm would otherwise change.
     assert all(isinstance(one["value"], str) for one in values["env"])
 
 
+@pytest.mark.promise("security", "The files to deploy contain no secret.")
 def test_no_file_has_a_secret() -> None:
     example = example_variables()
     keys = {name for name in example if name.endswith(("_PASSWORD", "_SECRET", "_KEY")) and name != "ASSISTANT_API_KEY"}
@@ -287,20 +222,17 @@ def test_no_file_has_a_secret() -> None:
     assert set(given) == {"$"}
     for name, data in secrets().items():
         assert all("REPLACE" in value for value in data.values()), name
-    for path in VALUES:
-        assert not re.search(
-            r"(?m)^ *(?:\w*[pP]assword|pass|fernetKey|apiSecretKey|jwtSecret): *\S", path.read_text()
-        ), path.name
-    assert {"*", "!dist/*.whl", "!constraints/*.txt"} <= set(
-        (DEPLOY / "Dockerfile.dockerignore").read_text().splitlines()
-    )
+    secret = re.compile(r"(?m)^ *(?:\w*[pP]assword|pass|fernetKey|apiSecretKey|jwtSecret): *\S")
+    assert [name for name in VALUES if secret.search((DEPLOY / "helm" / name).read_text())] == []
+    ignored = (DEPLOY / "Dockerfile.dockerignore").read_text().splitlines()
+    assert {"*", "!dist/*.whl", "!constraints/*.txt"} <= set(ignored)
 
 
 @pytest.mark.parametrize(
     ("page", "file"),
     [("celery.md", "compose/compose.yaml"), ("kubernetes.md", "helm/values-kubernetes.yaml")],
 )
-def test_page_shows_the_file(page: str, file: str) -> None:
+def test_a_page_shows_the_file(page: str, file: str) -> None:
     first = next(block for block in blocks_of(ROOT / "docs" / "operate" / page) if block.language == "yaml")
     lines = [line.strip() for line in (DEPLOY / file).read_text().splitlines()]
     shown = [line.strip() for line in first.code.splitlines()]
