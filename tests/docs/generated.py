@@ -149,18 +149,11 @@ def route(case: Case) -> str:
     return f"{case.method} …{path}"
 
 
-METHODS = {
-    "GET …/limits": "get_limits",
-    "POST …/documents": "upload_document",
-    "POST …/documents/text": "create_text_document",
-    "POST …/documents/qa": "create_qa_document",
-    "POST …/chat": "chat",
-    "POST …/chat/async": "submit_chat",
-    "GET …/chat/requests/{request_id}": "get_chat_request",
-    "POST …/chat/feedback": "send_feedback",
-    "POST …/chat/session/close": "close_session",
-    "GET …/statistics": "get_statistics",
-}
+# Methods of the hook in the order of the specification's endpoints.
+METHODS = (
+    *("get_limits", "upload_document", "create_text_document", "create_qa_document", "chat", "submit_chat"),
+    *("get_chat_request", "send_feedback", "close_session", "get_statistics"),
+)
 
 
 def called(method: str) -> str:
@@ -171,8 +164,10 @@ def called(method: str) -> str:
 
 
 def hook_methods() -> list[dict[str, str]]:
-    routes = [route(case) for case in sorted(CASES, key=lambda case: case.row)]
-    rows = [{"Method": called(METHODS[one]), "Endpoint": code(one)} for one in routes]
+    cases = sorted(CASES, key=lambda case: case.row)
+    rows = [
+        {"Method": called(method), "Endpoint": code(route(case))} for method, case in zip(METHODS, cases, strict=True)
+    ]
     return [*rows, {"Method": called("call"), "Endpoint": "any other"}]
 
 

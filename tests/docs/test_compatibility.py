@@ -11,7 +11,7 @@ import pytest
 
 from tests.docs.pages import ROOT
 from tests.matrix import AIRFLOWS, PAIRS, PYTHONS, RESULTS, result_file
-from tests.matrix.pair import SUITES, is_good
+from tests.matrix.pair import SUITES
 
 
 @pytest.mark.parametrize("airflow", AIRFLOWS)
@@ -25,6 +25,7 @@ def test_tox_and_the_metadata_of_the_package_name_the_same() -> None:
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert set(listed.stdout.split()) == {f"py{python}-airflow{airflow}".replace(".", "") for airflow, python in PAIRS}
     assert {result_file(*pair) for pair in PAIRS} >= set(RESULTS.glob("*"))
+    assert [suite for suite in SUITES if not (ROOT / suite).exists()] == []
     tox = (ROOT / "tox.ini").read_text()
     assert [f"airflow{full.replace('.', '')}: LINE = {full}" in tox for full in AIRFLOWS] == [True] * len(AIRFLOWS)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -39,24 +40,6 @@ def test_the_page_names_the_tested_versions_of_dbt() -> None:
     page = (ROOT / "docs/reference/compatibility.md").read_text()
     assert len(versions) == 3
     assert [version for version in versions if version.replace("==", " ") not in page] == []
-
-
-GOOD = {"pip_check": "", "imports": "", "tests": {"passed": 1, "failed": [], "ended": "complete"}}
-
-
-@pytest.mark.parametrize(
-    "fault",
-    [
-        {"pip_check": "a requires b"},
-        {"imports": "ImportError"},
-        {"tests": {**GOOD["tests"], "failed": ["test_x"]}},
-        {"tests": {**GOOD["tests"], "ended": "stopped after 1 s"}},
-    ],
-)
-def test_a_pair_is_good_only_without_a_fault(fault: dict[str, object]) -> None:
-    assert is_good(GOOD)
-    assert not is_good({**GOOD, **fault})
-    assert [suite for suite in SUITES if not (ROOT / suite).exists()] == []
 
 
 def test_results_name_no_path_of_a_machine() -> None:

@@ -1,4 +1,4 @@
-"""The pages on files and help desks: formats, limits, the DAG that waits for a file, readers of articles."""
+"""The pages on files and help desks: the DAG that waits for a file, and the readers of articles."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from airflow_provider_assistant.knowledge import files
-from airflow_provider_assistant.parsing import child, limits
-from tests.docs.pages import ROOT, blocks_of, codes, section, table
+from tests.docs.pages import ROOT, blocks_of
 from tests.docs.test_code_blocks import dags_of, documents_sent, in_folder
 
 if TYPE_CHECKING:
@@ -76,26 +74,6 @@ def test_the_readers_of_help_desks_read_all_pages(
     assert [row["key"] for row in rows] == keys
     assert {row["content"] for row in rows} == {"text"}
     assert rows[0]["url"] == url
-
-
-def test_every_suffix_is_listed() -> None:
-    text = (ROOT / PAGE).read_text()
-    listed = [suffix for row in table(text[text.index("\n| Files ") :]) for suffix in codes(row["Files"])]
-    assert sorted(listed) == sorted(files.MARKDOWN | child.LIBRARIES.keys() - {child.PAGE})
-
-
-def test_the_limits() -> None:
-    cells = [row[""] for row in table(section(PAGE, "Files that cannot be read"))]
-    numbers = [[int(number.replace(",", "")) for number in re.findall(r"\d[\d,]*", cell)] for cell in cells]
-    million = 1_000_000
-    assert numbers == [
-        [files.LARGEST_TEXT // million, limits.LARGEST_FILE // million],
-        [limits.LARGEST_ARCHIVE // million, limits.MOST_MEMBERS],
-        [limits.MOST_PAGES],
-        [limits.MOST_CHARACTERS],
-        [limits.MEMORY // 2**30],
-    ]
-    assert limits.SECONDS == 120
 
 
 @pytest.mark.usefixtures("files")
