@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.ledger import Ledger, sqlite_engine
 from airflow_provider_assistant.ledger.queries import page_of_ambiguous
 from airflow_provider_assistant.ledger.resolution import resolve
 from airflow_provider_assistant.ledger.selection import ALL, Selection
-from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
+from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator, AssistantUploadFilesOperator
 from tests.docs.conftest import FAQ, write_csv
 from tests.docs.pages import ROOT, blocks_of, table
 from tests.docs.test_code_blocks import dags_of, documents_sent, in_folder
@@ -123,3 +124,23 @@ def test_queries_on_the_ledger(connect, run_dag, service, ledger_home, tmp_path)
         resolve(opened, entry, "failed")
     counts = run_dag(dag).xcom("load")
     assert (counts["created"], counts["unchanged"], counts["possibly_duplicated"]) == (1, 2, 0)
+
+
+@pytest.mark.promise("loads", "A renamed file is another document, and two files of one name are refused.")
+def test_which_file_is_which(connect, run_operator, service, tmp_path):
+    def upload(*folders):
+        return run_operator(AssistantUploadFilesOperator, files=[str(one) for one in folders], source_name="handbook")
+
+    connect()
+    folder, other = tmp_path / "handbook", tmp_path / "other"
+    assert upload(folder).xcom()["created"] == 2
+    (folder / "refunds.md").rename(folder / "money.md")
+    counts = upload(folder).xcom()
+    assert (counts["created"], counts["unchanged"], counts["stale"]) == (1, 1, 1)
+    other.mkdir()
+    (other / "money.md").write_text("Something else.")
+    before = documents_sent(service)
+    error = upload(folder, other).error
+    assert isinstance(error, AssistantInputError)
+    assert all(str(path / "money.md") in str(error) for path in (folder, other))
+    assert documents_sent(service) == before
