@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
+from urllib.parse import urlsplit
 
 from airflow_provider_assistant import lake
 from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
@@ -69,6 +70,7 @@ def _script(service: Service, sites: Sequence[str], path: Path) -> float:
 
     schema = lake.STATISTICS.schema()
     columns: dict[str, list[Any]] = {name: [] for name in schema.names}
+    about = {"service": urlsplit(service.root).netloc}
 
     async def read() -> None:
         waiting = iter(sites)
@@ -79,14 +81,11 @@ def _script(service: Service, sites: Sequence[str], path: Path) -> float:
                     async with session.get(service.statistics(site)) as answer:
                         answer.raise_for_status()
                         reply = await answer.json()
-                    known = {"captured_at": datetime.now(UTC), "site_id": site, "period": reply.get("period")}
                     leaves = list(_leaves("", reply))
-                    for name, values in zip(
-                        ("metric", "value", "text", "type"), zip(*leaves, strict=True), strict=True
-                    ):
-                        columns[name].extend(values)
-                    for name in ("captured_at", "logical_date", "tenant_id", "site_id", "period"):
-                        columns[name].extend([known.get(name)] * len(leaves))
+                    found = {**about, "captured_at": datetime.now(UTC), "site_id": site, "period": reply["period"]}
+                    of_metrics = dict(zip(("metric", "value", "text", "type"), zip(*leaves, strict=True), strict=True))
+                    for name in columns:
+                        columns[name].extend(of_metrics.get(name) or [found.get(name)] * len(leaves))
 
             await asyncio.gather(*(work() for _ in range(CONCURRENCY)))
 
