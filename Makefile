@@ -187,12 +187,6 @@ loaders: venv ## The documents of LangChain, LlamaIndex, Haystack and dlt, as so
 		dlt haystack-ai langchain-core llama-index-core
 	PYTHONPATH=build/loaders $(BIN)/pytest -q tests/loaders
 
-.PHONY: splitters
-splitters: venv ## Compare the chunks of documents with those of other splitters, and print a table
-	$(BIN)/uv pip install -q --python $(BIN)/python --target build/splitters -c $(CONSTRAINTS) \
-		langchain-text-splitters semantic-text-splitter
-	PYTHONPATH=build/splitters $(BIN)/python -m tests.benchmarks.splitters
-
 # dbt needs other versions of Airflow's libraries. Its DuckDB is that of the package, which writes the file that dbt reads.
 DBT_VENV := .dbt-venv
 DBT := dbt-core==1.11.16 dbt-duckdb==1.11.1 dbt-postgres==1.11.0

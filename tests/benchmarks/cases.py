@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import subprocess
 import sys
 import tempfile
@@ -19,18 +18,7 @@ from airflow_provider_assistant.ledger import Claim, ClaimOutcome, DocumentScope
 from airflow_provider_assistant.loading.field_columns import mapping_of, wanted_columns
 from airflow_provider_assistant.loading.rows import DataframeRows
 from airflow_provider_assistant.loading.sources import open_source
-from tests.benchmarks import (
-    chat_batch_cases,
-    evaluations,
-    handbook,
-    judging,
-    lake_cases,
-    loads,
-    metric_cases,
-    page_cases,
-    posts,
-    resumes,
-)
+from tests.benchmarks import batch_cases, evaluations, lake_cases, loads, posts
 from tests.benchmarks.measure import Figure, Size, alternated, ratio, rounded, worked
 from tests.benchmarks.service import Service
 from tests.imports import import_seconds
@@ -57,20 +45,13 @@ def local(service: Service, size: Size) -> list[Figure]:
             size.rounds,
         )
     samples = rounded(rates)
-    figures = [
+    return [
         Figure("load: rows per second, validation, hash and SQLite ledger on", median(rates["load"]), unit="rows/s"),
         Figure("to a bare aiohttp loop", ratio(rates, "load", "bare"), samples=samples),
         Figure("to httpx.AsyncClient and gather", ratio(rates, "load", "httpx"), 6.0),
         Figure("to 32 threads with requests", ratio(rates, "load", "threads"), 5.0),
         Figure("to a loop over requests.Session", ratio(rates, "load", "loop"), 8.0),
     ]
-    if importlib.util.find_spec("airflow.providers.http") is not None:
-        count = max(2, int(50 * size.share))
-        mapped = worked("tests.benchmarks.worker", "mapped", service.root, url.removeprefix(service.root), str(count))[
-            "rate"
-        ]
-        figures.append(Figure(f"to HttpOperator mapped over {count} rows, dag.test()", median(rates["load"]) / mapped))
-    return figures
 
 
 def latency(service: Service, size: Size) -> list[Figure]:
@@ -302,12 +283,7 @@ CASES: dict[str, Callable[[Service, Size], list[Figure]]] = {
     "memory": memory,
     "ledger": ledger,
     "imports": imports,
-    **chat_batch_cases.CASES,
-    **resumes.CASES,
+    **batch_cases.CASES,
     **lake_cases.CASES,
     "evaluate": evaluations.evaluate,
-    "judge": judging.judge,
-    "handbook": handbook.handbook,
-    **metric_cases.CASES,
-    **page_cases.CASES,
 }

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from airflow_provider_assistant import lake
 from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
-from tests.benchmarks.chat_batches import CONCURRENCY, CONNECTION, connection
+from tests.benchmarks.batches import CONCURRENCY, CONNECTION, connection
 from tests.benchmarks.measure import Figure, Size, alternated, ratio, rounded
 from tests.benchmarks.posts import HEADERS
 from tests.benchmarks.service import METRICS, Service, statistics
@@ -84,8 +84,8 @@ def _script(service: Service, sites: Sequence[str], path: Path) -> float:
                     leaves = list(_leaves("", reply))
                     found = {**about, "captured_at": datetime.now(UTC), "site_id": site, "period": reply["period"]}
                     of_metrics = dict(zip(("metric", "value", "text", "type"), zip(*leaves, strict=True), strict=True))
-                    for name in columns:
-                        columns[name].extend(of_metrics.get(name) or [found.get(name)] * len(leaves))
+                    for name, values in columns.items():
+                        values.extend(of_metrics.get(name) or [found.get(name)] * len(leaves))
 
             await asyncio.gather(*(work() for _ in range(CONCURRENCY)))
 

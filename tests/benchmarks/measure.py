@@ -40,6 +40,9 @@ class Size:
         return max(50, int(full * self.share))
 
 
+QUICK = Size(rounds=1, share=0.002, seconds=0.2)
+
+
 @dataclass(frozen=True)
 class Figure:
     """

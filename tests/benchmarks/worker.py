@@ -3,7 +3,6 @@ Parts of a benchmark that need a separate process.
 
 ``python -m tests.benchmarks.worker share URL KEY SECONDS CONCURRENCY`` loads until the time is over.
 ``python -m tests.benchmarks.worker memory PATH FOLDER`` loads a file, and prints its peak memory in MB.
-``python -m tests.benchmarks.worker mapped ROOT PATH COUNT`` maps Airflow's HttpOperator over rows.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from airflow_provider_assistant.client.transport import AsyncTransport
 from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.loading.load_client import LoadClient
 from airflow_provider_assistant.loading.options import LoadOptions
-from tests.benchmarks import loads, posts
+from tests.benchmarks import loads
 from tests.benchmarks.measure import reset_peak, status
 from tests.benchmarks.service import Service
 
@@ -69,10 +68,5 @@ def memory(path: str, folder: str) -> dict[str, Any]:
     return {"peak_mb": round(status("VmHWM") - before, 1), "created": counts.created, "seconds": round(seconds, 1)}
 
 
-def mapped(root: str, path: str, count: str) -> dict[str, Any]:
-    """Run a DAG of mapped tasks, and return the rate."""
-    return {"rate": posts.http_operator(root, path, loads.bodies(int(count)))}
-
-
 if __name__ == "__main__":
-    print(json.dumps({"share": share, "memory": memory, "mapped": mapped}[sys.argv[1]](*sys.argv[2:])))
+    print(json.dumps({"share": share, "memory": memory}[sys.argv[1]](*sys.argv[2:])))

@@ -11,7 +11,7 @@ import pytest
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.knowledge import split_documents, with_source
 from airflow_provider_assistant.knowledge.markdown import absolute_links, joined, without_comments
-from tests.benchmarks.splitters import faults
+from tests.chunk_faults import faults
 from tests.markdown_pages import Pages
 
 WORDS = ("office", "opens", "at", "nine", "and", "closes", "when", "everybody", "has", "left", "for", "the", "evening")

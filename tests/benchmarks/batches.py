@@ -1,8 +1,10 @@
 """
-Run triggers that wait for answers, in a separate process.
+Chat batches and triggers in a separate process.
 
-``python -m tests.benchmarks.chat_batches batch ROOT COUNT SPREAD INTERVAL`` waits in one trigger for many requests.
-``python -m tests.benchmarks.chat_batches thousand ROOT COUNT SPREAD INTERVAL own|shared`` waits with one for each.
+``python -m tests.benchmarks.batches batch ROOT COUNT SPREAD INTERVAL`` waits in one trigger for many requests.
+``python -m tests.benchmarks.batches thousand ROOT COUNT SPREAD INTERVAL own|shared`` waits with one for each.
+``python -m tests.benchmarks.batches resume ROOT COUNT INTERVAL FOLDER close|keep`` starts a process that submits
+questions and runs the trigger to its event, and then resumes as a worker does that has just parsed the DAG file.
 """
 
 from __future__ import annotations
@@ -11,11 +13,14 @@ import asyncio
 import gc
 import json
 import os
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from tests.benchmarks.measure import percentile, pin, reset_peak, status
@@ -171,20 +176,72 @@ def thousand(service: Service, count: int, spread: float, interval: float, clien
     return watch.as_dict()
 
 
+def defer(_: Service, count: int, interval: float, folder: str) -> dict[str, Any]:
+    """Submit the questions of a batch, run its trigger, and write the event to a file."""
+    from airflow.providers.common.compat.sdk import TaskDeferred
+
+    operator, started = _operator(folder, count, interval, "keep"), time.perf_counter()
+    try:
+        operator.execute(_context())
+    except TaskDeferred as deferral:
+        event = asyncio.run(_event(deferral.trigger))
+        Path(folder, "event.json").write_text(json.dumps(event))
+    return {"seconds": round(time.perf_counter() - started, 2)}
+
+
+def resume(service: Service, count: int, interval: float, folder: str, sessions: str) -> dict[str, Any]:
+    """Submit the questions of a batch in a separate process, and measure its resumption."""
+    command = [sys.executable, "-m", __spec__.name, "defer", service.root, str(count), str(interval), folder]
+    deferred = json.loads(subprocess.check_output(command, text=True).splitlines()[-1])
+    event = json.loads(Path(folder, "event.json").read_text())
+    operator = _operator(folder, count, interval, sessions)
+    started, used = time.perf_counter(), time.process_time()
+    result = operator.execute_complete(_context(), event)
+    seconds, core = time.perf_counter() - started, time.process_time() - used
+    if result["complete"] != count:
+        raise RuntimeError(f"{result['complete']} of {count} questions have an answer")
+    return {"until_event": deferred["seconds"], "seconds": round(seconds, 2), "core": round(core, 2)}
+
+
+def _operator(folder: str, count: int, interval: float, sessions: str) -> Any:
+    from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
+
+    return AssistantChatBatchOperator(
+        task_id="ask",
+        source=[{"key": f"q{number}", "message": question(number)} for number in range(count)],
+        key_columns=["key"],
+        output_path=str(Path(folder, "answers.parquet")),
+        deferrable=True,
+        poll_interval=interval,
+        timeout=TIMEOUT,
+        close_sessions=sessions == "close",
+    )
+
+
+def _context() -> dict[str, Any]:
+    ti = SimpleNamespace(dag_id="bench", run_id="run", task_id="ask", map_index=-1, max_tries=0)
+    return {"ti": ti, "outlet_events": {}}
+
+
 async def _event(trigger: Any) -> dict[str, Any]:
     """Return the payload of the one event."""
     (event,) = [event.payload async for event in trigger.run()]
-    return event
+    return dict(event)
 
 
-def main(what: str, root: str, count: str, *numbers: str) -> None:
+def main(what: str, root: str, count: str, *rest: str) -> None:
     """Run the selected measurement, and print the result."""
     service = Service(root)
     os.environ[CONNECTION] = connection(service)
-    pin(0)
-    spread, interval, *rest = numbers
-    work: Callable[..., dict[str, Any]] = {"batch": batch, "thousand": thousand}[what]
-    print(json.dumps(work(service, int(count), float(spread), float(interval), *rest)))
+    if what in ("batch", "thousand"):
+        pin(0)
+        spread, interval, *client = rest
+        work: Callable[..., dict[str, Any]] = {"batch": batch, "thousand": thousand}[what]
+        result = work(service, int(count), float(spread), float(interval), *client)
+    else:
+        interval, *files = rest
+        result = {"defer": defer, "resume": resume}[what](service, int(count), float(interval), *files)
+    print(json.dumps(result))
 
 
 if __name__ == "__main__":

@@ -1,22 +1,17 @@
-"""Benchmarks of chat batches and triggers."""
+"""Benchmarks of chat batches and of the triggers that wait for answers."""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from statistics import median
+from typing import Any
 
 from tests.benchmarks import posts
-from tests.benchmarks.chat_batches import CONCURRENCY, LATENCY
-from tests.benchmarks.live_chat_batches import LiveChatBatches
-from tests.benchmarks.measure import Figure, Size, alternated, percentile, ratio, worked
+from tests.benchmarks.batches import CONCURRENCY, LATENCY
+from tests.benchmarks.measure import Figure, Size, alternated, percentile, ratio, rounded, worked
 from tests.benchmarks.service import Service, question
-from tests.live.postgres import programs
-
-# Number of questions for mapped tasks.
-MAPPED = 50
 
 
 def batch(service: Service, size: Size) -> list[Figure]:
@@ -60,61 +55,60 @@ def thousand(service: Service, size: Size) -> list[Figure]:
     ]
 
 
-def _worked(what: str, service: Service, *arguments: object) -> dict[str, float]:
-    return worked("tests.benchmarks.chat_batches", what, service.root, *map(str, arguments))
-
-
-def chat_batch(service: Service, size: Size) -> list[Figure]:
-    """5,000 questions in a real Airflow, compared with a script. Answers are ready within 20 s, polled every 5 s."""
+def ask(service: Service, size: Size) -> list[Figure]:
+    """5,000 questions by the operator and its trigger, and by a script. Answers are ready within 20 s."""
     count, spread, interval = size.rows(5_000), size.seconds * 2 / 3, size.seconds / 6
     questions = [question(number) for number in range(count)]
 
-    def bare() -> float:
+    def operator() -> float:
         service.reset(LATENCY, spread=spread)
-        seconds = count / posts.bare_chat_batch(service.chats, questions, CONCURRENCY, interval)
+        found = _asked(service, count, interval, "keep")
         service.asked().delays(count)
-        return seconds
+        return count / (found["until_event"] + found["seconds"])
 
-    if size.share < 1 or programs() is None:
-        # Starting Airflow takes half a minute.
-        return [Figure("bare script: questions per second; Airflow is left out", count / bare(), unit="/s")]
-    with (
-        tempfile.TemporaryDirectory(prefix="bench-chat-batches-") as folder,
-        LiveChatBatches(Path(folder), service, questions, MAPPED, interval) as live,
-    ):
-        starts = [live.start() for _ in range(3)]
-        script = bare()
+    def script() -> float:
         service.reset(LATENCY, spread=spread)
-        batch = live.chat_batch()
-        chats = service.asked()
-        chats.delays(count)
-        service.reset(LATENCY, spread=spread)
-        mapped = live.mapped()
-        service.asked().delays(MAPPED)
-    samples = {
-        "chat_batch": batch,
-        "bare": script,
-        "start": starts,
-        "closed": chats.closed,
-        "polls_each": chats.polls_each,
-    }
+        rate = posts.bare_chat_batch(service.chats, questions, CONCURRENCY, interval)
+        service.asked().delays(count)
+        return rate
+
+    rates = alternated({"operator": operator, "script": script}, min(3, size.rounds))
     return [
-        Figure(
-            "to a bare script and Airflow's own start",
-            batch["seconds"] / (script + median(starts)),
-            1.25,
-            at_most=True,
-            samples=samples,
-        ),
-        Figure("task instances", batch["tasks"], 3, at_most=True, unit=""),
-        Figure("questions per second", count / batch["seconds"], unit="/s"),
-        Figure(
-            f"questions per second, {MAPPED} mapped tasks and sensors",
-            MAPPED / mapped["seconds"],
-            unit="/s",
-            samples=mapped,
-        ),
+        Figure("questions per second, without Airflow's own start", median(rates["operator"]), unit="/s"),
+        Figure("to a bare script", ratio(rates, "operator", "script"), 0.8, samples=rounded(rates)),
     ]
 
 
-CASES: dict[str, Callable[[Service, Size], list[Figure]]] = {"batch": batch, "thousand": thousand, "ask": chat_batch}
+def resume(service: Service, size: Size) -> list[Figure]:
+    """Resume a batch of 10,000 answers with a ledger: from the event to the success, with and without sessions."""
+    count = size.rows(10_000)
+    seen: dict[str, list[dict[str, Any]]] = {"keep": [], "close": []}
+
+    def seconds(sessions: str) -> float:
+        service.reset()
+        seen[sessions].append(_asked(service, count, 1.0, sessions))
+        return float(seen[sessions][-1]["seconds"])
+
+    times = alternated({name: partial(seconds, name) for name in seen}, min(3, size.rounds))
+    return [
+        Figure("event to success", median(times["keep"]), 3, at_most=True, unit="s", samples=rounded(times)),
+        Figure("seconds of the core", median(one["core"] for one in seen["keep"]), unit="s"),
+        Figure("event to success, closing a session per answer", median(times["close"]), unit="s"),
+    ]
+
+
+def _worked(what: str, service: Service, *arguments: object) -> dict[str, Any]:
+    return worked("tests.benchmarks.batches", what, service.root, *map(str, arguments))
+
+
+def _asked(service: Service, count: int, interval: float, sessions: str) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        return _worked("resume", service, count, interval, folder, sessions)
+
+
+CASES: dict[str, Callable[[Service, Size], list[Figure]]] = {
+    "batch": batch,
+    "thousand": thousand,
+    "ask": ask,
+    "resume": resume,
+}
