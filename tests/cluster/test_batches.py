@@ -21,7 +21,7 @@ def test_a_killed_triggerer_loses_no_answer(cluster: Cluster, report: Report) ->
     cluster.wait_deferred(run)
     victim = cluster.wait_triggerer(run)
     cluster.airflow.wait("every request to be polled", lambda: cluster.polls() > count, timeout=TIMEOUT)
-    cluster.airflow.stop(victim, kill=True)
+    cluster.airflow.components[victim].stop(kill=True)
     killed_at = time.monotonic()
 
     other = cluster.wait_triggerer(run, other_than=victim)
@@ -42,12 +42,13 @@ def test_a_killed_triggerer_loses_no_answer(cluster: Cluster, report: Report) ->
     assert len({answer["request_id"] for answer in answers}) == count
 
 
+@pytest.mark.promise("chat", "A batch goes on after its worker or its triggerer has died, on another machine.")
 def test_a_task_resumes_on_the_other_machine(cluster: Cluster, report: Report) -> None:
     count = 200
     cluster.service.faults(processing_seconds=NEVER)
     run = cluster.batch("resumed", count)
     first = cluster.wait_deferred(run)
-    cluster.airflow.stop(first, kill=True)
+    cluster.airflow.components[first].stop(kill=True)
     cluster.service.faults(processing_seconds=SOON)
     assert cluster.finish(run) == "success"
 

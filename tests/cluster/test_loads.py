@@ -39,11 +39,12 @@ def test_shards_run_on_both_workers(cluster: Cluster, report: Report) -> None:
     assert cluster.local_ledgers() == []
 
 
+@pytest.mark.promise("loads", "A worker of a cluster dies: every row exists, and those that may exist twice are listed.")
 def test_a_killed_worker_loses_nothing(cluster: Cluster, report: Report) -> None:
     run = cluster.load("killed", shards=SHARDS, rows=ROWS)
     cluster.wait_documents(ALL // 8)
     victim = cluster.airflow.wait("a load on a worker", lambda: _busy(cluster, run), timeout=TIMEOUT)
-    cluster.airflow.stop(victim, kill=True)
+    cluster.airflow.components[victim].stop(kill=True)
     killed_at, killed_after = time.monotonic(), cluster.service.count_documents()
     shards = cluster.running_on(run, victim)
 
@@ -83,6 +84,7 @@ def _busy(cluster: Cluster, run: Run) -> str | None:
     return worker if cluster.running_on(run, worker) else None
 
 
+@pytest.mark.promise("ledger", "Two runs of one load on two machines create each row once.")
 def test_two_runs_of_one_load_create_each_row_once(cluster: Cluster, report: Report) -> None:
     shards = 2
     # Slow, until both runs are at work: so they meet on the same rows.

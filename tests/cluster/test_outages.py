@@ -26,6 +26,7 @@ def check_load(cluster: Cluster, run: Run, report: Report) -> None:
     assert titles.total() - ALL <= (sum(tries) - SHARDS) * CONCURRENCY
 
 
+@pytest.mark.promise("ledger", "A restart of the database or the broker loses no row.")
 def test_postgresql_restarts(cluster: Cluster, report: Report) -> None:
     run = cluster.load("postgresql", shards=SHARDS, rows=ROWS)
     cluster.wait_documents(ALL // 4)

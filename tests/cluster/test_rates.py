@@ -40,6 +40,7 @@ def sender_of(entry: dict[str, Any]) -> str | None:
     return next((name for name, path in SENDERS.items() if path.search(entry["path"])), None)
 
 
+@pytest.mark.promise("loads", "Senders on several machines share the rate limit of a tenant fairly.")
 def test_two_workers_and_a_triggerer_share_the_rate_limit(cluster: Cluster, report: Report) -> None:
     service = cluster.service
 

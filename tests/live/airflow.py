@@ -1,4 +1,4 @@
-"""A real Airflow in a separate directory: four components, PostgreSQL, LocalExecutor."""
+"""A real Airflow in a separate directory: its components and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ import os
 import secrets
 import signal
 import sys
+from collections.abc import Mapping
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import psutil
 import psycopg2
 
 from tests.live.environment import ROOT, environment
-from tests.live.fork_server import ForkedProcess, ForkServer
+from tests.live.forked_airflow import ForkedProcess, ForkServer
 from tests.live.postgres import PostgresServer
 from tests.live.process import WAIT, NotReadyError, Process, free_port, running
 from tests.live.rest import AirflowApi
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+EXECUTORS = {"local": "tests.live.executor.LiveExecutor", "isolated": "tests.live.executor.IsolatedExecutor"}
 
 
 class LiveAirflow(AirflowApi):
@@ -30,16 +30,14 @@ class LiveAirflow(AirflowApi):
     A running Airflow, and its REST API as an administrator.
 
     Entering the context starts everything and waits until it is healthy; leaving it, in whatever way, ends every
-    process, those of running tasks too. Subclasses are other deployments: see ``isolated.py`` and ``cluster.py``.
+    process, including those of running tasks. :class:`tests.live.cluster.CeleryAirflow` has several machines.
 
-    The components are forked from one process that has imported Airflow, which saves 3 s of processor time for each.
-    Their execution API has only its newest version.
-
-    :param home: becomes AIRFLOW_HOME; its logs and settings are kept there
-    :param dags: the folder with the DAGs
-    :param env: more environment variables for all components, e.g. ``AIRFLOW_CONN_…``
-    :param roles: more users and their roles: ``viewer``, ``user`` or ``op``; their password is that of the
-        administrator
+    :param home: Becomes AIRFLOW_HOME; its logs and settings are kept there.
+    :param dags: The folder with the DAGs.
+    :param env: More environment variables for all components, such as ``AIRFLOW_CONN_…``.
+    :param roles: More users and their roles (``viewer``, ``user`` or ``op``), with the administrator's password.
+    :param executor: ``local``: tasks are forked, like the components; ``isolated``: every task runs as in a pod, in a
+        new process with an empty home and without Airflow's database.
     """
 
     # Each component, and its command line.
@@ -56,9 +54,10 @@ class LiveAirflow(AirflowApi):
         dags: Path,
         env: Mapping[str, str] | None = None,
         roles: Mapping[str, str] | None = None,
+        *,
+        executor: str = "local",
     ) -> None:
-        self.home = home.resolve()
-        self.dags = dags.resolve()
+        self.home, self.dags, self.executor = home.resolve(), dags.resolve(), executor
         # On a busy machine SQLite answers "database is locked" to a component now and then.
         self.database = PostgresServer()
         self.port = free_port()
@@ -69,17 +68,18 @@ class LiveAirflow(AirflowApi):
             "PYTHONUNBUFFERED": "1",
             "NO_PROXY": "127.0.0.1,localhost",
             "no_proxy": "127.0.0.1,localhost",
+            "ASSISTANT_TEST_ISOLATED": str(self.home / "tasks"),
             **(env or {}),
         }
         self.components: dict[str, Process] = {}
         self._stack = ExitStack()
 
     def settings(self) -> dict[str, object]:
-        """Return Airflow's configuration, which the environment of a test can change."""
+        """Return Airflow's configuration, which ``env`` can change."""
         return {
             "CORE__LOAD_EXAMPLES": False,
             "CORE__DAGS_FOLDER": self.dags,
-            "CORE__EXECUTOR": "tests.live.executor.LiveExecutor",
+            "CORE__EXECUTOR": EXECUTORS.get(self.executor, self.executor),
             "CORE__PARALLELISM": 4,
             "CORE__EXECUTION_API_SERVER_URL": f"{self.base_url}/execution/",
             "CORE__FERNET_KEY": base64.urlsafe_b64encode(secrets.token_bytes(32)).decode(),
@@ -111,10 +111,6 @@ class LiveAirflow(AirflowApi):
             "TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": 6,
         }
 
-    def environment_of(self, component: str) -> dict[str, str]:
-        """Return the environment of one component. If it is not that of all, the component is started, not forked."""
-        return self.env
-
     @property
     def _passwords(self) -> Path:
         return self.home / "passwords.json"
@@ -122,43 +118,40 @@ class LiveAirflow(AirflowApi):
     # -- life --------------------------------------------------------------------------------------
 
     def __enter__(self) -> Self:
-        """Start everything, and wait until it is healthy."""
         with ExitStack() as stack:
             self.start_all(stack)
             self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End every process."""
         self._stack.close()
 
     def start_all(self, stack: ExitStack) -> None:
         """Create the database, start the components, wait until they are healthy; the stack ends them."""
         stack.callback(self.close)
         stack.enter_context(self.database)
-        preloaded = [sys.executable, "-m", "tests.live.forked_airflow"]
-        log = self.log_path("fork-server")
-        self._forks = stack.enter_context(ForkServer(preloaded, env=self.env, cwd=self.home, log=log))
-        self.prepare()
-        self.components = {name: self.process(name, *command) for name, command in self.COMPONENTS.items()}
-        stack.enter_context(running(list(self.components.values())))
-        self.wait_ready()
-
-    def process(self, name: str, *arguments: str) -> Process:
-        """Return the process of a command of Airflow, to be started."""
-        log = self.log_path(name)
-        env = self.environment_of(name)
-        if env is self.env:
-            return ForkedProcess(name, arguments, self._forks, log)
-        command = [sys.executable, "-m", "airflow", *arguments]
-        return Process(name, command, env=env, cwd=self.home, log=log)
-
-    def prepare(self) -> None:
-        """Create the users and the tables."""
         self.home.mkdir(parents=True, exist_ok=True)
         self._passwords.touch(mode=0o600)
         self._passwords.write_text(json.dumps(dict.fromkeys(self.roles, self.password)))
-        self.process("migrate", "db", "migrate").run(timeout=WAIT)
+        command, log = [sys.executable, "-m", "tests.live.forked_airflow"], self.log_path("fork-server")
+        self._forks = ForkServer("fork-server", command, env=self.env, cwd=self.home, log=log, pipes=True)
+        stack.enter_context(running([self._forks]))
+        self.prepare()
+        self.components = {name: self.component(name, *command) for name, command in self.COMPONENTS.items()}
+        # The fork server ends what it has forked, all at the same time.
+        plain = [process for process in self.components.values() if not isinstance(process, ForkedProcess)]
+        stack.enter_context(running(plain))
+        for process in self.components.values():
+            process.start()
+        self.wait_ready()
+
+    def component(self, name: str, *arguments: str) -> Process:
+        """Return the process of a command of Airflow, to be started."""
+        return ForkedProcess(name, arguments, self._forks, self.log_path(name))
+
+    def prepare(self) -> None:
+        """Create the tables."""
+        self.component("migrate", "db", "migrate").run(timeout=WAIT)
 
     def check(self) -> None:
         """Raise, with the end of its log, if a component has ended by itself."""
@@ -177,13 +170,13 @@ class LiveAirflow(AirflowApi):
             return self._select("SELECT state FROM dag_run WHERE (dag_id, run_id) = (%s, %s)", dag_id, run_id)
         return super().run_state(dag_id, run_id)
 
-    def task_state(self, dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> str | None:
-        """Return the state of one task instance, if possible without the API server."""
-        query = "SELECT state FROM task_instance WHERE (dag_id, run_id, task_id, map_index) = (%s, %s, %s, %s)"
+    def task_state(self, dag_id: str, run_id: str, task_id: str) -> str | None:
+        """Return the state of a task that is not mapped, if possible without the API server."""
+        query = "SELECT state FROM task_instance WHERE (dag_id, run_id, task_id) = (%s, %s, %s)"
         # In Airflow 3.4, the column has another name.
         with suppress(psycopg2.OperationalError, psycopg2.errors.UndefinedColumn):
-            return self._select(query, dag_id, run_id, task_id, map_index)
-        return super().task_state(dag_id, run_id, task_id, map_index)
+            return self._select(query, dag_id, run_id, task_id)
+        return super().task_state(dag_id, run_id, task_id)
 
     def _select(self, query: str, *values: Any) -> Any:
         """Return a value from Airflow's database. The API takes ten times as long, and tests ask often."""
@@ -195,23 +188,9 @@ class LiveAirflow(AirflowApi):
 
     # -- accidents ---------------------------------------------------------------------------------
 
-    def stop(self, component: str, *, kill: bool = False) -> None:
-        """Stop one component, with SIGTERM or SIGKILL."""
-        self.components[component].stop(kill=kill)
-
-    def start(self, component: str) -> None:
-        """Start a component that was stopped."""
-        self.components[component].start()
-
-    def restart(self, component: str, *, kill: bool = False) -> None:
-        """Stop one component, with SIGTERM or SIGKILL, and start it again."""
-        self.stop(component, kill=kill)
-        self.start(component)
-
-    def kill_task(self, dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> None:
+    def kill_task(self, dag_id: str, run_id: str, task_id: str) -> None:
         """Kill the process of a running task with SIGKILL."""
-        task = self.task_instance(dag_id, run_id, task_id, map_index)
-        pids = [process.pid for process in self.components["scheduler"].tree()]
-        if task["pid"] not in pids:
+        task = self.task_instance(dag_id, run_id, task_id)
+        if task["pid"] not in [process.pid for process in self.components["scheduler"].tree()]:
             raise NotReadyError(f"{task_id} has no process: {task['state']}")
         psutil.Process(task["pid"]).send_signal(signal.SIGKILL)

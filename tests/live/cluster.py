@@ -7,22 +7,20 @@ cluster share: PostgreSQL (three databases), Redis, the api-server, the folder o
 
 from __future__ import annotations
 
+import os
+import shutil
+import socket
+import sys
 from collections import Counter
-from contextlib import ExitStack
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 
-from tests.live import machine
 from tests.live.airflow import LiveAirflow
-from tests.live.process import WAIT, NotReadyError, wait_for
-from tests.live.redis import RedisServer
-from tests.live.rest import JSON
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+from tests.live.process import WAIT, NotReadyError, Process, free_port, running, wait_for
 
 WORKERS = ("worker-1", "worker-2")
 TRIGGERERS = ("triggerer-1", "triggerer-2")
@@ -33,6 +31,8 @@ METADATA, RESULTS, LEDGER = "airflow", "results", "ledger"
 LEDGER_CONNECTION = "assistant_ledger"
 # How often a component that ends by itself is started again.
 RESTARTS = 5
+# Environment variable with the name of a component's machine.
+MACHINE = "ASSISTANT_TEST_MACHINE"
 
 
 def _worker(name: str) -> tuple[str, ...]:
@@ -42,13 +42,24 @@ def _worker(name: str) -> tuple[str, ...]:
     return ("celery", "worker", "--skip-serve-logs", "--concurrency", str(SLOTS), *named)
 
 
+def redis(home: Path) -> tuple[Process, str]:
+    """Return a Redis that keeps its data over a restart, as a broker must, and its URL."""
+    program, port = shutil.which("redis-server"), free_port()
+    if program is None:
+        raise FileNotFoundError("no Redis: run `make redis` as root, or install Debian's redis-server")
+    home.mkdir(parents=True, exist_ok=True)
+    command = [program, "--bind", "127.0.0.1", "--port", str(port), "--dir", str(home)]
+    command += ["--appendonly", "yes", "--save", ""]
+    return Process("redis", command, env=os.environ, cwd=home, log=home / "log"), f"redis://127.0.0.1:{port}/0"
+
+
 class CeleryAirflow(LiveAirflow):
     """
     A running cluster, and its REST API as an administrator.
 
-    :param home: folder for all files; each machine has a home below it
-    :param dags: the folder with the DAGs, the same on all machines
-    :param env: more environment variables for all components
+    :param home: Folder for all files; each machine has a home below it.
+    :param dags: The folder with the DAGs, the same on all machines.
+    :param env: More environment variables for all components.
     """
 
     # Each request of a test keeps the api-server from its workers.
@@ -62,10 +73,10 @@ class CeleryAirflow(LiveAirflow):
     }
 
     def __init__(self, home: Path, dags: Path, env: Mapping[str, str] | None = None) -> None:
-        self.redis = RedisServer(home.resolve() / "redis")
+        self._redis, self._broker = redis(home.resolve() / "redis")
         # How often each component has ended by itself and was started again.
         self.restarts: Counter[str] = Counter()
-        super().__init__(home, dags, env)
+        super().__init__(home, dags, env, executor="CeleryExecutor")
         ledger = self.database.url_of(LEDGER).replace("postgresql+psycopg2", "postgres")
         self.env[f"AIRFLOW_CONN_{LEDGER_CONNECTION.upper()}"] = ledger
 
@@ -74,11 +85,10 @@ class CeleryAirflow(LiveAirflow):
         return {
             **super().settings(),
             "ASSISTANT__LEDGER_CONN_ID": LEDGER_CONNECTION,
-            "CELERY__BROKER_URL": self.redis.url,
+            "CELERY__BROKER_URL": self._broker,
             "CELERY__RESULT_BACKEND": f"db+{self.database.url_of(RESULTS)}",
             "CELERY__SYNC_PARALLELISM": 1,
-            "CORE__EXECUTOR": "CeleryExecutor",
-            "CORE__HOSTNAME_CALLABLE": f"{machine.name.__module__}.{machine.name.__name__}",
+            "CORE__HOSTNAME_CALLABLE": "tests.live.environment.machine",
             "CORE__PARALLELISM": 16,
             "DATABASE__SQL_ALCHEMY_CONN": self.database.url_of(METADATA),
             # Seconds without a heartbeat after which a task counts as dead. The default is 300.
@@ -97,24 +107,22 @@ class CeleryAirflow(LiveAirflow):
             "WORKERS__MIN_HEARTBEAT_INTERVAL": 5,
         }
 
-    def environment_of(self, component: str) -> dict[str, str]:
-        """Return the environment of a component on a machine of its own."""
-        return {**self.env, "AIRFLOW_HOME": str(self.machine(component)), machine.VARIABLE: component}
-
-    def machine(self, component: str) -> Path:
-        """Return the home of the machine on which a component runs."""
-        return self.home / "machines" / component
+    def component(self, name: str, *arguments: str) -> Process:
+        """Return the process of a command of Airflow on a machine of its own."""
+        home = self.home / "machines" / name
+        env = {**self.env, "AIRFLOW_HOME": str(home), MACHINE: name}
+        command = [sys.executable, "-m", "airflow", *arguments]
+        return Process(name, command, env=env, cwd=self.home, log=self.log_path(name))
 
     # -- life --------------------------------------------------------------------------------------
 
     def start_all(self, stack: ExitStack) -> None:
         """Start Redis, then the components."""
-        stack.callback(self.redis.stop)
-        self.redis.start()
+        stack.enter_context(running([self._redis]))
         super().start_all(stack)
 
     def prepare(self) -> None:
-        """Create the databases, the users and the tables."""
+        """Create the databases and the tables."""
         for name in (METADATA, RESULTS, LEDGER):
             self.database.create(name)
         super().prepare()
@@ -135,13 +143,6 @@ class CeleryAirflow(LiveAirflow):
         """Return how often a worker has connected to the broker after a start."""
         log = self.log_path(worker)
         return log.read_text(errors="replace").count(" ready.") if log.exists() else 0
-
-    def start(self, component: str) -> None:
-        """Start a component that was stopped; return once a worker takes tasks."""
-        before = self._starts(component)
-        super().start(component)
-        if component in WORKERS:
-            self.wait(f"{component} takes tasks", lambda: self._starts(component) > before, timeout=WAIT)
 
     def check(self) -> None:
         """
@@ -167,34 +168,39 @@ class CeleryAirflow(LiveAirflow):
 
     def restart_broker(self) -> None:
         """Stop Redis, and start it again with the messages that it had."""
-        self.redis.stop()
-        self.redis.start()
+        self._redis.stop()
+        self._redis.start()
+
+        def answers() -> bool:
+            address = ("127.0.0.1", int(self._broker.rpartition(":")[2].partition("/")[0]))
+            with suppress(OSError), socket.create_connection(address, timeout=5) as connection:
+                connection.sendall(b"PING\r\n")
+                return connection.recv(16).startswith(b"+PONG")
+            return False
+
+        wait_for("Redis", answers, timeout=WAIT)
 
     def restore(self) -> None:
-        """Start every component that a test has stopped or killed."""
-        for name in self.components:
-            if not self.components[name].tree():
-                self.start(name)
+        """Start every component that a test has killed; return once its workers take tasks."""
+        for name, component in self.components.items():
+            if component.tree():
+                continue
+            before = self._starts(name)
+            component.start()
+            if name in WORKERS:
+                self.wait(f"{name} takes tasks", lambda name=name, n=before: self._starts(name) > n, timeout=WAIT)
         self.wait_ready()
 
-    # -- what happened -----------------------------------------------------------------------------
-
-    def send(self, method: str, path: str, **kwargs: Any) -> httpx.Response:
+    def send(self, method: str, path: str, **options: Any) -> httpx.Response:
         """Send a request; repeat a GET while the api-server or its database is away."""
         if method != "GET":
-            return super().send(method, path, **kwargs)
+            return super().send(method, path, **options)
 
-        def answer() -> httpx.Response | None:
+        def reply() -> httpx.Response | None:
             self.check()
-            try:
-                answer = super(CeleryAirflow, self).send(method, path, **kwargs)
-            except httpx.TransportError:
-                return None
-            return answer if answer.status_code < 500 else None
+            with suppress(httpx.TransportError):
+                reply = super(CeleryAirflow, self).send(method, path, **options)
+                return reply if reply.status_code < 500 else None
+            return None
 
-        return wait_for(f"GET {path}", answer, timeout=WAIT, interval=self.POLL)
-
-    def tries(self, dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> list[JSON]:
-        """Return all tries of a task instance, the first one first, with ``hostname``, ``state`` and times."""
-        path = f"{self._task(dag_id, run_id, task_id, map_index)}/tries"
-        return sorted(self.request("GET", path)["task_instances"], key=lambda found: found["try_number"])
+        return wait_for(f"GET {path}", reply, timeout=WAIT, interval=self.POLL)

@@ -50,3 +50,8 @@ def isolated(env: Mapping[str, str], home: Path, temporary: Path) -> dict[str, s
         "HOME": str(home),
         "TMPDIR": str(temporary),
     }
+
+
+def machine() -> str:
+    """Return the name of the simulated machine of this process, for Airflow's ``[core] hostname_callable``."""
+    return os.environ["ASSISTANT_TEST_MACHINE"]

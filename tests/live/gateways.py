@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import socket
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from tests.live.process import WAIT, Process, free_port, running, wait_for
@@ -44,11 +45,6 @@ http {{
     ssl_client_certificate {bundle}; ssl_verify_client on; location / {{ proxy_pass http://{service}; }} }}
 }}
 """
-NGINX_PORTS = (
-    *("open", "limited", "small", "down", "slow", "basic", "deny", "login", "elsewhere", "misdirected", "headers"),
-    "mutual",
-)
-
 HAPROXY = """
 global
   maxconn 400
@@ -95,8 +91,6 @@ backend nobody
 backend silent
   server a {silent}
 """
-HAPROXY_PORTS = ("open", "word", "denied", "full", "down", "empty", "slow")
-
 SQUID = """
 http_port 127.0.0.1:{open}
 http_port 127.0.0.1:{auth}
@@ -122,70 +116,63 @@ connect_timeout 2 seconds
 visible_hostname squid.test
 pinger_enable off
 """
-SQUID_PORTS = ("open", "auth", "denied")
+# The configuration of each, and its command line.
+GATEWAYS = {
+    "nginx": (NGINX, "nginx -p {folder} -c {config}"),
+    "haproxy": (HAPROXY, "haproxy -db -f {config}"),
+    "squid": (SQUID, "squid -N -f {config}"),
+}
 
 
 @contextlib.contextmanager
-def nginx(folder: Path, service: str, pair: tuple[Path, Path]) -> Iterator[dict[str, str]]:
+def gateway(name: str, folder: Path, service: str, pair: tuple[Path, Path]) -> Iterator[dict[str, str]]:
     """
-    Run nginx; return ``host:port`` by the name of a fault.
+    Run nginx, haproxy or squid; return ``host:port`` by the name of a fault.
 
     :param service: ``host:port`` of the service.
     :param pair: Certificate and key of the TLS port.
     """
+    text, command = GATEWAYS[name]
+    files = {"folder": folder, "bundle": pair[0], "key": pair[1], "blocked": BLOCKED_WORD}
+    ports = {port: free_port() for port in re.findall(r"127\.0\.0\.1:{(\w+)}", text)}
     (folder / "users").write_text(f"{USER}:{{PLAIN}}{PASSWORD}\n")
-    with _backends() as (closed, silent):
-        ports = _free_ports(NGINX_PORTS)
-        text = NGINX.format(
-            folder=folder, service=service, closed=closed, silent=silent, bundle=pair[0], key=pair[1], **ports
-        )
-        config = folder / "nginx.conf"
-        config.write_text(text)
-        with _running(["nginx", "-p", str(folder), "-c", str(config)], ports, folder):
-            yield _hosts(ports)
-
-
-@contextlib.contextmanager
-def haproxy(folder: Path, service: str) -> Iterator[dict[str, str]]:
-    """
-    Run haproxy; return ``host:port`` by the name of a fault.
-
-    :param service: ``host:port`` of the service.
-    """
-    with _backends() as (closed, silent):
-        ports = _free_ports(HAPROXY_PORTS)
-        config = folder / "haproxy.cfg"
-        config.write_text(HAPROXY.format(service=service, closed=closed, silent=silent, blocked=BLOCKED_WORD, **ports))
-        with _running(["haproxy", "-db", "-f", str(config)], ports, folder):
-            yield _hosts(ports)
-
-
-@contextlib.contextmanager
-def squid(folder: Path) -> Iterator[dict[str, str]]:
-    """Run squid, which alone knows the name of the service; return ``host:port`` by the name of a fault."""
-    ports = _free_ports(SQUID_PORTS)
-    check = folder / "check"
-    check.write_text(
-        f'#!/bin/sh\nwhile read line; do\n[ "$line" = "{USER} {PASSWORD}" ] && echo OK || echo ERR\ndone\n'
-    )
-    check.chmod(0o755)
     (folder / "hosts").write_text(f"127.0.0.1 {LOCAL_NAME}\n")
-    config = folder / "squid.conf"
-    config.write_text(SQUID.format(folder=folder, **ports))
-    # As root, squid changes to a user of its own, who must reach its folder.
-    folder.chmod(0o777)
-    for parent in folder.parents:
-        if parent.owner() == folder.owner() and parent != Path("/"):
-            parent.chmod(parent.stat().st_mode | 0o011)
-    with _running(["squid", "-N", "-f", str(config)], ports, folder):
-        yield _hosts(ports)
+    check = folder / "check"
+    check.write_text(f'#!/bin/sh\nwhile read line; do [ "$line" = "{USER} {PASSWORD}" ] && echo OK || echo ERR; done\n')
+    check.chmod(0o755)
+    if name == "squid":
+        # As root, squid changes to a user of its own, who must reach its folder.
+        folder.chmod(0o777)
+        for parent in folder.parents:
+            if parent.owner() == folder.owner() and parent != Path("/"):
+                parent.chmod(parent.stat().st_mode | 0o011)
+    # Nobody listens at one address; the other accepts connections and never answers.
+    with socket.create_server(("127.0.0.1", 0), backlog=512) as silent:
+        addresses = {"closed": f"127.0.0.1:{free_port()}", "silent": f"127.0.0.1:{silent.getsockname()[1]}"}
+        config = folder / "config"
+        config.write_text(text.format(service=service, **addresses, **files, **ports))
+        env = {**os.environ, "PATH": f"{os.environ.get('PATH', '')}:/usr/sbin"}
+        words = [word.format(folder=folder, config=config) for word in command.split()]
+        process = Process(name, words, env=env, cwd=folder, log=folder / "output", grace=1)
+
+        def listens() -> bool:
+            process.check()
+            with contextlib.suppress(OSError):
+                for port in ports.values():
+                    socket.create_connection(("127.0.0.1", port)).close()
+                return True
+            return False
+
+        with running([process]):
+            wait_for(f"{name} listens", listens, timeout=WAIT, interval=0.05)
+            yield {fault: f"127.0.0.1:{port}" for fault, port in ports.items()}
 
 
-def missing(program: str) -> str | None:
-    """Return why a program cannot be run, or None if it can."""
-    if shutil.which(program) or Path(f"/usr/sbin/{program}").exists():
+def missing(name: str) -> str | None:
+    """Return why a gateway cannot be run, or None if it can."""
+    if shutil.which(name) or Path(f"/usr/sbin/{name}").exists():
         return None
-    return f"{program} is not installed: make gateways installs it"
+    return f"{name} is not installed: make gateways installs it"
 
 
 class Relay:
@@ -243,38 +230,3 @@ class Relay:
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-
-
-@contextlib.contextmanager
-def _backends() -> Iterator[tuple[str, str]]:
-    """Return an address where nobody listens, and one that accepts connections and never answers."""
-    with socket.create_server(("127.0.0.1", 0), backlog=512) as silent:
-        yield f"127.0.0.1:{free_port()}", f"127.0.0.1:{silent.getsockname()[1]}"
-
-
-def _free_ports(names: Sequence[str]) -> dict[str, int]:
-    return {name: free_port() for name in names}
-
-
-def _hosts(ports: dict[str, int]) -> dict[str, str]:
-    return {name: f"127.0.0.1:{port}" for name, port in ports.items()}
-
-
-@contextlib.contextmanager
-def _running(command: list[str], ports: dict[str, int], folder: Path) -> Iterator[None]:
-    """Run a program until the context is left; wait until it listens."""
-    environment = {**os.environ, "PATH": f"{os.environ.get('PATH', '')}:/usr/sbin"}
-    process = Process(command[0], command, env=environment, cwd=folder, log=folder / "output", grace=1)
-
-    def listens() -> bool:
-        process.check()
-        return all(_listens(port) for port in ports.values())
-
-    with running([process]):
-        wait_for(f"{command[0]} listens", listens, timeout=WAIT, interval=0.05)
-        yield
-
-
-def _listens(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0

@@ -1,25 +1,14 @@
-"""The demo's handbook: the documentation of this project, and three edits."""
+"""A handbook for tests: the documentation of this project, and three edits."""
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from tests.live.screen import Screen
-
-HANDBOOK = "assistant_handbook"
 DOCS = Path(__file__).parents[2] / "docs"
-EDITS = (
-    "a paragraph was inserted into internals/faults.md",
-    "index.md got another title",
-    "reference/sandbox.md was deleted",
-)
-PARAGRAPH = "\n\nThis paragraph was inserted by the demo.\n\n"
-SHOWN = ("rows", "created", "unchanged", "changed", "stale", "deleted", "requests")
+EDITS = ("a paragraph was inserted into one page", "index.md got another title", "another page was deleted")
 
 
 def write(folder: Path) -> int:
@@ -33,19 +22,12 @@ def write(folder: Path) -> int:
 
 def edit(folder: Path) -> None:
     """Make the three edits."""
-    page = folder / "internals" / "faults.md"
-    title, _, rest = page.read_text(encoding="utf-8").partition("\n")
-    page.write_text(f"{title}{PARAGRAPH}{rest}", encoding="utf-8")
-    page = folder / "index.md"
-    page.write_text(f"---\ntitle: Start here\n---\n{page.read_text(encoding='utf-8')}", encoding="utf-8")
-    (folder / "reference" / "sandbox.md").unlink()
-
-
-def show(screen: Screen, first: dict[str, Any], second: dict[str, Any], on_site: int) -> None:
-    """Show the counts of both runs, and what the site has now."""
-    screen.show("A handbook in chunks: after three edits, the site equals the folder again", "\n".join(EDITS))
-    screen.table(["", *SHOWN], [[name, *(load[count] for count in SHOWN)] for name, load in runs(first, second)])
-    screen.show("", f"{on_site} documents of the handbook are on the site, counted at the service")
+    edited, *_, deleted = sorted(page for page in folder.rglob("*.md") if page.name != "index.md")
+    title, _, rest = edited.read_text(encoding="utf-8").partition("\n")
+    edited.write_text(f"{title}\n\nThis paragraph was inserted.\n\n{rest}", encoding="utf-8")
+    index = folder / "index.md"
+    index.write_text(f"---\ntitle: Start here\n---\n{index.read_text(encoding='utf-8')}", encoding="utf-8")
+    deleted.unlink()
 
 
 def problem_of(first: dict[str, Any], second: dict[str, Any]) -> str | None:
@@ -78,8 +60,3 @@ def difference(documents: Iterable[dict[str, Any]], chunks: Path, compared: dict
         return f"the site has {len(on_site)} documents of the handbook, the source has {len(in_source)} chunks"
     wrong = {kind: compared[kind] for kind in ("gone", "doubled", "superseded", "draft", "not_ready") if compared[kind]}
     return f"ledger and site differ: {wrong}" if wrong else None
-
-
-def runs(first: dict[str, Any], second: dict[str, Any]) -> tuple[tuple[str, dict[str, Any]], ...]:
-    """Return both loads by name."""
-    return ("first run", first), ("after the edits", second)

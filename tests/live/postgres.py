@@ -15,7 +15,7 @@ from typing import Self
 
 import psutil
 
-from tests.live.process import WAIT, Process, free_port, wait_for
+from tests.live.process import WAIT, NotReadyError, Process, free_port, wait_for
 
 USER = "airflow"
 
@@ -109,7 +109,7 @@ class PostgresServer:
         server = self._server = Process(
             "PostgreSQL",
             [
-                *(("setpriv", "--reuid", self._user, "--clear-groups") if self._user else ()),
+                *(("setpriv", "--reuid", self._user, "--clear-groups", "--pdeathsig", "KILL") if self._user else ()),
                 *(str(self._programs / "postgres"), "-D", str(self._data), "-p", str(self.port)),
                 *("-k", str(self._home), "-c", "listen_addresses=127.0.0.1", "-c", "max_connections=200"),
                 *("-c", "autovacuum=off"),  # tests count the transactions of the server
@@ -132,8 +132,10 @@ class PostgresServer:
             for process in self._server.tree()[:1]:
                 with suppress(psutil.NoSuchProcess):
                     process.send_signal(number)
-                    process.wait(30)
-            self._server.stop()
+            server = self._server
+            with suppress(NotReadyError):
+                wait_for("the end of PostgreSQL", lambda: not server.tree(), timeout=30, interval=0.05)
+            server.stop()
             self._server = None
 
     def close(self) -> None:

@@ -1,17 +1,15 @@
-"""A small client of Airflow's REST API, for tests and the demo."""
+"""A small client of Airflow's REST API."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import httpx
 
 from tests.live.clients import local_client
 from tests.live.process import WAIT, NotReadyError, wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 JSON = dict[str, Any]
 T = TypeVar("T")
@@ -22,25 +20,20 @@ WAITING = ("awaiting_input", "deferred")
 
 
 class AirflowApi:
-    """Airflow's REST API, as one user.
-
-    :param base_url: address of the api-server
-    """
+    """Airflow's REST API at an address, as one user."""
 
     # Seconds between two requests that wait for a state. Each takes Airflow about 40 ms of processor time, which delays
     # the tasks that the test waits for.
     POLL = 0.5
 
     def __init__(self, base_url: str, user: str, password: str) -> None:
-        self.base_url = base_url
-        self.user = user
-        self.password = password
+        self.base_url, self.user, self.password = base_url, user, password
         self._http = local_client(base_url)
 
     def check(self) -> None:
-        """Raise an error if the condition can no longer be met; :meth:`wait` calls this between polls."""
+        """Raise an error if what is waited for can no longer happen."""
 
-    def wait(self, what: str, probe: Callable[[], T | None], *, timeout: float) -> T:
+    def wait(self, what: str, probe: Callable[[], T | None], *, timeout: float = WAIT) -> T:
         """Poll until ``probe`` returns a true value."""
 
         def checked() -> T | None:
@@ -49,85 +42,55 @@ class AirflowApi:
 
         return wait_for(what, checked, timeout=timeout, interval=self.POLL)
 
-    def send(self, method: str, path: str, **kwargs: Any) -> httpx.Response:
+    def send(self, method: str, path: str, **options: Any) -> httpx.Response:
         """Send a request with a token; return the response with any status."""
         if "Authorization" not in self._http.headers:
             credentials = {"username": self.user, "password": self.password}
-            answer = self._http.post("/auth/token", json=credentials).raise_for_status()
-            self._http.headers["Authorization"] = f"Bearer {answer.json()['access_token']}"
-        return self._http.request(method, path, **kwargs)
+            reply = self._http.post("/auth/token", json=credentials).raise_for_status()
+            self._http.headers["Authorization"] = f"Bearer {reply.json()['access_token']}"
+        return self._http.request(method, path, **options)
 
-    def request(self, method: str, path: str, **kwargs: Any) -> Any:
-        """Send a request with a token; return the JSON of the response."""
-        answer = self.send(method, path, **kwargs)
-        if answer.is_error:
-            raise httpx.HTTPStatusError(
-                f"{method} {path}: {answer.status_code} {answer.text}",
-                request=answer.request,
-                response=answer,
-            )
-        return answer.json() if answer.content else None
+    def request(self, method: str, path: str, **options: Any) -> Any:
+        """Send a request with a token; return the JSON of the response, or None if what it names does not exist."""
+        reply = self.send(method, path, **options)
+        if reply.status_code == 404:
+            return None
+        if reply.is_error:
+            raise AssertionError(f"{method} {path}: {reply.status_code} {reply.text}")
+        return reply.json() if reply.content else None
 
     def close(self) -> None:
         """Close the connections."""
         self._http.close()
 
-    # -- health ------------------------------------------------------------------------------------
-
-    def health(self) -> JSON:
-        """Return the health of Airflow's components; empty while the API does not respond."""
-        try:
-            answer = self._http.get("/api/v2/monitor/health", timeout=5)
-        except httpx.TransportError:
-            return {}
-        return answer.json() if answer.is_success else {}
-
     def wait_ready(self, timeout: float = WAIT) -> None:
         """Wait until the api-server answers and every other component has a heartbeat."""
 
         def ready() -> bool:
-            health = self.health()
-            return bool(health) and all((part or {}).get("status") == "healthy" for part in health.values())
+            try:
+                reply = self._http.get("/api/v2/monitor/health", timeout=5)
+            except httpx.TransportError:
+                return False
+            parts = reply.json().values() if reply.is_success else ()
+            return bool(parts) and all((part or {}).get("status") == "healthy" for part in parts)
 
         self.wait("a healthy Airflow", ready, timeout=timeout)
 
     # -- DAGs and runs -----------------------------------------------------------------------------
 
-    def import_errors(self) -> dict[str, str]:
-        """Return the stack trace of each DAG file that did not import."""
-        errors = self.request("GET", "/api/v2/importErrors")["import_errors"]
-        return {error["filename"]: error["stack_trace"] for error in errors}
-
-    def dag(self, dag_id: str) -> JSON | None:
-        """Return a DAG once it has been parsed."""
-        try:
-            return self.request("GET", f"/api/v2/dags/{dag_id}")
-        except httpx.HTTPStatusError as error:
-            if error.response.status_code == 404:
-                return None
-            raise
-
-    def wait_dag(self, dag_id: str, timeout: float = WAIT) -> JSON:
+    def wait_dag(self, dag_id: str) -> JSON:
         """Wait until a DAG has been parsed."""
         try:
-            return self.wait(f"DAG {dag_id}", lambda: self.dag(dag_id), timeout=timeout)
+            return self.wait(f"DAG {dag_id}", lambda: self.request("GET", f"/api/v2/dags/{dag_id}"))
         except NotReadyError as late:
-            raise NotReadyError("\n".join([str(late), *self.import_errors().values()])) from None
+            errors = self.request("GET", "/api/v2/importErrors")["import_errors"]
+            raise NotReadyError("\n".join([str(late), *(error["stack_trace"] for error in errors)])) from None
 
-    def trigger(
-        self,
-        dag_id: str,
-        conf: JSON | None = None,
-        logical_date: str | None = None,
-        timeout: float = WAIT,
-    ) -> str:
-        """Start a run of a DAG, unpaused and parsed by then, and return the run's id."""
-        self.wait_dag(dag_id, timeout)
-        run = self.request(
-            "POST",
-            f"/api/v2/dags/{dag_id}/dagRuns",
-            json={"logical_date": logical_date, "conf": conf or {}},
-        )
+    def trigger(self, dag_id: str, conf: JSON | None = None) -> str:
+        """Start a run of a DAG once it has been parsed, unpause the DAG, and return the run's id."""
+        self.wait_dag(dag_id)
+        body = {"logical_date": None, "conf": conf or {}}
+        run = self.request("POST", f"/api/v2/dags/{dag_id}/dagRuns", json=body)
         # Unpause after triggering; otherwise a DAG with a schedule might start its scheduled run first.
         self.unpause(dag_id)
         return run["dag_run_id"]
@@ -187,84 +150,53 @@ class AirflowApi:
         """Return one task instance."""
         return self.request("GET", self._task(dag_id, run_id, task_id, map_index))
 
-    def task_state(self, dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> str | None:
-        """Return the state of one task instance."""
-        return self.task_instance(dag_id, run_id, task_id, map_index)["state"]
+    def tries(self, dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> list[JSON]:
+        """Return all tries of a task instance, the first one first, with ``hostname``, ``state`` and times."""
+        path = f"{self._task(dag_id, run_id, task_id, map_index)}/tries"
+        return sorted(self.request("GET", path)["task_instances"], key=lambda found: found["try_number"])
 
-    def wait_task(
-        self,
-        dag_id: str,
-        run_id: str,
-        task_id: str,
-        *states: str,
-        map_index: int = -1,
-        timeout: float = WAIT,
-    ) -> JSON:
-        """Wait until a task instance is in one of these states."""
+    def task_state(self, dag_id: str, run_id: str, task_id: str) -> str | None:
+        """Return the state of a task."""
+        return self.task_instance(dag_id, run_id, task_id)["state"]
+
+    def wait_task(self, dag_id: str, run_id: str, task_id: str, *states: str, timeout: float = WAIT) -> JSON:
+        """Wait until a task is in one of these states."""
 
         def reached() -> JSON | None:
-            if self.task_state(dag_id, run_id, task_id, map_index) not in states:
+            if self.task_state(dag_id, run_id, task_id) not in states:
                 return None
-            found = self.task_instance(dag_id, run_id, task_id, map_index)
+            found = self.task_instance(dag_id, run_id, task_id)
             return found if found["state"] in states else None
 
         return self.wait(f"{dag_id}.{task_id} {'/'.join(states)}", reached, timeout=timeout)
 
-    def xcom(
-        self,
-        dag_id: str,
-        run_id: str,
-        task_id: str,
-        key: str = "return_value",
-        map_index: int = -1,
-    ) -> Any:
+    def xcom(self, dag_id: str, run_id: str, task_id: str, key: str = "return_value", map_index: int = -1) -> Any:
         """Return an XCom value as plain JSON data; None if there is none."""
         path = f"{self._task(dag_id, run_id, task_id)}/xcomEntries/{key}"
-        try:
-            entry = self.request("GET", path, params={"map_index": map_index, "stringify": False})
-        except httpx.HTTPStatusError as error:
-            if error.response.status_code == 404:
-                return None
-            raise
-        return entry["value"]
+        entry = self.request("GET", path, params={"map_index": map_index, "stringify": False})
+        return entry and entry["value"]
 
     def task_log(
-        self,
-        dag_id: str,
-        run_id: str,
-        task_id: str,
-        try_number: int | None = None,
-        map_index: int = -1,
+        self, dag_id: str, run_id: str, task_id: str, try_number: int | None = None, map_index: int = -1
     ) -> str:
         """Return a task's log as text, one event per line; by default of its latest try."""
-        if try_number is None:
-            task = self.task_instance(dag_id, run_id, task_id, map_index)
-            try_number = max(1, task["try_number"])
+        number = try_number or max(1, self.task_instance(dag_id, run_id, task_id, map_index)["try_number"])
         log = self.request(
             "GET",
-            f"{self._task(dag_id, run_id, task_id)}/logs/{try_number}",
+            f"{self._task(dag_id, run_id, task_id)}/logs/{number}",
             params={"map_index": map_index, "full_content": True},
             headers={"Accept": "application/json"},
         )
-        return "\n".join(_line(event) for event in log["content"])
+        return "\n".join(event if isinstance(event, str) else _line(event) for event in log["content"])
 
-    def clear(self, dag_id: str, run_id: str, *task_ids: str, only_failed: bool = False, **options: Any) -> None:
-        """Clear tasks of a run, so that they run again; all tasks if none is named."""
-        body = {
-            "dry_run": False,
-            "dag_run_id": run_id,
-            "only_failed": only_failed,
-            "reset_dag_runs": True,
-            **options,
-        }
-        if task_ids:
-            body["task_ids"] = list(task_ids)
-        self.request("POST", f"/api/v2/dags/{dag_id}/clearTaskInstances", json=body)
+    def clear(self, dag_id: str, run_id: str, *task_ids: str, **options: Any) -> None:
+        """Clear tasks of a run, so that they run again."""
+        body = {"dry_run": False, "dag_run_id": run_id, "only_failed": False, "reset_dag_runs": True, **options}
+        self.request("POST", f"/api/v2/dags/{dag_id}/clearTaskInstances", json=body | {"task_ids": list(task_ids)})
 
-    def set_task_state(self, dag_id: str, run_id: str, task_id: str, state: str, map_index: int = -1) -> None:
-        """Mark a task instance ``success``, ``failed`` or ``skipped``."""
-        path = self._task(dag_id, run_id, task_id, map_index)
-        self.request("PATCH", path, json={"new_state": state})
+    def set_task_state(self, dag_id: str, run_id: str, task_id: str, state: str) -> None:
+        """Mark a task ``success``, ``failed`` or ``skipped``."""
+        self.request("PATCH", self._task(dag_id, run_id, task_id), json={"new_state": state})
 
     def wait_question(self, dag_id: str, run_id: str, task_id: str) -> JSON:
         """Wait until a task waits for a person, and return its question: ``subject``, ``body``, ``options``, …"""
@@ -276,26 +208,8 @@ class AirflowApi:
         path = f"{self._task(dag_id, run_id, task_id)}/-1/hitlDetails"
         self.request("PATCH", path, json={"chosen_options": [option]})
 
-    # -- connections -------------------------------------------------------------------------------
 
-    def hook_meta(self) -> dict[str, JSON]:
-        """Return the connection form's data by connection type."""
-        hooks = self.request("GET", "/ui/connections/hook_meta")
-        return {hook["connection_type"]: hook for hook in hooks}
-
-    def test_connection(self, connection: JSON) -> tuple[bool, str]:
-        """Test a connection as the form's button does; ``extra`` may be a dict."""
-        body = dict(connection)
-        if isinstance(body.get("extra"), dict):
-            body["extra"] = json.dumps(body["extra"])
-        result = self.request("POST", "/api/v2/connections/test", json=body)
-        return result["status"], result["message"]
-
-
-def _line(event: JSON | str) -> str:
-    if isinstance(event, str):
-        return event
-    rest = {k: v for k, v in event.items() if k not in ("timestamp", "event", "level", "logger")}
-    parts = [event.get("timestamp"), event.get("level"), event.get("event")]
-    line = " ".join(str(part) for part in parts if part)
+def _line(event: JSON) -> str:
+    rest = {name: value for name, value in event.items() if name not in ("timestamp", "event", "level", "logger")}
+    line = " ".join(str(event[name]) for name in ("timestamp", "level", "event") if event.get(name))
     return f"{line} {json.dumps(rest, default=str)}" if rest else line

@@ -7,95 +7,62 @@ import os
 import shlex
 import sys
 import time
-from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Self
-
-import httpx
+from pathlib import Path
+from typing import Any, Self
 
 from tests.live.clients import local_client
-from tests.live.process import WAIT, NotReadyError, Process, free_port, wait_for
-
-if TYPE_CHECKING:
-    from pathlib import Path
-    from types import TracebackType
+from tests.live.process import WAIT, NotReadyError, Process, free_port
 
 CONNECTION = "AIRFLOW_CONN_ASSISTANT_DEFAULT"
-JUDGE = "AIRFLOW_CONN_PYDANTICAI_DEFAULT"
 SETTINGS = "ASSISTANT_SANDBOX_"
 
 
 class AssistantService:
-    """The embedded service, listening on the loopback interface while the context is entered.
+    """
+    The embedded service, listening on the loopback interface while the context is entered.
 
-    :param home: directory of its data and its log
-    :param settings: its flags, e.g. ``rate_limit=20`` for ``--rate-limit 20``
+    :param home: Folder of its data and its log.
+    :param settings: Its flags, such as ``rate_limit=20`` for ``--rate-limit 20``.
     """
 
     def __init__(self, home: Path, **settings: Any) -> None:
         self.home = home.resolve()
-        self.log = self.home / "service.log"
         self.connection: dict[str, Any] = {}
         self._settings = {"data": self.home / "data", "port": free_port(), **settings}
-        self._process = Process(
-            "service",
-            [],
-            env={k: v for k, v in os.environ.items() if not k.startswith(SETTINGS)},
-            cwd=self.home,
-            log=self.log,
-            on_line=self._on_line,
-        )
+        env = {name: value for name, value in os.environ.items() if not name.startswith(SETTINGS)}
+        log = self.home / "service.log"
+        self._process = Process("service", [], env=env | {"PYTHONUNBUFFERED": "1"}, cwd=self.home, log=log, pipes=True)
         # The control plane needs no API key.
         self._http = local_client()
-        self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        """Start the service and wait until it listens."""
-        with ExitStack() as stack:
-            self.home.mkdir(parents=True, exist_ok=True)
-            stack.enter_context(self._http)
-            stack.callback(self._process.stop)
-            self.start()
-            self._stack = stack.pop_all()
+        self.home.mkdir(parents=True, exist_ok=True)
+        self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """End the service."""
-        self._stack.close()
-
-    def _on_line(self, line: str) -> bool:
-        """Parse the connection from the service's output, and keep its API key out of the log."""
-        name, _, value = line.partition("=")
-        if name != CONNECTION:
-            return False
-        self.connection = json.loads(shlex.split(value)[0])
-        return True
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+        self._http.close()
 
     # -- life --------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Raise an error with the end of the log if the service has ended unexpectedly."""
+        """Raise an error with the end of the log if the service has ended by itself."""
         self._process.check()
 
     def start(self) -> None:
-        """Start the service."""
-        self.connection = {}
-        flags = [(f"--{name.replace('_', '-')}", str(v)) for name, v in self._settings.items()]
-        self._process.command = [
-            *(sys.executable, "-m", "airflow_provider_assistant.sandbox"),
-            *(part for flag in flags for part in flag),
-        ]
+        """Start the service, and return once it listens."""
+        flags = [part for name, value in self._settings.items() for part in (f"--{name.replace('_', '-')}", str(value))]
+        self._process.command = [sys.executable, "-m", "airflow_provider_assistant.sandbox", *flags]
         self._process.start()
-
-        def ready() -> bool:
-            self.check()
-            return bool(self.connection)
-
-        wait_for("the service", ready, timeout=WAIT)
+        # It prints its connection as soon as it listens, with the API key, which is in no log therefore.
+        for line in self._process.popen.stdout or ():
+            name, _, value = line.decode().partition("=")
+            if name == CONNECTION:
+                self.connection = json.loads(shlex.split(value)[0])
+                return
+        self._process.popen.wait()
+        self.check()
 
     def stop(self, *, kill: bool = False) -> None:
         """Stop the service, with SIGTERM or SIGKILL."""
@@ -136,22 +103,15 @@ class AssistantService:
 
     @property
     def env(self) -> dict[str, str]:
-        """The environment variables that make the service and its judge Airflow's default connections."""
-        judge = {
-            "conn_type": "pydanticai",
-            "host": f"{self.root}/v1",
-            "password": self.api_key,
-            "extra": {"model": "openai:word-overlap"},
-        }
-        return {CONNECTION: json.dumps(self.connection), JUDGE: json.dumps(judge)}
+        """The environment variable that makes the service Airflow's default connection."""
+        return {CONNECTION: json.dumps(self.connection)}
 
     # -- control plane -----------------------------------------------------------------------------
 
     def control(self, method: str, path: str, **kwargs: Any) -> Any:
         """Send a request to the control plane and return the JSON of the answer."""
         answer = self._http.request(method, f"{self.root}/_sandbox/{path}", **kwargs)
-        if answer.is_error:
-            raise httpx.HTTPStatusError(answer.text, request=answer.request, response=answer)
+        assert not answer.is_error, answer.text
         return answer.json() if answer.content else None
 
     def journal(self, **filters: Any) -> list[dict[str, Any]]:
@@ -191,5 +151,5 @@ class AssistantService:
         self.control("POST", "reset", params={"only": list(only)})
 
     def faults(self, **changes: Any) -> dict[str, Any]:
-        """Set the faults, such as ``rules=[…]`` or ``fault_rate=0.1``."""
+        """Set the faults, such as ``rules=[…]`` or ``processing_seconds=60``."""
         return self.control("POST", "faults", json=changes)

@@ -45,15 +45,11 @@ def hosts(
 ) -> Iterator[dict[str, dict[str, str]]]:
     """The addresses of all gateways that are installed, by gateway and fault."""
     with contextlib.ExitStack() as stack:
-        found: dict[str, dict[str, str]] = {"relay": {"open": relay.host}}
-        start: dict[str, Callable[[Path], Any]] = {
-            "nginx": lambda folder: gateways.nginx(folder, relay.host, pair),
-            "haproxy": lambda folder: gateways.haproxy(folder, relay.host),
-            "squid": gateways.squid,
-        }
-        for name, run in start.items():
+        found = {"relay": {"open": relay.host}}
+        for name in gateways.GATEWAYS:
             if not gateways.missing(name):
-                found[name] = stack.enter_context(run(tmp_path_factory.mktemp(name)))
+                folder = tmp_path_factory.mktemp(name)
+                found[name] = stack.enter_context(gateways.gateway(name, folder, relay.host, pair))
         found["tls"] = {"open": stack.enter_context(tls_front(relay.host, server_context(pair)))}
         yield found
 
@@ -170,6 +166,7 @@ STOPPED = {
 }
 
 
+@pytest.mark.promise("replies and errors", "A gateway that answers in place of the service judges no row and is named.")
 @pytest.mark.parametrize("place", STOPPED)
 def test_a_gateway_that_answers_everything_stops_the_task_and_is_named(place, hosts, behind, service):
     scheme, name = STOPPED[place]
@@ -226,6 +223,7 @@ def test_a_gateway_whose_service_is_away_ends_a_load_without_retries(place, host
     assert behind.load().stored == Counter(f"r{number}" for number in ALL)
 
 
+@pytest.mark.promise("loads", "A service that is away for some seconds is waited for inside the task.")
 @pytest.mark.parametrize("place", ["relay open", "nginx open", "haproxy open"])
 @pytest.mark.parametrize("on_ambiguous", ["retry", "skip"])
 def test_a_service_that_is_away_for_some_seconds_is_waited_for(place, on_ambiguous, hosts, behind, relay):

@@ -14,6 +14,7 @@ DAG = "assistant_approve_baseline"
 VARIABLE = "/api/v2/variables/assistant_baseline"
 
 
+@pytest.mark.promise("evaluation", "A baseline becomes the approved one only when a person approves it.")
 def test_a_rejected_baseline_is_not_set_and_an_approved_one_is(airflow: LiveAirflow, service: AssistantService) -> None:
     service.reset("faults")
     run_id = airflow.trigger(DAG)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
 from contextlib import suppress
@@ -20,6 +19,7 @@ from tests.live.airflow import LiveAirflow
 from tests.live.process import WAIT, wait_for
 from tests.live.requests import requests_of
 from tests.live.service import AssistantService
+from tests.system.runs import Runs
 from tests.system.search import places
 
 pytestmark = pytest.mark.system
@@ -30,7 +30,7 @@ COUNT, CONCURRENCY = 40, 8
 HALF = re.compile(r"req_[0-7]")
 FEW = 4
 # More questions than the connection allows in flight.
-SENSORS = int(os.environ.get("ASSISTANT_TEST_SENSORS", "6"))
+SENSORS = 6
 LABS = "globex-labs/chat/async"
 
 
@@ -38,60 +38,26 @@ def rule(action: str, path: str, times: int | None = None, skip: int = 0) -> dic
     return {"action": action, "match": {"path": path}, "times": times, "skip": skip}
 
 
-class Runs:
+class Batches(Runs):
     """One run of each DAG of ``chat_batches.py``, and its questions."""
 
     def __init__(self, airflow: LiveAirflow, service: AssistantService, lake: Path) -> None:
-        self.airflow = airflow
+        super().__init__(airflow)
         self.service = service
         self.folder = lake / "chat_batches"
-        self.ids: dict[str, str] = {}
         self.notes: dict[str, Any] = {}
-
-    def start(self, *dag_ids: str) -> None:
-        for dag_id in dag_ids:
-            self.ids[dag_id] = self.airflow.trigger(dag_id)
-
-    def wait(self, *dag_ids: str, timeout: float = WAIT) -> None:
-        for dag_id in dag_ids:
-            self.airflow.wait_run(dag_id, self.ids[dag_id], timeout)
-
-    def wait_task(self, dag_id: str, task_id: str, state: str, try_number: int = 1) -> None:
-        what, wanted = f"{dag_id}.{task_id}: {state}", (state, try_number)
-        self.airflow.wait(what, lambda: self.task(dag_id, task_id) == wanted, timeout=WAIT)
-
-    def states(self, dag_id: str) -> Counter[str]:
-        return Counter(self.airflow.task_states(dag_id, self.ids[dag_id]).values())
-
-    def connections(self) -> int:
-        """Return the number of connections from the triggerer to the service."""
-        port, found = urlsplit(self.service.root).port, 0
-        for process in self.airflow.components["triggerer"].tree():
-            with suppress(psutil.NoSuchProcess):
-                found += sum(bool(one.raddr) and one.raddr.port == port for one in process.net_connections("tcp"))
-        return found
 
     def posts(self, path: str) -> int:
         return len(self.service.journal(method="POST", path=path))
 
-    def task(self, dag_id: str, task_id: str) -> tuple[str, int]:
-        task = self.airflow.task_instance(dag_id, self.ids[dag_id], task_id)
-        return task["state"], task["try_number"]
-
-    def log(self, dag_id: str, task_id: str, try_number: int | None = None) -> str:
-        return self.airflow.task_log(dag_id, self.ids[dag_id], task_id, try_number)
-
-    def xcom(self, dag_id: str, task_id: str) -> Any:
-        return self.airflow.xcom(dag_id, self.ids[dag_id], task_id)
-
-    def rows(self, dag_id: str, task_id: str) -> list[dict[str, Any]]:
-        output = self.folder / dag_id / f"{task_id}.parquet"
-        assert output.exists(), self.log(dag_id, task_id)
+    def rows(self, dag_id: str) -> list[dict[str, Any]]:
+        output = self.folder / dag_id / "questions.parquet"
+        assert output.exists(), self.log(dag_id, "questions")
         return pq.read_table(output).to_pylist()
 
-    def saved(self, dag_id: str, task_id: str) -> set[str]:
+    def saved(self, dag_id: str) -> set[str]:
         """Return the requests whose answers are in the batch state of a task."""
-        folders = (self.folder / dag_id).glob(f".{task_id}.parquet.*")
+        folders = (self.folder / dag_id).glob(".questions.parquet.*")
         return {answer.request_id or "" for folder in folders for answer in BatchState(str(folder)).read_answers()}
 
     def submitted(self, message: str) -> dict[str, int]:
@@ -110,9 +76,9 @@ class Runs:
 
 
 @pytest.fixture(scope="module")
-def runs(airflow: LiveAirflow, service: AssistantService, lake: Path, home: Path) -> Runs:
+def runs(airflow: LiveAirflow, service: AssistantService, lake: Path, home: Path) -> Batches:
     """All runs, started at the same time and finished before the tests check them."""
-    runs = Runs(airflow, service, lake)
+    runs = Batches(airflow, service, lake)
     service.reset("journal", "faults")
     rules = [
         rule("status:425", f"chat/requests/{HALF.pattern}"),
@@ -122,22 +88,22 @@ def runs(airflow: LiveAirflow, service: AssistantService, lake: Path, home: Path
     runs.start("batch_of_a_killed_worker", "batch_through_restarts", "batch_cleared")
 
     wait_for("half of them, and more under way", lambda: runs.posts(LABS) == COUNT // 2 + CONCURRENCY, timeout=WAIT)
-    airflow.kill_task("batch_of_a_killed_worker", runs.ids["batch_of_a_killed_worker"], "questions")
+    runs.kill("batch_of_a_killed_worker", "questions")
 
     runs.wait_task("batch_through_restarts", "questions", "deferred")
     answered = {request_id for request_id in runs.submitted("Through restarts") if not HALF.match(request_id)}
-    wait_for("saved answers", lambda: runs.saved("batch_through_restarts", "questions") >= answered, timeout=WAIT)
+    wait_for("saved answers", lambda: runs.saved("batch_through_restarts") >= answered, timeout=WAIT)
     dag_id, first = "batch_through_restarts", f"Waiting for {COUNT} requests"
     # The triggerer sends its log lines to another process, which may be late.
     wait_for("the first line of the log", lambda: first in runs.log(dag_id, "questions"), timeout=WAIT)
-    airflow.stop("triggerer", kill=True)
+    airflow.components["triggerer"].stop(kill=True)
     runs.notes["answered"] = answered
     before = runs.polled().total()
-    airflow.start("triggerer")
+    airflow.components["triggerer"].start()
 
-    runs.wait_task("batch_cleared", "taken_up", "deferred")
-    airflow.clear("batch_cleared", runs.ids["batch_cleared"], "taken_up")
-    runs.wait_task("batch_cleared", "taken_up", "deferred", 2)
+    runs.wait_task("batch_cleared", "questions", "deferred")
+    runs.clear("batch_cleared", "questions")
+    runs.wait_task("batch_cleared", "questions", "deferred", 2)
     runs.wait_task("batch_of_a_killed_worker", "questions", "deferred", 2)
     waiting = runs.submitted("Through restarts").keys() - answered
 
@@ -156,10 +122,10 @@ def runs(airflow: LiveAirflow, service: AssistantService, lake: Path, home: Path
     return runs
 
 
-def complete(runs: Runs, dag_id: str, task_id: str, message: str) -> None:
+def complete(runs: Batches, dag_id: str, message: str) -> None:
     """Check that every question has the answer of the service, in the order of the source."""
     requests = requests_of(runs.service)
-    rows = runs.rows(dag_id, task_id)
+    rows = runs.rows(dag_id)
     assert [row["id"] for row in rows] == list(range(COUNT))
     assert {row["status"] for row in rows} == {"complete"}
     for row in rows:
@@ -168,10 +134,11 @@ def complete(runs: Runs, dag_id: str, task_id: str, message: str) -> None:
         assert row["answer"] == request["answer"]
 
 
-def test_a_killed_triggerer_asks_nothing_twice_and_polls_on(runs: Runs) -> None:
+@pytest.mark.promise("chat", "A batch whose triggerer is killed asks no question twice and keeps its answers.")
+def test_a_killed_triggerer_asks_nothing_twice_and_polls_on(runs: Batches) -> None:
     dag_id, message = "batch_through_restarts", "Through restarts"
     assert runs.task(dag_id, "questions") == ("success", 1)
-    complete(runs, dag_id, "questions", message)
+    complete(runs, dag_id, message)
     asked = runs.submitted(message)
     assert len(asked) == COUNT
 
@@ -187,11 +154,13 @@ def test_a_killed_triggerer_asks_nothing_twice_and_polls_on(runs: Runs) -> None:
     assert not list((runs.folder / dag_id).glob(".*")), "neither a journal nor findings"
 
 
-# The first line of progress comes after 30 s. tests/unit/chat_batch/test_poller.py has its text.
-def test_a_killed_worker_asks_the_rest_and_lists_what_was_under_way(runs: Runs) -> None:
+@pytest.mark.promise(
+    "chat", "A batch whose worker is killed asks the rest; what may have been asked twice is listed in its findings."
+)
+def test_a_killed_worker_asks_the_rest_and_lists_what_was_under_way(runs: Batches) -> None:
     dag_id = "batch_of_a_killed_worker"
     assert runs.task(dag_id, "questions") == ("success", 2)
-    complete(runs, dag_id, "questions", "Killed")
+    complete(runs, dag_id, "Killed")
     # The service continues to process requests even if no task waits for them.
     wait_for("late ones", lambda: len(runs.submitted("Killed")) == COUNT + CONCURRENCY, timeout=WAIT)
     twice = {number for number, times in Counter(runs.submitted("Killed").values()).items() if times > 1}
@@ -206,17 +175,17 @@ def test_a_killed_worker_asks_the_rest_and_lists_what_was_under_way(runs: Runs) 
     )
 
 
-def test_a_task_cleared_while_deferred_takes_up_its_requests(runs: Runs) -> None:
-    dag_id, task_id, message = "batch_cleared", "taken_up", "Taken up"
-    assert runs.task(dag_id, task_id) == ("success", 2)
-    complete(runs, dag_id, task_id, message)
+def test_a_task_cleared_while_deferred_takes_up_its_requests(runs: Batches) -> None:
+    dag_id, message = "batch_cleared", "Taken up"
+    assert runs.task(dag_id, "questions") == ("success", 2)
+    complete(runs, dag_id, message)
     assert len(runs.submitted(message)) == COUNT
-    result = runs.xcom(dag_id, task_id)
+    result = runs.xcom(dag_id, "questions")
     assert (result["submitted"], result["reused"], result["possibly_duplicated"]) == (0, COUNT, 0)
-    assert "0 submitted, 40 unchanged" in runs.log(dag_id, task_id)
+    assert "0 submitted, 40 unchanged" in runs.log(dag_id, "questions")
 
 
-def test_no_key_is_in_a_batch_state_a_ledger_a_log_or_the_output(runs: Runs, home: Path) -> None:
+def test_no_key_is_in_a_batch_state_a_ledger_a_log_or_the_output(runs: Batches, home: Path) -> None:
     assert runs.notes["state_files"], "the search came while there was something to find"
     assert runs.notes["keys"] == set()
     assert places(runs.folder, "Through restarts 7?")
@@ -226,23 +195,29 @@ def test_no_key_is_in_a_batch_state_a_ledger_a_log_or_the_output(runs: Runs, hom
 @pytest.mark.slow
 def test_many_sensors_share_one_client(airflow: LiveAirflow, service: AssistantService, lake: Path) -> None:
     """Without the limit, each trigger would open its own connection; the Airflow connection allows four."""
-    dag_id, runs = "requests_of_many_sensors", Runs(airflow, service, lake)
+    dag_id, runs = "requests_of_many_sensors", Batches(airflow, service, lake)
     service.reset("journal", "faults")
     service.faults(processing_seconds=NEVER, latency=0.1)
     runs.start(dag_id)
-    most = 0
+    most, port = 0, urlsplit(service.root).port
 
-    def deferred() -> bool:
+    def states() -> Counter[str | None]:
+        return Counter(airflow.task_states(dag_id, runs.ids[dag_id]).values())
+
+    def all_wait() -> bool:
         nonlocal most
-        most = max(most, runs.connections())
-        return runs.states(dag_id)["deferred"] == SENSORS
+        found = 0
+        for process in airflow.components["triggerer"].tree():
+            with suppress(psutil.NoSuchProcess):
+                found += sum(bool(one.raddr) and one.raddr.port == port for one in process.net_connections("tcp"))
+        most = max(most, found)
+        return states()["deferred"] == SENSORS
 
-    wait_for("all sensors to wait", deferred, timeout=WAIT)
+    wait_for("all sensors to wait", all_wait, timeout=WAIT)
     for _ in range(20):
-        deferred()
+        all_wait()
     service.faults(processing_seconds=SOON, latency=0)
-    runs.wait(dag_id, timeout=WAIT)
-    assert runs.states(dag_id) == {"success": SENSORS + 1}
+    runs.wait(dag_id)
+    assert states() == {"success": SENSORS + 1}
     assert len(runs.submitted("Of many")) == SENSORS
     assert 1 < most <= FEW
-    print(f"{SENSORS} sensors, {len(service.journal(method='GET', limit=100_000))} polls, {most} connections")

@@ -14,6 +14,7 @@ pytestmark = pytest.mark.system
 DAG = "document_ready"
 
 
+@pytest.mark.promise("documents of a site", "A task waits without a worker until a document is active.")
 def test_a_draft_is_waited_for_until_somebody_activates_it(airflow: LiveAirflow, service: AssistantService) -> None:
     documents = f"{service.base_url}/m2m/sites/{service.site_id}/documents"
     headers = {"X-API-Key": service.api_key}

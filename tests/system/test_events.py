@@ -16,6 +16,7 @@ pytestmark = pytest.mark.system
 DAG = "waiting_for_a_file"
 
 
+@pytest.mark.promise("sources of documents", "A file that appears starts a DAG, each time.")
 def test_a_file_starts_the_dag_each_time(airflow: LiveAirflow, home: Path) -> None:
     folder = home / "handbook"
     folder.mkdir()

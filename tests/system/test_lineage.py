@@ -14,9 +14,9 @@ from tests.live.process import WAIT, wait_for
 pytestmark = pytest.mark.system
 
 
+@pytest.mark.promise("Airflow", "OpenLineage names the dataset that an export has written.")
 @pytest.mark.usefixtures("parrots")
-def test_an_export_is_told(lineage_log: Path, lake: Path) -> None:
-
+def test_an_export_is_in_the_lineage(lineage_log: Path, lake: Path) -> None:
     def written() -> dict[str, Any]:
         """Return the outputs of all tasks that completed, by name."""
         events = []

@@ -17,6 +17,7 @@ pytestmark = pytest.mark.system
 NEVER, SOON = 3600, 0.2
 
 
+@pytest.mark.promise("Airflow", "StatsD gets every request, retry and duration of a worker and of the triggerer.")
 def test_a_deferred_chat_is_counted_and_measured(
     airflow: LiveAirflow, service: AssistantService, statsd: StatsdReceiver
 ) -> None:

@@ -47,6 +47,7 @@ def observed(home: Path, service: AssistantService, otlp: OtlpReceiver) -> Itera
         yield airflow
 
 
+@pytest.mark.promise("Airflow", "Spans of calls are below the span of their task or trigger.")
 def test_a_deferred_chat_is_counted_and_spanned(
     observed: LiveAirflow, service: AssistantService, otlp: OtlpReceiver
 ) -> None:

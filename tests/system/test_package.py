@@ -11,7 +11,6 @@ import sys
 import tarfile
 import tomllib
 import zipfile
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -25,25 +24,27 @@ pytestmark = pytest.mark.system
 ROOT = Path(__file__).parents[2]
 PACKAGE = "airflow_provider_assistant"
 EXAMPLES = f"{PACKAGE}/example_dags"
-CONSTRAINTS = ROOT / "constraints" / "airflow-3.3.txt"
 # Generous limits: a slow package index must not look like a broken package.
 DOWNLOADS = 600
 
 
-def run(*command: str | Path, home: Path, timeout: float = 300, more: Mapping[str, str] | None = None) -> str:
+def run(*command: str | Path, home: Path, **more: str) -> str:
     """Run a command without this environment's packages and Airflow. Fail if the command fails."""
-    env = {k: v for k, v in os.environ.items() if not k.startswith(("AIRFLOW", "_AIRFLOW", "PYTHON", "VIRTUAL_ENV"))}
+    foreign = ("AIRFLOW", "_AIRFLOW", "PYTHON", "VIRTUAL_ENV")
+    env = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
+    env |= {"AIRFLOW_HOME": str(home / "airflow"), **more}
     done = subprocess.run(
-        [str(part) for part in command],
-        cwd=home,
-        env=env | {"AIRFLOW_HOME": str(home / "airflow")} | dict(more or {}),
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        check=False,
+        [*map(str, command)], cwd=home, env=env, capture_output=True, text=True, timeout=DOWNLOADS, check=False
     )
     assert done.returncode == 0, f"{command}:\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
     return done.stdout + done.stderr
+
+
+def build(source: Path, folder: Path, home: Path, **more: str) -> tuple[Path, Path]:
+    """Build the sdist, and the wheel from it."""
+    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, source, home=home, **more)
+    [sdist], [wheel] = folder.glob("*.tar.gz"), folder.glob("*.whl")
+    return sdist, wheel
 
 
 @pytest.fixture(scope="module")
@@ -53,113 +54,100 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def built(home: Path) -> tuple[Path, Path]:
-    """The sdist, and the wheel that was built from it."""
-    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", home / "dist", ROOT, home=home, timeout=DOWNLOADS)
-    [sdist], [wheel] = (home / "dist").glob("*.tar.gz"), (home / "dist").glob("*.whl")
-    return sdist, wheel
+    return build(ROOT, home / "dist", home)
+
+
+@pytest.fixture(scope="module")
+def wheel(built: tuple[Path, Path]) -> dict[str, bytes]:
+    """The files of the wheel."""
+    with zipfile.ZipFile(built[1]) as packed:
+        return {name: packed.read(name) for name in packed.namelist()}
+
+
+@pytest.fixture(scope="module")
+def sdist(built: tuple[Path, Path]) -> dict[str, bytes]:
+    """The files of the sdist, by their paths in the repository."""
+    with tarfile.open(built[0]) as packed:
+        files = {member.name.partition("/")[2]: packed.extractfile(member) for member in packed}
+        return {name: file.read() for name, file in files.items() if file}
+
+
+@pytest.fixture(scope="module")
+def metadata(wheel: dict[str, bytes]) -> Metadata:
+    [text] = [content for name, content in wheel.items() if name.endswith(".dist-info/METADATA")]
+    return Metadata.from_email(text)  # raises an error where the rules of a package index are broken
 
 
 @pytest.fixture(scope="module")
 def python(home: Path, built: tuple[Path, Path]) -> Path:
     """The Python of an environment with the wheel and its dependencies."""
-    _, wheel = built
     run(sys.executable, "-m", "venv", "--without-pip", home / "venv", home=home)
     python = home / "venv" / "bin" / "python"
-    uv = [sys.executable, "-m", "uv", "pip", "install", "--python", python, "-c", CONSTRAINTS, wheel]
-    pip = [sys.executable, "-m", "pip", "--python", python, "install", "-c", CONSTRAINTS, wheel]
+    wanted = ("install", "-c", ROOT / "constraints" / "airflow-3.3.txt", built[1])
     try:
-        run(*uv, home=home, timeout=DOWNLOADS)
+        run(sys.executable, "-m", "uv", "pip", *wanted, "--python", python, home=home)
     except AssertionError:  # as in the Makefile: uv does not read pip's settings
-        run(*pip, home=home, timeout=DOWNLOADS)
+        run(sys.executable, "-m", "pip", "--python", python, *wanted, home=home)
     return python
 
 
-def test_the_wheel_has_the_package_and_nothing_else(built: tuple[Path, Path]) -> None:
-    with zipfile.ZipFile(built[1]) as wheel:
-        names = wheel.namelist()
-    [info] = {name.split("/")[0] for name in names} - {PACKAGE}
+def test_the_wheel_has_the_package_and_nothing_else(wheel: dict[str, bytes]) -> None:
+    [info] = {name.split("/")[0] for name in wheel} - {PACKAGE}
+    code = [name for name in wheel if name.startswith(f"{PACKAGE}/") and not name.startswith(f"{EXAMPLES}/")]
 
     assert info.endswith(".dist-info")
-    assert f"{PACKAGE}/operators/chat.py" in names
-    code = [name for name in names if name.startswith(f"{PACKAGE}/") and not name.startswith(f"{EXAMPLES}/")]
     assert {Path(name).suffix for name in code} == {".css", ".j2", ".mjs", ".py", ".sql", ".txt", ".typed"}
-    assert {f"{PACKAGE}/evaluation/report/report.{kind}" for kind in ("css", "html.j2")} <= set(names)
-    assert {f"{PACKAGE}/ui/static/assistant.{kind}" for kind in ("css", "mjs")} <= set(names)
-    assert f"{PACKAGE}/py.typed" in names
-    assert f"{info}/licenses/LICENSE" in names
+    assert {f"{PACKAGE}/py.typed", f"{PACKAGE}/operators/chat.py", f"{info}/licenses/LICENSE"} <= set(wheel)
+    assert {f"{PACKAGE}/evaluation/report/report.{kind}" for kind in ("css", "html.j2")} <= set(wheel)
+    assert {f"{PACKAGE}/ui/static/assistant.{kind}" for kind in ("css", "mjs")} <= set(wheel)
 
 
-def test_the_files_are_small_and_hold_nothing_of_this_machine(built: tuple[Path, Path]) -> None:
-    sdist, wheel = built
-    with zipfile.ZipFile(wheel) as packed:
-        contents = {name: packed.read(name) for name in packed.namelist()}
-    with tarfile.open(sdist) as packed_source:
-        for member in packed_source:
-            file = packed_source.extractfile(member)
-            contents[member.name] = file.read() if file else b""
-
-    assert wheel.stat().st_size < 1.5e6
-    assert sdist.stat().st_size < 5e6
-    assert not [name for name in contents if re.search(r"__pycache__|\.py[co]$|\.DS_Store|/\.env$", name)]
-    assert not [name for name, content in contents.items() if os.fsencode(ROOT) in content]
-
-
-def test_an_index_accepts_the_metadata(built: tuple[Path, Path]) -> None:
-    with zipfile.ZipFile(built[1]) as wheel:
-        [text] = [wheel.read(name) for name in wheel.namelist() if name.endswith(".dist-info/METADATA")]
-    metadata = Metadata.from_email(text)  # raises an error where the rules of the index are broken
-
-    assert metadata.description_content_type == "text/markdown"
-    assert metadata.license_files == ["LICENSE"]
-    assert metadata.summary
-    assert len(metadata.summary) < 200
-    assert not [requirement for requirement in metadata.requires_dist or () if requirement.url]
-
-
-def test_the_wheel_has_the_example_dags_and_their_data(built: tuple[Path, Path]) -> None:
+def test_the_wheel_has_the_example_dags_and_their_data(wheel: dict[str, bytes]) -> None:
     files = [path for path in (ROOT / "dags").rglob("*") if path.is_file() and "__pycache__" not in path.parts]
-    with zipfile.ZipFile(built[1]) as wheel:
-        packed = {name: wheel.read(name) for name in wheel.namelist() if name.startswith(f"{EXAMPLES}/")}
+    packed = {name: content for name, content in wheel.items() if name.startswith(f"{EXAMPLES}/")}
 
     assert packed == {f"{EXAMPLES}/{path.relative_to(ROOT / 'dags')}": path.read_bytes() for path in files}
     assert len(packed) > 10
 
 
-def test_links_of_the_long_description_work_without_the_repository(built: tuple[Path, Path]) -> None:
+@pytest.mark.promise("security", "The published files hold nothing of the machine that built them.")
+def test_the_files_are_small_and_hold_nothing_of_this_machine(
+    built: tuple[Path, Path], wheel: dict[str, bytes], sdist: dict[str, bytes]
+) -> None:
+    contents = {**wheel, **sdist}
+    unwanted = r"__pycache__|\.py[co]$|\.DS_Store|(^|/)\.(env|venv|demo|ci|git)(/|$)"
+
+    assert built[1].stat().st_size < 1.5e6
+    assert built[0].stat().st_size < 5e6
+    assert not [name for name in contents if re.search(unwanted, name)]
+    assert not [name for name, content in contents.items() if os.fsencode(ROOT) in content]
+
+
+def test_the_sdist_can_be_tested(sdist: dict[str, bytes]) -> None:
+    hidden = {".airflow-registry.yaml", ".github/workflows/gate.yml", ".pre-commit-config.yaml"}
+    documents = {"CHANGELOG.md", "LICENSE", "SECURITY.md", "README.md", "docs/index.md"}
+    code = {f"{PACKAGE}/py.typed", "dags/assistant_smoke.py", "tests/conftest.py"}
+    tools = {"Makefile", "constraints/airflow-3.3.txt", "pyproject.toml"}
+
+    assert hidden | documents | code | tools <= set(sdist)
+
+
+def test_an_index_accepts_the_metadata(metadata: Metadata) -> None:
+    assert metadata.description_content_type == "text/markdown"
+    assert metadata.license_files == ["LICENSE"]
+    assert 0 < len(metadata.summary or "") < 200
+    assert not [requirement for requirement in metadata.requires_dist or () if requirement.url]
+
+
+def test_links_of_the_long_description_work_without_the_repository(metadata: Metadata) -> None:
     """Relative links of README become links to files of this version in the repository of pyproject.toml."""
-    with zipfile.ZipFile(built[1]) as wheel:
-        [metadata] = [wheel.read(name).decode() for name in wheel.namelist() if name.endswith(".dist-info/METADATA")]
     source = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Source"]
-    links = re.findall(r"\]\(([^)]+)\)", metadata)
+    links = re.findall(r"\]\(([^)]+)\)", metadata.description or "")
     here = [link.removeprefix(f"{source}/blob/v{__version__}/") for link in links if link.startswith(source)]
 
     assert all(link.startswith(("https://", "#")) for link in links)
-    assert len(here) > 20
+    assert here
     assert not [path for path in here if not (ROOT / re.split("[#?]", path)[0]).exists()]
-
-
-def test_the_sdist_can_be_tested(built: tuple[Path, Path]) -> None:
-    with tarfile.open(built[0]) as sdist:
-        names = {name.partition("/")[2] for name in sdist.getnames()}
-
-    assert {
-        f"{PACKAGE}/py.typed",
-        ".airflow-registry.yaml",
-        ".github/workflows/gate.yml",
-        ".pre-commit-config.yaml",
-        "CHANGELOG.md",
-        "LICENSE",
-        "Makefile",
-        "SECURITY.md",
-        "README.md",
-        "constraints/airflow-3.3.txt",
-        "dags/assistant_smoke.py",
-        "dbt/dbt_project.yml",
-        "docs/internals/architecture.md",
-        "pyproject.toml",
-        "tests/conftest.py",
-    } <= names
-    assert not [name for name in names if name.startswith((".venv", ".demo", ".ci", ".git/"))]
 
 
 @pytest.mark.slow
@@ -173,31 +161,26 @@ def test_the_same_source_gives_the_same_bytes(home: Path) -> None:
         for path in source.rglob("*"):
             os.utime(path, (1_600_000_000 + number * 100_000, 1_600_000_000 + number * 100_000))
         environment = {"SOURCE_DATE_EPOCH": "1700000000", "PYTHONHASHSEED": str(number + 1)}
-        command = (sys.executable, "-m", "build", "--no-isolation", "--outdir", home / f"dist{number}", source)
-        run(*command, home=home, timeout=DOWNLOADS, more=environment)
-        builds.append({path.name: path.read_bytes() for path in (home / f"dist{number}").iterdir()})
+        files = build(source, home / f"dist{number}", home, **environment)
+        builds.append({path.name: path.read_bytes() for path in files})
 
-    assert len(builds[0]) == 2
     assert builds[0] == builds[1]
 
 
+@pytest.mark.promise("Airflow", "Airflow finds the provider, its hook, its commands and its example DAGs in the wheel.")
 @pytest.mark.slow
 def test_airflow_in_an_empty_environment_sees_the_provider(home: Path, python: Path) -> None:
-    providers = run(python, "-m", "airflow", "providers", "list", "--output", "plain", home=home)
-    hooks = run(python, "-m", "airflow", "providers", "hooks", "--output", "plain", home=home)
+    def shown(*command: str) -> str:
+        return run(python, "-m", "airflow", *command, home=home)
 
-    [provider] = [line for line in providers.splitlines() if line.startswith("airflow-provider-assistant")]
+    [provider] = re.findall(
+        "^airflow-provider-assistant.*", shown("providers", "list", "--output", "plain"), re.MULTILINE
+    )
+    [hook] = re.findall("^assistant .*", shown("providers", "hooks", "--output", "plain"), re.MULTILINE)
     assert __version__ in provider.split()
-    [hook] = [line.split() for line in hooks.splitlines() if line.startswith("assistant ")]
-    assert hook[1] == f"{PACKAGE}.hooks.assistant.AssistantHook"
-    assert "airflow assistant [-h] COMMAND" in run(python, "-m", "airflow", "assistant", "--help", home=home)
-
-
-@pytest.mark.slow
-def test_airflow_shows_where_the_documentation_is(home: Path, python: Path) -> None:
-    command = ("providers", "get", "airflow-provider-assistant", "--full", "--output", "json")
-    shown = run(python, "-m", "airflow", *command, home=home)
-    assert DOCUMENTATION in shown
+    assert hook.split()[1] == f"{PACKAGE}.hooks.assistant.AssistantHook"
+    assert "airflow assistant [-h] COMMAND" in shown("assistant", "--help")
+    assert DOCUMENTATION in shown("providers", "get", "airflow-provider-assistant", "--full", "--output", "json")
 
 
 @pytest.mark.slow
@@ -216,7 +199,7 @@ assert sorted(path.name for path in Path(upload.files).iterdir()), upload.files
 assert Path(bag.dags["assistant_evaluation"].get_task("ask").source).read_bytes()
 print(json.dumps(sorted(bag.dags)))
 """
-    shown = run(python, "-c", script, home=home, more={"AIRFLOW__CORE__LOAD_EXAMPLES": "True"})
+    shown = run(python, "-c", script, home=home, AIRFLOW__CORE__LOAD_EXAMPLES="True")
     assert json.loads(shown.splitlines()[-1]) == sorted(path.stem for path in (ROOT / "dags").glob("*.py"))
 
 
@@ -233,10 +216,6 @@ for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
         importlib.import_module(module.name)
 """
     run(python, "-c", script, home=home)
-
-
-@pytest.mark.slow
-def test_the_embedded_service_starts_from_the_wheel(home: Path, python: Path) -> None:
     assert "--processing-seconds" in run(python, "-m", f"{PACKAGE}.sandbox", "--help", home=home)
 
 

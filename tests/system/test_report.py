@@ -103,6 +103,7 @@ def without_policy(html: str) -> str:
     return html[:start] + html[html.index(">", start) + 1 :]
 
 
+@pytest.mark.promise("security", "Hostile texts in a report run nothing and load nothing.")
 @pytest.mark.parametrize("policy", [True, False], ids=["with policy", "escaping alone"])
 def test_hostile_texts_run_nothing_and_load_nothing(viewer: Viewer, hostile_report: str, policy: bool) -> None:
     viewer.show(hostile_report if policy else without_policy(hostile_report))

@@ -16,6 +16,7 @@ PAUSE = 5
 RETRY_DELAY = 3600
 
 
+@pytest.mark.promise("loads", "A task that the service told to wait is retried when the pause is over.")
 def test_the_next_try_comes_when_the_pause_is_over(airflow: LiveAirflow, service: AssistantService) -> None:
     site = "acme-shop/documents/text"
     service.reset("journal")

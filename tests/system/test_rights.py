@@ -27,6 +27,7 @@ def loaded(airflow: LiveAirflow, service: AssistantService) -> str:
     return run_id
 
 
+@pytest.mark.promise("security", "The pages show no data to anybody who has not logged in.")
 def test_who_has_not_logged_in_gets_no_data(airflow: LiveAirflow, loaded: str) -> None:
     for path in ("context", "summary", "loads", "ambiguous", f"tasks/settled/{loaded}/load/-1"):
         reply = local_request("GET", f"{airflow.base_url}/assistant/api/{path}")
@@ -34,6 +35,7 @@ def test_who_has_not_logged_in_gets_no_data(airflow: LiveAirflow, loaded: str) -
     assert local_request("GET", f"{airflow.base_url}/assistant/static/assistant.mjs").status_code == 401
 
 
+@pytest.mark.promise("pages", "The next load obeys what an editor settles; a viewer cannot settle.")
 def test_a_viewer_sees_everything_and_the_next_load_obeys_what_an_editor_settles(
     airflow: LiveAirflow, service: AssistantService, loaded: str
 ) -> None:

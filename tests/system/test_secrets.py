@@ -1,4 +1,4 @@
-"""The API key appears only in the environment: in no log, console output, database or Parquet file."""
+"""The API key is only in the environment: in no log, console output, database, Parquet file or command line."""
 
 from __future__ import annotations
 
@@ -46,6 +46,7 @@ def test_the_search_finds_what_is_there(home: Path, airflow: LiveAirflow, lake: 
     assert {f"{lake}/asked/parrots.parquet: {column}" for column in ("request_id", "error", "raw")} <= found
 
 
+@pytest.mark.promise("security", "No API key and no password of a proxy is in a file, a log or a database.")
 @pytest.mark.usefixtures("parrots")
 def test_no_key_is_in_any_file(home: Path, airflow: LiveAirflow, connections: dict[str, dict[str, Any]]) -> None:
     keys = {connection["password"] for connection in connections.values()}
@@ -56,6 +57,7 @@ def test_no_key_is_in_any_file(home: Path, airflow: LiveAirflow, connections: di
     assert places(home, *secrets, database=airflow.database.url) == set()
 
 
+@pytest.mark.promise("security", "A proxy sees no API key.")
 @pytest.mark.usefixtures("parrots")
 def test_the_proxy_gets_no_key(proxy: RecordingProxy, parrot: Parrot) -> None:
     """All components reach the parrot through the proxy, and only there are its own credentials."""

@@ -1,6 +1,5 @@
 """DAGs for every outcome of a chat batch, each with unique messages."""  # noqa: INP001
 
-import os
 from datetime import timedelta
 
 from airflow.sdk import dag, task
@@ -10,15 +9,15 @@ from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOp
 from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
 
 GLOBEX = {"assistant_conn_id": "assistant_globex"}
-SENSORS = int(os.environ.get("ASSISTANT_TEST_SENSORS", "6"))
+SENSORS = 6
 
 
-def chat_batch(task_id: str, message: str, **arguments):
+def chat_batch(message: str, **arguments):
     """Ask forty variants of a message, and wait in the triggerer."""
     return AssistantChatBatchOperator(
-        task_id=task_id,
+        task_id="questions",
         source=[{"id": number, "message": f"{message} {number}?"} for number in range(40)],
-        output_path=f"{{{{ var.value.assistant_lake }}}}/chat_batches/{{{{ dag.dag_id }}}}/{task_id}.parquet",
+        output_path="{{ var.value.assistant_lake }}/chat_batches/{{ dag.dag_id }}/questions.parquet",
         key_columns="id",
         **{"deferrable": True, "timeout": 3600, "poll_interval": 1, "max_concurrency": 8, **arguments},
     )
@@ -27,19 +26,19 @@ def chat_batch(task_id: str, message: str, **arguments):
 @dag(schedule=None, catchup=False)
 def batch_through_restarts():
     """The triggerer is killed and restarted."""
-    chat_batch("questions", "Through restarts")
+    chat_batch("Through restarts")
 
 
 @dag(schedule=None, catchup=False, default_args={"retries": 1, "retry_delay": timedelta(seconds=1), **GLOBEX})
 def batch_of_a_killed_worker():
     """The worker is killed while it submits."""
-    chat_batch("questions", "Killed", site_id="globex-labs")
+    chat_batch("Killed", site_id="globex-labs")
 
 
 @dag(schedule=None, catchup=False)
 def batch_cleared():
     """The task is cleared while it waits."""
-    chat_batch("taken_up", "Taken up")
+    chat_batch("Taken up")
 
 
 @dag(schedule=None, catchup=False)
