@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
-import psutil
 import pyarrow.parquet as pq
 import pytest
 
@@ -28,9 +25,6 @@ NEVER, SOON = 3600, 0.2
 COUNT, CONCURRENCY = 40, 8
 # Matches half of all requests. Their polls fail until the test lets them finish.
 HALF = re.compile(r"req_[0-7]")
-FEW = 4
-# More questions than the connection allows in flight.
-SENSORS = 6
 LABS = "globex-labs/chat/async"
 
 
@@ -189,35 +183,3 @@ def test_no_key_is_in_a_batch_state_a_ledger_a_log_or_the_output(runs: Batches, 
     assert runs.notes["state_files"], "the search came while there was something to find"
     assert runs.notes["keys"] == set()
     assert places(runs.folder, "Through restarts 7?")
-
-
-# tests/unit/hooks/test_shared_client.py has a thousand users of one client.
-@pytest.mark.slow
-def test_many_sensors_share_one_client(airflow: LiveAirflow, service: AssistantService, lake: Path) -> None:
-    """Without the limit, each trigger would open its own connection; the Airflow connection allows four."""
-    dag_id, runs = "requests_of_many_sensors", Batches(airflow, service, lake)
-    service.reset("journal", "faults")
-    service.faults(processing_seconds=NEVER, latency=0.1)
-    runs.start(dag_id)
-    most, port = 0, urlsplit(service.root).port
-
-    def states() -> Counter[str | None]:
-        return Counter(airflow.task_states(dag_id, runs.ids[dag_id]).values())
-
-    def all_wait() -> bool:
-        nonlocal most
-        found = 0
-        for process in airflow.components["triggerer"].tree():
-            with suppress(psutil.NoSuchProcess):
-                found += sum(bool(one.raddr) and one.raddr.port == port for one in process.net_connections("tcp"))
-        most = max(most, found)
-        return states()["deferred"] == SENSORS
-
-    wait_for("all sensors to wait", all_wait, timeout=WAIT)
-    for _ in range(20):
-        all_wait()
-    service.faults(processing_seconds=SOON, latency=0)
-    runs.wait(dag_id)
-    assert states() == {"success": SENSORS + 1}
-    assert len(runs.submitted("Of many")) == SENSORS
-    assert 1 < most <= FEW

@@ -1,4 +1,4 @@
-"""Metrics of the worker and the triggerer, as a StatsD server receives them."""
+"""Metrics and spans of the worker and the triggerer, as StatsD and an OpenTelemetry collector receive them."""
 
 from __future__ import annotations
 
@@ -9,26 +9,29 @@ import pytest
 from tests.live.airflow import LiveAirflow
 from tests.live.process import WAIT, wait_for
 from tests.live.service import AssistantService
+from tests.system.otlp import OtlpReceiver, Span
 from tests.system.statsd import StatsdReceiver
 
 pytestmark = pytest.mark.system
 
+DAG = "assistant_async_chat"
 # Processing time of the service in seconds: first it never finishes, then it does.
 NEVER, SOON = 3600, 0.2
 
 
 @pytest.mark.promise("Airflow", "StatsD gets every request, retry and duration of a worker and of the triggerer.")
-def test_a_deferred_chat_is_counted_and_measured(
-    airflow: LiveAirflow, service: AssistantService, statsd: StatsdReceiver
+@pytest.mark.promise("Airflow", "The span of a call is below the span of its task or trigger, in one trace.")
+def test_a_deferred_chat_is_counted_measured_and_traced(
+    airflow: LiveAirflow, service: AssistantService, statsd: StatsdReceiver, otlp: OtlpReceiver
 ) -> None:
     service.reset("journal")
     service.faults(processing_seconds=NEVER, rules=[{"action": "status:503", "match": {"path": "chat/feedback"}}])
     statsd.lines.clear()
     started = time.monotonic()
-    run_id = airflow.trigger("assistant_async_chat")
+    run_id = airflow.trigger(DAG)
     wait_for("polls", lambda: len(service.journal(path="chat/requests/")) >= 3, timeout=WAIT)
     service.faults(processing_seconds=SOON)
-    assert airflow.wait_run("assistant_async_chat", run_id) == "success"
+    assert airflow.wait_run(DAG, run_id) == "success"
     milliseconds = 1000 * (time.monotonic() - started)
 
     def counted(**tags: str) -> float:
@@ -52,3 +55,25 @@ def test_a_deferred_chat_is_counted_and_measured(
     [completion] = statsd.metrics("airflow.assistant.async_completion_duration")
     assert completion.tags["state"] == "complete"
     assert 0 < completion.value < milliseconds
+
+    for name, above in (
+        ("assistant.chat.async", "worker."),
+        ("assistant.wait", "trigger."),
+        ("assistant.session.close", "worker."),
+    ):
+        # A triggerer sends its spans every few seconds.
+        found = wait_for(
+            f"{name} and the span above it", lambda name=name: with_parent(otlp, name, run_id), timeout=WAIT
+        )
+        assert found[1].name.startswith(above)
+        assert found[0].trace == found[1].trace
+
+
+def with_parent(otlp: OtlpReceiver, name: str, run_id: str) -> tuple[Span, Span] | None:
+    """Return a span and the one above it, which has the id of the run."""
+    spans = {span.id: span for span in tuple(otlp.spans)}
+    for span in spans.values():
+        above = spans.get(span.parent)
+        if span.name == name and above and above.attributes.get("airflow.dag_run.run_id") == run_id:
+            return span, above
+    return None

@@ -150,7 +150,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory, airflow: LiveAirflow) -> I
         browser.driver.quit()
 
 
-def tested(airflow: LiveAirflow, connection: dict[str, Any]) -> tuple[bool, str]:
+def try_connection(airflow: LiveAirflow, connection: dict[str, Any]) -> tuple[bool, str]:
     """Test a connection as the button of the form does."""
     body = {"connection_id": "tested", **connection, "extra": json.dumps(connection["extra"])}
     result = airflow.request("POST", "/api/v2/connections/test", json=body)
@@ -168,7 +168,7 @@ def test_the_form_and_the_test_button(airflow: LiveAirflow, service: AssistantSe
     assert [field["schema"]["title"] for field in form["extra_fields"].values()] == EXTRA_LABELS
     assert form["hook_class_name"].startswith("airflow_provider_assistant.hooks.")
 
-    works, message = tested(airflow, service.connection)
+    works, message = try_connection(airflow, service.connection)
     assert works is True
     assert "limits of tenant 'acme-inc'" in message
     assert "plan" in message

@@ -2,14 +2,11 @@
 
 from datetime import timedelta
 
-from airflow.sdk import dag, task
+from airflow.sdk import dag
 
-from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
-from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
 
 GLOBEX = {"assistant_conn_id": "assistant_globex"}
-SENSORS = 6
 
 
 def chat_batch(message: str, **arguments):
@@ -41,21 +38,6 @@ def batch_cleared():
     chat_batch("Taken up")
 
 
-@dag(schedule=None, catchup=False)
-def requests_of_many_sensors():
-    """One sensor per request, over a connection with few requests in flight."""
-
-    @task
-    def submit() -> list[str]:
-        hook = AssistantHook("assistant_globex", site_id="globex-help")
-        return [hook.submit_chat("many", f"Of many {number}?").request_id for number in range(SENSORS)]
-
-    AssistantChatRequestSensor.partial(
-        task_id="wait", deferrable=True, poke_interval=0.5, assistant_conn_id="assistant_globex_readonly"
-    ).expand(request_id=submit())
-
-
 batch_cleared()
 batch_of_a_killed_worker()
-requests_of_many_sensors()
 batch_through_restarts()
