@@ -8,7 +8,6 @@ from collections.abc import Iterator
 import pytest
 from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
-from selenium.webdriver.support.ui import Select
 
 from tests.live.airflow import LiveAirflow
 from tests.live.chromium import chromium
@@ -56,11 +55,8 @@ class Session(Pages):
 
     def of_site(self, view: str) -> str:
         """Open a view of the page for the site of these tests."""
-        self.open(f"plugin/assistant?view={view}")
-        # The choice is there if the ledger has several sites, as it has after the other tests.
-        if sites := self.all("header select"):
-            Select(sites[-1]).select_by_visible_text(SITE)
-        return self.text()
+        # The ledger has several sites after the other tests.
+        return self.open(f"plugin/assistant?view={view}&site={SITE}")
 
 
 @pytest.fixture(scope="module")

@@ -187,7 +187,7 @@ def test_the_form_and_the_test_button(airflow: LiveAirflow, service: AssistantSe
 def test_a_failed_test_says_why_and_keeps_the_key(
     airflow: LiveAirflow, service: AssistantService, change: dict[str, Any], told: str
 ) -> None:
-    works, message = tested(
+    works, message = try_connection(
         airflow, {**service.connection, "extra": {**service.connection["extra"], "retries": 0}} | change
     )
 
