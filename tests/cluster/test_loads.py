@@ -39,7 +39,7 @@ def test_shards_run_on_both_workers(cluster: Cluster, report: Report) -> None:
     assert cluster.local_ledgers() == []
 
 
-@pytest.mark.promise("loads", "A worker of a cluster dies: every row exists, and those that may exist twice are listed.")
+@pytest.mark.promise("loads", "A worker of a cluster dies: no row is lost, and what may exist twice is listed.")
 def test_a_killed_worker_loses_nothing(cluster: Cluster, report: Report) -> None:
     run = cluster.load("killed", shards=SHARDS, rows=ROWS)
     cluster.wait_documents(ALL // 8)
