@@ -23,7 +23,8 @@ from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.util import LRUCache
 
 from airflow_provider_assistant.sandbox.messages import Key
-from airflow_provider_assistant.sandbox.store import Document
+from airflow_provider_assistant.sandbox.store import Chat, Document, Session
+from tests.judge import Judge
 from tests.live.environment import environment
 from tests.task_runs import BUNDLE
 
@@ -106,6 +107,22 @@ class RunningService:
     def rows(self, kind: type[Any], *sites: str) -> list[dict[str, Any]]:
         """Return the stored records of a type, such as ``store.Chat``, oldest first."""
         return [dataclasses.asdict(one) for one in self.server.service.store.all(kind, *sites)]
+
+    def chats(self) -> list[dict[str, Any]]:
+        """Return the chat requests, each with its status now."""
+        self.server.service.pending()  # ends those whose time is over
+        rows = self.rows(Chat)
+        for row in rows:
+            ended = "failed" if row["answer"] is None else "completed"
+            row["status"] = "pending" if row["ended_at"] is None else ended
+        return rows
+
+    def sessions(self) -> list[dict[str, Any]]:
+        return self.rows(Session)
+
+    def ratings(self) -> dict[str, str]:
+        """Return the rating of each rated chat request, in the order of the requests."""
+        return {chat["id"]: chat["rating"] for chat in self.rows(Chat) if chat["rating"]}
 
 
 def pytest_sessionfinish() -> None:
@@ -196,6 +213,13 @@ def ledger_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     home.mkdir()
     monkeypatch.setattr(airflow.configuration, "AIRFLOW_HOME", str(home))
     return home
+
+
+@pytest.fixture
+def judge() -> Iterator[Judge]:
+    """A model's host that judges answers."""
+    with Judge() as judge:
+        yield judge
 
 
 @pytest.fixture

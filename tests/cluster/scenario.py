@@ -19,7 +19,6 @@ from sqlalchemy import create_engine, text
 
 from tests.integration.faults.storage import Fault, Storage
 from tests.live.cluster import LEDGER, CeleryAirflow
-from tests.live.requests import rows_of
 from tests.live.service import AssistantService
 
 DAGS = Path(__file__).with_name("dags")
@@ -176,17 +175,17 @@ class Cluster:
 
     def titles(self) -> Counter[str]:
         """Return how often each document exists at the service."""
-        found = self.service.documents(limit=self.service.count_documents())
+        found = self.service.documents()
         return Counter(document["title"] for document in found)
 
     def messages(self, run: Run) -> Counter[str]:
         """Return how often the service was asked each question of a batch."""
-        rows = rows_of(self.service, "requests")
+        rows = self.service.chats()
         return Counter(row["message"] for row in rows if row["message"].startswith(f"{run.name}: "))
 
     def requests(self, path: str = "") -> int:
         """Return how many of the last requests have a path that a regular expression matches."""
-        return self.service.control("GET", "journal", params={"path": path, "limit": 1})["count"]
+        return len(self.service.journal(path=path))
 
     def polls(self) -> int:
         return self.requests("chat/requests/")

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
+from airflow_provider_assistant.sandbox.messages import DEFAULT_KEY
 from airflow_provider_assistant.sandbox.server import SandboxServer
-from airflow_provider_assistant.sandbox.tenants import ACME_FULL_KEY
 from tests.contract.cases import CASES, CHAT, FILE, SITE, Case, filled
 from tests.live.clients import local_client
 
@@ -17,7 +17,7 @@ from tests.live.clients import local_client
 def http() -> Iterator[httpx.Client]:
     with (
         SandboxServer() as service,
-        local_client(base_url=service.url, headers={"X-API-Key": ACME_FULL_KEY}) as client,
+        local_client(base_url=service.url, headers={"X-API-Key": DEFAULT_KEY}) as client,
     ):
         yield client
 

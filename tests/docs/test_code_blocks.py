@@ -58,6 +58,7 @@ def in_folder(block: Block, folder: Path) -> Path:
 @pytest.mark.parametrize("block", RUN_HERE, ids=lambda block: block.name)
 @pytest.mark.usefixtures("files")
 def test_block_runs(
+    judge: Any,
     block: Block,
     connect: Callable[..., None],
     service: RunningService,
@@ -70,7 +71,7 @@ def test_block_runs(
     # Only some pages need the routes of documents.
     manages = "sensors.documents" in block.code or 'on_change="replace"' in block.code
     connect(retries=4, **({"manage_documents": True} if manages else {}))
-    monkeypatch.setenv("AIRFLOW_CONN_PYDANTICAI_DEFAULT", service.server.judge_conn_json())
+    monkeypatch.setenv("AIRFLOW_CONN_PYDANTICAI_DEFAULT", judge.conn_json())
     if is_dag(block):
         dags = dags_of(in_folder(block, tmp_path))
         run_well(dags)

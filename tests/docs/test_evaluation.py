@@ -35,11 +35,11 @@ def test_conditions_of_ratings_can_be_read():
         parse_condition(condition)
 
 
-def test_the_dag_compares_the_judge_with_people(files, connect, run_dag, service, tmp_path, monkeypatch):
+def test_the_dag_compares_the_judge_with_people(files, connect, run_dag, judge, service, tmp_path, monkeypatch):
     from airflow.dag_processing.dagbag import DagBag
 
     connect(retries=4)
-    monkeypatch.setenv("AIRFLOW_CONN_PYDANTICAI_DEFAULT", service.server.judge_conn_json())
+    monkeypatch.setenv("AIRFLOW_CONN_PYDANTICAI_DEFAULT", judge.conn_json())
     page = ROOT / "docs/evaluate/judge.md"
     code = next(block.code for block in blocks_of(page) if block.language == "python")
     (tmp_path / "judge.py").write_text(code)

@@ -93,6 +93,7 @@ def test_evaluation(tutorial: Callable[..., DAG], run_dag: Callable[..., Run], s
 
 
 def test_nightly_gate(
+    judge,
     tutorial: Callable[..., DAG],
     run_dag: Callable[..., Run],
     service: RunningService,
@@ -105,7 +106,7 @@ def test_nightly_gate(
     for name, text in zip(("faq.csv", "questions.csv", "gate.yaml"), files, strict=True):
         (tmp_path / name).write_text(text)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("AIRFLOW_CONN_PYDANTICAI_DEFAULT", service.server.judge_conn_json())
+    monkeypatch.setenv("AIRFLOW_CONN_PYDANTICAI_DEFAULT", judge.conn_json())
     typed = [line for block in found for line in block.code.splitlines() if line.startswith("airflow assistant ")]
     load, check, measure, judge, build = (shlex.split(line)[2:] for line in typed)
     polls = ("--poll-interval", "0.05")

@@ -68,7 +68,7 @@ FAILURES = {
     "401": {"key": "canary-wrong-3b8e0c77aa"},
     "403": {"action": "status:403"},
     "500": {"action": "status:500"},
-    "html": {"action": "html:502"},
+    "html": {"action": "status:502"},
     "drop": {"action": "drop"},
     "truncate": {"action": "truncate"},
     "429": {"action": "retry-after:3600"},

@@ -91,13 +91,13 @@ def test_smoke(load, run_stored_dag, service, connection):
 @pytest.mark.parametrize("manages_documents", [False, True])
 def test_smoke_twice_where_duplicates_are_refused(manages_documents, load, run_stored_dag, ledger_home, monkeypatch):
     """The documents stay if the connection does not say how to delete them."""
-    with SandboxServer(documented=True, document_status="active") as server:
+    with SandboxServer() as server:
         connection = server.conn_json(retries=0, manage_documents=manages_documents)
         monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", connection)
         for _ in range(2):
             run = run_stored_dag(load("assistant_smoke"))
             assert run.state == "success", run.errors
-        assert len(server.service.documents.listed()) == (0 if manages_documents else 2)
+        assert server.service.store.count_documents() == (0 if manages_documents else 2)
 
 
 def test_async_chat_twice(load, run_stored_dag, service, connection):
@@ -107,9 +107,9 @@ def test_async_chat_twice(load, run_stored_dag, service, connection):
         assert run.xcom("wait_for_answer")["request_id"] == run.xcom("submit")["request_id"]
         assert run.xcom("send_feedback")["sent"]
     assert len({run.xcom("submit")["request_id"] for run in runs}) == 2
-    assert [row["message"] for row in service.rows("requests")] == ["Question 1?", "Question 2?"]
-    assert len(service.rows("feedback")) == 2
-    assert all(row["closed_at"] for row in service.rows("sessions"))
+    assert [row["message"] for row in service.chats()] == ["Question 1?", "Question 2?"]
+    assert len(service.ratings()) == 2
+    assert all(row["closed_at"] for row in service.sessions())
 
 
 def test_knowledge_base_then_an_answer_about_airflow(load, run_stored_dag, service, connection):
@@ -140,7 +140,7 @@ def test_ask_batch(load, run_dag, run_stored_dag, service, connection, tmp_path,
     counts, summary = run.xcom("ask_golden_set"), run.xcom("summarise")
     assert counts["complete"] == counts["submitted"] == summary["answered"] == summary["questions"] == 8
     assert summary["missed"] == []
-    assert len(service.rows("requests")) == 16, "another run asks anew"
+    assert len(service.chats()) == 16, "another run asks anew"
     answers = ds.dataset(tmp_path / "lake" / "golden_set").to_table()
     assert answers.num_rows == 16
     assert len(list((tmp_path / "lake" / "golden_set").iterdir())) == 2, "no other file is left"
@@ -166,7 +166,7 @@ def test_evaluation(load, run_dag, run_stored_dag, service, connection, tmp_path
     assert rated["rows"] == 82 == sum(rated[end] for end in ("sent", "not_rated"))
     # The questions are about this Airflow's configuration, and were written for 3.3.
     assert rated["by_rating"]["good"] > 40
-    assert len(service.rows("feedback")) == rated["sent"]
+    assert len(service.ratings()) == rated["sent"]
 
     second = run_stored_dag(load("assistant_evaluation"))
     assert second.state == "success", second.errors
@@ -391,7 +391,7 @@ def test_handbook(load, run_stored_dag, service, tmp_path, monkeypatch):
     assert second.state == "success", second.errors
     loads = first.xcom("load"), second.xcom("load")
     assert handbook.problem_of(*loads) is None
-    documents = service.server.service.documents.listed()
+    documents = service.documents()
     assert len(documents) == loads[1]["rows"]
     chunks = tmp_path / "lake" / "handbook" / "chunks.parquet"
     assert handbook.difference(documents, chunks, second.xcom("compare")) is None

@@ -12,7 +12,7 @@ from airflow_provider_assistant.hooks.assistant import AssistantHook
 )
 @pytest.mark.parametrize("paging", ["none", "cursor"])
 def test_the_life_of_documents(paging, service, connect):
-    service.behave(document_status="draft", page_size=4, paging=paging)
+    service.behave(document_status="draft", page_size={"none": None, "cursor": 4}[paging])
     connect(manage_documents=True)
     hook = AssistantHook()
     ids = [hook.create_text_document(f"Title {n}", f"Text {n}.").document_id for n in range(11)]

@@ -330,7 +330,7 @@ def keep(home: Path, screen: Screen, airflow: LiveAirflow, service: AssistantSer
     path = home / "lost_response.csv"
     with path.open("w", encoding="utf-8") as file:
         csv.writer(file).writerows([["title", "question", "answer"], ["Hours", "When is it open?", "From 9 to 5."]])
-    service.faults(rules=[{"action": "store-then-drop", "match": {"path": "documents/qa"}}])
+    service.faults(rules=[{"action": "store-then-drop", "path": "documents/qa"}])
     options = ["--key", "title", "--on-ambiguous", "skip"]
     command = [sys.executable, "-m", "airflow", "assistant", "load", str(path), *options]
     subprocess.run(command, env=airflow.env, cwd=home, capture_output=True, timeout=RUN_TIMEOUT, check=False)

@@ -14,7 +14,6 @@ from tests.live.clients import local_client
 from tests.live.process import WAIT, NotReadyError, Process, free_port
 
 CONNECTION = "AIRFLOW_CONN_ASSISTANT_DEFAULT"
-SETTINGS = "ASSISTANT_SANDBOX_"
 
 
 class AssistantService:
@@ -28,10 +27,11 @@ class AssistantService:
     def __init__(self, home: Path, **settings: Any) -> None:
         self.home = home.resolve()
         self.connection: dict[str, Any] = {}
-        self._settings = {"data": self.home / "data", "port": free_port(), **settings}
-        env = {name: value for name, value in os.environ.items() if not name.startswith(SETTINGS)}
+        self._settings = {"data": self.home / "service.jsonl", "port": free_port(), **settings}
         log = self.home / "service.log"
-        self._process = Process("service", [], env=env | {"PYTHONUNBUFFERED": "1"}, cwd=self.home, log=log, pipes=True)
+        self._process = Process(
+            "service", [], env=os.environ | {"PYTHONUNBUFFERED": "1"}, cwd=self.home, log=log, pipes=True
+        )
         # The control plane needs no API key.
         self._http = local_client()
 
@@ -114,22 +114,25 @@ class AssistantService:
         assert not answer.is_error, answer.text
         return answer.json() if answer.content else None
 
-    def journal(self, **filters: Any) -> list[dict[str, Any]]:
+    def journal(self, status: int | None = None, **filters: Any) -> list[dict[str, Any]]:
         """Return the last requests, oldest first, without keys and bodies.
 
-        :param filters: ``method``, ``path`` (a regular expression), ``status``, ``key``, ``limit``
+        :param filters: ``method`` and ``path`` (a regular expression)
         """
-        return self.control("GET", "journal", params=filters)["requests"]
+        requests = self.control("GET", "journal", params=filters)["requests"]
+        return [one for one in requests if status in {None, one["status"]}]
 
-    def documents(self, site_id: str | None = None, limit: int = 1000) -> list[dict[str, Any]]:
-        """Return the first documents of a site, in the order they came."""
-        params = {"site": site_id or self.site_id, "limit": limit}
-        return self.control("GET", "documents", params=params)["documents"]
+    def documents(self, site_id: str | None = None) -> list[dict[str, Any]]:
+        """Return the documents of a site, in the order they came."""
+        return self.control("GET", "documents", params={"site": site_id or self.site_id})["documents"]
+
+    def chats(self) -> list[dict[str, Any]]:
+        """Return the chat requests of all sites, in the order they came."""
+        return self.control("GET", "chats")["chats"]
 
     def count_documents(self, site_id: str | None = None) -> int:
         """Return how many documents a site has."""
-        params = {"site": site_id or self.site_id, "limit": 0}
-        return self.control("GET", "documents", params=params)["count"]
+        return len(self.documents(site_id))
 
     def settle(self) -> None:
         """Wait until the service has answered all requests, including those of clients that have disconnected."""
@@ -144,11 +147,11 @@ class AssistantService:
 
     def hold(self, path: str, *, skip: int) -> None:
         """Hold the requests of a path, starting with a given one, until the faults change; replaces all rules."""
-        self.faults(rules=[{"action": "hold", "match": {"path": path}, "times": None, "skip": skip}])
+        self.faults(rules=[{"action": "hold", "path": path, "times": None, "skip": skip}])
 
     def reset(self, *only: str) -> None:
         """Reset ``data``, ``journal``, ``faults``, or all of them."""
-        self.control("POST", "reset", params={"only": list(only)})
+        self.control("POST", "reset", params={"only": ",".join(only)} if only else None)
 
     def faults(self, **changes: Any) -> dict[str, Any]:
         """Set the faults, such as ``rules=[…]`` or ``processing_seconds=60``."""

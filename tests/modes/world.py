@@ -30,7 +30,8 @@ from airflow_provider_assistant.operators.documents import AssistantLoadTextOper
 from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOperator
 from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
 from airflow_provider_assistant.sandbox import chats, documents
-from airflow_provider_assistant.sandbox.tenants import BUSINESS, KEYS, Key, Tenant
+from airflow_provider_assistant.sandbox.messages import Key
+from airflow_provider_assistant.sandbox.store import Chat, Document, Session
 from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
 from tests.conftest import RunningService
 from tests.task_runs.in_memory import MemoryRun, run_in_memory
@@ -39,7 +40,7 @@ from tests.task_runs.in_memory import MemoryRun, run_in_memory
 TENANT, SITE, CONNECTION, LEDGER = "1.10", "42", "2024", "007"
 OTHER_SITE = "42.5"
 SESSION, SOURCE, TAG, NAME = "1e3", "2.0", "1.10", "0x10"
-TABLES = ("documents", "requests", "sessions", "feedback")
+KINDS = (Document, Chat, Session)
 NOW = datetime.now(UTC)
 # Fields whose value depends on the moment, on the number of polls, or on the run.
 VARYING = {
@@ -107,8 +108,8 @@ class World:
         self._counting = pytest.MonkeyPatch()
         self._ids = 0
         self._runs = 0
-        tenant = Tenant(TENANT, (SITE, OTHER_SITE))
-        patch.setitem(KEYS, "dev-numbers", Key("dev-numbers", "numbers", tenant, BUSINESS))
+        key = Key("dev-numbers", "numbers", TENANT, (SITE, OTHER_SITE))
+        patch.setitem(service.server.service.keys, key.value, key)
         for module in (chats, documents):
             patch.setattr(module, "secrets", SimpleNamespace(token_hex=self._next_id))
         # The site and tenant of a task are those of its parameters, not these.
@@ -153,8 +154,8 @@ class World:
         del common["ledger_conn_id"]
         lake = str(self.template / "lake")
         self._run_alone(AssistantStatisticsToParquetOperator, output_path=lake, file_name="before", **common)
-        database = self._service.server.service.database
-        self._rows = {table: [tuple(row) for row in database.rows(f"SELECT * FROM {table}")] for table in TABLES}
+        store = self._service.server.service.store
+        self._records = [record for kind in KINDS for record in store.all(kind)]
         self._first_id = self._ids
 
     def _run_alone(self, kind: Any, **arguments: Any) -> None:
@@ -177,14 +178,8 @@ class World:
         self._counting.undo()
         service = self._service.server.service
         service.reset()
-        for table, rows in self._rows.items():
-            for row in rows:
-                service.database.write(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", *row)
-        for row in service.database.rows("SELECT n, title, question, content FROM documents"):
-            service.documents._index(*row)
-        service.database.commit()
-        service.documents.recount()
-        service.chats.recount()
+        for record in self._records:
+            service.store.save(record)
         self._ids = self._first_id
         self._runs += 1
         folder = self._folder / f"run-{self._runs}"
@@ -203,14 +198,14 @@ class World:
     def take_two_looks(self) -> None:
         """Let chat requests and documents be unfinished until the second look at them."""
         service = self._service.server.service
-        service.faults.update(processing_seconds=3600, document_seconds=1e6)
+        service.update(processing_seconds=3600, document_seconds=1e6)
         add, looks = service.journal.add, itertools.count(1)
 
-        def counted(at: float, method: str, path: str, *others: Any) -> Any:
-            is_look = method == "GET" and re.search("/(documents|chat/requests/[^/]+)$", path)
+        def counted(at: float, request: Any, *others: Any) -> Any:
+            is_look = request.method == "GET" and re.search("/(documents|chat/requests/[^/]+)$", request.path)
             if is_look and next(looks) == 2:
-                service.faults.update(processing_seconds=0, document_seconds=0)
-            return add(at, method, path, *others)
+                service.update(processing_seconds=0, document_seconds=0)
+            return add(at, request, *others)
 
         self._counting.setattr(service.journal, "add", counted)
 
@@ -236,8 +231,9 @@ class World:
             if before.get(path) != changed:
                 files.append(_described(path, folder))
         result = run.xcoms().get((task_id, map_index, "return_value"))
-        database = self._service.server.service.database
-        stored = {table: database.rows(f"SELECT count(*) FROM {table}")[0][0] for table in TABLES}
+        store = self._service.server.service.store
+        stored = {kind.__name__: len(store.all(kind)) for kind in KINDS}
+        stored["ratings"] = sum(chat.rating is not None for chat in store.all(Chat))
         return Effects(self._requests(), sorted(files, key=repr), stored, _plain(result, folder), run)
 
     def _requests(self) -> list[tuple[str, str, str]]:

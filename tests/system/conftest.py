@@ -11,7 +11,6 @@ from urllib.parse import quote
 
 import pytest
 
-from airflow_provider_assistant.sandbox.tenants import GLOBEX_FULL_KEY, GLOBEX_READONLY_KEY
 from tests.live.airflow import LiveAirflow
 from tests.live.service import AssistantService
 from tests.proxies import NAME, RecordingProxy, certificate, server_context, tls_front
@@ -87,8 +86,8 @@ def connections(service: AssistantService, parrot: Parrot, bundle: tuple[Path, P
     globex = {"tenant_id": "globex", "site_id": "globex-help"}
     return {
         "assistant_default": service.connection,
-        "assistant_globex": changed(password=GLOBEX_FULL_KEY, extra=globex),
-        "assistant_globex_readonly": changed(password=GLOBEX_READONLY_KEY, extra={**globex, "max_concurrency": 4}),
+        "assistant_globex": changed(password="dev-globex-full", extra=globex),
+        "assistant_globex_readonly": changed(password="dev-globex-readonly", extra={**globex, "max_concurrency": 4}),
         "assistant_wrong_key": changed(password=WRONG_KEY),
         "assistant_manages": changed(extra={"manage_documents": True}),
         "assistant_no_retries": changed(extra={"retries": 0}),

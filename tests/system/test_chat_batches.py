@@ -11,10 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_assistant.chat_batch.state import BatchState
-from airflow_provider_assistant.sandbox.tenants import GLOBEX_FULL_KEY
 from tests.live.airflow import LiveAirflow
 from tests.live.process import WAIT, wait_for
-from tests.live.requests import requests_of
 from tests.live.service import AssistantService
 from tests.system.runs import Runs
 from tests.system.search import places
@@ -29,7 +27,7 @@ LABS = "globex-labs/chat/async"
 
 
 def rule(action: str, path: str, times: int | None = None, skip: int = 0) -> dict[str, Any]:
-    return {"action": action, "match": {"path": path}, "times": times, "skip": skip}
+    return {"action": action, "path": path, "times": times, "skip": skip}
 
 
 class Batches(Runs):
@@ -56,7 +54,7 @@ class Batches(Runs):
 
     def submitted(self, message: str) -> dict[str, int]:
         """Return the requests with a message, each with the number of its question."""
-        messages = {request_id: row["message"] for request_id, row in requests_of(self.service).items()}
+        messages = {row["id"]: row["message"] for row in self.service.chats()}
         return {
             request_id: int(text.removeprefix(message).strip(" ?"))
             for request_id, text in messages.items()
@@ -65,7 +63,7 @@ class Batches(Runs):
 
     def polled(self, since: int = 0) -> Counter[str]:
         """Return the number of polls of each request, from a given entry of the service's journal on."""
-        entries = self.service.journal(method="GET", path="chat/requests/", limit=100_000)
+        entries = self.service.journal(method="GET", path="chat/requests/")
         return Counter(entry["path"].rpartition("/")[2] for entry in entries[since:])
 
 
@@ -108,7 +106,7 @@ def runs(airflow: LiveAirflow, service: AssistantService, lake: Path, home: Path
     wait_for("a whole round of polls", polled_twice, timeout=WAIT)
     runs.notes["polled"] = runs.polled(before)
     runs.notes["state_files"] = set(runs.folder.rglob("answers-*.jsonl"))
-    runs.notes["keys"] = places(home, service.api_key, GLOBEX_FULL_KEY, database=airflow.database.url)
+    runs.notes["keys"] = places(home, service.api_key, "dev-globex-full", database=airflow.database.url)
 
     service.reset("faults")
     service.faults(processing_seconds=SOON)
@@ -118,7 +116,7 @@ def runs(airflow: LiveAirflow, service: AssistantService, lake: Path, home: Path
 
 def complete(runs: Batches, dag_id: str, message: str) -> None:
     """Check that every question has the answer of the service, in the order of the source."""
-    requests = requests_of(runs.service)
+    requests = {row["id"]: row for row in runs.service.chats()}
     rows = runs.rows(dag_id)
     assert [row["id"] for row in rows] == list(range(COUNT))
     assert {row["status"] for row in rows} == {"complete"}

@@ -22,7 +22,7 @@ def runs(airflow: LiveAirflow, service: AssistantService) -> Runs:
     service.reset("journal")
     # The poll of the worker passes; those of the triggerer fail.
     revoked = {"key": "globex-readonly", "path": "chat/requests"}
-    rules = [{"action": "status:401", "match": revoked, "skip": 1, "times": None}]
+    rules = [{"action": "status:401", **revoked, "skip": 1, "times": None}]
     service.faults(processing_seconds=NEVER, rules=rules)
     runs.start("complete", "cleared", "on_the_worker", "late", "unauthorized", "failed")
 

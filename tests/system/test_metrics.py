@@ -25,7 +25,7 @@ def test_a_deferred_chat_is_counted_measured_and_traced(
     airflow: LiveAirflow, service: AssistantService, statsd: StatsdReceiver, otlp: OtlpReceiver
 ) -> None:
     service.reset("journal")
-    service.faults(processing_seconds=NEVER, rules=[{"action": "status:503", "match": {"path": "chat/feedback"}}])
+    service.faults(processing_seconds=NEVER, rules=[{"action": "status:503", "path": "chat/feedback"}])
     statsd.lines.clear()
     started = time.monotonic()
     run_id = airflow.trigger(DAG)

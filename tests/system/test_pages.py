@@ -25,7 +25,7 @@ AMBIGUOUS = 2
 def loaded(airflow: LiveAirflow, service: AssistantService) -> Iterator[str]:
     """A run with a load that failed: one row was rejected, and the answers to two were lost."""
     # The first request of a load goes alone.
-    rule = {"match": {"path": f"{SITE}/documents/qa"}, "skip": 1, "times": AMBIGUOUS, "action": "store-then-status:502"}
+    rule = {"path": f"{SITE}/documents/qa", "skip": 1, "times": AMBIGUOUS, "action": "store-then-status:502"}
     service.faults(rules=[rule])
     run_id = airflow.trigger("shown")
     airflow.wait_run("shown", run_id)

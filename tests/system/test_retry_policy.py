@@ -20,7 +20,7 @@ RETRY_DELAY = 3600
 def test_the_next_try_comes_when_the_pause_is_over(airflow: LiveAirflow, service: AssistantService) -> None:
     site = "acme-shop/documents/text"
     service.reset("journal")
-    service.faults(rules=[{"action": f"retry-after:{PAUSE}", "match": {"path": site}, "skip": 1, "times": 1}])
+    service.faults(rules=[{"action": f"retry-after:{PAUSE}", "path": site, "skip": 1, "times": 1}])
     run_id = airflow.trigger("coming_back")
     assert airflow.wait_run("coming_back", run_id) == "success"
     service.reset("faults")

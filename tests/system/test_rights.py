@@ -19,7 +19,7 @@ AMBIGUOUS = 2
 def loaded(airflow: LiveAirflow, service: AssistantService) -> str:
     """A run whose load failed: the answers to two rows were lost."""
     # The first request goes alone.
-    rule = {"match": {"path": f"{SITE}/documents/qa"}, "skip": 1, "times": AMBIGUOUS, "action": "store-then-status:502"}
+    rule = {"path": f"{SITE}/documents/qa", "skip": 1, "times": AMBIGUOUS, "action": "store-then-status:502"}
     service.faults(rules=[rule])
     run_id = airflow.trigger("settled")
     assert airflow.wait_run("settled", run_id) == "failed"

@@ -25,7 +25,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import WebDriverWait
 
-from airflow_provider_assistant.sandbox.tenants import ACME_FULL_KEY
+from airflow_provider_assistant.sandbox.messages import DEFAULT_KEY
 from tests.live.airflow import LiveAirflow
 from tests.live.chromium import chromium
 from tests.live.clients import local_request
@@ -193,7 +193,7 @@ def test_a_failed_test_says_why_and_keeps_the_key(
 
     assert works is False
     assert told in message
-    assert ACME_FULL_KEY not in message
+    assert DEFAULT_KEY not in message
     assert WRONG_KEY not in message
 
 

@@ -68,11 +68,10 @@ def cli(capsys: pytest.CaptureFixture[str], _as_before: None, ledger_home: Path)
 
 
 @pytest.fixture
-def judge(monkeypatch: pytest.MonkeyPatch) -> Iterator[Judge]:
+def judge(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> Judge:
     """A model's host that judges answers; its connection is ``judge``."""
-    with Judge() as judge:
-        monkeypatch.setenv("AIRFLOW_CONN_JUDGE", judge.conn_json())
-        yield judge
+    monkeypatch.setenv("AIRFLOW_CONN_JUDGE", judge.conn_json())
+    return judge
 
 
 @pytest.fixture

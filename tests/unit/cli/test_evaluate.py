@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from junitparser import Failure, JUnitXml
 
-from airflow_provider_assistant.sandbox.tenants import ACME_FULL_KEY
+from airflow_provider_assistant.sandbox.messages import DEFAULT_KEY
 
 QUESTIONS = {
     "refunds": ("When are refunds paid?", "Refunds are paid in five days.", "billing"),
@@ -186,7 +186,7 @@ def test_two_sites_are_compared_question_by_question(evaluate, gate, tmp_path, s
 
 def test_a_base_url_and_a_key_in_the_environment_are_enough(cli, golden, service, ledger_home, monkeypatch):
     monkeypatch.setenv("ASSISTANT_BASE_URL", service.url)
-    monkeypatch.setenv("ASSISTANT_API_KEY", ACME_FULL_KEY)
+    monkeypatch.setenv("ASSISTANT_API_KEY", DEFAULT_KEY)
     ran = cli("evaluate", golden, "--site", "acme-docs", "--mode", "sync", "-o", "json")
     assert ran.code == 0, ran.err
     monkeypatch.setenv("ASSISTANT_API_KEY", "a-wrong-key-0123456789")

@@ -168,7 +168,7 @@ def test_only_the_questions_of_a_tag_are_asked(evaluate, service):
     ran = evaluate("--tag", "hours", "--save", "whole", gate=gate)
     assert ran.code == 0, ran.err
     assert "Only a part of the golden set: 1 of 2 questions\n" in ran.out
-    assert [row["message"] for row in service.rows("requests")[2:]] == ["When is it open?"]
+    assert [row["message"] for row in service.chats()[2:]] == ["When is it open?"]
     ran = evaluate("--tag", "hours", "--tag", "billing", "-o", "json", gate=gate)
     assert (ran.json["questions"], len(ran.json["rules"])) == (2, 3)
     # The evaluation of the whole golden set is as it was, and that of the part is no baseline.
@@ -198,7 +198,7 @@ def test_only_the_questions_that_did_not_pass_are_asked_again(evaluate, service,
     # A turn that failed is asked with the turns before it; questions without an expectation did not fail.
     assert "2 of 4 questions" in ran.out
     assert "golden (questions that did not pass in first), 2 of 2 answered" in ran.out
-    assert [row["message"] for row in service.rows("requests")[4:]] == ["Hello there?", "When is it open?"]
+    assert [row["message"] for row in service.chats()[4:]] == ["Hello there?", "When is it open?"]
     copy = (tmp_path / "first" / "scores.parquet").read_bytes()
     (tmp_path / "copy.parquet").write_bytes(copy)
     for against in ("first/summary.json", "copy.parquet"):
@@ -224,4 +224,4 @@ def test_columns_that_the_arguments_name_are_not_misspelt(evaluate, service):
     golden = "Tags,Expected,Weight,message,expected\nq1,a@example.com,en,When is it open?,From nine.\n"
     columns = ("--key", "Tags", "--column", "email=Expected", "--column", "response_language=Weight")
     ran = evaluate(*columns, "-o", "json", golden=golden)
-    assert (ran.code, ran.json["answered"], service.rows("requests")[0]["language"]) == (0, 1, "en"), ran.err
+    assert (ran.code, ran.json["answered"], service.chats()[0]["language"]) == (0, 1, "en"), ran.err

@@ -57,7 +57,7 @@ def when(condition, act):
 
 def asked(service):
     """Return the keys of the questions that the service got, in order."""
-    return [re.search(r"about (\w+)", row["message"])[1] for row in service.rows("requests")]
+    return [re.search(r"about (\w+)", row["message"])[1] for row in service.chats()]
 
 
 def kept_folder(ran):
@@ -75,9 +75,7 @@ def test_a_signal_keeps_the_requests_and_resume_polls_only_those(evaluate, servi
     assert ran.code == code
     assert "0 answers, 5 open requests. The same command with --resume" in ran.err
     assert kept_folder(ran).startswith(str(tmp_path / ("out" if saved else "airflow-home")))
-    service.behave(
-        processing_seconds=0, rules=[{"action": "status:401", "match": {"path": "chat/async"}, "times": None}]
-    )
+    service.behave(processing_seconds=0, rules=[{"action": "status:401", "path": "chat/async", "times": None}])
     # The same command asks everything, and leaves what was kept if it cannot.
     assert evaluate(*saved).code == 2
     ran = evaluate(*saved, "--resume", "-o", "json")
@@ -202,7 +200,7 @@ def test_both_sites_are_resumed(evaluate, service):
     service.behave(rules=[])
     ran = evaluate("--against-site", "acme-shop", "--resume", "-o", "json")
     assert (ran.code, ran.json["comparison"]["token_f1"]["paired"]) == (0, 5), ran.err
-    sites = [row["site"] for row in service.rows("requests")]
+    sites = [row["site"] for row in service.chats()]
     assert sorted(sites) == ["acme-docs"] * 5 + ["acme-shop"] * 5
 
 

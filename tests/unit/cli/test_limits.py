@@ -17,7 +17,7 @@ def test_every_field_is_a_line(cli, connection):
 
 
 def test_the_documents_left_are_said(cli, connection, service):
-    service.behave(documents_quota=4)
+    service.behave(max_documents=4)
     assert "The tenant may create 4 more documents (0 of 4 used)." in cli("limits").err
     assert cli("limits", "--output", "json").json["documents_left"] == 4
     named = cli("limits", "--output", "json", "--limits-field", "limits.messages.used")

@@ -189,7 +189,7 @@ def test_a_file_without_rows_may_be_allowed(cli, tmp_path):
 
 
 def test_rows_that_do_not_fit_are_not_sent(cli, faq, service):
-    service.behave(documents_quota=2)
+    service.behave(max_documents=2)
     for arguments in (("--dry-run",), ()):
         ran = cli("load", faq, "--key", "id", "--on-limit", "fail", *arguments)
         assert ran.code == 2

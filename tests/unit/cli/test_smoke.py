@@ -58,7 +58,7 @@ def test_every_step_of_the_specification_in_its_order(cli, connection, service):
 
 @pytest.mark.promise("command line", "A smoke test succeeds each time, also if the service refuses duplicates.")
 def test_twice_against_a_service_that_refuses_duplicates(cli, monkeypatch, ledger_home):
-    with SandboxServer(documented=True, document_status="active") as server:
+    with SandboxServer() as server:
         monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", server.conn_json(retries=0))
         runs = [cli("smoke", "-o", "json") for _ in range(2)]
     assert [ran.code for ran in runs] == [0, 0]

@@ -222,4 +222,4 @@ async def test_the_async_client_sends_the_same_calls(connection, service):
             endpoints.submit_chat("acme-docs", ChatMessage(session_id="s", message="Anything?"))
         )
     assert limits.raw["tenant_id"] == "acme-inc"
-    assert service.rows("requests")[0]["id"] == submitted.request_id
+    assert service.chats()[0]["id"] == submitted.request_id

@@ -48,7 +48,7 @@ def test_chat(service, connection, run_operator):
     }  # fmt: skip
     assert (answer["session_id"], answer["site_id"], answer["raw"]["answered"]) == ("s", "acme-shop", False)
     assert run.xcom(key="text") == answer["text"]
-    (row,) = service.rows("requests")
+    (row,) = service.chats()
     assert (row["message"], row["mode"], row["id"]) == ("What is this?", "sync", answer["request_id"])
     assert (row["site"], row["language"]) == ("acme-shop", "de")
     assert "possibly_duplicated" not in {key for _, _, key in run.xcoms()}
@@ -131,8 +131,8 @@ def test_a_chat_that_timed_out_is_posted_once(on_ambiguous, state, error, servic
     [
         (AssistantChatOperator, "store-then-status:500", 0),
         # A success that cannot be read has arrived.
-        (AssistantChatOperator, "html:200", 4),
-        (AssistantSubmitChatOperator, "html:200", 4),
+        (AssistantChatOperator, "status:200", 4),
+        (AssistantSubmitChatOperator, "status:200", 4),
     ],
 )
 def test_retries_of_the_task_post_it_again_only_by_choice(
@@ -151,7 +151,7 @@ def test_a_message_that_was_sent_twice_is_counted(operator, path, service, conne
     run = run_operator(operator, session_id="s", message="?")
     assert run.state == "success"
     assert run.xcom(key="possibly_duplicated") == 1
-    assert len(service.rows("requests")) == 2
+    assert len(service.chats()) == 2
     assert "more than once" in caplog.text + "".join(capfd.readouterr())
 
 
@@ -170,7 +170,7 @@ def test_close_session(reply, service, connection, run_operator):
     result = close(run_operator).xcom()
     assert set(result) == {"session_id", "site_id", "raw"}
     assert (result["session_id"], result["site_id"]) == ("s", "acme-docs")
-    (row,) = service.rows("sessions")
+    (row,) = service.sessions()
     assert row["closed_at"] is not None
 
 

@@ -119,8 +119,8 @@ def test_every_question_gets_its_row(mode, deferrable, service, connection, ask,
     assert all(row["answer"] and row["raw"] and row["submitted_at"] <= row["completed_at"] for row in rows)
     assert all(row["polls"] == (polled(service)[row["request_id"]] if mode == "async" else 0) for row in rows)
     assert len({row["session_id"] for row in rows}) == 8
-    asked = {row["message"]: row for row in service.rows("requests")}
-    assert len(service.rows("requests")) == len(asked) == 8
+    asked = {row["message"]: row for row in service.chats()}
+    assert len(service.chats()) == len(asked) == 8
     assert all(asked[row["message"]]["id"] == row["request_id"] for row in rows)
     assert {row["mode"] for row in asked.values()} == {mode}
     assert [path.name for path in output.parent.iterdir()] == [output.name]
@@ -162,7 +162,7 @@ def test_any_source_is_asked_as_it_is(make, service, connection, execute, output
     assert execute(source, **options)["complete"] == 2
     messages = [row["message"] for row in rows]
     assert [row["message"] for row in rows_of(output)] == messages
-    assert sorted(row["message"] for row in service.rows("requests")) == sorted(messages)
+    assert sorted(row["message"] for row in service.chats()) == sorted(messages)
 
 
 def test_rows_that_ask_the_same_are_asked_once_and_both_answered(service, connection, execute, output):
@@ -183,7 +183,7 @@ def test_columns_and_constants(service, connection, execute, output):
         columns={"message": "frage", "email": "who"},
         constants={"response_language": "de", "session_id": "conversation"},
     )
-    asked = {row["message"]: row for row in service.rows("requests")}
+    asked = {row["message"]: row for row in service.chats()}
     assert set(asked) == {"Wann?", "Wo?"}
     assert {(row["session_id"], row["language"]) for row in asked.values()} == {("conversation", "de")}
     rows = rows_of(output)
@@ -259,7 +259,7 @@ def test_half_a_surrogate_pair_harms_nobody_else(spelling, service, connection, 
         # The service rejects this message.
         assert (result["complete"], result["rejected"]) == ((1, 1) if spelling == "message" else (2, 0))
         assert [row[spelling] for row in rows_of(output)] == [rows[0][spelling], "half \\ud83d"]
-    assert len(service.rows("requests")) == result["complete"]
+    assert len(service.chats()) == result["complete"]
 
 
 @pytest.mark.parametrize(
@@ -290,7 +290,7 @@ def test_a_fraction_is_exact(limit, total, count):
 def test_conversations(session, column, conversations, service, connection, execute, output):
     source = [row | ({column: f"s{row['id'] % 2}"} if column else {}) for row in many(6)]
     result = execute(source, session=session)
-    asked = {row["message"]: row["session_id"] for row in service.rows("requests")}
+    asked = {row["message"]: row["session_id"] for row in service.chats()}
     assert len(set(asked.values())) == conversations
     assert {row["message"]: row["session_id"] for row in rows_of(output)} == asked
     if column:
@@ -298,7 +298,7 @@ def test_conversations(session, column, conversations, service, connection, exec
     closed = 0 if column else conversations
     assert (result["sessions_closed"], result["sessions_not_closed"]) == (closed, 0)
     assert service.posts(CLOSE) == closed
-    assert sum(bool(row["closed_at"]) for row in service.rows("sessions")) == closed
+    assert sum(bool(row["closed_at"]) for row in service.sessions()) == closed
 
 
 NAMED = [
@@ -345,7 +345,7 @@ def test_a_conversation_with_an_open_question_is_not_closed(service, connection,
 
     def submitted(batch, questions, turn):
         submit(batch, questions, turn)
-        until(lambda: {row["status"] for row in service.rows("requests")} == {"complete"})
+        until(lambda: {row["status"] for row in service.chats()} == {"completed"})
         # After the deadline, each request is polled once more.
         service.answer("status:503", path=POLL, times=1)
 
@@ -353,7 +353,7 @@ def test_a_conversation_with_an_open_question_is_not_closed(service, connection,
     source = [row | {"session_id": "alone" if row["id"] == 2 else "shared"} for row in many(3)]
     result = execute(source, timeout=0, max_failed=1, max_concurrency=1, close_sessions=True)
     (open_,) = [row for row in rows_of(output) if row["status"] == "timed_out"]
-    closed = {row["session_id"] for row in service.rows("sessions") if row["closed_at"]}
+    closed = {row["session_id"] for row in service.sessions() if row["closed_at"]}
     assert result["sessions_closed"] == 1
     assert closed == {"alone", "shared"} - {open_["session_id"]}
 
@@ -420,7 +420,7 @@ def test_lost_questions_are_asked_again_by_the_retry(deferrable, service, connec
 
     def submitted(batch, questions, turn):
         submit(batch, questions, turn)
-        rows = service.rows("requests")
+        rows = service.chats()
         if len(rows) == 8:
             lost = [row["id"] for row in rows if row["message"] in {"Question 1?", "Question 2?"}]
             service.answer("status:404", path=f"{POLL}({'|'.join(lost)})$", times=None)
@@ -431,7 +431,7 @@ def test_lost_questions_are_asked_again_by_the_retry(deferrable, service, connec
     assert (run.state, run.tries()) == ("success", 2)
     assert type(run.errors[0]) is AssistantRequestLostError
     assert (run.xcom()["submitted"], run.xcom()["reused"]) == (2, 6)
-    assert len(service.rows("requests")) == 10
+    assert len(service.chats()) == 10
 
 
 @deferrables
@@ -442,7 +442,7 @@ def test_open_questions_are_waited_for_by_the_retry(deferrable, service, connect
     def finished():
         seen.extend(rows_of(output))
         service.behave(processing_seconds=0)
-        until(lambda: {row["status"] for row in service.rows("requests")} == {"complete"})
+        until(lambda: {row["status"] for row in service.chats()} == {"completed"})
 
     run = ask(many(5), retries=1, deferrable=deferrable, timeout=0.3, pre_execute=_before_the_retry(finished))
     assert (run.state, run.tries()) == ("success", 2)
@@ -478,8 +478,8 @@ def test_what_may_have_been_asked_is_asked_again_and_listed(mode, service, conne
     run = ask(many(5), mode=mode, retries=1)
     assert (run.state, run.tries()) == ("success", 2)
     assert type(run.errors[0]) is AssistantIncompleteError
-    assert Counter(row["message"] for row in service.rows("requests"))["Question 2?"] == 2
-    assert len(service.rows("requests")) == 6
+    assert Counter(row["message"] for row in service.chats())["Question 2?"] == 2
+    assert len(service.chats()) == 6
     assert (run.xcom()["complete"], run.xcom()["possibly_duplicated"]) == (5, 1)
     (finding,) = findings_of(run.xcom())
     assert (finding["kind"], finding["key"]) == ("possibly_duplicated", "2")
@@ -515,11 +515,11 @@ def test_a_refusal_of_the_whole_stops_at_once(mode, status, service, connect, ex
         execute(QUESTIONS, mode=mode, max_concurrency=2)
     assert isinstance(caught.value, AirflowFailException)
     assert service.posts("chat") <= 7
-    assert len(service.rows("requests")) == 5
+    assert len(service.chats()) == 5
     assert not output.exists()
     service.behave(rules=[])
     assert execute(QUESTIONS, mode=mode)["reused"] == 5
-    assert len(service.rows("requests")) == 8
+    assert len(service.chats()) == 8
 
 
 @pytest.mark.parametrize(("deferrable", "status"), [(False, 403), (True, 401)])
@@ -566,7 +566,7 @@ def test_a_cleared_task(mode, deferrable, reuse, service, connection, run_dag, o
     (first, before, polls), (second, after, all_polls) = results
     assert first["submitted"] == 8
     assert (second["submitted"], second["reused"], second["complete"]) == ((0, 8, 8) if reuse else (8, 0, 8))
-    assert len(service.rows("requests")) == (8 if reuse else 16)
+    assert len(service.chats()) == (8 if reuse else 16)
     if reuse:
         assert (after, all_polls) == (before, polls)
     else:
@@ -596,7 +596,7 @@ def test_a_changed_question_does_not_get_the_old_answer(mode, service, connectio
     changed = [many(3)[0], {"id": 1, "message": "Something else?"}, {"id": 2, "message": " "}, many(4)[3]]
     result = execute(changed, mode=mode, max_failed=1)
     assert (result["submitted"], result["reused"], result["complete"], result["rejected"]) == (2, 1, 3, 1)
-    asked = {row["id"]: row["message"] for row in service.rows("requests")}
+    asked = {row["id"]: row["message"] for row in service.chats()}
     assert sorted(asked.values()) == sorted([row["message"] for row in many(4)] + ["Something else?"])
     rows = rows_of(output)
     assert [asked.get(row["request_id"]) for row in rows] == ["Question 0?", "Something else?", None, "Question 3?"]
@@ -621,7 +621,7 @@ def test_killed_after_the_last_request(owner, name, after, mode, service, connec
         execute(QUESTIONS, mode=mode)
     result = execute(QUESTIONS, mode=mode)
     assert (result["submitted"], result["reused"], result["complete"]) == (0, 8, 8)
-    assert (len(service.rows("requests")), result["possibly_duplicated"]) == (8, 0)
+    assert (len(service.chats()), result["possibly_duplicated"]) == (8, 0)
     assert [path.name for path in output.parent.iterdir()] == [output.name]
 
 
@@ -631,7 +631,7 @@ def test_in_sync_mode_a_saved_answer_is_reused_although_the_ledger_did_not_recor
     commit = ScopeLedger.commit_and_claim
 
     def killed(ledger, outcomes, claims, **options):
-        if len(service.rows("requests")) == 3:
+        if len(service.chats()) == 3:
             raise Killed
         return commit(ledger, outcomes, claims, **options)
 
@@ -641,7 +641,7 @@ def test_in_sync_mode_a_saved_answer_is_reused_although_the_ledger_did_not_recor
             execute(QUESTIONS, mode="sync", max_concurrency=1)
     result = execute(QUESTIONS, mode="sync")
     assert (result["complete"], result["reused"], result["possibly_duplicated"]) == (8, 3, 0)
-    assert len(service.rows("requests")) == 8
+    assert len(service.chats()) == 8
     assert [row["attempts"] for row in rows_of(output)] == [1] * 8
 
 
@@ -722,7 +722,7 @@ def test_a_late_answer_is_taken_after_the_deadline_too(service, connection, outp
     event = event_of(deferral.trigger)
     assert event["open"] == 3
     service.behave(processing_seconds=0)
-    until(lambda: {row["status"] for row in service.rows("requests")} == {"complete"})
+    until(lambda: {row["status"] for row in service.chats()} == {"completed"})
     assert resumed(many(3), output, event, timeout=0)["complete"] == 3
 
 
@@ -754,11 +754,11 @@ def test_ended_while_submitting(service, connection, execute, output, end_when, 
     end_when(operator, lambda: service.posts(SUBMIT) >= 5)
     with pytest.raises(AssistantIncompleteError):
         operator.execute(task_context("ask"))
-    made = len(service.rows("requests"))
+    made = len(service.chats())
     assert made < 100
     service.behave(rules=[])
     assert execute(many(100))["submitted"] == 100 - made
-    assert len(service.rows("requests")) == 100
+    assert len(service.chats()) == 100
 
 
 def test_ended_while_waiting(service, connection, execute, output, end_when):
@@ -770,7 +770,7 @@ def test_ended_while_waiting(service, connection, execute, output, end_when):
     assert service.journal("POST", CLOSE) == []
     service.behave(processing_seconds=0)
     assert execute(many(5))["reused"] == 5
-    assert len(service.rows("requests")) == 5
+    assert len(service.chats()) == 5
 
 
 def test_no_questions_are_a_success_if_there_may_be_none(execute, output, service, connection, tmp_path):

@@ -41,7 +41,7 @@ def test_a_rating_is_sent_once_however_often_it_runs(service, connection, run_op
     }  # fmt: skip
     assert [result["sent"] for result in results] == [True, False, False]
     assert service.posts(FEEDBACK) == 1
-    assert [(row["rating"], row["request_id"]) for row in service.rows("feedback")] == [("good", request_id)]
+    assert service.ratings() == {request_id: "good"}
 
 
 def rate_now(request_id, feedback):
@@ -69,7 +69,7 @@ def test_the_service_has_the_latest_rating(seed, service, connection):
         latest = dict(expected).get(request_id)
         assert rate_now(request_id, word) is (word != latest)
         expected += [] if word == latest else [(request_id, word)]
-    assert [(row["request_id"], row["rating"]) for row in service.rows("feedback")] == expected
+    assert list(service.ratings().items()) == expected
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_a_rating_is_sent_again_after_another_that_may_have_been_received(action
     with pytest.raises(AssistantError):
         rate_now(request_id, "bad")
     assert rate_now(request_id, "good") is is_sent
-    assert [row["rating"] for row in service.rows("feedback")][-1] == "good"
+    assert service.ratings() == {request_id: "good"}
 
 
 def test_without_the_ledger_every_run_rates(service, connection, run_operator, ledger_home):
@@ -100,7 +100,7 @@ def test_a_refused_rating_is_sent_again_by_the_retry(service, connection, run_op
     run = rate(run_operator, request_id, retries=1)
     assert (run.state, run.tries()) == ("success", 2)
     assert run.xcom()["sent"]
-    assert len(service.rows("feedback")) == 1
+    assert len(service.ratings()) == 1
 
 
 def test_to_parquet(same_day, service, connection, run_operator, tmp_path):

@@ -74,7 +74,7 @@ class Evaluated:
         return result
 
     def rated(self):
-        return Counter(row["rating"] for row in self.service.rows("feedback"))
+        return Counter(self.service.ratings().values())
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def test_each_answer_is_rated_once_by_its_scores(evaluated, service):
         "rows": 5, "sent": 3, "already_sent": 0, "repeated": 0, "not_rated": 2, "not_answered": 0, "failed": 0,
         "possibly_duplicated": 0, "by_rating": {"good": 2, "bad": 1}, "site_id": "acme-docs", "findings": None,
     }  # fmt: skip
-    found = {row["request_id"]: row["rating"] for row in service.rows("feedback")}
+    found = service.ratings()
     assert found == {requests[0]: "good", requests[1]: "bad", requests[3]: "good"}
 
 
@@ -228,7 +228,7 @@ def test_ended_in_the_middle_the_answers_to_what_is_in_flight_are_awaited(evalua
     with pytest.raises(AssistantIncompleteError, match="ended from outside"):
         operator.execute(task_context("rate"))
     thread.join()
-    sent = len(service.rows("feedback"))
+    sent = len(service.ratings())
     assert sent < 60
     service.behave(rules=[])
     result = evaluated.rate()

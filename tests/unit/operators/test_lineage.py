@@ -192,7 +192,7 @@ def test_a_submitted_chat_links_to_its_request(deferrable, fails, service, conne
     options = {"deferrable": deferrable, "wait_for_completion": True, "poll_interval": 0.05}
     run = run_operator(AssistantSubmitChatOperator, session_id="s", message="Who?", **options)
     assert run.state == ("failed" if fails else "success")
-    (row,) = service.rows("requests")
+    (row,) = service.chats()
     request = f"/m2m/sites/acme-docs/chat/requests/{row['id']}"
     assert run.xcom(key="_link_AssistantRequestLink") == f"{service.url}{request}"
 

@@ -51,7 +51,7 @@ def test_submit(service, submit):
     run = submit()
     submitted = run.xcom()
     assert set(submitted) == {"request_id", "session_id", "site_id", "submitted_at"}
-    (row,) = service.rows("requests")
+    (row,) = service.chats()
     assert (row["id"], row["mode"]) == (submitted["request_id"], "async")
     assert service.seen() == [("POST", "/m2m/sites/acme-docs/chat/async")]
     entry = recorded()
@@ -89,7 +89,7 @@ def test_a_retry_takes_up_the_request_that_was_submitted(waiting, service, submi
     assert (run.task_state(), run.tries()) == ("failed", 3)
     assert [type(error) for error in run.errors] == [AssistantRequestTimeoutError] * 3
     assert service.posts() == 1
-    (row,) = service.rows("requests")
+    (row,) = service.chats()
     assert {entry.path.rpartition("/")[2] for entry in service.journal("GET", POLL)} == {row["id"]}
     assert (run.error.request_id, run.error.status) == (row["id"], "queued")
 
@@ -106,7 +106,7 @@ def test_a_request_that_failed_is_asked_again_by_the_retry(waiting, service, sub
     run = submit(message="impossible", retries=1, **waiting, **WAITING)
     assert (run.task_state(), run.tries()) == ("failed", 2)
     assert service.posts() == 2
-    for error, row in zip(run.errors, service.rows("requests"), strict=True):
+    for error, row in zip(run.errors, service.chats(), strict=True):
         assert isinstance(error, AssistantRequestFailedError)
         assert (error.request_id, error.status) == (row["id"], "failed")
         assert "The assistant could not answer this message." in str(error)
@@ -132,7 +132,7 @@ def test_a_request_that_was_lost_is_submitted_again_by_the_retry(status, waiting
     service.answer(f"status:{status}", path=POLL)
     run = submit(retries=2, **waiting, **WAITING)
     assert (run.state, run.tries()) == ("success", 2)
-    first, second = (row["id"] for row in service.rows("requests"))
+    first, second = (row["id"] for row in service.chats())
     assert type(run.error) is AssistantRequestLostError
     assert first in str(run.error)
     assert run.xcom()["request_id"] == second
@@ -195,7 +195,7 @@ def test_a_submission_that_may_have_happened(fault, ledger, on_ambiguous, state,
     service.answer(fault, path=SUBMIT)
     run = submit(retries=2, on_ambiguous=on_ambiguous, ledger=ledger)
     assert (run.task_state(), run.tries()) == (state, tries)
-    rows = service.rows("requests")
+    rows = service.chats()
     assert len(rows) == tries
     if ledger and state == "success":
         entry = recorded()

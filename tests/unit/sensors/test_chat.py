@@ -111,7 +111,7 @@ def test_transient_errors_are_polled_through(mode, service, connection, ask, sen
     request_id = ask()
     service.answer("status:503", path=POLL, times=2)
     service.answer("drop", path=POLL)
-    service.answer("html:502", path=POLL)
+    service.answer("status:502", path=POLL)
     run = sense(mode, request_id)
     assert run.state == "success", run.errors
     assert run.tries() == 1
@@ -175,7 +175,7 @@ def test_the_end_is_recorded_with_the_submission(mode, service, connection, run_
 
 def test_deferring_frees_the_slot_only_when_there_is_something_to_wait_for(service, connection, ask, sense, caplog):
     request_id = ask()
-    while service.journal("GET", POLL) == [] or service.rows("requests")[0]["status"] != "complete":
+    while service.journal("GET", POLL) == [] or service.chats()[0]["status"] != "complete":
         local_request(
             "GET",
             f"{service.url}/m2m/sites/acme-docs/chat/requests/{request_id}",

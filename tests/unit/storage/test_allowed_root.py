@@ -135,7 +135,7 @@ def test_no_file_from_outside_is_sent(kind, name, content, options, swapped, ser
         with contextlib.suppress(AssistantError):
             operator.execute(task_context(f"t{number}"))
             loaded += 1
-    received = str([service.documents(), service.rows("requests")])
+    received = str([service.documents(), service.chats()])
     assert OUTSIDE not in received
     # A link to a file or a folder inside is read as it was, but a folder that became a link is not read at all.
     assert loaded == 2

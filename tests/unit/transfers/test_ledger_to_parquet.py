@@ -167,12 +167,12 @@ def test_loads_that_fail_say_why(service, connection, export, tmp_path):
 
 def test_a_load_that_waits_in_the_triggerer_has_a_row_before_and_one_after(service, connect, export):
     connect(retries=1)
-    service.behave(documents_quota=2)
+    service.behave(max_documents=2)
     operator = AssistantLoadTextOperator(task_id="task", source=TEXTS, deferrable=True, on_limit="ignore")
     operator.render_template_fields({})
     with pytest.raises(TaskDeferred):
         operator.execute(task_context())
-    service.behave(documents_quota=100)
+    service.behave(max_documents=100)
     operator.execute_complete(task_context(), {})
     before, after = export(AssistantLoadsToParquetOperator)
     assert (before["outcome"], before["created"], before["failed"]) == ("deferred", 2, 2)
