@@ -12,7 +12,7 @@ COMPILED := $(VENV)/.compiled
 # The suite starts hundreds of processes: without compiled modules, each would compile Airflow again.
 unexport PYTHONDONTWRITEBYTECODE
 # More workers than cores: tests of live Airflows and of outages mostly wait.
-PARALLEL := -n 5 --no-loadscope-reorder
+PARALLEL := -n 5 --dist loadfile
 # The newest Airflow is the one to work with.
 CONSTRAINTS := constraints/airflow-3.3.txt
 # What the unit and contract tests need besides the package.
@@ -61,27 +61,46 @@ workflows: venv ## Lint GitHub's workflows, dependabot.yml and the Dockerfile, o
 
 # The checks take what the tests leave of the cores.
 .PHONY: test
-test: venv ## The checks and the whole test suite
+test: venv ## What a contributor runs: the checks, and all tests without a real Airflow or a browser
 	@$(MAKE) --no-print-directory -j3 suite types lint workflows
 
 # Every commit of a ledger waits for the disk, so temporary files are in memory if it has room and runs programs.
-.PHONY: suite
-suite: $(COMPILED) browser
-	@memory=$$(df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 8e6 {print $$6}'); \
+IN_MEMORY = memory=$$(df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 8e6 {print $$6}'); \
 	if [ -n "$$memory" ] && ! grep -q " $$memory .*noexec" /proc/mounts; then \
 		export TMPDIR=$$(mktemp -d "$$memory/tests.XXXXXX"); chmod 755 "$$TMPDIR"; trap 'rm -rf "$$TMPDIR"' EXIT; \
-	fi; \
-	$(BIN)/pytest -q $(PARALLEL) -m "not slow"
+	fi;
+PYTEST := $(BIN)/pytest -q
+
+.PHONY: suite
+suite: $(COMPILED)
+	@$(IN_MEMORY) $(PYTEST) $(PARALLEL) -m "not system and not nightly"
 
 # Once for each .venv, this compiles all test modules and what they import. Otherwise each of pytest's workers would, at
 # the same time.
 $(COMPILED): $(STAMP)
-	@$(BIN)/pytest -q --collect-only -m "not slow" >/dev/null 2>&1 || true  # the tests themselves say what is wrong
+	@$(PYTEST) --collect-only >/dev/null 2>&1 || true  # the tests themselves say what is wrong
 	@touch $@
 
+# The tests of tests/system share one Airflow, so they run in one process, beside the others.
+.PHONY: system
+system: $(COMPILED) browser ## One live Airflow, PostgreSQL, a browser, killed processes
+	@$(MAKE) --no-print-directory -j2 system-airflow system-others
+
+.PHONY: system-airflow
+system-airflow: venv
+	@$(IN_MEMORY) $(PYTEST) -m "system and not nightly" tests/system
+
+.PHONY: system-others
+system-others: venv
+	@$(IN_MEMORY) $(PYTEST) -n 2 --dist loadfile -m "system and not nightly" --ignore tests/system
+
+# Each part also runs alone.
+.PHONY: nightly
+nightly: slow simulate cluster-test loaders dbt matrix lowest ## The rest: simulations, gateways, a cluster, all versions
+
 .PHONY: slow
-slow: venv browser gateways ## The tests that make test leaves out: every benchmark once, very large inputs
-	$(BIN)/pytest -q $(PARALLEL) -m slow
+slow: venv browser gateways ## What is expensive and rarely fails: gateways, tasks as in pods, benchmarks, large inputs
+	@$(IN_MEMORY) $(PYTEST) $(PARALLEL) -m nightly
 
 # Only where it is missing, and only as root: elsewhere the tests that need it say what to install.
 .PHONY: browser
@@ -110,30 +129,19 @@ pgbouncer:
 			&& DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends pgbouncer; } \
 		|| echo "make pgbouncer: install pgbouncer by hand" >&2
 
-.PHONY: isolated
-isolated: venv ## Run load, batch, evaluation and exports on a real Airflow whose tasks have no home and no database
-	$(BIN)/pytest -q tests/isolated
-
 .PHONY: bench
 bench: venv ## Measure loads, batches, exports and evaluations against other ways, some 15 minutes; wants an idle machine
 	$(BIN)/python -m tests.benchmarks
 
-.PHONY: faults
-faults: venv ## Break loads, the service and the ledger, 20 times each, and print what came of it; about 4 minutes
-	$(BIN)/python -m tests.integration.faults
-
 # On a virtual clock; the same nights every time.
 NIGHTS ?= 10000
-.PHONY: adversary
-adversary: venv ## Hold every operation against its promises in NIGHTS generated nights of odd answers, kills and outages
-	ASSISTANT_TEST_NIGHTS=$(NIGHTS) $(BIN)/pytest -q -n 2 --no-loadscope-reorder tests/adversary
+.PHONY: simulate
+simulate: venv ## Hold every operation against its promises in NIGHTS generated nights of odd replies, kills and outages
+	ASSISTANT_TEST_NIGHTS=$(NIGHTS) $(PYTEST) -n 2 --dist load tests/simulate
 
-# The second command is not parallel: with pytest 9.2, the tests of all operations have the same id, and pytest-xdist runs
-# one test for each id.
 .PHONY: examples
-examples: venv ## Generate new examples for the tests that have them, and requests for the service
-	$(BIN)/pytest -q $(PARALLEL) --hypothesis-profile=random -m "hypothesis and not slow"
-	$(BIN)/pytest -q -p schemathesis.pytest.plugin tests/openapi
+examples: venv ## Generate new examples for the tests that have them
+	$(PYTEST) $(PARALLEL) --hypothesis-profile=random -m "hypothesis and not nightly"
 
 # The last three runs have the live Airflows as well. Each run prints its seed.
 .PHONY: flaky
@@ -141,8 +149,8 @@ flaky: venv browser ## Find tests that fail by chance: 13 runs in random order b
 	@trap 'kill $$(jobs -p)' EXIT; code=0; \
 	for loop in 1 2; do while :; do :; done & done; \
 	for run in {1..13}; do \
-		marks="not slow$$([ $$run -gt 10 ] || echo " and not system")"; \
-		$(BIN)/pytest -n 8 --no-loadscope-reorder -p randomly -m "$$marks" || code=1; \
+		marks="not nightly$$([ $$run -gt 10 ] || echo " and not system")"; \
+		$(PYTEST) -n 8 --dist loadfile -p randomly -m "$$marks" || code=1; \
 	done; exit $$code
 
 .PHONY: docs

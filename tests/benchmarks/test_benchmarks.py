@@ -15,7 +15,7 @@ def service():
         yield running
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", CASES)
 def test_a_benchmark_runs(name, service):
     figures = CASES[name](service, QUICK)

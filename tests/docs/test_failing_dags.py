@@ -30,7 +30,7 @@ def dags(request, tmp_path):
 
 
 # In make test, test_no_last_task_hides_a_failure checks what has made these DAGs green.
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.promise("Airflow", "No DAG of the documentation is green although the service refuses everything.")
 def test_dags_fail_with_their_load(dags, connect, run_dag, service, files):
     for dag in dags:

@@ -28,7 +28,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "html"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_every_page_is_in_the_sidebar(site: Path) -> None:
     places = builder["places_of"]()
     shown = {*pages()} - {ROOT / "README.md", ROOT / "docs" / "index.md"}
@@ -40,13 +40,13 @@ def test_every_page_is_in_the_sidebar(site: Path) -> None:
     assert {f"{page}.html" for page in wanted} | {builder["REPOSITORY"], builder["ISSUES"]} <= links
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_pages_lead_to_their_source(site: Path) -> None:
     for page, original in {"changes": "CHANGELOG.md", "operate/ui": "docs/operate/ui.md"}.items():
         assert f'href="{builder["REPOSITORY"]}/edit/main/{original}"' in (site / f"{page}.html").read_text()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
     loads = re.compile(r"""<(?:script|img|iframe)[^>]+src="(?!data:)(?:\w+:|//)[^"]*"|<link rel="stylesheet"[^>]+//""")
     assert [page.name for page in site.rglob("*.html") if loads.search(page.read_text())] == []

@@ -99,7 +99,7 @@ class Search:
     "erasure",
     "No byte of an erased person is left in what this package keeps, and others lose nothing.",
 )
-@pytest.mark.parametrize("has_servers", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("has_servers", [False, pytest.param(True, marks=pytest.mark.nightly)])
 def test_no_byte_is_left(
     has_servers,
     service,

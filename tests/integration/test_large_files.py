@@ -180,7 +180,7 @@ def unfold(folder: str, pipe: Connection) -> None:
 
 
 @pytest.mark.promise("loads", "A small file that unfolds to gigabytes is refused within stated memory.")
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_small_files_that_unfold_to_gigabytes(tmp_path: Path) -> None:
     mine, theirs = processes.Pipe()
     process = processes.Process(target=unfold, args=(str(tmp_path), theirs))

@@ -25,6 +25,8 @@ from tests.sites import site_at
 from tests.threads import at_once
 from tests.unit.lake.nights import FIRST, capture, write_statistics
 
+pytestmark = pytest.mark.system
+
 DRIVERS = ("postgresql+psycopg", "postgresql+psycopg2")
 SITE_URL = "https://h/api/v1/m2m/sites/docs"
 
@@ -173,7 +175,7 @@ def work(ledger, number, groups=1):
     return known
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.skipif(program() is None, reason="needs pgbouncer: make pgbouncer")
 @pytest.mark.parametrize("driver", DRIVERS)
 def test_ledger_and_warehouse_behind_pgbouncer(server, connect, tmp_path, driver):

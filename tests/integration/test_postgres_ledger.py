@@ -196,7 +196,7 @@ class FailingLoad:
 
 
 @pytest.mark.promise("ledger", "A load that its ledger stops says how many documents exist and how many are recorded.")
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in (1, 2))])
 def test_the_numbers_of_a_load_are_those_of_the_ledger(
     seed, server, service, connection, ledger_home, tmp_path, monkeypatch
 ):

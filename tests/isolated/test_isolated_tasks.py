@@ -26,7 +26,7 @@ from tests.live.process import WAIT
 from tests.live.service import AssistantService
 
 # A separate Airflow, and imports of Airflow for each task: over a minute of processor time.
-pytestmark = [pytest.mark.system, pytest.mark.slow]
+pytestmark = [pytest.mark.system, pytest.mark.nightly]
 
 DAG, BUCKET, ROWS, QUESTIONS, FAILING = "isolated", "lake", 200, 10, "must fail"
 TASKS = ["ask", "ask", "evaluate", "export_loads", "export_statistics", "load", "rate", "upload"]

@@ -24,7 +24,7 @@ from tests.live import gateways
 from tests.live.gateways import BLOCKED_WORD, Relay
 from tests.proxies import LOCAL_NAME, certificate, server_context, tls_front
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]
 ROWS, QUESTIONS = 60, 6
 
 

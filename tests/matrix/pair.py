@@ -85,7 +85,7 @@ def _complaint(command: list[str]) -> str:
 def _tests() -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "junit.xml"
-        command = [sys.executable, "-m", "pytest", "-q", "-m", "not slow", "-p", "no:cacheprovider"]
+        command = [sys.executable, "-m", "pytest", "-q", "-m", "not nightly", "-p", "no:cacheprovider"]
         command += ["-n", "2", "--no-loadscope-reorder"]
         command += [f"--timeout={LIMIT_OF_ONE}", f"--junit-xml={report}", *(sys.argv[1:] or SUITES)]
         ended = _end_of(command)

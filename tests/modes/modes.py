@@ -211,7 +211,7 @@ def empty_template(runner: Runner, name: str, value: Any) -> list[str]:
 
 @several_runs
 def empty_templates(runner: Runner) -> list[str]:
-    """Some of the fields; `make slow` has all of them."""
+    """Some of the fields; `make nightly` has all of them."""
     chance = Random(runner.line.name)
     fields = checked_fields(runner.line)
     problems = []

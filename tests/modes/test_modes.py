@@ -32,7 +32,7 @@ def test_the_table_has_a_line_for_each_operator_sensor_and_decorator():
 @pytest.mark.promise("Airflow", "Every task does the same with templates, XComs, mapping, deferral and task groups.")
 @pytest.mark.parametrize("line", LINES, ids=lambda line: line.name)
 def test_a_task_does_the_same_in_many_modes(line, world):
-    """Each mode of one run, and half of the modes of several runs. ``make slow`` runs each mode alone."""
+    """Each mode of one run, and half of the modes of several runs. ``make nightly`` runs each mode alone."""
     number = LINES.index(line)
     runner = Runner(world, line)
     assert runner.plain.run.state == "success", runner.plain.run.errors
@@ -72,7 +72,7 @@ def test_a_deferred_sensor_with_dag_test_which_loses_the_arguments_of_a_deferral
     assert run.state == "success", run.errors
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("native", [False, True])
 @pytest.mark.parametrize("line", LINES, ids=lambda line: line.name)
 def test_a_task_does_the_same_in_each_mode_alone(line, native, world):

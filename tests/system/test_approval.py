@@ -8,7 +8,7 @@ from tests.live.airflow import LiveAirflow
 from tests.live.service import AssistantService
 
 # tests/integration/test_dags.py runs the same DAG in one process, and the demo approves.
-pytestmark = [pytest.mark.system, pytest.mark.slow]
+pytestmark = [pytest.mark.system, pytest.mark.nightly]
 
 DAG = "assistant_approve_baseline"
 VARIABLE = "/api/v2/variables/assistant_baseline"

@@ -150,7 +150,7 @@ def test_links_of_the_long_description_work_without_the_repository(metadata: Met
     assert not [path for path in here if not (ROOT / re.split("[#?]", path)[0]).exists()]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_same_source_gives_the_same_bytes(home: Path) -> None:
     """Build twice, in folders with different names and dates."""
     builds = []
@@ -168,7 +168,7 @@ def test_the_same_source_gives_the_same_bytes(home: Path) -> None:
 
 
 @pytest.mark.promise("Airflow", "Airflow finds the provider, its hook, its commands and its example DAGs in the wheel.")
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_airflow_in_an_empty_environment_sees_the_provider(home: Path, python: Path) -> None:
     def shown(*command: str) -> str:
         return run(python, "-m", "airflow", *command, home=home)
@@ -183,7 +183,7 @@ def test_airflow_in_an_empty_environment_sees_the_provider(home: Path, python: P
     assert DOCUMENTATION in shown("providers", "get", "airflow-provider-assistant", "--full", "--output", "json")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_airflow_offers_the_example_dags_and_parses_them_there(home: Path, python: Path) -> None:
     script = """
 import json
@@ -203,7 +203,7 @@ print(json.dumps(sorted(bag.dags)))
     assert json.loads(shown.splitlines()[-1]) == sorted(path.stem for path in (ROOT / "dags").glob("*.py"))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_every_module_imports_without_extras(home: Path, python: Path) -> None:
     # The parsers run in a process that starts only if their libraries are installed.
     script = f"""
@@ -219,6 +219,6 @@ for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
     assert "--processing-seconds" in run(python, "-m", f"{PACKAGE}.sandbox", "--help", home=home)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_what_was_installed_fits_together(home: Path, python: Path) -> None:
     run(sys.executable, "-m", "uv", "pip", "check", "--python", python, home=home)

@@ -16,7 +16,7 @@ from tests.live.service import AssistantService
 from tests.system.dags.shown import HOSTILE, ROWS, SITE
 
 # tests/integration/ui shows the pages in a browser, and test_rights.py their rights on a real Airflow.
-pytestmark = [pytest.mark.system, pytest.mark.slow]
+pytestmark = [pytest.mark.system, pytest.mark.nightly]
 
 AMBIGUOUS = 2
 

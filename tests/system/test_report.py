@@ -145,7 +145,7 @@ def test_pictures_follow_into_dark_mode(viewer: Viewer, report: str) -> None:
     assert len(set(colours)) == 2
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_pictures_of_the_documentation(viewer: Viewer, report: str, tmp_path: Path) -> None:
     images = IMAGES if os.environ.get("UPDATE_IMAGES") else tmp_path
     for width, scheme, top, height, name in (

@@ -197,7 +197,7 @@ def test_a_failed_test_says_why_and_keeps_the_key(
     assert WRONG_KEY not in message
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_form_in_a_browser(
     airflow: LiveAirflow, browser: Browser, service: AssistantService, tmp_path: Path
 ) -> None:
@@ -250,7 +250,7 @@ def judged(airflow: LiveAirflow) -> str:
     return run_id
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_button_of_the_task_leads_to_its_report(airflow: LiveAirflow, browser: Browser, judged: str) -> None:
     task = f"{airflow.base_url}/dags/judging/runs/{quote(judged)}/tasks/judge"
     browser.driver.get(f"{task}/rendered_templates")

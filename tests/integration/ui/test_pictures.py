@@ -49,7 +49,7 @@ VIEWS = {**data.PAGES, "panel": ""}
     ("may_settle", "views"),
     [
         pytest.param(False, ["page-settle"], id="a view"),
-        pytest.param(True, list(VIEWS), id="all views", marks=pytest.mark.slow),
+        pytest.param(True, list(VIEWS), id="all views", marks=pytest.mark.nightly),
     ],
 )
 def test_everything_fits_and_can_be_read(opened: StubPages, may_settle: bool, views: list[str]) -> None:
@@ -85,7 +85,7 @@ def test_everything_fits_and_can_be_read(opened: StubPages, may_settle: bool, vi
     assert {name: problems for name, problems in found.items() if problems} == {}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("name", "page", "theme"),
     [
@@ -103,7 +103,7 @@ def test_pictures_of_the_page(pages: StubPages, images: Path, name: str, page: s
     pages.theme("light")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_picture_of_settling(pages: StubPages, images: Path) -> None:
     pages.driver.set_window_size(WIDTH, HEIGHT)
     pages.show(data.PAGES["page-settle"])
@@ -115,7 +115,7 @@ def test_picture_of_settling(pages: StubPages, images: Path) -> None:
     pages.button("Cancel").click()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(("name", "page"), [("ui-task.png", "tab-load_faq"), ("ui-task-batch.png", "tab-ask")])
 def test_pictures_of_the_tab(pages: StubPages, images: Path, name: str, page: str) -> None:
     """Only the tab: the page around it has no task in the stub."""
@@ -124,7 +124,7 @@ def test_pictures_of_the_tab(pages: StubPages, images: Path, name: str, page: st
     assert pages.driver.find_element("css selector", ".assistant").screenshot(str(images / name))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_picture_of_the_panel(pages: StubPages, images: Path) -> None:
     pages.driver.set_window_size(WIDTH, HEIGHT)
     pages.show("")

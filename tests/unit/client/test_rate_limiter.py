@@ -117,7 +117,7 @@ def simulations():
     """Each bucket with each latency; make test runs one latency for each bucket."""
     for number, bucket in enumerate(BUCKETS):
         for latency, seed in LATENCIES:
-            marks = [] if seed == number % len(LATENCIES) else [pytest.mark.slow]
+            marks = [] if seed == number % len(LATENCIES) else [pytest.mark.nightly]
             yield pytest.param(*bucket, latency, seed, marks=marks)
 
 

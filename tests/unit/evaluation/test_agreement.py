@@ -82,7 +82,7 @@ def covers(low, truth, high):
     return low is None or low <= truth <= high
 
 
-@pytest.mark.parametrize("size", [20, pytest.param(50, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("size", [20, pytest.param(50, marks=pytest.mark.nightly)])
 def test_the_intervals_cover_the_truth_in_93_of_100_cases(size):
     """In every world, also where most samples have no disagreement. 3 % is the noise of 150."""
     rng = np.random.default_rng(20261125)

@@ -83,7 +83,7 @@ SLOW_ZONES = ("Australia/Lord_Howe", "Pacific/Apia")
 )
 @pytest.mark.parametrize(
     "zone",
-    ["Europe/London", *(pytest.param(zone, marks=pytest.mark.slow) for zone in SLOW_ZONES)],
+    ["Europe/London", *(pytest.param(zone, marks=pytest.mark.nightly) for zone in SLOW_ZONES)],
 )
 def test_each_rating_of_many_nights_is_in_the_lake_once(zone, record, tmp_path):
     random_numbers = random.Random(zone)

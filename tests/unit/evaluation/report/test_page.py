@@ -286,7 +286,7 @@ def test_each_hostile_answer_is_shown_as_what_it_is(text: str) -> None:
     assert ("&lt;" in report.sections["failing"]) == ("&lt;" in text)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_page_of_five_thousand_questions_is_small() -> None:
     assert len(render(*nightly(5000)).encode()) <= 300_000
 
