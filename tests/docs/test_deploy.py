@@ -126,18 +126,8 @@ def test_the_compose_file_refers_only_to_what_it_has() -> None:
         assert all((DEPLOY / "compose" / one).exists() for one in mounted if one.startswith("."))
         assert all(type(value) is str for value in service.get("environment", {}).values()), name
     used = {found["name"]: found["kind"] for found in VARIABLE.finditer(COMPOSE_TEXT)}
-    assert set(example_variables()) == {name for name, kind in used.items() if kind == "?"} | {"COMPOSE_PROFILES"}
+    assert set(example_variables()) == {name for name, kind in used.items() if kind == "?"}
     assert {name for name, kind in used.items() if kind == "-"} == {"AIRFLOW_IMAGE"}
-
-
-def test_the_compose_file_connects_to_its_embedded_service() -> None:
-    service = compose()["services"]["assistant"]
-    assert service["command"][:3] == ["python", "-m", "airflow_provider_assistant.sandbox"]
-    flags = dict(zip(service["command"][3::2], service["command"][4::2], strict=True))
-    host = json.loads(airflow_services()["worker"]["environment"]["AIRFLOW_CONN_ASSISTANT_DEFAULT"])["host"]
-    assert host == f"http://assistant:{flags['--port']}/api/v1"
-    assert flags["--host"] == "0.0.0.0"
-    assert f"http://127.0.0.1:{flags['--port']}/" in service["healthcheck"]["test"][-1]
 
 
 def environments() -> list[tuple[str, dict[str, str]]]:
