@@ -20,13 +20,18 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
         class Selector(selectors.DefaultSelector):
             def select(self, timeout: float | None = None) -> list[Any]:
-                loop._now += timeout or 0.0
+                if timeout:
+                    loop.advance(timeout)
                 return super().select(0)
 
         super().__init__(Selector())
 
     def time(self) -> float:
         return self._now
+
+    def advance(self, seconds: float) -> None:
+        """Advance the clock; a subclass may let others use the time."""
+        self._now += seconds
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
         """Call the function at once: a thread would take real time."""

@@ -1,0 +1,355 @@
+"""Loads of rows and of files, and loads that make the site equal to their source."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+from airflow.providers.common.compat.sdk import AirflowFailException, AirflowTaskTimeout
+from hypothesis import strategies as st
+
+from airflow_provider_assistant.exceptions import (
+    AssistantAmbiguousError,
+    AssistantAPIError,
+    AssistantConnectionError,
+    AssistantIncompleteError,
+    AssistantInputError,
+    AssistantLedgerError,
+    AssistantResponseError,
+    AssistantStorageError,
+    AssistantTimeoutError,
+)
+from airflow_provider_assistant.loading.counts import LoadCounts
+from airflow_provider_assistant.loading.engine import BREAKER
+from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator, AssistantUploadFilesOperator
+from airflow_provider_assistant.sandbox.store import Document
+from tests.simulate.night import NEXT_DAY, RETRIED, Night, Operation, nights
+from tests.simulate.sources import CHANGES, FILES, FORMS, ROWS, Change, File, Folder, Form, Row, Rows
+from tests.simulate.transport import CREATES, title_of
+from tests.simulate.world import BESIDE, CALM, DAY, FAULTS, Ended, Try, World
+
+# These answers concern every row and stop a load at once: of the service, redirects, and what only gateways send.
+SITE_WIDE = {401, 403, 404, 405, 429, *range(300, 400), 407, 421, 431, *range(494, 498), 511}
+# Consecutive failures of statements that retries hide.
+UNNOTICED = 3
+OF_THE_SERVICE = (
+    AssistantAPIError,
+    AssistantAmbiguousError,
+    AssistantConnectionError,
+    AssistantResponseError,
+    AssistantTimeoutError,
+)
+OUTCOMES = ("created", "unchanged", "skipped", "rejected", "ambiguous", "failed")
+
+
+@dataclass
+class Load(Operation):
+    """
+    Load everything once.
+
+    :param on_ambiguous: what to do with a row of which nobody knows whether it was created.
+    :param ledger: whether the load uses a ledger.
+    :param deferrable: whether the task defers when the service asks for a long pause.
+    :param max_backoff: longest pause on the worker, in seconds.
+    :param allow_empty: whether the source may be empty.
+    """
+
+    on_ambiguous: Literal["retry", "skip", "fail"] = "retry"
+    ledger: bool = True
+    deferrable: bool = False
+    max_backoff: float = 60.0
+    allow_empty: bool = False
+    titles: set[str] = field(default_factory=set, init=False, repr=False)
+    titles_of: Mapping[str, set[str]] = field(default_factory=dict, init=False, repr=False)
+    bad: int = field(default=0, init=False, repr=False)
+    is_loadable: bool = field(default=True, init=False, repr=False)
+    listed: set[str] = field(default_factory=set, init=False, repr=False)
+
+    @property
+    def max_pause(self) -> float:  # type: ignore[override]
+        """Return the longest pause, in seconds."""
+        return self.max_backoff
+
+    def polls(self) -> float:
+        """Return requests that are not about one row: limits, and those of deferrals and of the list."""
+        return 50 + 20 * self.items * self.deferrable
+
+    def options(self) -> dict[str, Any]:
+        """Return arguments of the operator."""
+        return {
+            "on_ambiguous": self.on_ambiguous,
+            "ledger": self.ledger,
+            "deferrable": self.deferrable and self.ledger,
+            "timeout": 600.0,
+            "allow_empty": self.allow_empty,
+            "max_rejected": max(1, self.items),
+        }
+
+    def task(self, world: World, attempt: Try) -> Any:
+        """Return the operator."""
+        raise NotImplementedError
+
+    def execute(self, world: World, attempt: Try, context: dict[str, Any]) -> Any:
+        def make() -> Any:
+            task = self.task(world, attempt)
+            task.max_backoff = self.max_backoff
+            return task
+
+        return world.run(make, context)
+
+    # -- what is there -----------------------------------------------------------------------------
+
+    def stored(self, world: World) -> Counter[str]:
+        """Return how often the site has each document."""
+        return Counter(title_of(one) for one in world.stored(Document))
+
+    def found(self, world: World, *kinds: str) -> set[str]:
+        """Return the documents of which findings say one of these kinds."""
+        keys = {str(one["key"]) for one in world.findings() if one["kind"] in kinds}
+        return self.titles_with(keys)
+
+    def titles_with(self, labels: set[str]) -> set[str]:
+        """Return the documents with these labels of findings and the ledger."""
+        return set().union(*(self.titles_of.get(label, set()) for label in labels))
+
+    def in_ledger(self, world: World, where: str) -> set[str]:
+        """Return the documents whose entries in the ledger meet a condition."""
+        return self.titles_with({row[0] for row in world.query(f"SELECT label FROM assistant_documents WHERE {where}")})
+
+    # -- promises ----------------------------------------------------------------------------------
+
+    def check_try(self, world: World, attempt: Try, ended: Ended, *, number: int) -> None:
+        assert not world.blocked, "the event loop does not wait for the ledger while requests are under way"
+        # A task that defers may wait until its timeout.
+        longest = max(1, self.items) * (self.seconds(world) + 60) * (2 if attempt.is_beside else 1)
+        assert ended.seconds <= longest + 2 * 600 * self.deferrable, "the time is bounded"
+        if not attempt.disk_full:
+            self.listed |= self.found(world, "possibly_duplicated", "ambiguous")
+        if ended.is_killed:
+            return
+        if not self.is_loadable:
+            assert not ended.to(*CREATES), "a source that cannot be loaded as a whole sends nothing"
+        self._check_counts(world, attempt, ended)
+        if ended.error is not None:
+            self._check_error(ended.error)
+        self._check_losses(attempt, ended, is_first=number == 1)
+        if ended.is_terminated and not attempt.odd and not attempt.ledger_away:
+            # Rows that an earlier try has left ambiguous, and that are not sent again, do not count.
+            reasons = [str(one["reason"]) for one in world.findings() if one["kind"] == "ambiguous"]
+            new = [reason for reason in reasons if "an earlier attempt" not in reason]
+            assert not new or attempt.is_beside, f"a load that ends waits for answers that come in two seconds: {new}"
+        if self.ledger and not attempt.disk_full and not attempt.is_beside:
+            sent = self.titles & {title_of_sent(self, one) for one in ended.to(*CREATES) if one.is_received}
+            unknown = self.in_ledger(world, "outcome = 'claimed'") & sent
+            is_lost = isinstance(ended.error, AirflowTaskTimeout)
+            assert is_lost or unknown <= self.listed, f"what was created and is not in the ledger is listed: {unknown}"
+
+    def counts_of(self, ended: Ended) -> LoadCounts | None:
+        """Return the counts of a load, also of one that has failed."""
+        load = getattr(ended.task, "_last_load", None)
+        return load.counts if load else None
+
+    def _check_counts(self, world: World, attempt: Try, ended: Ended) -> None:
+        counts = self.counts_of(ended)
+        if counts is None or isinstance(ended.error, AirflowTaskTimeout):
+            return
+        if not counts.rows:
+            assert ended.error is not None or not self.items
+            assert not ended.to(*CREATES), "nothing is sent before the whole source was looked at"
+            return
+        assert counts.rows == self.items
+        assert counts.done == counts.rows, f"the counts add up: {counts}"
+        assert min(counts.outcomes.values()) >= 0
+        if not self.deferrable:
+            # A task that defers counts the requests after its last pause.
+            creates = ended.to(*CREATES)
+            others = [one for one in ended.sent if one not in creates and one.endpoint != "limits"]
+            assert counts.requests == len(creates) + len(others), "the counts are those of the service"
+        if ended.error is None:
+            assert not counts.failed, "success means success"
+            assert self.on_ambiguous == "skip" or not counts.ambiguous
+
+    def _check_error(self, error: BaseException) -> None:
+        text, is_permanent = str(error), isinstance(error, AirflowFailException)
+        assert "\n" not in text
+        if isinstance(error, OF_THE_SERVICE):
+            assert "'docs'" in text or "row " in text, f"an error of the service names the site or the row: {text}"
+        if isinstance(error, AssistantLedgerError):
+            assert not is_permanent, "a ledger that is away may be tried again"
+            assert "ledger.db" in text, f"an error of the ledger names it: {text}"
+        if isinstance(error, AssistantIncompleteError):
+            assert not is_permanent, "a load that was ended may be tried again"
+        if isinstance(error, AssistantInputError):
+            assert not self.is_loadable, f"a source that can be loaded is not refused: {text}"
+        if isinstance(error, AssistantAPIError):
+            assert is_permanent == (400 <= error.status < 500 and error.status != 429)
+        if isinstance(error, AssistantAmbiguousError):
+            is_sent_again = self.on_ambiguous == "retry"
+            assert is_permanent != is_sent_again, "a retry helps only where a row that may exist is sent again"
+
+    def _check_losses(self, attempt: Try, ended: Ended, *, is_first: bool) -> None:
+        """Check that one bad answer, one bad row and one file that changes cost one row."""
+        counts = self.counts_of(ended)
+        if not self.is_loadable or counts is None or self.may_stop(attempt):
+            return
+        lost = counts.failed + counts.ambiguous
+        is_complete = ended.error is None or (isinstance(ended.error, AssistantIncompleteError) and lost)
+        assert is_complete, f"some failures do not stop a load: {ended.error!r}"
+        if is_first:
+            changes = attempt.source if isinstance(attempt.source, tuple) else ()
+            most = len(attempt.odd) + len(changes) + self.bad
+            assert lost + counts.rejected <= most, "one bad answer costs one row"
+            assert counts.rejected >= self.bad
+
+    def may_stop(self, attempt: Try) -> bool:
+        """Return whether the faults of a try may stop its load."""
+        away, odd = attempt.ledger_away, attempt.odd
+        statuses = {answer.status for answer in (*attempt.answers, attempt.then)}
+        return bool(
+            attempt.then in odd
+            or len(odd) >= BREAKER
+            or statuses & SITE_WIDE
+            or self.on_ambiguous == "fail"
+            or attempt.end
+            or attempt.disk_full
+            or attempt.is_beside
+            or attempt.outage
+            or attempt.gateway
+            or (away and away.times > UNNOTICED)
+        )
+
+    def check_end(self, world: World, night: Night) -> None:
+        if not self.ledger:
+            return
+        was_beside = any(attempt.is_beside for attempt in night.tries)
+        if not night.is_retried or was_beside:
+            # The leases of what was killed expire.
+            world.sleep(DAY + abs(world.jumped))
+        if was_beside:
+            self._check_good(self.calm(world, run="beside"))
+        run = RETRIED if night.is_retried else NEXT_DAY
+        self._check_good(self.calm(world, run=run))
+        if not night.is_retried:
+            # Findings of a try that is not retried may be lost, the ledger is not.
+            self.listed |= self.in_ledger(world, "ambiguous > 0")
+        stored = self.stored(world)
+        missing = self.titles - set(stored) if self.is_loadable else set[str]()
+        if self.on_ambiguous == "retry":
+            assert not missing, "a retry converges"
+        elif self.on_ambiguous == "skip":
+            assert missing <= self.listed, "what may be missing is listed"
+        self.check_duplicates({title for title, times in stored.items() if times > 1})
+        assert set(stored) <= self.titles, "a bad row is not sent"
+        again = self.calm(world, run=run)
+        assert not again.to(*CREATES), "an unchanged source sends nothing, whatever its types did"
+
+    def check_duplicates(self, twice: set[str]) -> None:
+        """Check that all documents which the site has twice are listed."""
+        assert self.on_ambiguous == "retry" or not twice, "only a row that may be sent again exists twice"
+        assert twice <= self.listed, f"nothing is created twice without being listed: {twice - self.listed}"
+
+    def _check_good(self, good: Ended) -> None:
+        if not self.is_loadable:
+            assert isinstance(good.error, AssistantInputError)
+        elif self.on_ambiguous != "fail":
+            assert good.error is None, repr(good.error)
+            assert good.result["rejected"] == self.bad, "a bad row costs itself"
+
+
+def title_of_sent(load: Load, sent: Any) -> str:
+    """Return the document of a request."""
+    return str(sent.item)
+
+
+@dataclass
+class LoadRows(Load):
+    """Load rows, whose source has another form in every try."""
+
+    rows: tuple[Row, ...] = ()
+    forms: tuple[Form, Form] = (Form(), Form())
+    _offered: Any = field(default=None, init=False, repr=False)
+    _calm: int = field(default=0, init=False, repr=False)
+
+    @property
+    def items(self) -> int:
+        return len(self.rows)
+
+    def begin(self, world: World) -> None:
+        self.source = Rows(self.rows)
+        self.titles, self.titles_of, self.bad = self.source.titles, self.source.titles_of, self.source.bad
+        self.is_loadable = not self.source.is_contradictory and (bool(self.rows) or self.allow_empty)
+
+    def prepare(self, world: World, attempt: Try) -> None:
+        form = attempt.source
+        if form is None:
+            form, self._calm = self.forms[self._calm % 2], self._calm + 1
+        self._offered = self.source.offered(form, world.folder)
+
+    def task(self, world: World, attempt: Try) -> Any:
+        return AssistantLoadQAOperator(task_id="task", source=self._offered, key_columns="id", **self.options())
+
+
+@dataclass
+class UploadFiles(Load):
+    """Upload a folder, whose files change while they are sent."""
+
+    files: tuple[File, ...] = ()
+
+    @property
+    def items(self) -> int:
+        return len([file for file in self.files if not file.is_hidden])
+
+    def begin(self, world: World) -> None:
+        self.folder = Folder(world.folder / "files", self.files)
+        seen = [file for file in self.files if not file.is_hidden]
+        loaded = [file for file in seen if not file.is_bad]
+        self.bad = len(seen) - len(loaded)
+        self.titles = {file.title for file in loaded}
+        self.titles_of = {file.label: {file.title} for file in loaded}
+        self.is_loadable = bool(seen) or self.allow_empty
+
+    def prepare(self, world: World, attempt: Try) -> None:
+        self.folder.restore()
+
+        def change(request: int) -> None:
+            for one in attempt.source or ():
+                if one.request == request:
+                    self.folder.change(one)
+
+        world.on_half = change
+        world.on_request = lambda number: change(-1) if number == 0 else None
+
+    def task(self, world: World, attempt: Try) -> Any:
+        return AssistantUploadFilesOperator(task_id="task", files=str(self.folder.path), **self.options())
+
+    def check_end(self, world: World, night: Night) -> None:
+        super().check_end(world, night)
+        names: dict[str, set[str]] = {}
+        for document in world.stored(Document):
+            names.setdefault(document.title, set()).add(document.content)
+        assert all(len(contents) == 1 for contents in names.values()), "different files have different names"
+
+
+# -- generation ----------------------------------------------------------------------------------
+
+_OPTIONS: dict[str, st.SearchStrategy[Any]] = {
+    "on_ambiguous": st.sampled_from(["retry", "retry", "skip", "fail"]),
+    "ledger": st.sampled_from([True] * 9 + [False]),
+    "deferrable": st.booleans(),
+    "max_backoff": st.sampled_from([0.0, 1.0, 60.0, 300.0]),
+    "allow_empty": st.booleans(),
+}
+SETTINGS = {"allow_duplicates": st.sampled_from([True, True, False])}
+ROW_NIGHTS = nights(
+    st.builds(LoadRows, rows=ROWS, forms=st.tuples(FORMS, FORMS), **_OPTIONS),
+    st.builds(Try, **FAULTS, is_beside=BESIDE, source=FORMS),
+    settings=SETTINGS,
+)
+FILE_NIGHTS = nights(
+    st.builds(UploadFiles, files=FILES, **_OPTIONS),
+    st.builds(Try, **FAULTS, source=CHANGES),
+    most=2,
+    settings=SETTINGS,
+)
