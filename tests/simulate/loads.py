@@ -26,9 +26,9 @@ from airflow_provider_assistant.loading.engine import BREAKER
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator, AssistantUploadFilesOperator
 from airflow_provider_assistant.sandbox.store import Document
 from tests.simulate.night import NEXT_DAY, RETRIED, Night, Operation, nights
-from tests.simulate.sources import CHANGES, FILES, FORMS, ROWS, Change, File, Folder, Form, Row, Rows
+from tests.simulate.sources import CHANGES, FILES, FORMS, PLAIN_ROWS, ROWS, File, Folder, Form, Row, Rows
 from tests.simulate.transport import CREATES, title_of
-from tests.simulate.world import BESIDE, CALM, DAY, FAULTS, Ended, Try, World
+from tests.simulate.world import BESIDE, DAY, FAULTS, End, Ended, Try, World
 
 # These answers concern every row and stop a load at once: of the service, redirects, and what only gateways send.
 SITE_WIDE = {401, 403, 404, 405, 429, *range(300, 400), 407, 421, 431, *range(494, 498), 511}
@@ -141,7 +141,8 @@ class Load(Operation):
             new = [reason for reason in reasons if "an earlier attempt" not in reason]
             assert not new or attempt.is_beside, f"a load that ends waits for answers that come in two seconds: {new}"
         if self.ledger and not attempt.disk_full and not attempt.is_beside:
-            sent = self.titles & {title_of_sent(self, one) for one in ended.to(*CREATES) if one.is_received}
+            received = {one.item for one in ended.to(*CREATES) if one.is_received}
+            sent = {title for item in received for title in self.titles_with({self.names().get(item, "")})}
             unknown = self.in_ledger(world, "outcome = 'claimed'") & sent
             is_lost = isinstance(ended.error, AirflowTaskTimeout)
             assert is_lost or unknown <= self.listed, f"what was created and is not in the ledger is listed: {unknown}"
@@ -258,11 +259,6 @@ class Load(Operation):
             assert good.result["rejected"] == self.bad, "a bad row costs itself"
 
 
-def title_of_sent(load: Load, sent: Any) -> str:
-    """Return the document of a request."""
-    return str(sent.item)
-
-
 @dataclass
 class LoadRows(Load):
     """Load rows, whose source has another form in every try."""
@@ -275,6 +271,9 @@ class LoadRows(Load):
     @property
     def items(self) -> int:
         return len(self.rows)
+
+    def names(self) -> dict[str, str]:
+        return {row.title: row.label for row in self.rows}
 
     def begin(self, world: World) -> None:
         self.source = Rows(self.rows)
@@ -300,6 +299,9 @@ class UploadFiles(Load):
     @property
     def items(self) -> int:
         return len([file for file in self.files if not file.is_hidden])
+
+    def names(self) -> dict[str, str]:
+        return {file.name: file.label for file in self.files}
 
     def begin(self, world: World) -> None:
         self.folder = Folder(world.folder / "files", self.files)
@@ -332,6 +334,78 @@ class UploadFiles(Load):
         assert all(len(contents) == 1 for contents in names.values()), "different files have different names"
 
 
+@dataclass
+class LoadSettled(LoadRows):
+    """Load rows to a site whose list of documents can be read: what was lost is found in it, so nothing exists twice."""
+
+    def check_duplicates(self, twice: set[str]) -> None:
+        assert not twice, f"what the list of the site shows is not created again: {twice}"
+
+
+@dataclass
+class MakeEqual(LoadRows):
+    """
+    Make the site equal to the rows: replace what has changed, and remove what is gone.
+
+    :param old: the rows of an earlier load.
+    :param on_missing: what to do with documents whose row is gone.
+    """
+
+    old: tuple[Row, ...] = ()
+    on_missing: Literal["delete", "deactivate"] = "delete"
+    _earlier: set[str] = field(default_factory=set, init=False, repr=False)
+
+    def options(self) -> dict[str, Any]:
+        change = {"on_change": "replace", "on_missing": self.on_missing, "activate": True, "allow_mass_change": True}
+        return {**super().options(), **change}
+
+    def polls(self) -> float:
+        return super().polls() + 2_000
+
+    def begin(self, world: World) -> None:
+        world.teach("Who wrote this by hand?")
+        new, self.rows = self.rows, self.old
+        super().begin(world)
+        first = self.calm(world, run="first")
+        assert first.error is None, repr(first.error)
+        self._earlier = {one.id for one in world.stored(Document)}
+        self.rows = new
+        super().begin(world)
+
+    def in_use(self, world: World) -> dict[str, set[str]]:
+        """Return the contents of the documents in use, by title."""
+        found: dict[str, set[str]] = {}
+        for one in world.stored(Document):
+            if one.activated_at is not None:
+                found.setdefault(one.title, set()).add(one.content.strip())
+        return found
+
+    def check_try(self, world: World, attempt: Try, ended: Ended, *, number: int) -> None:
+        super().check_try(world, attempt, ended, number=number)
+        in_use, contents = self.in_use(world), {row.title: row.answer.strip() for row in self.rows}
+        assert "Who wrote this by hand?" in in_use, "what a person has written stays"
+        for row in self.old:
+            if self._earlier and row.title in contents:
+                known = {row.answer.strip(), contents[row.title]}
+                assert in_use.get(row.title, set()) & known, f"{row.title} has a document in use, the old or the new"
+
+    def check_end(self, world: World, night: Night) -> None:
+        for number in range(60, 63):
+            good = self.calm(world, number)
+            if good.error is None:
+                break
+        assert good.error is None, repr(good.error)
+        in_use = self.in_use(world)
+        del in_use["Who wrote this by hand?"]
+        assert in_use == {row.title: {row.answer.strip()} for row in self.rows}, "the site is equal to its source"
+        counts = Counter(one.title for one in world.stored(Document) if one.activated_at is not None)
+        assert set(counts.values()) == {1}, "nothing is in use twice"
+        if self.on_missing == "delete":
+            assert len(world.stored(Document)) == len(self.rows) + 1, "nothing else is left"
+        again = self.calm(world, 70)
+        assert all(one.call.method == "GET" for one in again.sent), "what is equal is not changed"
+
+
 # -- generation ----------------------------------------------------------------------------------
 
 _OPTIONS: dict[str, st.SearchStrategy[Any]] = {
@@ -352,4 +426,32 @@ FILE_NIGHTS = nights(
     st.builds(Try, **FAULTS, source=CHANGES),
     most=2,
     settings=SETTINGS,
+)
+
+
+@st.composite
+def _changed_rows(draw: st.DrawFn) -> MakeEqual:
+    """Draw a load of rows some of which have changed, are gone or are new."""
+    old = draw(st.integers(1, 12))
+    fates = draw(st.lists(st.sampled_from(["kept", "kept", "changed", "gone"]), min_size=old, max_size=old))
+    kept = [Row(n, n, version=int(fate == "changed")) for n, fate in enumerate(fates) if fate != "gone"]
+    added = [Row(n, n) for n in range(20, 20 + draw(st.integers(1, 3)))]
+    on_missing = draw(st.sampled_from(["delete", "deactivate"]))
+    return MakeEqual(rows=(*kept, *added), old=tuple(Row(n, n) for n in range(old)), on_missing=on_missing)
+
+
+_MANAGED: dict[str, st.SearchStrategy[Any]] = {
+    "allow_duplicates": st.just(True),
+    "document_status": st.sampled_from(["active", "draft"]),
+    "document_seconds": st.sampled_from([0.0, 30.0]),
+}
+EQUAL_NIGHTS = nights(
+    _changed_rows(), st.builds(Try, **FAULTS, source=FORMS), most=2, settings=_MANAGED, manage_documents=st.just(True)
+)
+_ENDS = st.builds(End, st.integers(0, 20), st.sampled_from(["killed before", "killed", "timed out", "terminated"]))
+SETTLED_NIGHTS = nights(
+    st.builds(LoadSettled, rows=PLAIN_ROWS, on_ambiguous=st.sampled_from(["retry", "skip"])),
+    st.builds(Try, end=_ENDS, source=FORMS),
+    settings=_MANAGED,
+    manage_documents=st.just(True),
 )

@@ -41,6 +41,10 @@ class Operation:
     def check_end(self, world: World, night: Night) -> None:
         """Check, after all tries, that tries without faults do what is left."""
 
+    def names(self) -> dict[str, str]:
+        """Return what is sent one by one, and what findings call it."""
+        return {}
+
     @property
     def items(self) -> int:
         """Return the number of what is sent one by one."""

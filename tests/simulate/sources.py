@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from airflow_provider_assistant.keys import key_label
 from airflow_provider_assistant.texts import storable
+from tests.simulate.replies import BLOCKED_WORD
 
 COLUMNS = ("id", "title", "question", "answer", "category")
 # Longer than a page of a row group, and than the csv module's default limit of a cell.
@@ -34,13 +35,14 @@ class Row:
 
     :param number: number that makes the content of the row unique.
     :param key: key of the row; None or blank text if it is missing.
-    :param flaw: ``no question`` if the question is missing, ``large`` if the answer is longer than a megabyte.
+    :param flaw: ``no question`` if the question is missing, ``large`` if the answer is longer than a megabyte,
+        ``blocked`` if a firewall does not let it pass.
     :param version: number of the answer's version.
     """
 
     number: int
     key: int | str | None
-    flaw: Literal["", "no question", "large"] = ""
+    flaw: Literal["", "no question", "large", "blocked"] = ""
     version: int = 0
 
     @property
@@ -51,7 +53,9 @@ class Row:
     @property
     def answer(self) -> str:
         """Return the answer."""
-        return "x" * LARGE if self.flaw == "large" else f"A{self.number}.{self.version}"
+        if self.flaw == "large":
+            return "x" * LARGE
+        return f"A{self.number}.{self.version} {BLOCKED_WORD if self.flaw == 'blocked' else ''}"
 
     @property
     def key_text(self) -> str | None:
@@ -162,15 +166,17 @@ def write_rows(cells: list[dict[str, Any]], path: Path) -> None:
 
 @dataclass(frozen=True)
 class File:
-    """One file; a number makes its content unique, 0 is for an empty file."""
+    """One file; a number makes its content unique, 0 is for an empty file. A firewall does not let some pass."""
 
     name: str
     content: int = 1
+    is_blocked: bool = False
 
     @property
     def octets(self) -> bytes:
         """Return the content."""
-        return (b"%d " % self.content * SIZE)[:SIZE] if self.content else b""
+        repeated = f"{self.content} {BLOCKED_WORD if self.is_blocked else ''}".encode()
+        return (repeated * SIZE)[:SIZE] if self.content else b""
 
     @property
     def title(self) -> str:

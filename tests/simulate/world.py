@@ -175,7 +175,6 @@ class World:
     :param timeout: response timeout of the client, in seconds.
     :param retries: repetitions of a request; None for the default of the connection.
     :param max_concurrency: requests in flight.
-    :param sites: sites of the API key, besides the usual one.
     :param extra: more fields of the connection's extra.
     """
 
@@ -188,14 +187,13 @@ class World:
         timeout: float = 30.0,
         retries: int | None = 2,
         max_concurrency: int = 4,
-        sites: Sequence[str] = (),
         **extra: Any,
     ) -> None:
         self.timeout = timeout
         self.elapsed = self.began = self.jumped = 0.0
         # The service has a clock of its own.
         self.service = Service(settings or Settings(processing_seconds=0.0), clock=lambda: EPOCH + self.elapsed)
-        self.service.keys[SECRET] = Key(SECRET, "night", TENANT, (SITE, *sites))
+        self.allow()
         self.wire = SimulatedTransport(self)
         self.folder = Path(tempfile.mkdtemp(prefix="night-", dir=scratch()))
         self.most = 10_000.0
@@ -224,6 +222,10 @@ class World:
     def stored(self, kind: type[Record]) -> list[Record]:
         """Return what the site has of a type, oldest first."""
         return self.service.store.all(kind, SITE)
+
+    def allow(self, *sites: str) -> None:
+        """Let the API key use more sites than the usual one."""
+        self.service.keys[SECRET] = Key(SECRET, "night", TENANT, (SITE, *sites))
 
     def teach(self, *messages: str) -> None:
         """Give the site a document for each message, which is answered with it."""
@@ -475,7 +477,7 @@ class World:
             assert str(error).strip(), "an error says something"
             assert SECRET not in shown, "no secret in an error"
             items = [one.item for one in ended.sent[-50:]] + [one.call.subject.split("'")[1] for one in ended.sent]
-            names = [f"'{SITE}", HOST, TENANT, str(self.folder), "timed out", *filter(None, items)]
+            names = [f"'{SITE}", HOST, TENANT, str(self.folder), "timed out", "row ", "file ", *filter(None, items)]
             is_named = any(name in str(error) or ascii(name)[1:-1] in ascii(str(error)) for name in names)
             is_refused = isinstance(error, AssistantInputError) and not ended.sent
             assert is_named or is_refused, f"an error names the host or the item: {error}"
