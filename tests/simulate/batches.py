@@ -244,7 +244,7 @@ class RateMany(Operation):
         if counts is None:
             return
         if attempt.ledger_away is None or ended.sent:
-            assert counts.sent + counts.already_sent + counts.failed == self.ratings, f"the counts add up: {counts}"
+            assert counts.sent + counts.already_sent + counts.repeated + counts.failed == self.ratings, f"the counts add up: {counts}"
         done = {one.item for one in ended.sent if one.is_received}
         assert counts.sent + counts.repeated <= len(done), "the counts are those of the service"
         if ended.is_terminated:
@@ -259,7 +259,8 @@ class RateMany(Operation):
     def check_end(self, world: World, night: Night) -> None:
         good = self.calm(world)
         assert good.error is None, repr(good.error)
-        assert good.result["sent"] + good.result["already_sent"] == self.ratings, "a retry converges"
+        done = [good.result[name] for name in ("sent", "already_sent", "repeated")]
+        assert sum(done) == self.ratings, "a retry converges"
         stored = {(one.id, one.rating) for one in world.stored(Rating)}
         assert stored == {self.rating(number) for number in range(self.ratings)}
         if not self.ledger:

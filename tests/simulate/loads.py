@@ -133,7 +133,7 @@ class Load(Operation):
             assert not ended.to(*CREATES), "a source that cannot be loaded as a whole sends nothing"
         self._check_counts(world, attempt, ended)
         if ended.error is not None:
-            self._check_error(ended.error)
+            self._check_error(attempt, ended.error)
         self._check_losses(attempt, ended, is_first=number == 1)
         if ended.is_terminated and not attempt.odd and not attempt.ledger_away:
             # Rows that an earlier try has left ambiguous, and that are not sent again, do not count.
@@ -163,16 +163,14 @@ class Load(Operation):
         assert counts.rows == self.items
         assert counts.done == counts.rows, f"the counts add up: {counts}"
         assert min(counts.outcomes.values()) >= 0
-        if not self.deferrable:
+        if not self.deferrable and "manage_documents" not in world.connection["extra"]:
             # A task that defers counts the requests after its last pause.
-            creates = ended.to(*CREATES)
-            others = [one for one in ended.sent if one not in creates and one.endpoint != "limits"]
-            assert counts.requests == len(creates) + len(others), "the counts are those of the service"
+            assert counts.requests == len(ended.to(*CREATES)), "the counts are those of the service"
         if ended.error is None:
             assert not counts.failed, "success means success"
             assert self.on_ambiguous == "skip" or not counts.ambiguous
 
-    def _check_error(self, error: BaseException) -> None:
+    def _check_error(self, attempt: Try, error: BaseException) -> None:
         text, is_permanent = str(error), isinstance(error, AirflowFailException)
         assert "\n" not in text
         if isinstance(error, OF_THE_SERVICE):
@@ -184,7 +182,7 @@ class Load(Operation):
             assert not is_permanent, "a load that was ended may be tried again"
         if isinstance(error, AssistantInputError):
             assert not self.is_loadable, f"a source that can be loaded is not refused: {text}"
-        if isinstance(error, AssistantAPIError):
+        if isinstance(error, AssistantAPIError) and not attempt.gateway:
             assert is_permanent == (400 <= error.status < 500 and error.status != 429)
         if isinstance(error, AssistantAmbiguousError):
             is_sent_again = self.on_ambiguous == "retry"

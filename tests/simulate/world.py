@@ -74,11 +74,13 @@ class End:
 
     :param at: number of the request, from 0, at which it ends.
     :param how: SIGKILL before or after the service has carried the request out; SIGTERM, after which Airflow calls
-        ``on_kill``; ``execution_timeout``, which a signal handler raises at any moment; or Ctrl-C.
+        ``on_kill``; ``execution_timeout``, which a signal handler raises at any moment; Ctrl-C; or not an end: the
+        process is stopped for some ``seconds``, as by SIGSTOP.
     """
 
     at: int
-    how: Literal["killed before", "killed", "terminated", "timed out", "interrupted"] = "killed"
+    how: Literal["killed before", "killed", "terminated", "timed out", "interrupted", "stopped"] = "killed"
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -199,6 +201,8 @@ class World:
         self.most = 10_000.0
         self.attempt = CALM
         self.blocked = 0
+        # Statements for each new connection to the ledger's database.
+        self.pragmas: list[str] = []
         self.on_request: Callable[[int], None] = lambda _: None
         self.on_half: Callable[[int], None] = lambda _: None
         self._turns = _Turns()
@@ -403,6 +407,8 @@ class World:
             raise Killed
         if end.how == "interrupted":
             signal.raise_signal(signal.SIGINT)
+        if end.how == "stopped":
+            self.sleep(end.seconds)
         if end.how == "terminated" and self._tasks.get(self.process):
             self._terminated.add(self.process)
             self._tasks[self.process].on_kill()
@@ -480,7 +486,7 @@ class World:
             names = [f"'{SITE}", HOST, TENANT, str(self.folder), "timed out", "row ", "file ", *filter(None, items)]
             is_named = any(name in str(error) or ascii(name)[1:-1] in ascii(str(error)) for name in names)
             is_refused = isinstance(error, AssistantInputError) and not ended.sent
-            assert is_named or is_refused, f"an error names the host or the item: {error}"
+            assert is_named or is_refused or ended.is_terminated, f"an error names the host or the item: {error}"
         # The report of a failure does not need megabytes.
         has_secret = SECRET in json.dumps([ended.result, ended.xcom], default=str)
         assert not has_secret, "no secret in XCom"
@@ -663,6 +669,8 @@ def _engine(world: World, path: Path) -> sa.Engine:
     if "sqlite" not in _dialects:
         _dialects["sqlite"], _dialects["commit"] = new.dialect, new.dialect.do_commit
     new.dialect = _dialects["sqlite"]
+    for pragma in world.pragmas:
+        sa.event.listen(new, "connect", lambda connection, _, pragma=pragma: connection.execute(pragma))
     new.dialect.do_commit = functools.partial(world.commit, _dialects["commit"])  # type: ignore[method-assign]
     return new
 
