@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from sqlalchemy import create_engine, text
 
-from tests.integration.faults.storage import Fault, Storage
+from tests.storage_server import Fault, Storage
 from tests.live.cluster import LEDGER, CeleryAirflow
 from tests.live.service import AssistantService
 

@@ -18,12 +18,12 @@ import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
 
-from tests.integration.faults.storage import Storage
 from tests.live.airflow import LiveAirflow
 from tests.live.executor import RECORDS
 from tests.live.postgres import PostgresServer
 from tests.live.process import WAIT
 from tests.live.service import AssistantService
+from tests.storage_server import Storage
 
 # A separate Airflow, and imports of Airflow for each task: over a minute of processor time.
 pytestmark = [pytest.mark.system, pytest.mark.nightly]

@@ -324,7 +324,7 @@ class WaitForRequest(SubmitAndWait):
 AMBIGUOUS = st.sampled_from(["retry", "retry", "skip", "fail"])
 CHAT_NIGHTS = nights(st.builds(SyncChat, AMBIGUOUS))
 CLOSE_NIGHTS = nights(st.builds(CloseSession))
-UPLOAD_NIGHTS = nights(st.builds(UploadOne))
+UPLOAD_NIGHTS = nights(st.builds(UploadOne), settings={"allow_duplicates": st.just(True)})
 RATING_NIGHTS = nights(st.builds(RateOne))
 WAITING: dict[str, st.SearchStrategy[Any]] = {
     "on_ambiguous": AMBIGUOUS,

@@ -26,6 +26,7 @@ from airflow_provider_assistant.loading.engine import BREAKER
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator, AssistantUploadFilesOperator
 from airflow_provider_assistant.sandbox.store import Document
 from tests.simulate.night import NEXT_DAY, RETRIED, Night, Operation, nights
+from tests.simulate.replies import BROKEN, REFUSALS, SLOW, WELL
 from tests.simulate.sources import CHANGES, FILES, FORMS, PLAIN_ROWS, ROWS, File, Folder, Form, Row, Rows
 from tests.simulate.transport import CREATES, title_of
 from tests.simulate.world import BESIDE, DAY, FAULTS, End, Ended, Try, World
@@ -387,6 +388,10 @@ class MakeEqual(LoadRows):
                 known = {row.answer.strip(), contents[row.title]}
                 assert in_use.get(row.title, set()) & known, f"{row.title} has a document in use, the old or the new"
 
+    def may_stop(self, attempt: Try) -> bool:
+        # What could not be removed yet fails a load as well.
+        return True
+
     def check_end(self, world: World, night: Night) -> None:
         for number in range(60, 63):
             good = self.calm(world, number)
@@ -395,11 +400,15 @@ class MakeEqual(LoadRows):
         assert good.error is None, repr(good.error)
         in_use = self.in_use(world)
         del in_use["Who wrote this by hand?"]
-        assert in_use == {row.title: {row.answer.strip()} for row in self.rows}, "the site is equal to its source"
+        wanted = {row.title: {row.answer.strip()} for row in self.rows}
+        assert in_use == wanted, f"the site is equal to its source: {in_use}"
         counts = Counter(one.title for one in world.stored(Document) if one.activated_at is not None)
-        assert set(counts.values()) == {1}, "nothing is in use twice"
+        twice = {title for title, times in counts.items() if times > 1}
+        assert twice <= self.listed, f"nothing is in use twice without being listed: {twice}"
         if self.on_missing == "delete":
-            assert len(world.stored(Document)) == len(self.rows) + 1, "nothing else is left"
+            # A draft whose acknowledgement was lost may be left.
+            left = {one.title for one in world.stored(Document) if one.activated_at is None}
+            assert left <= self.listed, f"nothing else is left: {left}"
         again = self.calm(world, 70)
         assert all(one.call.method == "GET" for one in again.sent), "what is equal is not changed"
 
@@ -443,8 +452,11 @@ _MANAGED: dict[str, st.SearchStrategy[Any]] = {
     "document_status": st.sampled_from(["active", "draft"]),
     "document_seconds": st.sampled_from([0.0, 30.0]),
 }
+# No success with a body of somebody else: what a list or a change says must be true.
+_TRUE = st.one_of(st.just(WELL), st.just(WELL), REFUSALS, BROKEN, SLOW)
+_TRUE_FAULTS = {**FAULTS, "answers": st.lists(_TRUE, max_size=12).map(tuple), "then": _TRUE}
 EQUAL_NIGHTS = nights(
-    _changed_rows(), st.builds(Try, **FAULTS, source=FORMS), most=2, settings=_MANAGED, manage_documents=st.just(True)
+    _changed_rows(), st.builds(Try, **_TRUE_FAULTS, source=FORMS), most=2, settings=_MANAGED, manage_documents=st.just(True)
 )
 _ENDS = st.builds(End, st.integers(0, 20), st.sampled_from(["killed before", "killed", "timed out", "terminated"]))
 SETTLED_NIGHTS = nights(

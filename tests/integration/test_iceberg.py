@@ -106,6 +106,7 @@ def loads(folder: Path, count: int) -> None:
         Nights(folder).load()
 
 
+@pytest.mark.promise("lake and warehouse", "A killed load into Iceberg leaves each day the old or the new one.")
 @pytest.mark.parametrize("steps", [(2, 5, 8, 10), pytest.param(range(1, 15), marks=pytest.mark.slow)])
 def test_a_load_that_is_killed_leaves_the_old_days_or_the_new_ones(steps, tmp_path):
     nights = Nights(tmp_path)
