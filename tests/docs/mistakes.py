@@ -20,10 +20,9 @@ from airflow_provider_assistant.evaluation import report
 from airflow_provider_assistant.exceptions import AssistantError
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
 from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOperator
-from tests.adversary.front import Front, Outage
-from tests.adversary.request_service import HOST, Answer, Service, Try
-from tests.adversary.world import World
 from tests.servers import LocalServer, body_of, send
+from tests.simulate.replies import HOST, Answer, Outage
+from tests.simulate.world import Try, World
 from tests.task_runs.context import execute_operator
 from tests.unit.ledger import outage as ledger_outage
 
@@ -104,7 +103,7 @@ class Mistakes:
             self._load()
 
     def _another_address_of_the_service(self) -> None:
-        world = World(Service())
+        world = World()
         with world.entered():
             self._try_in(world)
             self._lines.clear()
@@ -144,20 +143,20 @@ class Mistakes:
         self._load()
 
     def _service_restarts(self) -> None:
-        world = World(Service(), retries=None, front=Front((Outage(1.0, 25.0, "refused"),)))
+        world = World(retries=None)
         with world.entered():
-            self._try_in(world)
+            self._try_in(world, Outage(1.0, 25.0, "refused"))
 
     def _full_disk(self) -> None:
-        world = World(Service())
+        world = World()
         with world.entered():
             writes = ("INSERT", "UPDATE", "DELETE")
             with ledger_outage.away(
-                sa.Engine, *writes, code=ledger_outage.FULL, when=lambda: len(world.service.journal) >= 20
+                sa.Engine, *writes, code=ledger_outage.FULL, when=lambda: len(world.wire.journal) >= 20
             ):
                 self._try_in(world)
 
-    def _try_in(self, world: World) -> None:
+    def _try_in(self, world: World, outage: Outage | None = None) -> None:
         """Load in virtual time."""
 
         def execute(context: dict[str, Any]) -> Any:
@@ -165,7 +164,7 @@ class Mistakes:
             return AssistantLoadQAOperator(task_id="load", source=ROWS, key_columns="id").execute(context)
 
         self.folder = world.folder
-        world.tried(Try(then=Answer(latency=0.3)), execute, number=1)
+        world.tried(Try(then=Answer(latency=0.3), outage=outage), execute, number=1)
 
 
 class _WebServer(LocalServer):

@@ -17,21 +17,14 @@ import sqlalchemy as sa
 
 from airflow_provider_assistant.exceptions import AssistantLedgerError, AssistantLedgerPermanentError
 from airflow_provider_assistant.ledger import Ledger
-from airflow_provider_assistant.ledger.schema import metadata
 from airflow_provider_assistant.loading import engine as load_engine
 from airflow_provider_assistant.loading.findings import read_findings
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
-from tests.integration.faults.attempts import CONCURRENCY, listed
-from tests.integration.faults.conftest import _process, remote
-from tests.integration.faults.loads import LoadAttempts
 from tests.live.postgres import PostgresServer
 from tests.task_runs.context import task_context
 from tests.unit.operators.test_ledger_truth import rows_of, said_of
 
-__all__ = ["_process", "remote"]
-
 pytestmark = pytest.mark.system
-ROWS = range(250)
 
 
 @pytest.fixture(scope="module")
@@ -47,65 +40,6 @@ def engine(server: PostgresServer) -> Iterator[sa.Engine]:
         connection.exec_driver_sql("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
     yield engine
     engine.dispose()
-
-
-class PostgresCase(LoadAttempts):
-    """A load with a ledger on PostgreSQL, opened through an Airflow connection."""
-
-    engine: sa.Engine
-    env: dict[str, str]
-
-    def attempt(self, numbers, **changes):
-        return super().attempt(numbers, env=self.env, **changes)
-
-    def outcomes(self, ledger=None):
-        table = metadata.tables["assistant_documents"]
-        with self.engine.connect() as connection:
-            rows = connection.execute(sa.select(table.c.label, table.c.outcome, table.c.document_id)).all()
-        return {int(label): (outcome, document_id) for label, outcome, document_id in rows}
-
-
-@pytest.fixture
-def case(server, engine, remote, tmp_path, monkeypatch):
-    case = PostgresCase(remote, tmp_path / "home", monkeypatch)
-    case.engine = engine
-    case.env = {"AIRFLOW__ASSISTANT__LEDGER_CONN_ID": "ledger", "AIRFLOW_CONN_LEDGER": server.airflow_url}
-    for name, value in case.env.items():
-        monkeypatch.setenv(name, value)
-    return case
-
-
-@pytest.mark.promise("ledger", "A database of the ledger that restarts in the middle of a load costs nothing.")
-def test_the_server_restarts_midway(case, server):
-    attempt = case.attempt(ROWS)
-    loader = case.start(attempt)
-    case.wait_for(60)
-    server.stop(signal.SIGQUIT)
-    server.start()
-    ended = loader.wait()
-    assert ended.result, ended.trace
-    assert ended.result["created"] == len(ROWS)
-    audit = case.audit(ROWS, attempt)
-    audit.complete()
-    assert not audit.duplicates
-
-
-def test_the_server_is_down_for_long(case, server):
-    attempt = case.attempt(ROWS)
-    loader = case.start_and_hold(case.attempt(ROWS, setup="gives_the_ledger_up_soon"), 80)
-    server.stop(signal.SIGQUIT)
-    try:
-        case.service.faults(rules=[])
-        ended = loader.wait()
-    finally:
-        server.start()
-    assert ended.error.startswith("AssistantLedgerError: the ledger cannot be written"), ended.trace
-    case.agree()
-    unrecorded = set(case.documents()) - {row for row, (outcome, _) in case.outcomes().items() if outcome == "created"}
-    assert unrecorded <= listed(attempt.findings_path, "ambiguous")
-    assert len(unrecorded) <= CONCURRENCY
-    case.run(attempt)
-    case.audit(ROWS, attempt).complete()
 
 
 GRANT = "GRANT ALL ON SCHEMA public TO worker; GRANT ALL ON ALL TABLES IN SCHEMA public TO worker"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowTaskTimeout
 from hypothesis import strategies as st
@@ -18,7 +18,6 @@ from airflow_provider_assistant.exceptions import (
     AssistantInputError,
     AssistantLedgerError,
     AssistantResponseError,
-    AssistantStorageError,
     AssistantTimeoutError,
 )
 from airflow_provider_assistant.loading.counts import LoadCounts
@@ -185,7 +184,7 @@ class Load(Operation):
             assert not self.is_loadable, f"a source that can be loaded is not refused: {text}"
         if isinstance(error, AssistantAPIError) and not attempt.gateway:
             assert is_permanent == (400 <= error.status < 500 and error.status != 429)
-        if isinstance(error, AssistantAmbiguousError):
+        if isinstance(error, AssistantAmbiguousError) and not attempt.outage:
             is_sent_again = self.on_ambiguous == "retry"
             assert is_permanent != is_sent_again, "a retry helps only where a row that may exist is sent again"
 

@@ -7,7 +7,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_provider_assistant.exceptions import AssistantError, AssistantIncompleteError
 from airflow_provider_assistant.loading.findings import FLUSH, Finding, FindingsFile
-from tests.adversary.load_faults import FullDisk
+from tests.full_disk import FullDisk
 
 
 @pytest.fixture

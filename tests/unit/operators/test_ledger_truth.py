@@ -18,7 +18,7 @@ from airflow_provider_assistant.loading import engine
 from airflow_provider_assistant.loading.findings import read_findings
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
-from tests.adversary.load_faults import FullDisk
+from tests.full_disk import FullDisk
 from tests.task_runs.context import task_context
 from tests.unit.cli.conftest import _as_before, cli  # noqa: F401 (fixtures)
 from tests.unit.ledger.outage import BUSY, FULL, READ_ONLY, away

@@ -1,1 +1,0 @@
-"""Fault tests: loads and chat batches that are interrupted, with counts from the service."""
