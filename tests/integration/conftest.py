@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.storage_server import _storage, bucket  # noqa: F401 (fixtures)
 from tests.wire import FakeTime, client_of
 
 

@@ -137,7 +137,6 @@ def test_a_folder_that_may_not_be_written(folder, tmp_path):
     tmp_path.chmod(0o755)
     for inner in (root, *root.rglob("*")):
         inner.chmod(0o555 if inner.is_dir() else 0o444)
-    closed = root / folder
     try:
         is_unharmed(apart(becomes_another, root, 2), {errno.EACCES}, root)
     finally:

@@ -26,8 +26,8 @@ from airflow_provider_assistant.chat_batch.state import BatchState
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
 from airflow_provider_assistant.triggers.chat_batch import AssistantChatBatchTrigger
-from tests.storage_server import DENIED, _storage, bucket  # noqa: F401 (fixtures)
 from tests.processes import preload, processes
+from tests.storage_server import DENIED
 
 preload(__name__)
 
@@ -72,7 +72,9 @@ PUTS = {
 }
 
 
-@pytest.mark.promise("lake and warehouse", "An export to an object storage that fails leaves the old day or the new one.")
+@pytest.mark.promise(
+    "lake and warehouse", "An export to an object storage that fails leaves the old day or the new one."
+)
 @pytest.mark.parametrize(("fault", "there"), PUTS.values(), ids=PUTS)
 def test_an_upload_that_fails(fault, there, bucket):
     publish(bucket, small(1))
@@ -112,7 +114,7 @@ def test_an_upload_in_parts_that_fails(of, fault, there, aborts, in_parts):
     in_parts.fail(of, **fault)
     if not aborts:
         in_parts.fail("abort", cut="before")
-    with pytest.raises(OSError, match="What was there before is as it was, or replaced as a whole") as caught:
+    with pytest.raises(OSError, match="What was there before is as it was, or replaced as a whole"):
         publish(in_parts, large(2))
     assert numbers(in_parts) == {there}
     left = len(in_parts.uploads())

@@ -165,7 +165,7 @@ class ChatBatch(Operation):
             ended = self.calm(world, number)
             if ended.error is None and ended.result["complete"] == len(wanted):
                 break
-        assert ended.error is None or self.is_strict and self.failing, f"a retry converges: {ended.error!r}"
+        assert ended.error is None or (self.is_strict and self.failing), f"a retry converges: {ended.error!r}"
         complete = {row["message"] for row in self.rows(world) if row["status"] == "complete"}
         assert complete == wanted, f"a retry converges: {complete}"
         if not self.ledger or (not self.reuse and any(attempt.is_cleared for attempt in night.tries)):
@@ -244,7 +244,9 @@ class RateMany(Operation):
         if counts is None:
             return
         if attempt.ledger_away is None or ended.sent:
-            assert counts.sent + counts.already_sent + counts.repeated + counts.failed == self.ratings, f"the counts add up: {counts}"
+            assert counts.sent + counts.already_sent + counts.repeated + counts.failed == self.ratings, (
+                f"the counts add up: {counts}"
+            )
         done = {one.item for one in ended.sent if one.is_received}
         assert counts.sent + counts.repeated <= len(done), "the counts are those of the service"
         if ended.is_terminated:

@@ -67,7 +67,9 @@ class Call(Operation):
         self.check_permanence(error, statuses)
         refused = [status for status in statuses[:-1] if 300 <= status < 500 and status not in PASSING]
         assert not refused, f"a refusal is not repeated: {statuses}"
-        assert not attempt.is_undisturbed or attempt.odd or attempt.outage or attempt.gateway, f"all was well: {error!r}"
+        assert not attempt.is_undisturbed or attempt.odd or attempt.outage or attempt.gateway, (
+            f"all was well: {error!r}"
+        )
 
     def check_permanence(self, error: BaseException, statuses: list[int]) -> None:
         """Check that Airflow does not retry exactly what a retry cannot help."""
@@ -231,7 +233,8 @@ class SubmitAndWait(Call):
             assert made <= 1 + ended.xcom.get("possibly_duplicated", 0), "what was submitted twice is counted"
             assert ended.result["text"] == answer_to(MESSAGE)
             request = world.service.store.find(Chat, "docs", world.wire.real_id(ended.result["request_id"]))
-            assert request and request.message == MESSAGE
+            assert request is not None
+            assert request.message == MESSAGE
 
     def check_wait(self, world: World, attempt: Try, ended: Ended) -> None:
         """Check polls, time and errors of a wait."""

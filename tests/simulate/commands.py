@@ -182,6 +182,7 @@ def _no_constant(name: str) -> Any:
 SOURCE = ("--key", "id", "--source-name", "faq")
 COUNTED = ("created", "unchanged", "skipped", "rejected", "ambiguous", "failed")
 Output = Literal["text", "json"]
+PLAIN = FileForm()
 
 
 @dataclass(frozen=True)
@@ -199,7 +200,7 @@ class CommandLoads:
     rows: tuple[Row, ...]
     tries: tuple[tuple[Try, FileForm, Output], ...]
     name: str = "faq"
-    form: FileForm = FileForm()
+    form: FileForm = PLAIN
     on_ambiguous: Literal["retry", "skip", "fail"] = "retry"
     resolves: bool = False
     inspects: str = "status"
@@ -515,7 +516,9 @@ COMMAND_LOADS = st.builds(
     retries=st.integers(0, 3),
     max_concurrency=st.sampled_from([1, 4, 16]),
 )
-UNUSABLE_FILES = st.builds(UnusableFile, st.sampled_from([*UNUSABLE, *ABSENT]), st.sampled_from(["json", "json", "text"]))
+UNUSABLE_FILES = st.builds(
+    UnusableFile, st.sampled_from([*UNUSABLE, *ABSENT]), st.sampled_from(["json", "json", "text"])
+)
 COMMAND_CALLS = st.builds(
     CommandCall,
     command=st.sampled_from(["limits", "chat", "lines", "smoke"]),

@@ -340,9 +340,13 @@ _ADDRESSES = (
 )
 MOVED_NIGHTS = st.builds(
     MovedNight,
-    st.sampled_from([1, 3, 60]).flatmap(
-        lambda count: st.sampled_from([lambda: LoadRows(rows=rows_of(count)), lambda: UploadFiles(files=files_of(count))])
-    ).map(lambda make: make()),
+    st.sampled_from([1, 3, 60])
+    .flatmap(
+        lambda count: st.sampled_from(
+            [lambda: LoadRows(rows=rows_of(count)), lambda: UploadFiles(files=files_of(count))]
+        )
+    )
+    .map(lambda make: make()),
     st.just(()),
     address=st.sampled_from(_ADDRESSES),
 )

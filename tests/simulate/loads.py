@@ -334,7 +334,7 @@ class UploadFiles(Load):
 
 @dataclass
 class LoadSettled(LoadRows):
-    """Load rows to a site whose list of documents can be read: what was lost is found in it, so nothing exists twice."""
+    """Load rows to a site whose documents can be listed: what was lost is found in the list, and nothing exists twice."""
 
     def check_duplicates(self, twice: set[str]) -> None:
         assert not twice, f"what the list of the site shows is not created again: {twice}"
@@ -455,7 +455,11 @@ _MANAGED: dict[str, st.SearchStrategy[Any]] = {
 _TRUE = st.one_of(st.just(WELL), st.just(WELL), REFUSALS, BROKEN, SLOW)
 _TRUE_FAULTS = {**FAULTS, "answers": st.lists(_TRUE, max_size=12).map(tuple), "then": _TRUE}
 EQUAL_NIGHTS = nights(
-    _changed_rows(), st.builds(Try, **_TRUE_FAULTS, source=FORMS), most=2, settings=_MANAGED, manage_documents=st.just(True)
+    _changed_rows(),
+    st.builds(Try, **_TRUE_FAULTS, source=FORMS),
+    most=2,
+    settings=_MANAGED,
+    manage_documents=st.just(True),
 )
 _ENDS = st.builds(End, st.integers(0, 20), st.sampled_from(["killed before", "killed", "timed out", "terminated"]))
 SETTLED_NIGHTS = nights(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -65,7 +64,10 @@ class Operation:
 
     def run(self, world: World, attempt: Try, number: int, *runs: str) -> list[Ended]:
         """Run a try, and check its promises."""
-        execute: Callable[[dict[str, Any]], Any] = lambda context: self.execute(world, attempt, context)
+
+        def execute(context: dict[str, Any]) -> Any:
+            return self.execute(world, attempt, context)
+
         world.most = (max(1, self.items) * self.sends(world) + self.polls()) * max(1, len(runs)) * 4
         self.prepare(world, attempt)
         ends = world.all_tried(attempt, execute, number=number, runs=runs or (RETRIED,))
@@ -135,5 +137,3 @@ def nights(
         client=st.fixed_dictionaries(options),
         is_retried=st.sampled_from([True, True, True, False]),
     )
-
-

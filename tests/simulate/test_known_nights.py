@@ -230,7 +230,9 @@ class TestAKilledLoad:
 
 
 class TestAServiceThatFails:
-    @pytest.mark.promise("loads", "A document whose acknowledgement was lost is sent again and listed, or left and listed.")
+    @pytest.mark.promise(
+        "loads", "A document whose acknowledgement was lost is sent again and listed, or left and listed."
+    )
     @pytest.mark.parametrize("on_ambiguous", ["retry", "skip"])
     @pytest.mark.parametrize("action", ["store-then-drop", "store-then-status:502", "truncate", "drop", "status:502"])
     def test_a_tenth_of_all_acknowledgements_is_lost(self, action: str, on_ambiguous: str, night: Any) -> None:
@@ -414,7 +416,9 @@ class TestAChatBatch:
         assert retry.result["complete"] == 20
         assert retry.result["submitted"] == lost > 0
 
-    @pytest.mark.promise("chat", "A chat batch whose requests fail keeps the other answers, and a retry asks only these.")
+    @pytest.mark.promise(
+        "chat", "A chat batch whose requests fail keeps the other answers, and a retry asks only these."
+    )
     def test_failed_requests_are_asked_again_and_no_others(self, night: Any) -> None:
         case = night(settings={"fail_messages": r"Question 1\d"})
         ended = case.ask()
@@ -459,7 +463,10 @@ class TestAChatBatch:
         ended = case.ask(Try((*[WELL] * 4, Answer(forgets=True)), then=WELL), timeout=50.0)
         assert isinstance(ended.error, AssistantRequestTimeoutError | AssistantRequestLostError)
         statuses = case.statuses()
-        for status, text in (("lost", "asks those again that were lost"), ("timed_out", "waits for those that are open")):
+        for status, text in (
+            ("lost", "asks those again that were lost"),
+            ("timed_out", "waits for those that are open"),
+        ):
             assert (text in str(ended.error)) == bool(statuses[status])
 
 
@@ -590,9 +597,7 @@ class TestIdsOfAnyText:
 
 @pytest.mark.promise("loads", "A row that waits out a long pause belongs to its load, however long the pause is.")
 @pytest.mark.parametrize("after", [1.5 * HOUR, 5.0 * HOUR])
-def test_another_run_does_not_send_a_row_that_waits(
-    after: float, night: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_run_does_not_send_a_row_that_waits(after: float, night: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(AssistantLoadQAOperator, "max_backoff", 7 * HOUR)
     case = night(max_concurrency=2)
     pause = Answer(status=429, retry_after=str(int(6 * HOUR)))

@@ -1,5 +1,5 @@
 """
-Generated nights. A failure prints the smallest night with the same failure; paste it into a test as ``Night(…).check()``.
+Generated nights. A failure prints the smallest night with the same failure: paste it into a test, with ``.check()``.
 
 ``ASSISTANT_TEST_NIGHTS`` is the number of nights of all operations together; ``make simulate NIGHTS=10000`` sets it.
 """
@@ -45,8 +45,8 @@ def share(percentage: float) -> Any:
 
 @pytest.mark.promise(
     "loads",
-    "Whatever fails in the service, the ledger, the disk or the process, a retry of a load creates every row, and lists "
-    "each row that may exist twice.",
+    "Whatever fails in the service, the ledger, the disk or the process, a retry of a load creates every row, and "
+    "lists each row that may exist twice.",
 )
 @share(25)
 def test_rows_are_loaded(count: int, part: int) -> None:
@@ -91,13 +91,17 @@ def test_gateways_are_named(count: int, part: int) -> None:
     held(gateways.GATEWAY_NIGHTS, count, part)
 
 
-@pytest.mark.promise("ledger", "The same source at another address of the service sends nothing before somebody decides.")
+@pytest.mark.promise(
+    "ledger", "The same source at another address of the service sends nothing before somebody decides."
+)
 @share(1)
 def test_another_address_sends_nothing(count: int, part: int) -> None:
     held(gateways.MOVED_NIGHTS, count, part)
 
 
-@pytest.mark.promise("chat", "A chat that may have arrived is sent again only if on_ambiguous allows it, and is counted.")
+@pytest.mark.promise(
+    "chat", "A chat that may have arrived is sent again only if on_ambiguous allows it, and is counted."
+)
 @share(9)
 def test_a_chat_is_answered(count: int, part: int) -> None:
     held(chats.CHAT_NIGHTS, count, part)
@@ -114,7 +118,9 @@ def test_a_sensor_waits_for_a_chat_request(count: int, part: int) -> None:
     held(chats.SENSOR_NIGHTS, count, part)
 
 
-@pytest.mark.promise("chat", "A chat batch keeps the answers that it has got, and asks nothing twice without listing it.")
+@pytest.mark.promise(
+    "chat", "A chat batch keeps the answers that it has got, and asks nothing twice without listing it."
+)
 @share(8)
 def test_a_chat_batch_is_answered(count: int, part: int) -> None:
     held(batches.BATCH_NIGHTS, count, part)
@@ -142,7 +148,9 @@ def test_a_file_is_uploaded_by_the_hook(count: int, part: int) -> None:
     held(chats.UPLOAD_NIGHTS, count, part)
 
 
-@pytest.mark.promise("lake and warehouse", "Readers of an exported day see the old file or the new one, also in a fault.")
+@pytest.mark.promise(
+    "lake and warehouse", "Readers of an exported day see the old file or the new one, also in a fault."
+)
 @share(4)
 def test_a_day_is_exported(count: int, part: int) -> None:
     held(batches.EXPORT_NIGHTS, count, part)
@@ -154,7 +162,9 @@ def test_the_load_command_keeps_the_promises_of_a_load(count: int, part: int) ->
     held(commands.COMMAND_LOADS, count, part)
 
 
-@pytest.mark.promise("command line", "Exit codes, output and messages of each command are as documented, in all faults.")
+@pytest.mark.promise(
+    "command line", "Exit codes, output and messages of each command are as documented, in all faults."
+)
 @share(1)
 def test_commands_that_call(count: int, part: int) -> None:
     held(commands.COMMAND_CALLS, count, part)

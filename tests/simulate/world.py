@@ -712,9 +712,13 @@ FAULTS: dict[str, st.SearchStrategy[Any]] = {
     "end": rarely(
         st.builds(End, st.integers(0, 20), st.sampled_from(["killed before", "killed", "terminated", "timed out"]))
     ),
-    "ledger_away": rarely(st.builds(LedgerAway, st.one_of(st.integers(0, 60), st.integers(0, 12)), TIMES, st.booleans())),
+    "ledger_away": rarely(
+        st.builds(LedgerAway, st.one_of(st.integers(0, 60), st.integers(0, 12)), TIMES, st.booleans())
+    ),
     "disk_full": rarely(
-        st.builds(DiskFull, st.integers(0, 6), st.sampled_from([1, 3, 9, math.inf]), st.sampled_from([0, 3, 200, 1_000]))
+        st.builds(
+            DiskFull, st.integers(0, 6), st.sampled_from([1, 3, 9, math.inf]), st.sampled_from([0, 3, 200, 1_000])
+        )
     ),
     "jump": rarely(st.tuples(st.integers(0, 20), JUMPS)),
     "later": st.one_of(st.just(0.0), st.just(0.0), st.just(0.0), JUMPS),
