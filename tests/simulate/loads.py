@@ -95,6 +95,8 @@ class Load(Operation):
         def make() -> Any:
             task = self.task(world, attempt)
             task.max_backoff = self.max_backoff
+            # The timeout of a deferred load is stored as a time of day: a clock that is set back extends it.
+            task.deferrable = task.deferrable and attempt.jump is None
             return task
 
         return world.run(make, context)
@@ -334,7 +336,7 @@ class UploadFiles(Load):
 
 @dataclass
 class LoadSettled(LoadRows):
-    """Load rows to a site whose documents can be listed: what was lost is found in the list, and nothing exists twice."""
+    """Load rows to a site whose documents can be listed: what was lost is found, and nothing exists twice."""
 
     def check_duplicates(self, twice: set[str]) -> None:
         assert not twice, f"what the list of the site shows is not created again: {twice}"

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
+import airflow.configuration
 import pyarrow.parquet as pq
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSensorTimeout, AirflowTaskTimeout
@@ -227,6 +228,9 @@ class TestAKilledLoad:
         assert case.twice()
         assert case.twice() <= case.listed("possibly_duplicated")
         assert ended.result["possibly_duplicated"] <= CONCURRENCY
+        warnings = [line for line in case.world.logged if "not looked up" in line]
+        assert len(warnings) == 1
+        assert str(status) in warnings[0]
 
 
 class TestAServiceThatFails:
@@ -313,6 +317,16 @@ class TestALedgerThatFails:
         ended = case.load(Try(ledger_away=LedgerAway(0)))
         assert isinstance(ended.error, AssistantLedgerError)
         assert not ended.to(*CREATES)
+
+    def test_a_ledger_whose_folder_is_missing_is_an_error_for_a_person(
+        self, night: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        case = night()
+        monkeypatch.setattr(airflow.configuration, "AIRFLOW_HOME", str(case.world.folder / "not" / "mounted"))
+        ended = case.load(findings_path=str(case.world.folder / "findings.parquet"))
+        assert isinstance(ended.error, AssistantLedgerPermanentError)
+        assert "Nothing was sent" in str(ended.error)
+        assert not ended.sent
 
     def test_a_ledger_that_is_read_only_is_an_error_for_a_person(self, night: Any) -> None:
         case = night()

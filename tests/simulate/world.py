@@ -207,6 +207,8 @@ class World:
         self.on_half: Callable[[int], None] = lambda _: None
         self._turns = _Turns()
         self._logged: list[str] = []
+        # The log of the last try.
+        self.logged: list[str] = []
         self._tasks: dict[int, Any] = {}
         self._dead: set[int] = set()
         self._terminated: set[int] = set()
@@ -492,7 +494,7 @@ class World:
         assert not has_secret, "no secret in XCom"
         has_secret = any(SECRET in line for line in self._logged)
         assert not has_secret, "no secret in the log"
-        self._logged.clear()
+        self.logged, self._logged[:] = [*self._logged], []
         for path in self.folder.rglob("*"):
             has_secret = path.is_file() and SECRET.encode() in path.read_bytes()
             assert not has_secret, f"no secret in {path.name}"
