@@ -298,6 +298,8 @@ class Export(Operation):
 
     def begin(self, world: World) -> None:
         world.allow(*self.site_names)
+        # What a failure must leave as it was.
+        self.calm(world, 90)
 
     def execute(self, world: World, attempt: Try, context: dict[str, Any]) -> Any:
         options: dict[str, Any] = {"task_id": "task", "output_path": str(world.folder / "lake"), "date": "2027-01-15"}
@@ -319,10 +321,12 @@ class Export(Operation):
 
     def check_try(self, world: World, attempt: Try, ended: Ended, *, number: int) -> None:
         assert ended.seconds <= max(1, self.sites) * self.seconds(world) + 2_400, "the time is bounded"
-        for path, content in self.files(world).items():
+        now = self.files(world)
+        assert self._before.keys() <= now.keys(), "what was there before is as it was"
+        for path, content in now.items():
             is_whole = content == self._before.get(path) or pq.ParquetFile(path).read() is not None
             assert is_whole, "a reader sees a whole file"
-        self._before = self.files(world)
+        self._before = now
         if ended.is_killed or not self.sites or attempt.end:
             return
         if ended.error is None:
