@@ -26,9 +26,9 @@ class Document:
     activated_at: float | None  # None for a draft
 
     @property
-    def identity(self) -> tuple[str, str, str | None, str]:
-        """Return what a repeated document has in common with this one."""
-        return (self.site, self.title, self.question, self.content)
+    def identity(self) -> tuple[str, str, str | None, str, int]:
+        """Return what a repeated document has in common with this one; the text of a PDF is not known, but its size."""
+        return (self.site, self.title, self.question, self.content, self.bytes)
 
 
 @dataclass(slots=True)
