@@ -107,7 +107,7 @@ def loads(folder: Path, count: int) -> None:
 
 
 @pytest.mark.promise("lake and warehouse", "A killed load into Iceberg leaves each day the old or the new one.")
-@pytest.mark.parametrize("steps", [(2, 5, 8, 10), pytest.param(range(1, 15), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("steps", [(2, 5, 8, 10), pytest.param(range(1, 15), marks=pytest.mark.nightly)])
 def test_a_load_that_is_killed_leaves_the_old_days_or_the_new_ones(steps, tmp_path):
     nights = Nights(tmp_path)
     ends = []
@@ -161,6 +161,6 @@ def test_loads_at_the_same_time_neither_double_nor_lose_rows(tmp_path):
     run_loads(Nights(tmp_path), Random(3), workers=3, writes=4)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_many_loads_are_killed_while_others_run(tmp_path):
     assert run_loads(Nights(tmp_path), Random(5), workers=3, writes=60, kills=50) > 30

@@ -248,7 +248,7 @@ def test_another_run_takes_over_when_the_lease_of_a_killed_one_expires(case: Cas
 
 @on_postgres
 @pytest.mark.promise("ledger", "A load goes on when the server of its ledger restarts or crashes.")
-@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGQUIT])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.nightly), signal.SIGQUIT])
 def test_the_server_of_the_ledger_restarts(number: signal.Signals, case: Case, postgres: PostgresServer) -> None:
     task = case.start("load")
     wait_for("documents", lambda: len(case.stored()) >= 50, timeout=120, interval=0.01)
@@ -338,7 +338,7 @@ def counts_in(place: str) -> list[Any]:
     "lake and warehouse", "A load into a warehouse that is killed leaves each day the old or the new one."
 )
 @pytest.mark.parametrize("kind", ["DuckDB", "PostgreSQL"])
-@pytest.mark.parametrize("runs", [5, pytest.param(50, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("runs", [5, pytest.param(50, marks=pytest.mark.nightly)])
 def test_killed_loads_into_a_warehouse(kind: str, runs: int, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     dice, root, place = random.Random(runs), tmp_path / "lake", str(tmp_path / "file.duckdb")
     if kind == "PostgreSQL":

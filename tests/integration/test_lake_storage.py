@@ -102,7 +102,7 @@ PARTS = {
 }
 # Each with the parts removed afterwards, and with parts that are left because their removal fails as well.
 UPLOADS = [
-    pytest.param(*case, aborts, id=f"{name}-{'aborted' if aborts else 'left'}", marks=[pytest.mark.slow] * is_slow)
+    pytest.param(*case, aborts, id=f"{name}-{'aborted' if aborts else 'left'}", marks=[pytest.mark.nightly] * is_slow)
     for name, case in PARTS.items()
     for aborts, is_slow in ((True, False), (False, name != "a part answers 500"))
 ]
@@ -126,7 +126,7 @@ def test_an_upload_in_parts_that_fails(of, fault, there, aborts, in_parts):
     assert in_parts.keys() == [f"{in_parts.name}/{KEY}"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_file_beyond_the_limit_of_one_request(bucket):
     publish(bucket, small(1))
     bucket.fail("complete", status=500)
