@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from sqlalchemy import create_engine, text
 
-from tests.storage_server import Fault, Storage
 from tests.live.cluster import LEDGER, CeleryAirflow
 from tests.live.service import AssistantService
+from tests.storage_server import Fault, Storage
 
 DAGS = Path(__file__).with_name("dags")
 LOAD, BATCH, RATES = "cluster_load", "cluster_batch", "cluster_rates"

@@ -1,4 +1,4 @@
-"""Outages in the middle of loads, in simulated time; that loads survive them is held by tests/adversary."""
+"""Outages in the middle of loads, in simulated time; that loads survive them is held by tests/simulate."""
 
 from __future__ import annotations
 

@@ -603,7 +603,7 @@ def test_a_changed_question_does_not_get_the_old_answer(mode, service, connectio
     assert (rows[2]["status"], rows[2]["answer"]) == ("not_submitted", None)
 
 
-# A batch that is killed while it sends or polls: tests/adversary.
+# A batch that is killed while it sends or polls: tests/simulate.
 @pytest.mark.promise("chat", "A batch that is killed and retried asks no question again whose answer it has saved.")
 @pytest.mark.parametrize(
     ("owner", "name", "after", "mode"),
