@@ -250,7 +250,8 @@ class SubmitAndWait(Call):
             return
         is_waited = isinstance(error, WAITED) or isinstance(error.__cause__, WAITED)
         assert is_waited or attempt.outage, f"polling goes on after this: {error!r}"
-        assert not {401, 403} & set(polls[:-1]), "what concerns the key is not polled on"
+        refused = [one.status for one in ended.to("chat.request")[:-1] if not one.is_page]
+        assert not {401, 403} & set(refused), f"what concerns the key is not polled on: {polls}"
         if isinstance(error, AssistantRequestTimeoutError | AirflowSensorTimeout) and not attempt.jump:
             assert ended.seconds >= self.patience, "the whole time is waited"
 

@@ -70,6 +70,8 @@ class Operation:
 
         world.most = (max(1, self.items) * self.sends(world) + self.polls()) * max(1, len(runs)) * 4
         self.prepare(world, attempt)
+        for path in world.folder.glob("assistant_loads/**/*.parquet"):
+            path.unlink()  # those of an earlier try are not what this one says
         ends = world.all_tried(attempt, execute, number=number, runs=runs or (RETRIED,))
         for ended in ends:
             self.check_try(world, attempt, ended, number=number)

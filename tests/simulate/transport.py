@@ -66,6 +66,11 @@ class Sent:
         return bool(self.outcome and self.outcome.sent)
 
     @property
+    def is_page(self) -> bool:
+        """Return whether the response is a web page, and so not one of the service."""
+        return isinstance(self.outcome, Response) and self.outcome.body[:1] == b"<"
+
+    @property
     def is_acknowledged(self) -> bool:
         """Return whether the client has got a success of the service."""
         return isinstance(self.outcome, Response) and self.outcome.is_success and self.outcome.body[:1] == b"{"
