@@ -137,7 +137,7 @@ def test_an_accepted_chat_without_a_request_id(send) -> None:
 
 FAILURES = [
     (200, {"error": "title must be shorter"}, "rejected"),
-    (201, {"errors": [{"message": "Der Titel ist zu lang"}]}, "rejected"),
+    (201, {"errors": [{"message": "Der Titel fehlt"}]}, "rejected"),
     (207, {"results": [{"status": 422, "error": "category is unknown"}]}, "rejected"),
     (200, {"success": False, "message": "plan is full", "document_id": None}, "rejected"),
     (200, {"error": "internal error"}, "ambiguous"),
