@@ -773,6 +773,22 @@ def test_ended_while_waiting(service, connection, execute, output, end_when):
     assert len(service.chats()) == 5
 
 
+def test_ended_between_submitting_and_waiting(service, connection, execute, output, monkeypatch):
+    operator = batch_of(many(5), output)
+    submit = ChatBatch.submit
+
+    def submitted(batch, questions, turn):
+        submit(batch, questions, turn)
+        operator.on_kill()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ChatBatch, "submit", submitted)
+        with pytest.raises(AssistantIncompleteError):
+            operator.execute(task_context("ask"))
+    assert polled(service).total() == 0
+    assert execute(many(5))["reused"] == 5
+
+
 def test_no_questions_are_a_success_if_there_may_be_none(execute, output, service, connection, tmp_path):
     (tmp_path / "none").mkdir()
     for source in ([], str(tmp_path / "none"), pd.DataFrame({"id": [], "message": []})):
