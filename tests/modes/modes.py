@@ -254,7 +254,7 @@ def mapped(runner: Runner) -> list[str]:
         # A mapped task has only a part of its source.
         effects.result["stale"] = runner.plain.result["stale"]
     problems = effects.differences(runner.plain, "result")
-    expected = (2 * runner.line.posts, 2 * runner.line.files)
+    expected = (2 * runner.line.posts, 2 * runner.line.files + runner.line.second_files)
     if (effects.posts, len(effects.files)) != expected:
         problems.append(f"{effects.posts} POST requests and {len(effects.files)} files instead of {expected}")
     return problems

@@ -178,6 +178,8 @@ class World:
         self._counting.undo()
         service = self._service.server.service
         service.reset()
+        # The second instance of a mapped task may load the same rows.
+        service.update(allow_duplicates=True)
         for record in self._records:
             service.store.save(record)
         self._ids = self._first_id

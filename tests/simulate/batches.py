@@ -18,7 +18,7 @@ from airflow_provider_assistant.exceptions import AssistantIncompleteError, Assi
 from airflow_provider_assistant.feedback import sender
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.operators.feedback_batch import AssistantRateAnswersOperator
-from airflow_provider_assistant.sandbox.store import Chat, Rating
+from airflow_provider_assistant.sandbox.store import Chat
 from airflow_provider_assistant.transfers.limits_to_parquet import AssistantLimitsToParquetOperator
 from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
 from tests.simulate.night import Night, Operation, nights
@@ -263,7 +263,7 @@ class RateMany(Operation):
         assert good.error is None, repr(good.error)
         done = [good.result[name] for name in ("sent", "already_sent", "repeated")]
         assert sum(done) == self.ratings, "a retry converges"
-        stored = {(one.id, one.rating) for one in world.stored(Rating)}
+        stored = {(one.id, one.rating) for one in world.stored(Chat) if one.rating}
         assert stored == {self.rating(number) for number in range(self.ratings)}
         if not self.ledger:
             return

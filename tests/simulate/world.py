@@ -50,7 +50,7 @@ from airflow_provider_assistant.loading import engine, findings, report
 from airflow_provider_assistant.operators import chat_batch, submit_chat
 from airflow_provider_assistant.sandbox import Service, Settings
 from airflow_provider_assistant.sandbox.messages import Key
-from airflow_provider_assistant.sandbox.store import Chat, Document, Rating, Session
+from airflow_provider_assistant.sandbox.store import Chat, Document, Session
 from tests.simulate.replies import HOST, OFTEN_WELL, SECRET, THEN, WELL, Answer, Gateway, Outage
 from tests.simulate.transport import BlockingTransport, Sent, SimulatedTransport
 from tests.virtual_time import VirtualTimeLoop, every, in_executor
@@ -60,7 +60,7 @@ EPOCH = 1.8e9
 DAY = 86_400.0
 # Errors of Airflow itself; all others must be AssistantErrors.
 AIRFLOWS = (AirflowSkipException, AirflowFailException, AirflowSensorTimeout, AirflowTaskTimeout)
-Record = TypeVar("Record", Document, Chat, Session, Rating)
+Record = TypeVar("Record", Document, Chat, Session)
 
 
 class Killed(BaseException):

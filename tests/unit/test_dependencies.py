@@ -31,7 +31,6 @@ NOT_DECLARED = {
     "apache-airflow-core": "apache-airflow requires exactly its own version of it",
     "apache-airflow-task-sdk": "apache-airflow-core requires it; apache-airflow is what users pin",
     "apache-airflow-providers-openlineage": "imported only when it has asked an operator for its lineage",
-    "pydantic-core": "pydantic requires exactly one version of it",
     "wtforms": "Airflow before 3.2 asks the hook for a form; it brings WTForms or a stand-in for it",
 }
 # Names that common-compat 1.12 has. Airflow's constraints pin old versions, and a name that only newer ones have breaks

@@ -20,7 +20,9 @@ def test_the_documents_left_are_said(cli, connection, service):
     service.behave(max_documents=4)
     assert "The tenant may create 4 more documents (0 of 4 used)." in cli("limits").err
     assert cli("limits", "--output", "json").json["documents_left"] == 4
-    named = cli("limits", "--output", "json", "--limits-field", "limits.messages.used")
+    limits = {"documents": {"limit": 4, "used": 0}, "pages": {"limit": 9, "used": 9}}
+    service.answer("status:200", path="/limits$", reply={"limits": limits})
+    named = cli("limits", "--output", "json", "--limits-field", "limits.pages.used")
     assert named.json["documents_left"] == 0
 
 

@@ -46,7 +46,10 @@ def test_chat(service, connection, run_operator):
     assert set(answer) == {
         "text", "session_id", "request_id", "seconds", "site_id", "raw", "confidence_level", "confidence_score",
     }  # fmt: skip
-    assert (answer["session_id"], answer["site_id"], answer["raw"]["answered"]) == ("s", "acme-shop", False)
+    assert (answer["session_id"], answer["site_id"]) == ("s", "acme-shop")
+    assert answer["text"].startswith("Das weiß ich nicht.")
+    assert (answer["confidence_level"], answer["confidence_score"]) == ("low", 0.0)
+    assert answer["raw"]["answer"] == answer["text"]
     assert run.xcom(key="text") == answer["text"]
     (row,) = service.chats()
     assert (row["message"], row["mode"], row["id"]) == ("What is this?", "sync", answer["request_id"])
@@ -139,7 +142,7 @@ def test_retries_of_the_task_post_it_again_only_by_choice(
     operator, fault, retries, on_ambiguous, tries, service, connect, run_operator
 ):
     connect(retries=retries)
-    service.answer(fault, times=None)
+    service.answer(fault, times=None, reply={})
     run = run_operator(operator, session_id="s", message="?", on_ambiguous=on_ambiguous, retries=2)
     assert run.tries() == service.posts() == tries
 

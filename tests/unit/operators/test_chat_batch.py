@@ -353,7 +353,7 @@ def test_a_conversation_with_an_open_question_is_not_closed(service, connection,
     source = [row | {"session_id": "alone" if row["id"] == 2 else "shared"} for row in many(3)]
     result = execute(source, timeout=0, max_failed=1, max_concurrency=1, close_sessions=True)
     (open_,) = [row for row in rows_of(output) if row["status"] == "timed_out"]
-    closed = {row["session_id"] for row in service.sessions() if row["closed_at"]}
+    closed = {row["id"] for row in service.sessions() if row["closed_at"]}
     assert result["sessions_closed"] == 1
     assert closed == {"alone", "shared"} - {open_["session_id"]}
 

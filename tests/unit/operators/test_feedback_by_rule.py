@@ -163,7 +163,7 @@ def test_an_ambiguous_rating_is_listed_and_repeated_and_said_so(evaluated, servi
     assert (result["sent"], result["already_sent"], result["possibly_duplicated"]) == (1, 3, 1)
     assert [(row["kind"], row["key"]) for row in findings(ledger_home)] == [("possibly_duplicated", "q0")]
     assert result["findings"]
-    assert evaluated.rated() == {"good": 5}
+    assert evaluated.rated() == {"good": 4}
 
 
 def test_a_rating_that_was_repeated_in_process_is_listed(evaluated, connect, service, ledger_home):
