@@ -3,13 +3,14 @@ Ask a golden set, and list the answers with low confidence.
 
 A person reads the list: such answers are often wrong, or the documents for them are
 missing. An answer is on the list if its confidence level is ``low``, or if its score is
-below the parameter ``threshold``. The range of the score depends on the service. Some
-services send neither; then the list is empty, and ``unknown`` counts the answers.
+below the parameter ``threshold``. The range of the score depends on the service. The
+questions are asked in sync mode, because the API sends no confidence with the answer to
+a poll. Some services never send one; then the list is empty, and ``unknown`` counts the
+answers.
 
 Run ``assistant_knowledge_base`` first, so that the assistant has documents to answer
 from. The Airflow Variable ``assistant_lake`` sets the output folder: a local path or an
-object storage URL that both worker and triggerer can reach. Default: ``lake`` in
-AIRFLOW_HOME.
+object storage URL. Default: ``lake`` in AIRFLOW_HOME.
 """
 
 import csv
@@ -48,9 +49,7 @@ def assistant_low_confidence():
         source=str(GOLDEN_SET),
         output_path=f"{LAKE}/low_confidence/answers/{{{{ run_id }}}}.parquet",
         key_columns="key",
-        deferrable=True,
-        timeout=600,
-        poll_interval=4,
+        mode="sync",
         max_failed=0.1,
     )
 

@@ -19,7 +19,7 @@ from airflow_provider_assistant.operators.limits import AssistantLimitsOperator
 from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChatOperator
 from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
 
-# Plain text: a service may not accept Markdown.
+# The API takes PDF, Word and plain text, but no Markdown.
 DOCUMENT = Path(__file__).parent / "guides" / "knowledge-base.txt"
 QUESTION = "What should a small approved set of documents start with?"
 
@@ -38,11 +38,13 @@ def assistant_smoke():
         text = f"{DOCUMENT.read_text()}\nSmoke test {run_id}\n"
         name = re.sub(r"[^A-Za-z0-9]+", "-", f"smoke-{run_id}")
         try:
-            created = AssistantHook().upload_document(io.BytesIO(text.encode()), f"{name}.txt")
+            created = AssistantHook().upload_document(
+                io.BytesIO(text.encode()), f"{name}.txt"
+            )
         except AssistantBadRequestError as error:
             if error.status != 409:
                 raise
-            print("The document is there already: an earlier try of this task uploaded it.")
+            print("The document is there already: an earlier try uploaded it.")
             return None
         return created.document_id
 
@@ -67,7 +69,9 @@ def assistant_smoke():
 
     limits = AssistantLimitsOperator(task_id="read_limits")
     upload = upload_document(run_id="{{ run_id }}")
-    chat = AssistantChatOperator(task_id="sync_chat", session_id="smoke-{{ run_id }}", message=QUESTION)
+    chat = AssistantChatOperator(
+        task_id="sync_chat", session_id="smoke-{{ run_id }}", message=QUESTION
+    )
     submit = AssistantSubmitChatOperator(
         task_id="submit_async_chat",
         session_id="smoke-{{ run_id }}",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -51,9 +51,9 @@ class EarlierAttempts:
         Questions that are not sent keep their sessions. What is sent depends on the answers that were saved in a
         session, so each step corrects the ledger first.
         """
-        closed = self.closed_sessions()
         while True:
             self._correct_ledger(questions, self._saved_answers(questions))
+            closed = self.closed_sessions()
             if not closed:
                 return questions
             accepted_ids = set()
@@ -89,7 +89,7 @@ class EarlierAttempts:
             self._state.write_answers(added)
         return saved + added
 
-    def _correct_ledger(self, questions: Questions, saved: Iterable[FinishedRequest]) -> None:
+    def _correct_ledger(self, questions: Questions, saved: Sequence[FinishedRequest]) -> None:
         """Correct what a killed attempt left in the ledger, so that the questions without an answer are submitted."""
         if not self._ledger:
             return
@@ -113,9 +113,13 @@ class EarlierAttempts:
         if self._mode == "sync":
             # It may also have recorded an outcome and not saved the answer.
             unanswered_ids = set(questions.question_ids) - answer_by_id.keys()
-            accepted = self._ledger.accepted()
-            lost_keys = [entry.key for entry in accepted if entry.question_id in unanswered_ids]
-            self._ledger.withdraw(lost_keys, "its answer was lost with the attempt that asked")
+            lost = [entry for entry in self._ledger.accepted() if entry.question_id in unanswered_ids]
+            if lost and not saved and questions.own_sessions:
+                # No answer is left, as if the output was removed: an earlier attempt may have closed the sessions.
+                lost_ids = {entry.question_id for entry in lost}
+                sessions = zip(questions.question_ids, questions.field("session_id"), strict=True)
+                self._state.write_closed({session for question_id, session in sessions if question_id in lost_ids})
+            self._ledger.withdraw([entry.key for entry in lost], "its answer was lost with the attempt that asked")
 
     def record_ends(self, ends: Mapping[str, RequestEnd]) -> None:
         """Record how requests ended, so that a later attempt asks those without an answer again."""

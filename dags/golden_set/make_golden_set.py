@@ -73,7 +73,7 @@ def about_options(rng: random.Random) -> Iterator[dict[str, str]]:
 
 def about_guides(rng: random.Random) -> Iterator[dict[str, str]]:
     """Yield a question for every sentence of the guides, made of its three longest words."""
-    for path in sorted(path for path in GUIDES.iterdir() if path.suffix in {".md", ".txt"}):
+    for path in sorted(path for path in GUIDES.iterdir() if path.suffix == ".txt"):
         _title, _, text = path.read_text(encoding="utf-8").partition("\n")
         for number, sentence in enumerate(re.split(r"(?<=\.)\s+", " ".join(text.split())), start=1):
             longest = sorted(set(re.findall(r"\w+(?:-\w+)*", sentence)), key=lambda word: (-len(word), word))[:3]

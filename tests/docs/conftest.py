@@ -87,15 +87,15 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_warehouse: Path
     """Files, folders, a warehouse, and the Variables and the connection that name them."""
     handbook = tmp_path / "handbook"
     handbook.mkdir()
-    (handbook / "refunds.md").write_text("# Refunds\n\nRefunds are paid within five working days.\n")
-    (handbook / "shipping.md").write_text("# Shipping\n\nParcels leave the warehouse within one day.\n")
+    (handbook / "refunds.txt").write_text("Refunds\n\nRefunds are paid within five working days.\n")
+    (handbook / "shipping.txt").write_text("Shipping\n\nParcels leave the warehouse within one day.\n")
     (tmp_path / "pages.csv").write_text("key,parent,title,content\noffice#1,office.md,Office,From 9 to 5.\n")
     write_csv(tmp_path / "faq.csv", FAQ)
     parquet, mixed = tmp_path / "parquet", tmp_path / "mixed"
     for folder in (parquet, mixed / "older"):
         folder.mkdir(parents=True)
     for number, row in enumerate(FAQ):
-        pq.write_table(pa.Table.from_pylist([row, {**row, "id": row["id"] + 100}]), parquet / f"{number}.parquet")
+        pq.write_table(pa.Table.from_pylist([row, {**row, "id": row["id"] + 100, "headline": f"{row['headline']} 2"}]), parquet / f"{number}.parquet")
     pq.write_table(pa.Table.from_pylist(FAQ[:1]), mixed / "a.parquet")
     with gzip.open(mixed / "older" / "b.jsonl.gz", "wt") as file:
         file.write(json.dumps(FAQ[1]) + "\n")

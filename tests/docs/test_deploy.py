@@ -202,10 +202,9 @@ def test_values_are_those_of_the_chart(name: str) -> None:
 @pytest.mark.promise("security", "The files to deploy contain no secret.")
 def test_no_file_has_a_secret() -> None:
     example = example_variables()
-    keys = {name for name in example if name.endswith(("_PASSWORD", "_SECRET", "_KEY")) and name != "ASSISTANT_API_KEY"}
-    assert len(keys) == 7
+    keys = {name for name in example if name.endswith(("_PASSWORD", "_SECRET", "_KEY"))}
+    assert len(keys) == 8
     assert {example[name] for name in keys} == {""}
-    assert example["ASSISTANT_API_KEY"] == "dev-acme-full", "the public key of the embedded service"
     given = re.findall(r'(?i)(?:password|secret|secret_key|fernet_key|auth)"?: +"?(.)', COMPOSE_TEXT)
     given += re.findall(r"://\w*:(.)[^/\n]*@", COMPOSE_TEXT)
     assert len(given) > 10

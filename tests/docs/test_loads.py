@@ -14,6 +14,7 @@ from airflow_provider_assistant.ledger.queries import page_of_ambiguous
 from airflow_provider_assistant.ledger.resolution import resolve
 from airflow_provider_assistant.ledger.selection import ALL, Selection
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator, AssistantUploadFilesOperator
+from airflow_provider_assistant.sandbox.store import Document
 from tests.docs.conftest import FAQ, write_csv
 from tests.docs.pages import ROOT, blocks_of, table
 from tests.docs.test_code_blocks import dags_of, documents_sent, in_folder
@@ -122,6 +123,9 @@ def test_queries_on_the_ledger(connect, run_dag, service, ledger_home, tmp_path)
     with Ledger(sqlite_engine(path)) as opened:
         (entry,) = opened.read(page_of_ambiguous, opened.leases, Selection(), ALL).rows
         resolve(opened, entry, "failed")
+    store = service.server.service.store
+    (missing,) = [document for document in store.all(Document) if document.title == "Refunds"]
+    store.delete(missing)
     counts = run_dag(dag).xcom("load")
     assert (counts["created"], counts["unchanged"], counts["possibly_duplicated"]) == (1, 2, 0)
 
@@ -134,13 +138,13 @@ def test_which_file_is_which(connect, run_operator, service, tmp_path):
     connect()
     folder, other = tmp_path / "handbook", tmp_path / "other"
     assert upload(folder).xcom()["created"] == 2
-    (folder / "refunds.md").rename(folder / "money.md")
+    (folder / "refunds.txt").rename(folder / "money.txt")
     counts = upload(folder).xcom()
     assert (counts["created"], counts["unchanged"], counts["stale"]) == (1, 1, 1)
     other.mkdir()
-    (other / "money.md").write_text("Something else.")
+    (other / "money.txt").write_text("Something else.")
     before = documents_sent(service)
     error = upload(folder, other).error
     assert isinstance(error, AssistantInputError)
-    assert all(str(path / "money.md") in str(error) for path in (folder, other))
+    assert all(str(path / "money.txt") in str(error) for path in (folder, other))
     assert documents_sent(service) == before

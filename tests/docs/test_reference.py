@@ -188,7 +188,7 @@ def test_results_have_the_keys_of_the_table(
 ) -> None:
     from airflow.sdk import DAG, chain
 
-    (tmp_path / "a.md").write_text("Refunds are paid in five days.")
+    (tmp_path / "a.txt").write_text("Refunds are paid in five days.")
     lake_path = {"output_path": str(tmp_path / "lake")}
     message = {"session_id": "s", "message": "When are refunds paid?"}
     rows = {"source": [{"title": "Refunds", "content": "In five days.", "category": "faq"}]}
@@ -204,7 +204,7 @@ def test_results_have_the_keys_of_the_table(
         chain(
             task("LimitsOperator"),
             task("LimitsToParquetOperator", **lake_path),
-            task("UploadFilesOperator", files=str(tmp_path / "a.md")),
+            task("UploadFilesOperator", files=str(tmp_path / "a.txt")),
             task("LoadTextOperator", **rows),
             task("LoadQAOperator", **rows, columns={"question": "title", "answer": "content"}),
             task("ChatOperator", **message),

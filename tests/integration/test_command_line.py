@@ -262,7 +262,7 @@ def sandbox(environment, tmp_path) -> Iterator[Callable[..., Sandbox]]:
 
 
 def test_the_embedded_service(sandbox):
-    running = sandbox("--port", "0", "--", "--documents-quota", "7")
+    running = sandbox("--port", "0", "--", "--max-documents", "7")
     name, _, value = shlex.split(running.stdout.readline())[0].partition("=")
     assert name == "AIRFLOW_CONN_ASSISTANT_DEFAULT"
     connection = json.loads(value)

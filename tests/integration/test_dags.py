@@ -124,8 +124,10 @@ def test_knowledge_base_then_an_answer_about_airflow(load, run_stored_dag, servi
     question = {"question": "What does the option parallelism in section core do?"}
     asked = run_stored_dag(load("assistant_async_chat"), run_conf=question)
     answer = asked.xcom("wait_for_answer")
-    assert answer["raw"]["result"]["answered"]
-    assert answer["raw"]["result"]["sources"][0]["title"] == "[core] parallelism"
+    (chat,) = service.chats()
+    (source,) = [document for document in service.documents() if document["id"] == chat["document"]]
+    assert source["title"] == "[core] parallelism"
+    assert answer["text"] == source["content"]
 
 
 def test_ask_batch(load, run_dag, run_stored_dag, service, connection, tmp_path, monkeypatch):

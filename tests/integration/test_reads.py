@@ -61,10 +61,12 @@ def test_a_user_is_only_a_label(busy, service, run_operator, tmp_path):
     assert service.seen()[-1][1].endswith("/statistics")
 
 
-def test_a_history_fills_its_days(same_day, busy, run_operator, tmp_path):
+@pytest.mark.parametrize(("query", "outside"), [(None, 20), ({"days": "10"}, 0)])
+def test_a_history_fills_its_days(query, outside, same_day, busy, run_operator, tmp_path):
+    """Without a query that the service knows, its reply has the last 30 days."""
     today = datetime.now(UTC).date()
     options = {"read": "usage_history", "days": 10, "date": today.isoformat(), "output_path": str(tmp_path)}
-    result = run_operator(AssistantReadToParquetOperator, **options).xcom()
-    assert (len(result["paths"]), result["missing"], result["outside"]) == (10, 0, 0)
+    result = run_operator(AssistantReadToParquetOperator, query=query, **options).xcom()
+    assert (len(result["paths"]), result["missing"], result["outside"]) == (10, 0, outside)
     values = {row["metric"]: row["value"] for row in rows(result["path"])}
     assert values["sessions"] == 7

@@ -142,7 +142,7 @@ def test_retries_of_the_task_post_it_again_only_by_choice(
     operator, fault, retries, on_ambiguous, tries, service, connect, run_operator
 ):
     connect(retries=retries)
-    service.answer(fault, times=None, reply={})
+    service.answer(fault, times=None, reply="no JSON")
     run = run_operator(operator, session_id="s", message="?", on_ambiguous=on_ambiguous, retries=2)
     assert run.tries() == service.posts() == tries
 

@@ -656,6 +656,8 @@ def test_answers_are_kept_where_the_output_is_gone(mode, service, connection, ex
         assert (service.posts(SUBMIT), len(polled(service))) == (0, 3)
     else:
         assert (service.posts(CHAT), result["possibly_duplicated"]) == (3, 3)
+        # The service refuses questions in the sessions that the first run has closed.
+        assert len(service.sessions()) == 6
 
 
 # -- deferred --------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from datetime import UTC, datetime, timedelta
 from random import Random
 
@@ -16,6 +17,7 @@ from airflow_provider_assistant.operators.feedback import AssistantFeedbackOpera
 from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChatOperator
 from airflow_provider_assistant.transfers.ledger_to_parquet import AssistantFeedbackToParquetOperator
 from tests.task_runs.context import execute_operator, task_context
+from tests.wire import ScriptedService
 
 FEEDBACK = r"chat/feedback$"
 
@@ -51,45 +53,48 @@ def rate_now(request_id, feedback):
         return operator.execute(task_context("rate"))["sent"]
 
 
-def submitted(count=1):
-    """Submit questions. Return their request ids."""
+def submitted():
+    """Submit a question. Return its request id."""
     hook = AssistantHook()
     with contextlib.closing(hook.client):
-        return [hook.submit_chat("s", f"Question {number}?").request_id for number in range(count)]
+        return hook.submit_chat("s", "Anything?").request_id
 
 
 @pytest.mark.promise("ratings", "The service has the latest rating of each answer, and none is sent twice in a row.")
 @pytest.mark.parametrize("seed", range(2))
-def test_the_service_has_the_latest_rating(seed, service, connection):
-    """A rating is sent unless it is already the latest of its request, in any order of ratings."""
-    connection(rating_words="good bad so-so")
-    requests, random, expected = submitted(2), Random(seed), []
-    for _ in range(12):
-        request_id, word = random.choice(requests), random.choice(["good", "bad", "so-so"])
-        latest = dict(expected).get(request_id)
-        assert rate_now(request_id, word) is (word != latest)
-        expected += [] if word == latest else [(request_id, word)]
-    assert list(service.ratings().items()) == expected
+def test_the_service_has_the_latest_rating(seed, ledger_home, monkeypatch):
+    """A rating is sent unless it is already the latest of its request, in any order; each reply is empty."""
+    extra = {"site_id": "docs", "rating_words": "good bad so-so", "retries": 0}
+    random, expected = Random(seed), []
+    with ScriptedService() as scripted:
+        fields = {"conn_type": "assistant", "host": scripted.url, "password": "key-of-a-test", "extra": extra}
+        monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", json.dumps(fields))
+        for _ in range(12):
+            request_id, word = random.choice(["r1", "r2"]), random.choice(["good", "bad", "so-so"])
+            latest = dict(expected).get(request_id)
+            assert rate_now(request_id, word) is (word != latest)
+            expected += [] if word == latest else [(request_id, word)]
+    sent = [request.json() for request in scripted.received]
+    assert [(rating["request_id"], rating["feedback"]) for rating in sent] == expected
 
 
-@pytest.mark.parametrize(
-    ("action", "is_sent"), [("store-then-drop", True), ("store-then-status:502", True), ("status:400", False)]
-)
-def test_a_rating_is_sent_again_after_another_that_may_have_been_received(action, is_sent, service, connection):
-    (request_id,) = submitted()
+@pytest.mark.parametrize(("action", "sent"), [("store-then-drop", 3), ("store-then-status:502", 3), ("status:400", 2)])
+def test_a_rating_is_sent_again_after_another_that_may_have_been_received(action, sent, service, connection):
+    request_id = submitted()
     assert rate_now(request_id, "good")
     service.answer(action, path=FEEDBACK)
     with pytest.raises(AssistantError):
         rate_now(request_id, "bad")
-    assert rate_now(request_id, "good") is is_sent
+    rate_now(request_id, "good")
+    assert service.posts(FEEDBACK) == sent
     assert service.ratings() == {request_id: "good"}
 
 
 def test_without_the_ledger_every_run_rates(service, connection, run_operator, ledger_home):
     request_id = ask(run_operator)
     (ledger_home / "assistant_ledger.db").unlink()
-    for _ in range(2):
-        assert rate(run_operator, request_id, ledger=False).xcom()["sent"]
+    results = [rate(run_operator, request_id, ledger=False).xcom() for _ in range(2)]
+    assert [(result["sent"], result["repeated"]) for result in results] == [(True, False), (False, True)]
     assert service.posts(FEEDBACK) == 2
     assert not (ledger_home / "assistant_ledger.db").exists()
 
@@ -104,10 +109,9 @@ def test_a_refused_rating_is_sent_again_by_the_retry(service, connection, run_op
 
 
 def test_to_parquet(same_day, service, connection, run_operator, tmp_path):
-    connection(rating_words="good,clear")
-    request_id = ask(run_operator)
-    for rating in ("good", "clear"):
-        rate(run_operator, request_id, rating)
+    words = {ask(run_operator): word for word in ("good", "bad")}
+    for request_id, word in words.items():
+        rate(run_operator, request_id, word)
     today = datetime.now(UTC).date()
     run = run_operator(AssistantFeedbackToParquetOperator, output_path=str(tmp_path / "lake"))
     result = run.xcom()
@@ -128,8 +132,7 @@ def test_to_parquet(same_day, service, connection, run_operator, tmp_path):
     assert read.schema.equals(lake.FEEDBACK.schema())
     rows = read.to_pylist()
     assert [(row["rating"], row["request_id"], row["site_id"], row["session_id"]) for row in rows] == [
-        ("good", request_id, "acme-docs", "s"),
-        ("clear", request_id, "acme-docs", "s"),
+        (word, request_id, "acme-docs", "s") for request_id, word in words.items()
     ]
     assert all(row["answer_seconds"] >= 0 for row in rows)
     assert all(row["dag_id"].startswith("test_to_parquet") for row in rows)

@@ -44,7 +44,7 @@ def verdict(table, rule):
 
 @pytest.mark.parametrize(("deferrable", "interval"), [(True, 0.1), (False, 0.4)])
 def test_the_polls_measure_the_latency(interval, deferrable, service, ask):
-    service.behave(request_times=False, processing_seconds=TOOK)
+    service.behave(processing_seconds=TOOK)
     result, table = ask(poll_interval=interval, deferrable=deferrable)
     assert (result["seconds_measured"], result["seconds_unknown"]) == (8, 0)
     for row in table.to_pylist():
@@ -68,9 +68,12 @@ def test_the_round_trip_of_a_sync_question_is_its_latency(service, ask):
 
 
 def test_with_times_in_the_replies_nothing_is_measured(service, ask):
-    service.behave(processing_seconds=0.05)
+    times = {"created_at": "2026-11-25T10:00:00.000Z", "completed_at": "2026-11-25T10:00:00.001Z"}
+    reply = {"status": "completed", "answer": "Yes.", **times}
+    service.answer("status:200", path="chat/requests/", times=None, reply=reply)
     result, table = ask(poll_interval=0.2)
     assert (result["seconds_measured"], result["seconds_unknown"]) == (0, 0)
+    assert table["seconds"].unique().to_pylist() == [0.001]
     assert table["seconds_source"].unique().to_pylist() == ["service"]
     assert "measured" not in verdict(table, "latency p95 <= 20").reason
 
@@ -79,7 +82,7 @@ def test_a_wait_that_was_interrupted_has_no_latency_and_its_rule_fails(service, 
     """As after the restart of a triggerer: the end was noticed long after the last poll."""
     monkeypatch.setattr(schedule, "UNKNOWN_SECONDS", 0.0)
     monkeypatch.setattr(schedule, "UNKNOWN_INTERVALS", 0.0)
-    service.behave(request_times=False, processing_seconds=0.05)
+    service.behave(processing_seconds=0.05)
     result, table = ask(poll_interval=0.2)
     assert (result["seconds_measured"], result["seconds_unknown"], result["complete"]) == (0, 8, 8)
     assert result["seconds_p95"] is None

@@ -34,8 +34,13 @@ def test_limits(service, connection, run_operator):
 
 
 def test_statistics_to_parquet(service, connection, run_operator, tmp_path):
-    texts = [{"title": title, "content": "C", "category": "größen"} for title in "abc"]
+    texts = [{"title": title, "content": "C", "category": "policy"} for title in "abc"]
     run_operator(AssistantLoadTextOperator, source=texts)
+    now = local_request(
+        "GET", f"{service.url}/m2m/sites/acme-docs/statistics", headers={"X-API-Key": "dev-acme-full"}
+    ).json()
+    reply = now | {"top_categories": [{"category": "größen"}]}
+    service.answer("status:200", path="statistics$", reply=reply)
     before = datetime.now(UTC)
     run = run_operator(AssistantStatisticsToParquetOperator, output_path=str(tmp_path), date="2026-11-21")
     result = run.xcom()
@@ -49,8 +54,8 @@ def test_statistics_to_parquet(service, connection, run_operator, tmp_path):
     assert read.num_rows == result["rows"]
     metrics = {row["metric"]: row for row in read.to_pylist()}
     assert metrics["documents.by_kind.text"]["value"] == 3
-    assert metrics["documents.top_categories.0.category"]["text"] == "größen"
-    assert metrics["chats.sync.latency_ms"]["type"] == "null"
+    assert metrics["top_categories.0.category"]["text"] == "größen"
+    assert metrics["chats.sync.answer_rate"]["type"] == "null"
     assert before <= metrics["documents.total"]["captured_at"] <= datetime.now(UTC)
     assert {row["site_id"] for row in metrics.values()} == {"acme-docs"}
     assert {row["tenant_id"] for row in metrics.values()} == {"acme-inc"}
@@ -63,10 +68,7 @@ def test_statistics_to_parquet(service, connection, run_operator, tmp_path):
     ]  # fmt: skip
 
     (raw,) = pq.ParquetFile(result["raw_path"]).read().to_pylist()
-    now = local_request(
-        "GET", f"{service.url}/m2m/sites/acme-docs/statistics", headers={"X-API-Key": "dev-acme-full"}
-    ).json()
-    assert json.loads(raw["raw"]) | {"generated_at": 0} == now | {"generated_at": 0}
+    assert json.loads(raw["raw"]) == reply
 
 
 def test_a_second_run_of_a_day_replaces_it(service, connection, run_dag, tmp_path):
@@ -175,7 +177,8 @@ def test_limits_to_parquet(service, connection, run_operator, tmp_path):
     assert read.schema.equals(lake.LIMITS.schema())
     rows = {row["metric"]: row for row in read.to_pylist()}
     assert rows["limits.documents.used"]["value"] == 0
-    assert rows["limits.documents.resets_at"]["type"] == "null"
+    assert rows["limits.documents.limit"]["value"] == 1_000_000
+    assert rows["plan"]["text"] == "business"
     assert {row["tenant_id"] for row in rows.values()} == {"acme-inc"}
 
 
