@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-import math
 import re
+from collections import Counter
 
 from airflow_provider_assistant.sandbox.store import Document
 
@@ -36,15 +36,23 @@ def words_of(text: str) -> frozenset[str]:
 
 
 def best_document(message: str, documents: list[Document]) -> tuple[Document | None, float]:
-    """Return the document with the most words of a message, and their share; of equal ones, the shortest."""
+    """Return the document with the most words of a message, rare ones first, and the share of words that it has.
+
+    Of documents with the same words, the shortest counts.
+    """
     question = words_of(message)
-    best, best_rank = None, (_MIN_SHARE, -math.inf)
+    candidates = []
     for document in documents:
         words = words_of(f"{document.title} {document.question or ''} {document.content}")
-        rank = (len(question & words) / max(1, len(question)), -len(words))
-        if rank > best_rank and rank[0] >= _MIN_SHARE:
-            best, best_rank = document, rank
-    return best, round(best_rank[0], 4) if best else 0.0
+        if len(question & words) >= _MIN_SHARE * max(1, len(question)):
+            candidates.append((document, words))
+    frequency = Counter(word for _, words in candidates for word in question & words)
+    best, best_rank, best_share = None, (0.0, 0), 0.0
+    for document, words in candidates:
+        rank = (sum(1 / frequency[word] for word in question & words), -len(words))
+        if best is None or rank > best_rank:
+            best, best_rank, best_share = document, rank, len(question & words) / len(question)
+    return best, round(best_share, 4)
 
 
 def is_follow_up(message: str) -> bool:

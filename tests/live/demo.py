@@ -218,7 +218,7 @@ class Demo:
             loads.append(self.result(HANDBOOK, "load"))
         rows = [[load[count] for count in COUNTS] for load in loads]
         self.screen.show("A handbook in chunks, and after three edits", "\n".join(handbook.EDITS), COUNTS, rows)
-        documents, chunks = self.service.documents(limit=100_000), self.home / "lake" / "handbook" / "chunks.parquet"
+        documents, chunks = self.service.documents(), self.home / "lake" / "handbook" / "chunks.parquet"
         problem = handbook.problem_of(*loads)
         problem = problem or handbook.difference(documents, chunks, self.result(HANDBOOK, "compare"))
         check(not problem, str(problem))
@@ -267,7 +267,7 @@ class Demo:
 
     def degrade(self) -> None:
         """Delete two thirds of the documents at the service: the evaluation fails."""
-        documents = [document["id"] for document in self.service.documents(limit=100_000)]
+        documents = [document["id"] for document in self.service.documents()]
         lost = [document_id for number, document_id in enumerate(documents) if number % 3]
         url = f"{self.service.base_url}/m2m/sites/{self.service.site_id}/documents/bulk-delete"
         with local_client(headers={"X-API-Key": self.service.api_key}) as client:
