@@ -36,23 +36,27 @@ def words_of(text: str) -> frozenset[str]:
 
 
 def best_document(message: str, documents: list[Document]) -> tuple[Document | None, float]:
-    """Return the document with the most words of a message, rare ones first, and the share of words that it has.
+    """Return the document with the most words of a message, and the share of words that it has.
 
-    Of documents with the same words, the shortest counts.
+    Rare words count more, those of a title or a question twice. Of equal documents, the shortest counts.
     """
     question = words_of(message)
     candidates = []
     for document in documents:
-        words = words_of(f"{document.title} {document.question or ''} {document.content}")
+        head = words_of(f"{document.title} {document.question or ''}")
+        words = head | words_of(document.content)
         if len(question & words) >= _MIN_SHARE * max(1, len(question)):
-            candidates.append((document, words))
-    frequency = Counter(word for _, words in candidates for word in question & words)
-    best, best_rank, best_share = None, (0.0, 0), 0.0
-    for document, words in candidates:
-        rank = (sum(1 / frequency[word] for word in question & words), -len(words))
-        if best is None or rank > best_rank:
-            best, best_rank, best_share = document, rank, len(question & words) / len(question)
-    return best, round(best_share, 4)
+            candidates.append((document, head, words))
+    frequency = Counter(word for _, _, words in candidates for word in question & words)
+    ranked = []
+    for document, head, words in candidates:
+        weight = sum((2 if word in head else 1) / frequency[word] for word in question & words)
+        ranked.append((weight, -len(words), document))
+    if not ranked:
+        return None, 0.0
+    _, _, best = max(ranked, key=lambda rank: rank[:2])
+    found = words_of(f"{best.title} {best.question or ''}") | words_of(best.content)
+    return best, round(len(question & found) / len(question), 4)
 
 
 def is_follow_up(message: str) -> bool:

@@ -180,11 +180,10 @@ class Demo:
     def show_answers(self) -> None:
         """Show answers: one, one in the triggerer, and those of a batch."""
         answer = self.result(SMOKE, "sync_chat")
-        sources = [source.get("title") for source in answer["raw"].get("sources") or ()]
-        self.screen.show("An answer and its sources", "\n".join([answer["text"], *map(str, dict.fromkeys(sources))]))
+        self.screen.show("An answer", answer["text"])
         waiting = self.result(ASYNC, "wait_for_answer")
         states = " → ".join(self.states[ASYNC, "wait_for_answer"])
-        self.screen.show(f"An asynchronous answer after {waiting['seconds']} s: {states}", waiting["text"])
+        self.screen.show(f"An asynchronous answer: {states}", waiting["text"])
         counts, summary = self.result(BATCH, "ask_golden_set"), self.result(BATCH, "summarise")
         states = " → ".join(self.states[BATCH, "ask_golden_set"])
         columns = ("rows", "complete", "failed", "seconds_p50", "seconds_p99")
