@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import re
 from collections import Counter
 
@@ -50,7 +51,7 @@ def best_document(message: str, documents: list[Document]) -> tuple[Document | N
     frequency = Counter(word for _, _, words in candidates for word in question & words)
     ranked = []
     for document, head, words in candidates:
-        weight = sum((2 if word in head else 1) / frequency[word] for word in question & words)
+        weight = math.fsum((2 if word in head else 1) / frequency[word] for word in question & words)
         ranked.append((weight, -len(words), document))
     if not ranked:
         return None, 0.0

@@ -203,13 +203,13 @@ def test_done_needs_a_row_of_the_file(cli, in_doubt, faq):
 def test_an_uploaded_file_is_done_by_its_content(cli, connection, tmp_path, run_operator, service):
     from airflow_provider_assistant.operators.documents import AssistantUploadFilesOperator
 
-    (tmp_path / "guide.md").write_text("# Guide")
+    (tmp_path / "guide.txt").write_text("# Guide")
     service.answer("store-then-status:503", path="/documents$")
-    run_operator(AssistantUploadFilesOperator, files=str(tmp_path / "guide.md"))
+    run_operator(AssistantUploadFilesOperator, files=str(tmp_path / "guide.txt"))
     (entry,) = cli("ledger", "ambiguous", "-o", "json").json
-    ran = cli("ledger", "resolve", entry["key"], "--as", "created", "--file", tmp_path / "guide.md")
+    ran = cli("ledger", "resolve", entry["key"], "--as", "created", "--file", tmp_path / "guide.txt")
     assert ran.code == 0, ran.err
-    again = run_operator(AssistantUploadFilesOperator, files=str(tmp_path / "guide.md"))
+    again = run_operator(AssistantUploadFilesOperator, files=str(tmp_path / "guide.txt"))
     assert again.xcom()["unchanged"] == 1
 
 

@@ -266,6 +266,7 @@ def test_a_wrong_key_stops_it_and_the_counts_still_add_up(cli, connect, faq):
 
 
 def test_rows_in_doubt_are_an_exit_code(cli, faq, service):
+    service.behave(allow_duplicates=True)
     service.answer("store-then-status:503", path=QA)
     ran = cli("load", faq, "--key", "id", "-o", "json")
     assert ran.code == 1
@@ -303,6 +304,7 @@ def test_another_site(cli, faq, service):
 
 
 def test_files_of_the_same_name_are_two_sources(cli, tmp_path, service, monkeypatch):
+    service.behave(allow_duplicates=True)
     german, english = tmp_path / "de" / "faq.csv", tmp_path / "en" / "faq.csv"
     for file in (german, english):
         file.parent.mkdir()

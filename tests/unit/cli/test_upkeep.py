@@ -59,6 +59,7 @@ def test_documents_are_forgotten_by_id_and_by_key(cli, changed, faq):
 
 
 def test_a_forgotten_document_whose_row_is_still_there_is_created_again(cli, connection, faq, service):
+    service.behave(allow_duplicates=True)
     cli("load", faq, *LOAD)
     gone = service.documents("acme-docs")[0]["id"]
     assert cli("ledger", "resolve", gone, "--as", "deleted").code == 0
@@ -67,6 +68,7 @@ def test_a_forgotten_document_whose_row_is_still_there_is_created_again(cli, con
 
 
 def test_a_deleted_document_leaves_the_ones_it_superseded(cli, changed, faq, service):
+    service.behave(allow_duplicates=True)
     with Ledger.open() as ledger, ledger.engine.connect() as database:
         current = database.scalar(sa.select(documents.c.document_id).where(documents.c.label == "1"))
     assert cli("ledger", "forget", current).code == 0

@@ -237,6 +237,7 @@ def test_a_refusal_of_the_whole_stops_at_once(status, service, connect, ledger_h
 @pytest.mark.parametrize("on_ambiguous", ["retry", "skip", "fail"])
 @pytest.mark.parametrize("fault", ["store-then-status:502", "drop", "truncate"])
 def test_what_an_unclear_answer_becomes(fault, on_ambiguous, service, connect, ledger_home, quick):
+    service.behave(allow_duplicates=True)
     connect(retries=2)
     stores = not fault.startswith(("status", "drop"))
     service.answer(fault, body='"T2"', times=1)
@@ -266,6 +267,7 @@ def test_what_an_unclear_answer_becomes(fault, on_ambiguous, service, connect, l
 
 @pytest.mark.parametrize("on_change", ["create", "skip", "fail"])
 def test_changed_content(on_change, service, connection, ledger_home):
+    service.behave(allow_duplicates=True)
     load(ROWS, **KEYED)
     (old,) = (row["id"] for row in service.documents() if row["title"] == ROWS[0]["title"])
     changed = [dict(ROWS[0], answer="From 8."), ROWS[1]]
@@ -312,6 +314,7 @@ def test_what_the_source_no_longer_has_is_stale(service, connection, ledger_home
 
 
 def test_stale_is_not_judged_where_the_source_is_not_whole(service, connection, tmp_path):
+    service.behave(allow_duplicates=True)
     path = tmp_path / "rows.parquet"
     pq.write_table(pa.Table.from_pylist(many(4)), path, row_group_size=2)
     load(str(path), **KEYED)
@@ -322,6 +325,7 @@ def test_stale_is_not_judged_where_the_source_is_not_whole(service, connection, 
 
 
 def test_without_a_ledger_every_row_is_posted(service, connection, ledger_home, capfd):
+    service.behave(allow_duplicates=True)
     for run_id in ("a", "b"):
         result = load(ROWS, ledger=False, run_id=run_id)
         assert (counts(result), result["stale"]) == ({"created": 2}, None)
@@ -386,7 +390,7 @@ def test_failed_rows_fail_the_task_and_a_retry_sends_only_those(service, connect
 def test_a_retry_lists_again_what_an_earlier_try_found(service, connect, ledger_home, quick):
     """The worker of the earlier try, and its file of findings, may be gone."""
     connect(retries=1)
-    service.behave(document_status="draft")
+    service.behave(document_status="draft", allow_duplicates=True)
     service.answer("store-then-status:502", body='"T1"')
     for created in (3, 0):
         result = load(many(3), **KEYED)
@@ -426,11 +430,11 @@ def test_a_long_pause_is_spent_in_the_triggerer(service, connect):
 def folder(tmp_path):
     folder = tmp_path / "guides"
     (folder / "nested").mkdir(parents=True)
-    (folder / "nested" / "below.md").write_text("Below.")
-    (folder / ".hidden.md").write_text("not loaded")
+    (folder / "nested" / "below.txt").write_text("Below.")
+    (folder / ".hidden.txt").write_text("not loaded")
     (folder / "_SUCCESS").write_text("not loaded")
     (folder / "b.txt").write_text("Bees make honey.")
-    (folder / "a.md").write_text("# Apples\n\nApples are red.")
+    (folder / "a.txt").write_text("# Apples\n\nApples are red.")
     return folder
 
 
@@ -446,7 +450,7 @@ def contents(service):
     [
         str,
         lambda path: ObjectStoragePath(f"file://{path}"),
-        lambda path: [path / "b.txt", f"{path}/**/*.md"],
+        lambda path: [path / "b.txt", f"{path}/**/*.txt"],
     ],
     ids=["folder", "object storage", "files and patterns"],
 )
@@ -462,7 +466,7 @@ def test_a_folder_that_moved_is_the_same(folder, service, connection):
     load(str(folder), AssistantUploadFilesOperator)
     moved = folder.rename(folder.parent / "moved")
     (moved / "b.txt").write_text("Bees make wax.")
-    (moved / "a.md").unlink()
+    (moved / "a.txt").unlink()
     result = load(str(moved), AssistantUploadFilesOperator, run_id="moved")
     assert (counts(result), result["changed"], result["stale"]) == ({"unchanged": 1, "created": 1}, 1, 1)
 

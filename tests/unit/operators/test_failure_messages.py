@@ -111,7 +111,7 @@ FAILURES = {
         ("Check the base URL",), connection={"host": "http://127.0.0.1:9"},
     ),
     "chat that is refused": Failure(
-        AssistantChatOperator, CHAT, AssistantBadRequestError, ("The service said: 'This failure was asked for.'",),
+        AssistantChatOperator, CHAT, AssistantBadRequestError, ("The service said: 'injected fault'",),
         ("changed nothing",), ("#assistantbadrequesterror-422",), faults=("status:422", {"path": "chat$"}),
     ),
     "chat that failed": Failure(

@@ -39,7 +39,7 @@ EXPORT = {"output_path": "{folder}/lake"}
 TASKS = {
     "qa": (AssistantLoadQAOperator, {"source": QA}),
     "text": (AssistantLoadTextOperator, {"source": [{"title": "t", "content": "c", "category": "c"}]}),
-    "files": (AssistantUploadFilesOperator, {"files": "{folder}/a.md"}),
+    "files": (AssistantUploadFilesOperator, {"files": "{folder}/a.txt"}),
     "batch": (AssistantChatBatchOperator, QUESTIONS),
     "deferrable batch": (AssistantChatBatchOperator, {**QUESTIONS, "deferrable": True}),
     "submit": (AssistantSubmitChatOperator, CHAT),
@@ -68,7 +68,7 @@ def task(tmp_path, service):
 
     def described(name):
         kind, arguments = TASKS[name]
-        (tmp_path / "a.md").write_text("Refunds are paid in five days.")
+        (tmp_path / "a.txt").write_text("Refunds are paid in five days.")
         request = submitted(service) if "{request}" in arguments.values() or "scores" in arguments else None
         question = {"key": ["k"], "status": ["complete"], "seconds": [1.0]}
         answers = {**question, "message": ["?"], "answer": ["!"], "request_id": [request], "session_id": ["s"]}

@@ -106,6 +106,7 @@ def test_the_numbers_of_a_load_are_those_of_the_ledger(seed, service, connection
         for file in ledger_home.glob("assistant_ledger*"):
             file.unlink()
         caplog.clear()
+        service.behave(allow_duplicates=True)
         Ledger.open().close()
         fault = Fault(kind, random, service, ledger_home)
         findings = ledger_home / f"findings-{number}.parquet"
@@ -141,6 +142,7 @@ def test_the_numbers_of_a_load_are_those_of_the_ledger(seed, service, connection
 def test_a_load_without_a_ledger_or_with_a_lost_list_says_so(
     service, connection, ledger_home, caplog, capsys, monkeypatch
 ):
+    service.behave(allow_duplicates=True)
     source = [*rows_of(5), {**rows_of(1)[0], "id": "bad", "answer": ""}]
     options = {"source": source, "key_columns": "id", "max_concurrency": 1}
     service.answer("status:401", path="documents", skip=3, times=1)

@@ -72,9 +72,9 @@ def test_a_load_of_files_reads_them_and_counts_what_it_created(ran, service, tmp
 
 
 def test_an_upload_reads_files(ran, service, tmp_path):
-    (tmp_path / "a.md").write_text("Refunds are paid in five days.")
-    _, upload = ran(AssistantUploadFilesOperator, files=[str(tmp_path / "a.md")])
-    assert upload.lineage_inputs() == [LineageDataset(str(tmp_path / "a.md"))]
+    (tmp_path / "a.txt").write_text("Refunds are paid in five days.")
+    _, upload = ran(AssistantUploadFilesOperator, files=[str(tmp_path / "a.txt")])
+    assert upload.lineage_inputs() == [LineageDataset(str(tmp_path / "a.txt"))]
     assert upload.lineage_outputs == (LineageDataset(site(service, "documents"), {}, 1),)
 
 

@@ -68,11 +68,11 @@ class TestOwner:
     def test_files_of_one_name_belong_to_the_load_that_had_them_first(self, service, connection, tmp_path):
         for name in ("a", "b"):
             (tmp_path / name).mkdir()
-            (tmp_path / name / "guide.md").write_text(f"Of {name}.")
+            (tmp_path / name / "guide.txt").write_text(f"Of {name}.")
 
         def upload(name, **options):
             return counts(
-                load_rows(str(tmp_path / name / "*.md"), AssistantUploadFilesOperator, task_id=name, **options)
+                load_rows(str(tmp_path / name / "*.txt"), AssistantUploadFilesOperator, task_id=name, **options)
             )
 
         assert upload("a") == {"created": 1}

@@ -25,12 +25,12 @@ TEXTS = [{"title": f"T{number}", "content": "C", "category": "faq"} for number i
 @pytest.mark.parametrize(("kind", "status"), [("qa", 413), ("text", 422), ("file", 415), ("qa", 451)])
 def test_an_unlisted_4xx_rejects_one_row_and_no_other(kind, status, service, connection, tmp_path):
     for number in range(9):
-        (tmp_path / f"{number}.md").write_text(f"File {number}.")
+        (tmp_path / f"{number}.txt").write_text(f"File {number}.")
     operator = {
         "qa": lambda: AssistantLoadQAOperator(task_id="load", source=many(9), max_rejected=1, max_concurrency=2),
         "text": lambda: AssistantLoadTextOperator(task_id="load", source=TEXTS, max_rejected=1, max_concurrency=2),
         "file": lambda: AssistantUploadFilesOperator(
-            task_id="load", files=str(tmp_path / "*.md"), max_rejected=1, max_concurrency=2
+            task_id="load", files=str(tmp_path / "*.txt"), max_rejected=1, max_concurrency=2
         ),
     }[kind]
     service.answer(f"status:{status}", path="documents", skip=3)
@@ -134,7 +134,7 @@ def test_what_fits_is_loaded_and_the_rest_by_the_next_run(service, connection, l
 def test_files_are_checked_as_well(service, connection, tmp_path):
     (folder := tmp_path / "files").mkdir()
     for number in range(3):
-        (folder / f"{number}.md").write_text(f"File {number}.")
+        (folder / f"{number}.txt").write_text(f"File {number}.")
     service.behave(max_documents=2)
     with pytest.raises(AssistantInputError, match="3 documents would be created"):
         load(str(folder), AssistantUploadFilesOperator, on_limit="fail")

@@ -41,7 +41,7 @@ def stored(request):
     """A folder whose files change after the first one has been read."""
     root = f"changing://{request.node.name.translate(str.maketrans('[]', '--'))}"
     for name in "abcde":
-        STORAGE.pipe_file(f"{root}/{name}.md", f"# {name}".encode())
+        STORAGE.pipe_file(f"{root}/{name}.txt", f"# {name}".encode())
     yield root
     STORAGE.change = None
 
@@ -59,7 +59,7 @@ CHANGES = {
 def test_one_file_that_changes_costs_one_file(how, name, service, connection, stored, ledger_home):
     change, reason = CHANGES[how]
     # One file has been read at that time: the first file changes after its hash was computed, the third before.
-    STORAGE.change = lambda: change(f"{stored}/{name}.md")
+    STORAGE.change = lambda: change(f"{stored}/{name}.txt")
     is_read_later = name == "c"
     if is_read_later and how in {"grows", "shrinks"}:
         assert counts(upload(stored)) == {"created": 5}
@@ -67,50 +67,50 @@ def test_one_file_that_changes_costs_one_file(how, name, service, connection, st
     with pytest.raises(AssistantInputError, match="5 rows: 4 created, 1 rejected"):
         upload(stored)
     assert service.posts(DOCUMENTS) == 4
-    assert list(rejected(ledger_home)) == [f"{name}.md"]
-    assert re.search(reason, rejected(ledger_home)[f"{name}.md"])
+    assert list(rejected(ledger_home)) == [f"{name}.txt"]
+    assert re.search(reason, rejected(ledger_home)[f"{name}.txt"])
 
 
 def test_the_next_run_sends_a_file_that_has_grown(service, connection, stored):
-    STORAGE.change = lambda: STORAGE.pipe_file(f"{stored}/a.md", b"# a, and more")
+    STORAGE.change = lambda: STORAGE.pipe_file(f"{stored}/a.txt", b"# a, and more")
     assert upload(stored, max_rejected=1)["rejected"] == 1
     assert counts(upload(stored, run_id="next")) == {"created": 1, "unchanged": 4}
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_a_file_that_may_not_be_read(service, connection, tmp_path, ledger_home):
-    folder = write(tmp_path / "docs", "a.md", "b.md")
-    (tmp_path / "docs" / "a.md").chmod(0)
+    folder = write(tmp_path / "docs", "a.txt", "b.txt")
+    (tmp_path / "docs" / "a.txt").chmod(0)
     assert counts(upload(folder, max_rejected=1)) == {"created": 1, "rejected": 1}
 
 
 def test_a_link_that_leads_nowhere_and_a_name_that_is_not_utf_8(service, connection, tmp_path, ledger_home):
-    folder = write(tmp_path / "docs", "a.md", "ü 🕘 #1.md")
-    link = tmp_path / "docs" / "gone.md"
-    link.symlink_to(tmp_path / "nowhere.md")
-    with pytest.raises(AssistantInputError, match=r"gone\.md' is a link that leads to nothing"):
+    folder = write(tmp_path / "docs", "a.txt", "ü 🕘 #1.txt")
+    link = tmp_path / "docs" / "gone.txt"
+    link.symlink_to(tmp_path / "nowhere.txt")
+    with pytest.raises(AssistantInputError, match=r"gone\.txt' is a link that leads to nothing"):
         upload(folder)
     link.unlink()
-    (tmp_path / "docs" / os.fsdecode(b"gr\xfcn.md")).write_text("# odd")
+    (tmp_path / "docs" / os.fsdecode(b"gr\xfcn.txt")).write_text("# odd")
     assert counts(upload(folder, max_rejected=1)) == {"created": 2, "rejected": 1}
     ((key, reason),) = rejected(ledger_home).items()
-    assert key == "gr\\udcfcn.md"
+    assert key == "gr\\udcfcn.txt"
     assert "is not valid UTF-8" in reason
     assert counts(upload(folder, run_id="again", max_rejected=1)) == {"unchanged": 2, "rejected": 1}
 
 
 def test_names_that_several_folders_have_are_told_apart(service, connection, tmp_path):
-    folder = write(tmp_path / "docs", "readme.md", "a/readme.md", "a/b/readme.md", "guide.md")
+    folder = write(tmp_path / "docs", "readme.txt", "a/readme.txt", "a/b/readme.txt", "guide.txt")
     assert counts(upload(folder)) == {"created": 4}
-    assert titles(service) == ["a-readme.md", "b-readme.md", "guide.md", "readme.md"]
+    assert titles(service) == ["a-readme.txt", "b-readme.txt", "guide.txt", "readme.txt"]
     (tmp_path / "docs").rename(tmp_path / "moved")
     assert counts(upload(str(tmp_path / "moved"), run_id="moved")) == {"unchanged": 4}
 
 
 def test_two_folders_with_the_same_paths_are_refused_before_anything_is_sent(service, connection, tmp_path):
-    folders = [write(tmp_path / "docs" / name, "readme.md", "guide.md") for name in ("one", "two")]
+    folders = [write(tmp_path / "docs" / name, "readme.txt", "guide.txt") for name in ("one", "two")]
     with pytest.raises(
-        AssistantInputError, match=r"2 file names .*one/guide\.md' and '.*two/guide\.md'.*Nothing was sent"
+        AssistantInputError, match=r"2 file names .*one/guide\.txt' and '.*two/guide\.txt'.*Nothing was sent"
     ):
         upload(folders)
     assert service.posts() == 0

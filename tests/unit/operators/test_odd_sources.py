@@ -107,7 +107,7 @@ def test_a_field_that_many_json_lines_lack_is_missing_there(service, connection,
     path = write_json(tmp_path / "texts.jsonl", rows)
     result = load(path, AssistantLoadTextOperator, key_columns=["id"], max_concurrency=32)
     assert counts(result) == {"created": 1200}
-    assert sum(document["category"] == "c" for document in service.rows("documents")) == 100
+    assert sum(document["category"] == "c" for document in service.documents()) == 100
 
 
 class Changing(MemoryFileSystem):

@@ -110,6 +110,7 @@ def outputs(*items):
 
 
 def test_the_output_of_a_mapped_task_is_a_list_of_files(service, connection, tmp_path):
+    service.behave(allow_duplicates=True)
     for name in "abc":
         (tmp_path / f"{name}.txt").write_text(f"Text {name}.")
         (tmp_path / f"{name}.csv").write_text(f"title,content,category\n{name},C,c\n")

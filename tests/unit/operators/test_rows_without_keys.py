@@ -89,6 +89,7 @@ def test_stale_documents_are_known_only_with_every_key(
 
 def test_every_kind_of_source(service, connection, tmp_path):
     """Objects of Python, and text of another encoding that a writer stored in Parquet."""
+    service.behave(allow_duplicates=True)
     rows = [dict(zip(NAMES, row, strict=True)) for row in FIRST[:5]]
     options = {"key_columns": ["id"], "max_rejected": 5}
     load(rows, **options)

@@ -113,7 +113,7 @@ def swapped(tmp_path, monkeypatch):
 READERS = [
     (AssistantLoadQAOperator, "a.csv", "title,question,answer\na,TEXT?,TEXT\n", {}),
     (AssistantLoadTextOperator, "a.jsonl", '{"title": "a", "content": "TEXT"}\n', {}),
-    (AssistantUploadFilesOperator, "a.md", "TEXT", {}),
+    (AssistantUploadFilesOperator, "a.txt", "TEXT", {}),
     (AssistantChatBatchOperator, "a.json", '[{"message": "TEXT"}]', {"timeout": 30, "poll_interval": 0.05}),
 ]
 
@@ -143,7 +143,7 @@ def test_no_file_from_outside_is_sent(kind, name, content, options, swapped, ser
 
 
 def test_no_document_is_from_outside(swapped):
-    files = swapped("a.md", "# TEXT")
+    files = swapped("a.txt", "# TEXT")
     read = []
     for path in files.files:
         files.swap(0)
