@@ -187,8 +187,9 @@ class Load(Operation):
         if isinstance(error, AssistantAPIError) and not attempt.gateway:
             assert is_permanent == (400 <= error.status < 500 and error.status != 429)
         if isinstance(error, AssistantAmbiguousError) and not attempt.outage:
-            is_sent_again = self.on_ambiguous == "retry"
-            assert is_permanent != is_sent_again, "a retry helps only where a row that may exist is sent again"
+            # With "skip", a retry leaves this row and sends the others.
+            is_known = is_permanent == (self.on_ambiguous == "fail") or self.on_ambiguous == "skip"
+            assert is_known, "a retry helps only where a row that may exist is sent again"
 
     def _check_losses(self, attempt: Try, ended: Ended, *, is_first: bool) -> None:
         """Check that one bad answer, one bad row and one file that changes cost one row."""
