@@ -95,7 +95,10 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_warehouse: Path
     for folder in (parquet, mixed / "older"):
         folder.mkdir(parents=True)
     for number, row in enumerate(FAQ):
-        pq.write_table(pa.Table.from_pylist([row, {**row, "id": row["id"] + 100, "headline": f"{row['headline']} 2"}]), parquet / f"{number}.parquet")
+        pq.write_table(
+            pa.Table.from_pylist([row, {**row, "id": row["id"] + 100, "headline": f"{row['headline']} 2"}]),
+            parquet / f"{number}.parquet",
+        )
     pq.write_table(pa.Table.from_pylist(FAQ[:1]), mixed / "a.parquet")
     with gzip.open(mixed / "older" / "b.jsonl.gz", "wt") as file:
         file.write(json.dumps(FAQ[1]) + "\n")

@@ -125,7 +125,8 @@ class Load(Operation):
     def check_try(self, world: World, attempt: Try, ended: Ended, *, number: int) -> None:
         assert not world.blocked, "the event loop does not wait for the ledger while requests are under way"
         # A task that defers may wait until its timeout, and then send all rows again.
-        longest = max(1, self.items) * (self.seconds(world) + 60) * (1 + attempt.is_beside + self.deferrable)
+        # The limits are one request more.
+        longest = (1 + self.items) * (self.seconds(world) + 60) * (1 + attempt.is_beside + self.deferrable)
         assert ended.seconds <= longest + 2 * 600 * self.deferrable, f"the time is bounded: {ended.seconds}, {longest}"
         if not attempt.disk_full:
             self.listed |= self.found(world, "possibly_duplicated", "ambiguous")
@@ -187,8 +188,10 @@ class Load(Operation):
         if isinstance(error, AssistantAPIError) and not attempt.gateway:
             assert is_permanent == (400 <= error.status < 500 and error.status != 429)
         if isinstance(error, AssistantAmbiguousError) and not attempt.outage:
-            # With "skip", a retry leaves this row and sends the others.
-            is_known = is_permanent == (self.on_ambiguous == "fail") or self.on_ambiguous == "skip"
+            # With "skip", a retry leaves this row and sends the others. A web page for each request stops a load before
+            # the option does.
+            is_page = any(answer.body == "page" for answer in (*attempt.answers, attempt.then))
+            is_known = is_page or self.on_ambiguous == "skip" or is_permanent == (self.on_ambiguous == "fail")
             assert is_known, "a retry helps only where a row that may exist is sent again"
 
     def _check_losses(self, attempt: Try, ended: Ended, *, is_first: bool) -> None:
