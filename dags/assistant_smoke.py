@@ -2,8 +2,8 @@
 Run the minimum production smoke flow of the API's specification, step by step.
 
 Run this DAG after a change of the API key, the tenant, the site or the network. Each
-task is one step, so the first failed task shows the problem. Each run uploads a
-document of its own, and deletes it if ``manage_documents`` in the connection says how.
+task is one step, so the first failed task shows the problem. Each run uploads a new
+document, and deletes it if ``manage_documents`` in the connection describes the route.
 """
 
 import io

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Literal, TypeAlias, TypeVar
 
-from airflow_provider_assistant.api import errors, flow
+from airflow_provider_assistant.api import flow
 from airflow_provider_assistant.api.call import Call
 from airflow_provider_assistant.api.outage import Outage
 from airflow_provider_assistant.exceptions import (
@@ -17,10 +17,6 @@ from airflow_provider_assistant.exceptions import (
 
 T = TypeVar("T")
 OnAmbiguous: TypeAlias = Literal["retry", "fail"]
-
-
-# For the client of loads, which names it.
-is_still_answering = errors.is_still_answering
 
 
 def decided(

@@ -66,7 +66,7 @@ class ApiReply:
         """Whether a reply with an error has a result nevertheless, so that the error is only a warning."""
         if not isinstance(self.raw, dict):
             return False
-        # Numbers such as ``"deleted": 0`` are no result.
+        # A number such as that of ``"deleted": 0`` does not count as a result.
         return any(value and name not in ERROR_REPLY_FIELDS for name, value in self.raw.items())
 
     @property

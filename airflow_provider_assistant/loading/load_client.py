@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 from dataclasses import replace
 from typing import Any
 
 from airflow_provider_assistant.api import flow
-from airflow_provider_assistant.api.ambiguity import is_still_answering
 from airflow_provider_assistant.api.replies import ApiReply
 from airflow_provider_assistant.client.rate_limited import RateLimitedClient
 from airflow_provider_assistant.client.rate_limiter import AdaptiveRateLimiter
@@ -105,7 +103,6 @@ class LoadClient(RateLimitedClient):
             self.settings.retry,
             now=self.now,
             rng=self._rng,
-            is_final=functools.partial(is_still_answering, call),
             is_repeat=is_repeat(attempt.claim.entry, attempt.row.fingerprint.content_hash),
             outage=self.outage,
         )

@@ -238,7 +238,9 @@ def _relations_of(batches: Iterable[Sequence[RowFingerprint]], ledger: LedgerRea
     """Read the ledger for these rows, and count them."""
     relations = _Relations(ledger.source if ledger else "")
     for rows in batches:
-        contents = ledger.contents([row.key for row in rows]) if ledger else {}
+        if ledger is None:
+            continue
+        contents = ledger.contents([row.key for row in rows])
         for row in rows:
             if row.key in contents:
                 relations.add(row, EntryContent(*contents[row.key]))

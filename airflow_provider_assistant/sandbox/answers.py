@@ -33,7 +33,14 @@ _UNKNOWN_BY_LANGUAGE = {
 def words_of(text: str) -> frozenset[str]:
     """Return the content words of a text, without most endings."""
     words = set(_WORD.findall(text.lower())) - _STOP_WORDS
-    return frozenset(word if len(word) < 5 else word[: max(4, len(word) - 2)] for word in words)
+    return frozenset(_stem(word) for word in words)
+
+
+def _stem(word: str) -> str:
+    """Return the beginning of a word: inflections differ in their endings."""
+    if len(word) < 5:
+        return word
+    return word[: max(4, len(word) - 2)]
 
 
 def best_document(message: str, documents: list[Document]) -> tuple[Document | None, float]:
@@ -51,7 +58,9 @@ def best_document(message: str, documents: list[Document]) -> tuple[Document | N
     frequency = Counter(word for _, _, words in candidates for word in question & words)
     ranked = []
     for document, head, words in candidates:
-        weight = math.fsum((2 if word in head else 1) / frequency[word] for word in question & words)
+        weights = [1 / frequency[word] for word in question & words]
+        weights += [1 / frequency[word] for word in question & head]
+        weight = math.fsum(weights)
         ranked.append((weight, -len(words), document))
     if not ranked:
         return None, 0.0

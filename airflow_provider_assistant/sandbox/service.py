@@ -102,7 +102,9 @@ class Service:
         :raises ValueError: a value is not valid.
         """
         settings = self.settings.changed(**changes)
-        new_rules = self.faults.rules if rules is None else [Rule(**rule) for rule in rules]
+        new_rules = self.faults.rules
+        if rules is not None:
+            new_rules = [Rule(**rule) for rule in rules]
         self.settings = settings
         self.faults.replace(new_rules)
 
@@ -134,7 +136,7 @@ class Service:
         except (TypeError, ValueError) as error:
             return json_reply({"error": str(error)}, 400)
         if content is None:
-            return json_reply({"error": "there is no such control route"}, 404)
+            return json_reply({"error": "unknown control route"}, 404)
         return json_reply(content)
 
     def _controlled(self, request: Request) -> dict[str, Any] | None:

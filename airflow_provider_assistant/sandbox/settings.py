@@ -45,7 +45,7 @@ class Settings(BaseModel, frozen=True, extra="forbid"):
     def changed(self, **changes: Any) -> Self:
         """Return a copy with changed values.
 
-        :raises ValueError: there is no such setting, or a value is not valid.
+        :raises ValueError: a setting is unknown, or a value is not valid.
         """
         return self.model_validate({**dict(self), **changes})
 

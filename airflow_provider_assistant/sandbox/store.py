@@ -103,7 +103,9 @@ class Store:
     def all(self, kind: type[OneRecord], *sites: str) -> list[OneRecord]:
         """Return the records of sites, oldest first; without a site, those of all."""
         records = list(self._records[kind.__name__].values())
-        return [one for one in records if one.site in sites] if sites else records
+        if sites:
+            return [one for one in records if one.site in sites]
+        return records
 
     def count_documents(self, *sites: str) -> int:
         """Return the number of documents of sites; without a site, of all."""

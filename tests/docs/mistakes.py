@@ -21,7 +21,7 @@ from airflow_provider_assistant.exceptions import AssistantError
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
 from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOperator
 from tests.servers import LocalServer, body_of, send
-from tests.simulate.replies import HOST, NOT_SENT, Answer, Outage
+from tests.simulate.replies import HOST, Answer, Outage
 from tests.simulate.world import Try, World
 from tests.task_runs.context import execute_operator
 from tests.unit.ledger import outage as ledger_outage
@@ -143,9 +143,6 @@ class Mistakes:
         self._load()
 
     def _service_restarts(self) -> None:
-        # The text of the real transport, which this world replaces.
-        reason = f"ClientConnectorError: Connection refused: nothing accepts connections at {HOST}"
-        self.monkeypatch.setitem(NOT_SENT, "refused", (0.001, reason))
         world = World(retries=None)
         with world.entered():
             self._try_in(world, Outage(1.0, 25.0, "refused"))

@@ -142,7 +142,7 @@ def test_ask_batch(load, run_dag, run_stored_dag, service, connection, tmp_path,
     counts, summary = run.xcom("ask_golden_set"), run.xcom("summarise")
     assert counts["complete"] == counts["submitted"] == summary["answered"] == summary["questions"] == 8
     assert summary["missed"] == []
-    assert len(service.chats()) == 16, "another run asks anew"
+    assert len(service.chats()) == 16, "another run asks all questions again"
     answers = ds.dataset(tmp_path / "lake" / "golden_set").to_table()
     assert answers.num_rows == 16
     assert len(list((tmp_path / "lake" / "golden_set").iterdir())) == 2, "no other file is left"

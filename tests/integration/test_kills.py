@@ -75,7 +75,7 @@ def run_task(home: Path, environment: dict[str, str], kind: str, options: dict[s
 
 
 class Task:
-    """A task in a process of its own."""
+    """A task in a separate process."""
 
     def __init__(self, case: Case, kind: str, environment: dict[str, str], options: dict[str, Any]) -> None:
         self._mine, theirs = processes.Pipe()

@@ -1,1 +1,1 @@
-"""Tasks without a home or a database, as in pods: ``make isolated``."""
+"""Tasks without a home or a database, as in pods: ``make slow``."""

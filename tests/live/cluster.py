@@ -108,7 +108,7 @@ class CeleryAirflow(LiveAirflow):
         }
 
     def component(self, name: str, *arguments: str) -> Process:
-        """Return the process of a command of Airflow on a machine of its own."""
+        """Return the process of a command of Airflow on a separate machine."""
         home = self.home / "machines" / name
         env = {**self.env, "AIRFLOW_HOME": str(home), MACHINE: name}
         command = [sys.executable, "-m", "airflow", *arguments]

@@ -141,7 +141,7 @@ def gateway(name: str, folder: Path, service: str, pair: tuple[Path, Path]) -> I
     check.write_text(f'#!/bin/sh\nwhile read line; do [ "$line" = "{USER} {PASSWORD}" ] && echo OK || echo ERR; done\n')
     check.chmod(0o755)
     if name == "squid":
-        # As root, squid changes to a user of its own, who must reach its folder.
+        # As root, squid changes to the user proxy, which must be able to read its folder.
         folder.chmod(0o777)
         for parent in folder.parents:
             if parent.owner() == folder.owner() and parent != Path("/"):

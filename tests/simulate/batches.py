@@ -356,7 +356,7 @@ class Export(Operation):
             assert statuses & {*range(400, 500)}, f"what may pass is retried: {error!r}"
         is_stopped = statuses & {401, 429} or len(attempt.odd) >= fan_out.BREAKER
         if not is_stopped and attempt.then.is_well:
-            assert len(attempt.odd) > self.max_failed, f"so many sites may fail: {error!r}"
+            assert len(attempt.odd) > self.max_failed, f"max_failed allows this number of failures: {error!r}"
 
     def check_end(self, world: World, night: Night) -> None:
         good = self.calm(world)

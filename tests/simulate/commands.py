@@ -390,7 +390,7 @@ class UnusableFile:
                 ran = terminal.ran(*argv, "-o", self.output)
                 assert ran.code == 2, f"{argv} is refused: {ran.code} {ran.err}"
                 assert not ran.sent, "nothing is sent"
-                assert not ran.out, "there is no result"
+                assert not ran.out, "a command that fails prints no result"
                 names = {"faq", "no rows", "no column", path, ascii(path)[1:-1]}
                 assert any(name in ran.err for name in names), f"the message names the file: {ran.err}"
 

@@ -119,7 +119,7 @@ ODD_BODIES: dict[str, bytes] = {
 
 CONNECT_TIMEOUT = 10.0
 NOT_SENT = {
-    "refused": (0.001, "ClientConnectorError: Cannot connect to host: connection refused"),
+    "refused": (0.001, f"ClientConnectorError: Connection refused: nothing accepts connections at {HOST}"),
     "no name": (0.02, "ClientConnectorDNSError: Temporary failure in name resolution"),
     "no route": (CONNECT_TIMEOUT, f"TimeoutError: no connection within {CONNECT_TIMEOUT:g} s"),
     "no proxy": (0.001, "ClientProxyConnectionError: Cannot connect to the proxy (connection refused)"),

@@ -195,7 +195,7 @@ class File:
 
     @property
     def is_bad(self) -> bool:
-        """Return whether the file is rejected without a request: it is empty, or its name is no text."""
+        """Return whether the file is rejected without a request: it is empty, or its name is not valid text."""
         return not self.content or any("\ud800" <= char <= "\udfff" for char in self.name)
 
 

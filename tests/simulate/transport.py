@@ -28,7 +28,7 @@ CHATS = {"chat", "chat.async"}
 @dataclass
 class Sent:
     """
-    A request that the client has sent, and what came of it.
+    A request that the client has sent, and its outcome.
 
     :param item: what it is about: a title, a file name, a message, or the id of a request, session or site.
     :param process: number of the process that has sent it.
@@ -206,7 +206,7 @@ class SimulatedTransport(AsyncTransport):
             body = json.dumps(self._with_real_ids(dict(call.json))).encode()
         path = "/".join([*start, quote(real, safe="")])
         request = Request(call.method, path, dict(parse_qsl(query, keep_blank_values=True)), headers, body)
-        # Without delays of its own, the double answers at once.
+        # The double adds no delay: the script of the night has all delays.
         try:
             service.exchange(request, _no_time).send(None)
         except StopIteration as end:
@@ -288,7 +288,7 @@ class BlockingTransport:
         """Ignore the key, as the asynchronous transport does."""
 
     def close(self) -> None:
-        """Do nothing: there is no connection."""
+        """Do nothing, because no connection is open."""
 
 
 async def _no_time(_: float) -> None:

@@ -193,7 +193,7 @@ class World:
     ) -> None:
         self.timeout = timeout
         self.elapsed = self.began = self.jumped = 0.0
-        # The service has a clock of its own.
+        # The service has a separate clock.
         self.service = Service(settings or Settings(processing_seconds=0.0), clock=lambda: EPOCH + self.elapsed)
         self.allow()
         self.wire = SimulatedTransport(self)

@@ -57,7 +57,7 @@ def clock():
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
-    """One server for all tests; each test has schemas of its own."""
+    """One server for all tests; each test has separate schemas."""
     if programs() is None:
         pytest.skip("no PostgreSQL")
     with PostgresServer() as server:

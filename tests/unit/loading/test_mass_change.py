@@ -44,7 +44,7 @@ def repeated(source, times, how, folder):
         several = source * times
         random.Random(times).shuffle(several)
         return several
-    # Each file is a batch of its own.
+    # Each file is a separate batch.
     for number in range(times):
         with (folder / f"{number}.csv").open("w", newline="") as file:
             writer = csv.DictWriter(file, FIELDS)

@@ -1,4 +1,4 @@
-"""Each night of a daily schedule has a day of its own, and each moment is in exactly one day."""
+"""Each night of a daily schedule has a different day, and each moment is in exactly one day."""
 
 from __future__ import annotations
 
@@ -58,7 +58,9 @@ def check_nights(zone, cron, name, module):
         assert days[0] == start.date()
 
 
-@pytest.mark.promise("lake and warehouse", "Each night of a daily schedule has a day of its own, in every time zone.")
+@pytest.mark.promise(
+    "lake and warehouse", "Each night of a daily schedule exports a different day, in every time zone."
+)
 def test_each_night_of_a_year_has_its_own_day():
     for zone in ("Europe/London", "Europe/Berlin", "America/Santiago", "Australia/Lord_Howe"):
         check_nights(zone, "@daily", "CronTriggerTimetable", trigger)
