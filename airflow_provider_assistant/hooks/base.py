@@ -137,7 +137,7 @@ class AssistantBaseHook(BaseHook):
 
     def site(self, site_id: str | None = None) -> Site:
         """
-        Return the site, as the ledger and the datasets identify it: by service, tenant and id.
+        Return the site, as the ledger and the datasets identify it: by service and id.
 
         :param site_id: Site to prefer. Default: None, the hook's or the connection's.
         :return: The site; its ``url`` is ``{base_url}/m2m/sites/{site_id}``.
@@ -145,7 +145,7 @@ class AssistantBaseHook(BaseHook):
         """
         site_id = self.resolve_site_id(site_id)
         url = f"{self.settings.client.base_url}/m2m/sites/{site_id}"
-        return Site(self.settings.service, self.known_tenant_id(), site_id, url)
+        return Site(self.settings.service, site_id, self.known_tenant_id(), url)
 
     def location(self) -> str:
         """

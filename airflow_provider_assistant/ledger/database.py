@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, TypeVar
 import sqlalchemy as sa
 import tenacity
 
-from airflow_provider_assistant.exceptions import AssistantLedgerError, AssistantLedgerPermanentError
+from airflow_provider_assistant.exceptions import AssistantError, AssistantLedgerError, AssistantLedgerPermanentError
 from airflow_provider_assistant.storage.databases import cause_of, driver_text
 
 T = TypeVar("T")
@@ -90,6 +90,8 @@ def ledger_errors(bind: Bind, what: str, safe: str | None = None) -> Iterator[No
     """
     Convert errors of the database to errors of the ledger.
 
+    A damaged page of a SQLite file may also hold a value that cannot be converted, which is a plain ValueError.
+
     :param what: Predicate of the message, which follows "the ledger".
     :param safe: Sentence about what was not changed.
     :raises AssistantLedgerError: The block raised a transient database error.
@@ -97,6 +99,14 @@ def ledger_errors(bind: Bind, what: str, safe: str | None = None) -> Iterator[No
     """
     try:
         yield
+    except (ValueError, TypeError, OverflowError) as error:
+        if isinstance(error, AssistantError):
+            raise
+        raise AssistantLedgerPermanentError(
+            f"the ledger {what}: it holds a value that cannot be read, so it is damaged: {error} ({name_of(bind)})",
+            safe=safe,
+            todo="Restore a backup of the database. 'sqlite3 FILE .recover' saves what can still be read of a file.",
+        ) from error
     except sa.exc.SQLAlchemyError as error:
         known = cause_of(error)
         text = driver_text(error)
@@ -118,54 +128,25 @@ def connected(engine: sa.Engine) -> sa.Connection:
         return attempts_on(engine.dialect.name)(engine.connect)
 
 
-def transaction(bind: Bind, work: Callable[[sa.Connection], T], *, writes: bool = False, autocommit: bool = False) -> T:
+def transaction(bind: Bind, work: Callable[[sa.Connection], T], *, writes: bool = False) -> T:
     """
     Run a function in one transaction, with retries while the database is unreachable.
 
     :param bind: Engine of the database, or a connection that is not in a transaction.
     :param work: Called once per attempt.
     :param writes: Whether the function writes, for the error message.
-    :param autocommit: Whether the function writes with one statement, which commits itself. A server then needs one
-        round trip instead of three. Only with a connection to SQLite or PostgreSQL.
     :raises AssistantLedgerError: The database cannot be used.
     """
 
     def attempt() -> T:
-        if not isinstance(bind, sa.Connection):
-            with bind.begin() as connection:
-                return work(connection)
-        if autocommit:
-            with _autocommit(bind), bind.begin():
+        if isinstance(bind, sa.Connection):
+            with bind.begin():
                 return work(bind)
-        with bind.begin():
-            return work(bind)
+        with bind.begin() as connection:
+            return work(connection)
 
-    failure = "cannot be written" if writes else "cannot be read"
-    with ledger_errors(bind, failure):
+    with ledger_errors(bind, "cannot be written" if writes else "cannot be read"):
         return attempts_on(bind.dialect.name)(attempt)
-
-
-@contextlib.contextmanager
-def _autocommit(connection: sa.Connection) -> Iterator[None]:
-    """
-    Let the driver send no BEGIN and no COMMIT.
-
-    SQLAlchemy's option for this keeps a record of every change, and a load would change it thousands of times.
-    """
-    driver: Any = connection.connection.dbapi_connection
-    # Each driver has its own attribute that makes every statement commit itself.
-    if connection.dialect.name == "sqlite":
-        attribute, new_value = "isolation_level", None
-    else:
-        attribute, new_value = "autocommit", True
-    old_value = getattr(driver, attribute)
-    setattr(driver, attribute, new_value)
-    try:
-        yield
-    finally:
-        # A connection that broke is not used again.
-        if not connection.invalidated:
-            setattr(driver, attribute, old_value)
 
 
 def stream(connection: sa.Connection, query: sa.Select[Any]) -> Iterator[Any]:

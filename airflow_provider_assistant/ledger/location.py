@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import logging
+import os
+import re
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,6 +22,12 @@ log = logging.getLogger(__name__)
 # The setting for all tasks. Its text is a part of messages.
 CONFIGURED = "[assistant] ledger_conn_id"
 DATABASE = "postgresql://USER:PASSWORD@HOST:5432/DATABASE"
+# Executors on the machine of their scheduler. Airflow 3 has removed all but the first; a laptop's configuration may
+# still name the others, because 'airflow dags test' does not use the executor.
+LOCAL = frozenset({"LocalExecutor", "SequentialExecutor", "DebugExecutor"})
+# Executors set these variables in a container that they start for one task. The pod template of Airflow's Helm chart
+# sets [core] executor to LocalExecutor there.
+CONTAINER_VARIABLES = ("AIRFLOW_IS_K8S_EXECUTOR_POD", "AIRFLOW_IS_EXECUTOR_CONTAINER")
 # Logged separately, because the message of an exception is one line.
 SET_UP = f"""In airflow.cfg, set:
 
@@ -114,9 +122,6 @@ def _check_file(name: str) -> None:
     :raises AssistantLedgerPermanentError: An executor runs tasks on several machines, and nobody says that they share
         the file.
     """
-    # Imported here: most tasks have a ledger on a server, and DAG files never need it.
-    from airflow_provider_assistant.ledger.executors import distribution
-
     if conf.getboolean("assistant", "ledger_file_is_shared", fallback=False):
         return
     reason = distribution()
@@ -131,6 +136,20 @@ def _check_file(name: str) -> None:
         f"AIRFLOW_CONN_ASSISTANT_LEDGER={DATABASE} for all workers, or the lines in the log. If all workers do share "
         "the file, set [assistant] ledger_file_is_shared = True instead.",
     )
+
+
+def distribution() -> str | None:
+    """Return why two tasks may run on different machines, as a clause for messages; None if they do not."""
+    for variable in CONTAINER_VARIABLES:
+        if os.environ.get(variable):
+            return f"this task runs in a separate container ({variable} is set)"
+    setting = conf.get("core", "executor", fallback="LocalExecutor")
+    # Executors are separated by commas, those of teams by semicolons; each may have a team and an alias before it.
+    for executor in re.split("[,;]", setting):
+        name = re.split("[=:.]", executor.strip())[-1]
+        if name and name not in LOCAL:
+            return f"[core] executor is {setting!r}, and {name} runs tasks on more than one machine"
+    return None
 
 
 def _engine_of(location: LedgerLocation) -> sa.Engine:

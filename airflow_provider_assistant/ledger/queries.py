@@ -1,395 +1,383 @@
-"""Queries of the entries, for the command line and the pages in Airflow's UI."""
+"""Queries of attempts and tries, for reports, the command line, the pages and the exports."""
 
 from __future__ import annotations
 
-import json
-from collections import Counter
-from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping
+from datetime import date, datetime
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from airflow_provider_assistant.api.document_state import DEFAULT_WORDS, NOT_IN_USE
-from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.ledger.leases import LeaseSettings, is_living
-from airflow_provider_assistant.ledger.load_queries import OUTCOME
+from airflow_provider_assistant.ledger.attempts import chunks
+from airflow_provider_assistant.ledger.clock import Clock
+from airflow_provider_assistant.ledger.database import stream
+from airflow_provider_assistant.ledger.filters import Filter, Which, condition_of, has_unresolved
 from airflow_provider_assistant.ledger.schema import (
-    IS_OPEN,
-    OUTDATED,
-    RUN_COLUMNS,
-    TABLES,
+    DOCUMENT_KINDS,
+    UNRESOLVED,
     RunRef,
-    chat_requests,
-    documents,
-    is_unresolved,
-    loads,
+    attempts,
+    ledger_info,
+    tries,
 )
-from airflow_provider_assistant.ledger.scopes import SITE_COLUMNS, Site, site_of, site_of_scope
-from airflow_provider_assistant.ledger.selection import (
-    ALL,
-    MOST,
-    Page,
-    Rows,
-    Selection,
-    capped_count,
-    page_of,
-)
-from airflow_provider_assistant.texts import counted
+from airflow_provider_assistant.ledger.scopes import Scope, Site
 
-# Age of the chat requests that are listed as open.
-REQUESTS_AGE = timedelta(days=7)
+# Counts stop here, so that the cost of a query does not depend on the number of attempts.
+MOST = 10_000
+# Columns of the task instance in the exported datasets.
+_TASK_COLUMNS = ("dag_id", "run_id", "task_id", "map_index")
+_c = attempts.c
 
 
-@dataclass(frozen=True, slots=True)
-class AmbiguousEntry:
+class Page(NamedTuple):
     """
-    Hold the entry of an effect that may or may not have happened.
+    A page of rows.
 
-    :param kind: ``document``, ``chat_request`` or ``rating``.
-    :param endpoint: Endpoint of a document; None for other kinds.
-    :param key: Key of the entry, unique within its scope.
-    :param label: Key as readable text; the session id for single chat requests and ratings.
-    :param source: Name of the source; the DAG and the task for chat requests and ratings.
-    :param outcome: ``ambiguous``, or ``claimed`` for a claim without an outcome.
-    :param run: Task instance that made the claim.
-    :param claimed_at: Time of the claim, UTC.
-    :param may_be_under_way: Whether a task that is alive is sending it.
-    :param sent_hash: Content hash of what was sent; None if it is not known.
-    :param ambiguous: Number of ambiguous attempts; a claim without an outcome is not among them.
+    :param total: Number of rows that match, at most :data:`MOST`.
+    :param is_capped: Whether there are more than ``total``.
     """
 
-    kind: str
-    scope: str
-    endpoint: str | None
-    key: str
-    site_id: str
-    label: str
-    source: str
-    outcome: str
-    attempts: int
-    error: str | None
-    run: RunRef
-    claimed_at: datetime
-    may_be_under_way: bool
-    sent_hash: str | None = None
-    ambiguous: int = 0
-
-    @property
-    def site(self) -> Site:
-        """The site, without its URL."""
-        return site_of_scope(self.scope)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the entry as plain JSON types."""
-        return {
-            "key": self.key,
-            "kind": self.kind,
-            "site_id": self.site_id,
-            "label": self.label,
-            "source": self.source,
-            "outcome": self.outcome,
-            "attempts": self.attempts,
-            "error": self.error,
-            "claimed_at": self.claimed_at.isoformat(timespec="seconds"),
-            "may_be_under_way": self.may_be_under_way,
-            "run": str(self.run),
-        }
+    total: int
+    is_capped: bool
+    rows: list[Mapping[str, Any]]
 
 
-def entry_of(kind: str, row: Any) -> AmbiguousEntry:
-    """Return the entry of a row of :func:`unresolved_query`."""
-    is_alive = is_living(row.heartbeat_at, row.lease_seconds, row.database_now)
-    # Only the table of documents has this column.
-    endpoint = None
-    if kind == "document":
-        endpoint = row.endpoint
-    run = RunRef(**{name: getattr(row, name) for name in RUN_COLUMNS})
-    return AmbiguousEntry(
-        kind=kind,
-        scope=row.scope,
-        endpoint=endpoint,
-        key=row.key,
-        site_id=row.site_id,
-        label=row.label,
-        source=row.source,
-        outcome=row.outcome,
-        attempts=row.attempts,
-        error=row.error,
-        run=run,
-        claimed_at=row.claimed_at,
-        may_be_under_way=row.outcome == "claimed" and is_alive,
-        sent_hash=row.sent_hash,
-        ambiguous=row.ambiguous,
+def entries(
+    connection: sa.Connection, clock: Clock, selected: Filter, *, limit: int = 25, offset: int = 0
+) -> Page:
+    """
+    Return attempts, the latest claim first.
+
+    :return: A page of mappings with the columns of the table, and ``is_alive``: whether a task is sending it.
+    """
+    query = _entries(connection, clock, selected)
+    total = capped_count(connection, sa.select(_c.key).where(*selected.conditions()))
+    page = query.order_by(_c.claimed_at.desc(), _c.scope, _c.key, _c.number).limit(limit).offset(offset)
+    return Page(min(total, MOST), total > MOST, dictionaries(connection, page))
+
+
+def all_entries(connection: sa.Connection, clock: Clock, selected: Filter) -> Iterator[Mapping[str, Any]]:
+    """Yield attempts by scope, key and number, in constant memory. See :func:`entries` for their columns."""
+    query = _entries(connection, clock, selected).order_by(_c.scope, _c.key, _c.number)
+    for row in stream(connection, query):
+        yield row._mapping
+
+
+def _entries(connection: sa.Connection, clock: Clock, selected: Filter) -> sa.Select[Any]:
+    is_alive = sa.func.coalesce(clock.is_alive(clock.read(connection)), sa.false())
+    return sa.select(attempts, is_alive.label("is_alive")).where(*selected.conditions())
+
+
+def counts(connection: sa.Connection, selected: Filter, lists: tuple[Which, ...]) -> dict[Which, int]:
+    """Return the number of attempts of each list, at most :data:`MOST`."""
+    found: dict[Which, int] = {}
+    for which in lists:
+        query = sa.select(_c.key).where(condition_of(which), *selected.conditions())
+        found[which] = min(MOST, capped_count(connection, query))
+    return found
+
+
+def states(connection: sa.Connection, selected: Filter) -> list[dict[str, Any]]:
+    """
+    Count the attempts by kind, site and state.
+
+    :return: Mappings with ``kind``, ``service``, ``site_id``, ``state``, ``entries`` and ``latest``, the latest claim.
+    """
+    columns = (_c.kind, _c.service, _c.site_id, _c.state)
+    query = sa.select(*columns, sa.func.count().label("entries"), sa.func.max(_c.claimed_at).label("latest"))
+    return dictionaries(connection, query.where(*selected.conditions()).group_by(*columns).order_by(*columns))
+
+
+def capped_count(connection: sa.Connection, query: sa.Select[Any]) -> int:
+    """Return the number of rows of a query, at most one more than :data:`MOST`."""
+    first_rows = query.limit(MOST + 1).subquery()
+    return connection.scalar(sa.select(sa.func.count()).select_from(first_rows)) or 0
+
+
+def dictionaries(connection: sa.Connection, query: sa.Select[Any]) -> list[dict[str, Any]]:
+    """Return the rows of a query as mappings."""
+    return [dict(row) for row in connection.execute(query).mappings()]
+
+
+# -- documents of a source ---------------------------------------------------------------------------
+
+
+def documents_of(connection: sa.Connection, scope: Scope, source: str) -> int:
+    """Return the number of documents of a source that the ledger knows on the site, one per row."""
+    query = sa.select(sa.func.count(sa.distinct(_c.key)))
+    return connection.scalar(query.where(_c.scope == scope.id, _c.source == source, _c.state == "created")) or 0
+
+
+def latest_documents(
+    connection: sa.Connection, scope: Scope, source: str, groups: Collection[str] | None = None
+) -> Iterator[tuple[Any, ...]]:
+    """
+    Yield the documents of a source, those of one row earliest first.
+
+    :param groups: Only those of these groups. Default: None, all.
+    :return: Key, label, id, group, and whether the row is known to be gone.
+    """
+    columns = (_c.key, _c.label, _c.remote_id, _c.group_name, _c.gone_at.is_not(None))
+    query = sa.select(*columns).where(_c.scope == scope.id, _c.source == source, _c.state == "created")
+    query = query.order_by(_c.key, _c.number)
+    if groups is None:
+        yield from map(tuple, stream(connection, query))
+        return
+    for chunk in chunks(groups):
+        yield from map(tuple, stream(connection, query.where(_c.group_name.in_(chunk))))
+
+
+def statuses(connection: sa.Connection, scope: Scope, source: str) -> list[tuple[str, str | None]]:
+    """Return id and status of the documents of a source whose row is in it; the latest of each row."""
+    query = sa.select(_c.key, _c.remote_id, _c.status).where(_c.scope == scope.id, _c.source == source)
+    query = query.where(_c.state == "created", _c.gone_at.is_(None)).order_by(_c.key, _c.number)
+    latest = {key: (remote_id, status) for key, remote_id, status in connection.execute(query)}
+    return [(remote_id, status) for remote_id, status in latest.values() if remote_id is not None]
+
+
+def superseded(connection: sa.Connection, scope: Scope, source: str) -> list[tuple[str | None, str | None]]:
+    """Return the ids of the superseded documents of a source, each with that of the latest one of its row."""
+    newer = attempts.alias()
+    latest = (
+        sa.select(newer.c.remote_id)
+        .where(newer.c.scope == _c.scope, newer.c.key == _c.key, newer.c.source == _c.source)
+        .where(newer.c.state == "created")
+        .order_by(newer.c.number.desc())
+        .limit(1)
+        .correlate(attempts)
+        .scalar_subquery()
     )
+    selected = Filter(which="superseded", scope=scope.id, source=source)
+    # While a newer attempt has no outcome, nothing is outdated for sure.
+    query = sa.select(_c.remote_id, latest).where(*selected.conditions(), ~has_unresolved())
+    return [(old, new) for old, new in connection.execute(query)]
 
 
-def unresolved_query(kind: str, leases: LeaseSettings, selection: Selection) -> sa.Select[Any]:
-    """Return the query of the unresolved entries of a kind, with the leases of their claims."""
-    table = TABLES[kind]
-    query = sa.select(table).where(is_unresolved(table), *selection.of(table))
-    return leases.with_lease(query, table)
-
-
-# -- counts ----------------------------------------------------------------------------------------
-
-
-def counts(connection: sa.Connection, selection: Selection) -> list[dict[str, Any]]:
-    """
-    Count the entries by kind, site and outcome, drafts, superseded documents, and the loads.
-
-    :return: One mapping per kind, site and outcome, with ``kind``, ``service``, ``tenant_id``, ``site_id``,
-        ``outcome``, ``entries`` and ``latest``, the time of the latest claim or start in ISO format; None for
-        superseded documents. The outcome ``draft`` counts the created documents whose status says that they are not in
-        use.
-    """
-    count_rows = []
-    for kind, table in TABLES.items():
-        c = table.c
-        count_rows += _count_rows(connection, kind, table, c.outcome, c.claimed_at, selection)
-    count_rows += _draft_rows(connection, selection)
-    superseded_by_site = Counter[Site]()
-    for row in page_of_superseded(connection, selection, ALL).rows:
-        superseded_by_site[site_of(row)] += len(json.loads(row.superseded))
-    for site, entries in sorted(superseded_by_site.items(), key=str):
-        count_rows.append(_count_row("document", site, "superseded", entries, None))
-    count_rows += _count_rows(connection, "load", loads, OUTCOME, loads.c.started_at, selection)
-    return count_rows
-
-
-def _count_row(kind: str, site: Site, outcome: str, entries: int, latest: datetime | None) -> dict[str, Any]:
-    latest_text = None
-    if latest is not None:
-        latest_text = latest.isoformat(timespec="seconds")
-    return {"kind": kind, **site.columns(), "outcome": outcome, "entries": entries, "latest": latest_text}
-
-
-def _draft_rows(connection: sa.Connection, selection: Selection) -> list[dict[str, Any]]:
-    """Return the counts of the created documents that were not in use, by site."""
-    c = documents.c
-    columns = [c[name] for name in SITE_COLUMNS]
+def other_services(connection: sa.Connection, scope: Scope, source: str) -> dict[str, int]:
+    """Return the number of documents that a source has on a site of this id at other services, by their name."""
+    c = _c
     query = (
-        sa.select(*columns, c.status, sa.func.count(), sa.func.max(c.claimed_at))
-        .where(c.outcome == "created", c.status.is_not(None), *selection.of(documents))
-        .group_by(*columns, c.status)
+        sa.select(c.service, sa.func.count(sa.distinct(c.key)))
+        .where(c.source == source, c.site_id == scope.site.site_id, c.service != scope.site.service)
+        .where(c.kind == scope.kind, c.namespace.is_not_distinct_from(scope.namespace), c.state == "created")
+        .group_by(c.service)
+        .order_by(c.service)
     )
-    entries_by_site = Counter[Site]()
-    latest_by_site: dict[Site, datetime] = {}
-    for *site_columns, status, entries, latest in connection.execute(query):
-        site = Site(*site_columns)
-        if DEFAULT_WORDS.state(status) in NOT_IN_USE:
-            entries_by_site[site] += entries
-            latest_by_site[site] = max(latest, latest_by_site.get(site, latest))
-    draft_rows = []
-    for site, entries in sorted(entries_by_site.items(), key=str):
-        draft_rows.append(_count_row("document", site, "draft", entries, latest_by_site[site]))
-    return draft_rows
+    return {service: count for service, count in connection.execute(query)}
 
 
-def _count_rows(
+def known_documents(connection: sa.Connection, site: Site, remote_ids: Collection[str]) -> set[str]:
+    """Return those of these ids that are documents of the ledger, of any source."""
+    found: set[str] = set()
+    for chunk in chunks(remote_ids):
+        query = sa.select(_c.remote_id).where(site.of(attempts), _c.kind.in_(DOCUMENT_KINDS), _c.remote_id.in_(chunk))
+        found.update(connection.scalars(query))
+    return found
+
+
+# -- tries ---------------------------------------------------------------------------------------------
+
+
+# The outcome of a try; of one without an end, "unfinished".
+OUTCOME = sa.func.coalesce(tries.c.outcome, "unfinished").label("outcome")
+
+
+def page_of_tries(
     connection: sa.Connection,
-    kind: str,
-    table: sa.Table,
-    outcome_column: sa.ColumnElement[str],
-    time_column: sa.ColumnElement[datetime],
-    selection: Selection,
+    *,
+    site: Site | None = None,
+    site_id: str | None = None,
+    source: str | None = None,
+    dag_ids: frozenset[str] | None = None,
+    outcome: str | None = None,
+    task_kind: str | None = None,
+    since: datetime | None = None,
+    limit: int = 25,
+    offset: int = 0,
+) -> Page:
+    """
+    Return tries, the latest start first.
+
+    :param outcome: ``succeeded``, ``succeeded with findings``, ``failed``, ``deferred`` or ``unfinished``.
+    :return: A page of mappings with the columns of the table; ``outcome`` is ``unfinished`` for a try without an end.
+    """
+    c = tries.c
+    conditions = [] if site is None else [site.of(tries)]
+    for column, value in ((c.site_id, site_id), (c.source, source), (c.task_kind, task_kind), (OUTCOME.element, outcome)):
+        if value is not None:
+            conditions.append(column == value)
+    if dag_ids is not None:
+        conditions.append(c.dag_id.in_(sorted(dag_ids)))
+    if since is not None:
+        conditions.append(c.started_at >= since)
+    columns = [column for column in c if column.name != "outcome"]
+    query = sa.select(*columns, OUTCOME).where(*conditions)
+    total = capped_count(connection, query)
+    page = query.order_by(c.started_at.desc(), c.token).limit(limit).offset(offset)
+    return Page(min(total, MOST), total > MOST, dictionaries(connection, page))
+
+
+def tries_of(connection: sa.Connection, run: RunRef, limit: int = 50) -> list[dict[str, Any]]:
+    """Return the latest tries of a task instance, earliest first."""
+    c = tries.c
+    is_run = [c[name].is_not_distinct_from(value) for name, value in run.columns().items()]
+    query = sa.select(tries).where(*is_run).order_by(c.started_at.desc(), c.token).limit(limit)
+    return dictionaries(connection, query)[::-1]
+
+
+def tries_between(
+    connection: sa.Connection, start: datetime, end: datetime, site: Site | None = None
 ) -> list[dict[str, Any]]:
-    """Return the counts of one kind, by site and outcome."""
-    columns = [table.c[name] for name in SITE_COLUMNS]
-    query = (
-        sa.select(*columns, outcome_column, sa.func.count(), sa.func.max(time_column))
-        .where(*selection.of(table))
-        .group_by(*columns, outcome_column)
-        .order_by(*columns, outcome_column)
+    """
+    Return the tries that started in a time interval, in the order of their starts.
+
+    :param start: Inclusive, timezone-aware.
+    :param end: Exclusive, timezone-aware.
+    """
+    c = tries.c
+    columns = [column for column in c if column.name != "outcome"]
+    query = sa.select(*columns, OUTCOME).where(c.started_at >= start, c.started_at < end)
+    if site is not None:
+        query = query.where(site.of(tries))
+    return dictionaries(connection, query.order_by(c.started_at, c.token))
+
+
+def sources(connection: sa.Connection, since: datetime, dag_ids: frozenset[str] | None = None) -> list[dict[str, Any]]:
+    """Return the sources with tries since a time, the latest first: ``service``, ``site_id`` and ``source``."""
+    c = tries.c
+    columns = (c.service, c.site_id, c.source)
+    query = sa.select(*columns).where(c.started_at >= since)
+    if dag_ids is not None:
+        query = query.where(c.dag_id.in_(sorted(dag_ids)))
+    return dictionaries(connection, query.group_by(*columns).order_by(sa.func.max(c.started_at).desc()).limit(1000))
+
+
+def documents_by_day(
+    connection: sa.Connection,
+    first: date,
+    *,
+    site: Site | None = None,
+    site_id: str | None = None,
+    source: str | None = None,
+    dag_ids: frozenset[str] | None = None,
+) -> dict[date, int]:
+    """
+    Return the number of documents on the site at the end of each UTC day with loads, over all sources.
+
+    A source counts as many documents as its latest load of the day, or before, left.
+
+    :param first: Days before are not returned, but their last number is the start of the first.
+    """
+    c = tries.c
+    query = sa.select(c.service, c.site_id, c.kind, c.source, c.ended_at, c.documents).where(c.documents.is_not(None))
+    if site is not None:
+        query = query.where(site.of(tries))
+    for column, value in ((c.site_id, site_id), (c.source, source)):
+        if value is not None:
+            query = query.where(column == value)
+    if dag_ids is not None:
+        query = query.where(c.dag_id.in_(sorted(dag_ids)))
+    documents_by_source: dict[tuple[Any, ...], int] = {}
+    totals: dict[date, int] = {}
+    for *name, ended_at, documents in connection.execute(query.order_by(c.ended_at)):
+        documents_by_source[tuple(name)] = documents
+        totals[max(ended_at.date(), first)] = sum(documents_by_source.values())
+    return totals
+
+
+# -- exports -------------------------------------------------------------------------------------------
+
+
+def feedback_between(
+    connection: sa.Connection, start: datetime, end: datetime, site: Site | None = None
+) -> list[dict[str, Any]]:
+    """
+    Return the ratings that were sent in a time interval, with the durations of the rated answers.
+
+    :param start: Inclusive, timezone-aware.
+    :param end: Exclusive, timezone-aware.
+    :return: One mapping per rating in the order of sending, with ``sent_at``, ``service``, ``site_id``,
+        ``session_id``, ``request_id``, ``rating``, ``attempts``, the columns of the task instance, and
+        ``answer_seconds``, which is None if this ledger does not contain the request or its end.
+    """
+    chat = attempts.alias()
+    is_rated = sa.and_(
+        chat.c.remote_id == _c.remote_id,
+        chat.c.service == _c.service,
+        chat.c.site_id == _c.site_id,
+        chat.c.kind == "chat",
     )
-    count_rows = []
-    for *site_columns, outcome, entries, latest in connection.execute(query):
-        count_rows.append(_count_row(kind, Site(*site_columns), outcome, entries, latest))
-    return count_rows
-
-
-def addresses(connection: sa.Connection, selection: Selection) -> list[dict[str, Any]]:
-    """
-    Return the sites of the ledger, and the addresses at which they were used.
-
-    :return: One mapping per site, with ``service``, ``tenant_id``, ``site_id`` and ``addresses``, a list of URLs.
-    """
-    urls_by_site: dict[Site, set[str]] = {}
-    for table in (*TABLES.values(), loads):
-        columns = [table.c[name] for name in (*SITE_COLUMNS, "site_url")]
-        query = sa.select(*columns).where(*selection.of(table)).distinct()
-        for row in connection.execute(query):
-            urls_by_site.setdefault(site_of(row), set()).add(row.site_url)
-    sites = sorted(urls_by_site.items(), key=lambda item: str(item[0]))
-    return [{**site.columns(), "addresses": sorted(urls)} for site, urls in sites]
-
-
-# -- ambiguous entries -----------------------------------------------------------------------------
-
-
-def count_ambiguous(connection: sa.Connection, selection: Selection) -> tuple[int, datetime | None]:
-    """
-    Count the entries that are ambiguous or have no outcome, at most :data:`.MOST`.
-
-    :return: Their number, and the time of the oldest claim.
-    """
-    total = 0
-    oldest_claims = []
-    for table in TABLES.values():
-        query = sa.select(table.c.claimed_at).where(is_unresolved(table), *selection.of(table))
-        total += capped_count(connection, query)
-        oldest_claim = connection.scalar(query.order_by(table.c.claimed_at).limit(1))
-        if oldest_claim is not None:
-            oldest_claims.append(oldest_claim)
-    return min(total, MOST), min(oldest_claims, default=None)
-
-
-def page_of_ambiguous(
-    connection: sa.Connection, leases: LeaseSettings, selection: Selection, page: Page, only_kind: str | None = None
-) -> Rows:
-    """
-    Return the entries that are ambiguous or have no outcome, by kind and time of the claim.
-
-    :param only_kind: Only this kind of entries. Default: all.
-    :return: Rows with an :class:`AmbiguousEntry` each.
-    """
-    total = 0
-    # Entries to skip: the offset counts through the tables, one after another.
-    offset = page.offset
-    entries: list[AmbiguousEntry] = []
-    for kind, table in TABLES.items():
-        if only_kind not in {None, kind}:
-            continue
-        query = unresolved_query(kind, leases, selection)
-        table_total = capped_count(connection, query)
-        total += table_total
-        missing = page.limit - len(entries)
-        if offset < table_total and missing > 0:
-            ordered_query = query.order_by(table.c.claimed_at, table.c.scope, table.c.key)
-            page_query = ordered_query.offset(offset).limit(missing)
-            entries += [entry_of(kind, row) for row in connection.execute(page_query)]
-        offset = max(0, offset - table_total)
-    return Rows(total=min(total, MOST), is_capped=total > MOST, rows=entries)
-
-
-def find_unresolved(
-    connection: sa.Connection, leases: LeaseSettings, kind: str, scope: str, key: str
-) -> AmbiguousEntry | None:
-    """Return one entry that is ambiguous or has no outcome, or None."""
-    c = TABLES[kind].c
-    query = unresolved_query(kind, leases, Selection()).where(c.scope == scope, c.key == key)
-    row = connection.execute(query).one_or_none()
-    if row is None:
-        return None
-    return entry_of(kind, row)
-
-
-def unresolved_of_scope(connection: sa.Connection, leases: LeaseSettings, scope: str) -> list[AmbiguousEntry]:
-    """Return the documents of a scope that are ambiguous or have no outcome, by time of the claim."""
-    c = documents.c
-    query = unresolved_query("document", leases, Selection()).where(c.scope == scope)
-    return [entry_of("document", row) for row in connection.execute(query.order_by(c.claimed_at, c.key))]
-
-
-def find_ambiguous(
-    connection: sa.Connection, leases: LeaseSettings, selection: Selection, prefix: str
-) -> AmbiguousEntry:
-    """
-    Return the unresolved entry with a key prefix.
-
-    :raises AssistantInputError: No unresolved entry has this prefix, or several have.
-    """
-    entries: list[AmbiguousEntry] = page_of_ambiguous(connection, leases, selection, ALL).rows
-    matches = [entry for entry in entries if entry.key.startswith(prefix)]
-    if not matches:
-        raise AssistantInputError(f"no entry to resolve has a key that begins with {prefix!r}", field="entry")
-    if len(matches) > 1:
-        examples = []
-        for entry in matches[:5]:
-            kind = kind_name(entry.kind)
-            examples.append(f"{kind} {entry.key} on {entry.site_id}")
-        found = counted(len(matches), "entry", "entries")
-        raise AssistantInputError(
-            f"{found} with a key that begins with {prefix!r}: {'; '.join(examples)}",
-            todo="Give more of it, or the site.",
-            field="entry",
+    columns = [_c[name] for name in ("service", "site_id", "session_id", "rating", *_TASK_COLUMNS)]
+    query = (
+        sa.select(
+            _c.recorded_at.label("sent_at"),
+            _c.remote_id.label("request_id"),
+            _c.requests.label("attempts"),
+            *columns,
+            chat.c.recorded_at.label("submitted_at"),
+            chat.c.ended_at,
         )
-    return matches[0]
+        .select_from(attempts.outerjoin(chat, is_rated))
+        .where(_c.kind == "rating", _c.state == "created", _c.recorded_at >= start, _c.recorded_at < end)
+        .order_by(_c.recorded_at, _c.scope, _c.key, _c.number, chat.c.number)
+    )
+    if site is not None:
+        query = query.where(site.of(attempts))
+    ratings: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for row in dictionaries(connection, query):
+        row["answer_seconds"] = seconds_between(row.pop("submitted_at"), row.pop("ended_at"))
+        # A request that was asked again has several attempts; the latest one got the answer.
+        ratings[row["sent_at"], row["service"], row["site_id"], row["session_id"], row["request_id"]] = row
+    return list(ratings.values())
 
 
-def kind_name(kind: str) -> str:
-    """Return a kind of entries as a sentence names it."""
-    return kind.replace("_", " ")
-
-
-# -- superseded documents and chat requests --------------------------------------------------------
-
-
-def count_superseded(connection: sa.Connection, selection: Selection) -> int:
-    """Count the keys with superseded documents, at most :data:`.MOST`."""
-    return min(MOST, capped_count(connection, _outdated_query("superseded", selection)))
-
-
-def page_of_superseded(connection: sa.Connection, selection: Selection, page: Page) -> Rows:
-    """Return the keys with superseded documents, the latest change first."""
-    c = documents.c
-    latest_first = (c.claimed_at.desc(), c.scope, c.key)
-    return page_of(connection, _outdated_query("superseded", selection), latest_first, page)
-
-
-def count_stale(connection: sa.Connection, selection: Selection) -> int:
-    """Count the stale documents, at most :data:`.MOST`."""
-    return min(MOST, capped_count(connection, _outdated_query("stale", selection)))
-
-
-def page_of_stale(connection: sa.Connection, selection: Selection, page: Page) -> Rows:
-    """Return the documents whose rows are gone from their source, the latest first."""
-    c = documents.c
-    return page_of(connection, _outdated_query("stale", selection), (c.stale_at.desc(), c.scope, c.key), page)
-
-
-def superseded_documents(connection: sa.Connection, selection: Selection) -> list[tuple[str, str, str, str]]:
+def requests_between(
+    connection: sa.Connection, start: datetime, end: datetime, site: Site | None = None
+) -> list[dict[str, Any]]:
     """
-    Return the superseded documents by site, source and label.
+    Return the async chat requests of a time interval, single ones and those of chat batches.
 
-    :return: Tuples of site id, source, key label and document id.
+    :param start: Start of the interval of submission, inclusive, timezone-aware.
+    :param end: Exclusive, timezone-aware.
+    :return: One mapping per request in the order of submission, with ``submitted_at``, ``state``, ``request_id``,
+        ``completed_at``, ``seconds``, ``session_id``, ``attempts``, ``ambiguous``, ``is_batch``, ``service``,
+        ``site_id`` and the columns of the task instance. ``state`` is the recorded end, ``open`` if there is none, and
+        ``ambiguous`` if the submission is.
     """
-    c = documents.c
-    query = _outdated_query("superseded", selection).order_by(c.site_id, c.source, c.label, c.key)
-    superseded = []
-    for row in connection.execute(query):
-        site_id, source, label = row.site_id, row.source, row.label
-        document_ids = json.loads(row.superseded)
-        superseded += [(site_id, source, label, document_id) for document_id in document_ids]
-    return superseded
+    is_ambiguous = _c.state.in_(UNRESOLVED)
+    # The service has not acknowledged an ambiguous submission, so that counts from its claim.
+    submitted_at = sa.case((is_ambiguous, _c.claimed_at), else_=_c.recorded_at)
+    state = sa.case((is_ambiguous, "ambiguous"), else_=sa.func.coalesce(_c.ended, "open"))
+    names = ("service", "site_id", "session_id", "ambiguous", *_TASK_COLUMNS)
+    query = (
+        sa.select(
+            submitted_at.label("submitted_at"),
+            state.label("state"),
+            sa.case((~is_ambiguous, _c.remote_id)).label("request_id"),
+            _c.ended_at.label("completed_at"),
+            _c.requests.label("attempts"),
+            _c.namespace.is_not(None).label("is_batch"),
+            *(_c[name] for name in names),
+        )
+        # A request that was accepted and then failed or was lost has an end.
+        .where(_c.kind == "chat", _c.mode == "async", is_ambiguous | (_c.state == "created") | _c.ended.is_not(None))
+        .where(submitted_at >= start, submitted_at < end)
+        .order_by(submitted_at, _c.site_id, _c.remote_id, _c.key, _c.number)
+    )
+    if site is not None:
+        query = query.where(site.of(attempts))
+    rows = dictionaries(connection, query)
+    for row in rows:
+        row["seconds"] = seconds_between(row["submitted_at"], row["completed_at"])
+    return rows
 
 
-def _outdated_query(which: str, selection: Selection) -> sa.Select[Any]:
-    return sa.select(documents).where(OUTDATED[which], *selection.of(documents))
+def pruned_before(connection: sa.Connection) -> datetime | None:
+    """Return the time before which attempts may have been pruned; None if nothing has been pruned."""
+    moment: datetime | None = connection.scalar(sa.select(sa.func.max(ledger_info.c.pruned_before)))
+    return moment
 
 
-def count_open_requests(connection: sa.Connection, now: datetime, selection: Selection) -> int:
-    """
-    Count the chat requests of the last week without a recorded end, at most :data:`.MOST`.
-
-    :param now: Timezone-aware.
-    """
-    return min(MOST, capped_count(connection, _open_requests_query(now, selection)))
-
-
-def page_of_open_requests(connection: sa.Connection, now: datetime, selection: Selection, page: Page) -> Rows:
-    """
-    Return the chat requests of the last week without a recorded end, oldest first.
-
-    :param now: Timezone-aware.
-    """
-    c = chat_requests.c
-    oldest_first = (c.claimed_at, c.key)
-    return page_of(connection, _open_requests_query(now, selection), oldest_first, page)
-
-
-def _open_requests_query(now: datetime, selection: Selection) -> sa.Select[Any]:
-    c = chat_requests.c
-    is_recent = c.claimed_at >= now - REQUESTS_AGE
-    conditions = (IS_OPEN, c.mode == "async", is_recent, *selection.of(chat_requests))
-    return sa.select(chat_requests).where(*conditions)
+def seconds_between(start: datetime | None, end: datetime | None) -> float | None:
+    """Return the seconds between two times, or None if one of them is not known."""
+    return None if start is None or end is None else (end - start).total_seconds()

@@ -1,8 +1,7 @@
-"""The tables of the ledger."""
+"""The tables of the ledger: attempts, and the tries of tasks."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
@@ -12,16 +11,18 @@ import sqlalchemy as sa
 
 from airflow_provider_assistant.texts import storable
 
-Outcome: TypeAlias = Literal["claimed", "created", "rejected", "failed", "ambiguous"]
-# Outcomes of effects that may have happened, and of effects that did not happen.
-UNRESOLVED = ("claimed", "ambiguous")
-NOT_CREATED = ("rejected", "failed")
+Kind: TypeAlias = Literal["file", "text", "qa", "chat", "rating"]
+State: TypeAlias = Literal["claimed", "created", "ambiguous", "rejected", "failed", "removed"]
+# Kinds whose attempts are documents of a site.
+DOCUMENT_KINDS: tuple[Kind, ...] = ("file", "text", "qa")
+# States of attempts that may have created something, but whose outcome is not known.
+UNRESOLVED: tuple[State, ...] = ("claimed", "ambiguous")
 
 
 @dataclass(frozen=True, slots=True)
 class RunRef:
     """
-    Identify the task instance that claims an effect.
+    Identify the task instance that makes an attempt.
 
     :param dag_id: Id of the DAG.
     :param run_id: Id of the DAG run.
@@ -44,16 +45,8 @@ class RunRef:
         :param context: Context that Airflow passes to ``execute``.
         """
         ti = context["ti"]
-        map_index = ti.map_index
-        if map_index is None:
-            map_index = -1
-        return cls(
-            dag_id=ti.dag_id,
-            run_id=ti.run_id,
-            task_id=ti.task_id,
-            map_index=map_index,
-            region=region_of(context),
-        )
+        map_index = -1 if ti.map_index is None else ti.map_index
+        return cls(ti.dag_id, ti.run_id, ti.task_id, map_index, region_of(context))
 
     def columns(self) -> dict[str, Any]:
         """Return the values of the ledger's columns that identify the task instance."""
@@ -61,9 +54,7 @@ class RunRef:
 
     def __str__(self) -> str:
         text = f"{self.dag_id}/{self.run_id}/{self.task_id}/{self.map_index}"
-        if self.region is None:
-            return text
-        return f"{text}/{self.region}"
+        return text if self.region is None else f"{text}/{self.region}"
 
 
 # Columns of the task instance.
@@ -101,7 +92,7 @@ class UtcDateTime(sa.TypeDecorator[datetime]):
         return None if value is None else value.replace(tzinfo=UTC)
 
 
-class StorableText(sa.TypeDecorator[str]):
+class Text(sa.TypeDecorator[str]):
     """Text of any length and unknown origin, see :func:`~airflow_provider_assistant.texts.storable`."""
 
     impl = sa.Text
@@ -112,42 +103,7 @@ class StorableText(sa.TypeDecorator[str]):
         return None if value is None else storable(value)
 
 
-# Start of a request id that is stored as JSON.
-_ENCODED = "json:"
-
-
-def encoded_id(request_id: str) -> str:
-    """
-    Return a request id as every database can store it; :func:`decoded_id` restores it.
-
-    Polls need the id exactly as the service returned it, so it cannot just be escaped as other texts are.
-    """
-    is_storable = storable(request_id) == request_id
-    # A plain id that starts like an encoded one would be decoded.
-    if is_storable and not request_id.startswith(_ENCODED):
-        return request_id
-    return _ENCODED + json.dumps(request_id)
-
-
-def decoded_id(stored: str) -> str:
-    """Return the request id that was stored."""
-    if not stored.startswith(_ENCODED):
-        return stored
-    return str(json.loads(stored.removeprefix(_ENCODED)))
-
-
-class RequestId(StorableText):
-    """Id of a chat request, see :func:`encoded_id`."""
-
-    cache_ok = True
-
-    def process_bind_param(self, value: str | None, dialect: sa.Dialect) -> str | None:  # noqa: ARG002
-        """Convert an id for the database."""
-        return None if value is None else encoded_id(value)
-
-    def process_result_value(self, value: str | None, dialect: sa.Dialect) -> str | None:  # noqa: ARG002
-        """Convert an id from the database."""
-        return None if value is None else decoded_id(value)
+metadata = sa.MetaData()
 
 
 def _run_columns() -> list[sa.Column[Any]]:
@@ -160,195 +116,111 @@ def _run_columns() -> list[sa.Column[Any]]:
     ]
 
 
-def _site_columns() -> list[sa.Column[Any]]:
-    """Return the columns of a :class:`~airflow_provider_assistant.ledger.scopes.Site`."""
-    return [
-        sa.Column("service", StorableText, nullable=False),
-        sa.Column("tenant_id", StorableText),
-        sa.Column("site_id", StorableText, nullable=False),
-        sa.Column("site_url", StorableText, nullable=False),
-    ]
-
-
-metadata = sa.MetaData()
-
-
-def _entries(name: str, *columns: sa.Column[Any]) -> sa.Table:
-    """
-    Define a table of entries: one row per key and scope, with its claim and its outcome.
-
-    The comments say "document"; in the other tables, it is the chat request or the rating.
-    """
-    return sa.Table(
-        name,
-        metadata,
-        sa.Column("scope", StorableText, primary_key=True),
-        sa.Column("key", sa.String(64), primary_key=True),
-        *_site_columns(),
-        sa.Column("source", StorableText, nullable=False),
-        # Readable form of the key, which is a hash itself.
-        sa.Column("label", StorableText, nullable=False),
-        sa.Column("outcome", sa.String(16), nullable=False),
-        sa.Column("attempts", sa.Integer, nullable=False),
-        # Number of ambiguous attempts, each of which may have created another document.
-        sa.Column("ambiguous", sa.Integer, nullable=False),
-        sa.Column("http_status", sa.Integer),
-        sa.Column("error", StorableText),
-        # The document on the site: its content hash, and the ids of the documents that it supersedes.
-        sa.Column("content_hash", sa.String(64)),
-        sa.Column("superseded", StorableText),
-        # Content hash of the request of an entry that is claimed or ambiguous: that of the document
-        # if it exists after all.
-        sa.Column("sent_hash", sa.String(64)),
-        # Token of the task try that made the latest claim.
-        sa.Column("claim", sa.String(32), nullable=False),
-        sa.Column("claimed_at", UtcDateTime, nullable=False),
-        sa.Column("recorded_at", UtcDateTime),
-        *_run_columns(),
-        *columns,
-    )
-
-
-schema_versions = sa.Table("assistant_ledger_schema", metadata, sa.Column("version", sa.Integer, nullable=False))
-documents = _entries(
-    "assistant_documents",
-    sa.Column("endpoint", StorableText, nullable=False),
-    sa.Column("namespace", StorableText),
-    sa.Column("document_id", StorableText),
-    # Status word that the service returned for the new document, such as "draft".
-    sa.Column("status", StorableText),
-    # The page, file or ticket of the row, see DocumentGroup. Null without group_columns.
-    sa.Column("group_key", sa.BigInteger),
-    sa.Column("group_label", StorableText),
-    # When a load found that the row is gone from its source; null if it is there, or nobody has looked.
-    sa.Column("stale_at", UtcDateTime),
-)
-chat_requests = _entries(
-    "assistant_chat_requests",
-    # ``async`` or ``sync``; a request in sync mode has no id.
-    sa.Column("mode", sa.String(16), nullable=False),
-    # Name of the chat batch; null for a single request.
-    sa.Column("batch", StorableText),
-    sa.Column("request_id", RequestId),
-    # In a chat batch, the session and the end are set when the answers are written.
-    sa.Column("session_id", StorableText),
-    sa.Column("state", sa.String(16)),
-    sa.Column("completed_at", UtcDateTime),
-)
-ratings = _entries(
-    "assistant_ratings",
-    sa.Column("session_id", StorableText, nullable=False),
-    sa.Column("request_id", RequestId, nullable=False),
-    sa.Column("rating", StorableText, nullable=False),
-)
-# Tables of entries by kind.
-TABLES = {"document": documents, "chat_request": chat_requests, "rating": ratings}
-# One row per document and change, see document_changes.py. The latest claim replaces the row.
-document_changes = sa.Table(
-    "assistant_document_changes",
+# The version of the tables (one row, or two if two processes created them at the same moment), and the time before which attempts may have been pruned.
+ledger_info = sa.Table(
+    "assistant_ledger",
     metadata,
-    # Hash of the site, the document and the change, because ids may be of any length.
-    sa.Column("change_key", sa.String(64), primary_key=True),
-    *_site_columns(),
-    sa.Column("document_id", StorableText, nullable=False),
-    # ``activate``, ``deactivate`` or ``delete``.
-    sa.Column("change", sa.String(16), nullable=False),
-    sa.Column("source", StorableText, nullable=False),
-    # The entry of the document.
-    sa.Column("scope", StorableText, nullable=False),
-    sa.Column("key", sa.String(64), nullable=False),
-    sa.Column("label", StorableText, nullable=False),
-    sa.Column("reason", sa.String(16), nullable=False),
-    # ``claimed``, ``done`` or ``failed``.
-    sa.Column("outcome", sa.String(16), nullable=False),
-    sa.Column("error", StorableText),
+    sa.Column("version", sa.Integer, nullable=False),
+    sa.Column("pruned_before", UtcDateTime),
+)
+
+# One row per attempt to create a document, a chat request or a rating. To claim a key is to insert its next number.
+attempts = sa.Table(
+    "assistant_attempts",
+    metadata,
+    # Hash of service, site, kind and namespace: what a key is unique within.
+    sa.Column("scope", sa.String(32), primary_key=True),
+    # Hash of the row's key.
+    sa.Column("key", sa.String(32), primary_key=True),
+    sa.Column("number", sa.Integer, primary_key=True),
+    sa.Column("service", Text, nullable=False),
+    sa.Column("site_id", Text, nullable=False),
+    sa.Column("kind", sa.String(16), nullable=False),
+    # Separates loads whose keys overlap; the name of a chat batch.
+    sa.Column("namespace", Text),
+    # The load that the row belongs to; the task of a chat request or a rating.
+    sa.Column("source", Text, nullable=False),
+    # The key as readable text.
+    sa.Column("label", Text, nullable=False),
+    # The page, file or ticket of the row.
+    sa.Column("group_name", Text),
+    sa.Column("content_hash", sa.String(32)),
+    sa.Column("state", sa.String(16), nullable=False),
+    # Until then, the sender of a claim counts as alive. By the database's clock.
+    sa.Column("alive_until", UtcDateTime),
+    # When a load found that the row is gone from its source.
+    sa.Column("gone_at", UtcDateTime),
+    # Id of the document or chat request at the service; for a rating, that of the request that it rates.
+    sa.Column("remote_id", Text),
+    # Word of the service for the document, such as "draft".
+    sa.Column("status", Text),
+    sa.Column("requests", sa.Integer, nullable=False, default=0),
+    # Number of requests of this attempt that may have created something that its outcome does not name.
+    sa.Column("ambiguous", sa.Integer, nullable=False, default=0),
+    sa.Column("http_status", sa.Integer),
+    sa.Column("error", Text),
+    # Of chat requests and ratings.
+    sa.Column("mode", sa.String(16)),
+    sa.Column("rating", sa.String(16)),
+    sa.Column("session_id", Text),
+    # How a chat request ended, and when that was seen.
+    sa.Column("ended", sa.String(16)),
+    sa.Column("ended_at", UtcDateTime),
+    # Identifies the try of the task that made the attempt.
+    sa.Column("token", sa.String(32), nullable=False),
+    *_run_columns(),
     sa.Column("claimed_at", UtcDateTime, nullable=False),
     sa.Column("recorded_at", UtcDateTime),
-    *_run_columns(),
 )
-# Columns of the ids that the service returned. It returns none for a rating.
-CREATED_ID = {documents.name: "document_id", chat_requests.name: "request_id"}
-# Columns with the counts of a load.
-COUNTS = (
-    *("rows", "created", "unchanged", "skipped", "rejected", "ambiguous", "failed"),
-    *("drafts", "changed", "possibly_duplicated", "stale"),
-    *("activated", "deactivated", "deleted", "not_activated", "not_removed", "left_out"),
-    *("requests", "throttled"),
-)
-loads = sa.Table(
-    "assistant_loads",
-    metadata,
-    sa.Column("load_id", sa.String(32), primary_key=True),
-    *_site_columns(),
-    sa.Column("endpoint", sa.String(50), nullable=False),
-    sa.Column("source", StorableText, nullable=False),
-    *_run_columns(),
-    sa.Column("started_at", UtcDateTime, nullable=False, index=True),
-    # The following columns are null while the load runs, and after it was killed.
-    sa.Column("ended_at", UtcDateTime),
-    sa.Column("outcome", sa.String(16)),
-    sa.Column("error", StorableText),
-    *(sa.Column(name, sa.Integer) for name in COUNTS),
-    sa.Column("seconds", sa.Float(53)),
-)
-# One row per try of a task that has claims. It protects the claims with its token while the task is alive.
-leases = sa.Table(
-    "assistant_leases",
+
+# One row per try of a task.
+tries = sa.Table(
+    "assistant_tries",
     metadata,
     sa.Column("token", sa.String(32), primary_key=True),
-    # By the database's clock.
-    sa.Column("heartbeat_at", UtcDateTime, nullable=False),
-    # Duration of the lease, as the task's worker configured it.
-    sa.Column("seconds", sa.Float(53), nullable=False),
+    # What the task does, such as "load".
+    sa.Column("task_kind", sa.String(32), nullable=False),
+    sa.Column("service", Text, nullable=False),
+    sa.Column("site_id", Text, nullable=False),
+    sa.Column("site_url", Text, nullable=False),
+    # Kind of the documents of a load.
+    sa.Column("kind", sa.String(16)),
+    sa.Column("source", Text, nullable=False),
     *_run_columns(),
-)
-# At most one row: the latest time before which entries were pruned. Exports do not write the days before it.
-prunings = sa.Table(
-    "assistant_prunings",
-    metadata,
-    sa.Column("before", UtcDateTime, primary_key=True),
+    sa.Column("started_at", UtcDateTime, nullable=False, index=True),
+    # The following columns are null while the try runs, and after it was killed.
+    sa.Column("ended_at", UtcDateTime),
+    # "succeeded", "succeeded with findings", "failed" or "deferred".
+    sa.Column("outcome", sa.String(32)),
+    sa.Column("error", Text),
+    sa.Column("counts", sa.JSON),
+    sa.Column("findings", Text),
+    # Number of documents that the ledger had for the source when the try ended.
+    sa.Column("documents", sa.Integer),
+    sa.Column("seconds", sa.Float(53)),
 )
 
 
-def is_unresolved(table: sa.Table) -> sa.ColumnElement[bool]:
+def is_in(column: sa.Column[Any], values: tuple[str, ...]) -> sa.ColumnElement[bool]:
     """
-    Return the condition for entries that are ambiguous or have no outcome.
+    Return the condition that a column has one of these words.
 
-    Its values are literals: with bound parameters, SQLite does not use the partial index.
+    Its values are literals: with bound parameters, SQLite does not use a partial index.
     """
-    return table.c.outcome.in_([sa.literal_column(f"'{outcome}'") for outcome in UNRESOLVED])
+    return column.in_([sa.literal_column(f"'{value}'") for value in values])
 
 
-# A row that is claimed again is in its source again.
-IS_STALE = sa.and_(
-    documents.c.stale_at.is_not(None),
-    documents.c.stale_at >= documents.c.claimed_at,
-    documents.c.content_hash.is_not(None),
-)
-# Entries with documents to delete, by list: older ones of a changed row, and those of a row that is gone.
-OUTDATED = {"superseded": documents.c.superseded.is_not(None), "stale": IS_STALE}
-# Chat requests that the service accepted and that have no recorded end. Its values are literals, as
-# those of is_unresolved.
-IS_OPEN = (chat_requests.c.outcome == sa.literal_column("'created'")) & chat_requests.c.state.is_(None)
-
-
-def _partial_index(name: str, where: sa.ColumnElement[bool], *columns: sa.Column[Any]) -> None:
+def _index(name: str, where: sa.ColumnElement[bool], *columns: sa.Column[Any]) -> None:
     """Define an index that contains few of the rows of a large table."""
-    sa.Index(name, *columns, postgresql_where=where, sqlite_where=where)
+    sa.Index(f"{attempts.name}_{name}", *columns, postgresql_where=where, sqlite_where=where)
 
 
-# PostgreSQL's B-tree index takes at most about 2,700 bytes.
-for _table in (chat_requests, ratings):
-    sa.Index(f"{_table.name}_by_request", _table.c.request_id, postgresql_using="hash")
-_partial_index(
-    f"{documents.name}_by_group",
-    documents.c.group_key.is_not(None),
-    documents.c.group_key,
-    documents.c.scope,
-)
-# The entries that need a person.
-for _table in TABLES.values():
-    _partial_index(f"{_table.name}_unresolved", is_unresolved(_table), _table.c.claimed_at)
-_partial_index(f"{documents.name}_superseded", documents.c.superseded.is_not(None), documents.c.claimed_at)
-_partial_index(f"{documents.name}_stale", documents.c.stale_at.is_not(None), documents.c.stale_at)
-_partial_index(f"{chat_requests.name}_open", IS_OPEN, chat_requests.c.claimed_at)
+_c = attempts.c
+IS_UNRESOLVED = is_in(_c.state, UNRESOLVED)
+_index("unresolved", IS_UNRESOLVED, _c.claimed_at)
+_index("gone", _c.gone_at.is_not(None), _c.scope, _c.gone_at)
+# Chat requests and ratings are looked up by their request, documents by their id and their content. PostgreSQL's
+# B-tree index takes at most about 2,700 bytes, which the id of a service may exceed.
+sa.Index(f"{attempts.name}_by_remote_id", _c.remote_id, postgresql_using="hash")
+sa.Index(f"{attempts.name}_by_content", _c.content_hash, postgresql_using="hash")
+sa.Index(f"{attempts.name}_by_run", _c.dag_id, _c.run_id, _c.task_id)

@@ -1,4 +1,4 @@
-"""A SQLite file as a ledger: its settings, files that are refused, and its backup."""
+"""A SQLite file as a ledger: its settings, and files that are refused."""
 
 from __future__ import annotations
 
@@ -58,7 +58,8 @@ def share_file(engine: sa.Engine) -> None:
             _check_tables(connection, lacks_log=mode == "wal" and not record.info.get(_HAD_LOG, True))
             # With a write-ahead log, readers do not wait for a writer.
             connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute("PRAGMA synchronous=NORMAL")
+            # A power failure must not forget a claim: its row would be created again, and not listed.
+            connection.execute("PRAGMA synchronous=FULL")
         except BaseException:
             connection.close()
             raise
@@ -88,25 +89,7 @@ def _check_tables(connection: sqlite3.Connection, *, lacks_log: bool) -> None:
         if time.monotonic() > deadline:
             raise UnusableDatabaseError(
                 "the file has no tables, but had a write-ahead log: it was copied without its file -wal",
-                "Restore a backup that 'airflow assistant ledger backup' has written. If no task has used this ledger, "
+                "Restore a backup that `sqlite3 FILE .backup` has written. If no task has used this ledger, "
                 "delete the file.",
             )
         time.sleep(0.1)
-
-
-def backup_file(source: sa.Engine, target: Path) -> None:
-    """
-    Write a copy of a SQLite ledger, as it is at one moment, while tasks may use it.
-
-    :param target: Path of the copy; the caller has created it, empty.
-    """
-    with contextlib.closing(sqlite3.connect(target)) as copy:
-        pooled = source.raw_connection()
-        try:
-            original: Any = pooled.driver_connection
-            # All pages at once: a load would make a backup in steps begin again and again.
-            original.backup(copy)
-        finally:
-            pooled.close()
-        # The copy is one file, without a log beside it.
-        copy.execute("PRAGMA journal_mode=DELETE")

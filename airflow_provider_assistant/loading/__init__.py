@@ -1,1 +1,1 @@
-"""Loading of rows and files into the knowledge base."""
+"""Load documents: each row of a source is one document of a site, created once."""

@@ -20,9 +20,8 @@ class LoadCounts:
 
     :param rows: Rows of the source.
     :param created: Rows whose documents this run created; the service acknowledged them.
-    :param unchanged: Rows whose documents are already on the site with this content, and duplicates of other rows.
-    :param skipped: Changed rows that ``on_change`` leaves as they are, rows that another task is loading, and rows for
-        which the tenant's limits leave no room.
+    :param unchanged: Rows whose documents are already on the site with this content, and repetitions of other rows.
+    :param skipped: Changed rows that ``on_change`` leaves as they are, and rows that another task is loading.
     :param rejected: Bad rows: refused by this package, or by the service with 400 or another 4xx about one row.
     :param ambiguous: Rows that were sent and may or may not have been created.
     :param failed: Good rows that were not created, because the service failed or the load stopped.
@@ -36,8 +35,8 @@ class LoadCounts:
     :param deleted: Superseded and stale documents that this run deleted.
     :param not_activated: Documents that should be in use and could not be activated.
     :param not_removed: Superseded and stale documents that should be deactivated or deleted and could not be yet.
-    :param left_out: What the source left out, see :class:`~airflow_provider_assistant.source_account.SourceAccount`:
-        blank rows, and files, pages and chunks of the steps before. They are not among ``rows``.
+    :param left_out: What the source left out, such as blank rows, and files, pages and chunks of the steps before. They
+        are not among ``rows``.
     :param requests: Requests that send a row, retries included.
     :param throttled: Requests answered with 429.
     :param seconds: Duration in seconds.
@@ -113,22 +112,3 @@ class LoadCounts:
             text += f" ({', '.join(notes)})"
         return text
 
-
-@dataclass(slots=True)
-class LedgerGap:
-    """
-    Hold what the ledger lacks when a load ends.
-
-    :param created: Created rows that it does not have as created: it could not be written, or another run had taken
-        them over.
-    :param others: Rows that were not created, such as unsent ones, and that it has as claimed: the next run takes them
-        for ambiguous ones.
-    :param is_unreadable: Whether it could not be read either.
-    :param lease_seconds: Seconds for which other runs skip these rows, because the lease of this load could not be
-        ended. 0 if it has ended.
-    """
-
-    created: int = 0
-    others: int = 0
-    is_unreadable: bool = False
-    lease_seconds: float = 0.0

@@ -1,79 +1,92 @@
-"""Rows to load, each with its key, its content hash, and the call that creates its document."""
+"""Rows of a source: each has a key, a content hash, and the call that creates its document."""
 
 from __future__ import annotations
 
+import functools
 import itertools
-import logging
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import NoneType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from airflow_provider_assistant.api.call import Call
 from airflow_provider_assistant.api.payloads import Payload, checked
-from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.keys import key_label
-from airflow_provider_assistant.loading.columns import Batch
-from airflow_provider_assistant.loading.fingerprints import (
-    RowFingerprint,
+from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputError
+from airflow_provider_assistant.keys import key_label, short_label, whole_label
+from airflow_provider_assistant.ledger import hash_of
+from airflow_provider_assistant.tables import Batch, Note
+from airflow_provider_assistant.tables.fingerprints import (
     bad_row_key,
-    check_count,
     encoded,
-    groups_of,
-    hash_of,
     hashes_of,
     key_texts,
     without_blanks,
 )
-from airflow_provider_assistant.loading.sources import Source
-from airflow_provider_assistant.source_account import SourceAccount
-from airflow_provider_assistant.texts import counted
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class PreparedRow:
+class Text:
     """
-    Hold one row to load.
+    Hold what a row says.
 
-    :param number: Number of the row in the source, from 1.
-    :param readable_key: Key as readable text.
-    :param call: Call that creates the document. None if the row is bad.
+    :param label: Its key as readable text.
+    :param place: Its position in the source, such as ``faq.csv, line 7``.
+    :param payload: What its call is made of, as text. None if the row is bad.
     :param problem: Why the row is bad. None if it is not.
-    :param place: Position in the source as text, such as ``faq.csv, line 7``.
     """
 
-    number: int
-    fingerprint: RowFingerprint
-    readable_key: str
-    call: Call[Any] | None = None
+    label: str
+    place: str
+    payload: str | None = None
     problem: str | None = None
-    place: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RowBatch:
+    """
+    Hold a batch of rows, by column.
+
+    :param start: Number of the first row in the source, from 1.
+    :param keys: Hash of each row's key: of its key columns, or else of its whole content.
+    :param hashes: Hash of what each row says.
+    :param groups: Name of each row's page, file or ticket. Empty if rows have no groups.
+    :param without_key: Positions of the rows whose key is not known. Each may be any row of the source.
+    :param problems: Why a row cannot be sent, by its position.
+    :param text: Returns what the row at a position says.
+    """
+
+    start: int
+    keys: list[str]
+    hashes: list[str]
+    text: Callable[[int], Text]
+    groups: list[str | None] = field(default_factory=list)
+    without_key: frozenset[int] = frozenset()
+    problems: Mapping[int, str] = field(default_factory=dict)
+
+
+# What a source yields.
+RowStream: TypeAlias = Iterator[RowBatch | Note]
 
 
 class Rows(Protocol):
-    """Rows that can be read repeatedly, always in the same order."""
+    """The rows of a load."""
 
-    @property
-    def account(self) -> SourceAccount:
-        """What the source left out. Complete once all fingerprints were read."""
+    can_share: bool
+    """Whether rows of equal content may have one document."""
 
-    def fingerprints(self) -> Iterator[list[RowFingerprint]]:
-        """Yield the fingerprints of all rows, in batches."""
+    def batches(self) -> RowStream:
+        """Yield all rows, once, and what the source left out."""
 
-    def prepared(self, is_wanted: Callable[[int], bool]) -> Iterator[PreparedRow]:
-        """
-        Yield the rows with the wanted numbers in their order, each with its call.
-
-        :param is_wanted: Returns whether a row number, from 1, is wanted.
-        """
+    def call(self, payload: str) -> Call[Any]:
+        """Return the call that creates the document of a row."""
 
 
-class DataframeRows:
+class TableRows:
     """
-    Read the rows of a tabular source; each row is one document.
+    Read the rows of a table; each row is one document.
 
+    :param source: Batches of the table, and what was left out of it.
     :param columns: Mapping of each field that varies by row to its column.
     :param constants: Mapping of each field that is the same for all rows to its value.
     :param key_columns: Columns that identify a row. If empty, the whole content identifies it.
@@ -82,9 +95,11 @@ class DataframeRows:
     :param allow_empty: Whether the source may have no rows.
     """
 
+    can_share = True
+
     def __init__(
         self,
-        source: Source,
+        source: Iterator[Batch | Note],
         *,
         payload: type[Payload],
         columns: Mapping[str, str],
@@ -102,86 +117,68 @@ class DataframeRows:
         self._group_columns = group_columns
         self._call = call
         self._allow_empty = allow_empty
-        self._optional = {name for name, field in payload.model_fields.items() if not field.is_required()}
-        self._names = {field: f"column {column!r}" for field, column in columns.items()}
-        # What the content hashes of all rows have in common: the fields that are the same for all rows.
-        fields_and_constants = itertools.chain.from_iterable(sorted(constants.items()))
-        self._content_prefix = encoded([payload.__name__, *fields_and_constants])
-        self._count: int | None = None
+        self._optional = {name for name, info in payload.model_fields.items() if not info.is_required()}
+        self._names = {name: f"column {column!r}" for name, column in columns.items()}
+        # What the content hashes of all rows have in common.
+        constants_in_order = itertools.chain.from_iterable(sorted(constants.items()))
+        self._content_prefix = encoded([payload.__name__, *constants_in_order])
 
-    @property
-    def account(self) -> SourceAccount:
-        """What the source left out. Complete once all fingerprints were read."""
-        return self._source.account
-
-    def fingerprints(self) -> Iterator[list[RowFingerprint]]:
+    def batches(self) -> RowStream:
         """
-        Yield the fingerprints of all rows, in batches.
+        Yield all rows, once, and what the source left out.
 
         :raises AssistantInputError: The source has no rows and ``allow_empty`` is False.
         """
         count = 0
-        for batch in self._source.batches():
-            count += len(batch)
-            yield self._read(batch).fingerprints
+        for part in self._source:
+            if isinstance(part, Note):
+                yield part
+            else:
+                count += len(part)
+                yield self._read(part)
         check_count(count, self._allow_empty)
-        self._count = count
 
-    def prepared(self, is_wanted: Callable[[int], bool]) -> Iterator[PreparedRow]:
-        """
-        Yield the rows with the wanted numbers in their order, each with its call.
+    def call(self, payload: str) -> Call[Any]:
+        """Return the call that creates the document of a row."""
+        return self._call(self._payload.model_validate_json(payload))
 
-        :param is_wanted: Returns whether a row number, from 1, is wanted.
-        """
-        count = 0
-        for batch in self._source.batches():
-            count += len(batch)
-            row_numbers = range(batch.start, batch.start + len(batch))
-            if not any(map(is_wanted, row_numbers)):
-                continue
-            read_batch = self._read(batch)
-            for position, row_number in enumerate(row_numbers):
-                if is_wanted(row_number):
-                    yield self._prepare(batch, position, read_batch)
-        if self._count not in {None, count}:
-            log.warning(
-                "The source had %s when it was checked and %d when it was sent: it changed in between. The next run "
-                "loads the rest.",
-                counted(self._count or 0, "row"),
-                count,
-            )
-
-    def _read(self, batch: Batch) -> _ReadBatch:
-        fields = {field: batch.columns[column] for field, column in self._columns.items()}
-        for field in self._optional & fields.keys():
-            fields[field] = without_blanks(fields[field])
-        contents = hashes_of(list(fields.values()), len(batch), self._content_prefix)
-        keys, bad_keys = key_texts(batch.columns, self._key_columns)
+    def _read(self, batch: Batch) -> RowBatch:
+        fields = {name: batch.columns[column] for name, column in self._columns.items()}
+        for name in self._optional & fields.keys():
+            fields[name] = without_blanks(fields[name])
+        hashes = hashes_of(list(fields.values()), len(batch), self._content_prefix)
+        texts, bad_keys = key_texts(batch.columns, self._key_columns)
         without_key = bad_keys.keys() | batch.problems_of((), self._key_columns).keys()
-        key_hashes = hashes_of(keys, len(batch))
-        if not keys:
+        keys = hashes_of(texts, len(batch))
+        if not self._key_columns:
             # The whole content identifies a row.
-            key_hashes = contents
+            keys = list(hashes)
             without_key |= self._incomplete(fields) | batch.problems_of(self._columns.values()).keys()
-        bad_groups: dict[int, str] = {}
-        if self._group_columns:
-            groups, bad_groups = groups_of(batch.columns, self._group_columns)
-            bad_groups |= batch.problems_of((), self._group_columns)
-            fingerprints = list(map(RowFingerprint, key_hashes, contents, groups))
-        else:
-            fingerprints = list(map(RowFingerprint, key_hashes, contents))
         for position in without_key:
-            key = bad_row_key(batch.start + position)
-            group = fingerprints[position].group
-            fingerprints[position] = RowFingerprint(key, content_hash=key, group=group, has_key=False)
-        for position in bad_groups.keys() - without_key:
-            # The row keeps its key, as the source contains it, but is never equal to the document of the key.
-            row = fingerprints[position]
-            unequal_hash = hash_of(encoded([None, row.content_hash]))
-            fingerprints[position] = row._replace(content_hash=unequal_hash, group=None)
-        compared_columns = [*self._key_columns, *self._group_columns]
-        problems = bad_groups | bad_keys | batch.problems_of(self._columns.values(), compared_columns)
-        return _ReadBatch(fields=fields, keys=keys, fingerprints=fingerprints, problems=problems)
+            keys[position] = bad_row_key(batch.start + position)
+        groups, bad_groups = self._groups(batch)
+        compared = [*self._key_columns, *self._group_columns]
+        problems = bad_groups | bad_keys | batch.problems_of(self._columns.values(), compared)
+        return RowBatch(
+            start=batch.start,
+            keys=keys,
+            hashes=hashes,
+            groups=groups,
+            without_key=frozenset(without_key),
+            problems=problems,
+            text=functools.partial(self._text, batch, fields, texts, problems),
+        )
+
+    def _groups(self, batch: Batch) -> tuple[list[str | None], dict[int, str]]:
+        """Return the group of each row; and why a row has none, by its position."""
+        if not self._group_columns:
+            return [], {}
+        texts, problems = key_texts(batch.columns, self._group_columns, "group column")
+        problems |= batch.problems_of((), self._group_columns)
+        groups: list[str | None] = []
+        for position, values in enumerate(zip(*texts, strict=True)):
+            groups.append(None if position in problems else group_of(whole_label(self._group_columns, values)))
+        return groups, problems
 
     def _incomplete(self, fields: Mapping[str, list[Any]]) -> set[int]:
         """Return the positions of the rows with a field that no document has, so that their content is not known."""
@@ -195,50 +192,58 @@ class DataframeRows:
             positions.update(position for position, value in enumerate(filled) if not isinstance(value, allowed_types))
         return positions
 
-    def _prepare(self, batch: Batch, position: int, read_batch: _ReadBatch) -> PreparedRow:
-        fields = {field: values[position] for field, values in read_batch.fields.items()}
+    def _text(
+        self,
+        batch: Batch,
+        fields: Mapping[str, list[Any]],
+        keys: Sequence[list[str | None]],
+        problems: Mapping[int, str],
+        position: int,
+    ) -> Text:
+        """Return what a row says."""
+        values = {name: column[position] for name, column in fields.items()}
         place = batch.place(position)
-        problem = read_batch.problems.get(position)
-        call = None
+        if self._key_columns:
+            label = key_label(self._key_columns, [column[position] for column in keys])
+        else:
+            label = content_label(values)
+        problem = problems.get(position)
         if problem is None:
-            all_fields = {**self._constants, **fields}
             try:
-                call = self._call(checked(self._payload, all_fields, names=self._names))
+                document = checked(self._payload, {**self._constants, **values}, names=self._names)
             except AssistantInputError as error:
                 problem = str(error)
-        if problem and batch.file:
+            else:
+                return Text(label, place, document.model_dump_json(exclude_none=True))
+        # The number of a row is shown anyway; a file and its line are not.
+        if "line" in place:
             problem = f"{place}: {problem}"
-        if read_batch.keys:
-            key_values = [column[position] for column in read_batch.keys]
-            readable_key = key_label(self._key_columns, key_values)
-        else:
-            readable_key = content_label(fields)
-        return PreparedRow(
-            number=batch.start + position,
-            fingerprint=read_batch.fingerprints[position],
-            readable_key=readable_key,
-            call=call,
-            problem=problem,
-            place=place,
-        )
+        return Text(label, place, problem=problem)
 
 
-class _ReadBatch(NamedTuple):
-    """
-    Hold a batch of rows with their fingerprints.
-
-    :param keys: Values of each key column as text.
-    :param fingerprints: One per row.
-    :param problems: Why a row is bad, by position in the batch.
-    """
-
-    fields: dict[str, list[Any]]
-    keys: list[list[str | None]]
-    fingerprints: list[RowFingerprint]
-    problems: dict[int, str]
+def group_of(name: str) -> str:
+    """Return a name of a group as the ledger has it: shortened, with a hash if that made it ambiguous."""
+    label = short_label(name)
+    return label if label == name else f"{label} ({hash_of(name)[:8]})"
 
 
 def content_label(fields: Mapping[str, Any]) -> str:
     """Return the readable key of a row that its whole content identifies."""
     text_by_field = {name: str(value) for name, value in fields.items() if value is not None}
     return key_label(tuple(text_by_field), tuple(text_by_field.values()))
+
+
+def check_count(count: int, allow_empty: bool) -> None:
+    """Refuse an empty source."""
+    if not count and not allow_empty:
+        raise AssistantInputError(
+            "source has no rows",
+            safe=NOTHING_SENT,
+            todo="If it may be empty, set allow_empty=True (--allow-empty).",
+            field="source",
+        )
+
+
+def payload_of(**values: str) -> str:
+    """Return values as the payload of a row."""
+    return json.dumps(values)

@@ -1,0 +1,203 @@
+"""
+Which attempts a query concerns: words for their lists, and the values that a person or a task selects by.
+
+Superseded, stale, doubled and draft are conditions over attempts, and never stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import sqlalchemy as sa
+
+from airflow_provider_assistant.api.document_state import DEFAULT_WORDS
+from airflow_provider_assistant.ledger.schema import (
+    DOCUMENT_KINDS,
+    IS_UNRESOLVED,
+    UNRESOLVED,
+    Kind,
+    RunRef,
+    attempts,
+    is_in,
+)
+from airflow_provider_assistant.ledger.scopes import Site
+
+# Lists of attempts that a person can ask for.
+Which: TypeAlias = Literal[
+    "created", "unresolved", "doubled", "superseded", "stale", "draft", "rejected", "failed", "open"
+]
+
+_c = attempts.c
+_IS_DOCUMENT = is_in(_c.kind, DOCUMENT_KINDS)
+_IS_CREATED = _c.state == sa.literal_column("'created'")
+
+
+def _other(*conditions: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
+    return sa.exists().where(*conditions).correlate(attempts)
+
+
+def _of_row(other: sa.FromClause) -> sa.ColumnElement[bool]:
+    """Return the condition that another attempt is for the same row of the same source."""
+    return sa.and_(other.c.scope == _c.scope, other.c.key == _c.key, other.c.source == _c.source)
+
+
+def _has_later(*states: str, has_other_content: bool = False) -> sa.ColumnElement[bool]:
+    """Return the condition that the row has a later attempt with one of these states."""
+    later = attempts.alias()
+    conditions = [_of_row(later), later.c.number > _c.number, later.c.state.in_(states)]
+    if has_other_content:
+        conditions.append(later.c.content_hash.is_distinct_from(_c.content_hash))
+    return _other(*conditions)
+
+
+def _may_be_twice() -> sa.ColumnElement[bool]:
+    """Return the condition that something else may exist besides the document of a created attempt."""
+    before, between, twin = attempts.alias(), attempts.alias(), attempts.alias()
+    is_between = sa.exists().where(
+        between.c.scope == _c.scope,
+        between.c.key == _c.key,
+        between.c.state == "created",
+        between.c.number > before.c.number,
+        between.c.number < _c.number,
+    )
+    # An attempt before an earlier document was counted with that one.
+    is_unresolved_before = _other(
+        before.c.scope == _c.scope,
+        before.c.key == _c.key,
+        before.c.number < _c.number,
+        before.c.state.in_(UNRESOLVED),
+        ~is_between.correlate(attempts, before),
+    )
+    has_twin = _other(
+        _of_row(twin),
+        twin.c.number < _c.number,
+        twin.c.state == "created",
+        twin.c.content_hash == _c.content_hash,
+        twin.c.remote_id.is_distinct_from(_c.remote_id),
+    )
+    return (_c.ambiguous > 0) | is_unresolved_before | has_twin
+
+
+def has_unresolved() -> sa.ColumnElement[bool]:
+    """Return the condition that the row has a later attempt without an outcome."""
+    return _has_later(*UNRESOLVED)
+
+
+def _is_needed_elsewhere() -> sa.ColumnElement[bool]:
+    """Return the condition that the document is that of another row: the latest of its key, and not gone."""
+    other, later = attempts.alias(), attempts.alias()
+    is_replaced = sa.exists().where(
+        later.c.scope == other.c.scope,
+        later.c.key == other.c.key,
+        later.c.source == other.c.source,
+        later.c.number > other.c.number,
+        later.c.state == "created",
+        later.c.content_hash.is_distinct_from(other.c.content_hash),
+    )
+    return _other(
+        other.c.remote_id == _c.remote_id,
+        other.c.service == _c.service,
+        other.c.site_id == _c.site_id,
+        other.c.state == "created",
+        other.c.gone_at.is_(None),
+        sa.or_(other.c.scope != _c.scope, other.c.key != _c.key, other.c.number != _c.number),
+        ~is_replaced.correlate(other),
+    )
+
+
+def condition_of(which: Which) -> sa.ColumnElement[bool]:
+    """
+    Return the condition of a list.
+
+    - ``created``: documents, chat requests and ratings that exist.
+    - ``unresolved``: the outcome is not known, and no later attempt has the key.
+    - ``doubled``: documents and others that may exist twice, because of an attempt whose outcome is not known.
+    - ``superseded``: documents whose row has other content now.
+    - ``stale``: documents whose row is gone from its source.
+    - ``draft``: documents that the service does not use, according to its word.
+    - ``rejected``, ``failed``: the latest attempt of the key did not create anything.
+    - ``open``: chat requests that the service accepted and whose end is not recorded.
+    """
+    if which == "created":
+        return _IS_CREATED
+    if which == "unresolved":
+        return IS_UNRESOLVED & ~_has_later("created", *UNRESOLVED)
+    if which == "doubled":
+        return _IS_CREATED & _may_be_twice()
+    if which == "superseded":
+        is_outdated = _has_later("created", has_other_content=True)
+        return _IS_DOCUMENT & _IS_CREATED & is_outdated & ~_is_needed_elsewhere()
+    if which == "stale":
+        is_latest = ~_has_later("created", has_other_content=True)
+        return _IS_DOCUMENT & _IS_CREATED & _c.gone_at.is_not(None) & is_latest & ~_is_needed_elsewhere()
+    if which == "draft":
+        word = sa.func.lower(_c.status)
+        for separator in " _-":
+            word = sa.func.replace(word, separator, "")
+        in_use = DEFAULT_WORDS.active | DEFAULT_WORDS.processing
+        return _IS_DOCUMENT & _IS_CREATED & word.not_in(sorted(in_use)) & ~_has_later("created")
+    if which == "open":
+        return (_c.kind == "chat") & _IS_CREATED & _c.ended.is_(None)
+    return (_c.state == which) & ~_has_later("created", "rejected", "failed", *UNRESOLVED)
+
+
+def _is_of(run: RunRef, table: sa.FromClause) -> sa.ColumnElement[bool]:
+    return sa.and_(*(table.c[name].is_not_distinct_from(value) for name, value in run.columns().items()))
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """
+    Select attempts.
+
+    :param which: List of :func:`condition_of`. Default: None, all.
+    :param dag_ids: Only those of these DAGs. None for all, also those without a DAG.
+    :param label_part: Only those whose label contains this text, in upper or lower case.
+    :param run: Only those of this task instance, by any of its tries.
+    :param superseded_by: Only those for whose row this task instance created a later document.
+    :param remote_ids: Only those with one of these ids.
+    :param keys: Only those whose key begins with one of these texts.
+    """
+
+    which: Which | None = None
+    kinds: Collection[Kind] = ()
+    site: Site | None = None
+    site_id: str | None = None
+    source: str | None = None
+    scope: str | None = None
+    dag_ids: frozenset[str] | None = None
+    label_part: str | None = None
+    run: RunRef | None = None
+    superseded_by: RunRef | None = None
+    remote_ids: Collection[str] | None = None
+    keys: Collection[str] = ()
+
+    def conditions(self) -> list[sa.ColumnElement[bool]]:
+        """Return the conditions on the table of attempts."""
+        conditions = [condition_of(self.which)] if self.which else []
+        if self.kinds:
+            conditions.append(_c.kind.in_(sorted(self.kinds)))
+        if self.site:
+            conditions.append(self.site.of(attempts))
+        for name in ("site_id", "source", "scope"):
+            value = getattr(self, name)
+            if value is not None:
+                conditions.append(_c[name] == value)
+        if self.dag_ids is not None:
+            conditions.append(_c.dag_id.in_(sorted(self.dag_ids)))
+        if self.label_part:
+            conditions.append(_c.label.icontains(self.label_part, autoescape=True))
+        if self.run:
+            conditions.append(_is_of(self.run, attempts))
+        if self.superseded_by:
+            newer = attempts.alias()
+            is_newer = (_of_row(newer), newer.c.number > _c.number, newer.c.state == "created")
+            conditions.append(_other(*is_newer, _is_of(self.superseded_by, newer)))
+        if self.remote_ids is not None:
+            conditions.append(_c.remote_id.in_(sorted(self.remote_ids)))
+        if self.keys:
+            prefixes = [_c.key.startswith(key, autoescape=True) for key in sorted(self.keys)]
+            conditions.append(sa.or_(*prefixes))
+        return conditions

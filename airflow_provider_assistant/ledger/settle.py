@@ -1,0 +1,258 @@
+"""
+Changes of attempts by a person, or by what a list of documents shows: one way for one attempt and for many.
+
+A person sees a list, and confirms it: what is settled is what the list showed, or nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal, TypeAlias
+
+import sqlalchemy as sa
+
+from airflow_provider_assistant.exceptions import NOTHING_CHANGED, AssistantInputError
+from airflow_provider_assistant.ledger.attempts import chunks
+from airflow_provider_assistant.ledger.clock import Clock
+from airflow_provider_assistant.ledger.database import transaction
+from airflow_provider_assistant.ledger.filters import Filter, condition_of
+from airflow_provider_assistant.ledger.queries import pruned_before
+from airflow_provider_assistant.ledger.schema import DOCUMENT_KINDS, UNRESOLVED, attempts, ledger_info, tries
+from airflow_provider_assistant.ledger.scopes import Scope, Site, scope_of
+from airflow_provider_assistant.ledger.store import Ledger
+from airflow_provider_assistant.texts import counted
+
+# What a person says of attempts: they created something, they created nothing, or what they created was removed.
+Settled: TypeAlias = Literal["created", "not-created", "removed"]
+_STATES = {"created": "created", "not-created": "failed", "removed": "removed"}
+BY_HAND = "settled by hand"
+# Maximum number of attempts that one call settles, and of labels that its report has.
+MOST_SETTLED, LABELS = 100_000, 100
+UNDER_WAY = "A task may be sending it right now."
+NOT_ALLOWED = "You may not change its DAG."
+NEEDS_ID = "A chat request that was created needs its id, with which its answer is read: settle it by itself."
+
+_c = attempts.c
+
+
+@dataclass(slots=True)
+class Report:
+    """
+    Report which attempts were settled, or would be.
+
+    :param labels: Labels of the first ones.
+    :param dag_ids: Their DAGs.
+    :param kept: Number of matching attempts that stay as they are, by reason.
+    :param confirmation: Number and hash of the attempts. Another list has another one.
+    """
+
+    settled: int = 0
+    labels: list[str] = field(default_factory=list)
+    sites: set[Site] = field(default_factory=set)
+    dag_ids: set[str | None] = field(default_factory=set)
+    kept: Counter[str] = field(default_factory=Counter)
+    confirmation: str = ""
+
+
+def settle(
+    ledger: Ledger,
+    selected: Filter,
+    settled: Settled,
+    *,
+    confirmation: str | None = None,
+    remote_id: str | None = None,
+    note: str = BY_HAND,
+    may_change: Callable[[str | None], bool] = lambda _: True,
+) -> Report:
+    """
+    Record what became of attempts.
+
+    :param selected: The attempts: those whose outcome is not known, or may not be the only one, for ``created`` and
+        ``not-created``; documents for ``removed``.
+    :param confirmation: :attr:`Report.confirmation` of the list that was seen. Default: None, to report only.
+    :param remote_id: Id of the document or chat request that was found. Default: None, not known.
+    :param may_change: Returns whether attempts of a DAG may be changed; it takes the id of the DAG or None.
+    :raises AssistantInputError: The list is another one than the confirmed one, or too long; nothing was changed.
+    """
+
+    def change(connection: sa.Connection) -> Report:
+        report = Report()
+        now = ledger.clock.read(connection)
+        found = _matching(connection, ledger.clock, selected, settled, now)
+        chosen: list[Mapping[str, Any]] = []
+        digest = hashlib.sha256()
+        allowed: dict[str | None, bool] = {}
+        for row in found:
+            if row["dag_id"] not in allowed:
+                allowed[row["dag_id"]] = may_change(row["dag_id"])
+            reason = _reason_to_keep(row, settled, remote_id) if allowed[row["dag_id"]] else NOT_ALLOWED
+            if reason:
+                report.kept[reason] += 1
+                continue
+            chosen.append(row)
+            if len(chosen) > MOST_SETTLED:
+                raise AssistantInputError(
+                    f"more than {MOST_SETTLED:,} entries match",
+                    safe=NOTHING_CHANGED,
+                    todo="Select fewer, by their site, source or key.",
+                    field="all",
+                )
+            digest.update(repr((row["scope"], row["key"], row["number"], row["state"])).encode())
+            report.sites.add(Site(row["service"], row["site_id"]))
+            report.dag_ids.add(row["dag_id"])
+        report.settled = len(chosen)
+        report.labels = [row["label"] for row in chosen[:LABELS]]
+        report.confirmation = f"{len(chosen)}-{digest.hexdigest()[:12]}"
+        if confirmation is not None:
+            if confirmation != report.confirmation:
+                raise _changed(report.settled)
+            _write(connection, chosen, settled, remote_id, note, now)
+        return report
+
+    return transaction(ledger.engine, change, writes=True)
+
+
+def _matching(
+    connection: sa.Connection, clock: Clock, selected: Filter, settled: Settled, now: datetime
+) -> list[Mapping[str, Any]]:
+    """Return the selected attempts that can be settled so, locked until the end of the transaction."""
+    if settled == "removed":
+        possible = sa.and_(_c.state == "created", _c.kind.in_(DOCUMENT_KINDS))
+    else:
+        possible = condition_of("unresolved") | condition_of("doubled")
+    is_alive = sa.func.coalesce(clock.is_alive(now), sa.false()).label("is_alive")
+    query = sa.select(attempts, is_alive).where(possible, *selected.conditions())
+    query = query.order_by(_c.scope, _c.key, _c.number).with_for_update(of=attempts)
+    return [row._mapping for row in connection.execute(query)]
+
+
+def _reason_to_keep(row: Mapping[str, Any], settled: Settled, remote_id: str | None) -> str | None:
+    if row["is_alive"]:
+        return UNDER_WAY
+    if settled == "created" and row["kind"] == "chat" and not remote_id:
+        return NEEDS_ID
+    return None
+
+
+def _changed(count: int) -> AssistantInputError:
+    return AssistantInputError(
+        f"the list has changed since it was shown: {counted(count, 'entry matches', 'entries match')} now",
+        safe=NOTHING_CHANGED,
+        todo="Look at it again, then confirm.",
+        field="confirm",
+    )
+
+
+def _write(
+    connection: sa.Connection,
+    rows: list[Mapping[str, Any]],
+    settled: Settled,
+    remote_id: str | None,
+    note: str,
+    now: datetime,
+) -> None:
+    values: dict[str, Any] = {"state": _STATES[settled], "alive_until": None, "recorded_at": now, "error": note}
+    if remote_id:
+        values["remote_id"] = remote_id
+    keys = [{"of_scope": row["scope"], "of_key": row["key"], "of_number": row["number"]} for row in rows]
+    is_row = (_c.scope == sa.bindparam("of_scope"), _c.key == sa.bindparam("of_key"), _c.number == sa.bindparam("of_number"))
+    for chunk in chunks(row for row, parameters in zip(keys, rows, strict=True) if parameters["state"] != "created"):
+        connection.execute(sa.update(attempts).where(*is_row).values(values), chunk)
+    created = [keys_of for keys_of, row in zip(keys, rows, strict=True) if row["state"] == "created"]
+    if settled == "removed":
+        change = sa.update(attempts).where(*is_row).values(state="removed", recorded_at=now, error=note)
+        for chunk in chunks(created):
+            connection.execute(change, chunk)
+        return
+    # A created attempt stays. The attempts before it, which may have created something as well, are settled.
+    before = (_c.scope == sa.bindparam("of_scope"), _c.key == sa.bindparam("of_key"), _c.number < sa.bindparam("of_number"))
+    earlier = sa.update(attempts).where(*before, _c.state.in_(UNRESOLVED)).values(values)
+    for chunk in chunks(created):
+        connection.execute(sa.update(attempts).where(*is_row).values(ambiguous=0), chunk)
+        connection.execute(earlier, chunk)
+
+
+def rename(ledger: Ledger, old: str, new: str, *, site_id: str | None = None, dry_run: bool = False) -> int:
+    """
+    Give a service another name in all attempts and tries.
+
+    :param site_id: Only this site. Default: all.
+    :param dry_run: Whether to count only.
+    :return: Number of attempts of the old name.
+    :raises AssistantInputError: Both names have attempts of the same key, so that they cannot be joined; nothing was
+        changed.
+    """
+
+    def change(connection: sa.Connection) -> int:
+        of_site = [] if site_id is None else [_c.site_id == site_id]
+        is_old = sa.and_(_c.service == old, *of_site)
+        scopes = connection.execute(
+            sa.select(_c.scope, _c.service, _c.site_id, _c.kind, _c.namespace).where(is_old).distinct()
+        ).all()
+        count = connection.scalar(sa.select(sa.func.count()).select_from(attempts).where(is_old)) or 0
+        for row in scopes:
+            scope = scope_of(row)
+            target = Scope(Site(new, scope.site.site_id), scope.kind, scope.namespace)
+            _check_free(connection, row.scope, target)
+            if not dry_run:
+                change_scope = sa.update(attempts).where(_c.scope == row.scope)
+                connection.execute(change_scope.values(scope=target.id, service=new))
+        if not dry_run:
+            of_tries = [tries.c.service == old]
+            if site_id is not None:
+                of_tries.append(tries.c.site_id == site_id)
+            connection.execute(sa.update(tries).where(*of_tries).values(service=new))
+        return count
+
+    return transaction(ledger.engine, change, writes=True)
+
+
+def _check_free(connection: sa.Connection, old_scope: str, target: Scope) -> None:
+    other = attempts.alias()
+    both = sa.select(_c.label).where(_c.scope == old_scope, other.c.scope == target.id, other.c.key == _c.key)
+    label = connection.scalar(both.limit(1))
+    if label is not None:
+        raise AssistantInputError(
+            f"{target.site} has entries of the same rows already, such as {label!r}",
+            safe=NOTHING_CHANGED,
+            todo="Settle those of one name as removed first.",
+            field="new",
+        )
+
+
+def prune(ledger: Ledger, before: datetime, *, dry_run: bool = False) -> dict[str, int]:
+    """
+    Delete old attempts and tries that are no longer needed.
+
+    Documents on a site, ratings that were sent, and whatever may exist are kept regardless of age. The ledger remembers
+    the time, so that no export replaces the rows of pruned days.
+
+    :param before: Timezone-aware.
+    :param dry_run: Whether to count only, without deleting.
+    :return: Number of attempts by kind, and of ``tries``, that were, or would be, deleted.
+    """
+    is_over = _c.state.in_(("rejected", "failed", "removed"))
+    # Only a retry of the DAG run that made it needs a chat request.
+    is_old_chat = sa.and_(_c.kind == "chat", _c.state == "created")
+    moment = sa.func.coalesce(_c.recorded_at, _c.claimed_at)
+    is_old = sa.and_(moment < before, is_over | is_old_chat)
+
+    def change(connection: sa.Connection) -> dict[str, int]:
+        query = sa.select(_c.kind, sa.func.count()).where(is_old).group_by(_c.kind)
+        deleted = {kind: count for kind, count in connection.execute(query)}
+        is_old_try = tries.c.started_at < before
+        deleted["tries"] = connection.scalar(sa.select(sa.func.count()).select_from(tries).where(is_old_try)) or 0
+        if dry_run:
+            return deleted
+        connection.execute(sa.delete(attempts).where(is_old))
+        connection.execute(sa.delete(tries).where(is_old_try))
+        recorded = pruned_before(connection)
+        if recorded is None or recorded < before:
+            connection.execute(sa.update(ledger_info).values(pruned_before=before))
+        return deleted
+
+    return transaction(ledger.engine, change, writes=True)

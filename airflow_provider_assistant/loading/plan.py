@@ -1,0 +1,325 @@
+"""
+The plan of a load: its rows joined with the attempts of the ledger, in a temporary SQLite file.
+
+Every check before the first request is a query of it. It holds the text of the rows that are to be sent, so the source
+is read once, and a load of any size needs little memory.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputError
+from airflow_provider_assistant.ledger import Known, ScopeLedger
+from airflow_provider_assistant.ledger.attempts import CHUNK, chunks
+from airflow_provider_assistant.loading.decide import Action, Decision, decide
+from airflow_provider_assistant.loading.options import LoadOptions
+from airflow_provider_assistant.loading.rows import RowBatch, Rows
+from airflow_provider_assistant.tables import Note
+from airflow_provider_assistant.texts import counted
+
+LISTED = 5
+
+_SCHEMA = """
+CREATE TABLE rows (
+    number INTEGER PRIMARY KEY, key TEXT NOT NULL, hash TEXT NOT NULL, group_name TEXT, has_key INTEGER NOT NULL,
+    action TEXT NOT NULL, reason TEXT, latest INTEGER, existing INTEGER, remote_id TEXT, has_changed INTEGER,
+    owner TEXT, is_repeat INTEGER, is_back INTEGER, label TEXT, place TEXT, payload TEXT
+);
+CREATE TABLE documents (key TEXT PRIMARY KEY, label TEXT, remote_id TEXT, group_name TEXT, is_gone INTEGER);
+"""
+_COLUMNS = (
+    "number, key, hash, group_name, has_key, action, reason, latest, existing, remote_id, has_changed, owner, "
+    "is_repeat, is_back, label, place, payload"
+)
+_INSERT = f"INSERT INTO rows ({_COLUMNS}) VALUES ({', '.join('?' * 17)})"  # noqa: S608
+
+
+class PlannedRow(NamedTuple):
+    """Hold a row of the plan; see :class:`.Decision` and :class:`.Text` for the columns."""
+
+    number: int
+    key: str
+    content_hash: str
+    group: str | None
+    has_key: bool
+    action: Action
+    reason: str | None
+    latest: int
+    existing: int | None
+    remote_id: str | None
+    has_changed: bool
+    owner: str | None
+    is_repeat: bool
+    is_back: bool
+    label: str | None
+    place: str | None
+    payload: str | None
+
+
+class Document(NamedTuple):
+    """A document of the source that the ledger knows, with the label and the group of its row."""
+
+    key: str
+    label: str
+    remote_id: str | None
+    group: str | None
+
+
+class Plan:
+    """
+    Hold the plan of a load. Use it as a context manager.
+
+    :param source: Name of the source.
+    :ivar notes: What the source left out.
+    """
+
+    def __init__(self, source: str) -> None:
+        self.notes: list[Note] = []
+        self._source = source
+        # SQLite deletes this file when it is closed, and at once on most systems.
+        self._database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
+        self._database.execute("PRAGMA journal_mode = OFF")
+        self._database.execute("PRAGMA synchronous = OFF")
+        self._database.executescript(_SCHEMA)
+
+    def __enter__(self) -> Plan:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._database.close()
+
+    # -- make the plan -------------------------------------------------------------------------------
+
+    def add(
+        self,
+        rows: Rows,
+        ledger: ScopeLedger,
+        options: LoadOptions,
+        *,
+        tick: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        """
+        Read all rows and decide about each.
+
+        :param tick: Called after each batch with the number of rows read so far.
+        :raises AssistantInputError: The source is empty and must not be, or rows with the same key have different
+            content.
+        """
+        count = 0
+        self._database.execute("BEGIN")
+        for part in rows.batches():
+            if isinstance(part, Note):
+                self.notes.append(part)
+                continue
+            known = ledger.known(part.keys)
+            self._database.executemany(_INSERT, self._decided(part, known, options))
+            count += len(part.keys)
+            tick(count)
+        self._database.execute("CREATE INDEX rows_by_key ON rows (key)")
+        self._database.execute("COMMIT")
+        self._check_repeated()
+        self._database.execute(
+            "UPDATE rows SET action = 'repeated', payload = NULL WHERE number IN (SELECT number FROM (SELECT number, "
+            "row_number() OVER (PARTITION BY key ORDER BY number) AS nth FROM rows) WHERE nth > 1)"
+        )
+        if rows.can_share:
+            self._share(ledger)
+
+    def _decided(
+        self, batch: RowBatch, known: Mapping[str, list[Known]], options: LoadOptions
+    ) -> Iterator[tuple[Any, ...]]:
+        """Yield the values of the rows of a batch."""
+        groups = batch.groups or [None] * len(batch.keys)
+        source = self._source
+        for position, (key, content_hash, group) in enumerate(zip(batch.keys, batch.hashes, groups, strict=True)):
+            number = batch.start + position
+            attempts = known.get(key, ())
+            if len(attempts) == 1 and position not in batch.problems:
+                only = attempts[0]
+                # Most rows of most loads.
+                if only == (key, only.number, source, "created", content_hash, only.remote_id, group, False, False):
+                    yield (number, key, content_hash, group, 1, "unchanged", *_NOTHING)
+                    continue
+            yield self._row(batch, position, attempts, options)
+
+    def _row(
+        self, batch: RowBatch, position: int, attempts: Sequence[Known], options: LoadOptions
+    ) -> tuple[Any, ...]:
+        text = None
+        problem = batch.problems.get(position)
+        decision = decide(
+            batch.hashes[position],
+            attempts,
+            self._source,
+            on_change=options.on_change,
+            on_ambiguous=options.on_ambiguous,
+        )
+        group = batch.groups[position] if batch.groups else None
+        own = [attempt for attempt in attempts if attempt.source == self._source and attempt.state == "created"]
+        # The row was gone and is back, or has moved to another page.
+        is_back = any(attempt.is_gone or attempt.group_name != group for attempt in own)
+        if problem or decision.action != "unchanged":
+            text = batch.text(position)
+            problem = problem or text.problem
+        if problem and text:
+            # Its document, if it has one, stays: the row is in the source.
+            decision = Decision("rejected", text.problem or problem, decision.latest)
+        return (
+            batch.start + position,
+            batch.keys[position],
+            batch.hashes[position],
+            group,
+            position not in batch.without_key,
+            decision.action,
+            decision.reason,
+            decision.latest,
+            decision.number,
+            decision.remote_id,
+            decision.has_changed,
+            decision.owner,
+            decision.is_repeat,
+            is_back,
+            text.label if text else None,
+            text.place if text else None,
+            text.payload if text else None,
+        )
+
+    def _check_repeated(self) -> None:
+        """Refuse rows with the same key and different content."""
+        conflicts = "SELECT key FROM rows GROUP BY key HAVING count(DISTINCT hash) > 1"
+        count = self._value(f"SELECT count(*) FROM ({conflicts})")  # noqa: S608
+        if not count:
+            return
+        examples = []
+        for (key,) in self._rows(f"{conflicts} ORDER BY min(number) LIMIT {LISTED}"):
+            named = self._rows("SELECT number, label, place FROM rows WHERE key = ? ORDER BY number", key)
+            label = next((label for _number, label, _place in named if label), key)
+            places = [place or f"row {number}" for number, _label, place in named[:LISTED]]
+            examples.append(f"{label!r} in {', '.join(places)}")
+        raise AssistantInputError(
+            f"the source has {counted(count, 'key')} with rows of different content: {'; '.join(examples)}",
+            safe=NOTHING_SENT,
+            todo="Choose unique key columns, or drop the outdated rows.",
+            field="key_columns",
+        )
+
+    def _share(self, ledger: ScopeLedger) -> None:
+        """Give rows of equal content one document: a service may refuse a second one, and it would add nothing."""
+        last = 0
+        while chunk := self._rows(
+            f"SELECT number, hash FROM rows WHERE action = 'send' AND number > ? ORDER BY number LIMIT {CHUNK}", last
+        ):
+            last = chunk[-1][0]
+            found = ledger.with_content({content_hash for _number, content_hash in chunk})
+            shared = [
+                (found[content_hash], number) for number, content_hash in chunk if content_hash in found
+            ]
+            self._database.executemany("UPDATE rows SET action = 'share', remote_id = ? WHERE number = ?", shared)
+        self._database.execute(
+            "UPDATE rows SET action = 'twin' WHERE number IN (SELECT number FROM (SELECT number, row_number() OVER "
+            "(PARTITION BY hash ORDER BY number) AS nth FROM rows WHERE action = 'send') WHERE nth > 1)"
+        )
+
+    def add_documents(self, documents: Iterable[tuple[Any, ...]]) -> None:
+        """
+        Add the documents of the source, to find those that are gone.
+
+        :param documents: Key, label, id, group, and whether it is known to be gone; earlier ones of a key first.
+        """
+        for chunk in chunks(documents):
+            self._database.executemany("INSERT OR REPLACE INTO documents VALUES (?, ?, ?, ?, ?)", chunk)
+
+    def has_document(self, key: str, remote_id: str) -> None:
+        """Change the decision about a row whose document was found on the site."""
+        self._database.execute(
+            "UPDATE rows SET action = 'unchanged', remote_id = ? WHERE key = ? AND action IN ('send', 'ambiguous')",
+            (remote_id, key),
+        )
+
+    # -- ask the plan ------------------------------------------------------------------------------
+
+    @property
+    def size(self) -> int:
+        """Number of rows of the source."""
+        return int(self._value("SELECT count(*) FROM rows"))
+
+    def actions(self) -> Counter[str]:
+        """Return the number of rows by action."""
+        return Counter(dict(self._rows("SELECT action, count(*) FROM rows GROUP BY action")))
+
+    def rows(self, *actions: Action) -> Iterator[PlannedRow]:
+        """Yield the rows with one of these actions, in their order."""
+        marks = ", ".join("?" * len(actions))
+        query = f"SELECT {_COLUMNS} FROM rows WHERE action IN ({marks}) ORDER BY number"  # noqa: S608
+        for row in self._database.execute(query, actions):
+            yield PlannedRow._make(row)
+
+    def row_of(self, key: str) -> PlannedRow | None:
+        """Return the first row with a key, or None."""
+        query = f"SELECT {_COLUMNS} FROM rows WHERE key = ? ORDER BY number LIMIT 1"  # noqa: S608
+        found = self._rows(query, key)
+        return PlannedRow._make(found[0]) if found else None
+
+    def numbers_of(self, keys: Collection[str]) -> dict[str, int]:
+        """Return the number of the first row of each key that the source has."""
+        numbers: dict[str, int] = {}
+        for chunk in chunks(keys):
+            marks = ", ".join("?" * len(chunk))
+            query = f"SELECT key, min(number) FROM rows WHERE key IN ({marks}) GROUP BY key"  # noqa: S608
+            numbers.update(self._rows(query, *chunk))
+        return numbers
+
+    def changed(self) -> int:
+        """Return the number of keys whose document the load would replace by one with other content."""
+        return int(
+            self._value("SELECT count(*) FROM rows WHERE has_changed AND action IN ('send', 'share', 'revive', 'twin')")
+        )
+
+    def owners(self) -> dict[str, int]:
+        """Return the number of keys that only other sources have, with other content, by their names."""
+        query = "SELECT owner, count(DISTINCT key) FROM rows WHERE owner IS NOT NULL AND action <> 'rejected' "
+        return dict(self._rows(f"{query} GROUP BY owner ORDER BY 2 DESC, 1"))
+
+    def back(self) -> list[tuple[str, str | None]]:
+        """Return key and group of the rows that were gone, or have another group than the ledger knows."""
+        return self._rows("SELECT key, group_name FROM rows WHERE is_back AND has_key")
+
+    def without_key(self) -> int:
+        """Return the number of rows whose key is not known."""
+        return int(self._value("SELECT count(*) FROM rows WHERE NOT has_key"))
+
+    def groups(self) -> list[str]:
+        """
+        Return the groups of which the source has every row.
+
+        A row without a key may be any row of its group, and a row without key and group any row at all.
+        """
+        if self._value("SELECT count(*) FROM rows WHERE NOT has_key AND group_name IS NULL"):
+            return []
+        query = "SELECT DISTINCT group_name FROM rows WHERE group_name IS NOT NULL"
+        incomplete = "SELECT group_name FROM rows WHERE NOT has_key"
+        return [name for (name,) in self._rows(f"{query} AND group_name NOT IN ({incomplete})")]
+
+    def gone(self) -> Iterator[Document]:
+        """Yield the documents of the source whose row is gone."""
+        query = "SELECT key, label, remote_id, group_name FROM documents WHERE key NOT IN (SELECT key FROM rows)"
+        for row in self._database.execute(query):
+            yield Document._make(row)
+
+    def count_gone(self) -> int:
+        """Return the number of documents whose row is gone."""
+        return int(self._value("SELECT count(*) FROM documents WHERE key NOT IN (SELECT key FROM rows)"))
+
+    def _value(self, query: str, *parameters: Any) -> Any:
+        return self._database.execute(query, parameters).fetchone()[0]
+
+    def _rows(self, query: str, *parameters: Any) -> list[Any]:
+        return self._database.execute(query, parameters).fetchall()
+
+
+# Values of a row that needs nothing, after its action.
+_NOTHING = (None, 0, None, None, 0, None, 0, 0, None, None, None)

@@ -1,0 +1,1 @@
+"""Send many requests, each claimed in the ledger before it is sent and recorded after it."""
