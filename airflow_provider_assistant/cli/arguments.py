@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow.cli.cli_config import Arg
 
-from airflow_provider_assistant.loading.options import DEFAULTS, FORMATS, OPTIONS, Option
+from airflow_provider_assistant.loading.options import DEFAULTS, OPTIONS, Option
 
 OUTPUT = Arg(
     ("-o", "--output"),
@@ -69,21 +69,13 @@ SOURCE_NAME = Arg(
 DELETED = Arg(
     ("--findings",), metavar="FILE", help="findings file of a load; selects the documents listed as stale or superseded"
 )
-FILE_FORMAT = Arg(("--format",), choices=FORMATS, help="format of the file (default: by its suffix)")
-DELIMITER = Arg(("--delimiter",), metavar="TEXT", help="delimiter of a CSV file; \\t is a tab (default: ,)")
 ENCODING = Arg(("--encoding",), metavar="NAME", help="encoding of a CSV or JSON file, such as cp1252 (default: utf-8)")
-QUOTE = Arg(("--quote",), metavar="CHARACTER", help='quote character of a CSV file; empty for none (default: ")')
-ESCAPE = Arg(("--escape",), metavar="CHARACTER", help="escape character of a CSV file (default: none)")
-HEADER = Arg(
-    ("--header",),
-    metavar="NAMES",
-    help="column names, with commas, of a CSV file without a line of names; none to number its columns",
+CSV_OPTION = Arg(
+    ("--csv-option",),
+    action="append",
+    metavar="NAME=VALUE",
+    help="format of a CSV file, such as delimiter=; or header=none, see csv_options of the operators; repeatable",
 )
-SKIP_LINES = Arg(("--skip-lines",), metavar="N", help="lines of a CSV file before that of the names (default: 0)")
-NULL_TEXT = Arg(
-    ("--null-text",), action="append", metavar="TEXT", help="text of a CSV file that means no value; repeatable"
-)
-SKIP_BLANKS = Arg(("--skip-blanks",), action="store_true", help="ignore blanks after the delimiters of a CSV file")
 ALLOW_EMPTY = Arg(("--allow-empty",), action="store_true", help="succeed if the file has no rows")
 QUESTION_KEY = Arg(
     ("--key",),
@@ -91,7 +83,7 @@ QUESTION_KEY = Arg(
     metavar="COLUMN",
     help="column that identifies a question; repeatable (default: key if there is one, or else the message)",
 )
-FORMAT = (FILE_FORMAT, DELIMITER, ENCODING, QUOTE, ESCAPE, HEADER, SKIP_LINES, NULL_TEXT, SKIP_BLANKS)
+FORMAT = (CSV_OPTION, ENCODING)
 IN_FILE = (KIND, COLUMN, CONSTANT, KEY, *FORMAT, ALLOW_EMPTY)
 NAMESPACE = Arg(("--namespace",), metavar="NAME", help="separate the keys of this load from those of other loads")
 ROWS = (SITE, SOURCE_NAME, NAMESPACE, GROUP, *IN_FILE)
@@ -103,10 +95,7 @@ def _load_option(name: str, option: Option) -> Arg:
         return Arg(flags, choices=option.choices, default=default, help=option.help)
     if default is False:
         return Arg(flags, action="store_true", help=option.help)
-    if default is None and not option.is_number:
-        return Arg(flags, metavar="TEXT", help=option.help)
     return Arg(flags, type=float, default=default, metavar="N", help=option.help)
 
 
-LIMITS_FIELD = _load_option("limits_field", OPTIONS["limits_field"])
 LOAD_OPTIONS = tuple(_load_option(name, option) for name, option in OPTIONS.items())

@@ -1,113 +1,129 @@
-"""``airflow assistant documents``: list the documents of a site, and check the routes for them."""
+"""``airflow assistant documents``: list the documents of a site, and compare them with the ledger."""
 
 from __future__ import annotations
 
 import argparse
-import json
+from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict
 from typing import Any
 
-from airflow_provider_assistant.api.document_routes import DocumentRoutes
-from airflow_provider_assistant.cli.document_changes import ChangeCheck
-from airflow_provider_assistant.cli.document_list import CheckResult, check_list
-from airflow_provider_assistant.cli.output import BAD, DIM, GOOD, WARNING, Console
-from airflow_provider_assistant.cli.runner import OK, WRONG, command, open_hook
-from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.api.site_documents import SiteDocument
+from airflow_provider_assistant.cli.output import GOOD, WARNING, Console
+from airflow_provider_assistant.cli.rows import command_run, document_scope, rows_of, source_name
+from airflow_provider_assistant.cli.runner import OK, WRONG, command, open_hook, open_ledger
+from airflow_provider_assistant.client.cancellation import run_coroutine
+from airflow_provider_assistant.client.client import AssistantClient
+from airflow_provider_assistant.loading.reconcile import Difference, reconcile
+from airflow_provider_assistant.texts import counted
 
-# Longest --timeout: a day.
-LONGEST = 86_400.0
-STYLES = {"ok": GOOD, "problem": BAD, "absent": DIM}
+# Rows of a list that are shown.
+SHOWN = 20
 
 
 @command
 def list_documents(out: Console, args: argparse.Namespace) -> int:
     """List the documents of a site."""
     hook = open_hook(out, args)
-    rows = []
     with out.busy("reading the list"):
-        for document in hook.list_documents():
-            values = (
-                document.document_id,
-                document.state,
-                document.status,
-                document.title,
-                _iso(document.created_at),
-                _iso(document.updated_at),
-            )
-            rows.append(values)
-    columns = ("document_id", "state", "status", "title", "created_at", "updated_at")
-    out.result([dict(zip(columns, row, strict=True)) for row in rows])
-    out.table(("id", "state", "status", "title", "created", "updated"), rows)
+        documents = list(hook.list_documents())
+    out.result([_values(document) for document in documents])
+    _table(out, documents)
     return OK
-
-
-def _iso(moment: Any) -> str | None:
-    return moment.isoformat(timespec="seconds") if moment else None
 
 
 @command
 def check(out: Console, args: argparse.Namespace) -> int:
-    """Check the routes of documents. Exit code 1 if one does not work or is not understood."""
-    if not 0 < args.timeout <= LONGEST:
-        raise AssistantInputError(
-            f"--timeout must be more than 0 and at most {LONGEST:.0f} seconds, not {args.timeout}",
-            field="timeout",
-        )
+    """Read the list of documents once, and show what is understood of it. Exit code 1 if it is too little."""
     hook = open_hook(out, args)
-    is_managed = hook.settings.documents is not None
-    if not is_managed:
-        out.note(f"Connection {args.conn_id!r} does not manage documents yet: checking the usual routes.")
+    routes = hook.document_routes()
     with out.busy("reading the list"):
-        report = check_list(hook, hook.settings.documents or DocumentRoutes())
-    _show(out, report.results)
-    routes = report.routes
-    steps: list[CheckResult] = []
-    left = None
-    if args.write and report.is_readable:
-        changes = ChangeCheck(hook, routes, args.timeout, is_empty=not report.documents)
-        try:
-            for step in changes.results():
-                _show(out, [step])
-                steps.append(step)
-        finally:
-            left = changes.left
-            if left:
-                out.logged(f"Left at {hook.location()}: {left}. Delete it there.", WARNING)
-        routes = changes.routes
-    elif args.write:
-        out.line("Nothing was created: the list must be readable first.", WARNING)
-    setting = _setting(routes)
-    text = json.dumps(setting, ensure_ascii=False)
-    out.line(f'Extra of connection {args.conn_id!r}: "manage_documents": {text}')
-    passed = all(result.verdict != "problem" for result in (*report.results, *steps))
-    passed = passed and left is None and (report.is_readable or not args.write)
+        documents = list(hook.list_documents())
+    states = Counter(document.state for document in documents)
+    unknown_words = Counter(document.status or "" for document in documents if document.state == "other")
+    shown = {
+        "title": sum(1 for document in documents if document.title),
+        "status": sum(1 for document in documents if document.status),
+        "time of creation": sum(1 for document in documents if document.created_at),
+        "content": sum(1 for document in documents if document.content),
+    }
+    missing = [name for name, count in shown.items() if documents and not count]
+    passed = not unknown_words and "title" not in missing and "status" not in missing
     out.result(
         {
             "passed": passed,
-            "is_managed": is_managed,
-            "site_url": hook.site().url,
-            "list": report.as_dict(),
-            "steps": [asdict(step) for step in steps],
-            "left": left,
-            "manage_documents": setting,
+            "documents": len(documents),
+            "states": dict(states),
+            "unknown_words": dict(unknown_words),
+            "not_shown": missing,
+            "routes": routes.model_dump(mode="json"),
         }
     )
+    out.line(f"{hook.location()}: {counted(len(documents), 'document')}", GOOD if passed else WARNING)
+    out.table(("state", "documents"), sorted(states.items()))
+    if missing:
+        out.note(f"The list shows no {', no '.join(missing)}. If it does, name the fields in manage_documents.")
+    for word, count in unknown_words.most_common():
+        out.note(
+            f"{count} have the status {word!r}, whose meaning is not known: add it to the words in manage_documents."
+        )
+    if documents:
+        out.note(f"The fields of a document: {', '.join(sorted(map(str, documents[0].raw)))}.")
     return OK if passed else WRONG
 
 
-def _show(out: Console, results: Iterable[CheckResult]) -> None:
-    for result in results:
-        style = STYLES[result.verdict]
-        seconds = "" if result.seconds is None else f"{result.seconds:.2f} s"
-        out.fields(
-            (result.verdict, style, 7),
-            (result.step, "", 10),
-            (seconds, DIM, 8),
-            (result.detail, DIM, 0),
-        )
+@command
+def reconcile_documents(out: Console, args: argparse.Namespace) -> int:
+    """Compare the ledger with the documents of a site. Exit code 1 if they differ."""
+    hook = open_hook(out, args)
+    scope = document_scope(hook, args)
+    rows = rows_of(args.file, args, scope.site.site_id) if args.file else None
+    source = source_name(args) if args.file else "documents reconcile"
+
+    async def compare() -> Difference:
+        async with AssistantClient(hook.settings.client) as client:
+            return await reconcile(client, hook.document_routes(), ledger, attempts, rows, apply=args.apply)
+
+    with open_ledger(args, hook) as ledger, ledger.of(scope, source, command_run()) as attempts:
+        with out.busy("reading the list"):
+            difference = run_coroutine(compare())
+    missing = [
+        {"label": entry["label"], "source": entry["source"], "document_id": entry["remote_id"]}
+        for entry in difference.missing
+    ]
+    out.result(
+        {
+            "unknown": [_values(document) for document in difference.unknown],
+            "missing": missing,
+            "adopted": difference.adopted,
+            "applied": args.apply,
+        }
+    )
+    done = "is recorded" if args.apply else "would be recorded with --apply"
+    out.line(f"{counted(len(difference.unknown), 'document')} of the site not in the ledger.")
+    _table(out, difference.unknown[:SHOWN])
+    out.line(f"{counted(len(missing), 'document')} of the ledger not on the site; that they are removed {done}.")
+    out.table(("label", "source", "document"), [tuple(one.values()) for one in missing[:SHOWN]])
+    if rows is not None:
+        out.line(f"{counted(len(difference.adopted), 'row')} whose document was unknown; it {done}.")
+    differs = bool(difference.unknown or missing)
+    return WRONG if differs else OK
 
 
-def _setting(routes: DocumentRoutes) -> bool | dict[str, Any]:
-    """Return ``manage_documents`` of the connection: what differs from the usual routes."""
-    return routes.model_dump(mode="json", exclude_defaults=True) or True
+def _values(document: SiteDocument) -> dict[str, Any]:
+    return {
+        "document_id": document.document_id,
+        "state": document.state,
+        "status": document.status,
+        "title": document.title,
+        "created_at": _iso(document.created_at),
+        "updated_at": _iso(document.updated_at),
+    }
+
+
+def _table(out: Console, documents: Iterable[SiteDocument]) -> None:
+    cells = [tuple(_values(document).values()) for document in documents]
+    out.table(("id", "state", "status", "title", "created", "updated"), cells)
+
+
+def _iso(moment: Any) -> str | None:
+    return moment.isoformat(timespec="seconds") if moment else None

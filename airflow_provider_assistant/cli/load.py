@@ -7,23 +7,20 @@ import asyncio
 import contextlib
 import signal
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from typing import Any
 
 from airflow_provider_assistant.cli.output import BAD, DIM, GOOD, WARNING, Console
-from airflow_provider_assistant.cli.rows import document_scope, rows_of, source_name, this_run
+from airflow_provider_assistant.cli.rows import command_run, document_scope, rows_of, source_name
 from airflow_provider_assistant.cli.runner import INTERRUPTED, OK, WRONG, command, open_hook, open_ledger
 from airflow_provider_assistant.client.cancellation import run_coroutine
-from airflow_provider_assistant.exceptions import AssistantError, AssistantInputError, AssistantStorageError
+from airflow_provider_assistant.exceptions import AssistantError, AssistantInputError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
-from airflow_provider_assistant.ledger import Ledger, LoadRecord
+from airflow_provider_assistant.ledger import RunRef
+from airflow_provider_assistant.ledger.queries import documents_of
 from airflow_provider_assistant.loading.counts import LoadCounts
-from airflow_provider_assistant.loading.dry_run import DryRun
-from airflow_provider_assistant.loading.engine import Load
 from airflow_provider_assistant.loading.findings import Finding, FindingsFile, findings_folder
-from airflow_provider_assistant.loading.limits import limits_reader
-from airflow_provider_assistant.loading.load_client import LoadClient
-from airflow_provider_assistant.loading.managed_site import ManagedSite
+from airflow_provider_assistant.loading.load import Load, LoadJob
 from airflow_provider_assistant.loading.options import OPTIONS, LoadOptions
 from airflow_provider_assistant.operators.load_counts import drafts_attention, load_failure, load_progress
 from airflow_provider_assistant.storage.paths import StoragePath, writable_file
@@ -38,130 +35,69 @@ TICK = 0.1
 def load(out: Console, args: argparse.Namespace) -> int:
     """Load the rows that are not yet loaded, or show them with ``--dry-run``."""
     hook = open_hook(out, args)
-    result = _LoadResult()
-    with contextlib.ExitStack() as stack:
-        rows = stack.enter_context(rows_of(args.file, args, hook.resolve_site_id()))
-        ledger = stack.enter_context(open_ledger(args, hook))
-        documents = stack.enter_context(
-            ledger.documents(
-                scope=document_scope(hook, args),
-                source=source_name(args),
-                run=this_run(),
-                has_groups=bool(args.group),
-            )
-        )
-        findings_file = None
-        # A dry run writes nothing: this record is not in the ledger.
-        record = LoadRecord()
-        if not args.dry_run:
-            findings_file = stack.enter_context(FindingsFile(_findings_path(args), always=False))
-            record = stack.enter_context(_record(ledger, hook, args))
-        findings = _ShownFindings(findings_file)
-        option_values = {name: getattr(args, name) for name in OPTIONS}
-        options = LoadOptions(max_concurrency=hook.settings.client.max_concurrency, **option_values)
-        parts: dict[str, Any] = {"rows": rows, "options": options, "ledger": documents, "findings": findings}
-        if options.missing_in == "groups" and not args.group:
-            raise AssistantInputError(f"--on-missing {options.on_missing} needs --group COLUMN", field="group")
-        if options.changes_site:
-            # Raises an error if the connection does not allow it.
-            hook.document_routes()
-        tenant_id = hook.known_tenant_id()
-        client_settings = hook.settings.client
-        parts["read_limits"] = limits_reader(client_settings, tenant_id, options.on_limit, options.limits_field)
-        parts["site"] = ManagedSite.of(hook.resolve_site_id(), hook.settings.documents)
-        run_coroutine(_run(out, hook, args.dry_run, result, **parts))
-        # A load that ran to its end fails as well if some of its rows failed.
-        result.failure = load_failure(result.counts, options, cause=result.cause)
-        record.counts = result.counts.as_dict()
-        record.error = result.error or result.failure
-        if findings_file:
-            result.unlisted = findings_file.close()
-    if result.error and not result.counts.rows:
-        raise result.error
-    _show(out, args, hook, result, findings)
-    if result.error and not args.dry_run:
-        # Also with JSON output.
-        out.logged(load_progress(result.engine, options.on_ambiguous), DIM)
-    if result.unlisted:
-        out.error(str(result.unlisted))
-    if result.is_interrupted:
-        return INTERRUPTED
-    if result.error:
-        raise result.error
-    return _code_of_rows(out, result)
-
-
-def _code_of_rows(out: Console, result: _LoadResult) -> int:
-    """Return the exit code of a load that ran to its end, and write why some of its rows failed."""
-    if result.failure and result.cause and not (result.counts.created or result.counts.rejected):
-        # The service answered no request of the load.
-        raise result.failure
-    if result.failure:
-        out.error(str(result.failure))
-    return WRONG if result.failure or result.unlisted else OK
-
-
-def _record(
-    ledger: Ledger, hook: AssistantHook, args: argparse.Namespace
-) -> contextlib.AbstractContextManager[LoadRecord]:
-    return ledger.load(
-        scope=document_scope(hook, args),
-        source=source_name(args),
-        run=this_run(),
+    options = LoadOptions(**{name: getattr(args, name) for name in OPTIONS})
+    if options.missing_in == "groups" and not args.group:
+        raise AssistantInputError("--missing-in groups needs --group COLUMN", field="group")
+    run = command_run()
+    scope = document_scope(hook, args)
+    source = source_name(args)
+    job = LoadJob(
+        rows=rows_of(args.file, args, scope.site.site_id),
+        options=options,
+        settings=hook.settings.client,
+        routes=hook.settings.documents,
+        tenant_id=hook.known_tenant_id(),
+        dry_run=args.dry_run,
     )
-
-
-@dataclass(slots=True)
-class _LoadResult:
-    """
-    The result of a load, whether it succeeded, failed or was interrupted.
-
-    :param failure: What makes a load fail that ran to its end.
-    :param unlisted: The error if the findings cannot be written.
-    :param sent: Readable keys of the first rows that were sent.
-    """
-
-    counts: LoadCounts = field(default_factory=LoadCounts)
-    engine: Load | None = None
     error: AssistantError | None = None
-    failure: AssistantError | None = None
-    unlisted: AssistantStorageError | None = None
-    is_interrupted: bool = False
-    sent: list[str] = field(default_factory=list)
+    with contextlib.ExitStack() as stack:
+        ledger = stack.enter_context(open_ledger(args, hook))
+        attempts = stack.enter_context(ledger.of(scope, source, run))
+        findings = _ShownFindings()
+        # A dry run writes nothing.
+        this_try = None
+        if not args.dry_run:
+            this_try = stack.enter_context(ledger.record_try(attempts, "load"))
+            findings.file = stack.enter_context(FindingsFile(_findings_path(args, run), always=False))
+        running = Load(job, ledger, attempts, findings)
+        is_interrupted = False
+        try:
+            is_interrupted = run_coroutine(_run(out, running, args.dry_run))
+        except AssistantError as stopped:
+            error = stopped
+        failure = error or load_failure(running, options)
+        if this_try:
+            this_try.counts = running.counts.as_dict()
+            this_try.findings = findings.listed
+            this_try.error = failure
+            this_try.documents = ledger.read(documents_of, scope, source)
+    if error and not running.counts.rows:
+        raise error
+    _show(out, args, hook, running, findings, error)
+    if is_interrupted:
+        return INTERRUPTED
+    if error:
+        raise error
+    if failure and running.cause and not (running.counts.created or running.counts.rejected):
+        # The service answered no request of the load.
+        raise failure
+    if failure:
+        out.error(str(failure))
+    return WRONG if failure else OK
 
-    @property
-    def cause(self) -> AssistantError | None:
-        """The error of the last request whose row failed or is ambiguous."""
-        return self.engine.cause if self.engine else None
 
-
-async def _run(out: Console, hook: AssistantHook, dry_run: bool, result: _LoadResult, **parts: Any) -> None:
-    """
-    Run a load, and write its counts and its error to ``result``.
-
-    :param parts: Arguments of the engine.
-    """
-
-    def remember_sent(row: Any, _reply: Any) -> None:
-        if len(result.sent) < SHOWN:
-            result.sent.append(row.readable_key)
-
-    engine_class, activity = Load, "loading"
-    if dry_run:
-        engine_class, activity = DryRun, "checking"
-    async with LoadClient(hook.settings.client, parts["options"]) as client:
-        engine = engine_class(client, on_created=remember_sent, **parts)
-        # The engine updates these counts while it runs.
-        result.counts = engine.counts
-        result.engine = engine
-        with _ended_by_signals(engine, result), out.progress(activity) as show_progress:
-            progress_task = asyncio.create_task(_update_progress(engine.counts, show_progress))
-            try:
-                await engine.run()
-            except AssistantError as error:
-                result.error = error
-            finally:
-                progress_task.cancel()
+async def _run(out: Console, running: Load, dry_run: bool) -> bool:
+    """Run a load. Return whether a signal ended it."""
+    with _ended_by_signals(running) as interruption, out.progress("checking" if dry_run else "loading") as show:
+        progress = asyncio.create_task(_update_progress(running.counts, show))
+        try:
+            await running.run()
+        except AssistantError:
+            if not interruption.is_set():
+                raise
+        finally:
+            progress.cancel()
+    return interruption.is_set()
 
 
 async def _update_progress(counts: LoadCounts, show_progress: Callable[[int, int], None]) -> None:
@@ -171,40 +107,42 @@ async def _update_progress(counts: LoadCounts, show_progress: Callable[[int, int
 
 
 @contextlib.contextmanager
-def _ended_by_signals(engine: Load, result: _LoadResult) -> Iterator[None]:
+def _ended_by_signals(running: Load) -> Iterator[asyncio.Event]:
     """Stop the load on the first SIGINT or SIGTERM and record requests in flight. A second signal ends the process."""
     loop = asyncio.get_running_loop()
     handled_signals = (signal.SIGINT, signal.SIGTERM)
+    interruption = asyncio.Event()
 
     def remove_handlers() -> None:
         for number in handled_signals:
             loop.remove_signal_handler(number)
 
     def stop() -> None:
-        result.is_interrupted = True
+        interruption.set()
         # Without a handler, the next signal ends the process.
         remove_handlers()
-        engine.cancel()
+        running.cancel()
 
     for number in handled_signals:
         loop.add_signal_handler(number, stop)
     try:
-        yield
+        yield interruption
     finally:
         remove_handlers()
 
 
 class _ShownFindings:
-    """
-    Keep the first findings for the output, and write all of them to a file.
+    """Keep the first findings for the output, and write all of them to a file, if there is one."""
 
-    :param file: None for a dry run.
-    """
-
-    def __init__(self, file: FindingsFile | None) -> None:
-        self.file = file
+    def __init__(self) -> None:
+        self.file: FindingsFile | None = None
         self.count = 0
         self.first: list[Finding] = []
+
+    @property
+    def listed(self) -> str | None:
+        """Path of the file; None if there is none."""
+        return self.file.listed if self.file else None
 
     def add(self, finding: Finding) -> None:
         """Add a finding."""
@@ -215,53 +153,60 @@ class _ShownFindings:
             self.file.add(finding)
 
 
-def _findings_path(args: argparse.Namespace) -> StoragePath:
+def _findings_path(args: argparse.Namespace, run: RunRef) -> StoragePath:
     if args.findings is not None:
         return writable_file(args.findings, "--findings")
     # Colons are not allowed in the names of files on every system.
-    file_name = this_run().run_id.replace(":", "")
-    return findings_folder() / "command_line" / f"{file_name}.parquet"
+    return findings_folder() / "command_line" / f"{run.run_id.replace(':', '')}.parquet"
 
 
 def _show(
     out: Console,
     args: argparse.Namespace,
     hook: AssistantHook,
-    result: _LoadResult,
+    running: Load,
     findings: _ShownFindings,
+    error: AssistantError | None,
 ) -> None:
-    counts = result.counts
+    counts = running.counts
     attention = drafts_attention(counts)
-    style = WARNING if attention else GOOD
-    if result.failure or result.error:
-        style = BAD if counts.failed else WARNING
-    path = findings.file.listed if findings.file else None
-    out.result(
-        {
-            **counts.as_dict(),
-            "dry_run": args.dry_run,
-            "site_id": hook.resolve_site_id(),
-            "source": source_name(args),
-            "sent": result.sent,
-            "findings": path,
-            "listed": [asdict(finding) for finding in findings.first],
-            "error": str(result.error) if result.error else None,
-        }
-    )
+    would_send = [row.label for row in running.to_send[:SHOWN]]
+    result: dict[str, Any] = {
+        **counts.as_dict(),
+        "dry_run": args.dry_run,
+        "site_id": hook.resolve_site_id(),
+        "source": source_name(args),
+        "findings": findings.listed,
+        "listed": [asdict(finding) for finding in findings.first],
+        "error": str(error) if error else None,
+    }
+    if args.dry_run:
+        result["would_send"] = would_send
+    out.result(result)
     if findings.count:
         cells = [(finding.kind, finding.row, finding.key, finding.reason) for finding in findings.first]
         out.table(("finding", "row", "key", "reason"), cells)
     summary = f"site {hook.resolve_site_id()}: {counts}"
     if args.dry_run:
-        out.table(("would send",), [(label,) for label in result.sent])
-        more = counts.created - len(result.sent)
-        if more:
+        out.table(("would send",), [(label,) for label in would_send])
+        more = running.count_to_send - len(would_send)
+        if more > 0:
             out.line(f"… and {more} more")
-        summary = f"Dry run, nothing was sent; a load of {summary}"
+        summary = (
+            f"Dry run, nothing was sent; {running.count_to_send:,} would be created at site {hook.resolve_site_id()}"
+        )
+    style = GOOD
+    if attention or error or counts.ambiguous:
+        style = WARNING
+    if counts.failed or counts.rejected:
+        style = BAD
     out.line(summary, style)
-    if path:
-        out.note(f"Findings: {findings.count}, all of them in {path}")
+    if findings.listed:
+        out.note(f"Findings: {findings.count}, all of them in {findings.listed}")
     elif findings.count:
         out.note(f"Findings: {findings.count}, {len(findings.first)} of them shown")
     for line in attention or ():
         out.note(line)
+    if error and not args.dry_run:
+        # Also with JSON output.
+        out.logged(load_progress(running, running.options.on_ambiguous), DIM)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from os import getpid
 from os.path import abspath
@@ -12,122 +11,78 @@ from typing import Any, NamedTuple
 
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.call import Call
-from airflow_provider_assistant.api.payloads import Payload
+from airflow_provider_assistant.api.payloads import Payload, QADocument, TextDocument
 from airflow_provider_assistant.api.replies import CreatedDocument
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
-from airflow_provider_assistant.ledger import DocumentScope, RunRef
-from airflow_provider_assistant.loading.columns import ColumnSelection
-from airflow_provider_assistant.loading.field_columns import mapping_of, wanted_columns
-from airflow_provider_assistant.loading.fingerprints import RowFingerprint, check_count, groups_of
-from airflow_provider_assistant.loading.groups import SeenGroups
-from airflow_provider_assistant.loading.rows import DataframeRows
-from airflow_provider_assistant.loading.sources import open_source
-from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator, AssistantLoadTextOperator
+from airflow_provider_assistant.ledger import Kind, RunRef, Scope
+from airflow_provider_assistant.loading.fields import columns_to_read, mapping_of
+from airflow_provider_assistant.loading.rows import TableRows
+from airflow_provider_assistant.tables import read_rows
 
 
 class DocumentKind(NamedTuple):
     """
     Kind of document that a row becomes.
 
-    :param endpoint: Path of the route below the site, such as ``documents/qa``.
     :param call: Function that returns the call for a site and a document.
     """
 
+    kind: Kind
     payload: type[Payload]
-    endpoint: str
     call: Callable[[str, Any], Call[CreatedDocument]]
 
 
 KINDS = {
-    "qa": DocumentKind(
-        payload=AssistantLoadQAOperator.payload,
-        endpoint=AssistantLoadQAOperator.endpoint,
-        call=endpoints.create_qa_document,
-    ),
-    "text": DocumentKind(
-        payload=AssistantLoadTextOperator.payload,
-        endpoint=AssistantLoadTextOperator.endpoint,
-        call=endpoints.create_text_document,
-    ),
+    "qa": DocumentKind("qa", QADocument, endpoints.create_qa_document),
+    "text": DocumentKind("text", TextDocument, endpoints.create_text_document),
 }
 
 
 def csv_options(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the options of the format that the arguments contain."""
-    header = args.header
-    if header is not None:
-        header = False if header == "none" else header.split(",")
-    options = {
-        "format": args.format,
-        "delimiter": args.delimiter,
-        "encoding": args.encoding,
-        "quote": args.quote,
-        "escape": args.escape,
-        "header": header,
-        "skip_lines": args.skip_lines,
-        "null_texts": args.null_text,
-        "skip_blanks_after_delimiter": args.skip_blanks,
-    }
-    return {name: value for name, value in options.items() if value is not None}
-
-
-@contextlib.contextmanager
-def rows_of(file: str, args: argparse.Namespace, site_id: str) -> Iterator[DataframeRows]:
     """
-    Open a file like the load operators, so that its rows have the same keys and content hashes.
+    Return the format of files that the arguments contain.
+
+    :raises AssistantInputError: An option does not look like ``NAME=VALUE``.
+    """
+    options: dict[str, Any] = dict(pairs("--csv-option", args.csv_option))
+    if args.encoding:
+        options["encoding"] = args.encoding
+    if "header" in options:
+        options["header"] = False if options["header"] == "none" else options["header"].split(",")
+    if "null_texts" in options:
+        options["null_texts"] = options["null_texts"].split(",")
+    return options
+
+
+def rows_of(file: str, args: argparse.Namespace, site_id: str) -> TableRows:
+    """
+    Return the rows of a file as the load operators read it, so that they have the same keys and content hashes.
 
     :param file: Path, glob, folder or object storage URL.
-    :return: The rows, while the ``with`` block is open.
-    :raises AssistantInputError: The file does not exist, or a column is missing.
+    :raises AssistantInputError: The arguments do not fit a document.
     """
     kind = KINDS[args.kind]
     constants = pairs("--constant", args.constant)
     columns = mapping_of(kind.payload, pairs("--column", args.column), constants)
     key_columns = args.key or []
-    # Not every command has --group.
-    group_columns = getattr(args, "group", None) or []
-    read_columns = wanted_columns(kind.payload, columns, [*key_columns, *group_columns])
-    with open_source(file, read_columns, csv_options=csv_options(args), allow_empty=args.allow_empty) as source:
-        yield DataframeRows(
-            source,
-            payload=kind.payload,
-            columns=columns,
-            constants=constants,
-            key_columns=key_columns,
-            group_columns=group_columns,
-            call=lambda document: kind.call(site_id, document),
-            allow_empty=args.allow_empty,
-        )
+    group_columns = args.group or []
+    selected = columns_to_read(kind.payload, columns, [*key_columns, *group_columns])
+    return TableRows(
+        read_rows(file, selected, csv_options=csv_options(args), allow_empty=args.allow_empty),
+        payload=kind.payload,
+        columns=columns,
+        constants=constants,
+        key_columns=key_columns,
+        group_columns=group_columns,
+        call=lambda document: kind.call(site_id, document),
+        allow_empty=args.allow_empty,
+    )
 
 
-def document_scope(hook: AssistantHook, args: argparse.Namespace) -> DocumentScope:
+def document_scope(hook: AssistantHook, args: argparse.Namespace) -> Scope:
     """Return the scope of the ledger to which the rows belong."""
-    return DocumentScope(hook.site(), KINDS[args.kind].endpoint, args.namespace)
-
-
-def gone_groups(file: str, args: argparse.Namespace) -> Sequence[int]:
-    """
-    Return the keys of the groups that a file names. Only its group columns are read.
-
-    :raises AssistantInputError: The file does not exist or has no rows, a column is missing, or a row names no group.
-    """
-    group_columns = tuple(args.group)
-    seen_groups = SeenGroups()
-    read_columns = ColumnSelection(text=(), any=group_columns)
-    with open_source(file, read_columns, csv_options=csv_options(args), allow_empty=args.allow_empty) as source:
-        row_count = 0
-        for batch in source.batches():
-            row_count += len(batch)
-            groups, problems = groups_of(batch.columns, group_columns)
-            problems |= batch.problems_of(group_columns)
-            for position, problem in problems.items():
-                raise AssistantInputError(f"{batch.place(position)}: {problem}", field="file")
-            # Only the groups count: these rows have no keys.
-            fingerprints = [RowFingerprint("", "", group) for group in groups]
-            seen_groups.add(fingerprints)
-        check_count(row_count, args.allow_empty)
-    return seen_groups.complete()
+    return Scope(hook.site(), KINDS[args.kind].kind, args.namespace)
 
 
 def source_name(args: argparse.Namespace) -> str:
@@ -144,10 +99,13 @@ def source_name(args: argparse.Namespace) -> str:
     return f"{protocol}://{host.rpartition('@')[2]}{slash}{path_in_host}"
 
 
-def this_run() -> RunRef:
-    """Return the run that the ledger records for this command. Its id is unique."""
-    # A command has no task instance: the ledger records these names instead.
-    run_id = f"cli__{datetime.now(UTC):%Y-%m-%dT%H:%M:%S}__{getpid()}"
+def command_run() -> RunRef:
+    """
+    Return the run that the ledger records for a command, with a new id. Call it once per command.
+
+    A command has no task instance: the ledger records these names instead.
+    """
+    run_id = f"cli__{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%f}__{getpid()}"
     return RunRef(dag_id="airflow assistant", run_id=run_id, task_id="load", map_index=-1)
 
 

@@ -39,8 +39,7 @@ class Clock:
             return datetime.now(UTC)
         # Not now(), which is the start of the transaction.
         moment = sa.func.timezone("utc", sa.func.clock_timestamp(), type_=UtcDateTime())
-        now: datetime = connection.scalar(sa.select(moment))
-        return now
+        return connection.execute(sa.select(moment)).scalar_one()
 
     def is_alive(self, now: datetime) -> sa.ColumnElement[bool]:
         """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from typing import Any, NamedTuple
 
@@ -39,12 +39,10 @@ class Page(NamedTuple):
 
     total: int
     is_capped: bool
-    rows: list[Mapping[str, Any]]
+    rows: Sequence[Mapping[str, Any]]
 
 
-def entries(
-    connection: sa.Connection, clock: Clock, selected: Filter, *, limit: int = 25, offset: int = 0
-) -> Page:
+def entries(connection: sa.Connection, clock: Clock, selected: Filter, *, limit: int = 25, offset: int = 0) -> Page:
     """
     Return attempts, the latest claim first.
 
@@ -59,8 +57,9 @@ def entries(
 def all_entries(connection: sa.Connection, clock: Clock, selected: Filter) -> Iterator[Mapping[str, Any]]:
     """Yield attempts by scope, key and number, in constant memory. See :func:`entries` for their columns."""
     query = _entries(connection, clock, selected).order_by(_c.scope, _c.key, _c.number)
+    names = query.selected_columns.keys()
     for row in stream(connection, query):
-        yield row._mapping
+        yield dict(zip(names, row, strict=True))
 
 
 def _entries(connection: sa.Connection, clock: Clock, selected: Filter) -> sa.Select[Any]:
@@ -163,7 +162,7 @@ def other_services(connection: sa.Connection, scope: Scope, source: str) -> dict
         .group_by(c.service)
         .order_by(c.service)
     )
-    return {service: count for service, count in connection.execute(query)}
+    return dict(row for row in connection.execute(query).all())
 
 
 def known_documents(connection: sa.Connection, site: Site, remote_ids: Collection[str]) -> set[str]:
@@ -203,7 +202,12 @@ def page_of_tries(
     """
     c = tries.c
     conditions = [] if site is None else [site.of(tries)]
-    for column, value in ((c.site_id, site_id), (c.source, source), (c.task_kind, task_kind), (OUTCOME.element, outcome)):
+    for column, value in (
+        (c.site_id, site_id),
+        (c.source, source),
+        (c.task_kind, task_kind),
+        (OUTCOME.element, outcome),
+    ):
         if value is not None:
             conditions.append(column == value)
     if dag_ids is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, TypeAlias
@@ -118,7 +118,7 @@ def settle(
 
 def _matching(
     connection: sa.Connection, clock: Clock, selected: Filter, settled: Settled, now: datetime
-) -> list[Mapping[str, Any]]:
+) -> Sequence[Mapping[str, Any]]:
     """Return the selected attempts that can be settled so, locked until the end of the transaction."""
     if settled == "removed":
         possible = sa.and_(_c.state == "created", _c.kind.in_(DOCUMENT_KINDS))
@@ -127,7 +127,7 @@ def _matching(
     is_alive = sa.func.coalesce(clock.is_alive(now), sa.false()).label("is_alive")
     query = sa.select(attempts, is_alive).where(possible, *selected.conditions())
     query = query.order_by(_c.scope, _c.key, _c.number).with_for_update(of=attempts)
-    return [row._mapping for row in connection.execute(query)]
+    return connection.execute(query).mappings().all()
 
 
 def _reason_to_keep(row: Mapping[str, Any], settled: Settled, remote_id: str | None) -> str | None:
@@ -159,7 +159,11 @@ def _write(
     if remote_id:
         values["remote_id"] = remote_id
     keys = [{"of_scope": row["scope"], "of_key": row["key"], "of_number": row["number"]} for row in rows]
-    is_row = (_c.scope == sa.bindparam("of_scope"), _c.key == sa.bindparam("of_key"), _c.number == sa.bindparam("of_number"))
+    is_row = (
+        _c.scope == sa.bindparam("of_scope"),
+        _c.key == sa.bindparam("of_key"),
+        _c.number == sa.bindparam("of_number"),
+    )
     for chunk in chunks(row for row, parameters in zip(keys, rows, strict=True) if parameters["state"] != "created"):
         connection.execute(sa.update(attempts).where(*is_row).values(values), chunk)
     created = [keys_of for keys_of, row in zip(keys, rows, strict=True) if row["state"] == "created"]
@@ -169,7 +173,11 @@ def _write(
             connection.execute(change, chunk)
         return
     # A created attempt stays. The attempts before it, which may have created something as well, are settled.
-    before = (_c.scope == sa.bindparam("of_scope"), _c.key == sa.bindparam("of_key"), _c.number < sa.bindparam("of_number"))
+    before = (
+        _c.scope == sa.bindparam("of_scope"),
+        _c.key == sa.bindparam("of_key"),
+        _c.number < sa.bindparam("of_number"),
+    )
     earlier = sa.update(attempts).where(*before, _c.state.in_(UNRESOLVED)).values(values)
     for chunk in chunks(created):
         connection.execute(sa.update(attempts).where(*is_row).values(ambiguous=0), chunk)
@@ -243,7 +251,7 @@ def prune(ledger: Ledger, before: datetime, *, dry_run: bool = False) -> dict[st
 
     def change(connection: sa.Connection) -> dict[str, int]:
         query = sa.select(_c.kind, sa.func.count()).where(is_old).group_by(_c.kind)
-        deleted = {kind: count for kind, count in connection.execute(query)}
+        deleted = dict(row for row in connection.execute(query).all())
         is_old_try = tries.c.started_at < before
         deleted["tries"] = connection.scalar(sa.select(sa.func.count()).select_from(tries).where(is_old_try)) or 0
         if dry_run:

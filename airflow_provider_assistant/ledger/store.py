@@ -39,9 +39,7 @@ class Ledger:
     :raises AssistantLedgerError: The database cannot be used, or contains a ledger of a newer version.
     """
 
-    def __init__(
-        self, engine: sa.Engine, *, ledger_clock: clock.Clock | None = None, warn_if_new: bool = True
-    ) -> None:
+    def __init__(self, engine: sa.Engine, *, ledger_clock: clock.Clock | None = None, warn_if_new: bool = True) -> None:
         self.engine = engine
         self.clock = ledger_clock or clock.configured()
         with ledger_errors(engine, "cannot be opened", NOTHING_SENT):
@@ -98,9 +96,7 @@ class Ledger:
         """
         return ScopeLedger(self.engine, scope, source, run, clock=self.clock, token=token)
 
-    def record_try(
-        self, ledger: ScopeLedger, task_kind: str
-    ) -> contextlib.AbstractContextManager[tries.Try]:
+    def record_try(self, ledger: ScopeLedger, task_kind: str) -> contextlib.AbstractContextManager[tries.Try]:
         """
         Return a context manager that records the start and the end of a try.
 

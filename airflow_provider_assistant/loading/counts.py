@@ -111,4 +111,3 @@ class LoadCounts:
         if notes:
             text += f" ({', '.join(notes)})"
         return text
-

@@ -8,6 +8,7 @@ source; and reports what a person should look at.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import time
 from collections.abc import Iterator
@@ -106,8 +107,14 @@ class Load:
             stopped="the load was ended from outside; a retry goes on with the others",
         )
         self._words = job.routes.words if job.routes else DEFAULT_WORDS
+        self.options = job.options
+        self.count_to_send = 0
+        self.to_send: list[PlannedRow] = []
+        """The first rows that a dry run would send."""
         self.left_to_others = 0
         """Number of rows that other tasks were sending, and have not loaded."""
+        self.unreadable = ""
+        """What to do if many rows cannot be read in their encoding, as a sentence."""
         self._created: list[str] = []
         self._reasons: dict[str, str] = {}
         self._elsewhere: list[str] = []
@@ -150,6 +157,9 @@ class Load:
         check_plan(plan, self._ledger, self._scope_ledger, options)
         if self._job.dry_run:
             self._count_plan(plan)
+            self.count_to_send = plan.actions()["send"]
+            self.to_send = list(itertools.islice(plan.rows("send"), LOGGED))
+            report.report_plan(plan, self._findings)
             return
         routes = self._job.routes
         if routes and routes.list:
@@ -188,7 +198,9 @@ class Load:
             )
             return False
         with self._ledger.connect() as connection:
-            plan.add_documents(queries.latest_documents(connection, self._scope_ledger.scope, self._scope_ledger.source, groups))
+            plan.add_documents(
+                queries.latest_documents(connection, self._scope_ledger.scope, self._scope_ledger.source, groups)
+            )
         return True
 
     def _count_plan(self, plan: Plan) -> None:
@@ -199,6 +211,12 @@ class Load:
         self.counts.rejected = actions["rejected"]
         self.counts.ambiguous = actions["ambiguous"]
         self._has_known_documents = bool(self.counts.unchanged)
+        undecoded = plan.count_reasons("%bytes of another encoding%")
+        if undecoded:
+            self.unreadable = (
+                f"{counted(undecoded, 'row')} cannot be read in the encoding of the file: set "
+                "csv_options={'encoding': …} (--encoding), such as cp1252."
+            )
         for number, row in enumerate(plan.rows("rejected")):
             if number == LOGGED:
                 break
@@ -207,9 +225,7 @@ class Load:
     def _record_known(self, plan: Plan) -> None:
         """Record the rows whose documents exist already, and those that are back."""
         ledger = self._scope_ledger
-        shared = (
-            Outcome(_claim(row), "created", remote_id=row.remote_id) for row in plan.rows("share")
-        )
+        shared = (Outcome(_claim(row), "created", remote_id=row.remote_id) for row in plan.rows("share"))
         ledger.share(list(shared))
         ledger.renumber([(row.key, row.existing or 0, row.latest + 1) for row in plan.rows("revive")])
         ledger.mark_back(plan.back())
@@ -250,12 +266,16 @@ class Load:
             self._created.append(outcome.remote_id)
         counts.changed += row.has_changed
         if has_existed(reply):
-            log.info("Row %d (%s) is on the site once: an earlier attempt created it.", row.number, escaped(row.label or ""))
+            log.info(
+                "Row %d (%s) is on the site once: an earlier attempt created it.", row.number, escaped(row.label or "")
+            )
 
     def _count_rejected(self, row: PlannedRow, outcome: Outcome) -> None:
         counts = self.counts
         if counts.rejected <= LOGGED:
-            log.warning("Row %d (%s) is rejected: %s", row.number, escaped(row.label or ""), escaped(outcome.error or ""))
+            log.warning(
+                "Row %d (%s) is rejected: %s", row.number, escaped(row.label or ""), escaped(outcome.error or "")
+            )
         none_accepted = not (counts.created or counts.failed or counts.ambiguous or self._has_known_documents)
         if none_accepted and counts.rejected >= FIRST_ROWS:
             self._sender.breaker.open(
@@ -332,7 +352,9 @@ class Load:
         if routes is None or routes.set_status is None:
             return []
         unused = []
-        for remote_id, status in self._ledger.read(queries.statuses, self._scope_ledger.scope, self._scope_ledger.source):
+        for remote_id, status in self._ledger.read(
+            queries.statuses, self._scope_ledger.scope, self._scope_ledger.source
+        ):
             if status is None or self._words.state(status) in {"draft", "other"}:
                 unused.append(remote_id)
         return unused

@@ -47,7 +47,7 @@ class LoadOptions:
     def removal(self) -> Literal["deactivate", "delete"] | None:
         """How documents whose row is gone are removed from use; None if they are not."""
         if self.on_missing in {"deactivate", "delete"}:
-            return self.on_missing  # type: ignore[return-value]
+            return self.on_missing
         return None
 
     @property
@@ -69,7 +69,9 @@ class Option(NamedTuple):
 
 
 OPTIONS: Mapping[str, Option] = {
-    "on_ambiguous": Option("row that an earlier attempt may have created: send it again, or skip it", get_args(OnAmbiguous)),
+    "on_ambiguous": Option(
+        "row that an earlier attempt may have created: send it again, or skip it", get_args(OnAmbiguous)
+    ),
     "on_change": Option(
         "key whose content has changed: create another document, replace the document, skip the row, or stop the load",
         get_args(OnChange),

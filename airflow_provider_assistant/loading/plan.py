@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputError
 from airflow_provider_assistant.ledger import Known, ScopeLedger
@@ -86,7 +86,7 @@ class Plan:
         self._database.execute("PRAGMA synchronous = OFF")
         self._database.executescript(_SCHEMA)
 
-    def __enter__(self) -> Plan:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -146,9 +146,7 @@ class Plan:
                     continue
             yield self._row(batch, position, attempts, options)
 
-    def _row(
-        self, batch: RowBatch, position: int, attempts: Sequence[Known], options: LoadOptions
-    ) -> tuple[Any, ...]:
+    def _row(self, batch: RowBatch, position: int, attempts: Sequence[Known], options: LoadOptions) -> tuple[Any, ...]:
         text = None
         problem = batch.problems.get(position)
         decision = decide(
@@ -215,9 +213,7 @@ class Plan:
         ):
             last = chunk[-1][0]
             found = ledger.with_content({content_hash for _number, content_hash in chunk})
-            shared = [
-                (found[content_hash], number) for number, content_hash in chunk if content_hash in found
-            ]
+            shared = [(found[content_hash], number) for number, content_hash in chunk if content_hash in found]
             self._database.executemany("UPDATE rows SET action = 'share', remote_id = ? WHERE number = ?", shared)
         self._database.execute(
             "UPDATE rows SET action = 'twin' WHERE number IN (SELECT number FROM (SELECT number, row_number() OVER "
@@ -278,6 +274,10 @@ class Plan:
         return int(
             self._value("SELECT count(*) FROM rows WHERE has_changed AND action IN ('send', 'share', 'revive', 'twin')")
         )
+
+    def count_reasons(self, pattern: str) -> int:
+        """Return the number of rejected rows whose reason is like this SQL pattern."""
+        return int(self._value("SELECT count(*) FROM rows WHERE action = 'rejected' AND reason LIKE ?", pattern))
 
     def owners(self) -> dict[str, int]:
         """Return the number of keys that only other sources have, with other content, by their names."""

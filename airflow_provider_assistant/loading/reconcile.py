@@ -35,6 +35,7 @@ from airflow_provider_assistant.loading.site_match import (
     texts_of_call,
     texts_of_document,
 )
+from airflow_provider_assistant.tables import Note
 from airflow_provider_assistant.texts import counted
 
 log = logging.getLogger(__name__)
@@ -164,16 +165,12 @@ def _record_found(ledger: Ledger, scope_ledger: ScopeLedger, attempt: Mapping[st
         which="unresolved", scope=scope_ledger.scope.id, source=scope_ledger.source, keys=(attempt["key"],)
     )
     seen = settle(ledger, selected, "created")
-    settle(
-        ledger, selected, "created", confirmation=seen.confirmation, remote_id=match.document_id, note=BY_LIST
-    )
+    settle(ledger, selected, "created", confirmation=seen.confirmation, remote_id=match.document_id, note=BY_LIST)
     if match.status is not None:
         scope_ledger.set_documents([match.document_id], status=match.status)
 
 
-def _single(
-    listing: Listing, ledger: Ledger, scope_ledger: ScopeLedger, twice: Sequence[Mapping[str, Any]]
-) -> int:
+def _single(listing: Listing, ledger: Ledger, scope_ledger: ScopeLedger, twice: Sequence[Mapping[str, Any]]) -> int:
     """Record that documents exist once which may exist twice, if the list shows no other that looks the same."""
     now = ledger.read(ledger.clock.read)
     once = []
@@ -252,7 +249,7 @@ def _adopted(scope_ledger: ScopeLedger, rows: Rows, unknown: Iterable[SiteDocume
     index = RowIndex[str]()
     claims: dict[str, Claim] = {}
     for batch in rows.batches():
-        if not hasattr(batch, "keys"):
+        if isinstance(batch, Note):
             continue
         attempts = scope_ledger.known(batch.keys)
         for position, key in enumerate(batch.keys):

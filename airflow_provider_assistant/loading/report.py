@@ -50,7 +50,7 @@ def report_plan(plan: Plan, findings: Findings) -> None:
     for row in plan.rows("rejected", "skipped", "ambiguous", "elsewhere"):
         kind: Kind = "skipped"
         if row.action in {"rejected", "ambiguous"}:
-            kind = row.action  # type: ignore[assignment]
+            kind = row.action
         ids = [row.remote_id] if row.remote_id else []
         findings.add(Finding(kind, row.label or row.key, row.reason or "", row.number, ids, row.group))
 

@@ -144,9 +144,7 @@ class SiteClient:
             refused |= await self._send(change, [document_id])
         return refused
 
-    async def _still_there(
-        self, missing: dict[str, AssistantError], *, has_changed_others: bool
-    ) -> dict[str, str]:
+    async def _still_there(self, missing: dict[str, AssistantError], *, has_changed_others: bool) -> dict[str, str]:
         """
         Return the documents that got a 404 and are on the site nevertheless.
 

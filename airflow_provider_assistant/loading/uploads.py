@@ -167,7 +167,9 @@ def upload_names(names: Sequence[str]) -> dict[str, str]:
     uses: defaultdict[str, int] = defaultdict(int)
     for file_name in joined.values():
         uses[file_name] += 1
-    return {name: file_name if uses[file_name] == 1 else _with_hash(name, file_name) for name, file_name in joined.items()}
+    return {
+        name: file_name if uses[file_name] == 1 else _with_hash(name, file_name) for name, file_name in joined.items()
+    }
 
 
 def _with_hash(path: str, file_name: str) -> str:

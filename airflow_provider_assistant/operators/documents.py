@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
-
-from airflow.providers.common.compat.sdk import Context
 
 from airflow_provider_assistant import parameters
 from airflow_provider_assistant.api import endpoints
@@ -17,21 +14,17 @@ from airflow_provider_assistant.api.replies import CreatedDocument
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.hooks.task_parameters import Checks, check_given
 from airflow_provider_assistant.keys import key_names
-from airflow_provider_assistant.ledger import RunRef
-from airflow_provider_assistant.loading.columns import ColumnSelection
-from airflow_provider_assistant.loading.field_columns import mapping_of, wanted_columns
-from airflow_provider_assistant.loading.file_rows import FileRows
-from airflow_provider_assistant.loading.options import OF_GROUPS
-from airflow_provider_assistant.loading.rows import DataframeRows, Rows
-from airflow_provider_assistant.loading.sources import Source
+from airflow_provider_assistant.loading.fields import columns_to_read, mapping_of
+from airflow_provider_assistant.loading.rows import Rows, TableRows
+from airflow_provider_assistant.loading.uploads import FileRows
 from airflow_provider_assistant.observability.lineage import LineageDataset
 from airflow_provider_assistant.operators.loads import AssistantLoadOperator
-from airflow_provider_assistant.operators.runs import kept_rows_file
 from airflow_provider_assistant.operators.source import AssistantSourceOperator
 from airflow_provider_assistant.source_account import SourceAccount
 from airflow_provider_assistant.storage.paths import StoragePath
 from airflow_provider_assistant.storage.source_files import files_in, storage_files
 from airflow_provider_assistant.storage.uploads import as_upload
+from airflow_provider_assistant.tables import notes_of
 
 
 class AssistantLoadRowsOperator(AssistantSourceOperator, AssistantLoadOperator):
@@ -39,8 +32,8 @@ class AssistantLoadRowsOperator(AssistantSourceOperator, AssistantLoadOperator):
     Base of the operators that create one document per row.
 
     :param group_columns: Column or columns with the page, file or ticket that a row is a part of, such as ``parent`` of
-        chunks. All rows of a group belong to one task. Shards, mapped tasks and ``on_missing="group"`` then find the
-        stale rows of the groups that they see, and findings name the group. Default: an empty sequence, no groups.
+        chunks. All rows of a group belong to one task. With ``missing_in="groups"``, the load then finds the rows that
+        are gone from the groups that it contains, and findings name the group. Default: an empty sequence, no groups.
 
     The other parameters are those of :class:`~airflow_provider_assistant.operators.source.AssistantSourceOperator` and
     :class:`~airflow_provider_assistant.operators.loads.AssistantLoadOperator`.
@@ -53,89 +46,35 @@ class AssistantLoadRowsOperator(AssistantSourceOperator, AssistantLoadOperator):
     )
     parameter_checks: ClassVar[Checks] = {"group_columns": parameters.names}
     payload: ClassVar[type[Payload]]
-    # The open source of the current try and its columns; whether they are rows from before a pause.
-    _open_source: Source | None = None
-    _column_selection: ColumnSelection | None = None
-    _is_kept = False
 
     def __init__(self, *, group_columns: str | Sequence[str] = (), **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if self.on_missing in OF_GROUPS.values() and not group_columns:
+        if self.missing_in == "groups" and not group_columns:
             raise AssistantInputError(
-                f"task {self.task_id!r}: on_missing={self.on_missing!r} needs group_columns", field="group_columns"
+                f"task {self.task_id!r}: missing_in='groups' needs group_columns", field="group_columns"
             )
         self.group_columns = group_columns
         check_given(self)
-
-    def execute_complete(
-        self,
-        context: Context,
-        event: Any = None,
-        until: float | None = None,
-        rendered: Mapping[str, str] | None = None,
-        rows: str | None = None,
-    ) -> dict[str, Any]:
-        """
-        Continue the load after a pause in the triggerer. Rows that were created before count as unchanged.
-
-        :param context: Airflow's task context.
-        :param event: The trigger's event. Not used.
-        :param until: When ``timeout`` expires, in seconds since the epoch.
-        :param rendered: Values of the template fields at the time of the deferral.
-        :param rows: Path of the rows that the source had before the pause. Default: None, the source is read again.
-        :return: The same as :meth:`execute`.
-        """
-        from airflow_provider_assistant.loading.kept_rows import KeptRows
-
-        kept_rows = KeptRows(rows) if rows else None
-        if kept_rows and kept_rows.exist():
-            self.source = kept_rows
-            self._is_kept = True
-        result = super().execute_complete(context, event, until, rendered)
-        if kept_rows:
-            # The load is complete, so no later try needs them.
-            kept_rows.remove()
-        return result
-
-    def _keep_rows(self, run: RunRef) -> dict[str, Any]:
-        if not self.is_function or self._open_source is None or self._column_selection is None:
-            return {}
-        from airflow_provider_assistant.loading.kept_rows import KeptRows
-
-        kept_rows = KeptRows(kept_rows_file(run))
-        # After a second pause, the source is this file.
-        if self._is_kept or kept_rows.write(self._open_source, self._column_selection):
-            return {"rows": str(kept_rows.path)}
-        return {}
 
     @abstractmethod
     def _call(self, site_id: str, document: Any) -> Call[CreatedDocument]:
         """Return the call that creates this document."""
 
-    @contextlib.contextmanager
-    def _rows(self, site_id: str) -> Iterator[Rows]:
+    def _rows(self, site_id: str) -> Rows:
         columns = mapping_of(self.payload, self.columns, self.constants)
         # Not in the constructor: templates and outputs of other tasks have no value before the task runs.
         key_columns = key_names(self.key_columns)
         group_columns = key_names(self.group_columns, "group_columns")
-        selection = wanted_columns(self.payload, columns, [*key_columns, *group_columns])
-        with self._opened_source(selection) as source:
-            self._open_source = source
-            self._column_selection = selection
-            yield DataframeRows(
-                source,
-                payload=self.payload,
-                columns=columns,
-                constants=self.constants or {},
-                key_columns=key_columns,
-                group_columns=group_columns,
-                call=lambda document: self._call(site_id, document),
-                allow_empty=self.allow_empty,
-            )
-
-    def _has_whole_source(self, context: Context) -> bool:
-        is_shard = isinstance(self.source, Mapping) and "row_groups" in self.source
-        return super()._has_whole_source(context) and not is_shard
+        return TableRows(
+            self._source_rows(columns_to_read(self.payload, columns, [*key_columns, *group_columns])),
+            payload=self.payload,
+            columns=columns,
+            constants=self.constants or {},
+            key_columns=key_columns,
+            group_columns=group_columns,
+            call=lambda document: self._call(site_id, document),
+            allow_empty=self.allow_empty,
+        )
 
 
 class AssistantLoadQAOperator(AssistantLoadRowsOperator):
@@ -157,7 +96,6 @@ class AssistantLoadQAOperator(AssistantLoadRowsOperator):
     """
 
     payload = QADocument
-    endpoint = "documents/qa"
     kind = "qa"
 
     def _call(self, site_id: str, document: QADocument) -> Call[CreatedDocument]:
@@ -183,7 +121,6 @@ class AssistantLoadTextOperator(AssistantLoadRowsOperator):
     """
 
     payload = TextDocument
-    endpoint = "documents/text"
     kind = "text"
 
     def _call(self, site_id: str, document: TextDocument) -> Call[CreatedDocument]:
@@ -195,8 +132,8 @@ class AssistantUploadFilesOperator(AssistantLoadOperator):
     Create one document per file (``POST …/documents``), each file once.
 
     The key of a file is its path below the given folder. The operator reads all files once before it sends the first,
-    to compare content hashes with the ledger; it streams each file to the service. The document has the file's name. If
-    several files have the same name, the folders in which they differ become a prefix (``de-readme.md``).
+    to compare content hashes with the ledger; it streams each file to the service. The name of the document is that
+    path, with hyphens between the folders (``de-readme.pdf``).
 
     .. seealso::
         For more information on how to use this operator, take a look at the guide:
@@ -218,17 +155,15 @@ class AssistantUploadFilesOperator(AssistantLoadOperator):
         "allowed_root": parameters.path,
         "allow_empty": parameters.flag,
     }
-    endpoint = "documents"
     kind = "file"
 
     def __init__(
         self, *, files: Any, allowed_root: str | None = None, allow_empty: bool = False, **kwargs: Any
     ) -> None:
         super().__init__(**kwargs)
-        if self.on_missing in OF_GROUPS.values():
+        if self.missing_in == "groups":
             raise AssistantInputError(
-                f"task {self.task_id!r}: on_missing must not be {self.on_missing!r}: files have no groups",
-                field="on_missing",
+                f"task {self.task_id!r}: missing_in must not be 'groups': files have no groups", field="missing_in"
             )
         self.files = files
         self.allowed_root = allowed_root
@@ -239,16 +174,15 @@ class AssistantUploadFilesOperator(AssistantLoadOperator):
         """Return the files, or the folders that contain them."""
         return files_in(self.files)
 
-    @contextlib.contextmanager
-    def _rows(self, site_id: str) -> Iterator[Rows]:
+    def _rows(self, site_id: str) -> Rows:
         account = SourceAccount()
-        yield FileRows(
+        return FileRows(
             storage_files(self.files, self.allowed_root, allow_empty=self.allow_empty, account=account),
             upload=self._upload,
             call=lambda upload: endpoints.upload_document(site_id, upload),
+            notes=notes_of(account),
             allowed_root=self.allowed_root,
             allow_empty=self.allow_empty,
-            account=account,
         )
 
     def _upload(self, path: StoragePath, filename: str) -> Upload:

@@ -134,16 +134,6 @@ def findings_file(run: RunRef) -> StoragePath:
     return findings_folder() / file_name(run.dag_id) / file_name(run.task_id) / name
 
 
-def kept_rows_file(run: RunRef) -> StoragePath:
-    """
-    Return the path of the rows that a deferred load keeps: next to its findings, with a name that readers skip.
-
-    :param run: The task instance.
-    """
-    findings = findings_file(run)
-    return findings.parent / f".{findings.name}.rows.jsonl"
-
-
 def warn_of_findings(listed: str | None, count: int | None = None) -> None:
     """
     Log a warning with the path of the findings, if there are any.

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from airflow_provider_assistant import parameters
 from airflow_provider_assistant.hooks.task_parameters import Checks, check_given
-from airflow_provider_assistant.loading.columns import ColumnSelection
-from airflow_provider_assistant.loading.sources import Source, open_source
-from airflow_provider_assistant.loading.untemplated import without_templating
 from airflow_provider_assistant.observability.lineage import LineageDataset
 from airflow_provider_assistant.operators.base import AssistantOperator
 from airflow_provider_assistant.storage.source_files import files_in
+from airflow_provider_assistant.tables import Batch, Columns, Note, read_rows
+from airflow_provider_assistant.tables.untemplated import without_templating
 
 
 class UntemplatedField:
@@ -42,7 +41,7 @@ class AssistantSourceOperator(AssistantOperator):
         identifies it. Keys are compared as text, whatever the type of the column, see
         :func:`~airflow_provider_assistant.keys.key_text`.
     :param csv_options: Format of files: a mapping with some of the fields of
-        :class:`~airflow_provider_assistant.loading.csv_options.CsvOptions`, such as ``delimiter`` and ``encoding``.
+        :class:`~airflow_provider_assistant.tables.csv_files.CsvOptions`, such as ``delimiter`` and ``encoding``.
         Default: None.
     :param allowed_root: Folder that all files must lie in after symbolic links are resolved: a local path or an object
         storage URL. Default: None, files may lie anywhere.
@@ -85,8 +84,6 @@ class AssistantSourceOperator(AssistantOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        # Rows that a function returns may be others at the next call.
-        self.is_function = callable(source) and not hasattr(source, "__arrow_c_stream__")
         self.source = source
         self.columns = columns
         self.constants = constants
@@ -96,13 +93,13 @@ class AssistantSourceOperator(AssistantOperator):
         self.allow_empty = allow_empty
         check_given(self)
 
-    def _opened_source(self, selection: ColumnSelection) -> Source:
-        """Return the source, open for reading these columns; use it as a context manager."""
-        return open_source(
+    def _source_rows(self, columns: Columns) -> Iterator[Batch | Note]:
+        """Return these columns of the rows, and what the source left out. They can be read once."""
+        return read_rows(
             self.source,
-            selection,
-            self.allowed_root,
+            columns,
             csv_options=self.csv_options,
+            allowed_root=self.allowed_root,
             allow_empty=self.allow_empty,
         )
 

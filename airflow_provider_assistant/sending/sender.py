@@ -125,18 +125,19 @@ class Sender:
     async def next_claimed(self, items: Iterator[Item]) -> Item | None:
         """Claim the next row and return it; None if there is none, or nothing may be sent any more."""
         for item in items:
-            if self.breaker.is_open:
+            if self._is_stopped():
                 return None
-            if not await self._committer.claim(item.claim):
-                if self._committer.has_failed:
-                    return None
-                self._on_lost(item)
-            elif self.breaker.is_open:
-                self._failed(item, NotSentError("not sent: the task had stopped"))
-                return None
-            else:
+            is_claimed = await self._committer.claim(item.claim)
+            if is_claimed and not self._is_stopped():
                 return item
+            if is_claimed:
+                self._failed(item, NotSentError("not sent: the task had stopped"))
+            elif not self._committer.has_failed:
+                self._on_lost(item)
         return None
+
+    def _is_stopped(self) -> bool:
+        return self.breaker.is_open
 
 
 class _Claimed(AsyncIterator[Item]):
