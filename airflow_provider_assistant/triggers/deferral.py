@@ -13,7 +13,8 @@ from airflow_provider_assistant.api import errors
 from airflow_provider_assistant.api.errors import detail_of
 from airflow_provider_assistant.exceptions import AssistantAPIError, AssistantLedgerError, AssistantRequestFailedError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
-from airflow_provider_assistant.ledger import Ledger, RequestEnd, record_ends
+from airflow_provider_assistant.ledger import Ledger
+from airflow_provider_assistant.ledger.chats import RequestEnd, record_ends
 from airflow_provider_assistant.texts import counted
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import pytest
 
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.operators.documents import AssistantUploadFilesOperator
-from tests.unit.operators.loads import counts, listed, many
-from tests.unit.operators.loads import load as load_rows
+from tests.unit.loads.loads import counts, listed, many
+from tests.unit.loads.loads import load as load_rows
 
 KEYED = {"key_columns": "id", "max_concurrency": 4}
 

@@ -10,7 +10,7 @@ import pytest
 
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.operators.documents import AssistantUploadFilesOperator
-from tests.unit.operators.loads import counts, load
+from tests.unit.loads.loads import counts, load
 from tests.unit.operators.test_odd_sources import STORAGE
 
 DOCUMENTS = "/documents$"

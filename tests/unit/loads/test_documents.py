@@ -32,7 +32,7 @@ from airflow_provider_assistant.operators.documents import (
     AssistantUploadFilesOperator,
 )
 from tests.task_runs.context import task_context
-from tests.unit.operators.loads import ENDS, KEYED, ROWS, counts, listed, load, loaded, loaded_titles, many, render
+from tests.unit.loads.loads import ENDS, KEYED, ROWS, counts, listed, load, loaded, loaded_titles, many, render
 
 TEXTS = [{"title": "Returns", "content": "Within 30 days.", "category": "policy"}]
 SOURCES = {

@@ -17,7 +17,7 @@ from airflow_provider_assistant.operators.documents import (
     AssistantUploadFilesOperator,
 )
 from tests.task_runs.context import task_context
-from tests.unit.operators.loads import counts, listed, load, loaded_titles, many, render
+from tests.unit.loads.loads import counts, listed, load, loaded_titles, many, render
 
 TEXTS = [{"title": f"T{number}", "content": "C", "category": "faq"} for number in range(9)]
 

@@ -22,7 +22,7 @@ from airflow_provider_assistant.operators.documents import (
     AssistantLoadTextOperator,
     AssistantUploadFilesOperator,
 )
-from tests.unit.operators.loads import ROWS, counts, load, loaded, loaded_titles, many
+from tests.unit.loads.loads import ROWS, counts, load, loaded, loaded_titles, many
 
 QA = "/documents/qa$"
 NAMES = list(ROWS[0])

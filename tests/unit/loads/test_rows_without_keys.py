@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_assistant.loading.guards import LEAST_DOCUMENTS
-from tests.unit.operators.loads import counts, listed, load
+from tests.unit.loads.loads import counts, listed, load
 
 NAMES = ("id", "title", "question", "answer", "category")
 FIRST = [(f"k{number}", f"Title {number}", "Q?", f"Ä {number}", "faq") for number in range(2 * LEAST_DOCUMENTS)]

@@ -14,8 +14,8 @@ from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.ledger.upkeep import DeletedDocuments, forget
 from airflow_provider_assistant.loading.sources import row_group_shards
 from airflow_provider_assistant.operators.documents import AssistantLoadTextOperator, AssistantUploadFilesOperator
-from tests.unit.operators.loads import counts
-from tests.unit.operators.loads import load as load_rows
+from tests.unit.loads.loads import counts
+from tests.unit.loads.loads import load as load_rows
 
 GROUPED = {
     "columns": {"title": "key"},

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_assistant.exceptions import AssistantInputError
-from tests.unit.operators.loads import ROWS, load
+from tests.unit.loads.loads import ROWS, load
 
 QA = "/documents/qa$"
 # A column of ids in the type of each kind of source.

@@ -14,7 +14,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.unit.operators.loads import counts, load, loaded
+from tests.unit.loads.loads import counts, load, loaded
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 KEYS = ("number", "flag", "day", "naive", "moment", "code", "uuid")
