@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 from airflow_provider_assistant.hooks.assistant import AssistantHook
@@ -23,18 +23,22 @@ class LedgerTask(Protocol):
         """Hook of the task."""
 
 
-def open_ledger(task: LedgerTask, *, required: bool = True) -> AbstractContextManager[Ledger | None]:
+def open_ledger(task: LedgerTask) -> Ledger:
     """
-    Open the ledger of a task for a ``with`` block, unless its parameter ``ledger`` is False.
+    Open the ledger of a task: if its parameter ``ledger`` is False, one that is gone when it is closed.
 
-    :param required: Whether to raise if the ledger cannot be opened. If False, a warning is logged and the block gets
-        None.
-    :raises AssistantLedgerError: The ledger is required and cannot be opened.
+    :raises AssistantLedgerError: The ledger cannot be opened.
     """
-    location = None
-    if task.ledger:
-        location = ledger_location(task.hook, task.ledger_conn_id)
-    return Ledger.open_optional(task.ledger, location, required=required)
+    if not task.ledger:
+        return Ledger.in_memory()
+    return Ledger.open(ledger_location(task.hook, task.ledger_conn_id))
+
+
+def open_optional_ledger(task: LedgerTask) -> AbstractContextManager[Ledger | None]:
+    """Open the ledger of a task for a ``with`` block, or None if ``ledger`` is False or it cannot be opened."""
+    if not task.ledger:
+        return nullcontext()
+    return Ledger.open_optional(ledger_location(task.hook, task.ledger_conn_id))
 
 
 def ledger_location(hook: AssistantHook, conn_id: str | None, origin: str = TASK) -> LedgerLocation:

@@ -70,6 +70,13 @@ class Ledger:
         return cls(engine_at(location or location_of()))
 
     @classmethod
+    def in_memory(cls) -> Self:
+        """Return a ledger that is gone when it is closed, for a task that is to remember nothing."""
+        pool = sa.pool.StaticPool
+        engine = sa.create_engine("sqlite://", poolclass=pool, connect_args={"check_same_thread": False})
+        return cls(engine, warn_if_new=False)
+
+    @classmethod
     @contextlib.contextmanager
     def open_optional(cls, location: LedgerLocation | None = None) -> Iterator[Self | None]:
         """Open a ledger for a ``with`` block of a task that can do without: if it cannot be opened, log a warning."""

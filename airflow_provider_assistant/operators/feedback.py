@@ -13,20 +13,22 @@ from airflow_provider_assistant.api.call import Call
 from airflow_provider_assistant.api.payloads import Feedback, checked
 from airflow_provider_assistant.api.ratings import RatingReply, check_rating
 from airflow_provider_assistant.failures import FailureContext, explained
-from airflow_provider_assistant.hooks.task_ledger import open_ledger
-from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
-from airflow_provider_assistant.ledger import (
+from airflow_provider_assistant.feedback.ratings import (
     REPEATED,
-    Ledger,
-    RatingScope,
-    RunRef,
     is_repeated,
+    is_sent,
+    may_be_sent,
     outcome_of_rating,
     rating_claim,
     rating_key,
-    send_once,
 )
+from airflow_provider_assistant.hooks.task_ledger import open_ledger
+from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
+from airflow_provider_assistant.ledger import Ledger, Outcome, RunRef, Scope
+from airflow_provider_assistant.names import task_name
 from airflow_provider_assistant.operators.base import AssistantOperator
+from airflow_provider_assistant.sending.decide import Item
+from airflow_provider_assistant.sending.once import send_once
 
 
 class AssistantFeedbackOperator(AssistantOperator):
@@ -110,11 +112,7 @@ class AssistantFeedbackOperator(AssistantOperator):
         check_rating(rating.feedback, self.hook.settings.client.rating_words)
         call = endpoints.send_feedback(site_id, rating)
         with open_ledger(self) as ledger:
-            if ledger is None:
-                was_rated_before = is_repeated(self.hook.send(call), None)
-                is_sent = not was_rated_before
-            else:
-                is_sent, was_rated_before = self._send_once(context, ledger, call)
+            has_sent, was_rated_before = self._send_once(context, ledger, call)
         request_id = self.request_id
         if was_rated_before:
             self.log.warning(
@@ -125,9 +123,9 @@ class AssistantFeedbackOperator(AssistantOperator):
                 REPEATED,
             )
         else:
-            rated = "Rated" if is_sent else "An earlier run had already rated"
+            rated = "Rated" if has_sent else "An earlier run had already rated"
             self.log.info("%s request %r on site %r: %s.", rated, request_id, site_id, self.feedback)
-        return {**fields, "site_id": site_id, "sent": is_sent, "repeated": was_rated_before}
+        return {**fields, "site_id": site_id, "sent": has_sent, "repeated": was_rated_before}
 
     def _send_once(self, context: Context, ledger: Ledger, call: Call[RatingReply]) -> tuple[bool, bool]:
         """
@@ -136,16 +134,30 @@ class AssistantFeedbackOperator(AssistantOperator):
         :return: Whether this run sent it and the service accepted it, and whether the request had been
             rated before.
         """
-        ratings = ledger.ratings(scope=RatingScope(self.hook.site()), run=RunRef.of(context))
-        key = rating_key(self.session_id, self.request_id, self.feedback)
-        entry = ratings.entries([key]).get(key)
-        if entry and entry.state == "created":
-            return False, False
-        if entry and entry.state == "ambiguous":
-            self.log.warning("An earlier attempt at this rating may have been received. Sending it again.")
-        claim = rating_claim(self.session_id, self.request_id, self.feedback, entry)
-        reply = send_once(ratings, claim, lambda: self.hook.send(call), outcome_of_rating)
-        was_rated_before = is_repeated(reply, claim.entry)
+        scope = Scope(self.hook.site(), "rating")
+        run = RunRef.of(context)
+        key = rating_key(self.session_id, self.request_id)
+        with ledger.of(scope, task_name(run.dag_id, run.task_id), run) as ratings:
+            attempts = ratings.known([key]).get(key, ())
+            if is_sent(attempts, self.feedback):
+                return False, False
+            may_be_earlier = may_be_sent(attempts, self.feedback)
+            if may_be_earlier:
+                self.log.warning("An earlier attempt at this rating may have been received. Sending it again.")
+
+            def outcome_of(item: Item, reply: RatingReply) -> Outcome:
+                item.is_repeat = may_be_earlier
+                return outcome_of_rating(item, reply)
+
+            reply = send_once(
+                ratings,
+                call,
+                lambda known: rating_claim(self.session_id, self.request_id, self.feedback, known),
+                key,
+                lambda: self.hook.send(call),
+                outcome_of,
+            )
+        was_rated_before = is_repeated(reply, may_be_earlier=may_be_earlier)
         return not was_rated_before, was_rated_before
 
     def failure_context(self, context: Context) -> FailureContext:  # noqa: ARG002

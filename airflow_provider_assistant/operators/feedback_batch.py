@@ -18,8 +18,9 @@ from airflow_provider_assistant.exceptions import (
 from airflow_provider_assistant.failures import FailureContext, explained
 from airflow_provider_assistant.hooks.task_ledger import open_ledger
 from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
-from airflow_provider_assistant.ledger import RatingScope, RunRef
+from airflow_provider_assistant.ledger import RunRef, Scope
 from airflow_provider_assistant.loading.findings import FindingsFile
+from airflow_provider_assistant.names import task_name
 from airflow_provider_assistant.operators.base import AssistantOperator
 from airflow_provider_assistant.operators.runs import findings_file, warn_of_findings
 from airflow_provider_assistant.storage.paths import storage_path
@@ -135,11 +136,14 @@ class AssistantRateAnswersOperator(AssistantOperator):
         site_id = self.hook.resolve_site_id()
         run = RunRef.of(context)
         findings_of_run = FindingsFile(findings_file(run), always=False, dag_id=run.dag_id)
-        with open_ledger(self) as ledger, findings_of_run as findings:
+        scope = Scope(self.hook.site(), "rating")
+        source = task_name(run.dag_id, run.task_id)
+        with (
+            open_ledger(self) as ledger,
+            ledger.of(scope, source, run) as ratings,
+            findings_of_run as findings,
+        ):
             self._findings = findings
-            ratings = None
-            if ledger:
-                ratings = ledger.ratings(scope=RatingScope(self.hook.site()), run=run)
             self._sender = FeedbackSender(
                 self.hook.client_settings(self.max_concurrency),
                 site_id=site_id,

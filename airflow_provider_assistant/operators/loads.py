@@ -187,7 +187,7 @@ class AssistantLoadOperator(AssistantOperator):
         self,
         context: Context,
         event: Any = None,
-        until: float | None = None,  # noqa: ARG002
+        until: float | None = None,
     ) -> dict[str, Any]:
         """
         Begin the load again after a pause in the triggerer. Rows that were created before count as unchanged.

@@ -21,12 +21,16 @@ from airflow_provider_assistant.exceptions import (
     AssistantRequestTimeoutError,
 )
 from airflow_provider_assistant.failures import FailureContext, explained
-from airflow_provider_assistant.hooks.task_ledger import open_ledger
+from airflow_provider_assistant.hooks.task_ledger import open_ledger, open_optional_ledger
 from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
-from airflow_provider_assistant.ledger import ChatScope, Claim, Ledger, RunRef, key_of, send_once
+from airflow_provider_assistant.ledger import Claim, Filter, Known, Ledger, RunRef, Scope, key_of, queries
+from airflow_provider_assistant.ledger.chats import submitted_at
+from airflow_provider_assistant.loading.decide import decide
+from airflow_provider_assistant.names import task_name
 from airflow_provider_assistant.observability import tracing
 from airflow_provider_assistant.operators.links import AssistantRequestLink
 from airflow_provider_assistant.operators.message import AssistantMessageOperator
+from airflow_provider_assistant.sending.once import send_once
 from airflow_provider_assistant.triggers.chat import AssistantChatRequestTrigger, ended_request, times_of
 from airflow_provider_assistant.triggers.deferral import (
     defer,
@@ -183,7 +187,7 @@ class AssistantSubmitChatOperator(AssistantMessageOperator):
         restore_attributes(self, event)
         check_rendered(self, context)
         site_id = self.hook.resolve_site_id()
-        with open_ledger(self, required=False) as ledger:
+        with open_optional_ledger(self) as ledger:
             try:
                 request = ended_request(event)
                 self._publish_ended(context, request)
@@ -229,14 +233,9 @@ class AssistantSubmitChatOperator(AssistantMessageOperator):
                 todo="A retry or a cleared task submits the question again.",
             ) from error
 
-    def _submitted(self, context: Context, site_id: str, ledger: Ledger | None) -> dict[str, Any]:
+    def _submitted(self, context: Context, site_id: str, ledger: Ledger) -> dict[str, Any]:
         call = endpoints.submit_chat(site_id, self._chat_message())
-        if ledger is None:
-            reply = self._send(call)
-            self._note_duplicates(context, reply.call_info.ambiguous)
-            request_id, at = reply.request_id, time.time()
-        else:
-            request_id, at = self._submitted_once(context, ledger, call)
+        request_id, at = self._submitted_once(context, ledger, call)
         self.log.info("Site %r accepted the chat as request %r.", site_id, request_id)
         self.request_id = request_id
         return {
@@ -256,30 +255,40 @@ class AssistantSubmitChatOperator(AssistantMessageOperator):
         # Airflow increases max_tries when a task is cleared.
         identity = str(run) if self.reuse else f"{run}#{context['ti'].max_tries}"
         key = key_of(identity, *(call.json or {}).values())
-        requests = ledger.chat_requests(scope=ChatScope(self.hook.site()), run=run)
-        earlier, entry = requests.find(key), requests.entries([key]).get(key)
-        if earlier is not None and earlier.outcome == "created":
-            self.log.info("An earlier try of this task submitted this chat. Continuing with its request.")
-            return earlier.request_id, earlier.recorded_at.timestamp()
-        is_ambiguous = entry is not None and entry.state == "ambiguous"
-        if is_ambiguous and self.on_ambiguous != "retry":
-            raise _not_resubmitted(call, earlier)
-        if is_ambiguous:
-            self.log.warning("An earlier try may have submitted this chat. Submitting it again.")
-        if earlier is not None and earlier.state == "lost":
-            self.log.warning("The service lost request %r. Submitting the question again.", earlier.request_id)
-        claim = Claim(key, self.session_id, entry, details=(self.session_id,))
-        reply = send_once(requests, claim, lambda: self._send(call))
-        self._note_duplicates(context, is_ambiguous + reply.call_info.ambiguous)
+        scope = Scope(self.hook.site(), "chat")
+        with ledger.of(scope, task_name(run.dag_id, run.task_id), run) as requests:
+            decision = decide(key, requests.known([key]).get(key, ()), requests.source)
+            if decision.action == "unchanged" and decision.remote_id:
+                self.log.info("An earlier try of this task submitted this chat. Continuing with its request.")
+                at = submitted_at(ledger, scope.site, decision.remote_id)
+                return decision.remote_id, at.timestamp() if at else time.time()
+            if decision.is_repeat and self.on_ambiguous != "retry":
+                raise _not_resubmitted(call, ledger, scope, key)
+            if decision.is_repeat:
+                self.log.warning("An earlier try may have submitted this chat. Submitting it again.")
+            elif decision.latest:
+                self.log.warning("The earlier request of this chat has no answer. Submitting the question again.")
+
+            def claim_after(known: Sequence[Known]) -> Claim:
+                number = known[-1].number + 1 if known else 1
+                return Claim(
+                    key, self.session_id, number, key, details={"session_id": self.session_id, "mode": "async"}
+                )
+
+            reply = send_once(requests, call, claim_after, key, lambda: self._send(call))
+        self._note_duplicates(context, decision.is_repeat + reply.call_info.ambiguous)
         return reply.request_id, time.time()
 
 
-def _not_resubmitted(call: Call[Any], earlier: Any) -> AssistantAmbiguousPermanentError:
+def _not_resubmitted(call: Call[Any], ledger: Ledger, scope: Scope, key: str) -> AssistantAmbiguousPermanentError:
+    selected = Filter(which="unresolved", scope=scope.id, keys=(key,))
+    page = ledger.read(queries.entries, ledger.clock, selected)
+    earlier = page.rows[0] if page.rows else {"error": None, "requests": 1}
     return AssistantAmbiguousPermanentError(
         f"Not submitted again: an earlier try may have submitted it ({call}). Its error: "
-        f"{earlier.error or 'it ended before it had a reply'}",
+        f"{earlier['error'] or 'it ended before it had a reply'}",
         todo="Check at the service whether it was submitted, and record the result with "
         "'airflow assistant ledger resolve'.",
         endpoint=call.endpoint,
-        attempts=earlier.attempts,
+        attempts=earlier["requests"],
     )

@@ -25,9 +25,10 @@ from airflow_provider_assistant.exceptions import (
 )
 from airflow_provider_assistant.failures import FailureContext, explained
 from airflow_provider_assistant.hooks.assistant import AssistantHook
-from airflow_provider_assistant.hooks.task_ledger import ledger_location, open_ledger
+from airflow_provider_assistant.hooks.task_ledger import ledger_location, open_ledger, open_optional_ledger
 from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered, naming_task
-from airflow_provider_assistant.ledger import check_location, find_request
+from airflow_provider_assistant.ledger import check_location
+from airflow_provider_assistant.ledger.chats import submitted_at
 from airflow_provider_assistant.parameters import checked
 from airflow_provider_assistant.sensors.base import check_waits, skipped_softly, start_of_wait
 from airflow_provider_assistant.triggers.chat import AssistantChatRequestTrigger, ended_request, times_of
@@ -199,7 +200,7 @@ class AssistantChatRequestSensor(BaseSensorOperator):
             "polls": self._polls,
             **times_of(request, self._since, client.now()),
         }
-        with open_ledger(self, required=False) as ledger:
+        with open_optional_ledger(self) as ledger:
             answer = record_and_return(ended, self.hook, ledger, AssistantRequestFailedPermanentError)
         return PokeReturnValue(is_done=True, xcom_value=answer)
 
@@ -215,7 +216,7 @@ class AssistantChatRequestSensor(BaseSensorOperator):
         """
         restore_attributes(self, event)
         check_rendered(self, context)
-        with open_ledger(self, required=False) as ledger:
+        with open_optional_ledger(self) as ledger:
             try:
                 return record_and_return(ended_request(event), self.hook, ledger, AssistantRequestFailedPermanentError)
             except AssistantRequestTimeoutError as error:
@@ -245,18 +246,14 @@ class AssistantChatRequestSensor(BaseSensorOperator):
         if self.ledger:
             # Fail before the first poll. A ledger that is only unreachable does not fail the sensor.
             check_location(ledger_location(self.hook, self.ledger_conn_id))
-        with open_ledger(self, required=False) as ledger:
-            recorded_request = None
+        with open_optional_ledger(self) as ledger:
+            accepted_at = None
             try:
                 if ledger:
-                    recorded_request = find_request(
-                        ledger.engine,
-                        self.hook.site(),
-                        self.request_id,
-                    )
+                    accepted_at = submitted_at(ledger, self.hook.site(), self.request_id)
             except AssistantLedgerError as error:
                 self.log.warning("The ledger cannot be read, so the time of submission is unknown: %s", error)
         since: float = self._started or self.hook.client.now()
-        if recorded_request:
-            since = recorded_request.recorded_at.timestamp()
+        if accepted_at:
+            since = accepted_at.timestamp()
         return since

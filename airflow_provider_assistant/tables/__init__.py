@@ -1,7 +1,9 @@
 """stub"""
+
 from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Mapping
+
 
 @dataclass(frozen=True, slots=True)
 class Columns:
@@ -9,6 +11,7 @@ class Columns:
     optional: tuple[str, ...] = ()
     texts: frozenset[str] = frozenset()
     rest: bool = False
+
 
 @dataclass(frozen=True, slots=True)
 class Note:
@@ -18,20 +21,31 @@ class Note:
     expected: bool
     count: int = 1
 
+
 @dataclass(frozen=True, slots=True)
 class Batch:
     columns: dict[str, list[Any]]
     start: int = 1
     problems: Mapping[int, str] = field(default_factory=dict)
-    def __len__(self): return len(next(iter(self.columns.values()), ()))
-    def place(self, position): return f"row {self.start + position}"
-    def problems_of(self, texts, keys=()): return dict(self.problems)
+
+    def __len__(self):
+        return len(next(iter(self.columns.values()), ()))
+
+    def place(self, position):
+        return f"row {self.start + position}"
+
+    def problems_of(self, texts, keys=()):
+        return dict(self.problems)
+
 
 def read_rows(source, columns, *, csv_options=None, allowed_root=None, allow_empty=False):
     start = 1
     rows = list(source)
     for i in range(0, len(rows), 1000):
-        part = rows[i:i+1000]
+        part = rows[i : i + 1000]
         yield Batch({n: [r.get(n) for r in part] for n in (*columns.required, *columns.optional)}, start)
         start += len(part)
-def notes_of(account): return []
+
+
+def notes_of(account):
+    return []
