@@ -16,19 +16,13 @@ from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.call import Call
 from airflow_provider_assistant.api.payloads import ChatMessage
 from airflow_provider_assistant.api.replies import ApiReply, ChatAnswer
-from airflow_provider_assistant.chat_batch import answers
+from airflow_provider_assistant.chat_batch import answers, requests
 from airflow_provider_assistant.chat_batch.conversations import next_turn
 from airflow_provider_assistant.chat_batch.earlier import EarlierAttempts, earlier_turns, storable_texts
 from airflow_provider_assistant.chat_batch.poller import Poller
 from airflow_provider_assistant.chat_batch.question_findings import QuestionFindings
-from airflow_provider_assistant.chat_batch.questions import QuestionRows, Questions
-from airflow_provider_assistant.chat_batch.requests import (
-    EarlierTurns,
-    FinishedRequest,
-    Mode,
-    PendingRequest,
-    Submission,
-)
+from airflow_provider_assistant.chat_batch.questions import Questions
+from airflow_provider_assistant.chat_batch.requests import EarlierTurns, FinishedRequest, Mode, PendingRequest
 from airflow_provider_assistant.chat_batch.sessions import (
     CLOSED,
     close_sessions,
@@ -36,18 +30,18 @@ from airflow_provider_assistant.chat_batch.sessions import (
     ended_sessions,
 )
 from airflow_provider_assistant.chat_batch.state import AnswerWriter, BatchState, findings_of, folder_of
+from airflow_provider_assistant.chat_batch.submission import QuestionRows, Submission
 from airflow_provider_assistant.client.cancellation import CancellableRunner, run_coroutine
 from airflow_provider_assistant.client.rate_limited import RateLimitedClient
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import AssistantError, AssistantLedgerError
-from airflow_provider_assistant.ledger import ChatLedger, RequestEnd
+from airflow_provider_assistant.ledger import Ledger, ScopeLedger
+from airflow_provider_assistant.ledger.chats import RequestEnd
 from airflow_provider_assistant.loading.counts import LoadCounts
-from airflow_provider_assistant.loading.engine import Load
 from airflow_provider_assistant.loading.findings import DAG_ID, FindingsFile
-from airflow_provider_assistant.loading.load_client import LoadClient
-from airflow_provider_assistant.loading.options import LoadOptions, OnAmbiguous
-from airflow_provider_assistant.loading.rows import PreparedRow
+from airflow_provider_assistant.loading.options import MAX_BACKOFF, OnAmbiguous
 from airflow_provider_assistant.observability import tracing
+from airflow_provider_assistant.sending.client import SendingClient
 from airflow_provider_assistant.texts import storable
 
 if TYPE_CHECKING:
@@ -67,7 +61,8 @@ class ChatBatch:
         each answer in its own round trip (``POST …/chat``).
     :param output: Parquet file for the questions and answers.
     :param scope: Scope of the ledger entries and session ids: the task and, if it must ask again, which run.
-    :param ledger: None to record nothing.
+    :param ledger: The ledger.
+    :param attempts: The ledger of this batch's questions.
     :param on_ambiguous: What to do with a question that may have been asked although no usable reply came back.
     :param dag_id: The DAG of the task, for the metadata of the files. Default: empty, no task.
     """
@@ -80,7 +75,8 @@ class ChatBatch:
         mode: Mode,
         output: ObjectStoragePath,
         scope: str,
-        ledger: ChatLedger | None,
+        ledger: Ledger,
+        attempts: ScopeLedger,
         on_ambiguous: OnAmbiguous = "retry",
         dag_id: str = "",
     ) -> None:
@@ -93,21 +89,17 @@ class ChatBatch:
         self._output = output
         self._scope = scope
         self._dag_id = dag_id
-        self._ledger = ledger
-        self._earlier = EarlierAttempts(self.state, output=output, scope=scope, mode=mode, ledger=ledger)
-        # Each run may ask other questions, so a mass change is normal here, and none of them is stale.
-        self._options = LoadOptions(
-            settings.max_concurrency,
-            on_ambiguous=on_ambiguous,
-            allow_mass_change=True,
-            on_missing="ignore",
+        self._attempts = attempts
+        self._on_ambiguous = on_ambiguous
+        self._earlier = EarlierAttempts(
+            self.state, output=output, scope=scope, mode=mode, ledger=ledger, ledger_scope=attempts.scope
         )
         # Counts of the submissions, and number of answers that arrived, in this attempt.
         self.counts: LoadCounts | None = None
         self.answered = 0
         # Questions that this attempt has submitted and that the ledger could not record.
         self.unrecorded = 0
-        self._load: Load | None = None
+        self._submission: Submission | None = None
         self._runner = CancellableRunner("the task was ended from outside; a retry takes up the requests that are open")
 
     # -- submitting --------------------------------------------------------------------------------
@@ -164,45 +156,44 @@ class ChatBatch:
         return turn
 
     async def _submit(self, questions: Questions, findings: QuestionFindings) -> _Sent:
-        """Send the questions with the engine of loads, to which the id of a question is its content hash."""
-        submissions: dict[str, Submission] = {}
-        options = self._options
-        async with LoadClient(self._settings, options) as client, AnswerWriter(self.state) as writer:
+        """Send the questions of a turn."""
+        submissions: dict[str, requests.Submission] = {}
+        client = SendingClient(self._settings, max_backoff=MAX_BACKOFF, retry_ambiguous=self._on_ambiguous == "retry")
+        async with client, AnswerWriter(self.state) as writer:
 
-            def on_created(row: PreparedRow, reply: ApiReply) -> None:
-                question_id = row.fingerprint.content_hash
+            def on_accepted(question_id: str, reply: ApiReply) -> None:
                 now = round(client.now(), 6)
-                submissions[question_id] = Submission(
+                submissions[question_id] = requests.Submission(
                     request_id=reply.created_id, submitted_at=now, attempts=reply.call_info.attempts
                 )
                 if isinstance(reply, ChatAnswer):
                     self._record(writer, _answer_of(question_id, reply, now))
 
-            self._load = load = Load(
+            self._submission = submission = Submission(
                 client,
-                QuestionRows(questions, self._call),
-                options,
-                ledger=self._ledger,
-                findings=findings,
-                on_created=on_created,
+                self._attempts,
+                findings,
+                mode=self._mode,
+                on_ambiguous=self._on_ambiguous,
+                on_accepted=on_accepted,
             )
-            self.counts = load.counts
+            self.counts = submission.counts
             if self._runner.is_cancelled:
                 # end() was called while the questions were being prepared.
-                load.cancel()
+                submission.cancel()
             try:
                 with tracing.span("submit", site_id=self._site_id, mode=self._mode):
-                    await load.run()
+                    await submission.run(QuestionRows(questions, self._call))
             except AssistantError as error:
                 if self._runner.is_cancelled or isinstance(error, AirflowFailException):
                     raise
                 log.warning("Not all questions could be submitted; waiting for those that were: %s", error)
-                return _Sent(load.counts, submissions, error)
+                return _Sent(submission.counts, submissions, error)
             finally:
-                self._load = None
-                self.unrecorded = load.gap.created
-                log.info("Site %r, %s.", self._site_id, load.counts.summary("question", "submitted"))
-        return _Sent(load.counts, submissions)
+                self._submission = None
+                self.unrecorded = submission.unrecorded
+                log.info("Site %r, %s.", self._site_id, submission.counts.summary("question", "submitted"))
+        return _Sent(submission.counts, submissions)
 
     def _call(self, message: ChatMessage) -> Call[Any]:
         if self._mode == "sync":
@@ -212,7 +203,7 @@ class ChatBatch:
     def _save_questions(
         self,
         questions: Questions,
-        submissions: dict[str, Submission],
+        submissions: dict[str, requests.Submission],
         facts: dict[str, Any],
         reasons_by_id: dict[str, str],
         turn: int,
@@ -259,7 +250,7 @@ class ChatBatch:
         )
         self.state.write_questions(table)
 
-    def _save_pending(self, submissions: dict[str, Submission]) -> None:
+    def _save_pending(self, submissions: dict[str, requests.Submission]) -> None:
         """Write the list of requests to wait for; in sync mode, each answer came with its request."""
         pending = []
         if self._mode == "async":
@@ -368,8 +359,8 @@ class ChatBatch:
     def end(self) -> None:
         """Stop sending, and make the running call return within a few seconds; safe in a signal handler."""
         self._runner.cancel()
-        if self._load:
-            self._load.cancel()
+        if self._submission:
+            self._submission.cancel()
 
 
 class _Sent(NamedTuple):
@@ -380,7 +371,7 @@ class _Sent(NamedTuple):
     """
 
     counts: LoadCounts
-    submissions: dict[str, Submission]
+    submissions: dict[str, requests.Submission]
     error: AssistantError | None = None
 
 

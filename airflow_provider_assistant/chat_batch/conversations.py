@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 from airflow_provider_assistant.api.sessions import session_id
 from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputError
 from airflow_provider_assistant.keys import key_column
-from airflow_provider_assistant.loading.fingerprints import encoded, hash_of
+from airflow_provider_assistant.ledger import hash_of
+from airflow_provider_assistant.tables.fingerprints import encoded
 
 
 class Conversations(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,8 @@ from airflow_provider_assistant.chat_batch.questions import Questions
 from airflow_provider_assistant.chat_batch.requests import EarlierTurns, FinishedRequest, Mode, Submission
 from airflow_provider_assistant.chat_batch.sessions import decoded_closed, in_closed_sessions
 from airflow_provider_assistant.chat_batch.state import BatchState
-from airflow_provider_assistant.ledger import AcceptedQuestion, ChatLedger, RequestEnd
+from airflow_provider_assistant.ledger import Ledger, Scope, chats
+from airflow_provider_assistant.ledger.chats import AcceptedQuestion, RequestEnd
 from airflow_provider_assistant.texts import storable
 
 if TYPE_CHECKING:
@@ -36,13 +37,19 @@ class EarlierAttempts:
         output: ObjectStoragePath,
         scope: str,
         mode: Mode,
-        ledger: ChatLedger | None,
+        ledger: Ledger,
+        ledger_scope: Scope,
     ) -> None:
         self._state = state
         self._output = output
         self._scope = scope
         self._mode = mode
         self._ledger = ledger
+        self._ledger_scope = ledger_scope
+
+    def accepted(self) -> Iterator[AcceptedQuestion]:
+        """Yield the questions that the service has accepted, from this try and earlier ones."""
+        return chats.accepted(self._ledger, self._ledger_scope)
 
     def in_open_sessions(self, questions: Questions) -> Questions:
         """
@@ -56,9 +63,7 @@ class EarlierAttempts:
             closed = self.closed_sessions()
             if not closed:
                 return questions
-            accepted_ids = set()
-            if self._ledger:
-                accepted_ids = {entry.question_id for entry in self._ledger.accepted() if entry.question_id}
+            accepted_ids = {entry.question_id for entry in self.accepted() if entry.question_id}
             positions = in_closed_sessions(questions, closed, accepted_ids)
             if not positions:
                 return questions
@@ -91,8 +96,6 @@ class EarlierAttempts:
 
     def _correct_ledger(self, questions: Questions, saved: Sequence[FinishedRequest]) -> None:
         """Correct what a killed attempt left in the ledger, so that the questions without an answer are submitted."""
-        if not self._ledger:
-            return
         # publish() records all ends, but an earlier attempt may have been killed before it.
         ends = {}
         for answer in saved:
@@ -109,28 +112,28 @@ class EarlierAttempts:
         for key, question_id in zip(questions.keys, questions.question_ids, strict=True):
             if question_id in answer_by_id:
                 answered.append(_accepted(key, answer_by_id[question_id]))
-        self._ledger.record_late(answered)
+        chats.record_late(self._ledger, self._ledger_scope, answered)
         if self._mode == "sync":
             # It may also have recorded an outcome and not saved the answer.
             unanswered_ids = set(questions.question_ids) - answer_by_id.keys()
-            lost = [entry for entry in self._ledger.accepted() if entry.question_id in unanswered_ids]
+            lost = [entry for entry in self.accepted() if entry.question_id in unanswered_ids]
             if lost and not saved and questions.own_sessions:
                 # No answer is left, as if the output was removed: an earlier attempt may have closed the sessions.
                 lost_ids = {entry.question_id for entry in lost}
                 sessions = zip(questions.question_ids, questions.field("session_id"), strict=True)
                 self._state.write_closed({session for question_id, session in sessions if question_id in lost_ids})
-            self._ledger.withdraw([entry.key for entry in lost], "its answer was lost with the attempt that asked")
+            chats.withdraw(self._ledger, self._ledger_scope, lost, "its answer was lost with the attempt that asked")
 
     def record_ends(self, ends: Mapping[str, RequestEnd]) -> None:
         """Record how requests ended, so that a later attempt asks those without an answer again."""
-        if not self._ledger or not ends:
+        if not ends:
             return
         if self._mode == "sync":
             # The answer came with the reply, so the request never was open.
             return
         # Files have the ids as Parquet can store them, the ledger as the service sent them.
         ledger_id_by_file_id = {}
-        for accepted in self._ledger.accepted():
+        for accepted in self.accepted():
             if accepted.request_id:
                 ledger_id_by_file_id[storable(accepted.request_id)] = accepted.request_id
         end_by_ledger_id = {}
@@ -138,20 +141,18 @@ class EarlierAttempts:
             file_id = storable(request_id)
             if file_id in ledger_id_by_file_id:
                 end_by_ledger_id[ledger_id_by_file_id[file_id]] = end
-        self._ledger.record_ends(end_by_ledger_id)
+        chats.record_ends(self._ledger.engine, self._ledger_scope.site, end_by_ledger_id)
 
     def recorded_submissions(self, question_ids: Iterable[str]) -> dict[str, Submission]:
         """Return the submissions of this and earlier attempts from the ledger, by question."""
-        if not self._ledger:
-            return {}
         current_ids = set(question_ids)
         submissions = {}
-        for accepted in self._ledger.accepted():
+        for accepted in self.accepted():
             if accepted.question_id in current_ids:
                 submissions[accepted.question_id] = Submission(
                     request_id=accepted.request_id,
                     submitted_at=accepted.recorded_at.timestamp(),
-                    attempts=accepted.attempts,
+                    attempts=accepted.requests,
                 )
         return submissions
 
@@ -192,8 +193,9 @@ def _accepted(key: str, answer: FinishedRequest) -> AcceptedQuestion:
     ended_at = datetime.fromtimestamp(answer.ended_at, UTC)
     return AcceptedQuestion(
         key=key,
+        number=0,
         question_id=answer.question_id,
         request_id=answer.request_id,
         recorded_at=ended_at,
-        attempts=1,
+        requests=1,
     )

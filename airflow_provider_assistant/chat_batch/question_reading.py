@@ -12,19 +12,18 @@ from airflow_provider_assistant.chat_batch.conversations import read_conversatio
 from airflow_provider_assistant.chat_batch.questions import Questions, content_hashes
 from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputError
 from airflow_provider_assistant.keys import key_label
-from airflow_provider_assistant.loading.columns import ColumnSelection
-from airflow_provider_assistant.loading.field_columns import mapping_of
-from airflow_provider_assistant.loading.fingerprints import (
+from airflow_provider_assistant.ledger import hash_of
+from airflow_provider_assistant.loading.fields import mapping_of
+from airflow_provider_assistant.loading.rows import check_count
+from airflow_provider_assistant.tables import Columns, read_rows
+from airflow_provider_assistant.tables.fingerprints import (
     bad_row_key,
-    check_count,
     encoded,
-    hash_of,
     hashes_of,
     key_texts,
     without_blanks,
 )
-from airflow_provider_assistant.loading.sources import open_source
-from airflow_provider_assistant.loading.tables import read_columns
+from airflow_provider_assistant.tables.whole import read_columns
 
 OPTIONAL = ("session_id", "email", "response_language")
 # Values of ``session`` that do not name a column.
@@ -67,13 +66,11 @@ def read_questions(
         or ``key_columns``, or a value of it is invalid.
     """
     names, constants = _mapping(columns, constants, session)
-    selection = _column_selection(columns or {}, names, session, key_columns, turn)
-    with open_source(
-        source, selection, allowed_root, csv_options=csv_options, allow_empty=allow_empty
-    ) as opened_source:
-        rows = read_columns(opened_source, selection.text_names)
+    selected = _columns_to_read(columns or {}, names, session, key_columns, turn)
+    read = read_rows(source, selected, csv_options=csv_options, allowed_root=allowed_root, allow_empty=allow_empty)
+    rows = read_columns(read, selected.texts)
     check_count(rows.count, allow_empty)
-    for name in (*selection.text, *selection.any):
+    for name in selected.required:
         # A source without rows may have no columns.
         rows.columns.setdefault(name, [])
     # An optional field whose column the source does not have is not sent.
@@ -150,13 +147,13 @@ def _mapping(
     return names, value_by_field
 
 
-def _column_selection(
+def _columns_to_read(
     columns: Mapping[str, str],
     names: Mapping[str, str],
     session: str | None,
     key_columns: Sequence[str],
     turn: str | None,
-) -> ColumnSelection:
+) -> Columns:
     """Return the columns that the source must have; all others are read as well."""
     text_columns = [names["message"]]
     if session not in NO_COLUMN:
@@ -169,11 +166,8 @@ def _column_selection(
     if turn is not None:
         other_columns.append(turn)
     # dict.fromkeys removes duplicates and keeps the order.
-    return ColumnSelection(
-        text=tuple(dict.fromkeys(text_columns)),
-        any=tuple(dict.fromkeys(other_columns)),
-        rest=True,
-    )
+    required = tuple(dict.fromkeys([*text_columns, *other_columns]))
+    return Columns(required=required, texts=frozenset(text_columns), rest=True)
 
 
 def _fields(columns: Mapping[str, list[Any]], names: Mapping[str, str]) -> dict[str, list[Any]]:

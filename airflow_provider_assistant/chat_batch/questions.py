@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Any
 
-from airflow_provider_assistant.api.call import Call
-from airflow_provider_assistant.api.payloads import ChatMessage, checked
 from airflow_provider_assistant.chat_batch.sessions import next_session
-from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.loading.columns import BATCH
-from airflow_provider_assistant.loading.fingerprints import (
-    RowFingerprint,
-    encoded,
-    hashes_of,
-)
-from airflow_provider_assistant.loading.rows import PreparedRow, content_label
-from airflow_provider_assistant.source_account import SourceAccount
+from airflow_provider_assistant.tables.fingerprints import encoded, hashes_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,49 +110,6 @@ class Questions:
                 "(close_sessions=True), and a closed session takes no more messages"
             )
         return replace(self, problems=problems)
-
-
-class QuestionRows:
-    """Give questions to the engine of loads as rows; a row's content hash is its ``question_id``."""
-
-    def __init__(self, questions: Questions, call: Callable[[ChatMessage], Call[Any]]) -> None:
-        self._questions = questions
-        self._call = call
-        # What the source left out is in the log since it was read.
-        self.account = SourceAccount()
-
-    def fingerprints(self) -> Iterator[list[RowFingerprint]]:
-        """Yield key and identity of all questions, in batches."""
-        fingerprints = map(RowFingerprint, self._questions.keys, self._questions.question_ids)
-        while batch := list(islice(fingerprints, BATCH)):
-            yield batch
-
-    def prepared(self, is_wanted: Callable[[int], bool]) -> Iterator[PreparedRow]:
-        """Yield the questions whose numbers, from 1, are wanted."""
-        for position in range(len(self._questions)):
-            if is_wanted(position + 1):
-                yield self._prepared(position)
-
-    def _prepared(self, position: int) -> PreparedRow:
-        questions = self._questions
-        fields = {name: values[position] for name, values in questions.fields.items()}
-        readable_key = questions.display_keys[position]
-        if not questions.has_key_columns:
-            readable_key = content_label(fields)
-        row = PreparedRow(
-            number=position + 1,
-            fingerprint=RowFingerprint(questions.keys[position], questions.question_ids[position]),
-            readable_key=readable_key,
-            place=f"row {questions.row_numbers[position]}",
-        )
-        problem = questions.problems.get(position)
-        if problem:
-            return replace(row, problem=problem)
-        try:
-            message = checked(ChatMessage, {**questions.constants, **fields}, names=questions.names)
-        except AssistantInputError as error:
-            return replace(row, problem=str(error))
-        return replace(row, call=self._call(message))
 
 
 def content_hashes(

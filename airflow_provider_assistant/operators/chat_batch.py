@@ -17,11 +17,9 @@ from airflow_provider_assistant.failures import FailureContext, explained
 from airflow_provider_assistant.hooks.task_ledger import open_ledger
 from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
 from airflow_provider_assistant.keys import key_names
-from airflow_provider_assistant.ledger import ChatScope, RunRef, key_of
-from airflow_provider_assistant.loading.columns import ColumnSelection
+from airflow_provider_assistant.ledger import RunRef, Scope, key_of
 from airflow_provider_assistant.loading.options import OnAmbiguous
-from airflow_provider_assistant.loading.tables import table_of
-from airflow_provider_assistant.loading.untemplated import Untemplated
+from airflow_provider_assistant.names import task_name
 from airflow_provider_assistant.observability import metrics
 from airflow_provider_assistant.observability.lineage import LineageDataset, table_at
 from airflow_provider_assistant.operators.batch_counts import batch_failure, batch_summary
@@ -30,6 +28,9 @@ from airflow_provider_assistant.operators.links import AssistantDataLink
 from airflow_provider_assistant.operators.runs import check_own_path, warn_of_findings
 from airflow_provider_assistant.operators.source import AssistantSourceOperator
 from airflow_provider_assistant.storage.paths import object_storage_path, writable_file
+from airflow_provider_assistant.tables import Columns
+from airflow_provider_assistant.tables.untemplated import Untemplated
+from airflow_provider_assistant.tables.whole import table_of
 from airflow_provider_assistant.texts import counted, no_poll_since
 from airflow_provider_assistant.triggers.chat_batch import AssistantChatBatchTrigger, deadline_of
 from airflow_provider_assistant.triggers.deferral import defer, is_deferrable, restore_attributes
@@ -347,20 +348,17 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
         answers.check_owner(writable_file(self.output_path, "output_path"), run)
         with contextlib.ExitStack() as stack:
             ledger = stack.enter_context(open_ledger(self))
-            requests = None
-            if ledger:
-                requests = ledger.chat_requests(
-                    scope=ChatScope(self.hook.site(), self.mode, key_of(scope)),
-                    run=run,
-                )
-                stack.enter_context(requests)
+            # Sync and async requests of a question are two things: an answer of one is none of the other.
+            ledger_scope = Scope(self.hook.site(), "chat", key_of(scope, self.mode))
+            attempts = stack.enter_context(ledger.of(ledger_scope, task_name(run.dag_id, run.task_id), run))
             self._batch = ChatBatch(
                 self.hook.client_settings(self.max_concurrency),
                 site_id=site_id,
                 mode=self.mode,
                 output=object_storage_path(self.output_path),
                 scope=scope,
-                ledger=requests,
+                ledger=ledger,
+                attempts=attempts,
                 on_ambiguous=self.on_ambiguous,
                 dag_id=run.dag_id,
             )
@@ -394,10 +392,8 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
 
     def _keep_source(self, batch: ChatBatch) -> None:
         """Save the rows of a function, which may return others when it is called for the next turn."""
-        selection = ColumnSelection((), rest=True)
         try:
-            with self._opened_source(selection) as source:
-                batch.state.write_source(table_of(source))
+            batch.state.write_source(table_of(self._source_rows(Columns(rest=True))))
         except AssistantInputError as error:
             self.log.warning("The questions cannot be kept: %s. The function will be called again.", error)
 

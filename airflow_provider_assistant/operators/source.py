@@ -84,6 +84,8 @@ class AssistantSourceOperator(AssistantOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        # Rows that a function returns may be others at the next call.
+        self.is_function = callable(source) and not hasattr(source, "__arrow_c_stream__")
         self.source = source
         self.columns = columns
         self.constants = constants
