@@ -186,7 +186,8 @@ class ScopeLedger:
                 connection.execute(_RECORD, [self._recorded(outcome, now) for outcome in outcomes])
             if not claims:
                 return set()
-            rows = [self._claimed(claim, now) for claim in claims]
+            # All tasks claim keys in the same order, which avoids deadlocks.
+            rows = [self._claimed(claim, now) for claim in sorted(claims, key=lambda claim: claim.key)]
             connection.execute(_insert(connection), rows)
             return self._won(connection, claims)
 

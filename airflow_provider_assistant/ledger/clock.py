@@ -45,14 +45,13 @@ class Clock:
         """
         Return the condition that an attempt is a claim whose sender is alive.
 
-        A lease that ends later than any lease lasts was written before the clock was set back, and does not count.
-        Otherwise, a killed task would block its rows until the clock has caught up.
+        A claim from the future was made before the clock was set back, and does not count. Otherwise, a killed task
+        would block its rows until the clock has caught up.
 
         :param now: Result of :meth:`read`.
         """
         c = attempts.c
-        longest = now + timedelta(seconds=LONGEST)
-        return sa.and_(c.state == "claimed", c.alive_until > now, c.alive_until < longest)
+        return sa.and_(c.state == "claimed", c.alive_until > now, c.claimed_at <= now)
 
 
 def configured() -> Clock:

@@ -115,15 +115,16 @@ class Ledger:
             self.engine, ledger.token, task_kind, scope.site, ledger.source, ledger.run, kind=scope.kind
         )
 
-    def read(self, query: Callable[..., T], *arguments: Any) -> T:
+    def read(self, query: Callable[..., T], *arguments: Any, **options: Any) -> T:
         """
         Run a query in one transaction.
 
         :param query: Function of :mod:`.queries`. It takes a connection first.
         :param arguments: Further arguments of the query.
+        :param options: Its keyword arguments.
         :raises AssistantLedgerError: The database cannot be read.
         """
-        return transaction(self.engine, lambda connection: query(connection, *arguments))
+        return transaction(self.engine, lambda connection: query(connection, *arguments, **options))
 
     @contextlib.contextmanager
     def connect(self) -> Iterator[sa.Connection]:

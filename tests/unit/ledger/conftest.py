@@ -1,18 +1,21 @@
-"""Ledgers with a fixed clock in each database that a ledger may have, and heartbeats that a test writes."""
+"""Ledgers with a fixed clock in each database that a ledger may have."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import contextlib
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_assistant.ledger import Ledger, sqlite_engine
+from airflow_provider_assistant.ledger import Ledger, RunRef, Scope, Site, sqlite_engine
+from airflow_provider_assistant.ledger.clock import Clock as LedgerClock
 from tests.live.postgres import PostgresServer, programs
 
 # Two seconds before midnight, with microseconds, which a database may truncate.
 START = datetime(2026, 11, 21, 23, 59, 58, 123456, tzinfo=UTC)
+LEASE = timedelta(seconds=60)
 # A rule of the ledger holds in each of them. Tests that are to run on PostgreSQL without the marker "system", too,
 # have the parameters EVERYWHERE.
 ENGINES = ("sqlite", pytest.param("postgresql", marks=pytest.mark.system))
@@ -28,26 +31,6 @@ class Clock:
 
     def advance(self, seconds: float) -> None:
         self.now += timedelta(seconds=seconds)
-
-
-class Heartbeats:
-    """Schedule heartbeats that are written when a test calls :meth:`beat`."""
-
-    def __init__(self) -> None:
-        self.seconds: list[float] = []
-        self._beats: list[Callable[[], None]] = []
-
-    def __call__(self, seconds: float, beat: Callable[[], None]) -> Callable[[], None]:
-        self.seconds.append(seconds)
-        self._beats.append(beat)
-        return lambda: self._beats.remove(beat)
-
-    def beat(self) -> None:
-        for beat in list(self._beats):
-            beat()
-
-    def __len__(self) -> int:
-        return len(self._beats)
 
 
 @pytest.fixture
@@ -97,7 +80,20 @@ def database(request, tmp_path):
 
 @pytest.fixture
 def ledger(database, clock):
-    with Ledger(database(), now=clock) as opened:
+    with Ledger(database(), ledger_clock=LedgerClock(LEASE, clock)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def scoped(ledger):
+    """Return a function that opens the ledger of a scope for one try; the ledgers are closed at the end."""
+    with contextlib.ExitStack() as stack:
+
+        def opened(source="shop.faq", run="monday", *, kind="qa", site="help", namespace=None, service="service"):
+            scope = Scope(Site(service, site, url=f"http://{service}/m2m/sites/{site}"), kind, namespace)
+            reference = RunRef("shop", run, "faq", -1)
+            return stack.enter_context(ledger.of(scope, source, reference))
+
         yield opened
 
 

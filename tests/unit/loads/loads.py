@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
+
 import pyarrow.parquet as pq
 
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator, AssistantUploadFilesOperator
@@ -29,11 +33,29 @@ def render(operator):
     return operator
 
 
-def load(source, kind=AssistantLoadQAOperator, *, run_id="run", map_index=-1, task_id="load", **options):
+@contextlib.contextmanager
+def in_flight(most):
+    """Let the connection allow this many requests at a time; None for its default."""
+    name = "AIRFLOW_CONN_ASSISTANT_DEFAULT"
+    before = os.environ[name]
+    connection = json.loads(before)
+    if most is not None:
+        connection["extra"]["max_concurrency"] = most
+    os.environ[name] = json.dumps(connection)
+    try:
+        yield
+    finally:
+        os.environ[name] = before
+
+
+def load(
+    source, kind=AssistantLoadQAOperator, *, run_id="run", map_index=-1, task_id="load", max_concurrency=None, **options
+):
     """Execute an operator without a DAG, and check that the counts add up."""
     name = "files" if kind is AssistantUploadFilesOperator else "source"
     operator = render(kind(task_id=task_id, **{name: source}, **options))
-    result = operator.execute(task_context(task_id, run_id=run_id, map_index=map_index))
+    with in_flight(max_concurrency):
+        result = operator.execute(task_context(task_id, run_id=run_id, map_index=map_index))
     assert result["rows"] == sum(result[end] for end in ENDS)
     return result
 

@@ -1,0 +1,261 @@
+"""What a source becomes: batches of rows by column, and notes about what it left out."""
+
+from __future__ import annotations
+
+import itertools
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.keys import is_missing
+from airflow_provider_assistant.source_account import SourceAccount
+from airflow_provider_assistant.texts import NOT_TEXT, is_encodable
+
+# Rows of a batch.
+BATCH = 1000
+
+_FIELD_ADVICE = (
+    "If a field's column has another name, pass columns={field: column} (--column FIELD=COLUMN); "
+    "if a field has the same value in all rows, pass constants={field: value} (--constant FIELD=VALUE)."
+)
+_KEY_ADVICE = "If a column of the key has another name now, set key_columns (--key) to it."
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """
+    Say what a source left out, for one reason.
+
+    :param unit: What was left out: ``row``, ``file``, ``page`` or ``chunk``.
+    :param reason: Why, as a predicate, such as ``is blank``.
+    :param name: Name of the first one, such as its path. Empty for none.
+    :param expected: Whether the owner of the source wants it left out, such as a draft. Otherwise
+        it could hide that content is lost.
+    :param count: Number of rows or files.
+    """
+
+    unit: str
+    reason: str
+    name: str
+    expected: bool
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """
+    Hold a batch of rows by column.
+
+    :param columns: Values of each column that was read; all lists have the same length.
+    :param start: Number of the first row in the source, from 1.
+    :param problems: Why a row cannot be read, by its position in the batch from 0. The row's values
+        are placeholders.
+    :param bad_cells: Why a text cannot be sent, by its column and its position.
+    :param encoding: Encoding from which the texts were decoded. Empty if they were text before: a
+        text with half a character is then still known, and can be compared.
+    :param file: Path of the text file that the rows come from. Empty for other sources.
+    :param lines: Line number of each row in that file.
+    """
+
+    columns: dict[str, list[Any]]
+    start: int = 1
+    problems: Mapping[int, str] = field(default_factory=dict)
+    bad_cells: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+    encoding: str = ""
+    file: str = ""
+    lines: Sequence[int] = ()
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values()), ()))
+
+    def place(self, position: int) -> str:
+        """Return the file and line, or the row number, of the row at this position in the batch."""
+        if self.lines:
+            return f"{self.file}, line {self.lines[position]}"
+        return f"row {self.start + position}"
+
+    def problems_of(self, texts: Iterable[str], keys: Iterable[str] = ()) -> dict[int, str]:
+        """
+        Return why a row cannot be read, or has a text that cannot be used, by its position.
+
+        :param texts: Columns that are sent.
+        :param keys: Columns that are compared.
+        """
+        problems: dict[int, str] = {}
+        for name in [*texts, *keys] if self.encoding else texts:
+            problems |= self.bad_cells.get(name, {})
+        return problems | dict(self.problems)
+
+
+Part: TypeAlias = "Batch | Note"
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """
+    Name the columns to read.
+
+    :param required: Columns that the source must have.
+    :param optional: Columns whose values are None if the source lacks them.
+    :param texts: Those of both that are sent as text. Missing values become None; values of other
+        types are kept for the validation of the row.
+    :param rest: Whether to read all other columns as well.
+    :param known: Columns that have one value in all rows, from the names of folders.
+    """
+
+    required: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
+    texts: frozenset[str] = frozenset()
+    rest: bool = False
+    known: Mapping[str, str | None] = field(default_factory=dict)
+
+    @property
+    def names(self) -> dict[str, None]:
+        """Columns that every batch has, in their order."""
+        return dict.fromkeys([*self.required, *self.optional])
+
+    def present(self, names: Iterable[Any]) -> list[Any]:
+        """Return those of a source's columns that are to be read."""
+        present = dict.fromkeys(names)
+        return list(present) if self.rest else [name for name in self.names if name in present]
+
+    def complete(self, columns: dict[str, list[Any]], count: int) -> dict[str, list[Any]]:
+        """Return the columns of some rows, with those that the source lacks."""
+        missing = [name for name in self.names if name not in columns]
+        return columns | {name: [self.known.get(name)] * count for name in missing}
+
+    def check(self, present: Iterable[Any], where: str = "source", advice: str = "") -> None:
+        """
+        Check that a source has the required columns, each once.
+
+        :param where: Name of the source for the message.
+        :param advice: What to do if a column is missing, as a sentence.
+        :raises AssistantInputError: A required column is missing, or a column to read is there twice.
+        """
+        counts = Counter(map(str, present))
+        listed = ", ".join(map(_shown, counts)) or "none"
+        missing = [name for name in dict.fromkeys(self.required) if name not in {*counts, *self.known}]
+        if missing:
+            todo = [advice] if advice else _similar_names(missing, counts)
+            if not self.texts.issuperset(missing):
+                todo.append(_KEY_ADVICE)
+            is_text = not self.texts.isdisjoint(missing)
+            if is_text:
+                todo.append(_FIELD_ADVICE)
+            raise AssistantInputError(
+                f"{where} has no column {', '.join(map(_shown, missing))}; it has {listed}",
+                todo=" ".join(todo),
+                field="columns" if is_text else "key_columns",
+            )
+        repeated = [_shown(name) for name in self.present(counts) if counts[name] > 1]
+        if repeated:
+            raise AssistantInputError(
+                f"{where} has more than one column {', '.join(repeated)}; it has {listed}",
+                todo="Rename or drop one of them.",
+                field="columns",
+            )
+
+
+def _shown(name: str) -> str:
+    """Return the name of a column, in quotes and with escapes if it has invisible characters."""
+    return name if name.isprintable() and name == name.strip() and name else repr(name)
+
+
+def _similar_names(missing: Iterable[str], present: Iterable[str]) -> list[str]:
+    """Return sentences about names that differ from missing ones in case or in what nobody sees."""
+    present_names = {_seen(name): name for name in present}
+    similar = [(name, present_names[_seen(name)]) for name in missing if _seen(name) in present_names]
+    return [
+        f"The name {other!r} looks like {name!r}, but has other characters or capitals: rename one of them."
+        for name, other in similar
+    ]
+
+
+def _seen(name: str) -> str:
+    chars = unicodedata.normalize("NFKC", name)
+    return "".join(char for char in chars if char.isprintable() and not char.isspace()).casefold()
+
+
+def notes_of(account: SourceAccount) -> list[Note]:
+    """Return what an account says was left out, as notes."""
+    return [
+        Note(one.unit, one.reason, (one.examples or [""])[0], one.is_expected, one.count)
+        for one in account.left_out
+    ]
+
+
+def numbered(parts: Iterable[Part]) -> Iterator[Part]:
+    """Yield the notes, and the batches that have rows, with row numbers and bad cells."""
+    start = 1
+    for part in parts:
+        if isinstance(part, Note):
+            yield part
+        elif len(part):
+            yield replace(part, start=start, bad_cells=_bad_cells(part))
+            start += len(part)
+
+
+def _bad_cells(batch: Batch) -> dict[str, dict[int, str]]:
+    """Return why a text cannot be sent, by its column and its position."""
+    bad_cells: dict[str, dict[int, str]] = {}
+    for name, values in batch.columns.items():
+        # One check of the whole column is faster than one of each value.
+        try:
+            is_fine = is_encodable("".join(values))
+        except TypeError:
+            is_fine = is_encodable("".join([text for text in values if isinstance(text, str)]))
+        if not is_fine:
+            bad_cells[name] = {
+                position: f"column {name!r} {_problem_of(text, batch.encoding)}"
+                for position, text in enumerate(values)
+                if isinstance(text, str) and not is_encodable(text)
+            }
+    return bad_cells
+
+
+def _problem_of(text: str, encoding: str) -> str:
+    # Only a byte that cannot be decoded becomes one of these characters.
+    if encoding and any("\udc80" <= char <= "\udcff" for char in text):
+        return (
+            f"has bytes of another encoding than {encoding}; set csv_options={{'encoding': …}} "
+            "(--encoding), such as cp1252"
+        )
+    return NOT_TEXT
+
+
+def batches_of_rows(rows: Iterable[Mapping[str, Any]], columns: Columns) -> Iterator[Batch]:
+    """
+    Yield the columns of mappings, which need not have the same columns.
+
+    :raises AssistantInputError: No row has a required column.
+    """
+    present: dict[str, None] = {}
+    remaining = iter(rows)
+    while piece := list(itertools.islice(remaining, BATCH)):
+        present |= dict.fromkeys(itertools.chain.from_iterable(piece))
+        yield Batch(columns_of_rows(piece, columns))
+    if present:
+        columns.check(present)
+
+
+def columns_of_rows(rows: Sequence[Mapping[str, Any]], columns: Columns) -> dict[str, list[Any]]:
+    """Return the columns of a list of mappings."""
+    names = columns.present(itertools.chain.from_iterable(rows))
+    read = {name: [row.get(name) for row in rows] for name in names}
+    for name in columns.texts & read.keys():
+        read[name] = texts_of(read[name])
+    return columns.complete(read, len(rows))
+
+
+def texts_of(values: list[Any]) -> list[Any]:
+    """Convert strings to ``str`` and missing values to None; keep all other values."""
+    return [value if type(value) is str else _text(value) for value in values]
+
+
+def _text(value: Any) -> Any:
+    if isinstance(value, str):
+        return str.__str__(value)
+    return None if is_missing(value) else value

@@ -1,0 +1,207 @@
+"""Tries of tasks, chat requests and ratings: what the pages show and the exports write."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+
+import pytest
+from airflow.providers.common.compat.sdk import TaskDeferred
+
+from airflow_provider_assistant.exceptions import AssistantInputError, AssistantLedgerError
+from airflow_provider_assistant.ledger import Outcome, RunRef, Site, chats, hash_of, queries, tries
+from airflow_provider_assistant.ledger.chats import RequestEnd
+from tests.unit.ledger.attempts import attempt, claim, labels, states
+from tests.unit.ledger.conftest import START
+from tests.unit.ledger.outage import away
+
+SITE = Site("service", "help", url="http://service/m2m/sites/help")
+RUN = RunRef("shop", "monday", "faq", -1)
+
+
+def recorded(ledger, clock, token="1", source="shop.faq", site=SITE, **options):
+    return tries.recorded(ledger.engine, token, "load", site, source, RUN, kind="qa", now=clock, **options)
+
+
+def all_tries(ledger):
+    return ledger.read(queries.page_of_tries).rows
+
+
+class TestTries:
+    def test_a_try_is_a_row_with_its_counts(self, ledger, clock):
+        with recorded(ledger, clock) as this:
+            assert [row["outcome"] for row in all_tries(ledger)] == ["unfinished"]
+            this.counts = {"rows": 2, "created": 1, "rejected": 1}
+            this.findings, this.documents = "findings.parquet", 7
+            clock.advance(5)
+        (row,) = all_tries(ledger)
+        assert (row["outcome"], row["seconds"], row["counts"], row["documents"], row["findings"]) == (
+            "succeeded", 5.0, {"rows": 2, "created": 1, "rejected": 1}, 7, "findings.parquet",
+        )  # fmt: skip
+        assert (row["started_at"], row["dag_id"], row["source"], row["kind"]) == (START, "shop", "shop.faq", "qa")
+
+    @pytest.mark.parametrize(
+        ("error", "outcome"),
+        [
+            (AssistantInputError("no rows"), "failed"),
+            (KeyboardInterrupt(), "failed"),
+            (TaskDeferred(trigger=None, method_name="execute"), "deferred"),
+        ],
+    )
+    def test_how_a_try_ended(self, ledger, clock, error, outcome):
+        with pytest.raises(type(error)), recorded(ledger, clock):
+            raise error
+        assert all_tries(ledger)[0]["outcome"] == outcome
+
+    @pytest.mark.promise("operate", "A load that left something for a person is not shown as a plain success.")
+    def test_a_success_that_left_something_says_so(self, ledger, clock):
+        with recorded(ledger, clock) as this:
+            this.needs_person = True
+        assert all_tries(ledger)[0]["outcome"] == "succeeded with findings"
+        with recorded(ledger, clock, "2") as this:
+            this.error = AssistantInputError("2 rows were rejected")
+        assert [row["error"] for row in all_tries(ledger) if row["token"] == "2"] == ["2 rows were rejected"]
+
+    def test_nothing_is_done_if_the_start_cannot_be_written(self, ledger, clock, no_waits):
+        with away(ledger.engine, "INSERT"), pytest.raises(AssistantLedgerError), recorded(ledger, clock):
+            pytest.fail("the load has begun")
+
+    def test_an_end_that_cannot_be_written_hides_no_error(self, ledger, clock, no_waits, caplog):
+        with pytest.raises(ZeroDivisionError), recorded(ledger, clock):
+            with_failing_updates = away(ledger.engine, "UPDATE")
+            with_failing_updates.__enter__()
+            raise ZeroDivisionError
+        with_failing_updates.__exit__(None, None, None)
+        assert "is not recorded" in caplog.text
+
+    @pytest.mark.promise("operate", "Two names of one service are noticed at the first use of the second one.")
+    def test_another_name_for_the_same_address_is_noticed(self, ledger, clock, caplog):
+        with recorded(ledger, clock):
+            pass
+        other = Site("assistant.example.com", "help", url=SITE.url)
+        with recorded(ledger, clock, "2", site=other):
+            pass
+        assert "is also in the ledger as 'service'" in caplog.text
+        assert "ledger rename" in caplog.text
+
+    def test_the_latest_of_a_task_and_of_a_time(self, ledger, clock):
+        for number in range(4):
+            with recorded(ledger, clock, str(number), source=f"source {number % 2}"):
+                clock.advance(60)
+        assert [row["token"] for row in ledger.read(queries.tries_of, RUN, 2)] == ["2", "3"]
+        assert [row["token"] for row in all_tries(ledger)] == ["3", "2", "1", "0"]
+        minute = timedelta(minutes=1)
+        found = ledger.read(queries.tries_between, START + minute, START + 3 * minute, SITE)
+        assert [row["token"] for row in found] == ["1", "2"]
+        assert ledger.read(queries.page_of_tries, source="source 1", outcome="succeeded").total == 2
+        assert [row["source"] for row in ledger.read(queries.sources, START)] == ["source 1", "source 0"]
+
+    @pytest.mark.promise("operate", "Documents over time fall when documents are removed, whatever is pruned.")
+    def test_documents_by_day(self, ledger, clock):
+        for number, (source, documents) in enumerate([("a", 100), ("b", 10), ("a", 40), ("b", 12)]):
+            with recorded(ledger, clock, str(number), source=source) as this:
+                this.documents = documents
+            clock.advance(86_400)
+        assert ledger.read(queries.documents_by_day, date(2026, 11, 22)) == {
+            date(2026, 11, 22): 110, date(2026, 11, 23): 50, date(2026, 11, 24): 52,
+        }  # fmt: skip
+        assert ledger.read(queries.documents_by_day, date(2026, 11, 1), source="a") == {
+            date(2026, 11, 21): 100, date(2026, 11, 23): 40,
+        }  # fmt: skip
+
+
+class TestChats:
+    def asked(self, scoped, name, request_id="r1", **facts):
+        attempts = scoped(kind="chat", **facts.pop("scope", {}))
+        made = claim(name, facts.pop("number", 1), mode=facts.pop("mode", "async"), session_id=None)
+        attempts.commit([], [made])
+        attempts.commit([Outcome(made, "created", remote_id=request_id, requests=1, **facts)], [])
+        return attempts
+
+    def end(self, ledger, state, request_id="r1", moment=START):
+        chats.record_ends(ledger.engine, SITE, {request_id: RequestEnd(state, moment, "session")})
+
+    @pytest.mark.parametrize("state", ["failed", "lost"])
+    def test_a_request_without_an_answer_is_asked_again(self, scoped, ledger, state):
+        self.asked(scoped, "a")
+        self.end(ledger, state)
+        assert states(ledger, "a") == [(1, "failed")]
+        assert labels(ledger, "open") == []
+
+    def test_the_first_end_counts_except_that_a_request_may_be_lost_later(self, scoped, ledger):
+        self.asked(scoped, "a")
+        self.end(ledger, "timed_out", moment=None)
+        self.end(ledger, "complete")
+        self.end(ledger, "failed")
+        assert states(ledger, "a") == [(1, "created")]
+        self.end(ledger, "lost")
+        assert states(ledger, "a") == [(1, "failed")]
+
+    def test_open_requests_and_when_they_were_accepted(self, scoped, ledger):
+        attempts = self.asked(scoped, "a")
+        assert labels(ledger, "open") == ["a"]
+        assert chats.submitted_at(ledger, SITE, "r1") == START
+        assert chats.submitted_at(ledger, SITE, "other") is None
+        (accepted,) = chats.accepted(ledger, attempts.scope)
+        assert (accepted.question_id, accepted.request_id, accepted.requests) == (hash_of("v1"), "r1", 1)
+
+    def test_a_saved_answer_is_recorded_late_and_a_lost_one_withdrawn(self, scoped, ledger, clock):
+        attempts = scoped(kind="chat")
+        attempts.commit([], [claim("a")])
+        clock.advance(5)
+        late = chats.AcceptedQuestion(hash_of("a"), 0, hash_of("v1"), "r1", clock(), 1)
+        chats.record_late(ledger, attempts.scope, [late._replace(question_id=hash_of("other"))])
+        chats.record_late(ledger, attempts.scope, [late._replace(recorded_at=START - timedelta(1))])
+        assert states(ledger, "a") == [(1, "claimed")]
+        chats.record_late(ledger, attempts.scope, [late])
+        assert states(ledger, "a") == [(1, "created")]
+        chats.withdraw(ledger, attempts.scope, list(chats.accepted(ledger, attempts.scope)), "its answer was lost")
+        assert states(ledger, "a") == [(1, "ambiguous")]
+
+
+class TestExports:
+    def test_requests_have_their_state_and_their_seconds(self, scoped, ledger, clock):
+        chat = TestChats()
+        chat.asked(scoped, "answered", "r1")
+        chat.asked(scoped, "open", "r2", scope={"namespace": "batch"})
+        chat.asked(scoped, "lost", "r3")
+        chat.asked(scoped, "sync", "r4", mode="sync")
+        attempts = scoped(kind="chat")
+        for name, state in (("unclear", "ambiguous"), ("refused", "rejected")):
+            made = claim(name, mode="async")
+            attempts.commit([], [made])
+            attempts.commit([Outcome(made, state, requests=1, ambiguous=1)], [])
+        chat.end(ledger, "complete", "r1", START + timedelta(seconds=7))
+        chat.end(ledger, "lost", "r3", START)
+        rows = ledger.read(queries.requests_between, START, START + timedelta(seconds=1), SITE)
+        found = {row["request_id"]: (row["state"], row["seconds"], row["is_batch"]) for row in rows}
+        assert found == {
+            "r1": ("complete", 7.0, False), "r2": ("open", None, True), "r3": ("lost", 0.0, False),
+            None: ("ambiguous", None, False),
+        }  # fmt: skip
+        assert not ledger.read(queries.requests_between, START - timedelta(1), START)
+
+    def test_feedback_has_the_seconds_that_its_answer_took(self, scoped, ledger, clock):
+        chat = TestChats()
+        chat.asked(scoped, "a", "r1")
+        chat.end(ledger, "complete", "r1", START + timedelta(seconds=7))
+        clock.advance(60)
+        ratings = scoped(kind="rating")
+        for name, request_id, state in (("a", "r1", "created"), ("b", "r2", "created"), ("c", "r3", "failed")):
+            made = claim(name, session_id="s", remote_id=request_id, rating="good")
+            ratings.commit([], [made])
+            ratings.commit([Outcome(made, state, requests=2)], [])
+        rows = ledger.read(queries.feedback_between, START, datetime(2026, 11, 23, tzinfo=UTC))
+        assert [(row["request_id"], row["rating"], row["attempts"], row["answer_seconds"]) for row in rows] == [
+            ("r1", "good", 2, 7.0), ("r2", "good", 2, None),
+        ]  # fmt: skip
+        assert not ledger.read(queries.feedback_between, START, datetime(2026, 11, 23, tzinfo=UTC), Site("x", "help"))
+
+    def test_a_request_that_was_asked_twice_is_rated_once(self, scoped, ledger):
+        chat = TestChats()
+        attempts = chat.asked(scoped, "a", "r1")
+        attempt(attempts, "a", "created", 2, remote_id="r1")
+        ratings = scoped(kind="rating")
+        made = claim("a", session_id="s", remote_id="r1", rating="bad")
+        ratings.commit([], [made])
+        ratings.commit([Outcome(made, "created")], [])
+        assert len(ledger.read(queries.feedback_between, START, START + timedelta(1))) == 1
