@@ -1,8 +1,9 @@
 """
 Keys of rows: the values of the key columns as text.
 
-Dataframes, Parquet, CSV, JSON lines and the command line deliver the same value as different types, and one missing
-id turns a whole pandas column of integers into floats. Keys are therefore compared by value, not by type.
+Dataframes, Parquet, CSV, JSON lines and the command line deliver the same value as different types,
+and one missing id turns a whole pandas column of integers into floats. Keys are therefore compared
+by value, not by type.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import contextlib
 import hashlib
 import re
 from collections.abc import Iterable, Sequence
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from numbers import Integral, Number, Real
 from pathlib import PurePath
@@ -22,23 +23,15 @@ from uuid import UUID
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.texts import storable
 
-# Whole numbers, and times of whole seconds.
-_WHOLE = re.compile(r"(-?(?:0|[1-9][0-9]*)|[0-9]{2}:[0-9]{2}:[0-9]{2})\.0+")
-# Python 3.14 reads 24:00 as a time, and earlier versions do not. Without seconds, "08:30-12" may be a range.
-_TIMESTAMP = re.compile(
-    r"([0-9]{4}-[0-9]{2}-[0-9]{2})[T ]((?:[01][0-9]|2[0-3]):[0-5][0-9])"
-    r"(?:(:[0-5][0-9])(?:[.,]([0-9]+))?"
-    r" ?(Z|UTC|[+-](?:[01][0-9]|2[0-3])(?::?[0-5][0-9])?)?"
-    r"|(Z|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])?)"
-)
-# Texts that are written in another way than :func:`key_text` writes their value.
+# Maximum characters of a label.
+LABEL_LENGTH = 250
+_DIGEST_LENGTH = 8
+_WHOLE = re.compile(r"(-?(?:0|[1-9][0-9]*))\.0+")
+# Texts that are written in another way than their value.
 _USUAL_SPELLINGS = {"True": "true", "False": "false", "-0": "0"}
 # From this value on, a float cannot represent every integer.
 _INEXACT = 2**53
 _MAX_DIGITS = 1000
-# Maximum characters of a label: the length of the ledger's column in its first version.
-LABEL_LENGTH = 250
-_DIGEST_LENGTH = 8
 
 
 def key_text(value: Any) -> str | None:
@@ -46,35 +39,48 @@ def key_text(value: Any) -> str | None:
     Convert a value of a key column to the text by which keys are compared.
 
     - Missing: None, NaN, NaT, ``pd.NA``, and text that contains only whitespace.
-    - Text: unchanged except for surrounding whitespace: ``007`` differs from ``7``, ``1.10`` from ``1.1``, and ``1e3``
-      from ``1000``. Three kinds of text count as the value that they spell: whole numbers with zeros after the point,
-      ``True`` and ``False``, and timestamps.
-    - Numbers: by value, regardless of type: 7, 7.0, ``Decimal("7.00")`` and ``numpy.int64(7)`` are ``7``; 0.50 is
-      ``0.5``. A text ``0.50`` is another key: read both columns as numbers, or both as text.
-    - Booleans: ``true`` and ``false``.
+    - Text: unchanged except for surrounding whitespace: ``007`` differs from ``7``, and ``1.10``
+      from ``1.1``. Only whole numbers with zeros after the point, ``True`` and ``False`` count as
+      the value that they spell.
+    - Numbers: by value, regardless of type: 7, 7.0, ``Decimal("7.00")`` and ``numpy.int64(7)`` are
+      ``7``; 0.50 is ``0.5``. Booleans: ``true`` and ``false``.
     - Timestamps: with a time zone in UTC, ``2026-01-31 08:30:00+00:00``; without one as they are,
-      ``2026-01-31 08:30:00``, and at midnight the date alone. Fractions of a second have no zeros at their end. Texts
-      are timestamps if they are a date ``2026-01-31``, a ``T`` or a space, a time, and ``Z``, ``UTC``, an offset or
-      nothing. A timestamp with a time zone differs from one without.
-    - Dates: ``2026-01-31``.
-    - Times, durations, UUIDs and paths: the result of ``str``. Bytes: as UTF-8 text, or as hexadecimal digits if they
-      are not UTF-8.
+      ``2026-01-31 08:30:00``, and at midnight the date alone. Fractions of a second have no zeros
+      at their end. A text is never taken for a time: read a column as times in all formats, or as
+      text in all.
+    - Dates, times, UUIDs and paths: the result of ``str``.
 
-    :raises ValueError: The value cannot identify a row: it is a list, a mapping or another object, or a float so large
+    :raises ValueError: The value cannot identify a row: it is of another type, or a float so large
         that it may have lost digits.
+    :raises OverflowError: The value is a time that UTC does not have.
     """
     kind = type(value)
-    if kind is str:
-        return _of_text(value)
     if kind is int:
         return str(value)
+    if isinstance(value, str):
+        text = str.strip(value)
+        whole = _WHOLE.fullmatch(text)
+        return _USUAL_SPELLINGS.get(whole[1] if whole else text, whole[1] if whole else text) or None
     if is_missing(value):
         return None
-    if kind.__module__ == "numpy":
-        value = _from_numpy(value)
-    if isinstance(value, str):
-        return _of_text(str.__str__(value))
-    return _of_other(value)
+    if kind.__module__ == "numpy" and kind.__name__ in {"bool", "bool_"}:
+        value = bool(value)
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case Integral():
+            return str(int(value))
+        case Decimal():
+            return _of_decimal(value)
+        case Real():
+            return _of_float(float(value))
+        case datetime():
+            return _without_zeros(str(value.astimezone(UTC) if value.tzinfo else value))
+        case date() | time() | UUID() | PurePath():
+            return _without_zeros(str(value)) if isinstance(value, time) else str(value)
+    raise ValueError(
+        f"holds a {kind.__name__}, and a key must be text, a number, a boolean, a date, a time, a UUID or a path"
+    )
 
 
 def is_missing(value: Any) -> bool:
@@ -83,24 +89,43 @@ def is_missing(value: Any) -> bool:
         return True
     if isinstance(value, Decimal):
         return value.is_nan()
-    is_comparable = isinstance(value, Number) or type(value).__name__ in {"datetime64", "timedelta64"}
-    return is_comparable and bool(value != value)  # noqa: PLR0124 (true of NaN only)
+    return isinstance(value, Number) and bool(value != value)  # noqa: PLR0124 (true of NaN only)
+
+
+def _of_float(value: float) -> str:
+    if abs(value) >= _INEXACT:
+        raise ValueError("is a float too large to be exact; read the column as text or as Int64")
+    # repr() has the shortest digits that give this float; Decimal(0.1) would have 55.
+    return str(int(value)) if value.is_integer() else _of_decimal(Decimal(repr(value)))
+
+
+def _of_decimal(value: Decimal) -> str:
+    if not value.is_finite() or abs(value.adjusted()) > _MAX_DIGITS:
+        raise ValueError("is not a finite number of at most 1,000 digits")
+    text = f"{value:f}"
+    if "." in text:
+        text = text.rstrip("0").removesuffix(".")
+    return _USUAL_SPELLINGS.get(text, text)
+
+
+def _without_zeros(text: str) -> str:
+    """Return a time without zeros at the end of its fraction; at midnight, the date alone."""
+    return re.sub(r"(\.\d*?)0+(?=$|[+-])", r"\1", text).removesuffix(" 00:00:00")
 
 
 def key_column(values: Iterable[Any]) -> tuple[list[str | None], dict[int, str]]:
     """
     Convert a key column to text.
 
-    :return: The texts, None for missing and invalid values; and the reason for each invalid value by position from 0.
+    :return: The texts, None for missing and invalid values; and the reason for each invalid value by
+        position from 0.
     """
     values = list(values)
     with contextlib.suppress(TypeError):
         # Most keys are strings that need no conversion. str.strip raises a TypeError for other types.
         stripped = list(map(str.strip, values))
         is_plain = all(stripped) and _USUAL_SPELLINGS.keys().isdisjoint(stripped)
-        joined = "\n".join(stripped)
-        may_be_other = (".0" in joined or ":" in joined) and any(map(_may_be_other, stripped))
-        if is_plain and not may_be_other:
+        if is_plain and ".0" not in "\n".join(stripped):
             no_problems: dict[int, str] = {}
             return [*stripped], no_problems
     texts: list[str | None] = []
@@ -116,11 +141,10 @@ def key_column(values: Iterable[Any]) -> tuple[list[str | None], dict[int, str]]
 
 def key_label(names: Sequence[str], texts: Sequence[str | None]) -> str:
     """
-    Return a key as readable text: the value of one column, or ``name=value`` pairs of several columns.
+    Return a key as readable text: the value of one column, or ``name=value`` pairs of several.
 
-    A label longer than ``LABEL_LENGTH`` is cut and ends in a digest of the whole label, so that different keys have
-    different labels. Characters that cannot be stored are escaped, see
-    :func:`~airflow_provider_assistant.texts.storable`.
+    A label longer than ``LABEL_LENGTH`` is cut and ends in a digest of the whole label, so that
+    different keys have different labels.
 
     :param texts: Values of the key columns, see :func:`key_text`.
     """
@@ -128,11 +152,7 @@ def key_label(names: Sequence[str], texts: Sequence[str | None]) -> str:
 
 
 def whole_label(names: Sequence[str], texts: Sequence[str | None]) -> str:
-    """
-    Return the label of :func:`key_label` at its full length.
-
-    :param texts: Values of the columns, see :func:`key_text`.
-    """
+    """Return the label of :func:`key_label` at its full length. Characters may be escaped."""
     values = ["" if text is None else text for text in texts]
     if len(names) == 1:
         return storable(values[0])
@@ -146,22 +166,23 @@ def short_label(label: str) -> str:
         return label
     # A byte is two hexadecimal digits.
     digest = hashlib.blake2b(label.encode(), digest_size=_DIGEST_LENGTH // 2).hexdigest()
-    beginning = label[: LABEL_LENGTH - _DIGEST_LENGTH - len("…")]
-    return f"{beginning}…{digest}"
+    return f"{label[: LABEL_LENGTH - _DIGEST_LENGTH - len('…')]}…{digest}"
 
 
 def key_names(given: Any, parameter: str = "key_columns") -> list[str]:
     """
-    Return the names of the key columns as a list.
+    Return the names of the key columns as a list without repetitions.
 
-    :param given: One name, several names, or None. Text in brackets is parsed as a list, because Airflow renders a
-        template of a list as text.
+    :param given: One name, several names, or None. Text in brackets is parsed as a list, because
+        Airflow renders a template of a list as text.
     :param parameter: Name of the parameter, for the error.
-    :return: The names without repetitions; empty if there are none.
     :raises AssistantInputError: An element is not a non-empty string.
     """
     if isinstance(given, str):
-        given = _parsed_names(given.strip())
+        given = given.strip() or None
+    if isinstance(given, str) and given.startswith("[") and given.endswith("]"):
+        with contextlib.suppress(ValueError, SyntaxError):
+            given = ast.literal_eval(given)
     if given is None:
         return []
     is_several = isinstance(given, Iterable) and not isinstance(given, str)
@@ -173,117 +194,3 @@ def key_names(given: Any, parameter: str = "key_columns") -> list[str]:
                 field=parameter,
             )
     return list(dict.fromkeys(names))
-
-
-def _parsed_names(text: str) -> Any:
-    """Return the list that a text in brackets writes, None for no text, and any other text as it is."""
-    if not text:
-        return None
-    if text.startswith("[") and text.endswith("]"):
-        try:
-            return ast.literal_eval(text)
-        except (ValueError, SyntaxError):
-            return text
-    return text
-
-
-def _may_be_other(text: str) -> bool:
-    """Return whether a text may be a whole number or a timestamp. This is faster than a regular expression."""
-    return (text[-1:] == "0" and "." in text) or (text[13:14] == ":" and text[4:5] == "-")
-
-
-def _of_text(value: str) -> str | None:
-    text = value.strip()
-    if _may_be_other(text):
-        if whole := _WHOLE.fullmatch(text):
-            text = whole[1]
-        elif timestamp := _TIMESTAMP.fullmatch(text):
-            # A text such as 2026-02-30 08:00 is not a timestamp.
-            with contextlib.suppress(ValueError, OverflowError):
-                text = _of_timestamp(timestamp)
-    # "True" becomes "true", most other texts stay, and an empty text is a missing value.
-    return _USUAL_SPELLINGS.get(text, text) or None
-
-
-def _of_timestamp(parts: re.Match[str]) -> str:
-    day, minute, second, fraction, zone, full_zone = parts.groups(default="")
-    zone = zone or full_zone
-    # This checks the day as well.
-    moment = datetime.fromisoformat(f"{day} {minute}{second or ':00'}")
-    if zone.strip("+-0:") not in {"", "Z", "UTC"}:
-        offset = datetime.fromisoformat(f"2026-01-01 00:00{zone}").utcoffset()
-        moment -= offset or timedelta()
-    text = str(moment)
-    fraction = fraction.rstrip("0")
-    if fraction:
-        # Python's datetimes have microseconds only.
-        text = f"{text}.{fraction}"
-    if zone:
-        return f"{text}+00:00"
-    # At midnight, the date alone.
-    return text.removesuffix(" 00:00:00")
-
-
-def _from_numpy(value: Any) -> Any:
-    """Convert a NumPy scalar to the corresponding Python type."""
-    match value.dtype.name:
-        case "datetime64[ns]":
-            # item() would return an int.
-            return str(value)
-        case "timedelta64[ns]":
-            return value.astype("timedelta64[us]").item()
-    return value.item()
-
-
-def _of_other(value: Any) -> str | None:
-    match value:
-        case bool():
-            return "true" if value else "false"
-        case Integral():
-            return str(int(value))
-        case Decimal():
-            return _of_decimal(value)
-        case Real():
-            return _of_float(float(value))
-        case bytes():
-            return _of_bytes(value)
-    return _of_moment(value)
-
-
-def _of_moment(value: Any) -> str | None:
-    if isinstance(value, datetime):
-        return _of_text(str(value.astimezone(UTC) if value.tzinfo else value))
-    if isinstance(value, timedelta):
-        # pandas writes its durations in another way.
-        return str(timedelta(value.days, value.seconds, value.microseconds))
-    if isinstance(value, date | time | UUID | PurePath):
-        return str(value)
-    raise ValueError(
-        f"holds a {type(value).__name__}, and a key must be text, a number, a boolean, a date, a time, a UUID or a path"
-    )
-
-
-def _of_float(value: float) -> str:
-    if abs(value) >= _INEXACT:
-        raise ValueError("is a float too large to be exact; read the column as text or as Int64")
-    if value.is_integer():
-        return str(int(value))
-    # repr() has the shortest digits that give this float; Decimal(0.1) would have 55.
-    return _of_decimal(Decimal(repr(value)))
-
-
-def _of_decimal(value: Decimal) -> str:
-    if not value.is_finite() or abs(value.adjusted()) > _MAX_DIGITS:
-        raise ValueError("is not a finite number of at most 1,000 digits")
-    text = f"{value:f}"
-    if "." in text:
-        text = text.rstrip("0").removesuffix(".")
-    # "-0" becomes "0".
-    return _USUAL_SPELLINGS.get(text, text)
-
-
-def _of_bytes(value: bytes) -> str | None:
-    try:
-        return _of_text(value.decode())
-    except UnicodeDecodeError:
-        return value.hex()

@@ -1,9 +1,9 @@
 """
 Read JSON that comes from outside: replies of the service and of models, JSON lines, settings.
 
-Python's own reader guesses the encoding, accepts NaN, and builds whatever a text describes: a megabyte of nested
-objects becomes a hundred megabytes of dicts. This one knows the encoding, limits depth and size before it builds
-anything, and returns only what every destination takes.
+Python's own reader guesses the encoding, accepts NaN, and builds whatever a text describes: a
+megabyte of nested objects becomes a hundred megabytes of dicts. This one knows the encoding, limits
+depth and size before it builds anything, and returns only what every destination takes.
 """
 
 from __future__ import annotations
@@ -11,58 +11,40 @@ from __future__ import annotations
 import codecs
 import json
 import re
-import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate
+from math import isfinite
 from typing import Any
 
-# Far more than any reply or row needs, and far below Python's recursion limit, which also limits XCom.
+# Far more than any reply or row needs, and far below Python's recursion limit, which limits XCom, too.
 MAX_DEPTH = 100
 # An empty dict takes 64 bytes and a dict with one key 232, so these limits allow about 100 MB.
 MAX_CONTAINERS = 250_000
 MAX_VALUES = 1_000_000
-# Halves of characters that are encoded as if they were characters. Python decodes them a hundred times slower.
-MAX_SURROGATES = 100_000
-_TOO_MANY_HALVES = f"made of more than {MAX_SURROGATES:,} halves of characters"
-# PostgreSQL's jsonb takes numbers with more digits and larger exponents, and Python's int() takes as many digits.
+# PostgreSQL's jsonb takes numbers with more digits and larger exponents; Python's int() as many digits.
 MAX_DIGITS = 4300
 MAX_EXPONENT = 9999
-_LARGEST = sys.float_info.max
 
 # UTF-32 comes first: its mark in little-endian order begins with that of UTF-16.
-_MARKS = (
-    (codecs.BOM_UTF8, "utf-8"),
-    (codecs.BOM_UTF32_LE, "utf-32-le"),
-    (codecs.BOM_UTF32_BE, "utf-32-be"),
-    (codecs.BOM_UTF16_LE, "utf-16-le"),
-    (codecs.BOM_UTF16_BE, "utf-16-be"),
-)
-
-# The quantifiers are possessive, so a search takes linear time. The closing quotation mark is optional for the same
-# reason: a string may have no end.
+_MARKS = {
+    codecs.BOM_UTF8: "utf-8",
+    codecs.BOM_UTF32_LE: "utf-32-le",
+    codecs.BOM_UTF32_BE: "utf-32-be",
+    codecs.BOM_UTF16_LE: "utf-16-le",
+    codecs.BOM_UTF16_BE: "utf-16-be",
+}
+# Possessive quantifiers make a search take linear time. A string may have no end.
 _STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?+'
-_STRINGS = re.compile(_STRING, re.DOTALL)
-_TOO_MANY_CONTAINERS, _TOO_MANY_VALUES = (
-    re.compile(rf'(?:[^"{marks}]*+(?:{_STRING}[^"{marks}]*+)*+[{marks}]){{{most + 1}}}+', re.DOTALL)
-    for marks, most in ((r"\[{", MAX_CONTAINERS), (r"\[{,", MAX_VALUES))
+_TO_MARK = r'(?:[^"{0}]*+(?:' + _STRING + r'[^"{0}]*+)*+[{0}]){{{1}}}+'
+_NOT_STRUCTURE = re.compile(rf"{_STRING}|[^\"\[\]{{}}]++", re.DOTALL)
+_NUMBER = re.compile(rf"{_STRING}|-?Infinity|NaN|-?\d++(?:\.\d++)?+(?:[eE]([+-]?\d++))?+", re.DOTALL)
+# A pair of surrogates, one without the other or NUL, or another escape.
+_ESCAPE = re.compile(
+    r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|(\\u[dD][89a-fA-F]..|\\u0000)|\\.", re.DOTALL
 )
-_TOO_MANY_SURROGATES = re.compile(rf"(?:[^\ud800-\udfff]*+[\ud800-\udfff]){{{MAX_SURROGATES + 1}}}+")
-_TOO_MANY_IN_UTF_8 = re.compile(
-    rb"(?:[^\xed]*+(?:\xed[^\xa0-\xbf][^\xed]*+)*+\xed[\xa0-\xbf]){%d}+" % (MAX_SURROGATES + 1), re.DOTALL
-)
-_TOKENS = re.compile(rf"{_STRING}|-?Infinity|NaN|-?\d++(?:\.\d++)?+(?:[eE]([+-]?\d++))?+", re.DOTALL)
-_ONE_KIND = bytes.maketrans(b"{}", b"[]")
-_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
-
-_HIGH, _LOW = (rf"\\u[dD][{second}][0-9a-fA-F]{{2}}" for second in ("89abAB", "c-fC-F"))
-_ANY_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
-_ONLY_PAIRS = re.compile(rf"(?:[^\\]++|\\[^u]|\\u(?![dD][89a-fA-F])|{_HIGH}{_LOW})*+")
-# A text without such escapes, then one of them or the end of the whole text.
-_TO_BAD_ESCAPE = re.compile(
-    rf"((?:[^\\]++|\\[^u]|\\u(?!0000|[dD][89a-fA-F])|{_HIGH}{_LOW})*+)(\\u(?:0000|[dD][89a-fA-F][0-9a-fA-F]{{2}})|)"
-)
-_SURROGATES = re.compile("[\ud800-\udfff]")
-_REPLACED = r"\ufffd"
+_HAS_BAD_ESCAPE = re.compile(r"\\u(?:[dD][89a-fA-F]|0000)")
+_HALVES = re.compile("[\ud800-\udfff]")
 
 
 class LimitError(ValueError):
@@ -78,8 +60,8 @@ class Document:
     """
     A JSON text and its value.
 
-    :param text: Valid JSON with every digit as received. NaN, infinities and numbers that are too long are null; lone
-        surrogates and NUL are U+FFFD.
+    :param text: Valid JSON with every digit as received. NaN, infinities and numbers that are too
+        long are null; halves of characters (lone surrogates) and NUL are U+FFFD.
     :param value: Its value. A number that a float cannot hold, such as 1e400, is None.
     """
 
@@ -97,27 +79,20 @@ def read(content: bytes) -> Document:
     :raises LimitError: The text is nested too deeply or has too many values.
     :raises ValueError: The text is not JSON, or not in a known encoding.
     """
-    if _TOO_MANY_IN_UTF_8.match(content):
-        raise LimitError(_TOO_MANY_HALVES)
     text = decoded(content, "surrogatepass")
-    if _SURROGATES.search(text):
-        if _TOO_MANY_SURROGATES.match(text):
-            raise LimitError(_TOO_MANY_HALVES)
+    if _HALVES.search(text):
         # Some services encode both halves of a character as if they were characters.
         text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    _check_limits(text)
-    if not _has_only_pairs(text) or r"\u0000" in text:
-        # Two matches are what follows the last bad escape, and the end.
-        text, count = _TO_BAD_ESCAPE.subn(_storable_escape, text, count=MAX_SURROGATES + 3)
-        if count > MAX_SURROGATES + 2:
-            raise LimitError(_TOO_MANY_HALVES)
+    check_limits(text)
+    if _HAS_BAD_ESCAPE.search(text):
+        text = _ESCAPE.sub(lambda match: r"\ufffd" if match[1] else match[0], text)
     try:
         return Document(text, _STRICT.decode(text))
     except json.JSONDecodeError:
         raise
     except ValueError:
         # _STRICT refuses an unusual number: replace it and read the text again.
-        text = _TOKENS.sub(_storable_token, text)
+        text = _NUMBER.sub(_storable_number, text)
         return Document(text, _LENIENT.decode(text))
 
 
@@ -125,27 +100,55 @@ def loads(content: bytes | str) -> Any:
     """
     Read the value of a text whose characters must stay as they are, such as a setting.
 
-    NaN, infinities and numbers that a float cannot hold become None. Of equal names in an object, the last one counts.
+    NaN, infinities and numbers that a float cannot hold become None. Of equal names in an object,
+    the last one counts.
 
     :param content: The text; bytes are UTF-8, or UTF-16 or UTF-32 with a byte order mark.
     :raises LimitError: The text is nested too deeply or has too many values.
     :raises ValueError: The text is not JSON, not in a known encoding, or has lone surrogates.
     """
     text = content if isinstance(content, str) else decoded(content)
-    _check_limits(text)
-    if not _has_only_pairs(text):
-        raise ValueError(r"a lone surrogate, such as \ud800, is half of a character")
+    check_limits(text)
+    if _HAS_BAD_ESCAPE.search(text):
+        for escape in _ESCAPE.finditer(text):
+            if escape[1] and escape[1] != r"\u0000":
+                raise ValueError(r"a lone surrogate, such as \ud800, is half of a character")
     return _LENIENT.decode(text)
 
 
 def loads_row(text: str) -> Any:
     """
-    Read the value of a row like :func:`loads`, but keep lone surrogates, and refuse repeated names.
+    Read the value of a row. Lone surrogates are kept.
 
+    :raises LimitError: The text is nested too deeply or has too many values.
     :raises RepeatedNameError: An object has a name twice.
+    :raises ValueError: The text is not JSON, or has NaN or a number that a float cannot hold.
     """
-    _check_limits(text)
+    check_limits(text)
     return _ROW.decode(text)
+
+
+def items(text: str) -> Iterator[tuple[int, Any]]:
+    """
+    Yield the items of an array as :func:`loads_row` returns them, and where in the text they begin.
+
+    :raises ValueError: See :func:`loads_row`. The text may have ten times as many values.
+    """
+    check_limits(text, 10)
+    blanks = re.compile(r"[ \t\r\n]*")
+    position = blanks.match(text, text.index("[") + 1).end()  # type: ignore[union-attr]
+    while text[position : position + 1] != "]":
+        value, end = _ROW.raw_decode(text, position)
+        yield position, value
+        end = blanks.match(text, end).end()  # type: ignore[union-attr]
+        position = blanks.match(text, end + 1).end()  # type: ignore[union-attr]
+        is_last = text[end : end + 1] == "]"
+        if is_last:
+            position = end
+        elif text[end : end + 1] != "," or text[position : position + 1] == "]":
+            raise json.JSONDecodeError("Expecting ',' and an item, or ']'", text, end)
+    if position + 1 != len(text):
+        raise json.JSONDecodeError("Extra data", text, position + 1)
 
 
 def decoded(content: bytes, errors: str = "strict") -> str:
@@ -168,82 +171,57 @@ def encoding_of(start: bytes) -> tuple[bytes, str]:
     :param start: At least the first four bytes of the text.
     :return: The mark, empty if there is none, and the encoding, UTF-8 if there is no mark.
     """
-    for mark, encoding in _MARKS:
-        if start.startswith(mark):
-            return mark, encoding
-    return b"", "utf-8"
+    found = ((mark, encoding) for mark, encoding in _MARKS.items() if start.startswith(mark))
+    return next(found, (b"", "utf-8"))
 
 
-def _check_limits(text: str) -> None:
-    """Refuse a text that is nested too deeply or too large."""
-    # The counts include characters inside of strings, so they are never too low. They are fast, and most texts need
-    # no exact count.
+def check_limits(text: str, factor: int = 1) -> None:
+    """
+    Refuse a text that is nested too deeply or describes too many values, before it is parsed.
+
+    :param factor: Multiplies the numbers of values.
+    """
+    # The counts include characters inside of strings, so they are never too low. They are fast, and
+    # most texts need no exact count.
     containers = text.count("[") + text.count("{")
-    if containers > MAX_CONTAINERS and _TOO_MANY_CONTAINERS.match(text):
-        raise LimitError(f"made of more than {MAX_CONTAINERS:,} objects and arrays")
-    if containers + text.count(",") > MAX_VALUES and _TOO_MANY_VALUES.match(text):
-        raise LimitError(f"made of more than {MAX_VALUES:,} values")
-    if containers > MAX_DEPTH and _is_too_deep(text):
-        # Python's parser calls itself for each level. Near the recursion limit, the garbage collector may interrupt
-        # it, and the finalizers of other objects then fail. So the depth is counted before the text is parsed.
-        raise LimitError(f"nested more than {MAX_DEPTH} levels deep")
+    if containers > MAX_CONTAINERS * factor and _has_more(text, r"\[{", MAX_CONTAINERS * factor):
+        raise LimitError(f"made of more than {MAX_CONTAINERS * factor:,} objects and arrays")
+    if containers + text.count(",") > MAX_VALUES * factor and _has_more(text, r"\[{,", MAX_VALUES * factor):
+        raise LimitError(f"made of more than {MAX_VALUES * factor:,} values")
+    if containers > MAX_DEPTH:
+        # Near its recursion limit, Python's parser fails in other ways than with an error.
+        brackets = _NOT_STRUCTURE.sub("", text)
+        depths = accumulate(1 if bracket in "[{" else -1 for bracket in brackets)
+        if max(depths, default=0) > MAX_DEPTH:
+            raise LimitError(f"nested more than {MAX_DEPTH} levels deep")
 
 
-def _is_too_deep(text: str) -> bool:
-    text_without_strings = _STRINGS.sub("", text)
-    # Only the brackets remain, and each brace as a bracket.
-    brackets = text_without_strings.encode().translate(_ONE_KIND, _NO_BRACKETS)
-    remaining = brackets
-    # Each round removes the innermost level; most texts have only a few.
-    for _ in range(MAX_DEPTH):
-        remaining = remaining.replace(b"[]", b"")
-    if not remaining:
-        return False
-    # Something remains of a text that is too deep, and of one whose brackets do not match.
-    steps = (1 if bracket == ord("[") else -1 for bracket in brackets)
-    return max(accumulate(steps)) > MAX_DEPTH
+def _has_more(text: str, marks: str, most: int) -> bool:
+    """Return whether a text has more than so many of these characters outside of strings."""
+    return bool(re.match(_TO_MARK.format(marks, most + 1), text, re.DOTALL))
 
 
-def _has_only_pairs(text: str) -> bool:
-    """Return whether every escaped surrogate is one of a pair."""
-    return not _ANY_SURROGATE.search(text) or bool(_ONLY_PAIRS.fullmatch(text))
-
-
-def _storable_escape(match: re.Match[str]) -> str:
-    """Return a text whose last escape, if any, is replaced: it is a lone surrogate or NUL."""
-    return match[1] + (_REPLACED if match[2] else "")
-
-
-def _storable_token(match: re.Match[str]) -> str:
+def _storable_number(match: re.Match[str]) -> str:
     """Replace NaN, infinities and numbers that are too long by null; keep strings and other numbers."""
-    token = match.group()
-    exponent = match.group(1)
+    token, exponent = match[0], match[1]
     if token.startswith('"'):
         return token
-    is_word = token[-1].isalpha()
-    if is_word or len(token) > MAX_DIGITS:
-        return "null"
-    if exponent is not None and abs(int(exponent)) > MAX_EXPONENT:
-        return "null"
-    return token
-
-
-def _finite_or_none(digits: str) -> float | None:
-    value = float(digits)
-    if -_LARGEST <= value <= _LARGEST:
-        return value
-    return None
+    is_too_long = len(token) > MAX_DIGITS or abs(int(exponent or 0)) > MAX_EXPONENT
+    return "null" if is_too_long or token[-1].isalpha() else token
 
 
 def _usual_float(digits: str) -> float:
     value = float(digits)
-    # The first condition holds for nearly all numbers, and this function runs once per number.
-    if value and -_LARGEST <= value <= _LARGEST and len(digits) <= MAX_DIGITS:
-        return value
     # Zero may be what is left of 1e-99999, which PostgreSQL refuses.
-    if value or "e" in digits or "E" in digits or len(digits) > MAX_DIGITS:
-        raise ValueError("an unusual number")
+    is_odd_zero = not value and "e" in digits.lower()
+    if is_odd_zero or not isfinite(value) or len(digits) > MAX_DIGITS:
+        raise ValueError(f"the number {digits[:20]} is unusual")
     return value
+
+
+def _finite_or_none(digits: str) -> float | None:
+    value = float(digits)
+    return value if isfinite(value) else None
 
 
 def _object_of_unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -256,13 +234,12 @@ def _object_of_unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _refuse_constant(name: str) -> Any:
-    """Refuse NaN, Infinity and -Infinity."""
-    raise ValueError(f"an unusual number: {name}")
+    raise ValueError(f"{name} is not a value of JSON")
 
 
 # json.loads would make a new decoder for each text.
 _STRICT = json.JSONDecoder(parse_float=_usual_float, parse_constant=_refuse_constant)
 _LENIENT = json.JSONDecoder(parse_float=_finite_or_none, parse_constant=lambda _: None)
 _ROW = json.JSONDecoder(
-    parse_float=_finite_or_none, parse_constant=lambda _: None, object_pairs_hook=_object_of_unique_names
+    parse_float=_usual_float, parse_constant=_refuse_constant, object_pairs_hook=_object_of_unique_names
 )

@@ -304,10 +304,13 @@ class ScopeLedger:
         """
         Record that rows of this source are in it again, or that they have other groups.
 
-        :param groups: Key of each row, and the name of its group.
+        :param groups: Key of each row, and the name of its group; None to leave it as it is.
         """
         change = sa.update(attempts).where(self._is_own, _c.key == _bind("of_key"))
-        change = change.values(gone_at=None, group_name=_bind("new_group", type_=_c.group_name.type))
+        change = change.values(
+            gone_at=None,
+            group_name=sa.func.coalesce(_bind("new_group", type_=_c.group_name.type), _c.group_name),
+        )
         rows = [{"of_key": key, "new_group": group} for key, group in groups]
 
         def write(connection: sa.Connection) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Literal, TypeAlias
 
 import sqlalchemy as sa
@@ -77,7 +78,9 @@ def _may_be_twice() -> sa.ColumnElement[bool]:
         twin.c.content_hash == _c.content_hash,
         twin.c.remote_id.is_distinct_from(_c.remote_id),
     )
-    return (_c.ambiguous > 0) | is_unresolved_before | has_twin
+    # A service that refuses repetitions (409) has only one.
+    has_one = _c.http_status == sa.literal_column(str(HTTPStatus.CONFLICT.value))
+    return sa.and_((_c.ambiguous > 0) | is_unresolved_before | has_twin, sa.or_(_c.http_status.is_(None), ~has_one))
 
 
 def has_unresolved() -> sa.ColumnElement[bool]:

@@ -108,16 +108,23 @@ def documents_of(connection: sa.Connection, scope: Scope, source: str) -> int:
 
 
 def latest_documents(
-    connection: sa.Connection, scope: Scope, source: str, groups: Collection[str] | None = None
+    connection: sa.Connection, scope: Scope, source: str, run: RunRef, groups: Collection[str] | None = None
 ) -> Iterator[tuple[Any, ...]]:
     """
     Yield the documents of a source, those of one row earliest first.
 
     :param groups: Only those of these groups. Default: None, all.
-    :return: Key, label, id, group, and whether the row is known to be gone.
+    :return: Key, label, id, group; and the map index of the task that loaded it, if it is another one of the same
+        mapped task and run, else None.
     """
-    columns = (_c.key, _c.label, _c.remote_id, _c.group_name, _c.gone_at.is_not(None))
-    query = sa.select(*columns).where(_c.scope == scope.id, _c.source == source, _c.state == "created")
+    is_sibling = sa.and_(
+        _c.dag_id == run.dag_id,
+        _c.run_id == run.run_id,
+        _c.task_id == run.task_id,
+        _c.map_index != run.map_index,
+    )
+    sibling = sa.case((is_sibling, _c.map_index))
+    query = sa.select(_c.key, _c.label, _c.remote_id, _c.group_name, sibling).where(_c.scope == scope.id, _c.source == source, _c.state == "created")
     query = query.order_by(_c.key, _c.number)
     if groups is None:
         yield from map(tuple, stream(connection, query))

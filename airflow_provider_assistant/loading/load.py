@@ -11,9 +11,9 @@ import asyncio
 import itertools
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from airflow_provider_assistant.api.document_routes import DocumentRoutes, described
 from airflow_provider_assistant.api.document_state import DEFAULT_WORDS
@@ -116,6 +116,7 @@ class Load:
         self.unreadable = ""
         """What to do if many rows cannot be read in their encoding, as a sentence."""
         self._created: list[str] = []
+        self._stale: list[Mapping[str, Any]] = []
         self._reasons: dict[str, str] = {}
         self._elsewhere: list[str] = []
         self._has_known_documents = False
@@ -198,8 +199,9 @@ class Load:
             )
             return False
         with self._ledger.connect() as connection:
+            ledger = self._scope_ledger
             plan.add_documents(
-                queries.latest_documents(connection, self._scope_ledger.scope, self._scope_ledger.source, groups)
+                queries.latest_documents(connection, ledger.scope, ledger.source, ledger.run, groups)
             )
         return True
 
@@ -326,25 +328,41 @@ class Load:
 
     async def _change_site(self, plan: Plan, looks_for_gone: bool) -> None:
         """Record what is gone, and make the site equal to the source."""
-        gone = {document.key for document in plan.gone()} if looks_for_gone else set()
         if looks_for_gone:
-            self.counts.stale = len(gone)
-            self._scope_ledger.mark_gone(gone)
+            if not self._job.has_whole_source:
+                # Other mapped tasks may have loaded rows of the same groups meanwhile.
+                self._read_documents(plan)
+                plan.check_siblings()
+            self._mark_gone(plan)
         routes = self._job.routes
         if routes is None:
             return
         site = SiteClient(self._client, self._scope_ledger.scope.site.site_id, routes)
         changes = SiteChanges(site, self._scope_ledger, self._job.options)
         try:
-            await changes.apply(self._inactive(), self._superseded(changes), self._stale(gone, changes), self._created)
+            await changes.apply(
+                self._inactive(), self._superseded(changes), self._removable(changes), self._created
+            )
         finally:
             changed = changes.changed
             self._reasons = changed.reasons
+            self._stale = [row for row in self._stale if row["remote_id"] not in changed.removed]
             self.counts.activated = changed.activated
             self.counts.deactivated = changed.deactivated
             self.counts.deleted = changed.deleted
             self.counts.not_activated = changed.not_activated
             self.counts.not_removed = changed.not_removed
+
+    def _mark_gone(self, plan: Plan) -> None:
+        """Record which rows are gone, and count their documents, except those that another row needs."""
+        gone = {document.key for document in plan.gone()}
+        self._scope_ledger.mark_gone(gone)
+        if gone:
+            selected = Filter(which="stale", scope=self._scope_ledger.scope.id, source=self._scope_ledger.source)
+            with self._ledger.connect() as connection:
+                stale = queries.all_entries(connection, self._ledger.clock, selected)
+                self._stale = [row for row in stale if row["key"] in gone]
+        self.counts.stale = len({row["key"] for row in self._stale})
 
     def _inactive(self) -> list[str]:
         """Return the documents of the source that are not known to be in use, if they can be activated."""
@@ -367,15 +385,12 @@ class Load:
         changes.changed.not_removed += sum(1 for old, _new in pairs if old is None)
         return {old: new for old, new in pairs if old is not None}
 
-    def _stale(self, gone: set[str], changes: SiteChanges) -> list[str]:
-        """Return the documents to remove because their row is gone, except those that another row needs."""
-        if self._job.options.removal is None or not gone:
+    def _removable(self, changes: SiteChanges) -> list[str]:
+        """Return the documents to remove because their row is gone."""
+        if self._job.options.removal is None:
             return []
-        selected = Filter(which="stale", scope=self._scope_ledger.scope.id, source=self._scope_ledger.source)
-        with self._ledger.connect() as connection:
-            stale = [row for row in queries.all_entries(connection, self._ledger.clock, selected) if row["key"] in gone]
-        ids = [row["remote_id"] for row in stale if row["remote_id"]]
-        changes.changed.not_removed += len(stale) - len(ids)
+        ids = [row["remote_id"] for row in self._stale if row["remote_id"]]
+        changes.changed.not_removed += len(self._stale) - len(ids)
         if self._left():
             # The row of such a document may be one of these.
             changes.changed.not_removed += len(ids)
@@ -400,6 +415,7 @@ class Load:
         if self._job.dry_run:
             return
         report.report_plan(plan, self._findings)
+        report.report_stale(self._stale, self._findings, self._reasons)
         try:
             found = report.report_run(
                 self._ledger,
@@ -408,7 +424,6 @@ class Load:
                 self._findings,
                 self._reasons,
                 self._words,
-                lists_stale=self.counts.stale is not None,
             )
         except AssistantLedgerError as error:
             log.error("What this load left to look at cannot be read from the ledger: %s", error)  # noqa: TRY400

@@ -29,12 +29,13 @@ CREATE TABLE rows (
     action TEXT NOT NULL, reason TEXT, latest INTEGER, existing INTEGER, remote_id TEXT, has_changed INTEGER,
     owner TEXT, is_repeat INTEGER, is_back INTEGER, label TEXT, place TEXT, payload TEXT
 );
-CREATE TABLE documents (key TEXT PRIMARY KEY, label TEXT, remote_id TEXT, group_name TEXT, is_gone INTEGER);
+CREATE TABLE documents (key TEXT PRIMARY KEY, label TEXT, remote_id TEXT, group_name TEXT, sibling INTEGER);
 """
 _COLUMNS = (
     "number, key, hash, group_name, has_key, action, reason, latest, existing, remote_id, has_changed, owner, "
     "is_repeat, is_back, label, place, payload"
 )
+_IS_GONE = "sibling IS NULL AND key NOT IN (SELECT key FROM rows)"
 _INSERT = f"INSERT INTO rows ({_COLUMNS}) VALUES ({', '.join('?' * 17)})"  # noqa: S608
 
 
@@ -158,8 +159,9 @@ class Plan:
         )
         group = batch.groups[position] if batch.groups else None
         own = [attempt for attempt in attempts if attempt.source == self._source and attempt.state == "created"]
-        # The row was gone and is back, or has moved to another page.
-        is_back = any(attempt.is_gone or attempt.group_name != group for attempt in own)
+        # The row was gone and is back, or has moved to another page. A load without groups says nothing about pages.
+        has_moved = bool(batch.groups) and any(attempt.group_name != group for attempt in own)
+        is_back = has_moved or any(attempt.is_gone for attempt in own)
         if problem or decision.action != "unchanged":
             text = batch.text(position)
             problem = problem or text.problem
@@ -224,7 +226,7 @@ class Plan:
         """
         Add the documents of the source, to find those that are gone.
 
-        :param documents: Key, label, id, group, and whether it is known to be gone; earlier ones of a key first.
+        :param documents: Rows of :func:`~airflow_provider_assistant.ledger.queries.latest_documents`.
         """
         for chunk in chunks(documents):
             self._database.executemany("INSERT OR REPLACE INTO documents VALUES (?, ?, ?, ?, ?)", chunk)
@@ -306,13 +308,35 @@ class Plan:
 
     def gone(self) -> Iterator[Document]:
         """Yield the documents of the source whose row is gone."""
-        query = "SELECT key, label, remote_id, group_name FROM documents WHERE key NOT IN (SELECT key FROM rows)"
+        query = f"SELECT key, label, remote_id, group_name FROM documents WHERE {_IS_GONE}"  # noqa: S608
         for row in self._database.execute(query):
             yield Document._make(row)
 
+    def check_siblings(self) -> None:
+        """
+        Refuse groups whose rows several mapped tasks of a run have: each would take those of the others for gone.
+
+        :raises AssistantInputError: There are such groups.
+        """
+        found = self._rows(
+            "SELECT group_name, sibling FROM documents WHERE sibling IS NOT NULL AND key NOT IN (SELECT key FROM rows) "
+            "ORDER BY group_name"
+        )
+        if not found:
+            return
+        group, map_index = found[0]
+        raise AssistantInputError(
+            f"{counted(len({name for name, _ in found}), 'group')} with rows in several mapped tasks of this run, such "
+            f"as {group!r}, of which the task with map index {map_index} has loaded others",
+            safe="The rows of this task are loaded, but stale rows of these groups are not known.",
+            todo="Give all rows of a group to one task. If this run was cleared and its rows were divided differently, "
+            "the next run finds the stale rows.",
+            field="group_columns",
+        )
+
     def count_gone(self) -> int:
         """Return the number of documents whose row is gone."""
-        return int(self._value("SELECT count(*) FROM documents WHERE key NOT IN (SELECT key FROM rows)"))
+        return int(self._value(f"SELECT count(*) FROM documents WHERE {_IS_GONE}"))
 
     def _value(self, query: str, *parameters: Any) -> Any:
         return self._database.execute(query, parameters).fetchone()[0]

@@ -26,13 +26,11 @@ _KINDS: Mapping[Which, Kind] = {
     "doubled": "possibly_duplicated",
     "draft": "draft",
     "superseded": "superseded",
-    "stale": "stale",
 }
 _REASONS: Mapping[Which, str] = {
     "unresolved": "a request was sent, and its answer was lost",
     "doubled": "an earlier attempt may have created it as well",
     "superseded": "its content has changed; the older document remains on the site",
-    "stale": "no longer in the source; its document remains on the site",
 }
 
 
@@ -62,27 +60,21 @@ def report_run(
     findings: Findings,
     reasons: Mapping[str, str],
     words: DocumentWords = DEFAULT_WORDS,
-    *,
-    lists_stale: bool = True,
 ) -> Counter[Kind]:
     """
     List what this run, by any of its tries, has left for a person.
 
     :param reasons: Why a document could not be changed, by its id.
-    :param lists_stale: Whether the load has looked for rows that are gone.
     :return: Number of findings by kind.
     """
     count: Counter[Kind] = Counter()
     for which, kind in _KINDS.items():
         selected = Filter(which=which, scope=scope_ledger.scope.id, source=scope_ledger.source)
-        # Outdated documents may have been created by any run. Of the superseded ones, those that this run superseded
-        # are news; stale ones are listed until somebody has removed them.
+        # A superseded document may have been created by any run; those that this run superseded are news.
         if which == "superseded":
             selected = replace(selected, superseded_by=scope_ledger.run)
-        elif which != "stale":
+        else:
             selected = replace(selected, run=scope_ledger.run)
-        elif not lists_stale:
-            continue
         for chunk in _chunks(ledger, selected):
             numbers = plan.numbers_of([row["key"] for row in chunk])
             for row in chunk:
@@ -121,3 +113,19 @@ def _chunks(ledger: Ledger, selected: Filter) -> Iterator[list[Mapping[str, Any]
                 chunk = []
     if chunk:
         yield chunk
+
+
+def report_stale(stale: Sequence[Mapping[str, Any]], findings: Findings, reasons: Mapping[str, str]) -> None:
+    """
+    List documents whose rows are gone.
+
+    :param stale: Their attempts, without those of removed documents.
+    """
+    for row in stale:
+        reason = "no longer in the source; its document remains on the site"
+        remote_id = row["remote_id"]
+        if remote_id in reasons:
+            reason = f"its document remains as it is: {reasons[remote_id]}"
+        findings.add(
+            Finding("stale", row["label"], reason, None, [remote_id] if remote_id else [], row["group_name"])
+        )

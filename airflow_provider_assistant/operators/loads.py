@@ -6,6 +6,7 @@ import json
 import uuid
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -113,6 +114,7 @@ class AssistantLoadOperator(AssistantOperator):
 
     payload: ClassVar[type[Payload] | None] = None
     kind: ClassVar[Kind]
+    group_columns: str | Sequence[str] = ()
     # State of the current try.
     _load: Load | None = None
     _findings: FindingsFile | None = None
@@ -153,6 +155,11 @@ class AssistantLoadOperator(AssistantOperator):
     def load_options(self) -> LoadOptions:
         """Options of the load."""
         return LoadOptions(**{name: getattr(self, name) for name in OPTIONS})
+
+    @property
+    def listed_findings(self) -> str | None:
+        """Path of the findings of this try, or None if there are none."""
+        return self._findings.listed if self._findings else None
 
     @abstractmethod
     def _rows(self, site_id: str) -> Rows:
@@ -205,7 +212,7 @@ class AssistantLoadOperator(AssistantOperator):
         return FailureContext(
             doing=f"load of {self._source_name(context)!r} to {self.hook.location()}",
             safe=load_progress(self._load, self.on_ambiguous) if self._load else NOTHING_SENT,
-            findings=self._findings.listed if self._findings else None,
+            findings=self.listed_findings,
         )
 
     def on_kill(self) -> None:
@@ -244,13 +251,16 @@ class AssistantLoadOperator(AssistantOperator):
             from airflow_provider_assistant.loading.load import Load, LoadJob
 
             self._findings = findings
+            options = self.load_options
+            if run.map_index >= 0 and self.group_columns:
+                # A mapped task reads a part of the source: it can tell what is missing from its groups only.
+                options = replace(options, missing_in="groups")
             job = LoadJob(
                 rows=self._rows(scope.site.site_id),
-                options=self.load_options,
+                options=options,
                 settings=self.hook.settings.client,
                 routes=self.hook.settings.documents,
                 tenant_id=self.hook.known_tenant_id(),
-                # A mapped task reads a part of the source, and cannot tell what is missing from the whole.
                 has_whole_source=run.map_index < 0,
             )
             self._load = load = Load(job, ledger, attempts, findings)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import csv
 import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from typing import Annotated, Any, BinaryIO, Self, TextIO
+from typing import Annotated, Any, BinaryIO, Self, TextIO, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
@@ -134,79 +134,139 @@ def read_csv(
     text_file = open_text(stack, file, path, options.encoding)
     is_tsv = {".tsv", ".tab"} & {suffix.lower() for suffix in path.suffixes}
     delimiter = options.delimiter or ("\t" if is_tsv else ",")
-    rows = _Rows(text_file, options, delimiter)
-    first = next((row for row in rows if "".join(row[0]).strip()), None)
+    table = _Table(text_file, options, delimiter)
+    rows = table.rows()
+    first = next((row for row in rows if "".join(row[0]).strip().strip("\x1a\ufeff")), None)
     if first is None:
         yield Note("file", "is empty", str(path), expected=False)
         return
-    cells, line, size = first
+    cells = first[0]
     if options.header is True:
         # Spreadsheets export empty columns.
         header = cells[: _length_without_blanks(cells)]
         if "\0" in "".join(header) or not is_encodable("".join(header)):
             raise ValueError(f"its first line is not a list of column names in {text_file.encoding}; {ADVICE}")
     else:
+        rows = itertools.chain([first], rows)
         header = options.header or [str(number + 1) for number in range(len(cells))]
-    _check_delimiter(header, delimiter, path)
-    columns.check(header, repr(str(path)))
-    remaining = rows if options.header is True else itertools.chain([first], rows)
-    yield from batches_of_text(
-        _named_rows(remaining, header, columns, options, delimiter), path, text_file.encoding, columns
-    )
-
-
-def _check_delimiter(header: list[str], delimiter: str, path: StoragePath) -> None:
-    """Refuse a header that another delimiter separates."""
     for other in _OTHER_DELIMITERS:
         if len(header) == 1 and other in header[0]:
             raise AssistantInputError(
-                f"the column names of {str(path)!r} are not separated by {delimiter!r}; the line looks "
-                f"like {other!r}: {header[0]!r}",
+                f"the column names of {str(path)!r} are not separated by {delimiter!r}; the line looks like "
+                f"{other!r}: {header[0]!r}",
                 todo=f"Set csv_options={{'delimiter': {other!r}}} (--delimiter {other!r}).",
                 field="csv_options",
             )
+    columns.check(header, repr(str(path)))
+    named_rows = table.named(rows, header)
+    yield from batches_of_text(named_rows, path, text_file.encoding, columns)
 
 
-class _Rows:
-    """Read the rows of a CSV file: cells, number of the line that they begin on, and characters."""
+# Cells, the number of the line that the row begins on, and its characters.
+_Row: TypeAlias = "tuple[list[str], int, int]"
+
+
+class _Table:
+    """Read the rows of a CSV file."""
 
     def __init__(self, text_file: TextIO, options: CsvOptions, delimiter: str) -> None:
         self._text_file = text_file
         self._options = options
+        self._delimiter = delimiter
         self._line = 1 + options.skip_lines
-        # Characters that were read since the last row ended.
+        # Of the row that is read: its characters, and whether a blank precedes a quote.
         self._size = 0
-        # The length of rows is limited below.
-        csv.field_size_limit(max(csv.field_size_limit(), ROW_LIMIT))
-        self._reader = options.reader(itertools.islice(self._lines(), options.skip_lines, None), delimiter)
+        self._has_blank_quote = False
 
     def _lines(self) -> Iterator[str]:
+        """Yield the lines of the file, up to a row of too many characters."""
+        quote = self._options.quotechar
         while line := self._text_file.readline(ROW_LIMIT + 1):
             self._size += len(line)
             if self._size > ROW_LIMIT:
                 raise too_long(self._line)
+            if quote and f" {quote}" in line:
+                self._has_blank_quote = True
             yield line
 
-    def __iter__(self) -> Iterator[tuple[list[str], int, int]]:
+    def rows(self) -> Iterator[_Row]:
         """
-        Yield the rows that are left. An empty line is not a row.
+        Yield the rows. An empty line is not a row.
 
         :raises ValueError: It is not certain where a row ends.
         """
-        reader = self._reader
-        blank_quote = f" {self._options.quotechar}"
+        options = self._options
+        first_line = self._line
+        # The length of rows is limited above.
+        csv.field_size_limit(max(csv.field_size_limit(), ROW_LIMIT))
+        lines = self._lines()
+        for _ in itertools.islice(lines, options.skip_lines):
+            self._size = 0
+        reader = options.reader(lines, self._delimiter)
         try:
             for row in reader:
-                line, size = self._line, self._size
-                self._line = 1 + self._options.skip_lines + reader.line_num
-                self._size = 0
-                # Python's reader takes a quote after a blank for text.
-                if blank_quote in (cell[:2] for cell in row) and self._has_open_quote(row):
-                    raise csv.Error("blanks precede it")
+                if self._has_blank_quote and any(map(self._has_open_quote, row)):
+                    raise csv.Error("blanks precede it")  # noqa: TRY301
                 if row:
-                    yield row, line, size
+                    yield row, self._line, self._size
+                self._line = first_line + reader.line_num
+                self._size = 0
+                self._has_blank_quote = False
         except csv.Error as error:
             cause = f"a quote is in the wrong place ({error})"
             if "unexpected end" in str(error):
                 cause = "a quote is opened and not closed"
             raise ValueError(f"line {self._line}: {cause}; {QUOTE_ADVICE}") from error
+
+    def _has_open_quote(self, cell: str) -> bool:
+        """Return whether a cell begins with a quote after blanks, which is text, and has no other."""
+        quote = self._options.quotechar
+        return cell.lstrip(" ").startswith(quote) and cell.startswith(" ") and cell.count(quote) % 2 == 1
+
+    def named(self, rows: Iterable[_Row], header: list[str]) -> Iterator[TextRow]:
+        """Yield the values of rows by column, or why a row cannot be read."""
+        width = len(header)
+        nulls = set(self._options.null_texts)
+        for cells, line, size in rows:
+            if len(cells) != width:
+                # Blank cells after the last column do not count.
+                cells[width:] = cells[width : _length_without_blanks(cells)]
+            if len(cells) > 2 and self._may_hold_rows(cells):
+                yield Note("row", "may be in a cell whose quote is missing", f"line {line}", expected=False)
+            if cells[0] in (header[0], f"\ufeff{header[0]}") and cells[1:] == header[1:]:
+                yield Note("row", "repeats the line of column names", f"line {line}", expected=False)
+            elif len(cells) == width:
+                # All columns are text: a category "007" must not become 7.
+                row: dict[str, Any] = dict(zip(header, cells, strict=True))
+                if nulls:
+                    row = {name: None if cell in nulls else cell for name, cell in row.items()}
+                yield row, line, size
+            elif "".join(cells).strip():
+                yield f"has {len(cells)} cells, but there are {width} columns; {ADVICE}", line, size
+            else:
+                yield {}, line, size
+
+    def _may_hold_rows(self, cells: list[str]) -> bool:
+        """
+        Return whether a cell may hold the end of its row, other rows, and the beginning of one.
+
+        It does if the quotes at its end and at the beginning of another cell are missing. In prose,
+        a blank follows a comma.
+        """
+        for position, cell in enumerate(cells):
+            if "\n" in cell or "\r" in cell:
+                lines = cell.splitlines()
+                after = len(cells) - 1 - position
+                counts = [after, *[len(cells) - 1] * (len(lines) - 2), position]
+                is_like_rows = counts == [line.count(self._delimiter) for line in lines]
+                if is_like_rows and f"{self._delimiter} " not in cell:
+                    return True
+        return False
+
+
+def _length_without_blanks(row: list[str]) -> int:
+    """Return the number of cells without the blank ones at the end, at least 1."""
+    length = len(row)
+    while length > 1 and not row[length - 1].strip():
+        length -= 1
+    return length

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any, BinaryIO
 from urllib.parse import unquote
 
@@ -20,7 +21,6 @@ from airflow_provider_assistant.tables.csv_files import CsvOptions, read_csv
 from airflow_provider_assistant.tables.frames import BATCH_BYTES, batches_of_arrow
 from airflow_provider_assistant.tables.json_files import read_json
 from airflow_provider_assistant.tables.text import COMPRESSIONS
-from airflow_provider_assistant.texts import counted
 
 # Bytes of a column of a row group, or of its average value, that no people or programs write.
 LARGEST_COLUMN = 256 << 20
@@ -28,12 +28,8 @@ LARGEST_AVERAGE = 64 << 10
 
 FORMATS = {
     ".parquet": "parquet",
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".tab": "csv",
-    ".jsonl": "json lines",
-    ".ndjson": "json lines",
-    ".json": "json",
+    **dict.fromkeys((".csv", ".tsv", ".tab"), "csv"),
+    **dict.fromkeys((".jsonl", ".ndjson", ".json"), "json"),
 }
 _WORKBOOKS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
 
@@ -68,53 +64,34 @@ def read_files(
     for name, path in files:
         # Folders above what the user gave have no meaning.
         folders = [] if str(path) in given else name.split("/")[:-1]
-        values = _partition_values(folders, columns.names)
-        yield from _read_file(path, columns, options, allowed_root, values)
-
-
-def _read_file(
-    path: StoragePath,
-    columns: Columns,
-    options: CsvOptions,
-    allowed_root: str | None,
-    values: Mapping[str, str | None],
-) -> Iterator[Part]:
-    file_format = _format_of(path)
-    with reading(path), ExitStack() as stack:
-        file = stack.enter_context(open_inside(path, allowed_root))
-        if file_format == "parquet":
-            yield from _read_parquet(stack, file, path, columns, values)
-        elif file_format == "csv":
-            yield from read_csv(stack, file, path, options, columns, values)
-        else:
-            has_lines = file_format == "json lines"
-            yield from read_json(stack, file, path, options.encoding, columns, values, has_lines=has_lines)
+        here = replace(columns, known=_partition_values(folders, columns))
+        file_format = _format_of(path)
+        with reading(path), ExitStack() as stack:
+            file = stack.enter_context(open_inside(path, allowed_root))
+            if file_format == "parquet":
+                yield from _read_parquet(stack, file, path, here)
+            elif file_format == "csv":
+                yield from read_csv(stack, file, path, options, here)
+            else:
+                yield from read_json(stack, file, path, options.encoding, here)
 
 
 def _format_of(path: StoragePath) -> str:
     """Return the format that the suffix of a file says, regardless of case."""
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    known = [suffix for suffix in suffixes if suffix not in COMPRESSIONS]
-    suffix = known[-1] if known else ""
+    suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() not in COMPRESSIONS]
+    suffix = suffixes[-1] if suffixes else ""
     if suffix in FORMATS:
         return FORMATS[suffix]
-    reader = f"pandas.read_csv({str(path)!r}, sep=',', dtype=str, keep_default_na=False)"
-    if suffix in _WORKBOOKS:
-        reader = f"pandas.read_excel({str(path)!r}, dtype=str, keep_default_na=False)"
+    reader = "read_excel" if suffix in _WORKBOOKS else "read_csv"
     raise AssistantInputError(
         f"{str(path)!r} does not have the suffix of a Parquet, CSV or JSON file ({', '.join(FORMATS)})",
-        todo=f"Rename it, or let a library read it: source=lambda: {reader}.",
+        todo="Rename it, or let a library read it: "
+        f"source=lambda: pandas.{reader}({str(path)!r}, dtype=str, keep_default_na=False).",
         field="source",
     )
 
 
-def _read_parquet(
-    stack: ExitStack,
-    file: BinaryIO,
-    path: StoragePath,
-    columns: Columns,
-    values: Mapping[str, str | None],
-) -> Iterator[Part]:
+def _read_parquet(stack: ExitStack, file: BinaryIO, path: StoragePath, columns: Columns) -> Iterator[Part]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -124,22 +101,17 @@ def _read_parquet(
     if ACCOUNT in custom:
         yield from notes_of(SourceAccount.from_dict(json.loads(custom[ACCOUNT])))
     schema = metadata.schema.to_arrow_schema()
-    columns.check(schema.names, repr(str(path)), values)
+    columns.check(schema.names, repr(str(path)))
     names = columns.present(schema.names)
     # A text that is in many rows stays one value until its rows are read.
     texts = [name for name in names if pa.types.is_string(schema.field(name).type)]
-    parquet_file = pq.ParquetFile(
-        file,
-        metadata=metadata,
-        read_dictionary=texts,
-        # pyarrow reads a large row group page by page instead of at once.
-        buffer_size=1 << 20,
-        pre_buffer=False,
-        page_checksum_verification=True,
+    # With this buffer, pyarrow reads a large row group page by page instead of at once.
+    options = {"buffer_size": 1 << 20, "pre_buffer": False, "page_checksum_verification": True}
+    parquet_file = stack.enter_context(
+        pq.ParquetFile(file, metadata=metadata, read_dictionary=texts, **options)
     )
-    stack.enter_context(parquet_file)
     batches = parquet_file.iter_batches(_batch_size(metadata, names), columns=names, use_threads=False)
-    yield from batches_of_arrow(batches, columns, values)
+    yield from batches_of_arrow(batches, columns)
 
 
 def _batch_size(metadata: Any, names: Iterable[str]) -> int:
@@ -151,36 +123,30 @@ def _batch_size(metadata: Any, names: Iterable[str]) -> int:
     batch_size = BATCH
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
-        size = 0
-        for position in range(group.num_columns):
-            chunk = group.column(position)
-            if chunk.path_in_schema.partition(".")[0] not in names:
-                continue
-            largest = max(LARGEST_COLUMN, LARGEST_AVERAGE * group.num_rows)
-            if chunk.total_uncompressed_size > largest:
-                raise ValueError(
-                    f"column {chunk.path_in_schema!r} of row group {number} has "
-                    f"{chunk.total_uncompressed_size:,} bytes in {counted(group.num_rows, 'row')}, "
-                    f"more than {largest:,}"
-                )
-            size += chunk.total_uncompressed_size
-        row_size = max(size // max(group.num_rows, 1), 1)
-        batch_size = min(batch_size, BATCH_BYTES // row_size)
+        chunks = [group.column(position) for position in range(group.num_columns)]
+        sizes = [
+            chunk.total_uncompressed_size
+            for chunk in chunks
+            if chunk.path_in_schema.partition(".")[0] in names
+        ]
+        if max(sizes, default=0) > max(LARGEST_COLUMN, LARGEST_AVERAGE * group.num_rows):
+            raise ValueError(f"a column of row group {number} has {max(sizes):,} bytes")
+        row_size = sum(sizes) // max(group.num_rows, 1)
+        batch_size = min(batch_size, BATCH_BYTES // max(row_size, 1))
     return max(batch_size, 1)
 
 
-def _partition_values(folders: Iterable[str], names: Sequence[str]) -> dict[str, str | None]:
+def _partition_values(folders: Iterable[str], columns: Columns) -> dict[str, str | None]:
     """
     Return the values of columns that folders name, as in ``category=returns/part-0.parquet``.
 
-    :param names: The columns to look for. Other folders with an equals sign have no meaning.
-    :return: Values by column; None for the partition of rows without a value.
+    Other folders with an equals sign have no meaning.
     """
     values: dict[str, str | None] = {}
     for folder in folders:
         encoded_name, equals, value = folder.partition("=")
         name = unquote(encoded_name)
-        if equals and name in names:
+        if equals and name in columns.names:
             values[name] = None if value == _NO_VALUE else unquote(value)
     return values
 
@@ -202,33 +168,33 @@ def _check_no_tables(files: Iterable[StoragePath]) -> None:
             # A partition is below the folder of its table.
             found = None if "=" in folder.name else _table_in(folder)
             if found:
-                kind, library, line = found
+                kind, line = found
                 raise AssistantInputError(
                     f"{str(folder)!r} is a {kind} table: its files also have rows that were deleted or replaced",
                     safe=NOTHING_SENT,
-                    todo=f"Read it with its library (pip install {library}): source=lambda: {line}. For "
-                    "the command line, write the result to a Parquet file.",
+                    todo=f"Read it with its library: source=lambda: {line}. For the command line, write the "
+                    "result to a Parquet file.",
                     field="source",
                 )
 
 
-def _table_in(folder: StoragePath) -> tuple[str, str, str] | None:
-    """Return the kind of a table in a folder, its library, and the line that reads it."""
+def _table_in(folder: StoragePath) -> tuple[str, str] | None:
+    """Return the kind of a table in a folder, and the line that reads it."""
     # Only Airflow knows the connection in a URL.
     plain = re.sub(r"://[^/@]*@", "://", str(folder))
     # Folders above the source may be closed.
     with contextlib.suppress(OSError):
         if (folder / "_delta_log").is_dir():
-            return "Delta", "deltalake", f"deltalake.DeltaTable({plain!r}).to_pyarrow_table()"
+            return "Delta", f"deltalake.DeltaTable({plain!r}).to_pyarrow_table()"
         if (folder / ".hoodie").is_dir():
             reader = f"hudi.HudiTableBuilder.from_base_uri({plain!r}).build()"
-            return "Hudi", "hudi", f"pyarrow.Table.from_batches({reader}.read_snapshot())"
+            return "Hudi", f"pyarrow.Table.from_batches({reader}.read_snapshot())"
         metadata = folder / "metadata"
         names = [entry.name for entry in metadata.iterdir()] if metadata.is_dir() else []
         versions = [name for name in names if _ICEBERG_VERSION.fullmatch(name)]
         if versions:
             # v10 follows v9.
             newest = max(versions, key=lambda name: (len(name), name))
-            table = f"pyiceberg.table.StaticTable.from_metadata({f'{plain}/metadata/{newest}'!r})"
-            return "Iceberg", "pyiceberg", f"{table}.scan().to_arrow()"
+            file = f"{plain}/metadata/{newest}"
+            return "Iceberg", f"pyiceberg.table.StaticTable.from_metadata({file!r}).scan().to_arrow()"
     return None

@@ -102,7 +102,7 @@ def batches_of_arrow(batches: Iterable[pa.RecordBatch], columns: Columns) -> Ite
             columns.check(batch.schema.names)
             checked_schema = batch.schema
         selected = batch.select(columns.present(batch.schema.names))
-        step = max(1, min(BATCH, BATCH_BYTES // _longest_shared_value(selected)))
+        step = max(1, min(BATCH, BATCH_BYTES // max(_longest_shared_value(selected), 1)))
         for start in range(0, batch.num_rows, step):
             piece = selected.slice(start, step)
             count = min(step, batch.num_rows - start)
@@ -115,28 +115,16 @@ def batches_of_arrow(batches: Iterable[pa.RecordBatch], columns: Columns) -> Ite
 
 def _longest_shared_value(batch: pa.RecordBatch) -> int:
     """
-    Return the bytes of the longest value in the dictionaries of a batch, at least 1.
+    Return the bytes of the longest text in the dictionaries of a batch.
 
     A dictionary has each value once, so that the rows may be much larger than the batch.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    longest = 1
-    for column in batch.columns:
-        if pa.types.is_dictionary(column.type) and _has_lengths(column.type.value_type):
-            length = pc.max(pc.binary_length(column.dictionary)).as_py()
-            longest = max(longest, length or 0)
-    return longest
-
-
-def _has_lengths(kind: pa.DataType) -> bool:
-    from pyarrow import types
-
-    return any(
-        is_kind(kind)
-        for is_kind in (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary)
-    )
+    columns = [column for column in batch.columns if pa.types.is_dictionary(column.type)]
+    texts = [column.dictionary for column in columns if _is_text(column.type)]
+    return max([pc.max(pc.binary_length(text)).as_py() or 0 for text in texts], default=0)
 
 
 def _values(name: str, array: Any, columns: Columns) -> list[Any]:

@@ -13,7 +13,7 @@ from airflow.providers.common.compat.sdk import BaseHook, Connection
 
 from airflow_provider_assistant.exceptions import AssistantLedgerPermanentError
 from airflow_provider_assistant.ledger import Ledger, LedgerLocation, check_location, location_of
-from airflow_provider_assistant.ledger.executors import CONTAINER_VARIABLES
+from airflow_provider_assistant.ledger.location import CONTAINER_VARIABLES
 from airflow_provider_assistant.ledger.location import CONFIGURED
 
 CONN_ID, SHARED = "AIRFLOW__ASSISTANT__LEDGER_CONN_ID", "AIRFLOW__ASSISTANT__LEDGER_FILE_IS_SHARED"

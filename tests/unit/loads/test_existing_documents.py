@@ -13,8 +13,8 @@ from airflow_provider_assistant.exceptions import (
     AssistantIncompleteError,
     AssistantInputError,
 )
-from airflow_provider_assistant.ledger import Claim, DocumentScope, Ledger, RunRef
-from airflow_provider_assistant.loading import report
+from airflow_provider_assistant.ledger import Claim, Ledger, RunRef, Scope
+from airflow_provider_assistant.loading import load as engine
 from airflow_provider_assistant.operators.documents import (
     AssistantLoadQAOperator,
     AssistantLoadTextOperator,
@@ -80,7 +80,7 @@ class Service(LocalServer):
 @pytest.fixture
 def connect_to(monkeypatch, ledger_home):
     def connected(service, retries):
-        extra = {"site_id": "s1", "retries": retries}
+        extra = {"site_id": "s1", "retries": retries, "max_concurrency": 2}
         url = f"http://{service.host}/api/v1"
         fields = {"conn_type": "assistant", "host": url, "password": "key-of-a-test"}
         monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", json.dumps({**fields, "extra": extra}))
@@ -90,7 +90,7 @@ def connect_to(monkeypatch, ledger_home):
 
 
 def operator_of(kind, count, folder, content="c", **options):
-    options = {"task_id": "load", "max_concurrency": 2, **options}
+    options = {"task_id": "load", **options}
     if kind == "file":
         for number in range(count):
             (folder / f"guide-{number}.txt").write_text(f"{content} {number}")
@@ -105,7 +105,7 @@ def operator_of(kind, count, folder, content="c", **options):
 
 def ids_in_ledger():
     with Ledger.open() as ledger, ledger.engine.connect() as connection:
-        query = "SELECT outcome, document_id, error FROM assistant_documents"
+        query = "SELECT state, remote_id, error FROM assistant_attempts ORDER BY key, number"
         return [tuple(row) for row in connection.exec_driver_sql(query)]
 
 
@@ -117,7 +117,7 @@ def ids_in_ledger():
 def test_a_resend_in_the_same_try(kind, conflict, known_id, connect_to, tmp_path, caplog):
     lost = ["drop", 503]
     count = 4
-    with Service(lost, conflict) as service, caplog.at_level(logging.INFO, logger=report.__name__):
+    with Service(lost, conflict) as service, caplog.at_level(logging.INFO, logger=engine.__name__):
         connect_to(service, retries=2)
         result = operator_of(kind, count, tmp_path).execute(task_context())
         again = operator_of(kind, count, tmp_path).execute(task_context())
@@ -145,14 +145,14 @@ def test_a_resend_by_the_next_try(kind, lost, connect_to, tmp_path):
     assert (again["unchanged"], again["findings"]) == (count, None)
     assert {result["possibly_duplicated"], again["possibly_duplicated"]} == {0}
     assert (len(service.documents), service.conflicts) == (count, len(lost))
-    assert {entry[0] for entry in ids_in_ledger()} == {"created"}
+    assert [entry[0] for entry in ids_in_ledger()].count("created") == count
 
 
 def test_a_killed_try_is_settled_as_well(connect_to, tmp_path):
     with Service([], CONFLICTS[0][0]) as service:
         connect_to(service, retries=0)
         # The killed try had claimed its row and sent it.
-        operator_of("text", 1, tmp_path, ledger=False).execute(task_context())
+        forgotten(operator_of("text", 1, tmp_path))
         claim_without_outcome(operator_of("text", 1, tmp_path))
         result = operator_of("text", 1, tmp_path).execute(task_context(run_id="next"))
     assert (result["created"], result["possibly_duplicated"], service.conflicts) == (1, 0, 1)
@@ -160,23 +160,28 @@ def test_a_killed_try_is_settled_as_well(connect_to, tmp_path):
 
 def claim_without_outcome(operator):
     """Claim the row of an operator, as a task that is killed before the reply."""
-    with operator._rows("s1") as rows:
-        (fingerprint,) = [one for group in rows.fingerprints() for one in group]
-    scope = DocumentScope(operator.hook.site(), operator.endpoint)
-    run = RunRef("dag", "killed", "load", -1)
-    claim = Claim(fingerprint.key, "t0", None, content_hash=fingerprint.content_hash)
+    (row,) = operator._rows("s1").batches()
+    run = RunRef("dag", "run", "load", -1)
+    claim = Claim(row.keys[0], "t0", 1, row.hashes[0])
     with (
         Ledger.open() as ledger,
-        ledger.documents(scope=scope, source="dag.load", run=run) as documents,
+        ledger.of(Scope(operator.hook.site(), operator.kind), "dag.load", run) as attempts,
     ):
-        assert documents.commit_and_claim((), [claim]) == {fingerprint.key}
+        assert attempts.commit([], [claim]) == {claim.key}
+
+
+def forgotten(operator):
+    """Load with a ledger that is lost."""
+    operator.execute(task_context())
+    with Ledger.open() as ledger, ledger.engine.begin() as connection:
+        connection.exec_driver_sql("DELETE FROM assistant_attempts")
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_409_to_a_first_create_rejects_the_row(kind, connect_to, tmp_path):
     with Service([], CONFLICTS[0][0]) as service:
         connect_to(service, retries=2)
-        operator_of(kind, 2, tmp_path, ledger=False).execute(task_context())
+        forgotten(operator_of(kind, 2, tmp_path))
         with pytest.raises(AssistantInputError) as rejected:
             operator_of(kind, 2, tmp_path).execute(task_context())
     assert "2 rows" in str(rejected.value)
@@ -192,7 +197,10 @@ def test_a_409_after_other_content_was_lost_settles_nothing(connect_to, tmp_path
         connect_to(service, retries=0)
         with pytest.raises(AssistantIncompleteError):
             operator_of("qa", 1, tmp_path).execute(task_context())
-        operator_of("qa", 1, tmp_path, "new content", ledger=False).execute(task_context())
+        # Another program creates the new content.
+        with Ledger.in_memory() as other, pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Ledger, "open", lambda *_: other)
+            operator_of("qa", 1, tmp_path, "new content").execute(task_context())
         with pytest.raises(AssistantInputError):
             operator_of("qa", 1, tmp_path, "new content").execute(task_context())
-    assert [entry[0] for entry in ids_in_ledger()] == ["ambiguous"]
+    assert [entry[0] for entry in ids_in_ledger()] == ["ambiguous", "rejected"]

@@ -5,14 +5,12 @@ from __future__ import annotations
 import random
 from types import SimpleNamespace
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_assistant.exceptions import AssistantInputError, AssistantPermissionError
-from airflow_provider_assistant.ledger import Ledger
-from airflow_provider_assistant.ledger.upkeep import DeletedDocuments, forget
-from airflow_provider_assistant.loading.sources import row_group_shards
+from airflow_provider_assistant.ledger import Filter, Ledger
+from airflow_provider_assistant.ledger.settle import settle
 from airflow_provider_assistant.operators.documents import AssistantLoadTextOperator, AssistantUploadFilesOperator
 from tests.unit.loads.loads import counts
 from tests.unit.loads.loads import load as load_rows
@@ -94,7 +92,7 @@ class Pages:
         for key, row in rows.items():
             known = self.known.setdefault(key, SimpleNamespace(page=None, content=row["content"]))
             if known.content != row["content"]:
-                superseded[key] = row["page"] if has_groups else None
+                superseded[key] = row["page"] if has_groups else known.page
             known.content = row["content"]
             if has_groups:
                 known.page = row["page"]
@@ -120,12 +118,13 @@ def test_generated_histories(seed, service, connection):
         elif how == "without groups":
             tasks = [(model.some(), "nothing", {"group_columns": (), "on_missing": "ignore"})]
         else:
-            judged, on_missing, pages = {
-                "whole": ("source", "stale", model.pages),
-                "feed": ("groups", "group", model.some()),
-                "ignore": ("nothing", "ignore", model.some()),
+            judged, missing_in, pages = {
+                "whole": ("source", "source", model.pages),
+                "feed": ("groups", "groups", model.some()),
+                "ignore": ("nothing", None, model.some()),
             }[how]
-            tasks = [(pages, judged, {"on_missing": on_missing})]
+            more = {"missing_in": missing_in} if missing_in else {"on_missing": "ignore"}
+            tasks = [(pages, judged, more)]
         for pages, judged, more in tasks:
             stale, superseded = model.see(pages, judged, has_groups=how != "without groups")
             result = load(rows_of(pages), **options, **more)
@@ -136,7 +135,9 @@ def test_generated_histories(seed, service, connection):
                 rows = pq.read_table(result["findings"]).to_pylist()
                 ids = [one for row in rows if row["kind"] == "stale" for one in row["document_ids"]]
                 with Ledger.open() as ledger:
-                    assert forget(ledger, DeletedDocuments(ids)).documents == len(stale)
+                    deleted = Filter(remote_ids=ids)
+                    seen = settle(ledger, deleted, "removed")
+                    assert settle(ledger, deleted, "removed", confirmation=seen.confirmation).settled == len(stale)
                 for key in stale:
                     del model.known[key]
 
@@ -148,14 +149,10 @@ def without(pages, key):
     return {page: {name: text for name, text in chunks.items() if name != key} for page, chunks in pages.items()}
 
 
-def test_shards_of_whole_pages_judge_their_pages(service, connection, tmp_path):
+def test_mapped_tasks_of_whole_pages_judge_their_pages(service, connection):
     load(rows_of(PAGES))
-    folder = tmp_path / "pages"
-    folder.mkdir()
-    for page, chunks in without(PAGES, "a#1").items():
-        pq.write_table(pa.Table.from_pylist(rows_of({page: chunks})), folder / f"{page}.parquet")
-    for index, shard in enumerate(row_group_shards(str(folder), rows=1)):
-        result = load(shard, run_id="next", map_index=index)
+    for index, (page, chunks) in enumerate(without(PAGES, "a#1").items()):
+        result = load(rows_of({page: chunks}), run_id="next", map_index=index)
         assert found(result) == ({"a#1": "a"} if index == 0 else {})
 
 
@@ -172,10 +169,10 @@ def test_a_page_that_two_mapped_tasks_share_is_refused_after_the_load(service, c
 def test_rejected_rows_do_not_make_others_stale(service, connection):
     load(rows_of(PAGES))
     broken = [{**row, "key": None if row["key"] == "a#2" else row["key"]} for row in rows_of(PAGES)]
-    result = load(broken, run_id="next", on_missing="group", max_rejected=1)
+    result = load(broken, run_id="next", missing_in="groups", max_rejected=1)
     assert (found(result), counts(result)) == ({}, {"unchanged": 2, "rejected": 1})
     broken = [{**row, "page": None if row["key"] == "a#2" else row["page"]} for row in rows_of(PAGES)]
-    result = load(broken, run_id="last", on_missing="group", max_rejected=1)
+    result = load(broken, run_id="last", missing_in="groups", max_rejected=1)
     assert (found(result), found(result, "rejected")) == ({}, {"a#2": None})
 
 
@@ -184,10 +181,10 @@ def test_ambiguous_and_failed_rows_do_not_make_others_stale(service, connect):
     load(rows_of(PAGES))
     service.answer("store-then-status:502", path="documents", times=1)
     changed = {"a": {"a#1": "changed", "a#2": "two"}}
-    result = load(rows_of(changed), run_id="next", on_missing="group", on_ambiguous="skip")
+    result = load(rows_of(changed), run_id="next", missing_in="groups", on_ambiguous="skip")
     assert (result["ambiguous"], result["stale"], found(result, "ambiguous")) == (1, 0, {"a#1": "a"})
     # The document of the row may be an older one or none, but one is there: without its row, it is stale.
-    result = load(rows_of(without(changed, "a#1")), run_id="last", on_missing="group", on_ambiguous="skip")
+    result = load(rows_of(without(changed, "a#1")), run_id="last", missing_in="groups", on_ambiguous="skip")
     assert found(result) == {"a#1": "a"}
 
 
@@ -196,11 +193,11 @@ def test_groups_that_lose_most_of_a_source_stop_the_load(allowed, service, conne
     pages = {f"page {page}": {f"{page}#{chunk}": "text" for chunk in range(6)} for page in range(20)}
     load(rows_of(pages))
     first = {page: dict(list(chunks.items())[:1]) for page, chunks in pages.items()}
-    options = {"run_id": "next", "on_missing": "group", "allow_mass_change": allowed}
+    options = {"run_id": "next", "missing_in": "groups", "allow_mass_change": allowed}
     if allowed:
         assert load(rows_of(first), **options)["stale"] == 100
         return
-    with pytest.raises(AssistantInputError, match=r"120 documents, and this load would leave 100 of them stale"):
+    with pytest.raises(AssistantInputError, match=r"120 documents, and this load would list as stale 100 of them"):
         load(rows_of(first), **options)
     few = dict(list(first.items())[:4])
     assert load(rows_of(few), **options)["stale"] == 20
@@ -212,14 +209,14 @@ def test_an_unfinished_load_judges_nothing_and_its_retry_all(service, connect):
     changed = without(PAGES | {"c": {f"c#{number}": "new" for number in range(60)}}, "a#2")
     service.answer("status:403", path="documents")
     with pytest.raises(AssistantPermissionError):
-        load(rows_of(changed), run_id="next", on_missing="group")
-    assert found(load(rows_of(changed), run_id="next", on_missing="group")) == {"a#2": "a"}
+        load(rows_of(changed), run_id="next", missing_in="groups")
+    assert found(load(rows_of(changed), run_id="next", missing_in="groups")) == {"a#2": "a"}
 
 
 def test_a_source_needs_its_group_columns(service, connection):
     with pytest.raises(AssistantInputError, match="no column parent"):
         load(rows_of(PAGES), group_columns="parent")
     with pytest.raises(AssistantInputError, match="group_columns"):
-        AssistantLoadTextOperator(task_id="load", source=[], on_missing="group")
-    with pytest.raises(AssistantInputError, match="on_missing"):
-        AssistantUploadFilesOperator(task_id="load", files=[], on_missing="group")
+        AssistantLoadTextOperator(task_id="load", source=[], missing_in="groups")
+    with pytest.raises(AssistantInputError, match="missing_in"):
+        AssistantUploadFilesOperator(task_id="load", files=[], missing_in="groups")

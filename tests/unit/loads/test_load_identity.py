@@ -6,7 +6,7 @@ import pytest
 
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.operators.documents import AssistantUploadFilesOperator
-from tests.unit.loads.loads import counts, listed, many
+from tests.unit.loads.loads import counts, many
 from tests.unit.loads.loads import load as load_rows
 
 KEYED = {"key_columns": "id", "max_concurrency": 4}
@@ -26,7 +26,7 @@ class TestOwner:
         for night in ("one", "two"):
             with pytest.raises(AssistantInputError, match="5 keys of another source") as caught:
                 load(rows(5, "Of stores."), task_id="stores", run_id=night)
-            for way_out in ("'dag.products'", "'dag.stores'", "source_name='dag.products'", "namespace", "adopt=True"):
+            for way_out in ("'dag.products'", "'dag.stores'", "source_name='dag.products'", "namespace"):
                 assert way_out in str(caught.value)
         assert service.posts() == 5
         assert counts(load(rows(5, "Of products."), task_id="products", run_id="two")) == {"unchanged": 5}
@@ -48,18 +48,6 @@ class TestOwner:
             load(changed, task_id="after")
         assert counts(load(changed, task_id="after", source_name="dag.before")) == {"unchanged": 4, "created": 1}
 
-    def test_adopted_keys_belong_to_the_new_source(self, service, connection, ledger_home):
-        load(rows(5), task_id="before")
-        changed = rows(4) + rows(1, "New.", first=4)
-        done = load(changed, task_id="after", adopt=True)
-        assert counts(done) == {"unchanged": 4, "created": 1}
-        assert done["changed"] == 1
-        # Without the argument from now on, so its rows are missing here.
-        done = load(changed[1:], task_id="after", run_id="next")
-        assert (done["unchanged"], done["stale"]) == (4, 1)
-        assert [kind for kind, _, _ in listed(ledger_home, "next", "after")] == ["stale"]
-        assert load(rows(1, "Other.", first=77), task_id="before", run_id="next")["stale"] == 0
-
     def test_a_key_that_was_never_created_is_free(self, service, connection):
         service.answer("status:400", path="documents")
         load(rows(1), task_id="one", max_rejected=1)
@@ -78,7 +66,7 @@ class TestOwner:
         assert upload("a") == {"created": 1}
         with pytest.raises(AssistantInputError, match="another source"):
             upload("b")
-        assert upload("b", adopt=True) == {"created": 1}
+        assert upload("b", namespace="b") == {"created": 1}
 
 
 class TestExtent:
@@ -88,7 +76,7 @@ class TestExtent:
         source = rows(documents)
         load(source)
         left = source[::3]
-        with pytest.raises(AssistantInputError, match=f"leave {documents - len(left)} of them stale") as caught:
+        with pytest.raises(AssistantInputError, match=f"list as stale {documents - len(left)} of them") as caught:
             load(left, run_id="next")
         assert "allow_mass_change=True" in str(caught.value)
         assert service.posts() == documents
@@ -103,7 +91,7 @@ class TestExtent:
 
     def test_a_source_whose_keys_all_changed_sends_nothing(self, service, connection):
         load(rows(60))
-        with pytest.raises(AssistantInputError, match="leave 60 of them stale"):
+        with pytest.raises(AssistantInputError, match="list as stale 60 of them"):
             load(rows(60, first=1000), run_id="next")
         assert service.posts() == 60
 
@@ -117,6 +105,35 @@ class TestExtent:
         load(before)
         done = load(after, run_id="next")
         assert done["rows"] == sum(counts(done).values()) == len(after)
+
+    @pytest.mark.promise("loads", "A repeated row hides no lost one from the guard.")
+    def test_rows_that_are_repeated_count_once(self, service, connection):
+        load(rows(120))
+        with pytest.raises(AssistantInputError, match="list as stale 80 of them"):
+            load(rows(40) * 3, run_id="next")
+
+    @pytest.mark.promise("loads", "Half a checkout deletes nothing, also of a small site.")
+    @pytest.mark.parametrize(("left", "passes"), [(3, False), (20, True), (32, True)])
+    def test_a_small_site_does_not_vanish(self, service, connect, left, passes):
+        connect(manage_documents=True)
+        load(rows(33))
+        options = {"run_id": "next", "on_missing": "delete"}
+        if passes:
+            assert load(rows(left), **options)["deleted"] == 33 - left
+            return
+        with pytest.raises(AssistantInputError, match="delete 30 of them"):
+            load(rows(left), **options)
+        assert len(service.documents()) == 33
+
+    @pytest.mark.promise("loads", "Rows that cannot be read are not taken for changed ones.")
+    def test_rows_that_cannot_be_read_say_why(self, service, connection, tmp_path):
+        path = tmp_path / "faq.csv"
+        lines = ["id,title,question,answer", *(f"{number},T{number},Q,Öl {number}" for number in range(60))]
+        path.write_bytes("\n".join(lines).encode("cp1252"))
+        load(str(path), csv_options={"encoding": "cp1252"})
+        with pytest.raises(AssistantInputError, match="60 rows cannot be read in the encoding.*encoding"):
+            load(str(path), run_id="next")
+        assert service.posts() == 60
 
     def test_what_a_delta_does_not_have_is_not_stale(self, service, connection):
         load(rows(60))
