@@ -66,6 +66,7 @@ def load(out: Console, args: argparse.Namespace) -> int:
         except AssistantError as stopped:
             error = stopped
         failure = error or load_failure(running, options)
+        unlisted = findings.file.close() if findings.file else None
         if this_try:
             this_try.counts = running.counts.as_dict()
             this_try.findings = findings.listed
@@ -74,6 +75,8 @@ def load(out: Console, args: argparse.Namespace) -> int:
     if error and not running.counts.rows:
         raise error
     _show(out, args, hook, running, findings, error)
+    if unlisted:
+        out.error(str(unlisted))
     if is_interrupted:
         return INTERRUPTED
     if error:
@@ -83,7 +86,7 @@ def load(out: Console, args: argparse.Namespace) -> int:
         raise failure
     if failure:
         out.error(str(failure))
-    return WRONG if failure else OK
+    return WRONG if failure or unlisted else OK
 
 
 async def _run(out: Console, running: Load, dry_run: bool) -> bool:

@@ -8,6 +8,7 @@ insert its next number: the primary key decides which of two tasks wins.
 from __future__ import annotations
 
 import itertools
+import logging
 import uuid
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -18,10 +19,14 @@ from typing import Any, NamedTuple, Self
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
+from airflow_provider_assistant.exceptions import AssistantLedgerError
 from airflow_provider_assistant.ledger.clock import Clock
 from airflow_provider_assistant.ledger.database import connected, transaction
 from airflow_provider_assistant.ledger.schema import DOCUMENT_KINDS, RunRef, State, attempts, is_in
 from airflow_provider_assistant.ledger.scopes import Scope
+from airflow_provider_assistant.ledger.sqlite_file import check_in_place
+
+log = logging.getLogger(__name__)
 
 # Values of one IN list.
 CHUNK = 1000
@@ -111,7 +116,10 @@ class ScopeLedger:
         self.run = run
         self.token = token or uuid.uuid4().hex
         self.clock = clock
+        self._engine = engine
+        self._inode = check_in_place(engine, None)
         self._connection = connected(engine)
+        self._postponed: list[Outcome] = []
         self._of_scope = _c.scope == scope.id
         self._is_own = sa.and_(self._of_scope, _c.source == source, _c.state == "created")
         self._common = {**scope.columns(), "source": source, "token": self.token, **run.columns()}
@@ -179,6 +187,8 @@ class ScopeLedger:
         :return: Keys that are claimed. Another task has claimed the others in the meantime.
         :raises AssistantLedgerError: The database cannot be used; the claims must not be sent.
         """
+
+        self.check()
 
         def write(connection: sa.Connection) -> set[str]:
             now = self.clock.read(connection)
@@ -338,9 +348,32 @@ class ScopeLedger:
 
     # -- end ---------------------------------------------------------------------------------------
 
+    def check(self) -> None:
+        """
+        Check that the file of the ledger is still in its place.
+
+        :raises AssistantLedgerPermanentError: It was deleted or replaced.
+        """
+        check_in_place(self._engine, self._inode)
+
+    def record(self, outcome: Outcome) -> None:
+        """Record an outcome now or, if the ledger cannot be written, when it is closed: the answer has arrived."""
+        try:
+            self.commit([outcome], [])
+        except AssistantLedgerError as error:
+            log.warning("An outcome is recorded later: %s", error)
+            self._postponed.append(outcome)
+
     def close(self) -> None:
-        """Close the connection."""
-        self._connection.close()
+        """Record what is postponed, and close the connection."""
+        try:
+            if self._postponed:
+                self.commit(self._postponed, [])
+        except AssistantLedgerError as error:
+            labels = ", ".join(f"{outcome.claim.label} ({outcome.state})" for outcome in self._postponed)
+            log.error("Not recorded: %s. %s", labels, error)  # noqa: TRY400
+        finally:
+            self._connection.close()
 
     def __enter__(self) -> Self:
         return self

@@ -10,6 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from airflow_provider_assistant.exceptions import AssistantLedgerPermanentError
 from airflow_provider_assistant.ledger.schema import metadata
 from airflow_provider_assistant.storage.databases import UnusableDatabaseError
 from airflow_provider_assistant.storage.private_files import create_private
@@ -63,6 +64,30 @@ def share_file(engine: sa.Engine) -> None:
         except BaseException:
             connection.close()
             raise
+
+
+def check_in_place(engine: sa.Engine, inode: int | None) -> int | None:
+    """
+    Check that the file of an engine is still in its place: SQLite goes on writing to one that was deleted.
+
+    :param inode: Result of an earlier call; None for the first one.
+    :return: What identifies the file. None if the database is a server, or in memory.
+    :raises AssistantLedgerPermanentError: It was deleted or replaced.
+    """
+    database = engine.url.database or ""
+    if engine.dialect.name != "sqlite" or not database or database.startswith((":memory:", "file:")):
+        return None
+    try:
+        current = Path(database).stat().st_ino
+    except OSError:
+        current = 0
+    if inode is not None and current != inode:
+        raise AssistantLedgerPermanentError(
+            f"the ledger cannot be written: its file {database!r} was deleted or replaced during the task",
+            todo="Put the file back from a backup, or restore its entries with 'airflow assistant documents "
+            "reconcile', before the next run: it creates everything again that the ledger does not know.",
+        )
+    return current
 
 
 def _check_tables(connection: sqlite3.Connection, *, lacks_log: bool) -> None:

@@ -89,6 +89,9 @@ class Load:
     ) -> None:
         self.counts = LoadCounts()
         self.unrecorded: list[Outcome] = []
+        """Outcomes that the ledger could not record."""
+        self.is_unreadable = False
+        """Whether the ledger could not be read when the load ended."""
         self._job = job
         self._ledger = ledger
         self._scope_ledger = scope_ledger
@@ -416,17 +419,21 @@ class Load:
             return
         report.report_plan(plan, self._findings)
         report.report_stale(self._stale, self._findings, self._reasons)
+        report.report_unrecorded(self.unrecorded, self._findings)
         try:
+            self._scope_ledger.check()
             found = report.report_run(
                 self._ledger,
                 self._scope_ledger,
                 plan,
                 self._findings,
                 self._reasons,
+                {outcome.claim.key for outcome in self.unrecorded},
                 self._words,
             )
         except AssistantLedgerError as error:
             log.error("What this load left to look at cannot be read from the ledger: %s", error)  # noqa: TRY400
+            self.is_unreadable = True
             return
         counts.drafts = found["draft"]
         counts.possibly_duplicated = found["possibly_duplicated"]

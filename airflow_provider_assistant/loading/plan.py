@@ -160,6 +160,8 @@ class Plan:
         group = batch.groups[position] if batch.groups else None
         own = [attempt for attempt in attempts if attempt.source == self._source and attempt.state == "created"]
         # The row was gone and is back, or has moved to another page. A load without groups says nothing about pages.
+        if own and not batch.groups:
+            group = own[-1].group_name
         has_moved = bool(batch.groups) and any(attempt.group_name != group for attempt in own)
         is_back = has_moved or any(attempt.is_gone for attempt in own)
         if problem or decision.action != "unchanged":

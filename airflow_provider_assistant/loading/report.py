@@ -7,12 +7,12 @@ What a run did is a query of its attempts. So the report of a retry also has wha
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from airflow_provider_assistant.api.document_state import DEFAULT_WORDS, DocumentWords, needs_attention
-from airflow_provider_assistant.ledger import Filter, Ledger, ScopeLedger, Which, queries
+from airflow_provider_assistant.ledger import Filter, Ledger, Outcome, ScopeLedger, Which, queries
 from airflow_provider_assistant.ledger.attempts import CHUNK
 from airflow_provider_assistant.loading.findings import Finding, Findings, Kind
 from airflow_provider_assistant.loading.plan import Plan
@@ -59,12 +59,14 @@ def report_run(
     plan: Plan,
     findings: Findings,
     reasons: Mapping[str, str],
+    unrecorded: Collection[str],
     words: DocumentWords = DEFAULT_WORDS,
 ) -> Counter[Kind]:
     """
     List what this run, by any of its tries, has left for a person.
 
     :param reasons: Why a document could not be changed, by its id.
+    :param unrecorded: Keys of the rows whose outcome is known, but not recorded.
     :return: Number of findings by kind.
     """
     count: Counter[Kind] = Counter()
@@ -78,7 +80,8 @@ def report_run(
         for chunk in _chunks(ledger, selected):
             numbers = plan.numbers_of([row["key"] for row in chunk])
             for row in chunk:
-                # A bad row is listed by the plan.
+                if row["key"] in unrecorded:
+                    continue
                 count[kind] += 1
                 findings.add(_finding(which, kind, row, numbers.get(row["key"]), reasons, words))
     return count
@@ -113,6 +116,15 @@ def _chunks(ledger: Ledger, selected: Filter) -> Iterator[list[Mapping[str, Any]
                 chunk = []
     if chunk:
         yield chunk
+
+
+def report_unrecorded(outcomes: Sequence[Outcome], findings: Findings) -> None:
+    """List documents that were created and that the ledger could not record."""
+    for outcome in outcomes:
+        if outcome.state == "created":
+            reason = "created, but the ledger could not record it"
+            ids = [outcome.remote_id] if outcome.remote_id else []
+            findings.add(Finding("ambiguous", outcome.claim.label, reason, None, ids, outcome.claim.group))
 
 
 def report_stale(stale: Sequence[Mapping[str, Any]], findings: Findings, reasons: Mapping[str, str]) -> None:

@@ -118,7 +118,7 @@ class SiteChanges:
                 self._ledger.scope.site,
                 missing,
             )
-            self._keep([*superseded, *stale], "the service has no route to remove it")
+            self.changed.reasons |= dict.fromkeys([*superseded, *stale], "the service has no route to remove it")
 
     async def _activate(self, inactive: Sequence[str]) -> None:
         in_use = self._site.among(inactive, {"active"})

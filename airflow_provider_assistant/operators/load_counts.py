@@ -141,9 +141,11 @@ def _named(counts: LoadCounts, *names: str) -> list[str]:
 def _recorded(load: Load, on_ambiguous: OnAmbiguous) -> str:
     """Return what the ledger knows of what a load has created."""
     unrecorded = sum(1 for outcome in load.unrecorded if outcome.state == "created")
+    recorded = load.counts.created - unrecorded
+    if load.is_unreadable:
+        return f"The ledger had recorded {recorded:,} of them, and cannot be read now."
     if not unrecorded:
         return "The ledger has recorded all of them, and a retry does not send them again."
-    recorded = load.counts.created - unrecorded
     known = "The ledger has recorded none of them."
     if recorded:
         known = f"The ledger has recorded {recorded:,} of them, and a retry does not send these again."

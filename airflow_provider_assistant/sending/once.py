@@ -27,17 +27,17 @@ def send_once(
 
     :param claim_after: Returns the claim; it takes the attempts that the ledger has for the key.
     :param outcome_of: Returns the outcome of a reply. Default: that of a created document or chat request.
-    :raises AssistantLedgerError: The claim cannot be recorded, and nothing was sent; or the outcome cannot.
+    :raises AssistantLedgerError: The claim cannot be recorded, and nothing was sent.
     """
     item = Item(_claimed(ledger, claim_after, key), call)
     try:
         reply = send()
     except AssistantError as error:
         item.requests = getattr(error, "attempts", 0) or 1
-        ledger.commit([outcome_of_error(item, error)[0]], [])
+        ledger.record(outcome_of_error(item, error)[0])
         raise
     item.requests = reply.call_info.attempts
-    ledger.commit([outcome_of(item, reply)], [])
+    ledger.record(outcome_of(item, reply))
     return reply
 
 

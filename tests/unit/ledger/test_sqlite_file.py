@@ -1,4 +1,4 @@
-"""A SQLite file as a ledger: settings, backups, and files that are damaged or belong to others."""
+"""A SQLite file as a ledger: settings, and files that are damaged or belong to others."""
 
 from __future__ import annotations
 
@@ -10,30 +10,40 @@ from contextlib import closing
 import pytest
 
 from airflow_provider_assistant.exceptions import AssistantLedgerError, AssistantLedgerPermanentError
-from airflow_provider_assistant.ledger import DocumentScope, Ledger, LedgerLocation, sqlite_engine
-from airflow_provider_assistant.ledger.queries import counts
-from airflow_provider_assistant.ledger.selection import Selection
-from airflow_provider_assistant.ledger.sqlite_file import backup_file
-from tests.sites import site_at
-from tests.unit.ledger.single import RUN, SITE_URL, accepted, submit
+from airflow_provider_assistant.ledger import (
+    Filter,
+    Ledger,
+    LedgerLocation,
+    RunRef,
+    Scope,
+    Site,
+    hash_of,
+    queries,
+    sqlite_engine,
+)
+from tests.unit.ledger.attempts import created
+
+RUN = RunRef("shop", "monday", "faq", -1)
+SCOPE = Scope(Site("service", "help"), "qa")
 
 
 @pytest.fixture
 def file(tmp_path):
     """A ledger with an entry, in one file."""
     path = tmp_path / "ledger.db"
-    with Ledger(sqlite_engine(path)) as ledger:
-        submit(ledger, lambda: accepted("r-1"))
+    with Ledger(sqlite_engine(path)) as ledger, ledger.of(SCOPE, "shop.faq", RUN) as attempts:
+        for number in range(20):
+            created(attempts, f"row {number}")
     return path
 
 
 def use(path):
     """Open a ledger and read it as a load does, and return the number of its entries."""
     with Ledger(sqlite_engine(path)) as ledger:
-        scope = DocumentScope(site_at(SITE_URL), "documents/qa")
-        with ledger.documents(scope=scope, source="kb", run=RUN) as documents:
-            documents.entries(["k"])
-        return sum(row["entries"] for row in ledger.read(counts, Selection()))
+        with ledger.of(SCOPE, "shop.faq", RUN) as attempts:
+            attempts.known([hash_of("row 1"), hash_of("other")])
+        ledger.read(queries.entries, ledger.clock, Filter(), limit=1000)
+        return sum(row["entries"] for row in ledger.read(queries.states, Filter()))
 
 
 @pytest.mark.parametrize("extra", ["", "?timeout=7"])
@@ -41,7 +51,7 @@ def test_a_connection_has_the_settings_of_the_default_file(tmp_path, monkeypatch
     monkeypatch.setenv("AIRFLOW_CONN_TEAM", f"sqlite:///{tmp_path}/team.db{extra}")
     with Ledger.open(LedgerLocation("team")) as ledger, ledger.engine.connect() as connection:
         found = [connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in ("journal_mode", "synchronous")]
-        assert found == ["wal", 1]
+        assert found == ["wal", 2]
         if "__extra__" in ledger.engine.url.query:
             pytest.skip("this version of Airflow's provider for SQLite ignores the settings of a connection")
         assert connection.exec_driver_sql("PRAGMA busy_timeout").scalar() == (7000 if extra else 60_000)
@@ -54,12 +64,12 @@ def _application(path):
 
 def _renamed(path):
     with closing(sqlite3.connect(path)) as connection:
-        connection.executescript("ALTER TABLE assistant_documents RENAME COLUMN content_hash TO hash")
+        connection.executescript("ALTER TABLE assistant_attempts RENAME COLUMN content_hash TO hash")
 
 
 def _dropped(path):
     with closing(sqlite3.connect(path)) as connection:
-        connection.executescript("DROP TABLE assistant_documents")
+        connection.executescript("DROP TABLE assistant_attempts")
 
 
 def _copied_without_log(path):
@@ -67,7 +77,7 @@ def _copied_without_log(path):
     path.unlink()
     with closing(sqlite3.connect(path)) as live:
         live.execute("PRAGMA journal_mode=WAL")
-        live.execute("CREATE TABLE assistant_documents (key)")
+        live.execute("CREATE TABLE assistant_attempts (key)")
         shutil.copyfile(path, path.with_name("copy"))
     path.unlink()
     path.with_name("copy").rename(path)
@@ -76,7 +86,7 @@ def _copied_without_log(path):
 BROKEN = {
     "another application": (lambda path: path.unlink() or _application(path), "another application.*customers, orders"),
     "a renamed column": (_renamed, "changed by hand.*content_hash"),
-    "a dropped table": (_dropped, "changed by hand.*assistant_documents"),
+    "a dropped table": (_dropped, "changed by hand.*assistant_attempts"),
     "a copy without its log": (_copied_without_log, "copied without its file -wal"),
     "text": (lambda path: path.write_text("key,question\n" * 500), "not a SQLite database"),
     "a truncated header": (lambda path: path.write_bytes(b"SQLite format 3\0" + b"\1" * 200), "not a SQLite database"),
@@ -103,6 +113,7 @@ def test_files_that_are_no_ledger_are_refused_with_what_to_do(name, file, monkey
 
 
 def test_an_empty_file_becomes_a_ledger(tmp_path, caplog):
+    caplog.set_level("INFO")
     (tmp_path / "ledger.db").touch()
     assert use(tmp_path / "ledger.db") == 0
     assert "A new, empty ledger was created" in caplog.text
@@ -130,18 +141,3 @@ def test_damage_at_any_place_is_an_error_of_the_ledger_or_without_effect(file, m
             outcomes.add((type(error), str(path) in str(error)))
     assert {True, (AssistantLedgerPermanentError, True)} <= outcomes
     assert (AssistantLedgerPermanentError, False) not in outcomes
-
-
-@pytest.mark.promise("ledger", "A backup has what was committed while a load writes.")
-def test_a_backup_has_what_was_committed_while_a_load_writes(file, tmp_path):
-    with Ledger(sqlite_engine(file)) as ledger:
-        for number in range(5):
-            submit(ledger, lambda: accepted("r"), key=f"k{number}")
-            copy = tmp_path / f"copy{number}.db"
-            with ledger.engine.begin() as writing:
-                writing.exec_driver_sql("UPDATE assistant_chat_requests SET error = 'not committed'")
-                backup_file(ledger.engine, copy)
-                writing.rollback()
-            assert use(copy) == 2 + number
-            with closing(sqlite3.connect(copy)) as restored:
-                assert not restored.execute("SELECT 1 FROM assistant_chat_requests WHERE error IS NOT NULL").fetchall()

@@ -161,7 +161,7 @@ def test_a_killed_try_is_settled_as_well(connect_to, tmp_path):
 def claim_without_outcome(operator):
     """Claim the row of an operator, as a task that is killed before the reply."""
     (row,) = operator._rows("s1").batches()
-    run = RunRef("dag", "run", "load", -1)
+    run = RunRef("dag", "next", "task", -1)
     claim = Claim(row.keys[0], "t0", 1, row.hashes[0])
     with (
         Ledger.open() as ledger,

@@ -9,14 +9,15 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow_provider_assistant.exceptions import AssistantLedgerError
 from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.ledger.database import SQLITE_ATTEMPTS
-from airflow_provider_assistant.loading import engine
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
 from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
 from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChatOperator
+from airflow_provider_assistant.sending import sender
 from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
 from tests.live.clients import local_request
 from tests.task_runs.context import task_context
 from tests.unit.ledger.outage import away
+from tests.unit.loads.loads import in_flight
 
 CHAT = {"session_id": "s", "message": "Anything?", "poll_interval": 0.01, "timeout": 30}
 
@@ -48,14 +49,14 @@ def test_a_sensor_returns_its_answer_without_a_ledger(mode, asked, run_operator,
 def test_a_sensor_returns_its_answer_while_the_ledger_is_locked(asked, caplog):
     sensor = AssistantChatRequestSensor(task_id="wait", request_id=asked, poke_interval=0.01, timeout=30)
     Ledger.open().close()
-    with away(sa.Engine, "UPDATE assistant_chat_requests") as outage:
+    with away(sa.Engine, "UPDATE assistant_attempts") as outage:
         answer = sensor.execute(task_context("ask"))
     assert (answer["request_id"], answer["state"]) == (asked, "complete")
     assert len(outage.failed) == SQLITE_ATTEMPTS
     assert "is not recorded" in caplog.text
 
 
-@pytest.mark.parametrize("begins", ["INSERT INTO assistant_chat_requests", "DELETE"])
+@pytest.mark.parametrize("begins", ["UPDATE assistant_attempts"])
 def test_a_submission_that_is_recorded_late_is_taken_up_by_a_retry(begins, service, connection):
     with away(sa.Engine, begins, when=lambda: service.posts() == 1, times=SQLITE_ATTEMPTS) as outage:
         first = submit()
@@ -67,7 +68,7 @@ def test_a_submission_that_is_recorded_late_is_taken_up_by_a_retry(begins, servi
 def test_a_locked_ledger_is_retried_by_airflow(service, connection, run_operator):
     Ledger.open().close()
     rating = {"session_id": "s", "request_id": "r", "feedback": "good"}
-    with away(sa.Engine, 'SELECT "key", outcome', times=SQLITE_ATTEMPTS):
+    with away(sa.Engine, "SELECT assistant_attempts", times=SQLITE_ATTEMPTS):
         run = run_operator(AssistantFeedbackOperator, retries=1, **rating)
     assert run.tries() == 2
     assert not isinstance(run.error, AssistantLedgerError)
@@ -78,11 +79,12 @@ def test_a_locked_ledger_is_retried_by_airflow(service, connection, run_operator
 def test_a_retry_sends_no_row_that_a_load_created_during_an_outage(most, first, service, connection, monkeypatch):
     """The outcomes of a group of rows are recorded when the load ends, if they could not be recorded before."""
     monkeypatch.setattr("tenacity.nap.time.sleep", lambda _: None)
-    monkeypatch.setattr(engine, "GRACE", 60.0)  # the requests in flight are answered, however slow the machine is
+    monkeypatch.setattr(sender, "GRACE", 60.0)  # the requests in flight are answered, however slow the machine is
     rows = [{"title": f"T{number}", "question": "Q?", "answer": "A.", "category": "c"} for number in range(12)]
 
     def load():
-        return AssistantLoadQAOperator(task_id="load", source=rows, max_concurrency=most).execute(task_context("ask"))
+        with in_flight(most):
+            return AssistantLoadQAOperator(task_id="load", source=rows).execute(task_context("ask"))
 
     outage = away(sa.Engine, "INSERT", "UPDATE", when=lambda: service.posts() >= first, times=SQLITE_ATTEMPTS)
     with outage, pytest.raises(AssistantLedgerError, match="A retry of the task") as caught:

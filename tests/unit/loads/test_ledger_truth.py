@@ -14,14 +14,15 @@ import sqlalchemy as sa
 
 from airflow_provider_assistant.exceptions import AssistantError, AssistantLedgerError
 from airflow_provider_assistant.ledger import Ledger
-from airflow_provider_assistant.loading import engine
 from airflow_provider_assistant.loading.findings import read_findings
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
+from airflow_provider_assistant.sending import sender
 from tests.full_disk import FullDisk
 from tests.task_runs.context import task_context
 from tests.unit.cli.conftest import _as_before, cli  # noqa: F401 (fixtures)
 from tests.unit.ledger.outage import BUSY, FULL, READ_ONLY, away
+from tests.unit.loads.loads import in_flight
 
 WRITES = ("INSERT", "UPDATE", "DELETE")
 NUMBERS = re.compile(r"This try created (\d+) of (\d+) rows?\. (.*)")
@@ -33,7 +34,7 @@ ON_AMBIGUOUS = ("retry", "skip")
 def _patient(monkeypatch):
     monkeypatch.setattr("tenacity.nap.time.sleep", lambda _: None)
     # The requests in flight are answered, however slow the machine is.
-    monkeypatch.setattr(engine, "GRACE", 60.0)
+    monkeypatch.setattr(sender, "GRACE", 60.0)
 
 
 def rows_of(count):
@@ -47,7 +48,7 @@ def known(home):
     """Return the outcomes in the ledger by key; none if it has no table."""
     with contextlib.closing(sqlite3.connect(home / "assistant_ledger.db")) as raw:
         try:
-            return dict(raw.execute("SELECT label, outcome FROM assistant_documents").fetchall())
+            return dict(raw.execute("SELECT label, state FROM assistant_attempts ORDER BY number").fetchall())
         except sqlite3.OperationalError:
             return {}
 
@@ -89,7 +90,7 @@ class Fault:
                 path.unlink()
             else:
                 with contextlib.closing(sqlite3.connect(path)) as raw:
-                    raw.execute("DROP TABLE assistant_documents")
+                    raw.execute("DROP TABLE assistant_attempts")
         return self.kind not in {"dropped", "deleted"}
 
     def __call__(self):
@@ -111,10 +112,10 @@ def test_the_numbers_of_a_load_are_those_of_the_ledger(seed, service, connection
         fault = Fault(kind, random, service, ledger_home)
         findings = ledger_home / f"findings-{number}.parquet"
         options = {
-            "source": rows_of(fault.rows), "key_columns": "id", "max_concurrency": fault.concurrency,
+            "source": rows_of(fault.rows), "key_columns": "id",
             "findings_path": str(findings), "on_ambiguous": ON_AMBIGUOUS[(number + seed) % 2],
         }  # fmt: skip
-        with fault(), pytest.raises(AssistantLedgerError):
+        with in_flight(fault.concurrency), fault(), pytest.raises(AssistantLedgerError):
             AssistantLoadQAOperator(task_id="load", **options).execute(task_context("load"))
         created = {document["title"].replace("T", "k") for document in service.documents("acme-docs")}
         recorded = {key for key, outcome in known(ledger_home).items() if outcome == "created"}
@@ -139,16 +140,12 @@ def test_the_numbers_of_a_load_are_those_of_the_ledger(seed, service, connection
         assert (result["possibly_duplicated"], result["ambiguous"]) == ((claimed, 0) if is_sent else (0, claimed))
 
 
-def test_a_load_without_a_ledger_or_with_a_lost_list_says_so(
+def test_a_load_with_a_lost_list_says_so(
     service, connection, ledger_home, caplog, capsys, monkeypatch
 ):
     service.behave(allow_duplicates=True)
     source = [*rows_of(5), {**rows_of(1)[0], "id": "bad", "answer": ""}]
-    options = {"source": source, "key_columns": "id", "max_concurrency": 1}
-    service.answer("status:401", path="documents", skip=3, times=1)
-    with pytest.raises(AssistantError, match="401"):
-        AssistantLoadQAOperator(task_id="bare", ledger=False, **options).execute(task_context("bare"))
-    assert "This try created 3 of 6 rows. None of them is recorded, because ledger=False" in safe_line(caplog)
+    options = {"source": source, "key_columns": "id"}
     # The list cannot be written: the result of the load is said first, and its keys are in the log.
     full = FullDisk(ledger_home / "full.parquet", 0)
     monkeypatch.setattr("airflow_provider_assistant.operators.loads.findings_file", lambda _: full)
@@ -167,7 +164,7 @@ def test_the_command_says_the_same(service, connection, ledger_home, cli, tmp_pa
     Ledger.open().close()
     full = FullDisk(tmp_path / "full.parquet", 0)
     with monkeypatch.context() as patch:
-        patch.setattr("airflow_provider_assistant.cli.load._findings_path", lambda _: full)
+        patch.setattr("airflow_provider_assistant.cli.load._findings_path", lambda *_: full)
         with away(sa.Engine, "INSERT", "UPDATE", when=lambda: service.posts() >= 5, code=FULL):
             ran = cli("load", path, "--key", "id")
     created = {document["title"].replace("T", "k") for document in service.documents("acme-docs")}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-from uuid import uuid4
 
 import fsspec
 import pandas as pd
@@ -16,7 +15,7 @@ from airflow.sdk import DAG, task
 from airflow.sdk.io import attach
 from fsspec.implementations.memory import MemoryFileSystem
 
-from airflow_provider_assistant.exceptions import AssistantIncompleteError, AssistantInputError
+from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.operators.documents import (
     AssistantLoadQAOperator,
     AssistantLoadTextOperator,
@@ -133,30 +132,6 @@ class Changing(MemoryFileSystem):
 STORAGE = Changing()
 fsspec.register_implementation("changing", Changing)
 attach("changing", fs=STORAGE)
-
-
-@pytest.mark.parametrize(("more", "suffix"), [(30, "csv"), (-1005, "jsonl")])
-def test_a_file_that_grows_or_shrinks_after_it_was_checked(more, suffix, service, connection, tmp_path, caplog):
-    write, path = (write_csv if suffix == "csv" else write_json), f"changing://odd-{uuid4().hex}/faq.{suffix}"
-
-    def put(rows):
-        local = tmp_path / f"faq.{suffix}"
-        write(local, rows)
-        STORAGE.pipe_file(path, local.read_bytes())
-
-    put(many(1010))
-    STORAGE.change = lambda: put(many(1010 + more))
-    options = {"key_columns": ["title"], "max_concurrency": 32}
-    if more >= 0:
-        result = load(path, **options)
-        assert (result["rows"], counts(result)) == (1010, {"created": 1010})
-    else:
-        with pytest.raises(AssistantIncompleteError, match=f"1,010 rows: {1010 + more:,} created, {-more:,} failed"):
-            load(path, **options)
-    assert service.posts(QA) == min(1010, 1010 + more)
-    assert "it changed in between" in caplog.text
-    # The next run is not affected.
-    assert load(path, run_id="next", **options)["created"] == max(0, more)
 
 
 @pytest.mark.parametrize("kind", ["rows", "one row each", "paths"])

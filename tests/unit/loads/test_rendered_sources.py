@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 from airflow.sdk import DAG
 
-from airflow_provider_assistant.loading.untemplated import NAMES_LENGTH, without_templating
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.operators.documents import AssistantLoadTextOperator
 from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOperator
+from airflow_provider_assistant.tables.untemplated import NAMES_LENGTH, without_templating
 from tests.versions import DagSerialization, read_back, rendered_fields
 
 SECRET = "a customer's question"

@@ -10,7 +10,6 @@ from random import Random
 
 import pyarrow.parquet as pq
 import pytest
-import sqlalchemy as sa
 
 from airflow_provider_assistant.client.defaults import get_client_defaults, set_client_defaults
 from airflow_provider_assistant.exceptions import (
@@ -18,14 +17,12 @@ from airflow_provider_assistant.exceptions import (
     AssistantInputError,
     AssistantPermissionError,
 )
-from airflow_provider_assistant.ledger import Ledger
-from airflow_provider_assistant.ledger.schema import document_changes
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
 from tests.document_site import PAGINGS, DocumentSite, Names
 from tests.task_runs.context import task_context
 
 CONN = "AIRFLOW_CONN_ASSISTANT_DEFAULT"
-EQUAL = {"key_columns": ["title"], "on_change": "replace", "on_missing": "delete", "activate": True}
+EQUAL = {"key_columns": ["title"], "on_change": "replace", "on_missing": "delete"}
 
 
 @pytest.fixture(autouse=True)
@@ -108,28 +105,6 @@ def test_after_each_night_the_site_equals_the_source(seed, monkeypatch):
             contents = changed(rng, contents)
 
 
-def test_the_ledger_has_each_change(monkeypatch):
-    with DocumentSite(draft=True) as site:
-        monkeypatch.setenv(CONN, site.connection())
-        # One after the other, so that their ids have an order.
-        load({"a": "1", "b": "2"}, max_concurrency=1)
-        load({"a": "one"}, run_id="second")
-    with Ledger.open() as ledger, ledger.engine.connect() as connection:
-        # The tests share a ledger, but not the port of the site.
-        is_here = document_changes.c.site_url.startswith(site.base_url)
-        rows = connection.execute(sa.select(document_changes).where(is_here)).mappings().all()
-    changes = sorted((row["change"], row["document_id"], row["reason"], row["outcome"], row["run_id"]) for row in rows)
-    assert changes == [
-        ("activate", "d00001", "inactive", "done", "run"),
-        ("activate", "d00002", "inactive", "done", "run"),
-        ("activate", "d00003", "inactive", "done", "second"),
-        ("deactivate", "d00001", "superseded", "done", "second"),
-        ("deactivate", "d00002", "stale", "done", "second"),
-        ("delete", "d00001", "superseded", "done", "second"),
-        ("delete", "d00002", "stale", "done", "second"),
-    ]
-
-
 def test_deactivated_documents_remain_on_the_site(monkeypatch):
     with DocumentSite() as site:
         monkeypatch.setenv(CONN, site.connection())
@@ -149,13 +124,15 @@ def test_a_draft_does_not_replace_a_document(monkeypatch):
         monkeypatch.setenv(CONN, site.connection())
         load({"a": "1", "old name": "2"})
         site.draft = True
+        monkeypatch.setenv(CONN, site.connection(manage_documents={"set_status": None}))
         # A renamed row is a new document and a stale one.
         with pytest.raises(AssistantIncompleteError, match="2 outdated documents"):
-            load({"a": "one", "new name": "2"}, run_id="second", activate=False)
+            load({"a": "one", "new name": "3"}, run_id="second")
         assert site.in_use() == in_use({"a": "1", "old name": "2"})
-        result = load({"a": "one", "new name": "2"}, run_id="third")
+        monkeypatch.setenv(CONN, site.connection())
+        result = load({"a": "one", "new name": "3"}, run_id="third")
         assert (result["activated"], result["deleted"]) == (2, 2)
-        assert site.in_use() == in_use({"a": "one", "new name": "2"})
+        assert site.in_use() == in_use({"a": "one", "new name": "3"})
 
 
 @pytest.mark.parametrize(
@@ -164,9 +141,9 @@ def test_a_draft_does_not_replace_a_document(monkeypatch):
 def test_without_the_routes_a_load_behaves_as_without_management(status, routes, monkeypatch, caplog):
     with DocumentSite(missing=dict.fromkeys(routes, status)) as site:
         monkeypatch.setenv(CONN, site.connection())
-        load({"a": "1", "b": "2", "c": "3"}, activate=False)
+        load({"a": "1", "b": "2", "c": "3"})
         caplog.clear()
-        result = load({"a": "one", "b": "2"}, run_id="second", activate=False)
+        result = load({"a": "one", "b": "2"}, run_id="second")
         assert (result["created"], result["changed"], result["deleted"], result["not_removed"]) == (1, 1, 0, 0)
         assert sorted(row["kind"] for row in findings(result)) == ["stale", "superseded"]
         assert {change.action for change in site.changes} <= {"create", "deactivate"}
@@ -184,7 +161,6 @@ def test_a_key_without_the_permission_stops_the_load(monkeypatch):
 
 
 CHANGES = [
-    ({"activate": True}, "set_status"),
     ({"on_missing": "deactivate"}, "set_status"),
     ({"on_missing": "delete"}, "delete"),
     ({"on_change": "replace"}, "delete"),
@@ -193,14 +169,12 @@ CHANGES = [
 
 @pytest.mark.parametrize(("options", "route"), CHANGES)
 def test_the_connection_has_to_allow_it(options, route, monkeypatch):
-    options = {"activate": False, "on_change": "create", "on_missing": "stale", **options}
+    options = {"on_change": "create", "on_missing": "list", **options}
     with DocumentSite() as site:
         for allowed, message in ((False, "manage_documents"), ({route: None}, f"no route '{route}'")):
             monkeypatch.setenv(CONN, site.connection(manage_documents=allowed))
             with pytest.raises(AssistantInputError, match=message):
                 load({"a": "1"}, **options)
-        with pytest.raises(AssistantInputError, match="need the ledger"):
-            load({"a": "1"}, ledger=False, **options)
     assert not site.requests
 
 
@@ -210,7 +184,7 @@ def test_a_mass_deletion_stops_before_it(monkeypatch):
     with DocumentSite() as site:
         monkeypatch.setenv(CONN, site.connection())
         load(contents)
-        with pytest.raises(AssistantInputError, match=r"has 120 documents.*leave 119 of them stale"):
+        with pytest.raises(AssistantInputError, match=r"has 120 documents.*delete 119 of them"):
             load({"row 0": "x"}, run_id="second")
         assert len(site.documents) == 120
         result = load({"row 0": "x"}, run_id="third", allow_mass_change=True)
@@ -260,15 +234,3 @@ def test_a_document_that_another_row_needs_is_kept(monkeypatch):
         assert site.in_use() == [("Q?", "Same.")]
         # The row that is gone has no entry any more, and no later load looks at it.
         assert load({}, run_id="last", allow_empty=True)["stale"] is None
-
-
-def test_the_rate_of_removals_is_limited(monkeypatch, pauses):
-    contents = {f"row {number}": "x" for number in range(20)}
-    with DocumentSite() as site:
-        monkeypatch.setenv(CONN, site.connection())
-        load(contents)
-        pauses.clear()
-        load({"row 0": "x"}, run_id="second", max_removals_per_minute=10)
-    # Ten and nine documents are deactivated, then ten and nine deleted. Nothing follows the last request.
-    assert sum(pauses) == pytest.approx(60 + 54 + 60, abs=5)
-    assert sum("bulk-delete" in path for _, path in site.requests) == 2
