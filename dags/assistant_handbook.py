@@ -50,9 +50,7 @@ def assistant_handbook():
 
     AssistantLoadTextOperator(
         task_id="load",
-        source=read_handbook(
-            "{{ var.value.assistant_handbook }}", f"{LAKE}/handbook/chunks.parquet"
-        ),
+        source=read_handbook("{{ var.value.assistant_handbook }}", f"{LAKE}/handbook/chunks.parquet"),
         constants={"category": "handbook"},
         key_columns=["key"],
         group_columns=["parent"],

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from itertools import count
 
 import pytest
+from airflow_provider_assistant.ledger.migrate import creation_statements
 
 from airflow_provider_assistant.exceptions import (
     AssistantInputError,
@@ -17,7 +18,6 @@ from airflow_provider_assistant.exceptions import (
 )
 from airflow_provider_assistant.lake import warehouse
 from airflow_provider_assistant.ledger import Claim, ClaimOutcome, DocumentScope, Ledger, LedgerLocation, RunRef
-from airflow_provider_assistant.ledger.migrate import creation_statements
 from tests.live.pgbouncer import pgbouncer, program
 from tests.live.postgres import USER, PostgresServer
 from tests.proxies import certificate
