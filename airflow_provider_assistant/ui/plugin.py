@@ -4,27 +4,40 @@ from __future__ import annotations
 
 import asyncio
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.plugins_manager import AirflowPlugin
 
 from airflow_provider_assistant import __version__
 from airflow_provider_assistant.operators.links import PAGES, TASK_TAB, base_path
 
-# Labels in the UI. Airflow also uses them as names of global variables, which hold the component to render.
-PAGE, PANEL = "Assistant", "Assistant overview"
+if TYPE_CHECKING:
+    from airflow_provider_assistant.ui.task_models import TaskKind
+
+# Label in the UI. Airflow also uses it as the name of a global variable, which holds the component to render.
+PAGE = "Assistant"
 # An absolute path: Airflow 3.1 imports it as it is. All pages share one module, because a browser evaluates a module
 # once per URL. The version makes browsers load the module of a new release.
 BUNDLE = f"{base_path()}{PAGES}/static/assistant.mjs?v={__version__}"
-# Operators whose task instances have a tab. Airflow before 3.4 shows the tab for every task.
-OPERATORS = (
-    *("AssistantLoadQAOperator", "AssistantLoadTextOperator", "AssistantUploadFilesOperator"),
-    *("_LoadQADecoratedOperator", "AssistantChatBatchOperator", "_ChatBatchDecoratedOperator"),
-    *("AssistantEvaluateOperator", "AssistantRateAnswersOperator"),
-    *("AssistantStatisticsToParquetOperator", "AssistantLimitsToParquetOperator", "AssistantReadToParquetOperator"),
-    *("AssistantFeedbackToParquetOperator", "AssistantRequestsToParquetOperator", "AssistantLoadsToParquetOperator"),
-    *("AssistantCompareDocumentsOperator", "AssistantParquetToIcebergOperator", "AssistantParquetToWarehouseOperator"),
-)
+# Kinds of tasks by their operators, whose task instances have a tab. Airflow before 3.4 shows the tab for every task.
+KINDS: dict[str, TaskKind] = {
+    "AssistantLoadQAOperator": "load",
+    "_LoadQADecoratedOperator": "load",
+    "AssistantLoadTextOperator": "load",
+    "AssistantUploadFilesOperator": "load",
+    "AssistantChatBatchOperator": "chat_batch",
+    "_ChatBatchDecoratedOperator": "chat_batch",
+    "AssistantEvaluateOperator": "evaluation",
+    "AssistantRateAnswersOperator": "ratings",
+    "AssistantStatisticsToParquetOperator": "export",
+    "AssistantLimitsToParquetOperator": "export",
+    "AssistantReadToParquetOperator": "export",
+    "AssistantFeedbackToParquetOperator": "export",
+    "AssistantRequestsToParquetOperator": "export",
+    "AssistantLoadsToParquetOperator": "export",
+    "AssistantParquetToIcebergOperator": "export",
+    "AssistantParquetToWarehouseOperator": "export",
+}
 
 
 async def pages(scope: Any, receive: Any, send: Any) -> None:
@@ -39,7 +52,7 @@ async def pages(scope: Any, receive: Any, send: Any) -> None:
 
 
 class AssistantPlugin(AirflowPlugin):
-    """The page, the tab of task instances, the panel of the dashboard, and the reports of evaluations."""
+    """The page, the tab of task instances, and the reports of evaluations."""
 
     name = "assistant"
     fastapi_apps = [{"app": pages, "name": "Assistant", "url_prefix": PAGES}]  # noqa: RUF012 (as Airflow declares it)
@@ -56,7 +69,6 @@ class AssistantPlugin(AirflowPlugin):
             "bundle_url": BUNDLE,
             "destination": "task_instance",
             "url_route": TASK_TAB,
-            "applies_to": {"operator": list(OPERATORS)},
+            "applies_to": {"operator": list(KINDS)},
         },
-        {"name": PANEL, "bundle_url": BUNDLE, "destination": "dashboard"},
     ]

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from itertools import count
 
 import pytest
+from airflow_provider_assistant.ledger.migrate import creation_statements
 
 from airflow_provider_assistant.exceptions import (
     AssistantInputError,
@@ -17,7 +18,6 @@ from airflow_provider_assistant.exceptions import (
 )
 from airflow_provider_assistant.lake import warehouse
 from airflow_provider_assistant.ledger import Claim, ClaimOutcome, DocumentScope, Ledger, LedgerLocation, RunRef
-from airflow_provider_assistant.ledger.migrate import creation_statements
 from tests.live.pgbouncer import pgbouncer, program
 from tests.live.postgres import USER, PostgresServer
 from tests.proxies import certificate
@@ -141,7 +141,7 @@ def test_databases_that_cannot_be_a_ledger(server, connect):
     server.run_sql("CREATE ROLE plain LOGIN")
     server.create("granted")
     assert_matches(
-        "permission denied for schema public.*ledger ddl", refused(connect(login="plain", database="granted"))
+        "permission denied for schema public.*ledger list", refused(connect(login="plain", database="granted"))
     )
     script = ";".join(creation_statements())
     grant = "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO plain"

@@ -80,6 +80,8 @@ class LiveAirflow(AirflowApi):
             "CORE__LOAD_EXAMPLES": False,
             "CORE__DAGS_FOLDER": self.dags,
             "CORE__EXECUTOR": EXECUTORS.get(self.executor, self.executor),
+            # The name of a custom executor does not say that its tasks run on this machine.
+            "ASSISTANT__LEDGER_FILE_IS_SHARED": self.executor in EXECUTORS,
             "CORE__PARALLELISM": 4,
             "CORE__EXECUTION_API_SERVER_URL": f"{self.base_url}/execution/",
             "CORE__FERNET_KEY": base64.urlsafe_b64encode(secrets.token_bytes(32)).decode(),

@@ -26,9 +26,7 @@ ROWS.append({"id": HOSTILE, "title": "Hostile", "question": "", "answer": "None.
 
 @dag(schedule=None, catchup=False, default_args={"retries": 1, "retry_delay": timedelta(seconds=1)})
 def shown():
-    load = AssistantLoadQAOperator(
-        task_id="load", source=ROWS, site_id=SITE, key_columns=["id"], max_rejected=1, on_ambiguous="fail"
-    )
+    load = AssistantLoadQAOperator(task_id="load", source=ROWS, site_id=SITE, key_columns=["id"], on_ambiguous="skip")
     ask = AssistantChatBatchOperator(
         task_id="ask",
         source=[

@@ -11,7 +11,7 @@ from tests.unit.cli.conftest import rows
 @pytest.mark.parametrize(
     "command",
     [
-        "limits",
+        "read limits",
         "smoke",
         "smoke --site KEY",
         "smoke --question KEY?",
@@ -20,10 +20,9 @@ from tests.unit.cli.conftest import rows
         "load FILE --dry-run",
         "load FILE --key title",
         "load FILE --key title --column title=KEY",
-        "ledger status",
-        "ledger ambiguous",
-        "ledger stale FILE --key id",
-        "limits --tenant KEY",
+        "ledger list",
+        "ledger list --state unresolved",
+        "read limits --tenant KEY",
         "read statistics",
         "read sessions --param KEY=KEY",
     ],

@@ -9,7 +9,6 @@ import pytest
 from airflow_provider_assistant import __version__, decorators
 from airflow_provider_assistant.operators import chat_batch, documents, evaluation, feedback_batch
 from airflow_provider_assistant.transfers import (
-    compare_documents,
     ledger_to_parquet,
     limits_to_parquet,
     parquet_to_iceberg,
@@ -41,14 +40,12 @@ def test_pages_are_registered_as_airflow_accepts_them():
     assert [(app.name, app.destination, app.url_route) for app in apps] == [
         ("Assistant", "nav", "assistant"),
         ("Assistant", "task_instance", "assistant_task"),
-        ("Assistant overview", "dashboard", None),
     ]
 
 
 def test_the_tab_is_for_every_operator_that_has_something_to_show():
     modules = (chat_batch, documents, evaluation, feedback_batch, decorators)
     modules += (
-        compare_documents,
         ledger_to_parquet,
         limits_to_parquet,
         parquet_to_iceberg,
@@ -63,4 +60,4 @@ def test_the_tab_is_for_every_operator_that_has_something_to_show():
         if isinstance(found, type) and found.__module__ == module.__name__ and name.endswith("Operator")
     }
     # Bases of the others.
-    assert concrete - {"AssistantLoadRowsOperator", "_SourceOperator"} == set(plugin.OPERATORS)
+    assert concrete - {"AssistantLoadRowsOperator", "_SourceOperator"} == set(plugin.KINDS)
