@@ -17,6 +17,8 @@ from airflow_provider_assistant.tables.batches import BATCH, Batch, Columns, Not
 from airflow_provider_assistant.tables.text import BATCH_CHARACTERS, ROW_LIMIT, open_text, too_long
 from airflow_provider_assistant.texts import is_encodable
 
+# No table that people or programs write has more.
+MOST_COLUMNS = 10_000
 ADVICE = "if the file has another format, set csv_options (--delimiter, --encoding, --quote, …)"
 QUOTE_ADVICE = (
     "where it ends is not certain, nor where later rows do. Double each quote inside of a cell, or "
@@ -201,6 +203,8 @@ class _Table:
         else:
             self._rows = itertools.chain([first], self._reader)
             self.header = header or [str(number) for number, _cell in enumerate(first, start=1)]
+        if len(self.header) > MOST_COLUMNS:
+            raise ValueError(f"its first line has more than {MOST_COLUMNS:,} columns; {ADVICE}")
         for other in _OTHER_DELIMITERS:
             if len(self.header) == 1 and other in self.header[0]:
                 raise AssistantInputError(
