@@ -7,6 +7,7 @@ import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Annotated, Any, BinaryIO, Self, TextIO
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -19,11 +20,11 @@ from airflow_provider_assistant.texts import is_encodable
 
 # No table that people or programs write has more.
 MOST_COLUMNS = 10_000
-ADVICE = "if the file has another format, set csv_options (--delimiter, --encoding, --quote, …)"
+ADVICE = "if the file has another format, set csv_options (--csv-option NAME=VALUE, --encoding)"
 QUOTE_ADVICE = (
-    "where it ends is not certain, nor where later rows do. Double each quote inside of a cell, or "
-    "set csv_options: escapechar (--escape) if quotes are escaped, quotechar='' (--quote '') if "
-    "cells have no quotes around them, skipinitialspace (--skip-blanks) if blanks precede them"
+    "where it ends is not certain, nor where later rows do. Double each quote inside of a cell, or set "
+    "csv_options (--csv-option NAME=VALUE): escapechar if quotes are escaped, quotechar='' if cells have no "
+    "quotes around them, skipinitialspace=True if blanks precede them"
 )
 # Delimiters that files without a comma have.
 _OTHER_DELIMITERS = ";\t|,\x01\x1f^~"
@@ -161,9 +162,9 @@ class _Table:
         self._delimiter = options.delimiter or delimiter
         # The line that the next row begins on.
         self._line = self._first_line = 1 + options.skip_lines
-        # Of the row that is read: its characters, and whether they have a quote.
+        # Of the row that is read: its characters, and the quotes among them.
         self._size = 0
-        self._has_quote = False
+        self._quotes = 0
         # The length of rows is limited below.
         csv.field_size_limit(max(csv.field_size_limit(), ROW_LIMIT))
         lines = itertools.islice(self._lines(), options.skip_lines, None)
@@ -177,9 +178,13 @@ class _Table:
             self._size += len(line)
             if self._size > ROW_LIMIT:
                 raise too_long(self._line)
-            if quote in line:
-                self._has_quote = True
+            self._quotes += line.count(quote)
             yield line
+
+    def _begin_row(self) -> None:
+        self._line = self._first_line + self._reader.line_num
+        self._size = 0
+        self._quotes = 0
 
     def read_header(self) -> bool:
         """
@@ -189,14 +194,20 @@ class _Table:
         :raises ValueError: The first row cannot be names.
         :raises AssistantInputError: Another delimiter separates the names.
         """
-        first = next((row for row in self._reader if "".join(row).strip(_NO_TEXT)), None)
+        first: list[str] | None = []
+        while first is not None and not "".join(first).strip(_NO_TEXT):
+            self._begin_row()
+            try:
+                first = next(self._reader, None)
+            except csv.Error as error:
+                raise self._doubt(self._line, str(error)) from error
         if first is None:
             return False
         header = self._options.header
         if header is True:
             # Spreadsheets export empty columns.
             self.header = first[: _length_without_blanks(first)]
-            self._line = self._first_line + self._reader.line_num
+            self._begin_row()
             text = "".join(self.header)
             if "\0" in text or not is_encodable(text):
                 raise ValueError(f"its first line is not a list of names in {self._text_file.encoding}; {ADVICE}")
@@ -210,7 +221,7 @@ class _Table:
                 raise AssistantInputError(
                     f"the column names of {str(self._path)!r} are not separated by {self._delimiter!r}; "
                     f"the line looks like {other!r}: {self.header[0]!r}",
-                    todo=f"Set csv_options={{'delimiter': {other!r}}} (--delimiter {other!r}).",
+                    todo=f"Set csv_options={{'delimiter': {other!r}}} (--csv-option delimiter={other!r}).",
                     field="csv_options",
                 )
         return True
@@ -235,23 +246,23 @@ class _Table:
                     problem = self._check_odd(row)
                     if problem:
                         problems[len(rows)] = problem
+                if self._quotes % 2 and any(map(self._has_last_quote, row)):
+                    raise self._doubt(self._line, "a quote ends a cell and does not begin it")
                 if row:
                     rows.append(row)
                     lines.append(self._line)
-                self._line = self._first_line + self._reader.line_num
                 block_size += self._size
-                self._size = 0
-                self._has_quote = False
+                self._begin_row()
                 if block_size > BATCH_CHARACTERS:
                     break
         except csv.Error as error:
-            cause = "a quote is opened and not closed" if "unexpected end" in str(error) else str(error)
-            raise self._doubt(self._line, cause) from error
-        if is_end:
-            return None
+            raise self._doubt(self._line, str(error)) from error
+        return None if is_end else self._batch(rows, lines, problems, columns)
+
+    def _batch(self, rows: list[list[str]], lines: list[int], problems: dict[int, str], columns: Columns) -> Batch:
         self._check_cells(rows, lines, problems)
         # All columns are text: a category "007" must not become 7.
-        cells = list(zip(*rows, strict=True)) or [()] * width
+        cells = list(zip(*rows, strict=True)) or [()] * len(self.header)
         read: dict[str, list[Any]] = {}
         for name in columns.present(self.header):
             read[name] = list(cells[self.header.index(name)])
@@ -266,6 +277,8 @@ class _Table:
         )
 
     def _doubt(self, line: int, cause: str) -> ValueError:
+        if "unexpected end" in cause:
+            cause = "a quote is opened and not closed"
         return ValueError(f"line {line}: {cause}; {QUOTE_ADVICE}")
 
     def _check_odd(self, row: list[str]) -> str | None:
@@ -290,13 +303,17 @@ class _Table:
         elif [row[0].removeprefix("\ufeff"), *row[1:]] == self.header:
             self._leave_out("repeats the line of column names", self._line, expected=False)
             row.clear()
-        elif self._has_quote and (count < width or (is_longer and (has_lines or self._has_open_quote(row)))):
+        elif self._quotes and (count < width or (is_longer and (has_lines or self._has_open_quote(row)))):
             # Python's reader takes what follows a quote that ends a cell and a line for a row.
             raise self._doubt(self._line, f"the row has {count} cells instead of {width}, and quotes")
         elif count != width:
             row[:] = [""] * width
             return f"has {count} cells, but there are {width} columns; {ADVICE}"
         return None
+
+    def _has_last_quote(self, cell: str) -> bool:
+        quote = self._options.quotechar
+        return cell.endswith(quote) and cell.count(quote) % 2 == 1
 
     def _has_open_quote(self, row: list[str]) -> bool:
         quote = self._options.quotechar
@@ -321,26 +338,28 @@ class _Table:
             for position, cell in enumerate(row):
                 if quote and cell.startswith(f" {quote}") and cell.count(quote) % 2:
                     raise self._doubt(line, "blanks precede a quote")
-                if len(row) > 2 and ("\n" in cell or "\r" in cell) and self._may_hold_rows(cell, position):
-                    self._leave_out("may be in a cell whose quote is missing", line, expected=False)
+                rows_inside = self._rows_inside(cell, position) if "\n" in cell or "\r" in cell else 0
+                if rows_inside:
+                    reason = "may be in a cell whose quote is missing"
+                    self._leave_out(reason, line, expected=False, count=rows_inside)
 
-    def _may_hold_rows(self, cell: str, position: int) -> bool:
+    def _rows_inside(self, cell: str, position: int) -> int:
         """
-        Return whether a cell may hold the end of its row, other rows, and the beginning of one.
+        Return the number of rows that a cell may hold: the end of its own, others, and the beginning of one.
 
         It does if the quotes at its end and at the beginning of another cell are missing. In prose,
         a blank follows a comma.
         """
-        after = len(self.header) - 1 - position
-        lines = cell.splitlines()
-        counts = [after, *[len(self.header) - 1] * (len(lines) - 2), position]
-        is_like_rows = counts == [line.count(self._delimiter) for line in lines]
-        return is_like_rows and f"{self._delimiter} " not in cell
+        last = len(self.header) - 1
+        total = cell.count(self._delimiter)
+        in_first_line = cell.splitlines()[0].count(self._delimiter)
+        if last < 2 or total % last or in_first_line != last - position or f"{self._delimiter} " in cell:
+            return 0
+        return total // last
 
-    def _leave_out(self, reason: str, line: int, *, expected: bool) -> None:
-        first = self.notes.get(reason)
-        name = first.name if first else f"{self._path}, line {line}"
-        self.notes[reason] = Note("row", reason, name, expected, first.count + 1 if first else 1)
+    def _leave_out(self, reason: str, line: int, *, expected: bool, count: int = 1) -> None:
+        first = self.notes.get(reason) or Note("row", reason, f"{self._path}, line {line}", expected, 0)
+        self.notes[reason] = replace(first, count=first.count + count)
 
 
 def _length_without_blanks(row: list[str]) -> int:

@@ -41,12 +41,7 @@ _ICEBERG_VERSION = re.compile(r"(v\d+|\d{5,}-[0-9a-f-]{36})(\.\w+)?\.metadata\.j
 
 
 def read_files(
-    paths: Sequence[Any],
-    columns: Columns,
-    options: CsvOptions,
-    allowed_root: str | None,
-    *,
-    allow_empty: bool,
+    paths: Sequence[Any], columns: Columns, options: CsvOptions, allowed_root: str | None, *, allow_empty: bool
 ) -> Iterator[Part]:
     """
     Yield the columns of files.
@@ -131,7 +126,7 @@ def _row_size(group: Any, names: Sequence[str]) -> int:
     sizes: list[int] = [chunk.total_uncompressed_size for chunk in read]
     if max(sizes, default=0) > max(LARGEST_COLUMN, LARGEST_AVERAGE * group.num_rows):
         raise ValueError(f"a column of a row group has {max(sizes):,} bytes in {group.num_rows:,} rows")
-    return max(sum(sizes) // max(group.num_rows, 1), 1)
+    return int(max(sum(sizes) // max(group.num_rows, 1), 1))
 
 
 def _partition_values(folders: Iterable[str], columns: Columns) -> dict[str, str | None]:
