@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Annotated, Any, BinaryIO, Self, TextIO
@@ -234,6 +234,7 @@ class _Table:
         """
         rows: list[list[str]] = []
         lines: list[int] = []
+        quotes: list[int] = []
         problems: dict[int, str] = {}
         width = len(self.header)
         odd = {"", "\ufeff", "\x1a", self.header[0].strip(), f"\ufeff{self.header[0]}".strip()}
@@ -246,21 +247,22 @@ class _Table:
                     problem = self._check_odd(row)
                     if problem:
                         problems[len(rows)] = problem
-                if self._quotes % 2 and any(map(self._has_last_quote, row)):
-                    raise self._doubt(self._line, "a quote ends a cell and does not begin it")
                 if row:
                     rows.append(row)
                     lines.append(self._line)
+                    quotes.append(self._quotes)
                 block_size += self._size
                 self._begin_row()
                 if block_size > BATCH_CHARACTERS:
                     break
         except csv.Error as error:
             raise self._doubt(self._line, str(error)) from error
-        return None if is_end else self._batch(rows, lines, problems, columns)
+        if is_end:
+            return None
+        self._check_cells(rows, lines, quotes)
+        return self._batch(rows, lines, problems, columns)
 
     def _batch(self, rows: list[list[str]], lines: list[int], problems: dict[int, str], columns: Columns) -> Batch:
-        self._check_cells(rows, lines, problems)
         # All columns are text: a category "007" must not become 7.
         cells = list(zip(*rows, strict=True)) or [()] * len(self.header)
         read: dict[str, list[Any]] = {}
@@ -303,7 +305,7 @@ class _Table:
         elif [row[0].removeprefix("\ufeff"), *row[1:]] == self.header:
             self._leave_out("repeats the line of column names", self._line, expected=False)
             row.clear()
-        elif self._quotes and (count < width or (is_longer and (has_lines or self._has_open_quote(row)))):
+        elif self._quotes and (count < width or (is_longer and has_lines) or self._is_torn(row, self._quotes)):
             # Python's reader takes what follows a quote that ends a cell and a line for a row.
             raise self._doubt(self._line, f"the row has {count} cells instead of {width}, and quotes")
         elif count != width:
@@ -311,30 +313,32 @@ class _Table:
             return f"has {count} cells, but there are {width} columns; {ADVICE}"
         return None
 
-    def _has_last_quote(self, cell: str) -> bool:
-        quote = self._options.quotechar
-        return cell.endswith(quote) and cell.count(quote) % 2 == 1
+    def _is_torn(self, row: list[str], quotes: int) -> bool:
+        """
+        Return whether a quote ends a cell of a row and does not begin it, as in ``the end of a text",next``.
 
-    def _has_open_quote(self, row: list[str]) -> bool:
+        :param quotes: Number of quotes in the record. One that is written by the rules has an even number, and
+            two for each quote inside of a cell.
+        """
         quote = self._options.quotechar
-        return bool(quote) and any(cell.count(quote) % 2 for cell in row)
+        ends = [cell for cell in row if cell.endswith(quote) and cell.count(quote) % 2]
+        return bool(ends) and (quotes % 2 == 1 or quotes < 2 * sum(cell.count(quote) for cell in row))
 
-    def _check_cells(self, rows: Sequence[list[str]], lines: Sequence[int], problems: Iterable[int]) -> None:
+    def _check_cells(self, rows: Sequence[list[str]], lines: Sequence[int], quotes: Sequence[int]) -> None:
         """
         Look for quotes that Python's reader takes for text, and for rows inside of a cell.
 
-        :param problems: Positions of the rows of another width.
         :raises ValueError: It is not certain where a row ends.
         """
         quote = self._options.quotechar
-        for position in problems:
-            if any(map(self._has_open_quote, rows[position + 1 : position + 2])):
-                raise self._doubt(lines[position], "the row has another width, and a quote is in the next one")
         # One search of all cells is faster than one of each.
-        text = "\0".join(itertools.chain([""], *rows))
-        if not (quote and f"\0 {quote}" in text) and "\n" not in text and "\r" not in text:
+        text = "\0".join(itertools.chain([""], *rows, [""]))
+        marks = ["\n", "\r"] if not quote else ["\n", "\r", f"\0 {quote}", f"{quote}\0"]
+        if not any(mark in text for mark in marks):
             return
-        for row, line in zip(rows, lines, strict=True):
+        for row, line, count in zip(rows, lines, quotes, strict=True):
+            if count and self._is_torn(row, count):
+                raise self._doubt(line, "a quote ends a cell and does not begin it")
             for position, cell in enumerate(row):
                 if quote and cell.startswith(f" {quote}") and cell.count(quote) % 2:
                     raise self._doubt(line, "blanks precede a quote")
