@@ -26,7 +26,7 @@ from airflow_provider_assistant.texts import storable
 # Maximum characters of a label.
 LABEL_LENGTH = 250
 _DIGEST_LENGTH = 8
-_WHOLE = re.compile(r"(-?(?:0|[1-9][0-9]*))\.0+")
+_WHOLE = re.compile(r"\A(-?(?:0|[1-9][0-9]*))\.0+\Z")
 # Texts that are written in another way than their value.
 _USUAL_SPELLINGS = {"True": "true", "False": "false", "-0": "0"}
 # From this value on, a float cannot represent every integer.
@@ -54,30 +54,21 @@ def key_text(value: Any) -> str | None:
         that it may have lost digits.
     :raises OverflowError: The value is a time that UTC does not have.
     """
-    kind = type(value)
-    if kind is int:
-        return str(value)
     if isinstance(value, str):
-        text = str.strip(value)
-        whole = _WHOLE.fullmatch(text)
-        return _USUAL_SPELLINGS.get(whole[1] if whole else text, whole[1] if whole else text) or None
+        text = _WHOLE.sub(r"\1", str.strip(value))
+        return _USUAL_SPELLINGS.get(text, text) or None
     if is_missing(value):
         return None
-    if kind.__module__ == "numpy" and kind.__name__ in {"bool", "bool_"}:
-        value = bool(value)
-    match value:
-        case bool():
-            return "true" if value else "false"
-        case Integral():
-            return str(int(value))
-        case Decimal():
-            return _of_decimal(value)
-        case Real():
-            return _of_float(float(value))
-        case datetime():
-            return _without_zeros(str(value.astimezone(UTC) if value.tzinfo else value))
-        case date() | time() | UUID() | PurePath():
-            return _without_zeros(str(value)) if isinstance(value, time) else str(value)
+    kind = type(value)
+    text = None
+    if isinstance(value, Number) or kind.__name__ in {"bool", "bool_"}:
+        text = _of_number(value)
+    elif isinstance(value, datetime):
+        text = str(value.astimezone(UTC) if value.tzinfo else value)
+    elif isinstance(value, date | time | UUID | PurePath):
+        text = str(value)
+    if text is not None:
+        return _without_zeros(text) if isinstance(value, datetime | time) else text
     raise ValueError(
         f"holds a {kind.__name__}, and a key must be text, a number, a boolean, a date, a time, a UUID or a path"
     )
@@ -92,14 +83,20 @@ def is_missing(value: Any) -> bool:
     return isinstance(value, Number) and bool(value != value)  # noqa: PLR0124 (true of NaN only)
 
 
-def _of_float(value: float) -> str:
-    if abs(value) >= _INEXACT:
-        raise ValueError("is a float too large to be exact; read the column as text or as Int64")
-    # repr() has the shortest digits that give this float; Decimal(0.1) would have 55.
-    return str(int(value)) if value.is_integer() else _of_decimal(Decimal(repr(value)))
-
-
-def _of_decimal(value: Decimal) -> str:
+def _of_number(value: Any) -> str | None:
+    # NumPy's booleans are not of Python's type.
+    if type(value).__name__ in {"bool", "bool_"}:
+        return "true" if value else "false"
+    if isinstance(value, Integral):
+        return str(int(value))
+    if isinstance(value, Real):
+        value = float(value)
+        if abs(value) >= _INEXACT:
+            raise ValueError("is a float too large to be exact; read the column as text or as Int64")
+        # repr() has the shortest digits that give this float; Decimal(0.1) would have 55.
+        value = Decimal(repr(value))
+    if not isinstance(value, Decimal):
+        return None
     if not value.is_finite() or abs(value.adjusted()) > _MAX_DIGITS:
         raise ValueError("is not a finite number of at most 1,000 digits")
     text = f"{value:f}"

@@ -40,9 +40,7 @@ _TO_MARK = r'(?:[^"{0}]*+(?:' + _STRING + r'[^"{0}]*+)*+[{0}]){{{1}}}+'
 _NOT_STRUCTURE = re.compile(rf"{_STRING}|[^\"\[\]{{}}]++", re.DOTALL)
 _NUMBER = re.compile(rf"{_STRING}|-?Infinity|NaN|-?\d++(?:\.\d++)?+(?:[eE]([+-]?\d++))?+", re.DOTALL)
 # A pair of surrogates, one without the other or NUL, or another escape.
-_ESCAPE = re.compile(
-    r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|(\\u[dD][89a-fA-F]..|\\u0000)|\\.", re.DOTALL
-)
+_ESCAPE = re.compile(r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|(\\u[dD][89a-fA-F]..|\\u0000)|\\.", re.DOTALL)
 _HAS_BAD_ESCAPE = re.compile(r"\\u(?:[dD][89a-fA-F]|0000)")
 _HALVES = re.compile("[\ud800-\udfff]")
 

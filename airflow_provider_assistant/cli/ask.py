@@ -22,9 +22,9 @@ from airflow_provider_assistant.evaluation.column_names import compared
 from airflow_provider_assistant.exceptions import AssistantIncompleteError, AssistantInputError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.ledger import ChatScope, Ledger, key_of
-from airflow_provider_assistant.loading.columns import ColumnSelection
-from airflow_provider_assistant.loading.sources import open_source
-from airflow_provider_assistant.loading.tables import table_of
+from airflow_provider_assistant.tables import Columns
+from airflow_provider_assistant.tables import read_rows as rows_of
+from airflow_provider_assistant.tables.whole import table_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,8 +36,7 @@ KEY = "key"
 
 def read_rows(file: str, args: argparse.Namespace) -> pa.Table:
     """Read a golden set, or documents."""
-    with open_source(file, ColumnSelection((), rest=True), csv_options=csv_options(args)) as source:
-        return table_of(source)
+    return table_of(rows_of(file, Columns(rest=True), csv_options=csv_options(args)))
 
 
 def key_columns_of(golden: pa.Table, args: argparse.Namespace) -> list[str]:

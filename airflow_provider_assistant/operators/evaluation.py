@@ -44,9 +44,6 @@ from airflow_provider_assistant.hooks.task_parameters import (
     naming_task,
 )
 from airflow_provider_assistant.ledger import RunRef
-from airflow_provider_assistant.loading.columns import ColumnSelection
-from airflow_provider_assistant.loading.sources import open_source
-from airflow_provider_assistant.loading.tables import table_of
 from airflow_provider_assistant.names import task_name
 from airflow_provider_assistant.observability import metrics
 from airflow_provider_assistant.observability.lineage import LineageDataset, table_at
@@ -57,6 +54,8 @@ from airflow_provider_assistant.operators.runs import instance_suffix
 from airflow_provider_assistant.operators.source import UntemplatedField
 from airflow_provider_assistant.storage.paths import storage_path
 from airflow_provider_assistant.storage.source_files import files_in
+from airflow_provider_assistant.tables import Columns, read_rows
+from airflow_provider_assistant.tables.whole import table_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -122,7 +121,7 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
     :param key_columns: Column or columns that identify a question, in ``answers`` and ``expectations``. Default:
         ``key``.
     :param csv_options: Format of files: a mapping with some of the fields of
-        :class:`~airflow_provider_assistant.loading.csv_options.CsvOptions`, such as ``delimiter`` and ``encoding``.
+        :class:`~airflow_provider_assistant.tables.csv_files.CsvOptions`, such as ``delimiter`` and ``encoding``.
     :param allow_empty: Whether answers without rows or files succeed with zero counts, without files and without a
         verdict. Default: False, empty answers are an error.
     :param name: Name of the evaluation. ``previous`` and tags refer to evaluations of the same name. Default:
@@ -352,9 +351,8 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
         return parse_criteria(self.pass_if, self.gate, names, has_baseline=self.baseline is not None)
 
     def _table(self, source: Any) -> pa.Table:
-        selection = ColumnSelection((), rest=True)
-        with open_source(source, selection, csv_options=self.csv_options, allow_empty=self.allow_empty) as open_table:
-            return table_of(open_table)
+        rows = read_rows(source, Columns(rest=True), csv_options=self.csv_options, allow_empty=self.allow_empty)
+        return table_of(rows)
 
     def _empty_result(self, context: Context, scorers: Sequence[str]) -> dict[str, Any]:
         """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -122,9 +122,6 @@ def files_in(source: Any) -> list[LineageDataset]:
 
     :return: One entry per path, URL or folder; a glob is represented by its folder. Empty for rows and dataframes.
     """
-    if isinstance(source, Mapping) and "row_groups" in source:
-        # A shard of a Parquet file.
-        source = source["path"]
     # A dict, to keep the order and drop repetitions.
     locations: dict[str, None] = {}
     for path in listed_paths(source):

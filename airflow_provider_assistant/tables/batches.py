@@ -182,8 +182,7 @@ def _seen(name: str) -> str:
 def notes_of(account: SourceAccount) -> list[Note]:
     """Return what an account says was left out, as notes."""
     return [
-        Note(one.unit, one.reason, (one.examples or [""])[0], one.is_expected, one.count)
-        for one in account.left_out
+        Note(one.unit, one.reason, (one.examples or [""])[0], one.is_expected, one.count) for one in account.left_out
     ]
 
 

@@ -5,26 +5,31 @@ from __future__ import annotations
 import csv
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from typing import Annotated, Any, BinaryIO, Self, TextIO, TypeAlias
+from dataclasses import replace
+from typing import Annotated, Any, BinaryIO, Self, TextIO
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.storage.paths import StoragePath
-from airflow_provider_assistant.tables.batches import Columns, Note, Part
-from airflow_provider_assistant.tables.text import ROW_LIMIT, TextRow, batches_of_text, open_text, too_long
+from airflow_provider_assistant.tables.batches import BATCH, Batch, Columns, Note, Part
+from airflow_provider_assistant.tables.text import BATCH_CHARACTERS, ROW_LIMIT, open_text, too_long
 from airflow_provider_assistant.texts import is_encodable
 
-ADVICE = "if the file has another format, set csv_options (--delimiter, --encoding, --quote, …)"
+# No table that people or programs write has more.
+MOST_COLUMNS = 10_000
+ADVICE = "if the file has another format, set csv_options (--csv-option NAME=VALUE, --encoding)"
 QUOTE_ADVICE = (
-    "where it ends is not certain, nor where later rows do. Double each quote inside of a cell, or "
-    "set csv_options: escapechar (--escape) if quotes are escaped, quotechar='' (--quote '') if "
-    "cells have no quotes around them, skipinitialspace (--skip-blanks) if blanks precede them"
+    "where it ends is not certain, nor where later rows do. Double each quote inside of a cell, or set "
+    "csv_options (--csv-option NAME=VALUE): escapechar if quotes are escaped, quotechar='' if cells have no "
+    "quotes around them, skipinitialspace=True if blanks precede them"
 )
 # Delimiters that files without a comma have.
 _OTHER_DELIMITERS = ";\t|,\x01\x1f^~"
+# What a blank row may have: white space, the end mark of old files, and a byte order mark.
+_NO_TEXT = " \t\r\n\x1a\ufeff"
 
 
 def _typed(value: Any) -> Any:
@@ -46,7 +51,7 @@ def _as_list(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
-_Character = Annotated[str, BeforeValidator(_typed), Field(max_length=1)]
+_Character = Annotated[str, BeforeValidator(_typed), Field(max_length=1, pattern=r"^[^\r\n]?$")]
 
 
 class CsvOptions(BaseModel):
@@ -110,6 +115,8 @@ class CsvOptions(BaseModel):
         """
         if self.escapechar and any(text.startswith(self.escapechar) for text in self.null_texts):
             raise ValueError("escapechar hides the beginning of a text of null_texts")
+        if self.delimiter and self.delimiter in {self.quotechar, self.escapechar}:
+            raise ValueError("delimiter, quotechar and escapechar must differ")
         return csv.reader(
             lines,
             delimiter=self.delimiter or delimiter,
@@ -133,135 +140,230 @@ def read_csv(
     """
     text_file = open_text(stack, file, path, options.encoding)
     is_tsv = {".tsv", ".tab"} & {suffix.lower() for suffix in path.suffixes}
-    delimiter = options.delimiter or ("\t" if is_tsv else ",")
-    table = _Table(text_file, options, delimiter)
-    rows = table.rows()
-    first = next((row for row in rows if "".join(row[0]).strip().strip("\x1a\ufeff")), None)
-    if first is None:
+    table = _Table(text_file, path, options, "\t" if is_tsv else ",")
+    if not table.read_header():
         yield Note("file", "is empty", str(path), expected=False)
         return
-    cells = first[0]
-    if options.header is True:
-        # Spreadsheets export empty columns.
-        header = cells[: _length_without_blanks(cells)]
-        if "\0" in "".join(header) or not is_encodable("".join(header)):
-            raise ValueError(f"its first line is not a list of column names in {text_file.encoding}; {ADVICE}")
-    else:
-        rows = itertools.chain([first], rows)
-        header = options.header or [str(number + 1) for number in range(len(cells))]
-    for other in _OTHER_DELIMITERS:
-        if len(header) == 1 and other in header[0]:
-            raise AssistantInputError(
-                f"the column names of {str(path)!r} are not separated by {delimiter!r}; the line looks like "
-                f"{other!r}: {header[0]!r}",
-                todo=f"Set csv_options={{'delimiter': {other!r}}} (--delimiter {other!r}).",
-                field="csv_options",
-            )
-    columns.check(header, repr(str(path)))
-    named_rows = table.named(rows, header)
-    yield from batches_of_text(named_rows, path, text_file.encoding, columns)
-
-
-# Cells, the number of the line that the row begins on, and its characters.
-_Row: TypeAlias = "tuple[list[str], int, int]"
+    columns.check(table.header, repr(str(path)))
+    while batch := table.read(columns):
+        yield batch
+    yield from table.notes.values()
 
 
 class _Table:
     """Read the rows of a CSV file."""
 
-    def __init__(self, text_file: TextIO, options: CsvOptions, delimiter: str) -> None:
+    def __init__(self, text_file: TextIO, path: StoragePath, options: CsvOptions, delimiter: str) -> None:
+        self.header: list[str] = []
+        self.notes: dict[str, Note] = {}
         self._text_file = text_file
+        self._path = path
         self._options = options
-        self._delimiter = delimiter
-        self._line = 1 + options.skip_lines
-        # Of the row that is read: its characters, and whether a blank precedes a quote.
+        self._delimiter = options.delimiter or delimiter
+        # The line that the next row begins on.
+        self._line = self._first_line = 1 + options.skip_lines
+        # Of the row that is read: its characters, and the quotes among them.
         self._size = 0
-        self._has_blank_quote = False
+        self._quotes = 0
+        # The length of rows is limited below.
+        csv.field_size_limit(max(csv.field_size_limit(), ROW_LIMIT))
+        lines = itertools.islice(self._lines(), options.skip_lines, None)
+        self._reader = options.reader(lines, delimiter)
+        self._rows: Iterator[list[str]] = self._reader
 
     def _lines(self) -> Iterator[str]:
         """Yield the lines of the file, up to a row of too many characters."""
-        quote = self._options.quotechar
+        quote = self._options.quotechar or "\0"
         while line := self._text_file.readline(ROW_LIMIT + 1):
             self._size += len(line)
             if self._size > ROW_LIMIT:
                 raise too_long(self._line)
-            if quote and f" {quote}" in line:
-                self._has_blank_quote = True
+            self._quotes += line.count(quote)
             yield line
 
-    def rows(self) -> Iterator[_Row]:
+    def _begin_row(self) -> None:
+        self._line = self._first_line + self._reader.line_num
+        self._size = 0
+        self._quotes = 0
+
+    def read_header(self) -> bool:
         """
-        Yield the rows. An empty line is not a row.
+        Take the names of the columns from the first row that is not blank, or from the options.
+
+        :return: False if there is no such row.
+        :raises ValueError: The first row cannot be names.
+        :raises AssistantInputError: Another delimiter separates the names.
+        """
+        first: list[str] | None = []
+        while first is not None and not "".join(first).strip(_NO_TEXT):
+            self._begin_row()
+            try:
+                first = next(self._reader, None)
+            except csv.Error as error:
+                raise self._doubt(self._line, str(error)) from error
+        if first is None:
+            return False
+        header = self._options.header
+        if header is True:
+            # Spreadsheets export empty columns.
+            self.header = first[: _length_without_blanks(first)]
+            self._begin_row()
+            text = "".join(self.header)
+            if "\0" in text or not is_encodable(text):
+                raise ValueError(f"its first line is not a list of names in {self._text_file.encoding}; {ADVICE}")
+        else:
+            self._rows = itertools.chain([first], self._reader)
+            self.header = header or [str(number) for number, _cell in enumerate(first, start=1)]
+        if len(self.header) > MOST_COLUMNS:
+            raise ValueError(f"its first line has more than {MOST_COLUMNS:,} columns; {ADVICE}")
+        for other in _OTHER_DELIMITERS:
+            if len(self.header) == 1 and other in self.header[0]:
+                raise AssistantInputError(
+                    f"the column names of {str(self._path)!r} are not separated by {self._delimiter!r}; "
+                    f"the line looks like {other!r}: {self.header[0]!r}",
+                    todo=f"Set csv_options={{'delimiter': {other!r}}} (--csv-option delimiter={other!r}).",
+                    field="csv_options",
+                )
+        return True
+
+    def read(self, columns: Columns) -> Batch | None:
+        """
+        Read the next rows: 1,000, or fewer if they are long. None at the end of the file.
 
         :raises ValueError: It is not certain where a row ends.
         """
-        options = self._options
-        first_line = self._line
-        # The length of rows is limited above.
-        csv.field_size_limit(max(csv.field_size_limit(), ROW_LIMIT))
-        lines = self._lines()
-        for _ in itertools.islice(lines, options.skip_lines):
-            self._size = 0
-        reader = options.reader(lines, self._delimiter)
+        rows: list[list[str]] = []
+        lines: list[int] = []
+        quotes: list[int] = []
+        problems: dict[int, str] = {}
+        width = len(self.header)
+        odd = {"", "\ufeff", "\x1a", self.header[0].strip(), f"\ufeff{self.header[0]}".strip()}
+        is_end = True
+        block_size = 0
         try:
-            for row in reader:
-                if self._has_blank_quote and any(map(self._has_open_quote, row)):
-                    raise csv.Error("blanks precede it")  # noqa: TRY301
+            for row in itertools.islice(self._rows, BATCH):
+                is_end = False
+                if len(row) != width or row[0].strip() in odd:
+                    problem = self._check_odd(row)
+                    if problem:
+                        problems[len(rows)] = problem
                 if row:
-                    yield row, self._line, self._size
-                self._line = first_line + reader.line_num
-                self._size = 0
-                self._has_blank_quote = False
+                    rows.append(row)
+                    lines.append(self._line)
+                    quotes.append(self._quotes)
+                block_size += self._size
+                self._begin_row()
+                if block_size > BATCH_CHARACTERS:
+                    break
         except csv.Error as error:
-            cause = f"a quote is in the wrong place ({error})"
-            if "unexpected end" in str(error):
-                cause = "a quote is opened and not closed"
-            raise ValueError(f"line {self._line}: {cause}; {QUOTE_ADVICE}") from error
+            raise self._doubt(self._line, str(error)) from error
+        if is_end:
+            return None
+        self._check_cells(rows, lines, quotes)
+        return self._batch(rows, lines, problems, columns)
 
-    def _has_open_quote(self, cell: str) -> bool:
-        """Return whether a cell begins with a quote after blanks, which is text, and has no other."""
-        quote = self._options.quotechar
-        return cell.lstrip(" ").startswith(quote) and cell.startswith(" ") and cell.count(quote) % 2 == 1
+    def _batch(self, rows: list[list[str]], lines: list[int], problems: dict[int, str], columns: Columns) -> Batch:
+        # All columns are text: a category "007" must not become 7.
+        cells = list(zip(*rows, strict=True)) or [()] * len(self.header)
+        read: dict[str, list[Any]] = {}
+        for name in columns.present(self.header):
+            read[name] = list(cells[self.header.index(name)])
+            if self._options.null_texts:
+                read[name] = [None if cell in self._options.null_texts else cell for cell in read[name]]
+        return Batch(
+            columns.complete(read, len(rows)),
+            problems=problems,
+            encoding=self._text_file.encoding,
+            file=str(self._path),
+            lines=lines,
+        )
 
-    def named(self, rows: Iterable[_Row], header: list[str]) -> Iterator[TextRow]:
-        """Yield the values of rows by column, or why a row cannot be read."""
-        width = len(header)
-        nulls = set(self._options.null_texts)
-        for cells, line, size in rows:
-            if len(cells) != width:
-                # Blank cells after the last column do not count.
-                cells[width:] = cells[width : _length_without_blanks(cells)]
-            if len(cells) > 2 and self._may_hold_rows(cells):
-                yield Note("row", "may be in a cell whose quote is missing", f"line {line}", expected=False)
-            if cells[0] in (header[0], f"\ufeff{header[0]}") and cells[1:] == header[1:]:
-                yield Note("row", "repeats the line of column names", f"line {line}", expected=False)
-            elif len(cells) == width:
-                # All columns are text: a category "007" must not become 7.
-                row: dict[str, Any] = dict(zip(header, cells, strict=True))
-                if nulls:
-                    row = {name: None if cell in nulls else cell for name, cell in row.items()}
-                yield row, line, size
-            elif "".join(cells).strip():
-                yield f"has {len(cells)} cells, but there are {width} columns; {ADVICE}", line, size
-            else:
-                yield {}, line, size
+    def _doubt(self, line: int, cause: str) -> ValueError:
+        if "unexpected end" in cause:
+            cause = "a quote is opened and not closed"
+        return ValueError(f"line {line}: {cause}; {QUOTE_ADVICE}")
 
-    def _may_hold_rows(self, cells: list[str]) -> bool:
+    def _check_odd(self, row: list[str]) -> str | None:
         """
-        Return whether a cell may hold the end of its row, other rows, and the beginning of one.
+        Look at a row of another width, or whose first cell is blank or the first name.
+
+        A row that is left out becomes empty, and one that cannot be read gets placeholders.
+
+        :return: Why the row cannot be read.
+        """
+        width = len(self.header)
+        # Blank cells after the last column do not count.
+        is_longer = len(row) > width
+        row[width:] = row[width : _length_without_blanks(row)]
+        count = len(row)
+        has_lines = self._first_line + self._reader.line_num > self._line + 1
+        if not "".join(row).strip().strip(_NO_TEXT):
+            # An empty line is not a row.
+            if row:
+                self._leave_out("is blank", self._line, expected=True)
+            row.clear()
+        elif [row[0].removeprefix("\ufeff"), *row[1:]] == self.header:
+            self._leave_out("repeats the line of column names", self._line, expected=False)
+            row.clear()
+        elif self._quotes and (count < width or (is_longer and has_lines) or self._is_torn(row, self._quotes)):
+            # Python's reader takes what follows a quote that ends a cell and a line for a row.
+            raise self._doubt(self._line, f"the row has {count} cells instead of {width}, and quotes")
+        elif count != width:
+            row[:] = [""] * width
+            return f"has {count} cells, but there are {width} columns; {ADVICE}"
+        return None
+
+    def _is_torn(self, row: list[str], quotes: int) -> bool:
+        """
+        Return whether a quote ends a cell of a row and does not begin it, as in ``the end of a text",next``.
+
+        :param quotes: Number of quotes in the record. One that is written by the rules has an even number, and
+            two for each quote inside of a cell.
+        """
+        quote = self._options.quotechar
+        ends = [cell for cell in row if cell.endswith(quote) and cell.count(quote) % 2]
+        return bool(ends) and (quotes % 2 == 1 or quotes < 2 * sum(cell.count(quote) for cell in row))
+
+    def _check_cells(self, rows: Sequence[list[str]], lines: Sequence[int], quotes: Sequence[int]) -> None:
+        """
+        Look for quotes that Python's reader takes for text, and for rows inside of a cell.
+
+        :raises ValueError: It is not certain where a row ends.
+        """
+        quote = self._options.quotechar
+        # One search of all cells is faster than one of each.
+        text = "\0".join(itertools.chain([""], *rows, [""]))
+        marks = ["\n", "\r"] if not quote else ["\n", "\r", f"\0 {quote}", f"{quote}\0"]
+        if not any(mark in text for mark in marks):
+            return
+        for row, line, count in zip(rows, lines, quotes, strict=True):
+            if count and self._is_torn(row, count):
+                raise self._doubt(line, "a quote ends a cell and does not begin it")
+            for position, cell in enumerate(row):
+                if quote and cell.startswith(f" {quote}") and cell.count(quote) % 2:
+                    raise self._doubt(line, "blanks precede a quote")
+                rows_inside = self._rows_inside(cell, position) if "\n" in cell or "\r" in cell else 0
+                if rows_inside:
+                    reason = "may be in a cell whose quote is missing"
+                    self._leave_out(reason, line, expected=False, count=rows_inside)
+
+    def _rows_inside(self, cell: str, position: int) -> int:
+        """
+        Return the number of rows that a cell may hold: the end of its own, others, and the beginning of one.
 
         It does if the quotes at its end and at the beginning of another cell are missing. In prose,
         a blank follows a comma.
         """
-        for position, cell in enumerate(cells):
-            if "\n" in cell or "\r" in cell:
-                lines = cell.splitlines()
-                after = len(cells) - 1 - position
-                counts = [after, *[len(cells) - 1] * (len(lines) - 2), position]
-                is_like_rows = counts == [line.count(self._delimiter) for line in lines]
-                if is_like_rows and f"{self._delimiter} " not in cell:
-                    return True
-        return False
+        last = len(self.header) - 1
+        total = cell.count(self._delimiter)
+        in_first_line = cell.splitlines()[0].count(self._delimiter)
+        if last < 2 or total % last or in_first_line != last - position or f"{self._delimiter} " in cell:
+            return 0
+        return total // last
+
+    def _leave_out(self, reason: str, line: int, *, expected: bool, count: int = 1) -> None:
+        first = self.notes.get(reason) or Note("row", reason, f"{self._path}, line {line}", expected, 0)
+        self.notes[reason] = replace(first, count=first.count + count)
 
 
 def _length_without_blanks(row: list[str]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,7 +19,7 @@ from airflow_provider_assistant.storage.paths import StoragePath, reading, usabl
 from airflow_provider_assistant.storage.source_files import storage_files
 from airflow_provider_assistant.tables.batches import BATCH, Columns, Part, notes_of
 from airflow_provider_assistant.tables.csv_files import CsvOptions, read_csv
-from airflow_provider_assistant.tables.frames import BATCH_BYTES, batches_of_arrow
+from airflow_provider_assistant.tables.frames import BATCH_BYTES, batches_of_arrow, longest_shared_value
 from airflow_provider_assistant.tables.json_files import read_json
 from airflow_provider_assistant.tables.text import COMPRESSIONS
 
@@ -40,12 +41,7 @@ _ICEBERG_VERSION = re.compile(r"(v\d+|\d{5,}-[0-9a-f-]{36})(\.\w+)?\.metadata\.j
 
 
 def read_files(
-    paths: Sequence[Any],
-    columns: Columns,
-    options: CsvOptions,
-    allowed_root: str | None,
-    *,
-    allow_empty: bool,
+    paths: Sequence[Any], columns: Columns, options: CsvOptions, allowed_root: str | None, *, allow_empty: bool
 ) -> Iterator[Part]:
     """
     Yield the columns of files.
@@ -103,37 +99,34 @@ def _read_parquet(stack: ExitStack, file: BinaryIO, path: StoragePath, columns: 
     schema = metadata.schema.to_arrow_schema()
     columns.check(schema.names, repr(str(path)))
     names = columns.present(schema.names)
-    # A text that is in many rows stays one value until its rows are read.
-    texts = [name for name in names if pa.types.is_string(schema.field(name).type)]
     # With this buffer, pyarrow reads a large row group page by page instead of at once.
     options = {"buffer_size": 1 << 20, "pre_buffer": False, "page_checksum_verification": True}
-    parquet_file = stack.enter_context(
-        pq.ParquetFile(file, metadata=metadata, read_dictionary=texts, **options)
-    )
-    batches = parquet_file.iter_batches(_batch_size(metadata, names), columns=names, use_threads=False)
+    texts = [name for name in names if pa.types.is_string(schema.field(name).type)]
+    dictionaries = pq.ParquetFile(file, metadata=metadata, read_dictionary=texts, **options)
+    batch_size = BATCH
+    for number in range(metadata.num_row_groups):
+        row_size = _row_size(metadata.row_group(number), names)
+        # A text that many rows share is in the file once. The first row has the dictionaries of all.
+        for row in itertools.islice(dictionaries.iter_batches(1, [number], texts, use_threads=False), 1):
+            row_size = max(row_size, longest_shared_value(row))
+        batch_size = min(batch_size, max(BATCH_BYTES // row_size, 1))
+    parquet_file = stack.enter_context(pq.ParquetFile(file, metadata=metadata, **options))
+    batches = parquet_file.iter_batches(batch_size, columns=names, use_threads=False)
     yield from batches_of_arrow(batches, columns)
 
 
-def _batch_size(metadata: Any, names: Iterable[str]) -> int:
+def _row_size(group: Any, names: Sequence[str]) -> int:
     """
-    Return how many rows of a Parquet file to read at once.
+    Return the average bytes of a row of a row group, at least 1.
 
-    :raises ValueError: A column of a row group is too large.
+    :raises ValueError: A column is too large.
     """
-    batch_size = BATCH
-    for number in range(metadata.num_row_groups):
-        group = metadata.row_group(number)
-        chunks = [group.column(position) for position in range(group.num_columns)]
-        sizes = [
-            chunk.total_uncompressed_size
-            for chunk in chunks
-            if chunk.path_in_schema.partition(".")[0] in names
-        ]
-        if max(sizes, default=0) > max(LARGEST_COLUMN, LARGEST_AVERAGE * group.num_rows):
-            raise ValueError(f"a column of row group {number} has {max(sizes):,} bytes")
-        row_size = sum(sizes) // max(group.num_rows, 1)
-        batch_size = min(batch_size, BATCH_BYTES // max(row_size, 1))
-    return max(batch_size, 1)
+    chunks = [group.column(position) for position in range(group.num_columns)]
+    read = [chunk for chunk in chunks if chunk.path_in_schema.partition(".")[0] in names]
+    sizes: list[int] = [chunk.total_uncompressed_size for chunk in read]
+    if max(sizes, default=0) > max(LARGEST_COLUMN, LARGEST_AVERAGE * group.num_rows):
+        raise ValueError(f"a column of a row group has {max(sizes):,} bytes in {group.num_rows:,} rows")
+    return int(max(sum(sizes) // max(group.num_rows, 1), 1))
 
 
 def _partition_values(folders: Iterable[str], columns: Columns) -> dict[str, str | None]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,57 +49,46 @@ def read_rows(
     :raises AssistantInputError: The source is of another type, cannot be read, or lacks a required
         column.
     """
-    reader = _Reader(columns, CsvOptions.of(csv_options), allowed_root, allow_empty)
+    read_paths = partial(
+        read_files,
+        columns=columns,
+        options=CsvOptions.of(csv_options),
+        allowed_root=allowed_root,
+        allow_empty=allow_empty,
+    )
     if isinstance(source, Untemplated):
         source = source.value
     if callable(source) and not is_frame(source):
         source = source()
     if isinstance(source, Mapping):
         raise _refused(source)
-    yield from numbered(reader.read(source))
+    yield from numbered(_read(source, columns, read_paths))
 
 
-@dataclass(frozen=True, slots=True)
-class _Reader:
-    """Read a source, or a part of one. For the parameters, see :func:`read_rows`."""
+def _read(source: Any, columns: Columns, read_paths: Callable[[list[Any]], Iterator[Part]]) -> Iterator[Part]:
+    """
+    Yield the rows of a source, or of a part of one.
 
-    columns: Columns
-    options: CsvOptions
-    allowed_root: str | None
-    allow_empty: bool
-
-    def read(self, source: Any) -> Iterator[Part]:
-        if is_frame(source):
-            yield from batches_of_frame(source, self.columns)
-        elif _is_path(source):
-            yield from self._read_paths([source])
-        elif isinstance(source, Iterator | Sequence) and not isinstance(source, bytes):
-            yield from self._read_parts(source)
-            if isinstance(source, AccountedRows):
-                # Complete after the last row.
-                yield from notes_of(source.account)
-        else:
-            raise _refused(source)
-
-    def _read_parts(self, parts: Iterable[Any]) -> Iterator[Part]:
-        """Read parts one after the other; consecutive mappings, and consecutive paths, together."""
-        for kind, consecutive in itertools.groupby(parts, key=_kind_of):
+    Of several parts, consecutive mappings are read together, and so are consecutive paths.
+    """
+    if is_frame(source):
+        yield from batches_of_frame(source, columns)
+    elif _is_path(source):
+        yield from read_paths([source])
+    elif isinstance(source, Iterator | Sequence) and not isinstance(source, bytes):
+        for kind, parts in itertools.groupby(source, key=_kind_of):
             if kind == "rows":
-                yield from batches_of_rows(consecutive, self.columns)
+                yield from batches_of_rows(parts, columns)
             elif kind == "paths":
-                yield from self._read_paths(list(consecutive))
+                yield from read_paths(listed_paths(list(parts)))
             else:
-                for part in consecutive:
-                    yield from self.read(part)
-
-    def _read_paths(self, paths: Sequence[Any]) -> Iterator[Part]:
-        yield from read_files(
-            listed_paths(paths),
-            self.columns,
-            self.options,
-            self.allowed_root,
-            allow_empty=self.allow_empty,
-        )
+                for part in parts:
+                    yield from _read(part, columns, read_paths)
+        if isinstance(source, AccountedRows):
+            # Complete after the last row.
+            yield from notes_of(source.account)
+    else:
+        raise _refused(source)
 
 
 def _kind_of(part: Any) -> str:

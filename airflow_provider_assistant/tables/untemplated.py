@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, cast
+from typing import Any
 
 from airflow_provider_assistant.tables.batches import BATCH
 from airflow_provider_assistant.tables.frames import is_frame
@@ -27,25 +27,20 @@ class Untemplated:
         self.value = value
 
     def serialize(self) -> str:
-        """Return a short description for Airflow's rendered fields: type, rows and columns."""
+        """Return a short description for Airflow's rendered fields, such as ``list, 2 rows: id, title``."""
         source = self.value
-        type_name = type(source).__name__
-        if isinstance(source, list | tuple) or type_name in {"DataFrame", "Table"}:
-            names = ", ".join(map(str, _column_names(source)))
-            return f"{type_name}, {counted(len(source), 'row')}: {shortened(names, NAMES_LENGTH)}"
-        if callable(source):
-            return f"{getattr(source, '__qualname__', type_name)}()"
-        return type_name
-
-
-def _column_names(source: Any) -> Iterable[Any]:
-    """Return the columns of a dataframe, or of the first rows of a list."""
-    if isinstance(source, list | tuple):
-        rows = [row for row in source[:BATCH] if isinstance(row, Mapping)]
-        return dict.fromkeys(itertools.chain.from_iterable(rows))
-    # In a table of pyarrow, ``columns`` holds the values.
-    is_arrow = hasattr(type(source), "column_names")
-    return cast("Iterable[Any]", source.column_names if is_arrow else source.columns)
+        name = type(source).__name__
+        if callable(source) and not is_frame(source):
+            return f"{getattr(source, '__qualname__', name)}()"
+        if isinstance(source, list | tuple):
+            rows = [row for row in source[:BATCH] if isinstance(row, Mapping)]
+            columns: Iterable[Any] = dict.fromkeys(itertools.chain.from_iterable(rows))
+        elif name in {"DataFrame", "Table"}:
+            # In a table of pyarrow, ``columns`` holds the values.
+            columns = source.column_names if name == "Table" else source.columns
+        else:
+            return name
+        return f"{name}, {counted(len(source), 'row')}: {shortened(', '.join(map(str, columns)), NAMES_LENGTH)}"
 
 
 def without_templating(source: Any) -> Any:

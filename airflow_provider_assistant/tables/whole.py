@@ -1,15 +1,15 @@
-"""All rows of a source at once, by column: for questions, answers and golden sets."""
+"""Read a whole source at once, such as a golden set."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.tables import Batch, Note
-from airflow_provider_assistant.texts import cell_text, counted
+from airflow_provider_assistant.tables.batches import Note, Part
+from airflow_provider_assistant.texts import cell_text, counted, shortened
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,60 +35,60 @@ class SourceColumns:
         for name, values in self.columns.items():
             repeated.columns[name] = [value for value in values for _ in range(times)]
         for position, problem in self.problems.items():
-            first_position = position * times
-            positions = range(first_position, first_position + times)
-            repeated.problems |= dict.fromkeys(positions, problem)
+            first = position * times
+            repeated.problems |= dict.fromkeys(range(first, first + times), problem)
         return repeated
 
 
-def read_columns(source: Iterator[Batch | Note], texts: Iterable[str] = ()) -> SourceColumns:
+def read_columns(parts: Iterable[Part], texts: Iterable[str] = ()) -> SourceColumns:
     """
-    Read all rows of a source, and log what it left out.
+    Read all rows of a source, and log what the source left out.
 
     Where a batch lacks a column of another, its values are None.
 
+    :param parts: The batches and notes of the source.
     :param texts: Columns that are sent.
     """
     result = SourceColumns()
-    for batch in source:
-        if isinstance(batch, Note):
-            level = logging.INFO if batch.expected else logging.WARNING
-            log.log(level, "Left out: %s, such as %s, %s.", counted(batch.count, batch.unit), batch.name, batch.reason)
+    for part in parts:
+        if isinstance(part, Note):
+            level = logging.INFO if part.expected else logging.WARNING
+            what = f"{counted(part.count, part.unit)} left out: {part.reason} ({part.name})"
+            log.log(level, "Source: %s", shortened(what, 400))
             continue
-        rows_before = result.count
-        for name, values in batch.columns.items():
-            if name not in result.columns:
-                # No earlier batch has this column.
-                result.columns[name] = [None] * rows_before
-            result.columns[name].extend(values)
-        for position, problem in batch.problems_of(texts, batch.columns).items():
-            result.problems[rows_before + position] = f"{batch.place(position)}: {problem}"
-        result.count += len(batch)
+        for name, values in part.columns.items():
+            # No earlier batch may have this column.
+            result.columns.setdefault(name, [None] * result.count).extend(values)
+        for position, problem in part.problems_of(texts, part.columns).items():
+            result.problems[result.count + position] = f"{part.place(position)}: {problem}"
+        result.count += len(part)
         for values in result.columns.values():
             # This batch may lack a column of an earlier one.
-            missing_values = result.count - len(values)
-            values.extend([None] * missing_values)
+            values.extend([None] * (result.count - len(values)))
     return result
 
 
-def table_of(source: Iterator[Batch | Note]) -> pa.Table:
+def table_of(parts: Iterable[Part]) -> pa.Table:
     """
     Return all rows of a source as one table.
 
-    :raises AssistantInputError: A row cannot be read, or is not text in the encoding of its file; or a column has
-        values of several types.
+    :param parts: The batches and notes of the source.
+    :raises AssistantInputError: A row cannot be read, or is not text in the encoding of its file; or a
+        column has values of several types.
     """
     import pyarrow as pa
 
-    rows = read_columns(source)
-    for problem in rows.problems.values():
-        raise AssistantInputError(f"source: {problem}", field="source")
+    rows = read_columns(parts)
+    if rows.problems:
+        first = next(iter(rows.problems.values()))
+        others = f" ({len(rows.problems) - 1:,} more rows cannot be read)" if len(rows.problems) > 1 else ""
+        raise AssistantInputError(f"source: {first}{others}", field="source")
     try:
         return pa.table({name: _array(values) for name, values in rows.columns.items()})
     except UnicodeEncodeError as error:
+        character = error.object[error.start : error.end]
         raise AssistantInputError(
-            f"source: a text has the character {error.object[error.start : error.end]!r}, which no encoding has",
-            field="source",
+            f"source: a text has the character {character!r}, which no encoding has", field="source"
         ) from error
     except (pa.ArrowException, TypeError) as error:
         raise AssistantInputError(f"source: a column holds several types: {error}", field="source") from error

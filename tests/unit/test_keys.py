@@ -10,7 +10,7 @@ from decimal import Decimal
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_assistant.exceptions import AssistantInputError
@@ -24,7 +24,7 @@ ID = uuid.UUID("12345678-1234-5678-1234-567812345678")
 @pytest.mark.parametrize(
     ("text", "values"),
     [
-        ("7", [7, 7.0, "7", " 7\n", "7.0", "7.00", Decimal(7), Decimal("7.00"), np.int8(7), np.uint64(7), b"7",
+        ("7", [7, 7.0, "7", " 7\n", "7.0", "7.00", Decimal(7), Decimal("7.00"), np.int8(7), np.uint64(7),
                np.float32(7), np.float64(7), np.str_("7"), pd.Series([7], dtype="Int64")[0]]),
         ("0", [0, -0.0, "0.0", "-0.0", Decimal("-0"), Decimal("0E+3")]),
         ("1000", [Decimal("1E+3"), 1e3, 1000]),
@@ -33,18 +33,17 @@ ID = uuid.UUID("12345678-1234-5678-1234-567812345678")
         ("9007199254740993", [2**53 + 1, str(2**53 + 1), Decimal(2**53 + 1), np.int64(2**53 + 1)]),
         ("true", [True, np.bool_(True), "True", "true"]),
         ("false", [False, np.bool_(False), "False"]),
-        ("2026-01-31", [datetime.date(2026, 1, 31), NAIVE, pd.Timestamp("2026-01-31"),
-                        np.datetime64("2026-01-31"), np.datetime64("2026-01-31", "ns"), "2026-01-31"]),
-        ("2026-01-31 08:30:00", [NAIVE.replace(hour=8, minute=30), pd.Timestamp("2026-01-31 08:30"),
-                                 np.datetime64("2026-01-31T08:30:00")]),
+        ("2026-01-31", [datetime.date(2026, 1, 31), NAIVE, pd.Timestamp("2026-01-31"), "2026-01-31"]),
+        ("2026-01-31 08:30:00", [NAIVE.replace(hour=8, minute=30), pd.Timestamp("2026-01-31 08:30")]),
+        ("2026-01-31 08:30:00.5", [NAIVE.replace(hour=8, minute=30, microsecond=500_000),
+                                   pd.Timestamp("2026-01-31 08:30:00.500")]),
+        ("2026-01-31 08:30:00.000000001", [pd.Timestamp("2026-01-31 08:30:00.000000001")]),
         ("2026-01-31 08:30:00+00:00", [datetime.datetime(2026, 1, 31, 9, 30, tzinfo=BERLIN),
                                        pd.Timestamp("2026-01-31 09:30", tz="Europe/Berlin")]),
         (str(ID), [ID, str(ID)]),
-        ("08:30:00", [datetime.time(8, 30), "08:30:00", "08:30:00.000", "08:30:00.000000000"]),
-        ("1 day, 0:00:05", [datetime.timedelta(1, 5), pd.Timedelta("1 days 00:00:05"), np.timedelta64(86_405, "s"),
-                            np.timedelta64(86_405 * 10**9, "ns")]),
+        ("08:30:00", [datetime.time(8, 30), "08:30:00"]),
         ("a/ü.md", [pathlib.PurePosixPath("a/ü.md"), "a/ü.md"]),
-        ("ä🕘", ["ä🕘", " ä🕘", "ä🕘".encode(), np.str_("ä🕘\n")]),
+        ("ä🕘", ["ä🕘", " ä🕘", np.str_("ä🕘\n")]),
     ],
 )  # fmt: skip
 def test_the_same_value_is_the_same_key(text, values):
@@ -53,65 +52,27 @@ def test_the_same_value_is_the_same_key(text, values):
 
 @pytest.mark.parametrize(
     "missing",
-    [None, float("nan"), np.nan, np.float32("nan"), pd.NA, pd.NaT, np.datetime64("NaT"), Decimal("NaN"),
-     Decimal("sNaN"), "", " ", "\t\n", b"", np.str_(" ")],
+    [None, float("nan"), np.nan, np.float32("nan"), pd.NA, pd.NaT, Decimal("NaN"), Decimal("sNaN"), "", " ", "\t\n",
+     np.str_(" ")],
 )  # fmt: skip
 def test_what_is_missing_is_not_a_key(missing):
     assert key_text(missing) is None
 
 
-def spellings(moment, zone):
-    """Return how programs write a moment: with T or a space, and as many digits as each has."""
-    seconds = moment.isoformat(" ", "seconds")
-    fraction = f"{moment:%f}".rstrip("0")
-    texts = []
-    for count in range(len(fraction), 10):
-        point = "." if count else ""
-        texts += [f"{seconds}{point}{fraction.ljust(count, '0')}{end}" for end in zone]
-    if seconds.endswith(":00") and not fraction:
-        texts += [f"{seconds[:-3]}{end}" for end in zone if end in {"", "Z"} or ":" in end]
-    return [*texts, *(text.replace(" ", "T", 1) for text in texts)]
+TIMES = st.datetimes(datetime.datetime(1, 1, 3), datetime.datetime(9999, 12, 28))  # noqa: DTZ001
+ZONES = st.sampled_from([datetime.UTC, BERLIN, datetime.timezone(-datetime.timedelta(hours=8))])
 
 
-ZONES = {
-    None: [""],
-    0: ["Z", " Z", "UTC", " UTC", "+00", "+0000", "+00:00", "-00:00", " +0000"],
-    90: ["+01:30", "+0130", " +0130"],
-    -480: ["-08", "-08:00", "-0800", " -0800"],
-}
+@given(TIMES, ZONES, ZONES)
+def test_a_time_is_one_key_in_every_zone(moment, zone, other):
+    value = moment.replace(tzinfo=zone)
+    assert key_text(value) == key_text(value.astimezone(other)) == key_text(pd.Timestamp(value))
+    assert key_text(value).endswith("+00:00")
+    assert key_text(moment) == key_text(pd.Timestamp(moment)) != key_text(value)
 
 
-FIRST = datetime.datetime(1, 1, 3)  # noqa: DTZ001
-UNITS = ["days", "minutes", "seconds", "milliseconds", "microseconds"]
-
-
-@settings(max_examples=50)
-@given(st.integers(0, 3_000_000 * 86_400 * 10**6), st.sampled_from(sorted(ZONES, key=str)), st.sampled_from(UNITS))
-def test_a_timestamp_is_one_key_however_it_is_written(microseconds, offset, unit):
-    unit_length = datetime.timedelta(**{unit: 1})
-    moment = FIRST + datetime.timedelta(microseconds=microseconds) // unit_length * unit_length
-    value = moment
-    if offset is not None:
-        value = moment.replace(tzinfo=datetime.timezone(datetime.timedelta(minutes=offset)))
-    texts = spellings(moment, ZONES[offset])
-    assert {key_text(text) for text in [value, pd.Timestamp(value), *texts]} == {key_text(value)}
-    assert key_column(texts)[0] == [key_text(value)] * len(texts)
-
-
-def test_nanoseconds_are_not_lost():
-    for text in ("2026-01-31 08:30:00.000000001", "2026-01-31 08:30:00.123456789"):
-        values = [pd.Timestamp(text), np.datetime64(text), text.replace(" ", "T"), f"{text}000"]
-        assert {key_text(value) for value in values} == {text}
-
-
-def test_texts_that_look_like_a_timestamp_are_not():
-    texts = [
-        "2026-02-30 08:30:00", "2026-01-31 24:00:00", "2026-01-31 08:30:60", "2026-01-31 08:60", "2026-01-31 08:30-12",
-        "2026-01-31 08:30:00+24:00", "0001-01-01 00:00:00+05:00", "2026-01-31  08:30:00", "2026-01-31 08:30:00 CET",
-        "31.01.2026 08:30:00", "2026-1-31 08:30:00", "20260131T083000Z", "2026-01-31 8:30:00", "2026-01-31 08:30:00.",
-        "x2026-01-31 08:30:00", "٢٠٢٦-01-31 08:30:00",
-    ]  # fmt: skip
-    assert [key_text(text) for text in texts] == texts
+def test_a_text_is_never_taken_for_a_time():
+    texts = ["2026-01-31T08:30:00Z", "2026-01-31 08:30:00.000", "08:30:00.0", "2026-01-31 00:00:00", "31.01.2026"]
     assert key_column(texts) == (texts, {})
 
 
@@ -151,7 +112,8 @@ def test_a_column_is_converted_as_its_values_are(texts, others):
 @pytest.mark.parametrize(
     "value",
     [[1], {"a": 1}, {1}, object(), np.array([1, 2]), float("inf"), Decimal("Infinity"), 2.0**53, 1e300,
-     Decimal("1E+1000000")],
+     Decimal("1E+1000000"), 1j, b"a", datetime.timedelta(1), np.datetime64("2026-01-31"),
+     datetime.datetime.min.replace(tzinfo=BERLIN)],
 )  # fmt: skip
 def test_what_cannot_identify_a_row_says_why(value):
     texts, problems = key_column(["a", value, None])

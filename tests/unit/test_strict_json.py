@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import json
 import subprocess
 import sys
@@ -156,21 +155,6 @@ def test_the_number_of_values_is_limited_before_they_are_built(text, limit, monk
     monkeypatch.setattr(strict_json, "_LENIENT", None)
     with pytest.raises(LimitError, match=f"more than {limit}"):
         loads(text)
-
-
-def test_half_characters_are_limited_before_they_are_decoded():
-    for half in (b"\xed\xa0\x80", b"\xed\xbf\xbf", b"x\xed\x9f\xbf\xed\xa0\xbd", rb"\ud83d", rb"x\n\u0000"):
-        for count, is_read in ((100_000, True), (100_001, False)):
-            content = b'"' + half * count + b'"'
-            if is_read:
-                assert read(content).value.count("\ufffd") == count
-                continue
-            with pytest.raises(LimitError, match="100,000 halves"):
-                read(content)
-    with pytest.raises(LimitError, match="100,000 halves"):
-        read(codecs.BOM_UTF16_LE + b"\x00\xd8" * 100_001)
-    korean = "\ud7a3" * 200_000
-    assert read(f'"{korean}"'.encode()).value == korean
 
 
 def test_what_looks_like_values_in_a_text_is_not_counted():

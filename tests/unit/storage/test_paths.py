@@ -11,12 +11,11 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from airflow_provider_assistant.cli.runner import exit_code
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.loading.columns import ColumnSelection
-from airflow_provider_assistant.loading.sources import open_source
 from airflow_provider_assistant.storage.paths import object_storage_path
 from airflow_provider_assistant.storage.source_files import storage_files
+from airflow_provider_assistant.tables import Columns, read_rows
 
-TITLE = ColumnSelection(("title",))
+TITLE = Columns(("title",))
 
 
 @pytest.fixture
@@ -103,20 +102,13 @@ def test_rows_of_a_file_that_leads_elsewhere_by_the_second_look(folders):
     root, outside = folders
     for folder in (root, outside):
         (folder / "rows.csv").write_text("title\nx\n")
-    link = linked(root / "link.csv", root / "rows.csv")
-    source = open_source(str(link), ColumnSelection(("title",)), str(root))
-    assert [batch.columns for batch in source.batches()] == [{"title": ["x"]}]
-    link.unlink()
-    linked(link, outside / "rows.csv")
+    links = [linked(root / f"{name}.csv", root / "rows.csv") for name in "ab"]
+    parts = read_rows(links, TITLE, allowed_root=str(root))
+    assert next(parts).columns == {"title": ["x"]}
+    links[1].unlink()
+    linked(links[1], outside / "rows.csv")
     with pytest.raises(AssistantInputError, match="not below allowed_root"):
-        list(source.batches())
-
-
-def test_row_groups_of_a_file_outside_are_refused(folders):
-    root, outside = folders
-    shard = {"path": str(outside / "secret.md"), "row_groups": [0]}
-    with pytest.raises(AssistantInputError, match="not below allowed_root"):
-        open_source(shard, ColumnSelection(("title",)), str(root))
+        next(parts)
 
 
 class NoCredentialsError(Exception):
@@ -169,8 +161,8 @@ def test_a_storage_that_fails_is_named_with_what_a_retry_can_do(error, code, pat
     STORAGE.error = None
     STORAGE.pipe_file(path, b"title\n")
     STORAGE.error = error
-    with pytest.raises(Exception, match=r"faq.*' cannot be read: ") as caught, open_source(path, TITLE) as source:
-        list(source.batches())
+    with pytest.raises(Exception, match=r"faq.*' cannot be read: ") as caught:
+        list(read_rows(path, TITLE))
     assert exit_code(caught.value) == code
 
 

@@ -12,15 +12,15 @@ import pytest
 from airflow.sdk import ObjectStoragePath
 
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.loading.columns import ColumnSelection
-from airflow_provider_assistant.loading.sources import open_source, row_group_shards
+from airflow_provider_assistant.tables import Columns
+from tests.unit.tables.reading import columns, read, rows_of
 
 VALUES = ["returns", "a b", "50%", "Größe", "x=y", "a/b", "2026-01-31", "7.0", None]
-WANTED = ColumnSelection(("answer",), any=("day", "id"), optional=("category",))
+WANTED = columns("answer", key=["day", "id"], optional=["category"])
 
 
-def write(path, answers, **columns):
-    rows = [{"answer": answer, **columns} for answer in answers]
+def write(path, answers, **values):
+    rows = [{"answer": answer, **values} for answer in answers]
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.suffix == ".parquet":
         pq.write_table(pa.Table.from_pylist(rows), path)
@@ -31,13 +31,8 @@ def write(path, answers, **columns):
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
-def read(source, wanted=WANTED, **options):
-    rows = []
-    with open_source(source, wanted, **options) as opened:
-        for batch in opened.batches():
-            columns = [batch.columns[name] for name in wanted.read]
-            rows += zip(*columns, strict=True)
-    return rows
+def found(source, wanted=WANTED):
+    return sorted([[*row.values()] for row in rows_of(source, wanted)], key=str)
 
 
 def folder_of(name, value):
@@ -45,7 +40,7 @@ def folder_of(name, value):
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".csv", ".jsonl"])
-def test_folders_of_partitions_are_columns(suffix, tmp_path):
+def test_folders_of_partitions_are_columns(suffix, tmp_path, monkeypatch):
     rng = random.Random(suffix)
     expected = []
     for number, value in enumerate(VALUES):
@@ -53,36 +48,47 @@ def test_folders_of_partitions_are_columns(suffix, tmp_path):
         folder = tmp_path / "a=b" / folder_of("day", day) / "plain" / folder_of("category", value) / "unused=1"
         count = rng.randint(1, 3)
         write(folder / f"part=0-{number}{suffix}", [f"A{number}"] * count, id=f"i{number}")
-        expected += [(f"A{number}", day, f"i{number}", value)] * count
-    by_glob = f"{tmp_path}/**/*{suffix}"
-    for source in (str(tmp_path), by_glob, ObjectStoragePath(f"file://{tmp_path}"), str(tmp_path / "a=b")):
-        assert sorted(read(source), key=str) == sorted(expected, key=str)
-    files = sorted(str(path) for path in tmp_path.rglob(f"*{suffix}"))
-    assert sorted(read(files), key=str) == sorted(expected, key=str)
-    if suffix == ".parquet":
-        shards = row_group_shards(str(tmp_path), rows=1)
-        assert sorted((row for shard in shards for row in read(shard)), key=str) == sorted(expected, key=str)
+        expected += [[f"A{number}", f"i{number}", day, value]] * count
+    monkeypatch.chdir(tmp_path)
+    for source in (
+        tmp_path,
+        f"{tmp_path}/**/*{suffix}",
+        ObjectStoragePath(f"file://{tmp_path}"),
+        tmp_path / "a=b",
+        ".",
+    ):
+        rows = [[row["answer"], row["id"], row["day"], row["category"]] for row in rows_of(source, WANTED)]
+        assert sorted(rows, key=str) == sorted(expected, key=str)
     # Nobody asks for these columns.
-    everything = ColumnSelection(("answer",), rest=True)
-    with open_source(str(tmp_path), everything) as opened:
-        assert {name for batch in opened.batches() for name in batch.columns} == {"answer", "id"}
+    everything = Columns(("answer",), rest=True)
+    assert {name for row in rows_of(tmp_path, everything) for name in row} == {"answer", "id"}
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv", ".jsonl"])
+def test_a_folder_above_the_source_is_not_a_column(suffix, tmp_path):
+    folder = tmp_path / "category=archive"
+    write(folder / "day=1" / f"faq{suffix}", ["A"], id="i")
+    write(folder / f"faq{suffix}", ["A"], id="i", day="2")
+    assert [row["category"] for row in rows_of(folder / f"faq{suffix}", WANTED)] == [None]
+    assert [row["category"] for row in rows_of(f"{folder}/day=*/faq{suffix}", WANTED)] == [None]
+    assert [row["category"] for row in rows_of([str(folder / f"faq{suffix}")], WANTED)] == [None]
 
 
 def test_all_columns_but_one_may_be_folders(tmp_path):
     write(tmp_path / "id=7" / "a.parquet", ["A", "B"])
-    assert read(str(tmp_path), ColumnSelection((), any=("id",))) == [("7",), ("7",)]
+    assert found(tmp_path, columns(key=["id"])) == [["7"], ["7"]]
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".csv", ".jsonl"])
 def test_a_column_in_the_file_wins(suffix, tmp_path):
     write(tmp_path / "day=1" / "id=folder" / f"a{suffix}", ["A"], id="file")
-    assert read(str(tmp_path)) == [("A", "1", "file", None)]
+    assert rows_of(tmp_path, WANTED) == [{"answer": "A", "day": "1", "id": "file", "category": None}]
 
 
 def test_a_column_that_neither_has_is_missing(tmp_path):
     write(tmp_path / "Day=1" / "id=2" / "a.csv", ["A"])
     with pytest.raises(AssistantInputError, match="has no column day; it has answer"):
-        read(str(tmp_path))
+        read(tmp_path, WANTED)
 
 
 MARKS = {
@@ -93,32 +99,29 @@ MARKS = {
 
 
 @pytest.mark.parametrize("kind", MARKS)
-@pytest.mark.parametrize("data", ["", "data/", "day=1/", "data/day=1/category=x/", "data/0101/0011/", "aB/"])
-@pytest.mark.parametrize("as_url", [False, True])
-def test_tables_are_refused_with_the_line_that_reads_them(kind, data, as_url, tmp_path):
+@pytest.mark.parametrize("data", ["", "data/", "day=1/", "data/day=1/category=x/"])
+@pytest.mark.parametrize("url", ["", "file://"])
+def test_tables_are_refused_with_the_line_that_reads_them(kind, data, url, tmp_path):
     mark, line = MARKS[kind]
-    table = tmp_path / "lake" / "faq"
-    write(table / f"{data}part-0.parquet", ["A"])
+    faq = tmp_path / "lake" / "faq"
+    write(faq / f"{data}part-0.parquet", ["A"])
     write(tmp_path / "lake" / "other" / "part-0.parquet", ["A"], id="1", day="2")
-    (table / mark).parent.mkdir()
-    (table / mark).write_text("{}")
-    (table / mark).with_name("v10.metadata.json").write_text("{}")
+    (faq / mark).parent.mkdir()
+    (faq / mark).write_text("{}")
+    (faq / mark).with_name("v10.metadata.json").write_text("{}")
     (tmp_path / "metadata").mkdir(exist_ok=True)
     (tmp_path / "metadata" / "other.metadata.json").write_text("{}")
-    url = "file://" if as_url else ""
     sources = [
-        table,
+        faq,
         tmp_path / "lake",
-        f"{table}/{data}*.parquet",
+        f"{faq}/{data}*.parquet",
         f"{tmp_path}/**/*.parquet",
-        table / f"{data}part-0.parquet",
+        faq / f"{data}part-0.parquet",
     ]
     for source in sources:
         with pytest.raises(AssistantInputError, match=f"is a {kind} table") as caught:
-            read(f"{url}{source}")
-        assert line.format(f"{url}{table}") in str(caught.value)
-    with pytest.raises(AssistantInputError, match=f"is a {kind} table"):
-        row_group_shards(f"{url}{table}")
-    assert read(f"{url}{tmp_path}/lake/other") == [("A", "2", "1", None)]
-    write(table / "export.csv", ["A"], id="1", day="2")
-    assert read(f"{url}{table}/*.csv") == [("A", "2", "1", None)]
+            read(f"{url}{source}", WANTED)
+        assert line.format(f"{url}{faq}") in str(caught.value)
+    assert len(rows_of(f"{url}{tmp_path}/lake/other", WANTED)) == 1
+    write(faq / "export.csv", ["A"], id="1", day="2")
+    assert len(rows_of(f"{url}{faq}/*.csv", WANTED)) == 1
