@@ -121,7 +121,9 @@ class Submission:
             counts.unchanged = sum(actions[name] for name in ("unchanged", "repeated", "revive", "share"))
             self._ledger.renumber([(row.key, row.existing or 0, row.latest + 1) for row in plan.rows("revive")])
             for row in plan.rows("rejected", "ambiguous", "elsewhere"):
-                kind: Kind = "skipped" if row.action == "elsewhere" else row.action
+                kind: Kind = "skipped"
+                if row.action in {"rejected", "ambiguous"}:
+                    kind = row.action
                 self._add(kind, row, row.reason or "")
             try:
                 if actions["send"]:

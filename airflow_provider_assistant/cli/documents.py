@@ -83,9 +83,12 @@ def reconcile_documents(out: Console, args: argparse.Namespace) -> int:
         async with AssistantClient(hook.settings.client) as client:
             return await reconcile(client, hook.document_routes(), ledger, attempts, rows, apply=args.apply)
 
-    with open_ledger(args, hook) as ledger, ledger.of(scope, source, command_run()) as attempts:
-        with out.busy("reading the list"):
-            difference = run_coroutine(compare())
+    with (
+        open_ledger(args, hook) as ledger,
+        ledger.of(scope, source, command_run()) as attempts,
+        out.busy("reading the list"),
+    ):
+        difference = run_coroutine(compare())
     missing = [
         {"label": entry["label"], "source": entry["source"], "document_id": entry["remote_id"]}
         for entry in difference.missing

@@ -71,22 +71,28 @@ def load(out: Console, args: argparse.Namespace) -> int:
             this_try.counts = running.counts.as_dict()
             this_try.findings = findings.listed
             this_try.error = failure
+            this_try.needs_person = running.counts.need_person
+        if this_try and not error:
             this_try.documents = ledger.read(documents_of, scope, source)
     if error and not running.counts.rows:
         raise error
     _show(out, args, hook, running, findings, error)
-    if unlisted:
+    if unlisted and failure:
         out.error(str(unlisted))
     if is_interrupted:
         return INTERRUPTED
+    return _code_of(out, running, error, failure or unlisted)
+
+
+def _code_of(out: Console, running: Load, error: AssistantError | None, failure: AssistantError | None) -> int:
+    """Return the exit code of a load; raise the error that stopped it, or that every request has met."""
     if error:
         raise error
     if failure and running.cause and not (running.counts.created or running.counts.rejected):
-        # The service answered no request of the load.
         raise failure
     if failure:
         out.error(str(failure))
-    return WRONG if failure or unlisted else OK
+    return WRONG if failure else OK
 
 
 async def _run(out: Console, running: Load, dry_run: bool) -> bool:
@@ -173,7 +179,6 @@ def _show(
 ) -> None:
     counts = running.counts
     attention = drafts_attention(counts)
-    would_send = [row.label for row in running.to_send[:SHOWN]]
     result: dict[str, Any] = {
         **counts.as_dict(),
         "dry_run": args.dry_run,
@@ -184,26 +189,20 @@ def _show(
         "error": str(error) if error else None,
     }
     if args.dry_run:
-        result["would_send"] = would_send
+        result["would_send"] = [row.label for row in running.to_send[:SHOWN]]
     out.result(result)
     if findings.count:
         cells = [(finding.kind, finding.row, finding.key, finding.reason) for finding in findings.first]
         out.table(("finding", "row", "key", "reason"), cells)
-    summary = f"site {hook.resolve_site_id()}: {counts}"
     if args.dry_run:
-        out.table(("would send",), [(label,) for label in would_send])
-        more = running.count_to_send - len(would_send)
-        if more > 0:
-            out.line(f"… and {more} more")
-        summary = (
-            f"Dry run, nothing was sent; {running.count_to_send:,} would be created at site {hook.resolve_site_id()}"
-        )
-    style = GOOD
-    if attention or error or counts.ambiguous:
-        style = WARNING
-    if counts.failed or counts.rejected:
-        style = BAD
-    out.line(summary, style)
+        _show_plan(out, hook, running)
+    else:
+        style = GOOD
+        if attention or error or counts.ambiguous:
+            style = WARNING
+        if counts.failed or counts.rejected:
+            style = BAD
+        out.line(f"site {hook.resolve_site_id()}: {counts}", style)
     if findings.listed:
         out.note(f"Findings: {findings.count}, all of them in {findings.listed}")
     elif findings.count:
@@ -213,3 +212,13 @@ def _show(
     if error and not args.dry_run:
         # Also with JSON output.
         out.logged(load_progress(running, running.options.on_ambiguous), DIM)
+
+
+def _show_plan(out: Console, hook: AssistantHook, running: Load) -> None:
+    """Show what a load would send."""
+    labels = [row.label for row in running.to_send[:SHOWN]]
+    out.table(("would send",), [(label,) for label in labels])
+    if running.count_to_send > len(labels):
+        out.line(f"… and {running.count_to_send - len(labels)} more")
+    site = hook.resolve_site_id()
+    out.line(f"Dry run, nothing was sent; {running.count_to_send:,} would be created at site {site}", GOOD)

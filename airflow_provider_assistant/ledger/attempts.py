@@ -187,7 +187,6 @@ class ScopeLedger:
         :return: Keys that are claimed. Another task has claimed the others in the meantime.
         :raises AssistantLedgerError: The database cannot be used; the claims must not be sent.
         """
-
         self.check()
 
         def write(connection: sa.Connection) -> set[str]:

@@ -155,4 +155,5 @@ def submitted_at(ledger: Ledger, site: Site, request_id: str) -> datetime | None
     query = sa.select(sa.func.max(_c.recorded_at)).where(
         site.of(attempts), _c.kind == "chat", _c.remote_id == request_id
     )
-    return ledger.read(lambda connection: connection.execute(query).scalar())
+    moment: datetime | None = ledger.read(lambda connection: connection.execute(query).scalar())
+    return moment

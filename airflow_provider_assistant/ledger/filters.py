@@ -6,7 +6,7 @@ Superseded, stale, doubled and draft are conditions over attempts, and never sto
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Literal, TypeAlias
@@ -128,31 +128,47 @@ def condition_of(which: Which) -> sa.ColumnElement[bool]:
     - ``rejected``, ``failed``: the latest attempt of the key did not create anything.
     - ``open``: chat requests that the service accepted and whose end is not recorded.
     """
-    if which == "created":
-        return _IS_CREATED
-    if which == "unresolved":
-        return IS_UNRESOLVED & ~_has_later("created", *UNRESOLVED)
-    if which == "doubled":
-        return _IS_CREATED & _may_be_twice()
-    if which == "superseded":
-        is_outdated = _has_later("created", has_other_content=True)
-        return _IS_DOCUMENT & _IS_CREATED & is_outdated & ~_is_needed_elsewhere()
-    if which == "stale":
-        is_latest = ~_has_later("created", has_other_content=True)
-        return _IS_DOCUMENT & _IS_CREATED & _c.gone_at.is_not(None) & is_latest & ~_is_needed_elsewhere()
-    if which == "draft":
-        word = sa.func.lower(_c.status)
-        for separator in " _-":
-            word = sa.func.replace(word, separator, "")
-        in_use = DEFAULT_WORDS.active | DEFAULT_WORDS.processing
-        return _IS_DOCUMENT & _IS_CREATED & word.not_in(sorted(in_use)) & ~_has_later("created")
-    if which == "open":
-        return (_c.kind == "chat") & _IS_CREATED & _c.ended.is_(None)
-    return (_c.state == which) & ~_has_later("created", "rejected", "failed", *UNRESOLVED)
+    if which in {"rejected", "failed"}:
+        return (_c.state == which) & ~_has_later("created", "rejected", "failed", *UNRESOLVED)
+    return _LISTS[which]()
+
+
+def _superseded() -> sa.ColumnElement[bool]:
+    is_outdated = _has_later("created", has_other_content=True)
+    return _IS_DOCUMENT & _IS_CREATED & is_outdated & ~_is_needed_elsewhere()
+
+
+def _stale() -> sa.ColumnElement[bool]:
+    is_latest = ~_has_later("created", has_other_content=True)
+    return _IS_DOCUMENT & _IS_CREATED & _c.gone_at.is_not(None) & is_latest & ~_is_needed_elsewhere()
+
+
+def _draft() -> sa.ColumnElement[bool]:
+    word = sa.func.lower(_c.status)
+    for separator in " _-":
+        word = sa.func.replace(word, separator, "")
+    in_use = DEFAULT_WORDS.active | DEFAULT_WORDS.processing
+    return _IS_DOCUMENT & _IS_CREATED & word.not_in(sorted(in_use)) & ~_has_later("created")
+
+
+_LISTS: dict[str, Callable[[], sa.ColumnElement[bool]]] = {
+    "created": lambda: _IS_CREATED,
+    "unresolved": lambda: IS_UNRESOLVED & ~_has_later("created", *UNRESOLVED),
+    "doubled": lambda: _IS_CREATED & _may_be_twice(),
+    "superseded": _superseded,
+    "stale": _stale,
+    "draft": _draft,
+    "open": lambda: (_c.kind == "chat") & _IS_CREATED & _c.ended.is_(None),
+}
 
 
 def _is_of(run: RunRef, table: sa.FromClause) -> sa.ColumnElement[bool]:
     return sa.and_(*(table.c[name].is_not_distinct_from(value) for name, value in run.columns().items()))
+
+
+def _is_superseded_by(run: RunRef) -> sa.ColumnElement[bool]:
+    newer = attempts.alias()
+    return _other(_of_row(newer), newer.c.number > _c.number, newer.c.state == "created", _is_of(run, newer))
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,14 +203,14 @@ class Filter:
     def conditions(self) -> list[sa.ColumnElement[bool]]:
         """Return the conditions on the table of attempts."""
         conditions = [condition_of(self.which)] if self.which else []
-        if self.kinds:
-            conditions.append(_c.kind.in_(sorted(self.kinds)))
-        if self.site:
-            conditions.append(self.site.of(attempts))
         for name in ("site_id", "source", "scope"):
             value = getattr(self, name)
             if value is not None:
                 conditions.append(_c[name] == value)
+        if self.kinds:
+            conditions.append(_c.kind.in_(sorted(self.kinds)))
+        if self.site:
+            conditions.append(self.site.of(attempts))
         if self.dag_ids is not None:
             conditions.append(_c.dag_id.in_(sorted(self.dag_ids)))
         if self.label_part:
@@ -202,9 +218,12 @@ class Filter:
         if self.run:
             conditions.append(_is_of(self.run, attempts))
         if self.superseded_by:
-            newer = attempts.alias()
-            is_newer = (_of_row(newer), newer.c.number > _c.number, newer.c.state == "created")
-            conditions.append(_other(*is_newer, _is_of(self.superseded_by, newer)))
+            conditions.append(_is_superseded_by(self.superseded_by))
+        return conditions + self._of_identity()
+
+    def _of_identity(self) -> list[sa.ColumnElement[bool]]:
+        """Return the conditions that name single attempts."""
+        conditions: list[sa.ColumnElement[bool]] = []
         if self.remote_ids is not None:
             conditions.append(_c.remote_id.in_(sorted(self.remote_ids)))
         if self.ids is not None:

@@ -116,7 +116,8 @@ def _run_columns() -> list[sa.Column[Any]]:
     ]
 
 
-# The version of the tables (one row, or two if two processes created them at the same moment), and the time before which attempts may have been pruned.
+# The version of the tables, and the time before which attempts may have been pruned. One row, or two if two processes
+# created the tables at the same moment.
 ledger_info = sa.Table(
     "assistant_ledger",
     metadata,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, TypeAlias
@@ -83,7 +83,7 @@ def settle(
         report = Report()
         now = ledger.clock.read(connection)
         found = _matching(connection, ledger.clock, selected, settled, now)
-        chosen: list[Mapping[str, Any]] = []
+        chosen: list[sa.RowMapping] = []
         digest = hashlib.sha256()
         allowed: dict[str | None, bool] = {}
         for row in found:
@@ -118,7 +118,7 @@ def settle(
 
 def _matching(
     connection: sa.Connection, clock: Clock, selected: Filter, settled: Settled, now: datetime
-) -> Sequence[Mapping[str, Any]]:
+) -> Sequence[sa.RowMapping]:
     """Return the selected attempts that can be settled so, locked until the end of the transaction."""
     if settled == "removed":
         possible = sa.and_(_c.state == "created", _c.kind.in_(DOCUMENT_KINDS))
@@ -130,7 +130,7 @@ def _matching(
     return connection.execute(query).mappings().all()
 
 
-def _reason_to_keep(row: Mapping[str, Any], settled: Settled, remote_id: str | None) -> str | None:
+def _reason_to_keep(row: sa.RowMapping, settled: Settled, remote_id: str | None) -> str | None:
     if row["is_alive"]:
         return UNDER_WAY
     if settled == "created" and row["kind"] == "chat" and not remote_id:
@@ -149,7 +149,7 @@ def _changed(count: int) -> AssistantInputError:
 
 def _write(
     connection: sa.Connection,
-    rows: list[Mapping[str, Any]],
+    rows: list[sa.RowMapping],
     settled: Settled,
     remote_id: str | None,
     note: str,

@@ -73,6 +73,11 @@ class LoadCounts:
         """Number of rows that have an outcome."""
         return sum(self.outcomes.values())
 
+    @property
+    def need_person(self) -> bool:
+        """Whether rows need a person although the load may have succeeded."""
+        return bool(self.ambiguous or self.skipped or self.possibly_duplicated or self.drafts)
+
     def as_dict(self) -> dict[str, Any]:
         """
         Return the counts as plain JSON types for XCom.

@@ -1,4 +1,4 @@
-"""Decide about a row before anything is sent, from the attempts that the ledger has for its key. Nothing here does I/O."""
+"""Decide about a row from the attempts that the ledger has for its key, before anything is sent. It does no I/O."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import asyncio
 import itertools
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -24,7 +24,7 @@ from airflow_provider_assistant.ledger import Claim, Filter, Ledger, Outcome, Sc
 from airflow_provider_assistant.loading import report
 from airflow_provider_assistant.loading.counts import LoadCounts
 from airflow_provider_assistant.loading.decide import decide
-from airflow_provider_assistant.loading.findings import LOGGED, Findings
+from airflow_provider_assistant.loading.findings import LOGGED, Finding, Findings
 from airflow_provider_assistant.loading.guards import check_plan
 from airflow_provider_assistant.loading.limits import log_limits
 from airflow_provider_assistant.loading.options import MAX_BACKOFF, LoadOptions
@@ -122,6 +122,8 @@ class Load:
         self._stale: list[Mapping[str, Any]] = []
         self._reasons: dict[str, str] = {}
         self._elsewhere: list[str] = []
+        # Reason by content hash.
+        self._rejected: dict[str, str] = {}
         self._has_known_documents = False
         self._started = self._last_report = time.monotonic()
 
@@ -203,9 +205,7 @@ class Load:
             return False
         with self._ledger.connect() as connection:
             ledger = self._scope_ledger
-            plan.add_documents(
-                queries.latest_documents(connection, ledger.scope, ledger.source, ledger.run, groups)
-            )
+            plan.add_documents(queries.latest_documents(connection, ledger.scope, ledger.source, ledger.run, groups))
         return True
 
     def _count_plan(self, plan: Plan) -> None:
@@ -230,10 +230,13 @@ class Load:
     def _record_known(self, plan: Plan) -> None:
         """Record the rows whose documents exist already, and those that are back."""
         ledger = self._scope_ledger
-        shared = (Outcome(_claim(row), "created", remote_id=row.remote_id) for row in plan.rows("share"))
-        ledger.share(list(shared))
+        self._share(plan.rows("share"))
         ledger.renumber([(row.key, row.existing or 0, row.latest + 1) for row in plan.rows("revive")])
         ledger.mark_back(plan.back())
+
+    def _share(self, rows: Iterable[PlannedRow]) -> None:
+        """Record rows whose document exists."""
+        self._scope_ledger.share([Outcome(_claim(row), "created", remote_id=row.remote_id) for row in rows])
 
     # -- send ------------------------------------------------------------------------------------
 
@@ -277,6 +280,7 @@ class Load:
 
     def _count_rejected(self, row: PlannedRow, outcome: Outcome) -> None:
         counts = self.counts
+        self._rejected[row.content_hash] = outcome.error or ""
         if counts.rejected <= LOGGED:
             log.warning(
                 "Row %d (%s) is rejected: %s", row.number, escaped(row.label or ""), escaped(outcome.error or "")
@@ -304,13 +308,15 @@ class Load:
         if not twins:
             return
         found = self._scope_ledger.with_content({row.content_hash for row in twins})
-        shared = []
+        self._share(row._replace(remote_id=found[row.content_hash]) for row in twins if row.content_hash in found)
         for row in twins:
             if row.content_hash in found:
-                shared.append(Outcome(_claim(row), "created", remote_id=found[row.content_hash]))
-        self._scope_ledger.share(shared)
-        self.counts.unchanged += len(shared)
-        # The others are counted as failed, as rows that were not reached.
+                self.counts.unchanged += 1
+            elif row.content_hash in self._rejected:
+                self.counts.rejected += 1
+                reason = self._rejected[row.content_hash]
+                self._findings.add(Finding("rejected", row.label or row.key, reason, row.number, [], row.group))
+            # The others are counted as failed, as rows that were not reached.
 
     def _look_elsewhere(self, plan: Plan) -> None:
         """Count the rows that other tasks were sending: green only if they have loaded them."""
@@ -323,6 +329,8 @@ class Load:
             decision = decide(row.content_hash, known.get(key, ()), self._scope_ledger.source)
             if decision.action in {"unchanged", "share"}:
                 self.counts.unchanged += 1
+                if decision.action == "share":
+                    self._share([row._replace(remote_id=decision.remote_id, latest=decision.latest)])
             else:
                 self.counts.skipped += 1
                 self.left_to_others += 1
@@ -343,9 +351,7 @@ class Load:
         site = SiteClient(self._client, self._scope_ledger.scope.site.site_id, routes)
         changes = SiteChanges(site, self._scope_ledger, self._job.options)
         try:
-            await changes.apply(
-                self._inactive(), self._superseded(changes), self._removable(changes), self._created
-            )
+            await changes.apply(self._inactive(), self._superseded(changes), self._removable(changes), self._created)
         finally:
             changed = changes.changed
             self._reasons = changed.reasons

@@ -213,7 +213,7 @@ class Plan:
         """Give rows of equal content one document: a service may refuse a second one, and it would add nothing."""
         last = 0
         while chunk := self._rows(
-            f"SELECT number, hash FROM rows WHERE action = 'send' AND number > ? ORDER BY number LIMIT {CHUNK}", last
+            "SELECT number, hash FROM rows WHERE action = 'send' AND number > ? ORDER BY number LIMIT ?", last, CHUNK
         ):
             last = chunk[-1][0]
             found = ledger.with_content({content_hash for _number, content_hash in chunk})
@@ -338,7 +338,7 @@ class Plan:
 
     def count_gone(self) -> int:
         """Return the number of documents whose row is gone."""
-        return int(self._value(f"SELECT count(*) FROM documents WHERE {_IS_GONE}"))
+        return int(self._value(f"SELECT count(*) FROM documents WHERE {_IS_GONE}"))  # noqa: S608
 
     def _value(self, query: str, *parameters: Any) -> Any:
         return self._database.execute(query, parameters).fetchone()[0]

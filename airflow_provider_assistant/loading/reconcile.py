@@ -149,11 +149,9 @@ def _found(
                 matches.append(Match(key, document.document_id, how, is_recent, document.status))
     site = scope_ledger.scope.site
     known = ledger.read(queries.known_documents, site, [match.document_id for match in matches])
-    certain = []
-    for match in one_to_one(match for match in matches if match.document_id not in known):
-        # A title says nothing about the content, so the time has to.
-        if match.how == "content" or match.is_recent:
-            certain.append(match)
+    unknown = one_to_one(match for match in matches if match.document_id not in known)
+    # A title says nothing about the content, so the time has to.
+    certain = [match for match in unknown if match.how == "content" or match.is_recent]
     for match in certain:
         _record_found(ledger, scope_ledger, attempts[match.row], match)
         plan.has_document(match.row, match.document_id)

@@ -138,6 +138,4 @@ def report_stale(stale: Sequence[Mapping[str, Any]], findings: Findings, reasons
         remote_id = row["remote_id"]
         if remote_id in reasons:
             reason = f"its document remains as it is: {reasons[remote_id]}"
-        findings.add(
-            Finding("stale", row["label"], reason, None, [remote_id] if remote_id else [], row["group_name"])
-        )
+        findings.add(Finding("stale", row["label"], reason, None, [remote_id] if remote_id else [], row["group_name"]))

@@ -35,14 +35,7 @@ def load_failure(load: Load, options: LoadOptions, listed: str = "") -> Assistan
     :return: The error, which is not raised, or None.
     """
     counts = load.counts
-    problems = []
-    if counts.failed:
-        problems.append(f"{counted(counts.failed, 'row')} failed")
-    if counts.ambiguous and options.on_ambiguous == "retry":
-        problems.append(counted(counts.ambiguous, "row is ambiguous", "rows are ambiguous"))
-    if load.left_to_others:
-        others = counted(load.left_to_others, "row was", "rows were")
-        problems.append(f"{others} left to another task, which has not loaded them")
+    problems = _left(load, options)
     if problems:
         happened = f"{' and '.join(problems)} ({counts})"
         todo = f"A retry sends those and no others.{listed}"
@@ -72,6 +65,20 @@ def load_failure(load: Load, options: LoadOptions, listed: str = "") -> Assistan
             field="source",
         )
     return None
+
+
+def _left(load: Load, options: LoadOptions) -> list[str]:
+    """Return which rows a retry has to send, by reason."""
+    counts = load.counts
+    left = []
+    if counts.failed:
+        left.append(f"{counted(counts.failed, 'row')} failed")
+    if counts.ambiguous and options.on_ambiguous == "retry":
+        left.append(counted(counts.ambiguous, "row is ambiguous", "rows are ambiguous"))
+    if load.left_to_others:
+        others = counted(load.left_to_others, "row was", "rows were")
+        left.append(f"{others} left to another task, which has not loaded them")
+    return left
 
 
 class Attention(NamedTuple):

@@ -193,7 +193,7 @@ class AssistantLoadOperator(AssistantOperator):
     def execute_complete(
         self,
         context: Context,
-        event: Any = None,
+        event: Any = None,  # noqa: ARG002
         until: float | None = None,
     ) -> dict[str, Any]:
         """
@@ -282,7 +282,7 @@ class AssistantLoadOperator(AssistantOperator):
         counts = load.counts
         this_try.counts = counts.as_dict()
         this_try.findings = findings.listed
-        this_try.needs_person = bool(counts.ambiguous or counts.skipped or counts.possibly_duplicated or counts.drafts)
+        this_try.needs_person = counts.need_person
         self.log.info("Site %r, %s.", self.hook.resolve_site_id(), counts)
         metrics.rows(self.kind, counts.outcomes)
         metrics.drafts(self.kind, counts.drafts)

@@ -290,5 +290,5 @@ def _not_resubmitted(call: Call[Any], ledger: Ledger, scope: Scope, key: str) ->
         todo="Check at the service whether it was submitted, and record the result with "
         "'airflow assistant ledger resolve'.",
         endpoint=call.endpoint,
-        attempts=earlier["requests"],
+        attempts=earlier["requests"] or 1,
     )

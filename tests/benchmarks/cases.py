@@ -13,11 +13,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from airflow_provider_assistant.loading.field_columns import mapping_of, wanted_columns
+from airflow_provider_assistant.loading.sources import open_source
+
 from airflow_provider_assistant.api.payloads import QADocument
 from airflow_provider_assistant.ledger import Claim, ClaimOutcome, DocumentScope, Ledger
-from airflow_provider_assistant.loading.field_columns import mapping_of, wanted_columns
 from airflow_provider_assistant.loading.rows import DataframeRows
-from airflow_provider_assistant.loading.sources import open_source
 from tests.benchmarks import batch_cases, evaluations, lake_cases, loads, posts
 from tests.benchmarks.measure import Figure, Size, alternated, ratio, rounded, worked
 from tests.benchmarks.service import Service

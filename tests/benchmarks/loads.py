@@ -12,19 +12,19 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
+from airflow_provider_assistant.loading.engine import Load
+from airflow_provider_assistant.loading.field_columns import mapping_of, wanted_columns
+from airflow_provider_assistant.loading.load_client import LoadClient
+from airflow_provider_assistant.loading.sources import open_source
 
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.payloads import QADocument
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.ledger import DocumentScope, Ledger, RunRef, sqlite_engine
 from airflow_provider_assistant.loading.counts import LoadCounts
-from airflow_provider_assistant.loading.engine import Load
-from airflow_provider_assistant.loading.field_columns import mapping_of, wanted_columns
 from airflow_provider_assistant.loading.findings import FindingsFile
-from airflow_provider_assistant.loading.load_client import LoadClient
 from airflow_provider_assistant.loading.options import LoadOptions
 from airflow_provider_assistant.loading.rows import DataframeRows
-from airflow_provider_assistant.loading.sources import open_source
 from tests.benchmarks.service import Service
 from tests.sites import site_at
 

@@ -14,11 +14,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from airflow_provider_assistant.loading.load_client import LoadClient
+
 from airflow_provider_assistant.api.call import Call, Response
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.client.transport import AsyncTransport
 from airflow_provider_assistant.ledger import Ledger
-from airflow_provider_assistant.loading.load_client import LoadClient
 from airflow_provider_assistant.loading.options import LoadOptions
 from tests.benchmarks import loads
 from tests.benchmarks.measure import reset_peak, status

@@ -7,12 +7,12 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from airflow_provider_assistant.ledger.resolution import resolve
+from airflow_provider_assistant.ledger.selection import ALL, Selection
 
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.ledger import Ledger, sqlite_engine
 from airflow_provider_assistant.ledger.queries import page_of_ambiguous
-from airflow_provider_assistant.ledger.resolution import resolve
-from airflow_provider_assistant.ledger.selection import ALL, Selection
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator, AssistantUploadFilesOperator
 from airflow_provider_assistant.sandbox.store import Document
 from tests.docs.conftest import FAQ, write_csv

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowTaskTimeout
+from airflow_provider_assistant.loading.engine import BREAKER
 from hypothesis import strategies as st
 
 from airflow_provider_assistant.exceptions import (
@@ -21,7 +22,6 @@ from airflow_provider_assistant.exceptions import (
     AssistantTimeoutError,
 )
 from airflow_provider_assistant.loading.counts import LoadCounts
-from airflow_provider_assistant.loading.engine import BREAKER
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator, AssistantUploadFilesOperator
 from airflow_provider_assistant.sandbox.store import Document
 from tests.simulate.night import NEXT_DAY, RETRIED, Night, Operation, nights

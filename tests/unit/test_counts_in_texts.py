@@ -8,15 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from airflow_provider_assistant.loading.document_limits import DocumentLimits
+from airflow_provider_assistant.loading.site_diff import SiteDiff
 
 import airflow_provider_assistant
 from airflow_provider_assistant.chat_batch.answers import STATUSES
 from airflow_provider_assistant.exceptions import AssistantConnectionError, sentence
 from airflow_provider_assistant.loading.counts import LedgerGap, LoadCounts
-from airflow_provider_assistant.loading.document_limits import DocumentLimits
 from airflow_provider_assistant.loading.limits import check_limits
 from airflow_provider_assistant.loading.options import LoadOptions
-from airflow_provider_assistant.loading.site_diff import SiteDiff
 from airflow_provider_assistant.operators.batch_counts import batch_failure
 from airflow_provider_assistant.operators.load_counts import (
     drafts_attention,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from airflow_provider_assistant.api import endpoints
-from airflow_provider_assistant.api.payloads import TextDocument
 from airflow_provider_assistant.loading.columns import ColumnSelection
 from airflow_provider_assistant.loading.load_client import LoadClient
-from airflow_provider_assistant.loading.rows import DataframeRows
 from airflow_provider_assistant.loading.sources import open_source
+
+from airflow_provider_assistant.api import endpoints
+from airflow_provider_assistant.api.payloads import TextDocument
+from airflow_provider_assistant.loading.rows import DataframeRows
 from tests.wire import FunctionTransport
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 
 import pytest
+from airflow_provider_assistant.loading.file_rows import FileRows, shortest_names
 
 from airflow_provider_assistant.api import endpoints
-from airflow_provider_assistant.loading.file_rows import FileRows, shortest_names
 from airflow_provider_assistant.storage.uploads import as_upload
 
 SIZE = 3_000_000

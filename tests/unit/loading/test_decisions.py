@@ -3,6 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from airflow_provider_assistant.loading.decisions import (
+    SEND,
+    UNCHANGED,
+    classify,
+    decide,
+    is_repeat,
+)
+from airflow_provider_assistant.loading.fingerprints import RowFingerprint
 
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
@@ -14,14 +22,6 @@ from airflow_provider_assistant.exceptions import (
     AssistantServerError,
 )
 from airflow_provider_assistant.ledger import LedgerEntry
-from airflow_provider_assistant.loading.decisions import (
-    SEND,
-    UNCHANGED,
-    classify,
-    decide,
-    is_repeat,
-)
-from airflow_provider_assistant.loading.fingerprints import RowFingerprint
 from airflow_provider_assistant.loading.options import LoadOptions
 from airflow_provider_assistant.loading.rows import PreparedRow
 

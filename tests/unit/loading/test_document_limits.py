@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 
 import pytest
+from airflow_provider_assistant.loading.document_limits import DocumentLimits, document_limits, needs_usage
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.loading.document_limits import DocumentLimits, document_limits, needs_usage
 
 NAMED = {
     "limits.documents": lambda limit, used: {"limits": {"documents": {"limit": limit, "used": used}}},

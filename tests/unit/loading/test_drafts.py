@@ -8,16 +8,16 @@ import random
 
 import pyarrow.parquet as pq
 import pytest
+from airflow_provider_assistant.ledger.selection import Selection
+from airflow_provider_assistant.loading.engine import Load
+from airflow_provider_assistant.loading.managed_site import ManagedSite
 
 from airflow_provider_assistant.api.call import Response
 from airflow_provider_assistant.api.document_routes import DocumentRoutes
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.ledger import DocumentScope, Ledger, RunRef, sqlite_engine
 from airflow_provider_assistant.ledger.queries import counts
-from airflow_provider_assistant.ledger.selection import Selection
-from airflow_provider_assistant.loading.engine import Load
 from airflow_provider_assistant.loading.findings import FindingsFile
-from airflow_provider_assistant.loading.managed_site import ManagedSite
 from airflow_provider_assistant.loading.options import LoadOptions
 from tests.sites import site_at
 from tests.unit.loading.scripted_client import ScriptedClient, text_rows

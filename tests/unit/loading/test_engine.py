@@ -12,6 +12,8 @@ from dataclasses import asdict
 import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
+from airflow_provider_assistant.ledger.selection import ALL, Selection
+from airflow_provider_assistant.loading.engine import Load
 
 from airflow_provider_assistant.api import flow
 from airflow_provider_assistant.api.call import Response, TransportFailure
@@ -24,10 +26,8 @@ from airflow_provider_assistant.exceptions import (
 )
 from airflow_provider_assistant.ledger import Claim, DocumentScope, Ledger, RunRef, sqlite_engine
 from airflow_provider_assistant.ledger.queries import count_stale, page_of_stale
-from airflow_provider_assistant.ledger.selection import ALL, Selection
 from airflow_provider_assistant.loading import engine, ledger_writer
 from airflow_provider_assistant.loading.counts import LoadCounts
-from airflow_provider_assistant.loading.engine import Load
 from airflow_provider_assistant.loading.findings import FindingsFile
 from airflow_provider_assistant.loading.options import LoadOptions
 from airflow_provider_assistant.loading.rows import DataframeRows

@@ -6,15 +6,15 @@ import logging
 import random
 
 import pytest
+from airflow_provider_assistant.loading.columns import ColumnSelection
+from airflow_provider_assistant.loading.fingerprints import RowFingerprint
+from airflow_provider_assistant.loading.groups import SeenGroups, SharedGroups
+from airflow_provider_assistant.loading.sources import open_source
 
 from airflow_provider_assistant.api.payloads import TextDocument
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.ledger import document_group
-from airflow_provider_assistant.loading.columns import ColumnSelection
-from airflow_provider_assistant.loading.fingerprints import RowFingerprint
-from airflow_provider_assistant.loading.groups import SeenGroups, SharedGroups
 from airflow_provider_assistant.loading.rows import DataframeRows
-from airflow_provider_assistant.loading.sources import open_source
 
 
 def read(rows, *, group_columns=("page",), key_columns=("id",)):

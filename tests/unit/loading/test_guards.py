@@ -8,14 +8,14 @@ import shlex
 
 import pytest
 import sqlalchemy as sa
+from airflow_provider_assistant.ledger.moving import Move, move
+from airflow_provider_assistant.loading.preflight import RowAction, plan_load
 
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.ledger import Claim, ClaimOutcome, DocumentScope, Ledger, RunRef, Site, sqlite_engine
-from airflow_provider_assistant.ledger.moving import Move, move
 from airflow_provider_assistant.ledger.schema import documents
 from airflow_provider_assistant.loading.guards import check_plan
 from airflow_provider_assistant.loading.options import LoadOptions
-from airflow_provider_assistant.loading.preflight import RowAction, plan_load
 from tests.unit.loading.scripted_client import text_rows
 
 RUN = RunRef("dag", "run", "task", -1)

@@ -7,11 +7,11 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 
 import pytest
-
-from airflow_provider_assistant.keys import key_text
 from airflow_provider_assistant.loading.columns import ColumnSelection
 from airflow_provider_assistant.loading.kept_rows import KeptRows
 from airflow_provider_assistant.loading.sources import open_source
+
+from airflow_provider_assistant.keys import key_text
 
 VALUES = [
     "text", "007", "1.10", "lone \ud800", 7, 7.5, True, None, Decimal("7.00"), date(2026, 11, 21),

@@ -10,6 +10,10 @@ from datetime import UTC, datetime, timedelta
 
 import pyarrow.parquet as pq
 import pytest
+from airflow_provider_assistant.ledger.leases import DEFAULT_SECONDS
+from airflow_provider_assistant.loading.dry_run import DryRun
+from airflow_provider_assistant.loading.engine import Load
+from airflow_provider_assistant.loading.load_client import TrackingLimiter
 
 from airflow_provider_assistant.api.call import Response
 from airflow_provider_assistant.api.flow import RetryPolicy
@@ -24,11 +28,7 @@ from airflow_provider_assistant.ledger import (
     RunRef,
     sqlite_engine,
 )
-from airflow_provider_assistant.ledger.leases import DEFAULT_SECONDS
-from airflow_provider_assistant.loading.dry_run import DryRun
-from airflow_provider_assistant.loading.engine import Load
 from airflow_provider_assistant.loading.findings import FindingsFile
-from airflow_provider_assistant.loading.load_client import TrackingLimiter
 from airflow_provider_assistant.loading.options import LoadOptions
 from tests.sites import site_at
 from tests.unit.loading.scripted_client import ScriptedClient, text_rows

@@ -11,6 +11,9 @@ from uuid import uuid4
 
 import pyarrow.parquet as pq
 import pytest
+from airflow_provider_assistant.loading.document_limits import document_limits
+from airflow_provider_assistant.loading.dry_run import DryRun
+from airflow_provider_assistant.loading.engine import Load
 
 from airflow_provider_assistant.api import flow
 from airflow_provider_assistant.api.call import Response, TransportFailure
@@ -18,9 +21,6 @@ from airflow_provider_assistant.client.defaults import get_client_defaults, set_
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.ledger import DocumentScope, Ledger, RunRef, sqlite_engine
-from airflow_provider_assistant.loading.document_limits import document_limits
-from airflow_provider_assistant.loading.dry_run import DryRun
-from airflow_provider_assistant.loading.engine import Load
 from airflow_provider_assistant.loading.findings import FindingsFile
 from airflow_provider_assistant.loading.limits import LimitReplies, limits_reader, read_limits
 from airflow_provider_assistant.loading.options import LoadOptions

@@ -8,6 +8,8 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from airflow_provider_assistant.loading.engine import Load
+from airflow_provider_assistant.loading.load_client import LoadClient, TrackingLimiter
 
 from airflow_provider_assistant.api import flow
 from airflow_provider_assistant.api.call import Response, TransportFailure
@@ -15,9 +17,7 @@ from airflow_provider_assistant.api.flow import RetryPolicy
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.client.transport import AsyncTransport
 from airflow_provider_assistant.exceptions import AssistantAuthenticationError, AssistantError
-from airflow_provider_assistant.loading.engine import Load
 from airflow_provider_assistant.loading.findings import FindingsFile
-from airflow_provider_assistant.loading.load_client import LoadClient, TrackingLimiter
 from airflow_provider_assistant.loading.options import LoadOptions
 from tests.unit.loading.scripted_client import text_rows
 from tests.virtual_time import now, simulated

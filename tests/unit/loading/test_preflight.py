@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 
 import pytest
+from airflow_provider_assistant.loading.fingerprints import RowFingerprint, hash_of
+from airflow_provider_assistant.loading.preflight import RowAction, plan_load
 from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.ledger import EntryContent
 from airflow_provider_assistant.loading import preflight
-from airflow_provider_assistant.loading.fingerprints import RowFingerprint, hash_of
-from airflow_provider_assistant.loading.preflight import RowAction, plan_load
 from airflow_provider_assistant.loading.rows import PreparedRow
 
 

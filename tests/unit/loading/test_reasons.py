@@ -9,6 +9,7 @@ import random
 import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
+from airflow_provider_assistant.loading.engine import Load
 
 from airflow_provider_assistant.api import flow
 from airflow_provider_assistant.api.call import Response, TransportFailure
@@ -16,7 +17,6 @@ from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import AssistantError
 from airflow_provider_assistant.ledger import DocumentScope, Ledger, RunRef, sqlite_engine
 from airflow_provider_assistant.ledger.schema import documents
-from airflow_provider_assistant.loading.engine import Load
 from airflow_provider_assistant.loading.findings import FindingsFile
 from airflow_provider_assistant.loading.options import LoadOptions
 from tests.sites import site_at

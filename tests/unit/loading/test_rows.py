@@ -6,6 +6,10 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 
 import pytest
+from airflow_provider_assistant.loading.field_columns import mapping_of, wanted_columns
+from airflow_provider_assistant.loading.file_rows import FileRows
+from airflow_provider_assistant.loading.fingerprints import RowFingerprint, encoded, hash_of
+from airflow_provider_assistant.loading.sources import open_source
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,11 +17,7 @@ from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.payloads import QADocument, TextDocument
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.keys import LABEL_LENGTH
-from airflow_provider_assistant.loading.field_columns import mapping_of, wanted_columns
-from airflow_provider_assistant.loading.file_rows import FileRows
-from airflow_provider_assistant.loading.fingerprints import RowFingerprint, encoded, hash_of
 from airflow_provider_assistant.loading.rows import DataframeRows
-from airflow_provider_assistant.loading.sources import open_source
 from airflow_provider_assistant.storage.uploads import as_upload
 
 PINNED = {

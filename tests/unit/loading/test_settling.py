@@ -6,10 +6,10 @@ from datetime import timedelta
 from random import Random
 
 import pytest
+from airflow_provider_assistant.ledger.selection import Selection
 
 from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.ledger.queries import superseded_documents
-from airflow_provider_assistant.ledger.selection import Selection
 from tests.document_site import PAGINGS, DocumentSite, Names
 from tests.unit.cli.conftest import _as_before, cli  # noqa: F401 (fixtures)
 

@@ -140,9 +140,7 @@ def test_the_numbers_of_a_load_are_those_of_the_ledger(seed, service, connection
         assert (result["possibly_duplicated"], result["ambiguous"]) == ((claimed, 0) if is_sent else (0, claimed))
 
 
-def test_a_load_with_a_lost_list_says_so(
-    service, connection, ledger_home, caplog, capsys, monkeypatch
-):
+def test_a_load_with_a_lost_list_says_so(service, connection, ledger_home, caplog, capsys, monkeypatch):
     service.behave(allow_duplicates=True)
     source = [*rows_of(5), {**rows_of(1)[0], "id": "bad", "answer": ""}]
     options = {"source": source, "key_columns": "id"}

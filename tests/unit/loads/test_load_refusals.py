@@ -29,9 +29,7 @@ def test_an_unlisted_4xx_rejects_one_row_and_no_other(kind, status, service, con
     operator = {
         "qa": lambda: AssistantLoadQAOperator(task_id="load", source=many(9), max_rejected=1),
         "text": lambda: AssistantLoadTextOperator(task_id="load", source=TEXTS, max_rejected=1),
-        "file": lambda: AssistantUploadFilesOperator(
-            task_id="load", files=str(tmp_path / "*.txt"), max_rejected=1
-        ),
+        "file": lambda: AssistantUploadFilesOperator(task_id="load", files=str(tmp_path / "*.txt"), max_rejected=1),
     }[kind]
     service.answer(f"status:{status}", path="documents", skip=3)
     assert counts(render(operator()).execute(task_context("load"))) == {"created": 8, "rejected": 1}

@@ -49,8 +49,8 @@ from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
 from airflow_provider_assistant.transfers.parquet_to_warehouse import AssistantParquetToWarehouseOperator
 from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
 from tests.task_runs.context import execute_operator
-from tests.unit.operators.batches import many
 from tests.unit.loads.loads import many as rows_of
+from tests.unit.operators.batches import many
 from tests.unit.test_counts_in_texts import problems
 
 
