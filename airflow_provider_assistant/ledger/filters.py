@@ -83,6 +83,11 @@ def _may_be_twice() -> sa.ColumnElement[bool]:
     return sa.and_((_c.ambiguous > 0) | is_unresolved_before | has_twin, sa.or_(_c.http_status.is_(None), ~has_one))
 
 
+def is_latest_document() -> sa.ColumnElement[bool]:
+    """Return the condition that an attempt is the latest document of its row."""
+    return _IS_DOCUMENT & _IS_CREATED & ~_has_later("created")
+
+
 def has_unresolved() -> sa.ColumnElement[bool]:
     """Return the condition that the row has a later attempt without an outcome."""
     return _has_later(*UNRESOLVED)
@@ -161,6 +166,7 @@ class Filter:
     :param run: Only those of this task instance, by any of its tries.
     :param superseded_by: Only those for whose row this task instance created a later document.
     :param remote_ids: Only those with one of these ids.
+    :param ids: Only these attempts: scope, key and number of each.
     :param keys: Only those whose key begins with one of these texts.
     """
 
@@ -175,6 +181,7 @@ class Filter:
     run: RunRef | None = None
     superseded_by: RunRef | None = None
     remote_ids: Collection[str] | None = None
+    ids: Collection[tuple[str, str, int]] | None = None
     keys: Collection[str] = ()
 
     def conditions(self) -> list[sa.ColumnElement[bool]]:
@@ -200,6 +207,8 @@ class Filter:
             conditions.append(_other(*is_newer, _is_of(self.superseded_by, newer)))
         if self.remote_ids is not None:
             conditions.append(_c.remote_id.in_(sorted(self.remote_ids)))
+        if self.ids is not None:
+            conditions.append(sa.tuple_(_c.scope, _c.key, _c.number).in_(sorted(self.ids)))
         if self.keys:
             prefixes = [_c.key.startswith(key, autoescape=True) for key in sorted(self.keys)]
             conditions.append(sa.or_(*prefixes))

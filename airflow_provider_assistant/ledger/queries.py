@@ -11,11 +11,16 @@ import sqlalchemy as sa
 from airflow_provider_assistant.ledger.attempts import chunks
 from airflow_provider_assistant.ledger.clock import Clock
 from airflow_provider_assistant.ledger.database import stream
-from airflow_provider_assistant.ledger.filters import Filter, Which, condition_of, has_unresolved
+from airflow_provider_assistant.ledger.filters import (
+    Filter,
+    Which,
+    condition_of,
+    has_unresolved,
+    is_latest_document,
+)
 from airflow_provider_assistant.ledger.schema import (
     DOCUMENT_KINDS,
     UNRESOLVED,
-    RunRef,
     attempts,
     ledger_info,
     tries,
@@ -74,6 +79,12 @@ def counts(connection: sa.Connection, selected: Filter, lists: tuple[Which, ...]
         query = sa.select(_c.key).where(condition_of(which), *selected.conditions())
         found[which] = min(MOST, capped_count(connection, query))
     return found
+
+
+def oldest(connection: sa.Connection, selected: Filter) -> datetime | None:
+    """Return the time of the oldest claim; None if there is none."""
+    moment: datetime | None = connection.scalar(sa.select(sa.func.min(_c.claimed_at)).where(*selected.conditions()))
+    return moment
 
 
 def states(connection: sa.Connection, selected: Filter) -> list[dict[str, Any]]:
@@ -172,6 +183,18 @@ def other_services(connection: sa.Connection, scope: Scope, source: str) -> dict
     return dict(row for row in connection.execute(query).all())
 
 
+def ids_in_source(connection: sa.Connection, site: Site, source: str | None = None) -> list[str | None]:
+    """
+    Return the id of the latest document of each row that is in its source; None if the service returned none.
+
+    :param source: Only documents of this source. Default: None, of all sources.
+    """
+    query = sa.select(_c.remote_id).where(site.of(attempts), is_latest_document(), _c.gone_at.is_(None))
+    if source is not None:
+        query = query.where(_c.source == source)
+    return list(connection.scalars(query.order_by(_c.scope, _c.key)))
+
+
 def known_documents(connection: sa.Connection, site: Site, remote_ids: Collection[str]) -> set[str]:
     """Return those of these ids that are documents of the ledger, of any source."""
     found: set[str] = set()
@@ -186,6 +209,7 @@ def known_documents(connection: sa.Connection, site: Site, remote_ids: Collectio
 
 # The outcome of a try; of one without an end, "unfinished".
 OUTCOME = sa.func.coalesce(tries.c.outcome, "unfinished").label("outcome")
+_TRY_COLUMNS = (*(column for column in tries.c if column.name != "outcome"), OUTCOME)
 
 
 def page_of_tries(
@@ -208,31 +232,70 @@ def page_of_tries(
     :return: A page of mappings with the columns of the table; ``outcome`` is ``unfinished`` for a try without an end.
     """
     c = tries.c
-    conditions = [] if site is None else [site.of(tries)]
-    for column, value in (
-        (c.site_id, site_id),
-        (c.source, source),
-        (c.task_kind, task_kind),
-        (OUTCOME.element, outcome),
-    ):
+    conditions = _of_tries(site, site_id, source, dag_ids)
+    for column, value in ((c.task_kind, task_kind), (OUTCOME.element, outcome)):
         if value is not None:
             conditions.append(column == value)
-    if dag_ids is not None:
-        conditions.append(c.dag_id.in_(sorted(dag_ids)))
     if since is not None:
         conditions.append(c.started_at >= since)
-    columns = [column for column in c if column.name != "outcome"]
-    query = sa.select(*columns, OUTCOME).where(*conditions)
+    query = sa.select(*_TRY_COLUMNS).where(*conditions)
     total = capped_count(connection, query)
     page = query.order_by(c.started_at.desc(), c.token).limit(limit).offset(offset)
     return Page(min(total, MOST), total > MOST, dictionaries(connection, page))
 
 
-def tries_of(connection: sa.Connection, run: RunRef, limit: int = 50) -> list[dict[str, Any]]:
-    """Return the latest tries of a task instance, earliest first."""
+def _of_tries(
+    site: Site | None, site_id: str | None, source: str | None, dag_ids: frozenset[str] | None
+) -> list[sa.ColumnElement[bool]]:
     c = tries.c
-    is_run = [c[name].is_not_distinct_from(value) for name, value in run.columns().items()]
-    query = sa.select(tries).where(*is_run).order_by(c.started_at.desc(), c.token).limit(limit)
+    conditions = [] if site is None else [site.of(tries)]
+    for column, value in ((c.site_id, site_id), (c.source, source)):
+        if value is not None:
+            conditions.append(column == value)
+    if dag_ids is not None:
+        conditions.append(c.dag_id.in_(sorted(dag_ids)))
+    return conditions
+
+
+def latest_tries(
+    connection: sa.Connection,
+    since: datetime,
+    *,
+    task_kind: str,
+    site: Site | None = None,
+    site_id: str | None = None,
+    dag_ids: frozenset[str] | None = None,
+    count: int = 5,
+) -> list[dict[str, Any]]:
+    """
+    Return the latest tries of each source and mapped task since a time, without those that were deferred.
+
+    :param count: Maximum number of tries of each.
+    :return: Mappings as in :func:`page_of_tries`, the latest start first; at most 1,000.
+    """
+    c = tries.c
+    latest_first = (c.started_at.desc(), c.token)
+    rank = sa.func.row_number().over(partition_by=(c.service, c.site_id, c.source, c.map_index), order_by=latest_first)
+    conditions = [
+        c.started_at >= since,
+        c.task_kind == task_kind,
+        OUTCOME.element != "deferred",
+        *_of_tries(site, site_id, None, dag_ids),
+    ]
+    ranked = sa.select(c.token, rank.label("rank")).where(*conditions).subquery()
+    query = sa.select(*_TRY_COLUMNS).join(ranked, ranked.c.token == c.token).where(ranked.c.rank <= count)
+    return dictionaries(connection, query.order_by(*latest_first).limit(1000))
+
+
+def tries_of(connection: sa.Connection, run: Mapping[str, Any], limit: int = 50) -> list[dict[str, Any]]:
+    """
+    Return the latest tries of a task instance, earliest first.
+
+    :param run: Values of the columns of the task instance. Without ``region``, all iterations of a loop.
+    """
+    c = tries.c
+    is_run = [c[name].is_not_distinct_from(value) for name, value in run.items()]
+    query = sa.select(*_TRY_COLUMNS).where(*is_run).order_by(c.started_at.desc(), c.token).limit(limit)
     return dictionaries(connection, query)[::-1]
 
 
@@ -246,8 +309,7 @@ def tries_between(
     :param end: Exclusive, timezone-aware.
     """
     c = tries.c
-    columns = [column for column in c if column.name != "outcome"]
-    query = sa.select(*columns, OUTCOME).where(c.started_at >= start, c.started_at < end)
+    query = sa.select(*_TRY_COLUMNS).where(c.started_at >= start, c.started_at < end)
     if site is not None:
         query = query.where(site.of(tries))
     return dictionaries(connection, query.order_by(c.started_at, c.token))
@@ -280,14 +342,8 @@ def documents_by_day(
     :param first: Days before are not returned, but their last number is the start of the first.
     """
     c = tries.c
-    query = sa.select(c.service, c.site_id, c.kind, c.source, c.ended_at, c.documents).where(c.documents.is_not(None))
-    if site is not None:
-        query = query.where(site.of(tries))
-    for column, value in ((c.site_id, site_id), (c.source, source)):
-        if value is not None:
-            query = query.where(column == value)
-    if dag_ids is not None:
-        query = query.where(c.dag_id.in_(sorted(dag_ids)))
+    query = sa.select(c.service, c.site_id, c.kind, c.source, c.ended_at, c.documents)
+    query = query.where(c.documents.is_not(None), *_of_tries(site, site_id, source, dag_ids))
     documents_by_source: dict[tuple[Any, ...], int] = {}
     totals: dict[date, int] = {}
     for *name, ended_at, documents in connection.execute(query.order_by(c.ended_at)):
@@ -381,6 +437,12 @@ def requests_between(
     for row in rows:
         row["seconds"] = seconds_between(row["submitted_at"], row["completed_at"])
     return rows
+
+
+def has_rows_before(connection: sa.Connection, moment: datetime) -> bool:
+    """Return whether the ledger has an attempt or a try from before a time, timezone-aware."""
+    is_before = (sa.exists().where(_c.claimed_at < moment), sa.exists().where(tries.c.started_at < moment))
+    return bool(connection.scalar(sa.select(sa.or_(*is_before))))
 
 
 def pruned_before(connection: sa.Connection) -> datetime | None:
