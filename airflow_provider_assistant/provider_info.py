@@ -56,7 +56,6 @@ def get_provider_info() -> dict[str, Any]:
                 "python-module": f"{package}.transfers.{module}",
             }
             for module in (
-                "compare_documents",
                 "ledger_to_parquet",
                 "limits_to_parquet",
                 "parquet_to_iceberg",

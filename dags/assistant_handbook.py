@@ -3,11 +3,11 @@ Keep a site equal to a folder of Markdown, such as a Git checkout, every day.
 
 The first task splits the pages at their headings and writes a file of chunks with their
 addresses. The load sends the new and changed chunks, and deletes the documents that
-they replace and those whose chunks are gone. The last task compares ledger and site.
+they replace and those whose chunks are gone.
 
 The connection needs ``manage_documents``, because the API's specification does not show
-the routes that list and delete documents. Without them, leave out ``on_change``,
-``on_missing``, ``activate`` and the last task: the load then lists outdated documents.
+the routes that list and delete documents. Without them, leave out ``on_change`` and
+``on_missing``: the load then lists outdated documents.
 
 The Airflow Variable ``assistant_handbook`` is the folder. The Variable
 ``assistant_lake`` sets the folder of the file and of the findings. Default: ``lake`` in
@@ -20,9 +20,6 @@ from pathlib import Path
 from airflow.sdk import dag, task
 
 from airflow_provider_assistant.operators.documents import AssistantLoadTextOperator
-from airflow_provider_assistant.transfers.compare_documents import (
-    AssistantCompareDocumentsOperator,
-)
 
 HOME = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser()
 LAKE = f"{{{{ var.value.get('assistant_lake', '{HOME / 'lake'}') }}}}"
@@ -36,7 +33,7 @@ LAKE = f"{{{{ var.value.get('assistant_lake', '{HOME / 'lake'}') }}}}"
     doc_md=__doc__,
 )
 def assistant_handbook():
-    """Split the pages into chunks, load them, and compare."""
+    """Split the pages into chunks, and load them."""
 
     @task
     def read_handbook(folder: str, path: str) -> str:
@@ -51,7 +48,7 @@ def assistant_handbook():
         pages = file_documents(folder, base_url="https://docs.example.com/")
         return write_documents(with_source(split_documents(pages)), path)["path"]
 
-    load = AssistantLoadTextOperator(
+    AssistantLoadTextOperator(
         task_id="load",
         source=read_handbook(
             "{{ var.value.assistant_handbook }}", f"{LAKE}/handbook/chunks.parquet"
@@ -61,11 +58,9 @@ def assistant_handbook():
         group_columns=["parent"],
         on_change="replace",
         on_missing="delete",
-        activate=True,
         findings_path=f"{LAKE}/handbook/findings/{{{{ run_id }}}}.parquet",
         retries=3,
     )
-    load >> AssistantCompareDocumentsOperator(task_id="compare", output_path=LAKE)
 
 
 assistant_handbook()

@@ -8,7 +8,7 @@ sees the old rows or the new ones, and a re-run creates no duplicates.
 from airflow_provider_assistant.lake.datasets import (
     ANSWERS,
     DATASETS,
-    DOCUMENT_DIFFERENCES,
+    ENDPOINTS,
     EVALUATION_ANSWERS,
     EVALUATIONS,
     FEEDBACK,
@@ -39,7 +39,7 @@ from airflow_provider_assistant.lake.tables import Capture, metrics_table, repli
 __all__ = [
     "ANSWERS",
     "DATASETS",
-    "DOCUMENT_DIFFERENCES",
+    "ENDPOINTS",
     "EVALUATIONS",
     "EVALUATION_ANSWERS",
     "FEEDBACK",

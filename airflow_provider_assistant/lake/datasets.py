@@ -157,13 +157,15 @@ REQUESTS = Dataset(
     },
     key=("service", "site_id", "request_id"),
 )
+# Values of the columns endpoint, by kind of documents.
+ENDPOINTS = {"file": "documents", "text": "documents/text", "qa": "documents/qa"}
 LOADS = Dataset(
     "loads",
     "One row per try of a load of documents, on the day when it started",
     {
         "started_at": "moment! When it started",
         "ended_at": "moment When it ended; null while it runs, and if it was killed",
-        "outcome": "string! succeeded, failed, deferred or unfinished",
+        "outcome": "string! succeeded, succeeded with findings, failed, deferred or unfinished",
         **_SCOPE_COLUMNS,
         "endpoint": "string! Kind of documents: documents/qa, documents/text or documents (files)",
         "source": "string! Name of the source",
@@ -191,25 +193,6 @@ LOADS = Dataset(
         **_TASK_COLUMNS,
     },
     key=("service", "site_id", "endpoint", "source", "run_id", "task_id", "map_index", "started_at"),
-)
-DOCUMENT_DIFFERENCES = Dataset(
-    "document_differences",
-    "One row per document that the ledger and a site disagree about, on the day of the run",
-    {
-        "compared_at": "moment! When the comparison began",
-        **_SCOPE_COLUMNS,
-        "kind": "string! gone, doubled, superseded, removed, draft, not_ready or unknown",
-        "document_id": "string! Document",
-        "title": "string Title on the site",
-        "state": "string What its status means",
-        "status": "string The service's word for its status",
-        "created_at": "moment When it was created, as the list of the site says",
-        "source": "string Source in the ledger; null if the ledger does not know the document",
-        "label": "string Key in the ledger",
-        "other_id": "string Document of the list with the same title and content",
-        **_TASK_COLUMNS,
-    },
-    key=("service", "site_id", "document_id"),
 )
 _ASKED_SCOPE_COLUMNS = {
     "service": "string Name of the service, of the chat batch that asked; null if the answers do not say it",
@@ -314,7 +297,6 @@ _ALL = (
     FEEDBACK,
     REQUESTS,
     LOADS,
-    DOCUMENT_DIFFERENCES,
     EVALUATIONS,
     ANSWERS,
     EVALUATION_ANSWERS,

@@ -331,7 +331,7 @@ class AssistantLoadOperator(AssistantOperator):
             "found_at": datetime.now(UTC),
             **self.hook.site().columns(),
             "source": self._source_name(context),
-            "endpoint": _ENDPOINTS[self.kind],
+            "endpoint": lake.ENDPOINTS[self.kind],
         }
         # Without findings, a file may be that of an earlier try.
         found = read_findings(findings.path) if findings.count else []
@@ -362,7 +362,3 @@ class AssistantLoadOperator(AssistantOperator):
         moment = datetime.now(UTC) + timedelta(seconds=pause)
         self.log.info("Deferring until %s, because the service asks to back off.", moment)
         self.defer(trigger=DateTimeTrigger(moment=moment), method_name="execute_complete", kwargs={"until": until})
-
-
-# Name of the route of each kind of documents, in the dataset of findings.
-_ENDPOINTS = {"file": "documents", "text": "documents/text", "qa": "documents/qa"}

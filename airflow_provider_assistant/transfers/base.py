@@ -20,7 +20,7 @@ from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.hooks.task_ledger import TASK, ledger_location
 from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
 from airflow_provider_assistant.ledger import Ledger, LedgerLocation, RunRef, Site, location_of
-from airflow_provider_assistant.ledger.export_queries import pruned_before
+from airflow_provider_assistant.ledger.queries import has_rows_before, pruned_before
 from airflow_provider_assistant.names import file_name, task_name
 from airflow_provider_assistant.operators.base import AssistantOperator
 from airflow_provider_assistant.operators.datasets import publish
@@ -312,6 +312,8 @@ class LedgerExportOperator(ExportOperator):
                     (kept if has_file else gaps).append(day)
                     continue
                 rows = ledger.read(self.rows_between, start, end, site)
+                for row in rows:
+                    row["tenant_id"] = self._tenant_of(row["service"])
                 table = lake.rows_table(self.dataset, rows)
                 if not table.num_rows:
                     self._check_emptiness(ledger, day, end, part_name)
@@ -339,6 +341,14 @@ class LedgerExportOperator(ExportOperator):
         )
         return self.emit_asset_events(context, result)
 
+    def _tenant_of(self, service: str) -> str | None:
+        """Return the tenant of the connection for its own service: the ledger does not know tenants."""
+        try:
+            settings = self.hook.settings
+        except AirflowNotFoundException:
+            return None
+        return self.hook.known_tenant_id() if service == settings.service else None
+
     def _warn_of_pruned_days(self, kept: Sequence[datetime.date], gaps: Sequence[datetime.date]) -> None:
         if kept:
             self.log.warning(
@@ -361,7 +371,7 @@ class LedgerExportOperator(ExportOperator):
         """
         dataset = self.dataset.name
         rows = lake.rows_there(self.output_path, dataset, day, part_name)
-        if rows and not ledger.has_entries_before(end):
+        if rows and not ledger.read(has_rows_before, end):
             raise AssistantLedgerPermanentError(
                 f"{dataset} of {day} in {self.output_path} has {counted(rows, 'row')}, but the ledger ({ledger.name}) "
                 "has no entry of that day or earlier: the rows came from another ledger",

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy.engine import Connection
+
 from airflow_provider_assistant import lake
-from airflow_provider_assistant.ledger.export_queries import feedback_between, requests_between
-from airflow_provider_assistant.ledger.load_queries import loads_between
+from airflow_provider_assistant.ledger import Site
+from airflow_provider_assistant.ledger.queries import feedback_between, requests_between, tries_between
 from airflow_provider_assistant.transfers.base import LedgerExportOperator
 
 
@@ -51,8 +56,8 @@ class AssistantLoadsToParquetOperator(LedgerExportOperator):
     """
     Export loads in the ledger to the Parquet dataset ``loads``: one row per try of a load, on the day it started.
 
-    The rows are the loads that ran with the ledger on. A load that finishes after midnight changes the partition of the
-    day before. A run replaces whole days, so a re-run creates no duplicates.
+    A load that finishes after midnight changes the partition of the day before. A run replaces whole days, so a re-run
+    creates no duplicates.
 
     .. seealso::
         For more information on how to use this operator, take a look at the guide:
@@ -62,4 +67,23 @@ class AssistantLoadsToParquetOperator(LedgerExportOperator):
     """
 
     dataset = lake.LOADS
-    rows_between = staticmethod(loads_between)
+
+    @staticmethod
+    def rows_between(
+        connection: Connection, start: datetime, end: datetime, site: Site | None = None
+    ) -> list[dict[str, Any]]:
+        """
+        Return the tries of loads that started in a time interval, with their counts as columns.
+
+        :param connection: Connection to the ledger.
+        :param start: Inclusive, in UTC.
+        :param end: Exclusive, in UTC.
+        :param site: Only this site. Default: None, all sites.
+        :return: One mapping per try.
+        """
+        rows = []
+        for row in tries_between(connection, start, end, site):
+            if row["task_kind"] == "load":
+                counts = row["counts"] or {}
+                rows.append({**row, **counts, "endpoint": lake.ENDPOINTS[row["kind"]]})
+        return rows

@@ -37,7 +37,6 @@ DATASET_KEYS = {
     "feedback": ("request_id", "rating", "sent_at"),
     "requests": ("request_id",),
     "loads": ("endpoint", "source", "started_at", *_TASK),
-    "document_differences": ("compared_at", "document_id", "kind"),
     "evaluations": ("name", "scorer", *_TASK),
     "answers": ("request_id",),
     "evaluation_answers": ("path", "key", "repetition"),

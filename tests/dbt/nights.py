@@ -79,8 +79,6 @@ def _add(rows: dict[str, list[Any]], scope: dict[str, Any], name: str, at: datet
     rows["loads"] += [load | counts, {**load, "outcome": "unfinished", "started_at": at + timedelta(hours=1)}]
     finding = {"found_at": at, "source": "größe.csv", "endpoint": "documents/qa", "kind": "failed", "key": name}
     rows["findings"].append({**scope, **finding, "reason": "The service failed", "document_ids": "[]"})
-    difference = {"compared_at": at, "kind": "gone", "document_id": f"doc_{name}"}
-    rows["document_differences"].append(scope | difference)
     evaluation = {**scope, "run_id": name, "name": "nightly", "path": f"{name}/summary.json", "asked_at": at}
     counts = {"questions": 9, "answered": 9, "coverage": 1.0, "scored": 9, "mean": dice.random()}
     rows["evaluations"].append({**evaluation, **counts, "verdict": "passed", "scorer": "token_f1"})

@@ -11,7 +11,6 @@ from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOp
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
 from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOperator
 from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
-from airflow_provider_assistant.transfers.compare_documents import AssistantCompareDocumentsOperator
 from airflow_provider_assistant.transfers.ledger_to_parquet import (
     AssistantFeedbackToParquetOperator,
     AssistantLoadsToParquetOperator,
@@ -21,7 +20,6 @@ from airflow_provider_assistant.transfers.limits_to_parquet import AssistantLimi
 from airflow_provider_assistant.transfers.read_to_parquet import AssistantReadToParquetOperator
 from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
 from tests.docs.pages import ROOT
-from tests.document_site import DocumentSite
 from tests.task_runs.context import execute_operator
 from tests.wire import Answer, ScriptedService
 
@@ -77,10 +75,6 @@ def test_every_dataset_is_written_as_the_contract_says(service, connection, monk
         run(AssistantStatisticsToParquetOperator, "statistics", output_path=root)
         run(AssistantLimitsToParquetOperator, "limits", output_path=root)
         run(AssistantReadToParquetOperator, "read", path="/any/thing", output_path=root)
-    with DocumentSite() as site:
-        site.store(ODD, ODD)
-        monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", site.connection())
-        run(AssistantCompareDocumentsOperator, "compare", output_path=root)
 
     for name, dataset in CONTRACT["datasets"].items():
         files = [path for path in (tmp_path / "lake" / name).rglob("*.parquet") if pq.read_metadata(path).num_rows]

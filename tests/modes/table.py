@@ -24,7 +24,6 @@ from airflow_provider_assistant.operators.limits import AssistantLimitsOperator
 from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChatOperator
 from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
 from airflow_provider_assistant.sensors.documents import AssistantDocumentsReadySensor
-from airflow_provider_assistant.transfers.compare_documents import AssistantCompareDocumentsOperator
 from airflow_provider_assistant.transfers.ledger_to_parquet import (
     AssistantFeedbackToParquetOperator,
     AssistantLoadsToParquetOperator,
@@ -212,7 +211,6 @@ LINES = [
          # The second rating of a request does not replace the first one, which findings say.
          posts_later=0, posts=2, second_files=1, others=lambda place: {"rules": {"bad": "token_f1 >= 0"}}),
     Line(AssistantLimitsOperator, lambda place: USES),
-    Line(AssistantCompareDocumentsOperator, ledger_export, files=1, others=other_site),
     Line(AssistantFeedbackToParquetOperator, ledger_export, files=3, others=other_site),
     Line(AssistantRequestsToParquetOperator, ledger_export, files=3, others=other_site),
     Line(AssistantLoadsToParquetOperator, ledger_export, files=3, others=other_site),

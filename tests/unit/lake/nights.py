@@ -97,19 +97,6 @@ def record(day: date, **values: Any) -> dict[str, Any]:
     return {"captured_at": captured_at, "service": "h.example", "tenant_id": "acme-inc", "read": "usage", **values}
 
 
-def difference(day: date, kind: str) -> dict[str, Any]:
-    """A document that the ledger and a site disagree about."""
-    compared_at = datetime.combine(day, time(6), UTC)
-    return {
-        "compared_at": compared_at,
-        "service": "h.example",
-        "site_id": "docs",
-        "kind": kind,
-        "document_id": kind,
-        "map_index": -1,
-    }
-
-
 def asked(day: date, question: str, answer: str | None) -> dict[str, Any]:
     """A question of a chat batch that an evaluation judged; the columns of both datasets."""
     status = "failed" if answer is None else "complete"
@@ -163,7 +150,6 @@ def write_nights(root: Path, days: int = 12) -> list[date]:
             root, "reads", day, [record(day, metric="chats", type="number", text=str(number), value=float(number))]
         )
         write_rows(root, "reads_raw", day, [record(day, raw="{}")])
-        write_rows(root, "document_differences", day, [difference(day, "gone"), difference(day, "unknown")])
         write_rows(root, "evaluations", day, [evaluation(day, dice.random()), evaluation(day, None)])
         answers = [asked(day, "größe?", f"{number} {ODD}"), asked(day, "x", None)]
         write_rows(root, "answers", day, answers)

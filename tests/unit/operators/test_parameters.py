@@ -32,7 +32,6 @@ from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChat
 from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
 from airflow_provider_assistant.sensors.documents import AssistantDocumentsReadySensor
 from airflow_provider_assistant.storage.paths import storage_path
-from airflow_provider_assistant.transfers.compare_documents import AssistantCompareDocumentsOperator
 from airflow_provider_assistant.transfers.ledger_to_parquet import (
     AssistantFeedbackToParquetOperator,
     AssistantLoadsToParquetOperator,
@@ -54,7 +53,6 @@ KINDS = {
     AssistantChatOperator: MESSAGE,
     AssistantChatRequestSensor: {"request_id": "r"},
     AssistantCloseSessionOperator: {"session_id": "s"},
-    AssistantCompareDocumentsOperator: LAKE,
     AssistantDocumentsReadySensor: {},
     AssistantEvaluateOperator: {"answers": ROWS, "output_path": "evaluations"},
     AssistantFeedbackOperator: {"session_id": "s", "request_id": "r", "feedback": "good"},
