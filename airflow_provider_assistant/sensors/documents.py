@@ -37,7 +37,7 @@ from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.hooks.task_ledger import ledger_location
 from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered, naming_task
 from airflow_provider_assistant.ledger import Ledger
-from airflow_provider_assistant.ledger.known_documents import known_documents
+from airflow_provider_assistant.ledger.queries import ids_in_source
 from airflow_provider_assistant.parameters import checked
 from airflow_provider_assistant.sensors.base import check_waits, skipped_softly, start_of_wait
 from airflow_provider_assistant.texts import counted
@@ -81,9 +81,9 @@ class AssistantDocumentsReadySensor(BaseSensorOperator):
     Wait until documents are in use: the list of the site shows each of them as active and ready.
 
     The connection must have ``manage_documents``, see :meth:`.AssistantHook.list_documents`. The
-    documents are those that the ledger knows, or ``document_ids``. Each look reads the list of the
-    site, on a worker. Transient errors of the service and of the ledger are logged, and the sensor
-    goes on.
+    documents are those of the rows that are in their source, as the ledger knows them, or
+    ``document_ids``. Each look reads the list of the site, on a worker. Transient errors of the
+    service and of the ledger are logged, and the sensor goes on.
 
     A document that the service could not process ends the wait with
     :class:`~airflow_provider_assistant.exceptions.AssistantDocumentsFailedError`. If ``timeout``
@@ -328,23 +328,25 @@ class AssistantDocumentsReadySensor(BaseSensorOperator):
         if self.document_ids is not None:
             return list(dict.fromkeys(self.document_ids))
         with Ledger.open(ledger_location(self.hook, self.ledger_conn_id)) as ledger:
-            known = ledger.read(known_documents, self.hook.site(), self.source_name)
+            known = ledger.read(ids_in_source, self.hook.site(), self.source_name)
+        ids = [document_id for document_id in dict.fromkeys(known) if document_id is not None]
+        without_id = known.count(None)
         of_source = "" if self.source_name is None else f" of source {self.source_name!r}"
-        if known.without_id:
+        if without_id:
             raise AssistantInputError(
-                f"the ledger has no id for {counted(known.without_id, 'document')}{of_source} on "
+                f"the ledger has no id for {counted(without_id, 'document')}{of_source} on "
                 f"{self.hook.location()}, so that the list of the site cannot show its status",
                 todo="The service returned no id when it created them. Do not use this sensor, or give document_ids.",
                 field="source_name",
             )
-        if not known.ids:
+        if not ids:
             raise AssistantInputError(
                 f"the ledger has no documents{of_source} on {self.hook.location()}",
                 todo="Run the load before the sensor, and give its source_name, which is "
                 "dag_id.task_id by default. Both need the same ledger.",
                 field="source_name",
             )
-        return known.ids
+        return ids
 
     def _shown(self, document_ids: Sequence[str]) -> dict[str, SiteDocument]:
         """Return the documents that the list shows, by their ids."""
