@@ -7,4 +7,4 @@ from airflow_provider_assistant.ledger import Site, service_of
 
 def site_at(url: str, site_id: str = "docs", tenant_id: str | None = None, service: str | None = None) -> Site:
     """Return the site at a URL; its service has the name of the address unless one is given."""
-    return Site(service or service_of(url), tenant_id, site_id, url)
+    return Site(service or service_of(url), site_id, tenant_id, url)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -14,6 +14,7 @@ from airflow.utils.session import create_session
 from fastapi import Depends, HTTPException, Request
 from sqlalchemy import select
 
+from airflow_provider_assistant.ledger.schema import RUN_COLUMNS
 from airflow_provider_assistant.operators.links import task_path
 from airflow_provider_assistant.ui.models import Task
 
@@ -63,17 +64,16 @@ class Rights:
             self._answer_by_dag[known_dag_id] = answer
         return self._answer_by_dag[known_dag_id]
 
-    def task(self, row: Any) -> Task:
+    def task(self, row: Mapping[str, Any]) -> Task:
         """
         Return the task instance of a row of the ledger.
 
-        :param row: Object with the attributes ``dag_id``, ``run_id``, ``task_id``, ``map_index`` and ``region``.
+        :param row: With ``dag_id``, ``run_id``, ``task_id``, ``map_index`` and ``region``.
         """
-        names = ("dag_id", "run_id", "task_id", "map_index", "region")
-        task_key = {name: getattr(row, name) for name in names}
+        task_key = {name: row[name] for name in RUN_COLUMNS}
         path = None
         # Airflow has no page for a DAG that it no longer knows.
-        if row.dag_id in self.dags:
+        if row["dag_id"] in self.dags:
             path = task_path(**task_key)
         return Task(**task_key, path=path)
 

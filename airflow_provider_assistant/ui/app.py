@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI, Header, HTTPException, Response
 
-from airflow_provider_assistant.ui import deletion, page, reports, settle, tasks, trends
+from airflow_provider_assistant.ui import page, reports, settle, tasks
 from airflow_provider_assistant.ui.access import may_see_pages
 
 # Headers of every reply that sets no others. Replies are data for scripts: nothing in them may be run or framed.
@@ -77,5 +77,5 @@ class SecurityHeaders:
 
 app = FastAPI(title="Assistant", docs_url=None, redoc_url=None, openapi_url=None)
 app.add_middleware(SecurityHeaders)
-for _router in (static, reports.router, page.router, trends.router, tasks.router, settle.router, deletion.router):
+for _router in (static, reports.router, page.router, tasks.router, settle.router):
     app.include_router(_router)

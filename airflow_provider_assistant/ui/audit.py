@@ -10,15 +10,14 @@ from airflow.models.log import Log
 from airflow.utils.session import create_session
 
 
-def write_audit_log(event: str, user: str, facts_by_dag: Mapping[str | None, Mapping[str, Any]]) -> None:
+def write_audit_log(event: str, user: str, dag_id: str | None, facts: Mapping[str, Any]) -> None:
     """
-    Write a line per DAG to Airflow's audit log.
+    Write a line to Airflow's audit log.
 
     :param event: Name of the event.
     :param user: Name of the user.
-    :param facts_by_dag: What the extra of each line says, by the id of its DAG; None for a line without a DAG.
+    :param dag_id: DAG of the line, or None.
+    :param facts: What the extra of the line says.
     """
     with create_session() as session:
-        for dag_id, facts in facts_by_dag.items():
-            line = Log(event=event, owner=user, owner_display_name=user, extra=json.dumps(facts), dag_id=dag_id)
-            session.add(line)
+        session.add(Log(event=event, owner=user, owner_display_name=user, extra=json.dumps(facts), dag_id=dag_id))

@@ -7,12 +7,13 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
+from airflow_provider_assistant.ledger import Kind, State
+from airflow_provider_assistant.ledger.settle import Settled
 from airflow_provider_assistant.texts import storable
 
-LoadOutcome: TypeAlias = Literal["succeeded", "failed", "deferred", "running", "unfinished"]
-EntryKind: TypeAlias = Literal["document", "chat_request", "rating"]
+LoadOutcome: TypeAlias = Literal["succeeded", "succeeded with findings", "failed", "deferred", "running", "unfinished"]
+ListName: TypeAlias = Literal["unresolved", "doubled", "superseded", "stale", "draft", "open"]
 Verdict: TypeAlias = Literal["passed", "failed", "none"]
-SettleOutcome: TypeAlias = Literal["created", "not_created", "deleted"]
 ProblemCode: TypeAlias = Literal[
     "no_ledger", "ledger_unreachable", "ledger_empty", "ledger_version", "no_lake", "lake_unreadable", "unreadable"
 ]
@@ -89,17 +90,6 @@ class Task(Model):
     path: str | None = None
 
 
-class LedgerRef(Model):
-    """
-    A ledger that the API server may read.
-
-    :param id: Value of the parameter ``ledger``: the id of the SQL connection, empty for the default ledger.
-    """
-
-    id: str
-    name: str
-
-
 class Site(Model):
     """
     A site in the ledger.
@@ -109,7 +99,6 @@ class Site(Model):
 
     site_id: str
     service: str
-    tenant_id: str | None
     sources: list[str]
 
 
@@ -119,21 +108,15 @@ class Context(Model):
 
     :param version: Version of this package.
     :param now: The API server's time. Ages are relative to it.
-    :param ledgers: The first one is the default.
-    :param ledger: Id of the ledger that the other fields describe.
-    :param sites: Sites of this ledger; at most 200.
+    :param sites: Sites of the ledger; at most 200.
     :param problem: Why the ledger cannot be read, or None.
-    :param lake: Folder of the datasets, or None.
     :param may_settle: Whether the user may settle the entries of at least one DAG.
     """
 
     version: str
     now: datetime
-    ledgers: list[LedgerRef]
-    ledger: str
     sites: list[Site]
     problem: Problem | None
-    lake: str | None
     may_settle: bool
 
 
@@ -144,44 +127,43 @@ class Counts(Model):
     All are None if the load ended before counting. ``stale`` is also None if the load did not look for stale rows.
     """
 
-    rows: int | None
-    created: int | None
-    unchanged: int | None
-    skipped: int | None
-    rejected: int | None
-    ambiguous: int | None
-    failed: int | None
-    drafts: int | None
-    changed: int | None
-    possibly_duplicated: int | None
-    stale: int | None
-    activated: int | None
-    deactivated: int | None
-    deleted: int | None
-    not_activated: int | None
-    not_removed: int | None
-    left_out: int | None
-    requests: int | None
-    throttled: int | None
+    model_config = ConfigDict(extra="ignore")
+
+    rows: int | None = None
+    created: int | None = None
+    unchanged: int | None = None
+    skipped: int | None = None
+    rejected: int | None = None
+    ambiguous: int | None = None
+    failed: int | None = None
+    drafts: int | None = None
+    changed: int | None = None
+    possibly_duplicated: int | None = None
+    stale: int | None = None
+    left_out: int | None = None
+    requests: int | None = None
+    throttled: int | None = None
 
 
 class Load(Model):
     """
     One try of a load.
 
-    :param outcome: ``running`` if Airflow says that its task is running or deferred; ``unfinished`` if the try has no
-        end and its task is not running: it was killed.
-    :param endpoint: Kind of document: ``documents/qa``, ``documents/text`` or ``documents``.
-    :param seconds: Duration of sending in seconds.
+    :param token: Identifies the try.
+    :param outcome: ``succeeded with findings`` if it left something that a person should look at; ``running`` if
+        Airflow says that its task is running; ``unfinished`` if the try has no end and its task is not running: it was
+        killed.
+    :param kind: Kind of document.
+    :param seconds: Duration in seconds.
     :param error: At most 2,000 characters.
     """
 
-    load_id: str
+    token: str
     started_at: datetime
     ended_at: datetime | None
     outcome: LoadOutcome
     site_id: str
-    endpoint: str
+    kind: Kind | None
     source: str
     counts: Counts
     seconds: float | None
@@ -248,18 +230,13 @@ class Gate(Model):
 
 class Summary(Model):
     """
-    The answers at the top of the page, and the numbers of the dashboard panel.
+    The answers at the top of the page.
 
-    :param problem: Why the ledger cannot be read; the numbers from the ledger are then None or empty.
+    :param problem: Why the ledger cannot be read; what comes from the ledger is then None or empty.
     :param sources: Those that need attention first; at most 50.
-    :param loads_day: Tries that started in the last 24 hours.
-    :param failed_day: Those of them that failed or were killed.
-    :param throttled_day: Requests that were answered with 429.
-    :param ambiguous: Counted up to 10,000.
-    :param ambiguous_since: Time of the oldest of them.
-    :param superseded: Number of keys with superseded documents, counted up to 10,000.
-    :param stale: Number of stale documents, counted up to 10,000.
-    :param open_requests: Number of chat requests without an end, counted up to 10,000.
+    :param created_day: Documents that were created by loads of the last 24 hours.
+    :param lists: Number of entries by list, each counted up to 10,000.
+    :param unresolved_since: Time of the oldest entry whose outcome is not known.
     :param gates: Last evaluation of each name, failed ones first; at most 20.
     :param lake_problem: Why there are no evaluations, or None.
     """
@@ -267,37 +244,22 @@ class Summary(Model):
     now: datetime
     problem: Problem | None
     sources: list[SourceState]
-    loads_day: int | None
-    failed_day: int | None
     created_day: int | None
-    requests_day: int | None
-    throttled_day: int | None
-    ambiguous: int | None
-    ambiguous_since: datetime | None
-    superseded: int | None
-    stale: int | None
-    open_requests: int | None
+    lists: dict[ListName, int]
+    unresolved_since: datetime | None
     gates: list[Gate]
     lake_problem: Problem | None
 
 
 class DocumentsDay(Model):
-    """
-    Documents on one UTC day, from the loads that started on it.
-
-    :param created: Documents that were created, changed ones included.
-    :param changed: Those that replace an older document.
-    :param documents: Sum of ``created - changed`` from the first recorded load to the end of this day.
-    """
+    """Number of documents that the ledger knew at the end of a UTC day with loads."""
 
     day: date
-    created: int
-    changed: int
     documents: int
 
 
 class Documents(Model):
-    """Documents over time, one item per day with loads, earliest first."""
+    """Documents over time, earliest first."""
 
     problem: Problem | None
     days: list[DocumentsDay]
@@ -305,81 +267,42 @@ class Documents(Model):
 
 class Entry(Model):
     """
-    An entry of the ledger that may or may not have happened.
+    An entry of the ledger that a person should look at.
 
     :param id: Identifies the entry for settling; opaque.
     :param label: Key of the row as readable text; the session for single chat requests and ratings.
-    :param age_seconds: Seconds since the claim.
-    :param may_be_under_way: Whether a task may be sending it right now; it cannot be settled then.
-    :param outcomes: The outcomes that it can be settled as.
+    :param document_id: Id of the document or chat request; None if the service returned none.
+    :param status: Word of the service for a document.
+    :param claimed_at: When it was sent.
+    :param age_seconds: Seconds since then.
+    :param gone_at: When a load found that the row is gone from its source.
+    :param is_alive: Whether a task may be sending it right now; it cannot be settled then.
+    :param is_batch: Whether it is a question of a chat batch.
+    :param outcomes: What it can be settled as.
     """
 
     id: str
-    kind: EntryKind
+    kind: Kind
     site_id: str
-    source: str | None
+    source: str
     label: str
-    outcome: Literal["claimed", "ambiguous"]
-    attempts: int
+    state: State
+    requests: int
     error: str | None
+    document_id: str | None
+    status: str | None
     claimed_at: datetime
     age_seconds: float
-    may_be_under_way: bool
+    gone_at: datetime | None
+    is_alive: bool
+    is_batch: bool
     may_settle: bool
-    outcomes: list[SettleOutcome]
+    outcomes: list[Settled]
     task: Task
 
 
 class Entries(Paged):
-    """Ambiguous entries, oldest claim first within each kind: documents, chat requests, ratings."""
+    """Entries of a list, the latest claim first."""
 
     problem: Problem | None
     rows: list[Entry]
-
-
-class Outdated(Model):
-    """
-    A key with outdated documents on the site: superseded ones of a row that has changed, or one whose row is gone.
-
-    :param id: Identifies the entry for settling; opaque.
-    :param document_ids: Ids of the outdated documents; empty if the service returned none.
-    :param stale_at: When a load found that the row is gone; None for superseded documents.
-    """
-
-    id: str
-    site_id: str
-    source: str
-    label: str
-    document_ids: list[str]
-    stale_at: datetime | None = None
-    may_settle: bool
-    task: Task
-
-
-class OutdatedPage(Paged):
-    """Superseded or stale documents, the latest change first."""
-
-    problem: Problem | None
-    rows: list[Outdated]
-
-
-class ChatRequest(Model):
-    """
-    A chat request without a recorded end.
-
-    :param submitted_at: When the service accepted it.
-    """
-
-    request_id: str | None
-    site_id: str
-    submitted_at: datetime
-    age_seconds: float
-    is_batch: bool
-    task: Task
-
-
-class ChatRequests(Paged):
-    """Open chat requests of the last 7 days, oldest first."""
-
-    problem: Problem | None
-    rows: list[ChatRequest]

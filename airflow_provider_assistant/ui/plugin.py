@@ -11,8 +11,8 @@ from airflow.plugins_manager import AirflowPlugin
 from airflow_provider_assistant import __version__
 from airflow_provider_assistant.operators.links import PAGES, TASK_TAB, base_path
 
-# Labels in the UI. Airflow also uses them as names of global variables, which hold the component to render.
-PAGE, PANEL = "Assistant", "Assistant overview"
+# Label in the UI. Airflow also uses it as the name of a global variable, which holds the component to render.
+PAGE = "Assistant"
 # An absolute path: Airflow 3.1 imports it as it is. All pages share one module, because a browser evaluates a module
 # once per URL. The version makes browsers load the module of a new release.
 BUNDLE = f"{base_path()}{PAGES}/static/assistant.mjs?v={__version__}"
@@ -23,7 +23,7 @@ OPERATORS = (
     *("AssistantEvaluateOperator", "AssistantRateAnswersOperator"),
     *("AssistantStatisticsToParquetOperator", "AssistantLimitsToParquetOperator", "AssistantReadToParquetOperator"),
     *("AssistantFeedbackToParquetOperator", "AssistantRequestsToParquetOperator", "AssistantLoadsToParquetOperator"),
-    *("AssistantCompareDocumentsOperator", "AssistantParquetToIcebergOperator", "AssistantParquetToWarehouseOperator"),
+    *("AssistantParquetToIcebergOperator", "AssistantParquetToWarehouseOperator"),
 )
 
 
@@ -39,7 +39,7 @@ async def pages(scope: Any, receive: Any, send: Any) -> None:
 
 
 class AssistantPlugin(AirflowPlugin):
-    """The page, the tab of task instances, the panel of the dashboard, and the reports of evaluations."""
+    """The page, the tab of task instances, and the reports of evaluations."""
 
     name = "assistant"
     fastapi_apps = [{"app": pages, "name": "Assistant", "url_prefix": PAGES}]  # noqa: RUF012 (as Airflow declares it)
@@ -58,5 +58,4 @@ class AssistantPlugin(AirflowPlugin):
             "url_route": TASK_TAB,
             "applies_to": {"operator": list(OPERATORS)},
         },
-        {"name": PANEL, "bundle_url": BUNDLE, "destination": "dashboard"},
     ]

@@ -2,39 +2,47 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
 from airflow.models.taskinstance import TaskInstance
 from airflow.utils.session import create_session
-from sqlalchemy import ColumnElement, and_, or_, select, tuple_
+from sqlalchemy import and_, or_, select, tuple_
 
-from airflow_provider_assistant.ledger.queries import AmbiguousEntry
-from airflow_provider_assistant.ledger.resolution import allowed_outcomes
-from airflow_provider_assistant.ledger.schema import COUNTS
-from airflow_provider_assistant.ledger.scopes import Site
+from airflow_provider_assistant.ledger.settle import Settled
 from airflow_provider_assistant.operators.links import task_path
 from airflow_provider_assistant.ui.access import Rights
-from airflow_provider_assistant.ui.ids import STALE, SUPERSEDED, entry_id, outdated_id
+from airflow_provider_assistant.ui.ids import id_of
 from airflow_provider_assistant.ui.models import (
-    ChatRequest,
     Counts,
     Entry,
+    ListName,
     Load,
     LoadOutcome,
-    Outdated,
-    SettleOutcome,
     SourceState,
     Task,
 )
 
 # Outcomes of tries, those that need attention first.
-_WORST: tuple[LoadOutcome, ...] = ("failed", "unfinished", "running", "deferred", "succeeded")
-# Outcomes in the ledger, and the word for each in a settle request.
-_SETTLE_OUTCOMES: dict[str, SettleOutcome] = {"created": "created", "failed": "not_created"}
+_WORST: tuple[LoadOutcome, ...] = (
+    "failed",
+    "unfinished",
+    "succeeded with findings",
+    "running",
+    "deferred",
+    "succeeded",
+)
+# What the entries of a list can be settled as.
+_OUTCOMES: Mapping[ListName, list[Settled]] = {
+    "unresolved": ["created", "not-created"],
+    "doubled": ["not-created", "removed"],
+    "superseded": ["removed"],
+    "stale": ["removed"],
+    "draft": ["removed"],
+    "open": [],
+}
 # Columns that identify a task instance.
 _TASK_COLUMNS = ("dag_id", "run_id", "task_id", "map_index")
 # Maximum number of failed task instances among which the last one of each source is searched.
@@ -43,78 +51,62 @@ MOST_FAILURES = 500
 _CLOCK_DIFFERENCE = timedelta(seconds=5)
 
 
-def loads_of(rows: Sequence[Any], rights: Rights) -> list[Load]:
+def loads_of(rows: Sequence[Mapping[str, Any]], rights: Rights) -> list[Load]:
     """
     Return tries of loads.
 
-    :param rows: Rows of the ledger's table of loads.
+    :param rows: Tries of the ledger.
     """
-    rows_without_end = [row for row in rows if row.outcome is None and row.dag_id in rights.dags]
-    running_ids = _running_ids(rows_without_end)
-    loads = []
-    for row in rows:
-        outcome = row.outcome
-        if not outcome:
-            outcome = "running" if row.load_id in running_ids else "unfinished"
-        load = Load(
-            load_id=row.load_id,
-            started_at=row.started_at,
-            ended_at=row.ended_at,
-            outcome=outcome,
-            site_id=row.site_id,
-            endpoint=row.endpoint,
-            source=row.source,
-            counts=Counts(**{name: getattr(row, name) for name in COUNTS}),
-            seconds=row.seconds,
-            error=row.error,
+    rows_without_end = [row for row in rows if row["ended_at"] is None and row["dag_id"] in rights.dags]
+    running = _running_tokens(rows_without_end)
+    names = ("token", "started_at", "ended_at", "site_id", "kind", "source", "seconds", "error")
+    return [
+        Load(
+            **{name: row[name] for name in names},
+            outcome="running" if row["token"] in running else row["outcome"],
+            counts=Counts(**(row["counts"] or {})),
             task=rights.task(row),
         )
-        loads.append(load)
-    return loads
+        for row in rows
+    ]
 
 
-def _running_ids(rows: Sequence[Any]) -> set[str]:
-    """Return the ids of those tries without an end whose task instance is running."""
+def _running_tokens(rows: Sequence[Mapping[str, Any]]) -> set[str]:
+    """Return those tries without an end whose task instance is running."""
     if not rows:
         return set()
     with create_session() as session:
         query = select(*_airflow_columns(*_TASK_COLUMNS, "start_date"))
-        query = query.where(TaskInstance.state == "running", _task_condition(rows))
-        start_by_task = {_task_key(task): task.start_date for task in session.execute(query)}
-    running_ids = set()
+        is_task = tuple_(*_airflow_columns(*_TASK_COLUMNS)).in_({_task_key(row) for row in rows})
+        found = session.execute(query.where(TaskInstance.state == "running", is_task)).mappings()
+        start_by_task = {_task_key(task): task["start_date"] for task in found}
+    running = set()
     for row in rows:
         start = start_by_task.get(_task_key(row))
         # A killed try of the same task instance started before the one that runs now.
-        if start and row.started_at >= start - _CLOCK_DIFFERENCE:
-            running_ids.add(row.load_id)
-    return running_ids
+        if start and row["started_at"] >= start - _CLOCK_DIFFERENCE:
+            running.add(row["token"])
+    return running
 
 
-def _task_key(row: Any) -> tuple[Any, ...]:
+def _task_key(row: Mapping[Any, Any]) -> tuple[Any, ...]:
     """Return what identifies the task instance of a row, of the ledger's or of Airflow's."""
-    return tuple(getattr(row, name) for name in _TASK_COLUMNS)
+    return tuple(row[name] for name in _TASK_COLUMNS)
 
 
 def _airflow_columns(*names: str) -> list[Any]:
     return [getattr(TaskInstance, name) for name in names]
 
 
-def _task_condition(rows: Sequence[Any]) -> ColumnElement[bool]:
-    """Return the condition that selects the task instances of rows of the ledger."""
-    task_keys = {_task_key(row) for row in rows}
-    return tuple_(*_airflow_columns(*_TASK_COLUMNS)).in_(task_keys)
-
-
-def source_states(loads: Iterable[Load], sites: Mapping[str, Site], now: datetime) -> list[SourceState]:
+def source_states(rows: Sequence[Mapping[str, Any]], rights: Rights, now: datetime) -> list[SourceState]:
     """
     Return the state of each source, those that need attention first.
 
-    :param loads: The latest tries of each source and mapped task, latest start first.
-    :param sites: Site by id of the try.
+    :param rows: The latest tries of each source and mapped task, latest start first.
     """
-    tries_by_source: dict[tuple[Site, str], list[Load]] = {}
-    for load in loads:
-        source = (sites[load.load_id], load.source)
+    tries_by_source: dict[tuple[str, str, str], list[Load]] = {}
+    for row, load in zip(rows, loads_of(rows, rights), strict=True):
+        source = (row["service"], row["site_id"], row["source"])
         tries_by_source.setdefault(source, []).append(load)
     states = [SourceState(load=_worst(tries), due=_is_due(tries, now)) for tries in tries_by_source.values()]
     return sorted(states, key=_attention_order)
@@ -194,75 +186,28 @@ def _is_due(tries: Sequence[Load], now: datetime) -> bool:
     return now - starts[0] > 2 * max(gaps)
 
 
-def entry_row(entry: AmbiguousEntry, rights: Rights, now: datetime) -> Entry:
-    """Return an ambiguous entry."""
-    may_settle = not entry.may_be_under_way and rights.may_settle(entry.run.dag_id)
+def entry_row(which: ListName, row: Mapping[str, Any], rights: Rights, now: datetime) -> Entry:
+    """
+    Return an entry of a list.
+
+    :param row: Attempt of the ledger.
+    """
+    names = ("kind", "site_id", "source", "label", "state", "requests", "error", "status", "claimed_at", "gone_at")
+    outcomes = _OUTCOMES[which]
+    if row["kind"] == "chat":
+        # A chat request that was created needs its id, which only the command line takes.
+        outcomes = [outcome for outcome in outcomes if outcome == "not-created"]
+    elif row["kind"] == "rating":
+        outcomes = [outcome for outcome in outcomes if outcome != "removed"]
+    may_settle = bool(outcomes) and not row["is_alive"] and rights.may_settle(row["dag_id"])
     return Entry(
-        id=entry_id(entry),
-        kind=entry.kind,
-        site_id=entry.site_id,
-        source=entry.source,
-        label=entry.label,
-        outcome=entry.outcome,
-        attempts=entry.attempts,
-        error=entry.error,
-        claimed_at=entry.claimed_at,
-        age_seconds=_age(entry.claimed_at, now),
-        may_be_under_way=entry.may_be_under_way,
+        **{name: row[name] for name in names},
+        id=id_of(row),
+        document_id=row["remote_id"],
+        age_seconds=max(0.0, (now - row["claimed_at"]).total_seconds()),
+        is_alive=row["is_alive"],
+        is_batch=row["kind"] == "chat" and row["namespace"] is not None,
         may_settle=may_settle,
-        outcomes=[_SETTLE_OUTCOMES[outcome] for outcome in allowed_outcomes(entry)],
-        task=rights.task(entry.run),
-    )
-
-
-def outdated_row(kind: str, row: Any, rights: Rights) -> Outdated:
-    """
-    Return a key with outdated documents.
-
-    :param kind: ``superseded`` or ``stale``.
-    :param row: Row of the ledger's table of documents.
-    """
-    return Outdated(
-        id=outdated_id(kind, row),
-        site_id=row.site_id,
-        source=row.source,
-        label=row.label,
-        document_ids=outdated_document_ids(kind, row),
-        stale_at=row.stale_at if kind == STALE else None,
-        may_settle=rights.may_settle(row.dag_id),
+        outcomes=outcomes,
         task=rights.task(row),
     )
-
-
-def request_row(row: Any, rights: Rights, now: datetime) -> ChatRequest:
-    """
-    Return an open chat request.
-
-    :param row: Row of the ledger.
-    """
-    return ChatRequest(
-        request_id=row.request_id,
-        site_id=row.site_id,
-        submitted_at=row.claimed_at,
-        age_seconds=_age(row.claimed_at, now),
-        is_batch=row.batch is not None,
-        task=rights.task(row),
-    )
-
-
-def _age(moment: datetime, now: datetime) -> float:
-    return max(0.0, (now - moment).total_seconds())
-
-
-def outdated_document_ids(kind: str, row: Any) -> list[str]:
-    """
-    Return the ids of an entry's outdated documents, without those whose ids the service did not return.
-
-    :param kind: ``superseded`` or ``stale``.
-    """
-    if kind == SUPERSEDED:
-        ids: list[str] = json.loads(row.superseded)
-        return ids
-    if row.document_id is None:
-        return []
-    return [row.document_id]

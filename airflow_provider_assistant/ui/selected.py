@@ -1,4 +1,4 @@
-"""The site that a request selects."""
+"""What a request selects: a site, a source, and what the user may read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Annotated, Any
 from fastapi import Depends, Query
 
 from airflow_provider_assistant.ledger import Site
-from airflow_provider_assistant.ledger.selection import Selection
 
 NameQuery = Annotated[str | None, Query(max_length=500)]
 SourceQuery = NameQuery
@@ -21,51 +20,35 @@ class SelectedSite:
     The site that a request selects, or all sites.
 
     :param site_id: None for all sites.
-    :param service: None for the sites of this id at every service and of every tenant.
-    :param tenant_id: Tenant of the site at the service; None for the site without one.
+    :param service: None for the sites of this id at every service.
     """
 
     site_id: str | None = None
     service: str | None = None
-    tenant_id: str | None = None
 
-    def selection(
-        self, dag_ids: frozenset[str] | None, *, source: str | None = None, label_part: str | None = None
-    ) -> Selection:
+    def selection(self, dag_ids: frozenset[str] | None) -> dict[str, Any]:
         """
-        Return the rows of the ledger that belong to the site.
+        Return the arguments that select the site in a query of the ledger.
 
         :param dag_ids: DAGs whose rows the user sees; None for all.
         """
         if self.site_id is None or self.service is None:
-            return Selection(self.site_id, dag_ids, source=source, label_part=label_part)
-        site = Site(self.service, self.tenant_id, self.site_id)
-        return Selection(dag_ids=dag_ids, site=site, source=source, label_part=label_part)
+            return {"site_id": self.site_id, "dag_ids": dag_ids}
+        return {"site": Site(self.service, self.site_id), "dag_ids": dag_ids}
 
     def has(self, row: Mapping[str, Any]) -> bool:
         """
         Return whether a row of a dataset belongs to the site.
 
-        :param row: With the columns ``service``, ``tenant_id`` and ``site_id``.
+        :param row: With the columns ``service`` and ``site_id``.
         """
-        if self.site_id is None:
-            return True
-        return bool(row["site_id"] == self.site_id) and self.has_tenant(row)
-
-    def has_tenant(self, row: Mapping[str, Any]) -> bool:
-        """
-        Return whether a row of a dataset belongs to the tenant of the site.
-
-        :param row: With the columns ``service`` and ``tenant_id``.
-        """
-        if self.site_id is None or self.service is None:
-            return True
-        return (row["service"], row["tenant_id"]) == (self.service, self.tenant_id)
+        is_site = self.site_id is None or bool(row["site_id"] == self.site_id)
+        return is_site and (self.service is None or bool(row["service"] == self.service))
 
 
-def selected_site(site: NameQuery = None, service: NameQuery = None, tenant: NameQuery = None) -> SelectedSite:
+def selected_site(site: NameQuery = None, service: NameQuery = None) -> SelectedSite:
     """Return the site that a request selects."""
-    return SelectedSite(site, service, tenant)
+    return SelectedSite(site, service)
 
 
 SiteDep = Annotated[SelectedSite, Depends(selected_site)]

@@ -6,8 +6,8 @@ from typing import Literal, TypeAlias
 
 from pydantic import Field
 
-from airflow_provider_assistant.ledger.settling import Which
-from airflow_provider_assistant.ui.models import Load, Model, Paged, Problem, SettleOutcome, Task
+from airflow_provider_assistant.ledger.settle import Settled
+from airflow_provider_assistant.ui.models import ListName, Load, Model, Paged, Problem, Task
 from airflow_provider_assistant.ui.trend_models import Evaluation
 
 TaskKind: TypeAlias = Literal["load", "chat_batch", "export", "evaluation", "other", "unknown"]
@@ -113,7 +113,6 @@ class TaskReply(Model):
     :param tries: Tries of a load, earliest first; empty for other tasks. At most 50.
     :param problem: Why the tries cannot be read, or None.
     :param has_findings: Whether to request the findings: True for loads and chat batches.
-    :param ledger: Ledger in which the tries are, for settling.
     """
 
     kind: TaskKind
@@ -121,7 +120,6 @@ class TaskReply(Model):
     state: str | None
     is_mapped_summary: bool
     task: Task
-    ledger: str
     tries: list[Load]
     problem: Problem | None
     batch: ChatBatch | None
@@ -135,67 +133,33 @@ class Matching(Model):
     """
     All entries of a list that match its filters, instead of entries by their ids.
 
-    :param which: The list: ambiguous entries, of all kinds or of one, superseded or stale documents.
-    :param site_id: This and the next two select the site as the parameters of the page do.
+    :param site_id: This and the next one select the site as the parameters of the page do.
     :param label_part: Text that the keys contain.
     """
 
-    which: Which
+    which: ListName
     site_id: str | None = None
     service: str | None = None
-    tenant_id: str | None = None
     source: str | None = None
     label_part: str | None = None
 
 
 class SettleRequest(Model):
     """
-    Entries to settle, in one request because URLs are logged.
+    Entries to settle, in one request because URLs are logged: by ``ids``, ``matching`` or ``document_ids``.
 
-    :param outcome: ``created`` or ``not_created`` for ambiguous entries, ``deleted`` for superseded and stale ones.
-    :param ids: ``id`` of entries or of superseded documents.
-    :param matching: Settle these entries, and no others.
-    :param confirmation: With ``matching``: what the preview replied. Another list is refused with status 409.
-    :param dag_id: DAG of the task with the findings; required with ``document_ids`` or ``labels``.
-    :param document_ids: For ``deleted``: as findings list them.
-    :param labels: For ``deleted``: keys of stale findings without a document id.
+    :param outcome: ``created`` or ``not-created`` for entries whose outcome is not known, ``removed`` for documents.
+    :param ids: ``id`` of entries.
+    :param document_ids: Ids of documents that were removed, as findings list them. They need the site.
+    :param confirmation: What the preview replied. Another list is refused with status 409.
     """
 
-    ledger: str = ""
-    outcome: SettleOutcome
+    outcome: Settled
     ids: list[str] = Field(default_factory=list, max_length=MOST_SETTLED)
     matching: Matching | None = None
-    confirmation: str | None = None
-    dag_id: str | None = None
-    site_id: str | None = None
     document_ids: list[str] = Field(default_factory=list, max_length=MOST_SETTLED)
-    labels: list[str] = Field(default_factory=list, max_length=MOST_SETTLED)
-
-
-class DeleteRequest(Model):
-    """
-    Superseded documents to delete at the service.
-
-    :param ids: ``id`` of entries with superseded documents.
-    """
-
-    ledger: str = ""
-    outcome: Literal["delete"] = "delete"
-    ids: list[str] = Field(min_length=1, max_length=MOST_SETTLED)
-
-
-class SettleItem(Model):
-    """
-    What settling does, or would do, to one entry.
-
-    :param name: Readable key or document id.
-    :param accepted: Whether it is, or would be, settled.
-    :param text: The consequence for the next load, or why it is refused.
-    """
-
-    name: str
-    accepted: bool
-    text: str
+    site_id: str | None = None
+    confirmation: str | None = None
 
 
 class SettleReply(Model):
@@ -203,17 +167,16 @@ class SettleReply(Model):
     Result of settling, or its preview.
 
     :param is_preview: Whether nothing was changed.
-    :param settled: Number of accepted items.
-    :param refused: Number of refused items; the accepted ones are settled anyway.
-    :param text: One sentence for the confirmation, or for the result.
-    :param sites: Sites of the accepted items.
-    :param confirmation: Identifies the list of a request with ``matching``.
+    :param settled: Number of entries that were, or would be, settled.
+    :param text: What happens, the consequence for the next load, and what stays as it is and why.
+    :param labels: Readable keys of the first ones.
+    :param sites: Their sites.
+    :param confirmation: Identifies the list that the preview is about.
     """
 
     is_preview: bool
     settled: int
-    refused: int
     text: str
-    items: list[SettleItem]
+    labels: list[str] = Field(default_factory=list)
     sites: list[str] = Field(default_factory=list)
     confirmation: str | None = None

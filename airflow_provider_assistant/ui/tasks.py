@@ -15,17 +15,16 @@ from fastapi.responses import PlainTextResponse, StreamingResponse
 
 from airflow_provider_assistant.chat_batch.answers import STATUSES
 from airflow_provider_assistant.evaluation.excerpts import Figures
-from airflow_provider_assistant.ledger import RunRef
-from airflow_provider_assistant.ledger.load_queries import tries_of
-from airflow_provider_assistant.ledger.selection import MOST, Page
+from airflow_provider_assistant.ledger import RunRef, location_of
+from airflow_provider_assistant.ledger.queries import MOST, tries_of
 from airflow_provider_assistant.operators.links import PAGES, browser_url
 from airflow_provider_assistant.operators.runs import findings_file
 from airflow_provider_assistant.ui.access import Rights, RightsDep, may_see_task
 from airflow_provider_assistant.ui.files import UnreadableError, within
 from airflow_provider_assistant.ui.findings import FindingsReader, answers_of
-from airflow_provider_assistant.ui.ledgers import known_ledgers, read
-from airflow_provider_assistant.ui.models import LedgerRef, Load, Problem, Task, model_of
-from airflow_provider_assistant.ui.page import PageDep
+from airflow_provider_assistant.ui.ledger import read
+from airflow_provider_assistant.ui.models import Load, Problem, Task, model_of
+from airflow_provider_assistant.ui.page import PageDep, Position
 from airflow_provider_assistant.ui.parquet_reader import ParquetReader, read_parquet
 from airflow_provider_assistant.ui.rows import loads_of
 from airflow_provider_assistant.ui.task_models import (
@@ -64,7 +63,6 @@ KINDS: dict[str, TaskKind] = {
     "AssistantFeedbackToParquetOperator": "export",
     "AssistantRequestsToParquetOperator": "export",
     "AssistantLoadsToParquetOperator": "export",
-    "AssistantCompareDocumentsOperator": "export",
     "AssistantParquetToIcebergOperator": "export",
     "AssistantParquetToWarehouseOperator": "export",
 }
@@ -92,11 +90,11 @@ def task(key: TaskKeyDep, rights: RightsDep) -> TaskReply:
     facts, read_result = facts_of(key), result_of(key)
     result = read_result.items
     kind = _kind(facts, result)
-    ledger = _ledger(facts.rendered or {})
+    conn_id = _ledger_of(facts.rendered or {})
     tries: list[Load] = []
     problem: Problem | None = None
     if kind == "load" and not facts.is_mapped:
-        tries, problem = _tries(key, ledger, rights)
+        tries, problem = _tries(key, conn_id, rights)
     batch = None
     if kind == "chat_batch" and not facts.is_mapped:
         batch = _batch(key, facts, result)
@@ -109,22 +107,20 @@ def task(key: TaskKeyDep, rights: RightsDep) -> TaskReply:
     has_nothing = not (batch or evaluation or written)
     if kind in _KINDS_OF_RESULTS and facts.state in ENDED and has_nothing:
         problem = read_result.problem or _NOT_OURS
-    # Entries can be settled only in a ledger that the page can select.
-    is_known_ledger = ledger.id in {known.id for known in known_ledgers()}
     return TaskReply(
         kind=kind,
         operator=facts.operator,
         state=facts.state,
         is_mapped_summary=facts.is_mapped,
         task=task_model,
-        ledger=ledger.id,
         tries=tries,
         problem=problem,
         batch=batch,
         evaluation=evaluation,
         written=written,
         has_findings=kind in {"load", "chat_batch"} or "findings" in result,
-        may_settle=is_known_ledger and rights.may_settle(key.dag_id),
+        # Entries can be settled only in the ledger of Airflow's configuration.
+        may_settle=conn_id is None and rights.may_settle(key.dag_id),
     )
 
 
@@ -170,7 +166,7 @@ def findings(key: TaskKeyDep, page: PageDep, kind: KindQuery = None) -> Findings
     )
 
 
-def _no_findings(page: Page, *, path: str | None, problem: Problem | None) -> Findings:
+def _no_findings(page: Position, *, path: str | None, problem: Problem | None) -> Findings:
     return Findings(
         total=0,
         is_capped=False,
@@ -255,34 +251,33 @@ def _kind(facts: TaskFacts, result: Mapping[str, Any]) -> TaskKind:
     return "other"
 
 
-def _ledger(rendered: Mapping[str, Any]) -> LedgerRef:
-    """Return the ledger that the task uses: its own, that of its connection, or the default one."""
-    ledger_id = rendered.get("ledger_conn_id")
+def _ledger_of(rendered: Mapping[str, Any]) -> str | None:
+    """Return the ledger that the connection of a task names; None for that of Airflow's configuration."""
+    ledger_id = None
     assistant_conn_id = rendered.get("assistant_conn_id")
-    if not ledger_id and isinstance(assistant_conn_id, str):
+    if isinstance(assistant_conn_id, str):
         with contextlib.suppress(Exception):  # this API server may not have the connection
             connection = BaseHook.get_connection(assistant_conn_id)
             ledger_id = connection.extra_dejson.get("ledger_conn_id")
-    if isinstance(ledger_id, str) and ledger_id.strip():
-        return LedgerRef(id=ledger_id.strip(), name=ledger_id.strip())
-    return known_ledgers()[0]
+    if not isinstance(ledger_id, str) or ledger_id.strip() in {"", location_of().conn_id}:
+        return None
+    return ledger_id.strip()
 
 
-def _tries(key: TaskKey, ledger: LedgerRef, rights: Rights) -> tuple[list[Load], Problem | None]:
-    """Return the tries of a load, and why they cannot be read."""
-    run = {
-        "dag_id": key.dag_id,
-        "run_id": key.run_id,
-        "task_id": key.task_id,
-        "map_index": key.map_index,
-    }
-    rows, problem = read(ledger, lambda opened: tries_of(opened.connection, run))
+def _tries(key: TaskKey, conn_id: str | None, rights: Rights) -> tuple[list[Load], Problem | None]:
+    """
+    Return the tries of a load, and why they cannot be read.
+
+    :param conn_id: SQL connection of the ledger; None for that of Airflow's configuration.
+    """
+    run = {"dag_id": key.dag_id, "run_id": key.run_id, "task_id": key.task_id, "map_index": key.map_index}
+    rows, problem = read(lambda connection: tries_of(connection, run), conn_id)
     if rows is None:
         rows = []
     if key.region is not None:
         region = str(key.region)
         # The ledger has "<index of the iteration>.<id of the region>", the key only the id.
-        rows = [row for row in rows if row.region and region in row.region]
+        rows = [row for row in rows if row["region"] and region in row["region"]]
     return loads_of(rows, rights), problem
 
 

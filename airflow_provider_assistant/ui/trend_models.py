@@ -1,8 +1,8 @@
-"""What the page gets from the API server about the lake."""
+"""What the page gets from the API server about evaluations."""
 
 from __future__ import annotations
 
-from datetime import date, datetime
+from datetime import datetime
 
 from pydantic import Field
 
@@ -65,78 +65,3 @@ class Evaluations(Model):
     problem: Problem | None
     names: list[str]
     rows: list[Evaluation]
-
-
-class Point(Model):
-    """A value of a day."""
-
-    day: date
-    value: float
-
-
-class Series(Model):
-    """
-    A number over time.
-
-    :param name: Metric, such as ``chats.total``.
-    :param site_id: Site, with its service if there are several; None for a number of the tenant.
-    """
-
-    name: str
-    site_id: str | None
-    points: list[Point]
-
-
-class FeedbackDay(Model):
-    """Ratings of one partition by word."""
-
-    day: date
-    ratings: dict[str, int]
-
-
-class Statistics(Model):
-    """
-    Trends from the lake, of the last 30 partitions.
-
-    :param metrics: Names of all numeric metrics of the latest capture; at most 500.
-    :param series: The metrics that the request names; by default the first four.
-    :param feedback: Ratings that were sent.
-    :param gaps: Days without statistics among the last 30, between the first and the last that have some.
-    """
-
-    problem: Problem | None
-    metrics: list[str]
-    series: list[Series]
-    feedback: list[FeedbackDay]
-    gaps: list[date] = Field(default_factory=list)
-
-
-class Limit(Model):
-    """
-    A limit of the tenant.
-
-    :param name: Path of the limit in the reply, such as ``limits.documents``.
-    :param used: Amount used; None if the service does not say.
-    :param share: ``used / limit``, or None.
-    :param captured_at: When the service said so.
-    """
-
-    tenant_id: str | None
-    name: str
-    used: float | None
-    limit: float
-    share: float | None
-    resets_at: str | None
-    captured_at: datetime
-
-
-class Limits(Model):
-    """
-    Limits of the latest capture of each tenant, the most used first.
-
-    :param gaps: Days without limits among the last 30, between the first and the last that have some.
-    """
-
-    problem: Problem | None
-    rows: list[Limit]
-    gaps: list[date] = Field(default_factory=list)

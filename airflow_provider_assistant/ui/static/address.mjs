@@ -7,16 +7,16 @@ export const PAGE = "/plugin/assistant";
 const VIEW_OF = {
   loads: "loads",
   documents: "loads",
-  ambiguous: "settle",
+  unresolved: "settle",
+  doubled: "settle",
   superseded: "settle",
   stale: "settle",
-  requests: "settle",
+  draft: "settle",
+  open: "settle",
   evaluations: "quality",
-  statistics: "usage",
-  limits: "usage",
 };
-// What stays selected in all views. A site is identified by all three: two services may have the same site id.
-const WHERE = ["ledger", "site", "service", "tenant"];
+// What stays selected in all views. A site is identified by both: two services may have the same site id.
+const WHERE = ["site", "service"];
 
 /** The address of the page. `search`, the text that keys contain, is after the #, which browsers do not send. */
 function addressOf({ search = "", ...query }) {
@@ -35,10 +35,10 @@ export function useAddress() {
   return [address, (changes) => navigate(addressOf({ ...address, ...changes }))];
 }
 
-/** The ledger and the site that an address selects, as parameters of requests. */
+/** The site that an address selects, as parameters of requests. */
 export const whereOf = (address) => Object.fromEntries(WHERE.map((name) => [name, address[name] ?? ""]));
 
-/** A link to a view. The ledger and the site stay. */
+/** A link to a view. The site stays. */
 export function ViewLink({ view, where, children, ...rest }) {
   const [address] = useAddress();
   return h(Link, { to: addressOf({ view, ...whereOf(address), ...where }), ...rest }, children);
@@ -50,23 +50,23 @@ export const PartLink = ({ part, children, ...rest }) =>
 
 const nameOf = (site, sites) => {
   const isOnly = sites.filter((one) => one.site_id === site.site_id).length < 2;
-  return isOnly ? site.site_id : [site.site_id, site.tenant_id, site.service].filter(Boolean).join(", ");
+  return isOnly ? site.site_id : `${site.site_id}, ${site.service}`;
 };
 
 /** The choices of sites: [value, text], and the parameters of a value. */
 export function siteChoices(sites, where) {
-  const parameters = [{ site: "", service: "", tenant: "" }];
+  const parameters = [{ site: "", service: "" }];
   const options = [["0", "all sites"]];
   for (const site of sites) {
     options.push([String(parameters.length), nameOf(site, sites)]);
-    parameters.push({ site: site.site_id, service: site.service, tenant: site.tenant_id ?? "" });
+    parameters.push({ site: site.site_id, service: site.service });
   }
-  const isSelected = (one) => one.site === where.site && one.service === where.service && one.tenant === where.tenant;
+  const isSelected = (one) => one.site === where.site && one.service === where.service;
   let at = parameters.findIndex(isSelected);
   if (at < 0) {
     // A link may name a site that the ledger no longer lists, or a site id without its service.
     at = parameters.length;
-    options.push([String(at), [where.site, where.tenant, where.service].filter(Boolean).join(", ")]);
+    options.push([String(at), [where.site, where.service].filter(Boolean).join(", ")]);
     parameters.push(where);
   }
   return { options, value: String(at), parametersOf: (value) => parameters[Number(value)] };

@@ -1,12 +1,10 @@
 // The three answers at the top of the page, as data: pure functions of what the server says.
 
-import { age, brief, metric, MOST_COUNTED, number, percent, plural, total } from "./format.mjs";
+import { age, brief, MOST_COUNTED, number, percent, plural, total } from "./format.mjs";
 
 const DAY = 86400_000;
 /** Whether the last try of a source failed, was killed, or did not even begin. */
 const isBroken = ({ load, failed_since: since }) => ["failed", "unfinished"].includes(load.outcome) || Boolean(since);
-// A share of a limit from which a person should act.
-const NEARLY_USED = 0.9;
 // The weakest sign that one share is below another: 1.96 standard errors, the usual 95 %.
 const ERRORS = 1.96;
 
@@ -53,6 +51,13 @@ export function loadAnswer(summary) {
       .map(({ load }) => item(`${load.source} last ran ${ago(load.started_at)}`, { task: load.task }));
     return { kind: "warning", word: "Not all of it", text: `${of(due, "did not run when it usually does")}`, items };
   }
+  const withFindings = sources.filter((one) => one.load.outcome === "succeeded with findings");
+  if (withFindings.length) {
+    const items = withFindings
+      .slice(0, 3)
+      .map(({ load }) => item(`${load.source} was loaded ${ago(load.started_at)}`, { task: load.task }));
+    return { kind: "warning", word: "With findings", text: of(withFindings, "left rows to look at"), items };
+  }
   const running = sources.filter((one) => ["running", "deferred"].includes(one.load.outcome));
   const latest = sources
     .map((one) => one.load.started_at)
@@ -77,7 +82,7 @@ export function loadAnswer(summary) {
 }
 
 /** "What needs me?" Returns {kind, word, text, items}. */
-export function needsAnswer(summary, limits) {
+export function needsAnswer(summary) {
   const items = [];
   const broken = summary.sources.filter(isBroken);
   if (broken.length)
@@ -87,14 +92,19 @@ export function needsAnswer(summary, limits) {
         detail: "Read the error, then clear the task.",
       }),
     );
-  if (summary.ambiguous) {
-    const since = summary.ambiguous_since
-      ? `; the oldest is ${age((new Date(summary.now) - new Date(summary.ambiguous_since)) / 1000)} old`
+  const { lists } = summary;
+  if (lists.unresolved) {
+    const since = summary.unresolved_since
+      ? `; the oldest is ${age((new Date(summary.now) - new Date(summary.unresolved_since)) / 1000)} old`
       : "";
-    const count = counted(summary.ambiguous, "ambiguous entry", "ambiguous entries");
+    const count = counted(lists.unresolved, "ambiguous entry", "ambiguous entries");
     items.push(
-      item(`${count} to settle`, { to: "ambiguous", detail: `They may or may not have been created${since}.` }),
+      item(`${count} to settle`, { to: "unresolved", detail: `They may or may not have been created${since}.` }),
     );
+  }
+  if (lists.doubled) {
+    const count = counted(lists.doubled, "entry", "entries");
+    items.push(item(`${count} possibly duplicated`, { to: "doubled", detail: "Look for a second one on the site." }));
   }
   for (const { load } of summary.sources) {
     if (load.counts.rejected) {
@@ -105,14 +115,14 @@ export function needsAnswer(summary, limits) {
         }),
       );
     }
-    if (load.counts.drafts) {
-      items.push(
-        item(`${plural(load.counts.drafts, "document")} of ${load.source} not in use`, {
-          task: load.task,
-          detail: "Activate them on the site. The tab Assistant of the task lists them.",
-        }),
-      );
-    }
+  }
+  if (lists.draft) {
+    items.push(
+      item(`${counted(lists.draft, "document", "documents")} not in use`, {
+        to: "draft",
+        detail: "Activate them on the site.",
+      }),
+    );
   }
   for (const gate of summary.gates.filter((one) => one.verdict === "failed")) {
     items.push(
@@ -122,25 +132,22 @@ export function needsAnswer(summary, limits) {
       }),
     );
   }
-  if (summary.superseded) {
+  if (lists.superseded) {
     items.push(
-      item(`${counted(summary.superseded, "key", "keys")} with superseded documents to delete`, {
+      item(`${counted(lists.superseded, "superseded document", "superseded documents")} to delete`, {
         to: "superseded",
-        detail: "Their rows have changed. Delete the older documents there, or on the site and then record it.",
+        detail: "Their rows have changed. Delete them on the site, then record it.",
       }),
     );
   }
-  if (summary.stale) {
+  if (lists.stale) {
     items.push(
-      item(`${counted(summary.stale, "stale document", "stale documents")} to delete`, {
+      item(`${counted(lists.stale, "stale document", "stale documents")} to delete`, {
         to: "stale",
         detail: "Their rows are gone from the source. Delete them on the site, then record it.",
       }),
     );
   }
-  const scarce = (limits?.rows ?? []).filter((one) => one.share >= NEARLY_USED);
-  for (const limit of scarce)
-    items.push(item(`${percent(limit.share)} of ${metric(limit.name).text} is used`, { to: "limits" }));
   const missing = summary.problem ?? null;
   if (items.length) return { kind: "warning", word: plural(items.length, "thing"), text: "", items };
   if (missing) return { kind: "unknown", word: "Unknown", text: "The ledger cannot be read.", items };

@@ -1,9 +1,8 @@
-// The pages in Airflow's UI. Airflow renders globalThis[name] for each name in plugin.py, so this module, which a
-// browser evaluates once, sets all of them. It runs as it is: Airflow provides React, and nothing is compiled.
+// The pages in Airflow's UI. Airflow renders globalThis[name] of the name in plugin.py. The module runs as it is:
+// Airflow provides React, and nothing is compiled.
 
 import { h } from "./core.mjs";
 import { Page } from "./page.mjs";
-import { Panel } from "./panel.mjs";
 import { TaskTab } from "./task.mjs";
 
 /** The tab of a task instance and the page have the same label, so they share this component. */
@@ -14,5 +13,4 @@ function Assistant(props) {
 }
 
 globalThis["Assistant"] = Assistant;
-globalThis["Assistant overview"] = Panel;
 globalThis.AirflowPlugin = Assistant;

@@ -137,9 +137,9 @@ function timeTicks(first, last, x, width) {
  * Lines over time.
  *
  * `series`: [{name, color, points: [{at, value, mark, title}]}], where `at` is a date or a time, and a point with the
- * `mark` "bad" is drawn as a cross. `hint`: shown if one points at the title. `format`: a value as text. `fromZero`: whether the axis begins at 0.
+ * `mark` "bad" is drawn as a cross. `format`: a value as text. `fromZero`: whether the axis begins at 0.
  */
-export function Lines({ title, hint, unit, series, format = number, fromZero = true }) {
+export function Lines({ title, unit, series, format = number, fromZero = true }) {
   const points = series.flatMap((one) => one.points);
   const times = points.map((one) => time(one.at));
   const values = points.map((one) => one.value);
@@ -181,7 +181,7 @@ export function Lines({ title, hint, unit, series, format = number, fromZero = t
       ),
     );
   const days = [...new Set(points.map((one) => one.at))].sort();
-  const heading = h("span", { title: hint }, title, " ", h("span", { className: "muted" }, unit));
+  const heading = h("span", null, title, " ", h("span", { className: "muted" }, unit));
   if (days.length === 1) return h(SingleDay, { heading, series, format });
   const found = series.map((one) => new Map(one.points.map((point) => [point.at, point])));
   const columns = [
@@ -296,17 +296,3 @@ export function Histogram({ title, bins, unit, noun }) {
     draw,
   });
 }
-
-/** A share as a short bar next to its text. */
-export const Meter = ({ share }) =>
-  h(
-    "svg",
-    { className: "meter", width: 90, height: 10, "aria-hidden": true },
-    h("rect", { width: 90, height: 10, rx: 2, className: "track" }),
-    h("rect", {
-      width: Math.min(1, Math.max(0, share)) * 90,
-      height: 10,
-      rx: 2,
-      fill: share >= 0.9 ? "var(--bad)" : "var(--series-1)",
-    }),
-  );

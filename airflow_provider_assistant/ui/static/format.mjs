@@ -10,20 +10,6 @@ const UNITS = [
   ["minute", 60],
   ["second", 1],
 ];
-const BYTES = [
-  [1e12, "terabyte"],
-  [1e9, "gigabyte"],
-  [1e6, "megabyte"],
-  [1e3, "kilobyte"],
-];
-// Words of the names of metrics that are units. Bytes are a part of the value.
-const METRIC_UNITS = new Map([
-  ["ms", "ms"],
-  ["milliseconds", "ms"],
-  ["seconds", "s"],
-  ["percent", "%"],
-  ["bytes", ""],
-]);
 const NONE = "–";
 
 export const number = (value) => (value === null || value === undefined ? NONE : PLAIN.format(value));
@@ -38,33 +24,6 @@ export const plural = (count, one, many = `${one}s`) => `${number(count)} ${coun
 export const MOST_COUNTED = 10000;
 /** A total that the server may have stopped counting: "10,000+". */
 export const total = (count, isCapped) => `${number(isCapped ? MOST_COUNTED : count)}${isCapped ? "+" : ""}`;
-
-/** A number of bytes: "1.2 MB". */
-export const bytes = (value) => {
-  const [size, unit] = BYTES.find(([one]) => Math.abs(value) >= one) ?? [1, "byte"];
-  return new Intl.NumberFormat(LANGUAGE, { style: "unit", unit, maximumFractionDigits: 1 }).format(value / size);
-};
-
-/**
- * A metric of the service in words, by the path of its name in the reply: {text, unit, format}.
- *
- * "chats.async.latency_ms.p95" is "chats async latency p95" in "ms". `values`: its values, by which a rate is known.
- */
-export function metric(name, values = []) {
-  const words = name
-    .replace(/^limits\./, "")
-    .split(/[._]+/)
-    .filter(Boolean);
-  const unit = words.find((word) => METRIC_UNITS.has(word));
-  const text =
-    words
-      .map((word) => (word === "bytes" ? "size" : word))
-      .filter((word) => word !== unit)
-      .join(" ") || name;
-  const isShare = ["rate", "share"].includes(words.at(-1)) && values.every((one) => one >= 0 && one <= 1);
-  const format = unit === "bytes" ? bytes : isShare ? percent : number;
-  return { text, unit: METRIC_UNITS.get(unit) ?? "", format };
-}
 
 /** Seconds in the largest fitting unit: "5 hours". */
 export function age(seconds) {

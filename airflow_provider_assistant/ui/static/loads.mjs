@@ -30,6 +30,7 @@ export const ROW_OUTCOMES = [
 ];
 const OUTCOMES = {
   succeeded: ["good", "succeeded"],
+  "succeeded with findings": ["warning", "with findings"],
   failed: ["bad", "failed"],
   deferred: ["plain", "deferred"],
   running: ["plain", "running"],
@@ -79,6 +80,7 @@ export function Loads({ where, sources, hasSites }) {
       options: [
         ["", "all"],
         ["succeeded", "succeeded"],
+        ["succeeded with findings", "succeeded with findings"],
         ["failed", "failed"],
         ["unfinished", "killed or running"],
         ["deferred", "deferred"],
@@ -97,7 +99,7 @@ export function Loads({ where, sources, hasSites }) {
         h(
           Fragment,
           null,
-          h(Table, { caption: "Last loads", columns, rows: found.rows, keyOf: (row) => row.load_id }),
+          h(Table, { caption: "Last loads", columns, rows: found.rows, keyOf: (row) => row.token }),
           h(Pages, { of: found, noun: "loads", onTurn: turn }),
         ),
     ),
@@ -141,22 +143,6 @@ export function DocumentsOverTime({ where }) {
                 name: "documents",
                 color: "var(--series-1)",
                 points: found.days.map((one) => ({ at: one.day, value: one.documents })),
-              },
-            ],
-          }),
-          h(Lines, {
-            title: "Created",
-            unit: "documents per UTC day",
-            series: [
-              {
-                name: "created",
-                color: "var(--series-2)",
-                points: found.days.map((one) => ({ at: one.day, value: one.created })),
-              },
-              {
-                name: "of them changed",
-                color: "var(--series-3)",
-                points: found.days.map((one) => ({ at: one.day, value: one.changed })),
               },
             ],
           }),

@@ -1,4 +1,4 @@
-// The page "Assistant": three answers at the top, then the details in four views.
+// The page "Assistant": three answers at the top, then the details in three views.
 
 import {
   Choice,
@@ -22,14 +22,13 @@ import { PartLink, siteChoices, useAddress, ViewLink, whereOf } from "./address.
 import { loadAnswer, needsAnswer, worseAnswer } from "./answers.mjs";
 import { MOST_COUNTED, total } from "./format.mjs";
 import { DocumentsOverTime, Loads } from "./loads.mjs";
-import { Evaluations, Limits, Statistics } from "./quality.mjs";
-import { Settle } from "./settle.mjs";
+import { Evaluations } from "./quality.mjs";
+import { Settle, TO_SETTLE } from "./settle.mjs";
 
 const VIEWS = [
   ["loads", "Loads"],
   ["settle", "To settle"],
   ["quality", "Quality"],
-  ["usage", "Usage"],
 ];
 const SIGNS = { good: "✓", bad: "✕", warning: "!", unknown: "?" };
 
@@ -45,13 +44,12 @@ export function Page() {
 function Content({ onRefresh }) {
   const [address, change] = useAddress();
   const where = whereOf(address);
-  const context = useData("api/context", { ledger: where.ledger });
+  const context = useData("api/context");
   const summary = useData("api/summary", where);
-  const limits = useData("api/limits", where);
   const evaluations = useData("api/evaluations", { ...where, limit: 100 });
   const refused = [context, summary].find((one) => one.error && !one.data);
   if (refused) return h(Fragment, null, h("h1", null, "Assistant"), h(ErrorNote, refused));
-  const { ledgers = [], sites = [], ledger: id = "" } = context.data ?? {};
+  const { sites = [] } = context.data ?? {};
   const choices = siteChoices(sites, where);
   const isSelected = (one) => !where.site || choices.parametersOf(choices.value).site === one.site_id;
   const sources = [...new Set(sites.filter(isSelected).flatMap((one) => one.sources))];
@@ -65,13 +63,6 @@ function Content({ onRefresh }) {
       h(
         "div",
         { className: "filters" },
-        ledgers.length > 1 &&
-          h(Choice, {
-            label: "Ledger",
-            value: id,
-            onChange: (ledger) => change({ ledger, site: "", service: "", tenant: "", source: "" }),
-            options: ledgers.map((one) => [one.id, one.name]),
-          }),
         (sites.length > 1 || where.site) &&
           h(Choice, {
             label: "Site",
@@ -82,19 +73,18 @@ function Content({ onRefresh }) {
         h("button", { onClick: onRefresh }, "Refresh"),
       ),
     ),
-    h(Answers, { summary: summary.data, limits: limits.data, evaluations }),
+    h(Answers, { summary: summary.data, evaluations }),
     h(Views, {
       summary: summary.data,
       where,
       sources,
       hasSites: sites.length > 1 && !where.site,
-      limits,
       onRefresh,
     }),
   );
 }
 
-function Answers({ summary, limits, evaluations }) {
+function Answers({ summary, evaluations }) {
   const worse = evaluations.data
     ? worseAnswer(evaluations.data)
     : evaluations.error && { kind: "unknown", word: "Unknown", text: evaluations.error.message, items: [] };
@@ -102,7 +92,7 @@ function Answers({ summary, limits, evaluations }) {
     "div",
     { className: "answers" },
     h(Answer, { question: "Did the last loads work?", answer: summary && loadAnswer(summary) }),
-    h(Answer, { question: "What needs me?", answer: summary && needsAnswer(summary, limits) }),
+    h(Answer, { question: "What needs me?", answer: summary && needsAnswer(summary) }),
     h(Answer, { question: "Is the assistant worse than last week?", answer: worse }),
   );
 }
@@ -164,24 +154,23 @@ function useScrollTo(part, key) {
   }, [part, key]);
 }
 
-function Views({ summary, where, sources, hasSites, limits, onRefresh }) {
+function Views({ summary, where, sources, hasSites, onRefresh }) {
   const location = useLocation();
   const [address] = useAddress();
   const view = VIEWS.some(([name]) => name === address.view) ? address.view : "loads";
   useScrollTo(location.state?.part, location.key);
-  const counts = summary && !summary.problem ? [summary.ambiguous, summary.superseded, summary.stale] : [];
+  const counts = TO_SETTLE.map((name) => summary?.lists[name] ?? 0);
   const open = total(
-    counts.reduce((left, right) => left + (right ?? 0), 0),
+    counts.reduce((left, right) => left + right, 0),
     counts.some((one) => one >= MOST_COUNTED),
   );
   const content = {
     loads: () => h(Fragment, null, h(Loads, { where, sources, hasSites }), h(DocumentsOverTime, { where })),
     settle: () => h(Settle, { where, sources, hasSites, onSettled: onRefresh }),
     quality: () => h(Evaluations, { where, hasSites }),
-    usage: () => h(Fragment, null, h(Limits, { data: limits }), h(Statistics, { where })),
   };
   // All sections of these views would show the same problem.
-  const { problem = null } = { loads: summary, settle: summary, usage: limits.data }[view] ?? {};
+  const { problem = null } = { loads: summary, settle: summary }[view] ?? {};
   return h(
     Fragment,
     null,

@@ -1,4 +1,4 @@
-// Quality and usage: evaluations, statistics, feedback and limits, from the lake.
+// Quality: evaluations, from the lake.
 
 import {
   Choice,
@@ -14,8 +14,8 @@ import {
   When,
 } from "./core.mjs";
 import { useAddress } from "./address.mjs";
-import { Lines, Meter } from "./charts.mjs";
-import { day, metric, number, percent, plural } from "./format.mjs";
+import { Lines } from "./charts.mjs";
+import { number, percent } from "./format.mjs";
 
 const COLORS = [
   "var(--series-1)",
@@ -31,7 +31,6 @@ const VERDICTS = {
   worse: ["bad", "worse"],
   none: ["plain", "no gate"],
 };
-const ISO_TIME = /^\d{4}-\d\d-\d\dT/;
 // Lines of one chart that can still be told apart.
 const MOST_LINES = 4;
 
@@ -170,135 +169,4 @@ function EvaluationTable({ rows, hasSites }) {
     ["Task", (row) => h(TaskLink, { task: row.task })],
   ];
   return h(Table, { caption: "Last evaluations", columns, rows });
-}
-
-/** Numbers that the nightly export has written, and the ratings that were sent. */
-export function Statistics({ where }) {
-  const [{ metric: chosen = "" }, change] = useAddress();
-  const data = useData("api/statistics", { ...where, metric: chosen });
-  const isEmpty = (found) => !found.series.length && !found.feedback.length;
-  return h(
-    Section,
-    { id: "statistics", title: "Statistics and feedback", wide: true },
-    h(
-      Shown,
-      {
-        of: data,
-        what: "statistics",
-        empty: "The lake has no statistics. The DAG assistant_nightly_export writes them.",
-        isEmpty,
-      },
-      (found) =>
-        h(
-          Fragment,
-          null,
-          found.metrics.length > 1 &&
-            h(
-              "div",
-              { className: "filters" },
-              h(Choice, {
-                label: "Metric",
-                value: chosen,
-                onChange: (one) => change({ metric: one }),
-                options: [["", "the first four"], ...found.metrics.map((one) => [one, metric(one).text])],
-              }),
-            ),
-          h(Gaps, { days: found.gaps }),
-          h(
-            "div",
-            { className: "charts" },
-            [...byName(found.series)].map(([name, series]) => h(Metric, { key: name, name, series })),
-            found.feedback.length > 0 && h(Feedback, { days: found.feedback }),
-          ),
-        ),
-    ),
-  );
-}
-
-/** Days whose numbers nobody has read: the service only has the current ones. */
-function Gaps({ days }) {
-  if (!days.length) return null;
-  return h("p", { className: "note warning" }, `No capture on ${days.map(day).join(", ")}.`);
-}
-
-function byName(series) {
-  const found = new Map();
-  for (const one of series) found.set(one.name, [...(found.get(one.name) ?? []), one]);
-  return found;
-}
-
-function Metric({ name, series }) {
-  const shown = series.filter((one) => one.points.length).slice(0, COLORS.length);
-  if (!shown.length) return null;
-  const more = series.length > shown.length ? `, ${plural(series.length - shown.length, "more site")} not drawn` : "";
-  const values = shown.flatMap((one) => one.points.map((point) => point.value));
-  const { text, unit, format } = metric(name, values);
-  return h(Lines, {
-    title: text,
-    hint: name,
-    unit: `${unit && `${unit}, `}per day${more}`,
-    format,
-    series: shown.map((one, at) => ({
-      name: one.site_id ?? "tenant",
-      color: COLORS[at],
-      points: one.points.map((point) => ({ at: point.day, value: point.value })),
-    })),
-  });
-}
-
-function Feedback({ days }) {
-  const words = [...new Set(days.flatMap((one) => Object.keys(one.ratings)))].sort().slice(0, COLORS.length);
-  return h(Lines, {
-    title: "Feedback",
-    unit: "ratings sent per day",
-    series: words.map((word, at) => ({
-      name: word,
-      color: COLORS[at],
-      points: days.map((one) => ({ at: one.day, value: one.ratings[word] ?? 0 })),
-    })),
-  });
-}
-
-/** An amount of a limit, with its unit. */
-function amount({ name }, value) {
-  const { unit, format } = metric(name);
-  return value === null ? "–" : `${format(value)} ${unit}`.trim();
-}
-
-/** The tenant's limits, and how much of each is used. */
-export function Limits({ data }) {
-  const columns = [
-    ["Limit", (row) => h("span", { title: row.name }, h(Text, { text: metric(row.name).text }))],
-    ["Tenant", (row) => h(Text, { text: row.tenant_id })],
-    ["Used", (row) => amount(row, row.used), "number"],
-    ["Of", (row) => amount(row, row.limit), "number"],
-    [
-      "Share",
-      (row) =>
-        row.share === null
-          ? "–"
-          : h("span", { className: "share" }, h(Meter, { share: row.share }), percent(row.share)),
-      "number",
-    ],
-    [
-      "Resets",
-      (row) => (ISO_TIME.test(row.resets_at) ? h(When, { at: row.resets_at }) : h(Text, { text: row.resets_at })),
-    ],
-    ["As of", (row) => h(When, { at: row.captured_at })],
-  ];
-  return h(
-    Section,
-    { id: "limits", title: "Limits", wide: true },
-    h(
-      Shown,
-      { of: data, what: "limits", empty: "The lake has no limits. The DAG assistant_nightly_export writes them." },
-      (found) =>
-        h(
-          Fragment,
-          null,
-          h(Gaps, { days: found.gaps }),
-          h(Table, { caption: "Limits of the tenant", columns, rows: found.rows }),
-        ),
-    ),
-  );
 }

@@ -1,7 +1,6 @@
-// The view of what waits for a person: the tables of what can be settled.
+// The view of what waits for a person: the lists of entries, and settling them.
 
 import {
-  Choice,
   Fragment,
   h,
   Section,
@@ -16,117 +15,96 @@ import {
   When,
 } from "./core.mjs";
 import { Search, useAddress } from "./address.mjs";
-import { action, DELETE, SettleDialog } from "./dialog.mjs";
+import { action, MARKS, SettleDialog } from "./dialog.mjs";
 import { age, total } from "./format.mjs";
 import { SourceChoice } from "./loads.mjs";
 import { Pages, usePages } from "./paging.mjs";
 
-const KINDS = { document: "document", chat_request: "chat request", rating: "rating" };
+const KINDS = { qa: "Q&A document", text: "text", file: "file", chat: "chat request", rating: "rating" };
 const NO_RIGHT = "To settle those of a DAG, you need the right to change its task instances, as for clearing a task.";
+const NO_MATCH = "There is none that matches the filters.";
+const NONE = "There are none.";
 
-/**
- * A table whose rows can be selected and settled.
- *
- * `outcomes`: what they can be marked as; `how`: how to do it; `which`: the list on the server; `filter`: what it shows.
- */
-function Settleable({ data, caption, columns, outcomes, how, which, filter, noun, onTurn, onSettled }) {
-  const { ledger } = filter;
-  const [chosen, setChosen] = useState(() => new Set());
-  // Whether all entries that match are selected, also those of other pages.
-  const [isAll, setAll] = useState(false);
-  const [body, setBody] = useState(null);
-  const open = data.rows.filter((row) => row.may_settle && !row.may_be_under_way);
-  const ids = open.map((row) => row.id).filter((id) => chosen.has(id));
-  const toggle = (id) =>
-    setChosen((last) => new Set(last.has(id) ? [...last].filter((one) => one !== id) : [...last, id]));
-  const all = () => setChosen(ids.length === open.length ? new Set() : new Set(open.map((row) => row.id)));
-  const matching = total(data.total, data.is_capped);
-  const bodyOf = (outcome) => ({ ledger, outcome, ...(isAll ? { matching: matchingOf(which, filter) } : { ids }) });
-  const count = isAll ? `all ${matching}` : ids.length || "";
-  const box = [
-    "Select",
-    (row) =>
-      row.may_be_under_way
-        ? h("span", { className: "muted", title: "A task may be sending it right now." }, "in flight")
-        : h("input", {
-            type: "checkbox",
-            "aria-label": `Select ${row.label}`,
-            checked: isAll || chosen.has(row.id),
-            disabled: !row.may_settle || isAll,
-            onChange: () => toggle(row.id),
-          }),
-  ];
-  const actions =
-    open.length > 0 &&
-    h(
-      "div",
-      { className: "actions", role: "group", "aria-label": `Settle ${noun}` },
-      h(
-        "button",
-        { onClick: all, disabled: isAll },
-        ids.length === open.length ? "Select none" : `Select all ${open.length} on this page`,
-      ),
-      (data.total > data.rows.length || data.is_capped) &&
-        h("button", { onClick: () => setAll(!isAll) }, isAll ? "Select none" : `Select all ${matching} that match`),
-      outcomes.map((outcome) =>
-        h(
-          "button",
-          {
-            key: outcome,
-            className: "primary",
-            // A request to the service deletes few documents.
-            disabled: isAll ? outcome === DELETE : !ids.length,
-            onClick: () => setBody(bodyOf(outcome)),
-          },
-          action(outcome, count),
-        ),
-      ),
-    );
-  const isRefused = data.rows.some((row) => !row.may_settle && !row.may_be_under_way);
-  return h(
-    Fragment,
-    null,
-    open.length > 0 && h("p", { className: "muted intro" }, how),
-    isRefused && h("p", { className: "muted intro" }, NO_RIGHT),
-    actions,
-    h(Table, { caption, columns: open.length ? [box, ...columns] : columns, rows: data.rows, keyOf: (row) => row.id }),
-    h(Pages, { of: data, noun, onTurn }),
-    body &&
-      h(SettleDialog, {
-        body,
-        onClose: () => setBody(null),
-        onDone: (text) => {
-          setBody(null);
-          setChosen(new Set());
-          setAll(false);
-          onSettled(text);
-        },
-      }),
-  );
-}
-
-/** All entries of a list that a filter matches, for a request. */
-function matchingOf(which, { site, service, tenant, source, search }) {
-  const filter = { site_id: site, service, tenant_id: tenant, source, label_part: search };
-  return { which, ...Object.fromEntries(Object.entries(filter).filter(([, value]) => value)) };
-}
-
-/** Remembers the result of settling, and moves the focus to it: the button that had it may be gone. */
-function useResult(onSettled) {
-  const [text, setText] = useState("");
-  const place = useRef(null);
-  useEffect(() => {
-    if (text) place.current.focus();
-  }, [text]);
-  const result = text && h("p", { ref: place, className: "note good", role: "status", tabIndex: -1 }, text);
-  return [
-    result,
-    (said) => {
-      setText(said);
-      onSettled();
-    },
-  ];
-}
+const KEY = ["Key", (row) => h(Text, { text: row.label })];
+const KIND = ["Kind", (row) => KINDS[row.kind]];
+const DOCUMENT = ["Document", (row) => h(Text, { text: row.document_id })];
+const SENT = [
+  "Sent",
+  (row) => h("time", { dateTime: row.claimed_at, title: row.claimed_at }, `${age(row.age_seconds)} ago`),
+];
+const WHY = [
+  "Why",
+  (row) => h(Text, { text: row.error || (row.state === "claimed" && "The task ended before it saved the answer.") }),
+];
+const REMOVE = "Delete them on the site, then record it here.";
+/** The lists: `which` at the server, and what is shown. `marks`: words for outcomes that mean something else here. */
+const LISTS = [
+  {
+    which: "unresolved",
+    title: "Ambiguous entries",
+    noun: "ambiguous entries",
+    intro: "These were sent, but the answer was lost, so nobody knows whether they were created.",
+    how: "Look on the site, then mark them: the next load sends what was not created, and leaves the rest alone.",
+    outcomes: ["created", "not-created"],
+    empty: "There are none: the outcome of every request is known.",
+    columns: [KEY, KIND, SENT, WHY],
+  },
+  {
+    which: "doubled",
+    title: "Possibly duplicated",
+    noun: "possible duplicates",
+    intro: "These exist, and a request whose answer was lost may have created them a second time.",
+    how:
+      "Look for a second one on the site and delete it, then mark them as existing once. If you deleted the document " +
+      "that is named here, mark that one as removed.",
+    outcomes: ["not-created", "removed"],
+    marks: { "not-created": "existing once" },
+    columns: [KEY, KIND, DOCUMENT, SENT],
+  },
+  {
+    which: "superseded",
+    title: "Superseded documents",
+    noun: "superseded documents",
+    intro: 'Their rows have changed since. A load with on_change="replace" deletes such documents itself.',
+    how: REMOVE,
+    outcomes: ["removed"],
+    columns: [KEY, DOCUMENT],
+  },
+  {
+    which: "stale",
+    title: "Stale documents",
+    noun: "stale documents",
+    intro: 'Their rows are gone from the source. A load with on_missing="delete" deletes such documents itself.',
+    how: REMOVE,
+    outcomes: ["removed"],
+    columns: [KEY, DOCUMENT, ["Gone since", (row) => h(When, { at: row.gone_at })]],
+  },
+  {
+    which: "draft",
+    title: "Documents not in use",
+    noun: "unused documents",
+    intro: "The service has stored these, and does not use them yet.",
+    how: "Activate them on the site. If you delete them instead, record it here.",
+    outcomes: ["removed"],
+    columns: [KEY, DOCUMENT, ["Status", (row) => h(Text, { text: row.status })]],
+  },
+  {
+    which: "open",
+    title: "Open chat requests",
+    noun: "chat requests",
+    intro: "Submitted and not answered yet.",
+    outcomes: [],
+    empty: "No chat request waits for its answer.",
+    columns: [
+      ["Request", (row) => h(Text, { text: row.document_id })],
+      ["Submitted", (row) => h(When, { at: row.claimed_at })],
+      ["Waiting for", (row) => age(row.age_seconds)],
+      ["Part of a chat batch", (row) => (row.is_batch ? "yes" : "no")],
+    ],
+  },
+];
+/** The lists whose entries a person settles. */
+export const TO_SETTLE = LISTS.filter((list) => list.outcomes.length).map((list) => list.which);
 
 /** The view of what waits for a person, with the filters of its lists. */
 export function Settle({ where, sources, hasSites, onSettled }) {
@@ -147,10 +125,7 @@ export function Settle({ where, sources, hasSites, onSettled }) {
         (source || search) && h("button", { onClick: () => change({ source: "", search: "" }) }, "Remove filters"),
       ),
     ),
-    h(Ambiguous, { filter, onSettled }),
-    h(Outdated, { filter, onSettled, ...SUPERSEDED }),
-    h(Outdated, { filter, onSettled, ...STALE }),
-    h(OpenRequests, { filter }),
+    LISTS.map((list) => h(Entries, { key: list.which, list, filter, onSettled })),
   );
 }
 
@@ -158,161 +133,129 @@ export function Settle({ where, sources, hasSites, onSettled }) {
 function Scope({ where, hasSites }) {
   if (hasSites) return "Entries of all sites. Select a site above to see only its entries.";
   if (!where.site) return "Entries of the only site of this ledger.";
-  const names = [where.site, where.tenant, where.service].filter(Boolean).join(", ");
+  const names = [where.site, where.service].filter(Boolean).join(", ");
   return h(Fragment, null, "Only entries of site ", h(Text, { text: names }), ".");
 }
 
-function Ambiguous({ filter, onSettled }) {
-  const [{ kind = "" }, change] = useAddress();
-  const [offset, turn] = usePages(JSON.stringify([filter, kind]));
-  const data = useData("api/ambiguous", { ...filter, kind, offset });
-  const [result, settled] = useResult(onSettled);
-  const columns = [
-    ["Key", (row) => h(Text, { text: row.label })],
-    ["Kind", (row) => KINDS[row.kind]],
-    ["Site", (row) => h(Text, { text: row.site_id })],
-    ["Source", (row) => h(Text, { text: row.source })],
-    ["Sent", (row) => h("time", { dateTime: row.claimed_at, title: row.claimed_at }, `${age(row.age_seconds)} ago`)],
-    [
-      "Why",
-      (row) =>
-        h(Text, { text: row.error || (row.outcome === "claimed" && "The task ended before it saved the answer.") }),
-    ],
-    ["Task", (row) => h(TaskLink, { task: row.task })],
-  ];
-  const isFiltered = kind || filter.source || filter.search;
-  return h(
-    Section,
-    {
-      id: "ambiguous",
-      title: "Ambiguous entries",
-      wide: true,
-      intro: "These were sent, but the answer was lost, so nobody knows whether they were created.",
-    },
-    result,
-    (kind || data.data?.total > 0) &&
-      h(
-        "div",
-        { className: "filters" },
-        h(Choice, {
-          label: "Kind",
-          value: kind,
-          onChange: (value) => change({ kind: value }),
-          options: [["", "all"], ...Object.entries(KINDS)],
-        }),
-      ),
-    h(
-      Shown,
-      {
-        of: data,
-        what: "ambiguous entries",
-        empty: isFiltered ? NO_MATCH : "There are none: the outcome of every request is known.",
-      },
-      (found) =>
-        h(Settleable, {
-          key: JSON.stringify([filter, kind]),
-          data: found,
-          caption: "Ambiguous entries",
-          how: "Look on the site, then mark them: the next load sends what was not created, and leaves the rest alone.",
-          columns,
-          outcomes: ["created", "not_created"],
-          which: kind || "ambiguous",
-          filter,
-          noun: "entries",
-          onTurn: turn,
-          onSettled: settled,
-        }),
-    ),
-  );
-}
-
-const NO_MATCH = "There is none that matches the filters.";
-const SUPERSEDED = {
-  which: "superseded",
-  title: "Superseded documents",
-  intro: "Their rows have changed since, and newer documents exist.",
-  how:
-    "Delete them at the service here, if the connection of the site manages documents, or delete them on the site " +
-    "and then record it here.",
-  noun: "keys",
-  outcomes: [DELETE, "deleted"],
-  documents: "Older documents",
-};
-const STALE = {
-  which: "stale",
-  title: "Stale documents",
-  intro: "Their rows are gone from the source. A load with on_missing=\"delete\" deletes such documents itself.",
-  how: "Delete them on the site, then record it here.",
-  noun: "documents",
-  outcomes: ["deleted"],
-  documents: "Document",
-  gone: [["Gone since", (row) => h(When, { at: row.stale_at })]],
-};
-
-/** Documents that are on the site and should not be. */
-function Outdated({ filter, onSettled, which, title, intro, how, noun, outcomes, documents, gone = [] }) {
+function Entries({ list, filter, onSettled }) {
+  const { which, title, noun, intro, empty = NONE } = list;
   const [offset, turn] = usePages(JSON.stringify(filter));
-  const data = useData(`api/${which}`, { ...filter, offset });
+  const data = useData(`api/entries/${which}`, { ...filter, offset });
   const [result, settled] = useResult(onSettled);
-  const columns = [
-    ["Key", (row) => h(Text, { text: row.label })],
-    ["Site", (row) => h(Text, { text: row.site_id })],
-    ["Source", (row) => h(Text, { text: row.source })],
-    [documents, (row) => h(Text, { text: row.document_ids.join(", ") })],
-    ...gone,
-    ["Task", (row) => h(TaskLink, { task: row.task })],
-  ];
   return h(
     Section,
     { id: which, title, wide: true, intro },
     result,
-    h(
-      Shown,
-      { of: data, what: title.toLowerCase(), empty: filter.source || filter.search ? NO_MATCH : "There are none." },
-      (found) =>
-        h(Settleable, {
-          key: JSON.stringify(filter),
-          data: found,
-          caption: title,
-          how,
-          columns,
-          outcomes,
-          which,
-          filter,
-          noun,
-          onTurn: turn,
-          onSettled: settled,
-        }),
+    h(Shown, { of: data, what: noun, empty: filter.source || filter.search ? NO_MATCH : empty }, (found) =>
+      h(Settleable, { key: JSON.stringify(filter), data: found, list, filter, onTurn: turn, onSettled: settled }),
     ),
   );
 }
 
-function OpenRequests({ filter }) {
-  const [offset, turn] = usePages(JSON.stringify(filter));
-  const data = useData("api/requests", { ...filter, offset });
+/** A table whose rows can be selected and settled. */
+function Settleable({ data, list, filter, onTurn, onSettled }) {
+  const { which, title, noun, how, outcomes, marks = {} } = list;
+  const [chosen, setChosen] = useState(() => new Set());
+  // Whether all entries that match are selected, also those of other pages.
+  const [isAll, setAll] = useState(false);
+  const [body, setBody] = useState(null);
+  const settleable = data.rows.filter((row) => row.may_settle);
+  const ids = settleable.map((row) => row.id).filter((id) => chosen.has(id));
+  const toggle = (id) =>
+    setChosen((last) => new Set(last.has(id) ? [...last].filter((one) => one !== id) : [...last, id]));
+  const isPage = ids.length === settleable.length;
+  const all = () => setChosen(isPage ? new Set() : new Set(settleable.map((row) => row.id)));
+  const matching = total(data.total, data.is_capped);
+  const bodyOf = (outcome) => ({ outcome, ...(isAll ? { matching: matchingOf(which, filter) } : { ids }) });
+  const count = isAll ? `all ${matching}` : ids.length || "";
+  const box = [
+    "Select",
+    (row) =>
+      row.is_alive
+        ? h("span", { className: "muted", title: "A task may be sending it right now." }, "in flight")
+        : h("input", {
+            type: "checkbox",
+            "aria-label": `Select ${row.label}`,
+            checked: isAll || chosen.has(row.id),
+            disabled: !row.may_settle || isAll,
+            onChange: () => toggle(row.id),
+          }),
+  ];
+  const actions =
+    settleable.length > 0 &&
+    h(
+      "div",
+      { className: "actions", role: "group", "aria-label": `Settle ${noun}` },
+      h(
+        "button",
+        { onClick: all, disabled: isAll },
+        isPage ? "Select none" : `Select all ${settleable.length} on this page`,
+      ),
+      (data.total > data.rows.length || data.is_capped) &&
+        h("button", { onClick: () => setAll(!isAll) }, isAll ? "Select none" : `Select all ${matching} that match`),
+      outcomes.map((outcome) =>
+        h(
+          "button",
+          {
+            key: outcome,
+            className: "primary",
+            disabled: !isAll && !ids.length,
+            onClick: () => setBody(bodyOf(outcome)),
+          },
+          action(marks[outcome] ?? MARKS[outcome], count),
+        ),
+      ),
+    );
+  const isRefused = data.rows.some((row) => row.outcomes.length && !row.may_settle && !row.is_alive);
   const columns = [
-    ["Request", (row) => h(Text, { text: row.request_id })],
+    ...(settleable.length ? [box] : []),
+    ...list.columns,
     ["Site", (row) => h(Text, { text: row.site_id })],
-    ["Submitted", (row) => h(When, { at: row.submitted_at })],
-    ["Waiting for", (row) => age(row.age_seconds)],
-    ["Part of a chat batch", (row) => (row.is_batch ? "yes" : "no")],
+    ["Source", (row) => h(Text, { text: row.source })],
     ["Task", (row) => h(TaskLink, { task: row.task })],
   ];
   return h(
-    Section,
-    {
-      id: "requests",
-      title: "Open chat requests",
-      wide: true,
-      intro: "Submitted in the last seven days and not answered yet.",
-    },
-    h(Shown, { of: data, what: "chat requests", empty: "No chat request waits for its answer." }, (found) =>
-      h(
-        Fragment,
-        null,
-        h(Table, { caption: "Open chat requests", columns, rows: found.rows }),
-        h(Pages, { of: found, noun: "requests", onTurn: turn }),
-      ),
-    ),
+    Fragment,
+    null,
+    settleable.length > 0 && h("p", { className: "muted intro" }, how),
+    isRefused && h("p", { className: "muted intro" }, NO_RIGHT),
+    actions,
+    h(Table, { caption: title, columns, rows: data.rows, keyOf: (row) => row.id }),
+    h(Pages, { of: data, noun, onTurn }),
+    body &&
+      h(SettleDialog, {
+        body,
+        mark: marks[body.outcome],
+        onClose: () => setBody(null),
+        onDone: (text) => {
+          setBody(null);
+          setChosen(new Set());
+          setAll(false);
+          onSettled(text);
+        },
+      }),
   );
+}
+
+/** All entries of a list that a filter matches, for a request. */
+function matchingOf(which, { site, service, source, search }) {
+  const filter = { site_id: site, service, source, label_part: search };
+  return { which, ...Object.fromEntries(Object.entries(filter).filter(([, value]) => value)) };
+}
+
+/** Remembers the result of settling, and moves the focus to it: the button that had it may be gone. */
+function useResult(onSettled) {
+  const [text, setText] = useState("");
+  const place = useRef(null);
+  useEffect(() => {
+    if (text) place.current.focus();
+  }, [text]);
+  const result = text && h("p", { ref: place, className: "note good", role: "status", tabIndex: -1 }, text);
+  return [
+    result,
+    (said) => {
+      setText(said);
+      onSettled();
+    },
+  ];
 }

@@ -48,7 +48,7 @@ const FINDINGS = {
   repeated: "The service kept an earlier rating of the answer. Nothing to do.",
   possibly_duplicated: "An earlier try may have created it as well. Look for a second document on the site.",
 };
-const DELETABLE = ["superseded", "stale"];
+const REMOVABLE = ["superseded", "stale"];
 const EMPTY = {
   other:
     "This is not a task of the Assistant provider, so there is nothing to show. Loads, chat batches, evaluations and " +
@@ -106,6 +106,7 @@ function heading(load, count) {
   const which = count > 1 ? `Try ${count} of ${count}` : "The load";
   const verb = {
     succeeded: "succeeded",
+    "succeeded with findings": "succeeded, and left rows to look at",
     failed: "failed",
     deferred: "waits for the service",
     running: "is running",
@@ -254,10 +255,10 @@ function Written({ written }) {
 
 // -- findings --------------------------------------------------------------------------------------
 
-/** The ledger, site and source of a load, so that a link leads to its entries only. */
+/** The site and source of a load, so that a link leads to its entries only. */
 function whereOfLoad(reply) {
   const load = reply.tries.at(-1);
-  return { ledger: reply.ledger, site: load?.site_id ?? "", source: load?.source ?? "" };
+  return { site: load?.site_id ?? "", source: load?.source ?? "" };
 }
 
 function Findings({ path, region, reply }) {
@@ -275,17 +276,12 @@ function Findings({ path, region, reply }) {
     ["Why", (row) => h(Text, { text: row.reason })],
     ["Documents", (row) => h(Text, { text: row.document_ids.join(", ") })],
   ];
-  const deletion = (found) => {
-    const rows = found.rows.filter((row) => DELETABLE.includes(row.kind));
-    return {
-      ledger: reply.ledger,
-      outcome: "deleted",
-      dag_id: reply.task.dag_id,
-      site_id: reply.tries.at(-1)?.site_id ?? null,
-      document_ids: rows.flatMap((row) => row.document_ids),
-      labels: rows.filter((row) => row.kind === "stale" && !row.document_ids.length).map((row) => row.key),
-    };
-  };
+  const site = reply.tries.at(-1)?.site_id;
+  const removal = (found) => ({
+    outcome: "removed",
+    site_id: site,
+    document_ids: found.rows.flatMap((row) => row.document_ids),
+  });
   return h(
     Section,
     { id: "findings", title: "Findings", wide: true, intro: "Rows that a person should look at." },
@@ -313,16 +309,13 @@ function Findings({ path, region, reply }) {
             "Download as CSV",
           ),
           reply.may_settle &&
-            DELETABLE.includes(kind) &&
-            found.rows.length > 0 &&
-            h(
-              "button",
-              { onClick: () => setBody(deletion(found)) },
-              `Mark these ${number(found.rows.length)} as ${MARKS.deleted}`,
-            ),
+            site &&
+            REMOVABLE.includes(kind) &&
+            found.rows.some((row) => row.document_ids.length) &&
+            h("button", { onClick: () => setBody(removal(found)) }, `Mark these as ${MARKS.removed}`),
           (kind === "ambiguous" || !kind) &&
             found.kinds.some((one) => one.kind === "ambiguous") &&
-            h(PartLink, { part: "ambiguous", where: whereOfLoad(reply) }, "Settle ambiguous entries"),
+            h(PartLink, { part: "unresolved", where: whereOfLoad(reply) }, "Settle ambiguous entries"),
         ),
         kind && FINDINGS[kind] && h("p", { className: "muted" }, FINDINGS[kind]),
         h(Table, { caption: "Findings", columns: columnsOf(found.rows), rows: found.rows }),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from datetime import date, timedelta
+from datetime import timedelta
 from typing import Any
 
 from airflow_provider_assistant.ui import models as m
@@ -14,7 +14,6 @@ from tests.integration.ui.rows import (
     DAYS,
     GUIDES,
     HOSTILE,
-    LEDGER,
     NOW,
     RUN,
     SITE,
@@ -22,11 +21,12 @@ from tests.integration.ui.rows import (
     entry,
     evaluation,
     load,
+    outdated,
     paged,
     task,
 )
 
-__all__ = ["BAD", "HOSTILE", "LEDGER", "RUN", "SITE", "counts", "entry", "evaluation", "load", "paged", "task"]
+__all__ = ["BAD", "HOSTILE", "RUN", "SITE", "counts", "entry", "evaluation", "load", "paged", "task"]
 
 
 def context(**changes: Any) -> m.Context:
@@ -34,24 +34,19 @@ def context(**changes: Any) -> m.Context:
         m.Site(
             site_id=SITE,
             service="assistant.example.com",
-            tenant_id="acme-inc",
             sources=["kb.load_faq", "kb.upload_guides"],
         ),
         m.Site(
             site_id="shop",
             service="assistant.example.com",
-            tenant_id="acme-inc",
             sources=["shop.load_products"],
         ),
     ]
     fields = {
         "version": "0.1.0",
         "now": NOW,
-        "ledgers": [m.LedgerRef(id=LEDGER, name=LEDGER)],
-        "ledger": LEDGER,
         "sites": sites,
         "problem": None,
-        "lake": "s3://lake/assistant",
         "may_settle": True,
     }
     return m.Context(**{**fields, **changes})
@@ -75,16 +70,9 @@ def summary(**changes: Any) -> m.Summary:
         "now": NOW,
         "problem": None,
         "sources": [m.SourceState(load=BAD, due=False), m.SourceState(load=GUIDES, due=False)],
-        "loads_day": 3,
-        "failed_day": 1,
         "created_day": 11_712,
-        "requests_day": 11_900,
-        "throttled_day": 118,
-        "ambiguous": 12,
-        "ambiguous_since": NOW - timedelta(hours=5),
-        "superseded": 31,
-        "stale": 4,
-        "open_requests": 1,
+        "lists": {"unresolved": 12, "doubled": 0, "superseded": 31, "stale": 4, "draft": 6, "open": 1},
+        "unresolved_since": NOW - timedelta(hours=5),
         "gates": [gate(evaluation(0))],
         "lake_problem": None,
     }
@@ -96,12 +84,8 @@ def quiet() -> m.Summary:
     states = [m.SourceState(load=one, due=False) for one in (load(), GUIDES)]
     return summary(
         sources=states,
-        failed_day=0,
-        ambiguous=0,
-        ambiguous_since=None,
-        superseded=0,
-        stale=0,
-        open_requests=0,
+        lists={},
+        unresolved_since=None,
         gates=[gate(evaluation(1))],
     )
 
@@ -110,65 +94,9 @@ def _documents() -> m.Documents:
     days = [NOW.date() - timedelta(days=back) for back in range(60, -1, -1)]
     known, rows = 60_000, []
     for number, day in enumerate(days):
-        created, changed = random.Random(number).randint(200, 900), random.Random(number + 1).randint(0, 60)
-        known += created - changed
-        rows.append(m.DocumentsDay(day=day, created=created, changed=changed, documents=known))
+        known += random.Random(number).randint(-100, 900)
+        rows.append(m.DocumentsDay(day=day, documents=known))
     return m.Documents(problem=None, days=rows)
-
-
-def _points(low: float, high: float, seed: int) -> list[trends.Point]:
-    dice = random.Random(seed)
-    days: list[date] = [NOW.date() - timedelta(days=back) for back in range(DAYS, 0, -1)]
-    return [trends.Point(day=day, value=round(dice.uniform(low, high), 2)) for day in days]
-
-
-def _statistics() -> trends.Statistics:
-    series = [
-        trends.Series(name=name, site_id=site, points=_points(low, high, seed))
-        for seed, (name, site, low, high) in enumerate(
-            [
-                ("chats.total", SITE, 350, 450),
-                ("chats.total", "shop", 100, 180),
-                ("chats.async.latency_ms.p95", SITE, 4_000, 11_000),
-                ("documents.bytes", SITE, 90_000_000, 90_400_000),
-                ("chats.async.answer_rate", SITE, 0.82, 0.95),
-            ]
-        )
-    ]
-    feedback = [
-        trends.FeedbackDay(day=point.day, ratings={"positive": int(point.value), "negative": int(point.value / 5)})
-        for point in _points(20, 40, 9)
-    ]
-    return trends.Statistics(
-        problem=None,
-        metrics=sorted({one.name for one in series}),
-        series=series,
-        feedback=feedback,
-        gaps=[NOW.date() - timedelta(days=number) for number in (5, 4)],
-    )
-
-
-def _limits() -> trends.Limits:
-    rows = [
-        ("limits.documents", 90_210, 100_000),
-        ("limits.requests_per_minute", 210, 600),
-        ("limits.storage_bytes", 2_150_000_000, 10_000_000_000),
-    ]
-    return trends.Limits(
-        problem=None,
-        rows=[
-            trends.Limit(
-                tenant_id="acme-inc",
-                name=name,
-                used=used,
-                limit=limit,
-                share=used / limit,
-                resets_at="2026-12-01T00:00:00Z" if name == "limits.requests_per_minute" else None,
-                captured_at=NOW - timedelta(hours=4),
-            )
-            for name, used, limit in rows
-        ],
-    )
 
 
 def evaluations() -> trends.Evaluations:
@@ -181,7 +109,7 @@ def task_reply(kind: tasks.TaskKind = "load", **changes: Any) -> tasks.TaskReply
     first = BAD.model_copy(
         update={
             "outcome": "unfinished",
-            "counts": m.Counts(**dict.fromkeys(m.Counts.model_fields)),
+            "counts": m.Counts(),
             "ended_at": None,
             "seconds": None,
             "error": None,
@@ -193,7 +121,6 @@ def task_reply(kind: tasks.TaskKind = "load", **changes: Any) -> tasks.TaskReply
         "state": "failed",
         "is_mapped_summary": False,
         "task": task(),
-        "ledger": LEDGER,
         "tries": [first, BAD] if kind == "load" else [],
         "problem": None,
         "batch": None,
@@ -259,47 +186,34 @@ def findings(**changes: Any) -> tasks.Findings:
 
 
 def preview(_: dict[str, str], body: dict[str, Any]) -> tasks.SettleReply:
-    if "matching" in body:
-        return tasks.SettleReply(
-            is_preview=True,
-            settled=9812,
-            refused=3,
-            text=f"9,812 entries would be settled as {body['outcome']}. 3 more stay as they are.",
-            items=[tasks.SettleItem(name=f"sku={number}", accepted=True, text="") for number in range(10)],
-            sites=[f"site '{SITE}' at service 'assistant.example.com'"],
-            confirmation="9812-abc",
-        )
-    numbers = [int(name.rpartition("-")[2]) for name in body.get("ids", ())]
-    names = [f"sku={4711 + number}" for number in numbers]
-    names += body.get("document_ids", ())
-    after = "The next load does not send this row, unless its content has changed."
+    count, labels = 9812, [f"sku={number}" for number in range(10)]
+    kept = " Others stay as they are. 3: You may not change its DAG."
+    if "matching" not in body:
+        labels = [f"sku={4711 + int(name.rpartition('-')[2])}" for name in body.get("ids", ())]
+        labels += body.get("document_ids", ())
+        count, kept = len(labels), ""
+    outcome = body["outcome"].replace("-", " ")
     return tasks.SettleReply(
         is_preview=True,
-        settled=len(names),
-        refused=0,
-        text=f"{len(names)} entries would be settled as {body['outcome'].replace('_', ' ')}.",
-        items=[tasks.SettleItem(name=name, accepted=True, text=after) for name in names],
-        sites=[f"site '{SITE}' of tenant 'acme-inc' at service 'assistant.example.com'"],
+        settled=count,
+        text=f"{count:,} entries would be settled as {outcome}. The next load does not send them again.{kept}",
+        labels=labels,
+        sites=[f"site '{SITE}' at service 'assistant.example.com'"],
+        confirmation=f"{count}-abc",
     )
-
-
-def _outdated(name: str, number: int, **changes: Any) -> m.Outdated:
-    fields = {"site_id": SITE, "source": "kb.load_faq", "may_settle": True, "task": task(), **changes}
-    return m.Outdated(id=name, label=f"sku={number}", document_ids=[f"doc-{number}"], **fields)
 
 
 def filled() -> dict[str, Any]:
     """The replies of a month after which something needs attention."""
-    superseded = [_outdated(f"old-{at}", at) for at in range(4)]
-    stale = [_outdated(f"gone-{at}", at, stale_at=NOW - timedelta(hours=5)) for at in range(4)]
-    request = m.ChatRequest(
-        request_id="req-9",
-        site_id=SITE,
-        submitted_at=NOW - timedelta(seconds=340),
-        age_seconds=340.0,
-        is_batch=True,
-        task=task("nightly", "ask"),
-    )
+    unresolved = [
+        *(entry(at) for at in range(6)),
+        entry(6, is_alive=True, may_settle=False, state="claimed", error=None),
+    ]
+    superseded = [outdated("old", at) for at in range(4)]
+    stale = [outdated("gone", at, gone_at=NOW - timedelta(hours=5)) for at in range(4)]
+    drafts = [outdated("draft", at, status="draft") for at in range(3)]
+    asked = {"kind": "chat", "document_id": "req-9", "age_seconds": 340.0, "is_batch": True, "outcomes": []}
+    request = entry(9, **asked, may_settle=False, task=task("nightly", "ask"))
     here = f"tasks/kb/{RUN}"
     judged = task_reply("evaluation", operator="AssistantEvaluateOperator", state="failed", evaluation=evaluation(0))
     return {
@@ -307,17 +221,13 @@ def filled() -> dict[str, Any]:
         "summary": summary(),
         "loads": m.Loads(**paged([BAD, GUIDES, *(load(number) for number in range(1, 12))], 5000)),
         "documents": _documents(),
-        "ambiguous": m.Entries(
-            **paged(
-                [*(entry(at) for at in range(6)), entry(6, may_be_under_way=True, outcome="claimed", error=None)], 12
-            )
-        ),
-        "superseded": m.OutdatedPage(**paged(superseded, 31)),
-        "stale": m.OutdatedPage(**paged(stale)),
-        "requests": m.ChatRequests(**paged([request])),
+        "entries/unresolved": m.Entries(**paged(unresolved, 12)),
+        "entries/doubled": m.Entries(**paged([])),
+        "entries/superseded": m.Entries(**paged(superseded, 31)),
+        "entries/stale": m.Entries(**paged(stale)),
+        "entries/draft": m.Entries(**paged(drafts, 6)),
+        "entries/open": m.Entries(**paged([request])),
         "evaluations": evaluations(),
-        "statistics": _statistics(),
-        "limits": _limits(),
         f"{here}/load_faq/-1": task_reply(),
         f"{here}/load_faq/-1/findings": findings(),
         f"{here}/ask/-1": task_reply(
@@ -350,6 +260,6 @@ def _tab(task_id: str) -> str:
 
 
 PAGES = {
-    **{f"page-{view}": f"plugin/assistant?view={view}" for view in ("loads", "settle", "quality", "usage")},
+    **{f"page-{view}": f"plugin/assistant?view={view}" for view in ("loads", "settle", "quality")},
     **{f"tab-{name}": _tab(name) for name in ("load_faq", "ask", "judge", "export", "bash")},
 }

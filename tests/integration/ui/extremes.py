@@ -17,7 +17,7 @@ ERROR = f"POST /m2m/sites/{SITE}/documents/qa: 502 Bad Gateway. " + "The upstrea
 KEYS = itertools.cycle([KEY, ARABIC, f"{ARABIC} " * 40, "sku=1"])
 # What stands in fields with these names.
 LONG = {"source": SOURCE, "error": ERROR, "reason": ERROR, "dag_id": SOURCE, "task_id": SOURCE, "group": ARABIC}
-NUMBERS = {"total": 10_000, "count": 1_000_000, "row": 10_000_000, "is_capped": True, "ambiguous": 10_000}
+NUMBERS = {"total": 10_000, "count": 1_000_000, "row": 10_000_000, "is_capped": True, "unresolved": 10_000}
 
 
 def replies(*, may_settle: bool) -> dict[str, Any]:

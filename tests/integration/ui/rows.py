@@ -11,7 +11,7 @@ from airflow_provider_assistant.ui import trend_models as trends
 
 # The time of all replies.
 NOW = datetime(2026, 11, 22, 6, 30, tzinfo=UTC)
-LEDGER, SITE = "assistant_ledger", "help"
+SITE = "help"
 # Shown as text, or the page runs it.
 HOSTILE = '<img src=x onerror="globalThis.hacked=1"><script>globalThis.hacked=1</script>{{7*7}}'
 DAYS = 30
@@ -34,12 +34,12 @@ def counts(**changes: int | None) -> m.Counts:
 def load(number: int = 0, **changes: Any) -> m.Load:
     started = NOW - timedelta(days=number, hours=5, minutes=30)
     fields: dict[str, Any] = {
-        "load_id": f"load-{number}",
+        "token": f"load-{number}",
         "started_at": started,
         "ended_at": started + timedelta(seconds=280),
         "outcome": "succeeded",
         "site_id": SITE,
-        "endpoint": "documents/qa",
+        "kind": "qa",
         "source": "kb.load_faq",
         "counts": counts(created=340 - number, unchanged=11_600 + number, requests=351 - number, throttled=3),
         "seconds": 280.5,
@@ -68,9 +68,9 @@ BAD = load(
 )
 GUIDES = load(
     1,
-    load_id="guides",
+    token="guides",
     source="kb.upload_guides",
-    endpoint="documents",
+    kind="file",
     counts=counts(unchanged=14, created=2),
     seconds=3.1,
     task=task(task_id="upload_guides"),
@@ -124,18 +124,28 @@ def paged(rows: list[Any], total: int | None = None, **changes: Any) -> dict[str
 def entry(number: int, **changes: Any) -> m.Entry:
     fields: dict[str, Any] = {
         "id": f"entry-{number}",
-        "kind": "document",
+        "kind": "qa",
         "site_id": SITE,
         "source": "kb.load_faq",
         "label": f"sku={4711 + number}",
-        "outcome": "ambiguous",
-        "attempts": 2,
+        "state": "ambiguous",
+        "requests": 2,
         "error": "POST /m2m/sites/help/documents/qa: 502 Bad Gateway",
+        "document_id": None,
+        "status": None,
         "claimed_at": NOW - timedelta(hours=5),
         "age_seconds": 18_000.0,
-        "may_be_under_way": False,
+        "gone_at": None,
+        "is_alive": False,
+        "is_batch": False,
         "may_settle": True,
-        "outcomes": ["created", "not_created"],
+        "outcomes": ["created", "not-created"],
         "task": task(),
     }
     return m.Entry(**{**fields, **changes})
+
+
+def outdated(name: str, number: int, **changes: Any) -> m.Entry:
+    """Return an entry with a document to remove."""
+    fields = {"state": "created", "error": None, "document_id": f"doc-{number}", "outcomes": ["removed"], **changes}
+    return entry(0, id=f"{name}-{number}", label=f"sku={number}", **fields)

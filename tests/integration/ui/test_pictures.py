@@ -41,7 +41,7 @@ def images(tmp_path: Path) -> Path:
 OPEN = """
 for (const one of document.querySelectorAll(".assistant summary, .assistant .more[aria-expanded=false]")) one.click();
 """
-VIEWS = {**data.PAGES, "panel": ""}
+VIEWS = data.PAGES
 
 
 @pytest.mark.promise("pages", "The pages fit a phone and pass the rules of axe, with the longest names.")
@@ -91,7 +91,6 @@ def test_everything_fits_and_can_be_read(opened: StubPages, may_settle: bool, vi
     [
         ("ui-page.png", "page-loads", "light"),
         ("ui-quality.png", "page-quality", "light"),
-        ("ui-usage-dark.png", "page-usage", "dark"),
     ],
 )
 def test_pictures_of_the_page(pages: StubPages, images: Path, name: str, page: str, theme: str) -> None:
@@ -122,10 +121,3 @@ def test_pictures_of_the_tab(pages: StubPages, images: Path, name: str, page: st
     pages.driver.set_window_size(WIDTH, HEIGHT + 300)
     pages.show(data.PAGES[page])
     assert pages.driver.find_element("css selector", ".assistant").screenshot(str(images / name))
-
-
-@pytest.mark.nightly
-def test_picture_of_the_panel(pages: StubPages, images: Path) -> None:
-    pages.driver.set_window_size(WIDTH, HEIGHT)
-    pages.show("")
-    assert pages.driver.find_element("css selector", ".assistant").screenshot(str(images / "ui-panel.png"))

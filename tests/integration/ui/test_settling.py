@@ -26,8 +26,10 @@ def test_a_viewer_sees_no_button(pages: StubPages) -> None:
     rows = [data.entry(at, may_settle=False) for at in range(3)]
     text = pages.show(
         "plugin/assistant?view=settle",
-        ambiguous=m.Entries(**data.paged(rows)),
-        **dict.fromkeys(("superseded", "stale"), m.OutdatedPage(**data.paged([]))),
+        **{
+            **{f"entries/{name}": m.Entries(**data.paged([])) for name in ("superseded", "stale", "draft")},
+            "entries/unresolved": m.Entries(**data.paged(rows)),
+        },
     )
 
     assert "sku=4712" in text
@@ -46,7 +48,8 @@ def test_settling_asks_first_and_names_the_rows_in_the_body_only(pages: StubPage
     boxes[1].send_keys(Keys.SPACE)
     pages.button("Mark 2 as created").click()
     pages.until("2 entries would be settled as created")
-    assert "sku=4711: The next load does not send this row" in pages.text()
+    assert "The next load does not send them again." in pages.text()
+    assert "sku=4711" in pages.text()
     assert pages.driver.switch_to.active_element.text == "Cancel"
 
     pages.driver.switch_to.active_element.send_keys(Keys.ESCAPE)
@@ -61,7 +64,7 @@ def test_settling_asks_first_and_names_the_rows_in_the_body_only(pages: StubPage
     pages.until("2 entries would be settled as not created")
 
     sent = [(query, body) for path, query, body in pages.host.requests if path == "settle"]
-    assert sent == [("", {"ledger": "", "outcome": "not_created", "ids": ["entry-0", "entry-1"]})]
+    assert sent == [("", {"outcome": "not-created", "ids": ["entry-0", "entry-1"], "confirmation": "2-abc"})]
     assert tasks.SettleRequest.model_validate(sent[0][1])
     assert pages.driver.switch_to.active_element.get_attribute("role") == "status"
     pages.wait.until(lambda _: [path for path, _, _ in pages.host.requests].count("summary") == 2)
@@ -81,17 +84,17 @@ def test_all_that_match_are_settled_in_one_confirmed_step(opened: StubPages) -> 
     assert "Only entries of site help, a.example." in opened.text()
     opened.button("Select all 12 that match").click()
     opened.button("Mark all 12 as not created").click()
-    opened.until("9,812 entries would be settled as not_created. 3 more stay as they are.")
+    opened.until("3: You may not change its DAG.")
     assert f"On site '{data.SITE}' at service" in opened.text()
     assert "and 9,802 more" in opened.text()
     opened.button("Mark 9,812 entries as not created").click()
     opened.until("The list has changed since it was shown")
-    opened.until("9,812 entries would be settled as not_created")
+    opened.until("9,812 entries would be settled as not created")
     opened.button("Mark 9,812 entries as not created").click()
     opened.wait.until(lambda _: not opened.all("dialog"))
 
     filters = {"site_id": "help", "service": "a.example", "source": "kb.load_faq", "label_part": "sku="}
-    asked = {"ledger": "", "outcome": "not_created", "matching": {"which": "ambiguous", **filters}}
+    asked = {"outcome": "not-created", "matching": {"which": "unresolved", **filters}}
     assert bodies == [{**asked, "confirmation": "9812-abc"}] * 2
     assert tasks.SettleRequest.model_validate(bodies[0])
     previews = [body for path, _, body in opened.host.requests if path == "settle/preview"]
@@ -109,37 +112,7 @@ def test_settling_that_is_refused_stays_in_the_dialog(opened: StubPages) -> None
     opened.button("Cancel").click()
 
 
-def test_superseded_documents_are_deleted_at_the_service(pages: StubPages) -> None:
-    def deleted(_: dict[str, str], body: dict[str, Any]) -> tasks.SettleReply:
-        first, *others = [tasks.SettleItem(name=name, accepted=True, text="Deleted.") for name in body["ids"]]
-        refused = first.model_copy(update={"accepted": False, "text": "doc-0: the service answered 409."})
-        return tasks.SettleReply(
-            is_preview=False,
-            settled=len(others),
-            refused=1,
-            text=f"The superseded documents of {len(others)} keys were deleted at the service. 1 cannot be deleted.",
-            items=[refused, *others],
-        )
-
-    pages.show("plugin/assistant?view=settle", **{"delete/preview": data.preview, "delete": deleted})
-    for box in pages.all("[aria-labelledby=assistant-superseded] input[type=checkbox]")[:3]:
-        box.click()
-    pages.button("Delete 3 at the service").click()
-    pages.until("Delete at the service?")
-    pages.button("Delete 3 entries at the service").click()
-    pages.until("doc-0: the service answered 409.")
-    assert "old-0 stays as it is" in pages.text()
-    pages.button("Close").click()
-    pages.wait.until(lambda _: not pages.all("dialog"))
-    pages.until("of 2 keys were deleted at the service. 1 cannot be deleted.")
-
-    sent = [body for path, _, body in pages.host.requests if path == "delete"]
-    assert sent == [{"ledger": "", "outcome": "delete", "ids": ["old-0", "old-1", "old-2"]}]
-    assert tasks.DeleteRequest.model_validate(sent[0])
-    assert pages.driver.switch_to.active_element.get_attribute("role") == "status"
-
-
-def test_stale_findings_are_marked_as_deleted(pages: StubPages) -> None:
+def test_stale_findings_are_marked_as_removed(pages: StubPages) -> None:
     path = f"tasks/kb/{data.RUN}/load_faq/-1/findings"
     rows = [
         tasks.Finding(kind="stale", row=None, key=f"sku={at}", reason="gone", document_ids=ids)
@@ -147,19 +120,14 @@ def test_stale_findings_are_marked_as_deleted(pages: StubPages) -> None:
     ]
     pages.show(data.PAGES["tab-load_faq"], **{path: data.findings(rows=rows)})
     Select(pages.all(".section select")[0]).select_by_value("stale")
-    pages.until("Mark these 2 as deleted on the site")
-    pages.button("Mark these 2 as deleted on the site").click()
-    pages.until("Mark as deleted on the site?")
+    pages.until("Mark these as removed from the site")
+    pages.button("Mark these as removed from the site").click()
+    pages.until("Mark as removed from the site?")
     pages.wait.until(lambda _: any(path == "settle/preview" for path, _, _ in pages.host.requests))
 
     [body] = [body for path, _, body in pages.host.requests if path == "settle/preview"]
     request = tasks.SettleRequest.model_validate(body)
-    assert (request.dag_id, request.site_id, request.document_ids, request.labels) == (
-        "kb",
-        data.SITE,
-        ["doc-1"],
-        ["sku=2"],
-    )
+    assert (request.outcome, request.site_id, request.document_ids) == ("removed", data.SITE, ["doc-1"])
     pages.button("Cancel").click()
 
 

@@ -19,6 +19,8 @@ from tests.integration.ui.conftest import StubPages
 
 pytestmark = pytest.mark.system
 
+LISTS = ("loads", *(name for name in data.filled() if name.startswith("entries/")))
+
 
 @pytest.mark.promise(
     "pages",
@@ -26,16 +28,15 @@ pytestmark = pytest.mark.system
 )
 def test_the_page_answers_three_questions(pages: StubPages) -> None:
     pages.show("plugin/assistant")
-    pages.until("8 things")  # the limits are not marked as loading
     text = pages.text()
 
     assert "Did the last loads work?\n✕\nNo\n1 of 2 sources did not load.\nkb.load_faq failed 5 hours ago" in text
-    assert "What needs me?\n!\n8 things" in text
+    assert "What needs me?\n!\n7 things" in text
     for need in (
         "12 ambiguous entries to settle",
         "88 rejected rows of kb.load_faq",
-        "6 documents of kb.load_faq not in use",
-        "31 keys with superseded documents to delete",
+        "6 documents not in use",
+        "31 superseded documents to delete",
         "4 stale documents to delete",
     ):
         assert need in text
@@ -45,9 +46,7 @@ def test_the_page_answers_three_questions(pages: StubPages) -> None:
 
 def test_a_quiet_night(pages: StubPages) -> None:
     healthy = trends.Evaluations(problem=None, names=["golden_set"], rows=data.evaluations().rows[:-1])
-    text = pages.show(
-        "plugin/assistant", summary=data.quiet(), evaluations=healthy, limits=trends.Limits(problem=None, rows=[])
-    )
+    text = pages.show("plugin/assistant", summary=data.quiet(), evaluations=healthy)
 
     assert "Yes\nAll 2 sources were loaded; the latest 5 hours ago. 11,712 documents were created" in text
     assert "What needs me?\n✓\nNothing" in text
@@ -57,30 +56,15 @@ def test_a_quiet_night(pages: StubPages) -> None:
 def test_a_new_installation_says_what_is_missing(pages: StubPages) -> None:
     problem = m.Problem(code="no_ledger", text="This API server has no ledger. Set [assistant] ledger_conn_id.")
     lake = m.Problem(code="no_lake", text="This API server has no lake. Set [assistant] lake.")
-    nothing = dict.fromkeys(
-        (
-            "loads_day",
-            "failed_day",
-            "created_day",
-            "requests_day",
-            "throttled_day",
-            "ambiguous",
-            "ambiguous_since",
-            "superseded",
-            "stale",
-            "open_requests",
-        )
-    )
+    nothing = {"created_day": None, "lists": {}, "unresolved_since": None}
     replies = {
-        "context": data.context(problem=problem, sites=[], ledgers=[], lake=None),
+        "context": data.context(problem=problem, sites=[]),
         "summary": data.summary(problem=problem, sources=[], gates=[], lake_problem=lake, **nothing),
-        **{name: data.paged([], problem=problem) for name in ("loads", "ambiguous", "superseded", "stale", "requests")},
+        **{name: data.paged([], problem=problem) for name in LISTS},
         "documents": m.Documents(problem=problem, days=[]),
         "evaluations": trends.Evaluations(problem=lake, names=[], rows=[]),
-        "statistics": trends.Statistics(problem=lake, metrics=[], series=[], feedback=[]),
-        "limits": trends.Limits(problem=lake, rows=[]),
     }
-    for view, sentence in {"loads": problem, "settle": problem, "quality": lake, "usage": lake}.items():
+    for view, sentence in {"loads": problem, "settle": problem, "quality": lake}.items():
         text = pages.show(f"plugin/assistant?view={view}", replies)
         assert text.count("Unknown") == 3
         # In a card and in the view, and not in each of its sections.
@@ -88,12 +72,10 @@ def test_a_new_installation_says_what_is_missing(pages: StubPages) -> None:
 
 
 EMPTY: dict[str, Any] = {
-    "summary": data.summary(sources=[], gates=[], ambiguous=0, ambiguous_since=None, superseded=0, stale=None),
-    **{name: data.paged([]) for name in ("loads", "ambiguous", "superseded", "stale", "requests")},
+    "summary": data.summary(sources=[], gates=[], lists={}, unresolved_since=None),
+    **{name: data.paged([]) for name in LISTS},
     "documents": m.Documents(problem=None, days=[]),
     "evaluations": trends.Evaluations(problem=None, names=[], rows=[]),
-    "statistics": trends.Statistics(problem=None, metrics=[], series=[], feedback=[]),
-    "limits": trends.Limits(problem=None, rows=[]),
 }
 
 
@@ -103,7 +85,6 @@ EMPTY: dict[str, Any] = {
         ("loads", ["Nothing loaded yet", "No load has run yet.", "No document has been created yet.", "Not evaluated"]),
         ("settle", ["the outcome of every request is known", "No chat request waits for its answer."]),
         ("quality", ["The lake has no evaluation."]),
-        ("usage", ["The lake has no limits.", "The lake has no statistics."]),
     ],
 )
 def test_an_empty_ledger(pages: StubPages, view: str, sentences: list[str]) -> None:
@@ -132,10 +113,10 @@ def test_a_refused_or_failed_request_is_a_sentence(opened: StubPages, status: in
 
 
 def test_one_failed_part_leaves_the_others(opened: StubPages) -> None:
-    text = opened.show("plugin/assistant?view=usage", statistics=(500, {}))
+    text = opened.show("plugin/assistant?view=settle", **{"entries/stale": (500, {})})
 
     assert "The API server failed with status 500." in text
-    assert "90,210" in text
+    assert "sku=4711" in text
 
 
 def test_the_tab_of_a_load(pages: StubPages) -> None:
@@ -192,20 +173,19 @@ def test_hostile_texts_are_text(pages: StubPages) -> None:
     replies = {
         "summary": data.summary(sources=[m.SourceState(load=load, due=False)]),
         "loads": m.Loads(**data.paged([load.model_copy(update={"task": task})])),
-        "ambiguous": m.Entries(**data.paged([data.entry(1, label=evil, error=evil, source=evil)])),
+        "entries/unresolved": m.Entries(**data.paged([data.entry(1, label=evil, error=evil, source=evil)])),
         "evaluations": trends.Evaluations(
             problem=None,
             names=[evil],
             rows=[data.evaluation(1, name=evil, worse=[evil], means={evil: 0.5}, report="//evil.example.com")],
         ),
-        "limits": trends.Limits(problem=m.Problem(code="lake_unreadable", text=evil), rows=[]),
         f"tasks/kb/{data.RUN}/load_faq/-1": data.task_reply(tries=[load], written=[written]),
         f"tasks/kb/{data.RUN}/load_faq/-1/findings": data.findings(
             rows=[tasks.Finding(kind=evil, row=1, key=evil, reason=evil, document_ids=[evil])],
             kinds=[tasks.FindingsKind(kind=evil, count=1)],
         ),
     }
-    for page in ("page-loads", "page-settle", "page-quality", "page-usage", "tab-load_faq"):
+    for page in ("page-loads", "page-settle", "page-quality", "tab-load_faq"):
         text = pages.show(data.PAGES[page], **replies)
         assert evil in text
     assert not [href for href in pages.links().values() if not href.startswith(pages.host.url)]
@@ -249,16 +229,16 @@ def test_what_is_selected_is_in_the_address_and_stays(pages: StubPages) -> None:
         return [query for one, query, _ in pages.host.requests if one == path][-1]
 
     pages.show("plugin/assistant")
-    pages.until("31 keys")
-    site = "site=shop&service=assistant.example.com&tenant=acme-inc"
+    pages.until("31 superseded")
+    site = "site=shop&service=assistant.example.com"
     Select(pages.all("header select")[0]).select_by_visible_text("shop")
     pages.wait.until(lambda _: address() == f"plugin/assistant?{site}")
     Select(pages.all(".section select")[0]).select_by_visible_text("failed")
     pages.wait.until(lambda _: address() == f"plugin/assistant?{site}&outcome=failed")
     pages.click("nav.views a:nth-child(2)")
     pages.wait.until(lambda _: address() == f"plugin/assistant?view=settle&{site}")
-    pages.until("Only entries of site shop, acme-inc, assistant.example.com.")
-    for path in ("summary", "ambiguous", "superseded", "stale", "requests", "evaluations", "limits"):
+    pages.until("Only entries of site shop, assistant.example.com.")
+    for path in ("summary", *LISTS[1:], "evaluations"):
         assert site in asked(path)
     field = pages.all("input[type=search]")[0]
     field.send_keys("a/b & ñ", Keys.ENTER)
@@ -276,41 +256,27 @@ def test_what_is_selected_is_in_the_address_and_stays(pages: StubPages) -> None:
     # A copied link shows the same to somebody else.
     pages.show(shown)
     pages.wait.until(lambda _: pages.host.searches)
-    assert site in asked("superseded")
+    assert site in asked("entries/superseded")
     assert pages.all("input[type=search]")[0].get_attribute("value") == "a/b & ñ"
     pages.button("Remove filters").click()
     pages.wait.until(lambda _: address() == f"plugin/assistant?view=settle&{site}")
 
 
 def test_a_card_leads_to_its_list_also_when_the_data_come_late(pages: StubPages) -> None:
-    entries = data.filled()["ambiguous"].model_copy(update={"rows": [data.entry(number) for number in range(60)]})
+    entries = data.filled()["entries/unresolved"].model_copy(
+        update={"rows": [data.entry(number) for number in range(60)]}
+    )
 
     def late(*_: Any) -> m.Entries:
         time.sleep(0.5)
         return entries
 
-    pages.show("plugin/assistant", ambiguous=late)
+    pages.show("plugin/assistant", **{"entries/unresolved": late})
     pages.button("4 stale documents to delete").click()
     pages.until("sku=4770")
     top = "return document.getElementById('assistant-stale').getBoundingClientRect().top"
     pages.wait.until(lambda driver: -5 < driver.execute_script(top) < 900)
     assert pages.driver.switch_to.active_element.text == "Stale documents"
-
-
-def test_the_panel_of_the_dashboard(pages: StubPages) -> None:
-    pages.show("")
-
-    figures = [one.text.split("\n") for one in pages.all(".figure")]
-    assert figures == [
-        ["No", "1 of 2 sources did not load."],
-        ["12", "ambiguous entries"],
-        ["failed", "last evaluation, golden_set"],
-        ["1%", "of 11,900 requests got 429 in a day"],
-    ]
-    pages.all(".figure")[1].click()
-    pages.until("Superseded documents")
-    assert pages.driver.switch_to.active_element.text == "Ambiguous entries"
-    assert pages.driver.current_url == f"{pages.host.url}plugin/assistant?view=settle"
 
 
 def test_a_load_leads_to_its_task_inside_the_router(pages: StubPages) -> None:

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from datetime import UTC, datetime, timedelta
 from urllib.parse import quote
 
 import pytest
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
-from airflow_provider_assistant.ledger import Claim, ClaimOutcome, DocumentScope, Ledger, RunRef, sqlite_engine
-from airflow_provider_assistant.ledger.schema import loads
+from airflow_provider_assistant.ledger import Ledger, sqlite_engine
 from airflow_provider_assistant.ui.app import app
-from tests.sites import site_at
+from tests.ledgers import Filler
 from tests.task_runs import BUNDLE
 from tests.task_runs.run import Run
 
-SITE_URL = "https://a.example.com/m2m/sites/help"
 HOSTILE = "<script>alert(1)</script>\x07=cmd()"
 
 
@@ -114,64 +110,6 @@ def ledger(ledger_home) -> Iterator[Ledger]:
         yield opened
 
 
-class Filler:
-    """Fill a ledger as loads do."""
-
-    def __init__(self, ledger: Ledger, ended: ExitStack) -> None:
-        self._ledger = ledger
-        self._ended = ended
-        self.now = datetime.now(UTC)
-
-    def documents(self, *outcomes: str, dag_id: str = "mine.kb", site_id: str = "help", release: bool = True) -> None:
-        """Claim a key ``<outcome>-<number>`` for each outcome, and record the outcome; ``claimed`` has none."""
-        names = {"scope": DocumentScope(site_at(SITE_URL, site_id), "documents/qa"), "source": f"{dag_id}.load"}
-        memory = self._ledger.documents(run=RunRef(dag_id, "run", "load", -1), **names)
-        found = memory.entries([f"{dag_id}-{outcome}-{n}" for n, outcome in enumerate(outcomes)])
-        keys = [f"{dag_id}-{outcome}-{n}" for n, outcome in enumerate(outcomes)]
-        claims = [Claim(key, f"{HOSTILE} {key}", found.get(key)) for key in keys]
-        memory.commit_and_claim((), claims)
-        ended = [
-            ClaimOutcome(claim, outcome, f"hash of {claim.key}", f"doc {claim.key}" if outcome == "created" else None)
-            for claim, outcome in zip(claims, outcomes, strict=True)
-            if outcome != "claimed"
-        ]
-        memory.commit_and_claim(ended, ())
-        if release:
-            memory.close()
-        else:
-            self._ended.callback(memory.close)  # its thread would keep the lease until the tests end
-
-    def load(self, dag_id: str = "mine.kb", *, hours: float = 1.0, **facts: object) -> None:
-        """Record a try of a load that started some hours ago."""
-        started = self.now - timedelta(hours=hours)
-        values = {
-            "load_id": f"{dag_id} {hours} {len(facts)}",
-            "site_url": SITE_URL,
-            "service": "h.example",
-            "endpoint": "documents/qa",
-            "site_id": "help",
-            "source": f"{dag_id}.load",
-            "dag_id": dag_id,
-            "run_id": f"run {hours}",
-            "task_id": "load",
-            "map_index": -1,
-            "started_at": started,
-            "ended_at": started + timedelta(minutes=5),
-            "outcome": "succeeded",
-            "rows": 10,
-            "created": 9,
-            "rejected": 1,
-            "changed": 1,
-            "stale": 2,
-            "requests": 12,
-            "throttled": 3,
-            **facts,
-        }
-        with self._ledger.engine.begin() as connection:
-            connection.execute(sa.insert(loads).values(values))
-
-
 @pytest.fixture
-def fill(ledger) -> Iterator[Filler]:
-    with ExitStack() as ended:
-        yield Filler(ledger, ended)
+def fill(ledger) -> Filler:
+    return Filler(ledger.engine)

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import pytest
-import sqlalchemy as sa
 
-from airflow_provider_assistant.ledger.schema import documents
 from airflow_provider_assistant.ui.access import Rights
 from airflow_provider_assistant.ui.app import app
 
 # Values of path parameters.
-TASK = {"dag_id": "mine.kb", "run_id": "r", "task_id": "t", "map_index": "-1", "name": "assistant.mjs"}
-ENTRY = {"outcome": "not_created", "ids": ["WyJkb2N1bWVudCIsInMiLCJrIiwiMjAyNi0xMS0yMlQwMDowMDowMCswMDowMCJd"]}
+TASK = {
+    "dag_id": "mine.kb",
+    "run_id": "r",
+    "task_id": "t",
+    "map_index": "-1",
+    "name": "assistant.mjs",
+    "which": "stale",
+}
+ENTRY = {"outcome": "not-created", "ids": ["WyJzIiwiayIsMV0="], "confirmation": "0-"}
 # Route, and the status that a viewer, a user and an administrator get. Nobody else gets anything.
 SEEN, NO_REPORT = (200, 200, 200), (404, 404, 404)
 EXPECTED = {
@@ -21,20 +26,13 @@ EXPECTED = {
     ("GET", "/api/summary"): SEEN,
     ("GET", "/api/loads"): SEEN,
     ("GET", "/api/documents"): SEEN,
-    ("GET", "/api/ambiguous"): SEEN,
-    ("GET", "/api/superseded"): SEEN,
-    ("GET", "/api/stale"): SEEN,
-    ("GET", "/api/requests"): SEEN,
+    ("GET", "/api/entries/{which}"): SEEN,
     ("GET", "/api/evaluations"): SEEN,
-    ("GET", "/api/statistics"): SEEN,
-    ("GET", "/api/limits"): SEEN,
     ("GET", "/api/tasks/{dag_id}/{run_id}/{task_id}/{map_index}"): SEEN,
     ("GET", "/api/tasks/{dag_id}/{run_id}/{task_id}/{map_index}/findings"): SEEN,
     ("GET", "/api/tasks/{dag_id}/{run_id}/{task_id}/{map_index}/findings.csv"): NO_REPORT,
     ("POST", "/api/settle/preview"): (403, 200, 200),
-    ("POST", "/api/settle"): (403, 200, 200),
-    ("POST", "/api/delete/preview"): (403, 200, 200),
-    ("POST", "/api/delete"): (403, 200, 200),
+    ("POST", "/api/settle"): (403, 409, 409),
 }
 ROUTES = [(method, route.path) for route in app.routes for method in sorted(route.methods)]
 # Routes of one task.
@@ -42,8 +40,6 @@ OF_TASK = [(method, path) for method, path in ROUTES if "{dag_id}" in path]
 
 
 def ask(client, method, path, body=ENTRY):
-    if path.startswith("/api/delete"):
-        body = {"ids": body["ids"]}
     return client.request(method, path.format(**TASK), json=body if method == "POST" else None)
 
 
@@ -52,7 +48,7 @@ def test_the_table_has_every_route():
 
 
 def test_nobody_gets_data_without_a_valid_token(as_user, fill, known_dags):
-    fill.documents("ambiguous")
+    fill.attempt("a", "ambiguous")
     forger = as_user()
     forger.headers["Authorization"] = "Bearer e30.e30.e30"
     for method, path in ROUTES:
@@ -66,22 +62,16 @@ def statuses(as_user, method, path, body=ENTRY):
 
 
 def test_what_each_role_may_read(as_user, fill, known_dags):
-    fill.documents("ambiguous")
+    fill.attempt("a", "ambiguous")
     reads = {route: expected for route, expected in EXPECTED.items() if route[0] == "GET"}
     assert {(method, path): statuses(as_user, method, path) for method, path in reads} == reads
 
 
 @pytest.mark.parametrize("path", [path for method, path in EXPECTED if method == "POST"])
-def test_what_each_role_may_change(path, as_user, fill, ledger, known_dags):
-    fill.documents("ambiguous")
-    page = "/api/ambiguous"
-    if path.startswith("/api/delete"):
-        # Only superseded documents can be deleted.
-        page = "/api/superseded"
-        with ledger.engine.begin() as connection:
-            superseded = {"outcome": "created", "content_hash": "new", "superseded": '["d1"]'}
-            connection.execute(sa.update(documents).values(**superseded))
-    listed = as_user("admin").get(page).json()["rows"]
+def test_what_each_role_may_change(path, as_user, fill, known_dags):
+    fill.attempt("a", "ambiguous")
+    listed = as_user("admin").get("/api/entries/unresolved").json()["rows"]
+    # The confirmation is that of another list.
     body = {**ENTRY, "ids": [row["id"] for row in listed]}
     assert statuses(as_user, "POST", path, body) == EXPECTED["POST", path]
 

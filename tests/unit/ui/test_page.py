@@ -3,33 +3,34 @@
 from __future__ import annotations
 
 import sqlite3
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from urllib.parse import quote
 
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_assistant.ledger import ChatScope, Ledger, RunRef, service_of, sqlite_engine
-from airflow_provider_assistant.ledger.claims import Claim, ClaimOutcome
-from airflow_provider_assistant.ledger.schema import documents
-from airflow_provider_assistant.provider_info import get_provider_info
-from tests.sites import site_at
-from tests.unit.ledger.single import accepted, chat_claim, chats, claim_rating, submit
-from tests.unit.ui.conftest import HOSTILE, SITE_URL
+from airflow_provider_assistant.ledger import Site
+from tests.unit.ui.conftest import HOSTILE
 
-PAGES = ("summary", "loads", "documents", "ambiguous", "superseded", "stale", "requests")
+LISTS = ("unresolved", "doubled", "superseded", "stale", "draft", "open")
+PAGES = ("summary", "loads", "documents", *(f"entries/{name}" for name in LISTS))
+SHOP = Site("b.example", "shop")
+
+
+def rows(client, which, query="", search=""):
+    headers = {"Assistant-Search": quote(search)} if search else {}
+    return client.get(f"/api/entries/{which}?{query}", headers=headers).json()["rows"]
 
 
 def test_the_context_has_sites_and_sources(admin, fill, known_dags):
     fill.load(hours=2)
-    fill.load("other.kb", site_id="shop", service="b.example", tenant_id="acme")
+    fill.load("other.kb", site=SHOP)
     found = admin.get("/api/context").json()
-    assert [(one["id"], one["name"]) for one in found["ledgers"]] == [("", "assistant_ledger.db")]
     assert found["sites"] == [
-        {"site_id": "shop", "service": "b.example", "tenant_id": "acme", "sources": ["other.kb.load"]},
-        {"site_id": "help", "service": "h.example", "tenant_id": None, "sources": ["mine.kb.load"]},
+        {"site_id": "shop", "service": "b.example", "sources": ["other.kb.load"]},
+        {"site_id": "help", "service": "h.example", "sources": ["mine.kb.load"]},
     ]
-    assert (found["problem"], found["lake"], found["may_settle"]) == (None, None, True)
+    assert (found["problem"], found["may_settle"]) == (None, True)
 
 
 def test_loads_are_filtered_and_paged(admin, fill, known_dags):
@@ -41,9 +42,8 @@ def test_loads_are_filtered_and_paged(admin, fill, known_dags):
     first = found["rows"][0]
     assert (first["outcome"], first["error"], first["counts"]["created"]) == ("failed", HOSTILE, 9)
     assert first["task"]["path"] == "/dags/mine.kb/runs/run%202/tasks/load"
-    assert admin.get("/api/loads?outcome=failed").json()["total"] == 1
-    assert admin.get("/api/loads?source=other.kb.load").json()["total"] == 1
-    assert admin.get("/api/loads?site=shop").json()["total"] == 0
+    for query, total in {"outcome=failed": 1, "source=other.kb.load": 1, "site=shop": 0}.items():
+        assert admin.get(f"/api/loads?{query}").json()["total"] == total
 
 
 def test_a_try_without_an_end_was_killed_unless_its_task_runs(admin, fill, run_stored):
@@ -56,33 +56,44 @@ def test_a_try_without_an_end_was_killed_unless_its_task_runs(admin, fill, run_s
         """Do nothing."""
 
     run = run_stored(load)
-    facts = {"dag_id": run.dag_id, "run_id": run.run_id, "outcome": None, "ended_at": None}
     with create_session() as session:
         instance = session.scalars(sa.select(TaskInstance).filter_by(dag_id=run.dag_id)).one()
         instance.state = "running"
         instance.start_date = fill.now - timedelta(minutes=30)
-    fill.load(**facts, load_id="killed", hours=1)
-    fill.load(**facts, load_id="running", hours=0.4)
-    outcomes = {row["load_id"]: row["outcome"] for row in admin.get("/api/loads").json()["rows"]}
-    assert outcomes == {"killed": "unfinished", "running": "running"}
+    killed = fill.load(run.dag_id, run_id=run.run_id, outcome=None, hours=1)
+    running = fill.load(run.dag_id, run_id=run.run_id, outcome=None, hours=0.4)
+    outcomes = {row["token"]: row["outcome"] for row in admin.get("/api/loads").json()["rows"]}
+    assert outcomes == {killed: "unfinished", running: "running"}
 
 
 def test_the_summary_answers(admin, fill, known_dags):
-    fill.load(hours=30, throttled=9)
+    fill.load(hours=30)
     fill.load(hours=3, outcome="failed")
     fill.load("other.kb", hours=2)
-    fill.documents("ambiguous", "claimed", "created")
+    fill.attempt("a", "ambiguous", hours=7)
+    fill.attempt("b", "claimed")
+    fill.attempt("c", "created")
     found = admin.get("/api/summary").json()
     assert [(one["load"]["source"], one["load"]["outcome"]) for one in found["sources"]] == [
         ("mine.kb.load", "failed"),
         ("other.kb.load", "succeeded"),
     ]
-    numbers = ("loads_day", "failed_day", "created_day", "requests_day", "throttled_day")
-    assert [found[name] for name in numbers] == [2, 1, 18, 24, 6]
-    assert [found[name] for name in ("ambiguous", "superseded", "stale", "open_requests")] == [2, 0, 0, 0]
-    assert datetime.fromisoformat(found["ambiguous_since"]) <= datetime.now(UTC)
+    assert found["created_day"] == 18
+    assert found["lists"] == {"unresolved": 2, "doubled": 0, "superseded": 0, "stale": 0, "draft": 0, "open": 0}
+    assert found["unresolved_since"] == (fill.now - timedelta(hours=7)).isoformat().replace("+00:00", "Z")
     assert found["lake_problem"]["code"] == "no_lake"
     assert "lake_path" in found["lake_problem"]["text"]
+
+
+@pytest.mark.promise(
+    "pages", "A load that left rows to look at is shown as one with findings, and not as a plain success."
+)
+def test_a_load_that_left_something_to_look_at_is_shown_so(admin, fill, known_dags):
+    fill.load(outcome="succeeded with findings", ambiguous=1)
+    (source,) = admin.get("/api/summary").json()["sources"]
+    assert source["load"]["outcome"] == "succeeded with findings"
+    assert admin.get("/api/loads?outcome=succeeded").json()["total"] == 0
+    assert admin.get("/api/loads?outcome=succeeded%20with%20findings").json()["total"] == 1
 
 
 def test_a_task_that_failed_before_its_load_began_is_named(admin, fill, run_stored):
@@ -124,117 +135,102 @@ def test_a_load_that_does_not_run_any_more_is_due(admin, fill, known_dags):
 
 def test_a_source_in_shards_is_as_bad_as_its_worst_one(admin, fill, known_dags):
     for index, outcome in enumerate(("succeeded", "failed", "succeeded")):
-        fill.load(load_id=str(index), map_index=index, outcome=outcome)
-    fill.load(load_id="retry of another run", map_index=0, hours=30, outcome="failed")
+        fill.load(map_index=index, outcome=outcome)
+    fill.load(map_index=0, hours=30, outcome="failed")
     (source,) = admin.get("/api/summary").json()["sources"]
     assert (source["load"]["outcome"], source["load"]["task"]["map_index"]) == ("failed", 1)
     assert source["load"]["task"]["path"].endswith("/tasks/load/mapped/1")
 
 
-def test_documents_add_up_over_days(admin, fill, known_dags):
-    for number, days in enumerate((200, 3, 3, 1)):
-        fill.load(hours=24 * days, load_id=str(number))
+@pytest.mark.promise(
+    "pages", "Documents over time are those at the end of each day: their number falls if some are removed."
+)
+def test_documents_over_time_rise_and_fall(admin, fill, known_dags):
+    for days, documents in ((200, 100), (5, 120), (3, 130), (1, 40)):
+        fill.load(hours=24 * days, documents=documents)
+    fill.load("other.kb", hours=24 * 3, documents=7)
     days = admin.get("/api/documents?days=30").json()["days"]
-    assert [(day["created"], day["changed"], day["documents"]) for day in days] == [(18, 2, 24), (9, 1, 32)]
-    assert len(admin.get("/api/documents?days=366").json()["days"]) == 3
+    # The first day also has what was there before.
+    assert [day["documents"] for day in days[-3:]] == [120, 137, 47]
+    assert [day["documents"] for day in admin.get("/api/documents?days=30&site=shop").json()["days"]] == []
 
 
-def test_ambiguous_entries_are_listed_with_what_they_can_become(admin, fill, ledger, known_dags):
-    fill.documents("ambiguous", "claimed", "created")
-    run = RunRef("mine.kb", "r", "t", -1)
-    chat = chats(ledger, run=run, site_id="help")
-    chat.commit_and_claim((), [chat_claim(chat)])
-    found = admin.get("/api/ambiguous").json()
-    assert found["total"] == 3
-    assert [(row["kind"], row["outcome"], row["outcomes"]) for row in found["rows"]] == [
-        ("document", "ambiguous", ["created", "not_created"]),
-        ("document", "claimed", ["not_created"]),
-        ("chat_request", "claimed", ["not_created"]),
+def test_entries_are_listed_with_what_they_can_become(admin, fill, known_dags):
+    fill.attempt(f"{HOSTILE} 1", "ambiguous", hours=3, error="503")
+    fill.attempt(f"{HOSTILE} 2", "claimed", hours=2)
+    fill.attempt("fine", "created")
+    fill.attempt("session", "claimed", kind="chat", namespace="batch", hours=0)
+    found = rows(admin, "unresolved")
+    assert [(row["kind"], row["state"], row["outcomes"]) for row in found] == [
+        ("chat", "claimed", ["not-created"]),
+        ("qa", "claimed", ["created", "not-created"]),
+        ("qa", "ambiguous", ["created", "not-created"]),
     ]
-    assert [row["may_be_under_way"] for row in found["rows"]] == [False, False, True]
-    assert [row["may_settle"] for row in found["rows"]] == [True, True, False]
-    assert all(HOSTILE in row["label"] for row in found["rows"][:2])
-    assert [row["id"] for row in admin.get("/api/ambiguous?limit=2&offset=1").json()["rows"]] == [
-        row["id"] for row in found["rows"][1:]
+    assert [(row["is_alive"], row["may_settle"], row["is_batch"]) for row in found] == [
+        (True, False, True),
+        (False, True, False),
+        (False, True, False),
     ]
+    assert all(HOSTILE in row["label"] for row in found[1:])
+    assert [row["id"] for row in rows(admin, "unresolved", "limit=2&offset=1")] == [row["id"] for row in found[1:]]
 
 
-def test_entries_are_filtered_by_site_source_kind_and_key(admin, fill, ledger, known_dags):
-    fill.documents("ambiguous", "claimed", "ambiguous")
-    fill.documents("ambiguous", dag_id="other.kb", site_id="shop")
-    claim_rating(ledger, run=RunRef("mine.kb", "r", "t", -1))
-    with ledger.engine.begin() as connection:
-        connection.execute(sa.insert(documents).from_select(documents.c.keys(), _at_other_service()))
+def test_each_list_has_its_entries(admin, fill, known_dags):
+    fill.attempt("changed", "created", remote_id="old", hours=3)
+    fill.attempt("changed", "created", content="2", remote_id="new")
+    fill.attempt("gone", "created", gone=True)
+    fill.attempt("draft", "created", status="Draft")
+    fill.attempt("twice", "created", ambiguous=1)
+    details = {"mode": "async", "session_id": "s"}
+    fill.attempt("s", "created", kind="chat", remote_id="req \ud83d", details=details)
+    found = {which: [(row["label"], row["document_id"]) for row in rows(admin, which)] for which in LISTS}
+    assert found == {
+        "unresolved": [],
+        "doubled": [("twice", "id of twice 1")],
+        "superseded": [("changed", "old")],
+        "stale": [("gone", "id of gone 1")],
+        "draft": [("draft", "id of draft 1")],
+        "open": [("s", "req \\ud83d")],
+    }
+    lists = admin.get("/api/summary").json()["lists"]
+    assert lists == {which: len(one) for which, one in found.items()}
+
+
+def test_entries_are_filtered_by_site_source_and_key(admin, fill, known_dags):
+    for number in range(3):
+        fill.attempt(f"{HOSTILE} row-{number}", "ambiguous")
+    fill.attempt("row-0", "ambiguous", dag_id="other.kb", site=SHOP)
+    fill.attempt("row-9", "ambiguous", dag_id="other.kb", site=Site("c.example", "shop"))
 
     def found(query="", search=""):
-        reply = admin.get(f"/api/ambiguous?{query}", headers={"Assistant-Search": quote(search)} if search else {})
-        return reply.json()["total"]
+        return len(rows(admin, "unresolved", query, search))
 
-    service = service_of(SITE_URL)
-    assert found() == 6
-    assert [found(f"kind={kind}") for kind in ("document", "rating", "chat_request")] == [5, 1, 0]
-    assert [found(f"site={site}") for site in ("help", "shop", "docs", "none")] == [3, 2, 1, 0]
-    assert [found(f"site=shop&service={one}") for one in (service, "b.example", "c")] == [1, 1, 0]
-    assert [found(f"site=shop&service=b.example&tenant={one}") for one in ("acme", "other")] == [0, 0]
+    assert found() == 5
+    assert [found(f"site={site}") for site in ("help", "shop", "none")] == [3, 2, 0]
+    assert [found(f"site=shop&service={one}") for one in ("b.example", "c.example", "d")] == [1, 1, 0]
     assert [found(f"source={one}") for one in ("mine.kb.load", "other.kb.load", "x")] == [3, 2, 0]
-    assert [found(search=one) for one in ("MBIGUOUS-0", "%", "<script>", "\x07=cmd()", "é")] == [3, 0, 5, 5, 0]
-    assert found("kind=document&site=help&source=mine.kb.load", "ambiguous-2") == 1
-    assert admin.get("/api/ambiguous", headers={"Assistant-Search": "x" * 2001}).status_code == 422
-
-
-def _at_other_service():
-    """The entries of site shop once more, at a service of another name."""
-    changed = {"scope": documents.c.scope + "'", "service": "b.example"}
-    columns = [sa.literal(changed[c.key]) if c.key == "service" else changed.get(c.key, c) for c in documents.c]
-    return sa.select(*columns).where(documents.c.site_id == "shop")
-
-
-def test_what_a_living_task_sends_is_under_way(admin, fill, known_dags):
-    fill.documents("claimed", release=False)
-    (row,) = admin.get("/api/ambiguous").json()["rows"]
-    assert (row["may_be_under_way"], row["may_settle"]) == (True, False)
-
-
-def test_superseded_documents_have_their_older_ids(admin, fill, ledger, known_dags):
-    fill.documents("created", "created")
-    with ledger.engine.begin() as connection:
-        key = documents.c.key == "mine.kb-created-1"
-        connection.execute(sa.update(documents).where(key).values(superseded='["old-1", "old-2"]'))
-    found = admin.get("/api/superseded").json()
-    assert (found["total"], found["rows"][0]["document_ids"]) == (1, ["old-1", "old-2"])
-
-
-def test_open_requests_of_batches_and_single_chats(admin, ledger, known_dags):
-    run = RunRef("mine.kb", "r", "ask", -1)
-    submit(ledger, lambda: accepted("req \ud83d"), run=run)
-    scope = ChatScope(site_at(SITE_URL), "async", "b")
-    with ledger.chat_requests(scope=scope, run=run) as memory:
-        claim = Claim("k", "label", None)
-        memory.commit_and_claim((), [claim])
-        memory.commit_and_claim([ClaimOutcome(claim, "created", "hash", "req-2")], ())
-    found = admin.get("/api/requests").json()
-    assert found["total"] == 2
-    assert {(row["request_id"], row["is_batch"]) for row in found["rows"]} == {("req \\ud83d", False), ("req-2", True)}
-    assert admin.get("/api/summary").json()["open_requests"] == 2
+    assert [found(search=one) for one in ("ROW-0", "%", "<script>", "\x07=cmd()", "é")] == [2, 0, 3, 3, 0]
+    assert found("site=help&source=mine.kb.load", "row-2") == 1
+    assert admin.get("/api/entries/unresolved", headers={"Assistant-Search": "x" * 2001}).status_code == 422
 
 
 @pytest.mark.promise("pages", "A user sees only the loads and entries of DAGs that Airflow lets the user read.")
 def test_users_see_the_rows_of_their_dags(as_user, fill, known_dags):
-    for dag_id in ("mine.kb", "other.kb", "airflow assistant", "deleted.kb"):
+    dag_ids = ("mine.kb", "other.kb", "airflow assistant", "deleted.kb")
+    for dag_id in dag_ids:
         fill.load(dag_id)
-        fill.documents("ambiguous", dag_id=dag_id)
+        fill.attempt(dag_id, "ambiguous", dag_id=dag_id)
     mine, viewer = as_user("mine", "ADMIN"), as_user("viewer")
     assert {row["task"]["dag_id"] for row in mine.get("/api/loads").json()["rows"]} == {"mine.kb"}
-    assert {row["task"]["dag_id"] for row in mine.get("/api/ambiguous").json()["rows"]} == {"mine.kb"}
-    assert mine.get("/api/summary").json()["ambiguous"] == 1
+    assert {row["task"]["dag_id"] for row in rows(mine, "unresolved")} == {"mine.kb"}
+    assert mine.get("/api/summary").json()["lists"]["unresolved"] == 1
     assert mine.get("/api/context").json()["sites"][0]["sources"] == ["mine.kb.load"]
-    seen = viewer.get("/api/ambiguous").json()["rows"]
-    assert {row["task"]["dag_id"] for row in seen} == {"mine.kb", "other.kb", "airflow assistant", "deleted.kb"}
+    seen = rows(viewer, "unresolved")
+    assert {row["task"]["dag_id"] for row in seen} == set(dag_ids)
     assert {row["task"]["path"] for row in seen if row["task"]["dag_id"] not in known_dags} == {None}
     assert not any(row["may_settle"] for row in seen)
     assert viewer.get("/api/context").json()["may_settle"] is False
-    rows = as_user("user").get("/api/ambiguous").json()["rows"]
-    assert all(row["may_settle"] for row in rows)
+    assert all(row["may_settle"] for row in rows(as_user("user"), "unresolved"))
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -255,7 +251,7 @@ PROBLEMS = {
 
 
 @pytest.mark.parametrize(("uri", "code", "text"), PROBLEMS.values(), ids=PROBLEMS)
-@pytest.mark.parametrize("page", ["summary", "ambiguous"])
+@pytest.mark.parametrize("page", ["summary", "entries/stale"])
 def test_a_ledger_that_cannot_be_read_is_a_sentence(page, uri, code, text, admin, ledger_home, monkeypatch, caplog):
     monkeypatch.setenv("AIRFLOW__ASSISTANT__LEDGER_CONN_ID", "pages_ledger")
     if uri:
@@ -278,7 +274,7 @@ def test_a_database_of_another_application_is_not_changed(admin, ledger_home, mo
 @pytest.mark.parametrize("version", [0, 99])
 def test_a_ledger_of_another_version_is_a_sentence(version, admin, ledger):
     with ledger.engine.begin() as connection:
-        connection.exec_driver_sql(f"UPDATE assistant_ledger_schema SET version = {version}")
+        connection.exec_driver_sql(f"UPDATE assistant_ledger SET version = {version}")
     problem = admin.get("/api/loads").json()["problem"]
     assert problem["code"] == "ledger_version"
     assert "another version" in problem["text"]
@@ -286,31 +282,9 @@ def test_a_ledger_of_another_version_is_a_sentence(version, admin, ledger):
 
 def test_an_invalid_option_is_a_sentence(admin, ledger, monkeypatch):
     monkeypatch.setenv("AIRFLOW__ASSISTANT__LEASE_SECONDS", "1")
-    assert "lease_seconds must be" in admin.get("/api/loads").json()["problem"]["text"]
-
-
-def test_ledgers_of_connections_can_be_selected_and_no_others(admin, ledger_home, monkeypatch):
-    for name in ("team", "secret"):
-        Ledger(sqlite_engine(ledger_home / f"{name}.db")).close()
-        monkeypatch.setenv(f"AIRFLOW_CONN_LEDGER_{name.upper()}", f"sqlite:///{ledger_home / name}.db")
-    monkeypatch.setenv(
-        "AIRFLOW_CONN_ASSISTANT_TEAM", '{"conn_type": "assistant", "extra": {"ledger_conn_id": "ledger_team"}}'
-    )
-    found = admin.get("/api/context").json()
-    # The default file does not exist here.
-    assert ([one["id"] for one in found["ledgers"]], found["problem"]) == (["ledger_team"], None)
-    assert admin.get("/api/loads?ledger=ledger_team").json()["problem"] is None
-    refused = admin.get("/api/loads?ledger=ledger_secret")
-    assert (refused.status_code, refused.json()) == (
-        404,
-        {"detail": "There is no ledger with this id. Reload the page."},
-    )
+    assert "lease_seconds" in admin.get("/api/entries/unresolved").json()["problem"]["text"]
 
 
 @pytest.mark.parametrize("query", ["limit=0", "limit=101", "offset=-1", "offset=10001", "outcome=other"])
 def test_other_positions_are_refused(query, admin, ledger):
     assert admin.get(f"/api/loads?{query}").status_code == 422
-
-
-def test_the_option_of_the_lake_is_declared():
-    assert "lake_path" in get_provider_info()["config"]["assistant"]["options"]

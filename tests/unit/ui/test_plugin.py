@@ -9,7 +9,6 @@ import pytest
 from airflow_provider_assistant import __version__, decorators
 from airflow_provider_assistant.operators import chat_batch, documents, evaluation, feedback_batch
 from airflow_provider_assistant.transfers import (
-    compare_documents,
     ledger_to_parquet,
     limits_to_parquet,
     parquet_to_iceberg,
@@ -48,7 +47,6 @@ def test_pages_are_registered_as_airflow_accepts_them():
 def test_the_tab_is_for_every_operator_that_has_something_to_show():
     modules = (chat_batch, documents, evaluation, feedback_batch, decorators)
     modules += (
-        compare_documents,
         ledger_to_parquet,
         limits_to_parquet,
         parquet_to_iceberg,

@@ -1,0 +1,129 @@
+"""The ledger of Airflow's configuration, read by the API server without changing it."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+
+from airflow_provider_assistant.exceptions import AssistantLedgerError
+from airflow_provider_assistant.ledger import LedgerLocation, location_of
+from airflow_provider_assistant.ledger.location import airflow_home, engine_at
+from airflow_provider_assistant.ledger.schema import ledger_info
+from airflow_provider_assistant.ledger.store import VERSION
+from airflow_provider_assistant.ui.models import Problem, UnavailableError
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+# Seconds to connect to a database, and milliseconds of one statement: a page should rather show a sentence.
+CONNECT_SECONDS, STATEMENT_MS = 5, 20_000
+DEFAULT_FILE = "assistant_ledger.db"
+SET_LEDGER = (
+    "Set [assistant] ledger_conn_id to the SQL connection that the tasks use, and make this connection available to "
+    "the API server."
+)
+
+
+def read(query: Callable[[sa.Connection], T], conn_id: str | None = None) -> tuple[T | None, Problem | None]:
+    """
+    Return the result of a query, or the problem if the ledger cannot be read.
+
+    :param conn_id: SQL connection of the ledger. Default: None, that of Airflow's configuration.
+    """
+    try:
+        with reading(conn_id) as connection:
+            return query(connection), None
+    except UnavailableError as error:
+        return None, error.problem
+
+
+@contextlib.contextmanager
+def reading(conn_id: str | None = None) -> Iterator[sa.Connection]:
+    """
+    Return a connection to the ledger, without creating or changing its tables.
+
+    :raises UnavailableError: The ledger cannot be read.
+    """
+    with opened_engine(conn_id) as engine:
+        name = _name(conn_id)
+        try:
+            with engine.connect() as connection:
+                if connection.dialect.name == "postgresql":
+                    connection.exec_driver_sql(f"SET LOCAL statement_timeout = {STATEMENT_MS}")
+                _check_version(connection, name)
+                yield connection
+        except AssistantLedgerError as error:
+            raise UnavailableError("ledger_unreachable", f"The ledger cannot be read: {error}") from error
+        except sa.exc.SQLAlchemyError as error:
+            cause = type(getattr(error, "orig", None) or error).__name__
+            log.warning("The ledger %s cannot be read: %s", name, cause)
+            raise UnavailableError(
+                "ledger_unreachable",
+                f"The database of the ledger {name} cannot be read from this API server ({cause}). Check that it runs, "
+                "and that the API server can reach it.",
+            ) from error
+
+
+@contextlib.contextmanager
+def opened_engine(conn_id: str | None = None) -> Iterator[sa.Engine]:
+    """
+    Return an engine for the database of the ledger; it is not connected yet.
+
+    :raises UnavailableError: There is no such database.
+    """
+    location = location_of((conn_id, "the task"))
+    name = _name(conn_id)
+    if not location.conn_id and not (airflow_home() / DEFAULT_FILE).is_file():
+        raise UnavailableError(
+            "no_ledger",
+            f"This API server has no ledger: {DEFAULT_FILE} does not exist in its AIRFLOW_HOME. If no task of this "
+            f"package has run yet, run one. If tasks run on other machines: {SET_LEDGER}",
+        )
+    try:
+        engine = engine_at(LedgerLocation(location.conn_id))
+    except Exception as error:
+        # Providers raise any exception. Messages may contain parts of the connection.
+        cause = type(error.__cause__ or error).__name__
+        log.warning("The ledger %s cannot be opened: %s", name, cause)
+        raise UnavailableError(
+            "no_ledger", f"This API server cannot open the ledger {name} ({cause}). {SET_LEDGER}"
+        ) from error
+    # Connecting would create an empty file.
+    if engine.dialect.name == "sqlite" and not Path(engine.url.database or "").is_file():
+        raise UnavailableError(
+            "no_ledger", f"The file of the ledger {name} does not exist on this API server. {SET_LEDGER}"
+        )
+    sa.event.listen(engine, "do_connect", _limit_connect)
+    try:
+        yield engine
+    finally:
+        engine.dispose()
+
+
+def _name(conn_id: str | None) -> str:
+    return location_of((conn_id, "the task")).conn_id or DEFAULT_FILE
+
+
+def _limit_connect(dialect: sa.Dialect, _connection_record: Any, _arguments: Any, parameters: dict[str, Any]) -> None:
+    if dialect.name == "postgresql":
+        parameters.setdefault("connect_timeout", CONNECT_SECONDS)
+
+
+def _check_version(connection: sa.Connection, name: str) -> None:
+    version = None
+    if sa.inspect(connection).has_table(ledger_info.name):
+        version = connection.scalar(sa.select(sa.func.max(ledger_info.c.version)))
+    if version is None:
+        raise UnavailableError("ledger_empty", f"The ledger {name} is empty: no task has used it yet. Run a load.")
+    if version != VERSION:
+        raise UnavailableError(
+            "ledger_version",
+            f"The ledger {name} was written by another version of airflow-provider-assistant. Install the same version "
+            "on the API server and the workers, and run a task that uses it.",
+        )
