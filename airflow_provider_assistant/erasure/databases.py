@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -16,50 +16,49 @@ from airflow_provider_assistant.lake import DATASETS
 from airflow_provider_assistant.lake.warehouse import WarehouseTransaction, duckdb_transaction, postgres_transaction
 from airflow_provider_assistant.lake.warehouse.names import literal, quoted
 from airflow_provider_assistant.ledger import Ledger
+from airflow_provider_assistant.ledger.attempts import chunks
 from airflow_provider_assistant.ledger.database import ledger_errors, transaction
-from airflow_provider_assistant.ledger.leases import is_living
-from airflow_provider_assistant.ledger.schema import chat_requests, document_changes, documents, loads, ratings
+from airflow_provider_assistant.ledger.schema import DOCUMENT_KINDS, attempts
 from airflow_provider_assistant.storage.private_files import private_umask
-from airflow_provider_assistant.texts import storable_value
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 # Rows in memory at a time.
 ROWS = 50_000
 # What replaces a text about the person in an entry that has to stay.
 ERASED = "(erased)"
-# Columns of the ledger's texts, for entries that stay: the documents are still at the service.
-TEXTS = {documents: ("label", "error", "group_label"), document_changes: ("label", "error"), loads: ("error",)}
+_c = attempts.c
+_KEY = (_c.scope, _c.key, _c.number)
+_IS_ENTRY = sa.and_(*(column == sa.bindparam(f"of_{column.name}") for column in _KEY))
+# Columns of documents that may name a person.
+_TEXTS = ("label", "group_name")
 DUCKDB_TYPES = ("VARCHAR", "JSON", "UUID", "VARCHAR[]")
 POSTGRES_TYPES = ("text", "character varying", "character", "json", "jsonb", "uuid", "ARRAY")
 
 
 def is_ledger(engine: sa.Engine) -> bool:
     """Return whether a database has a ledger."""
-    return bool(sa.inspect(engine).has_table(chat_requests.name))
+    return bool(sa.inspect(engine).has_table(attempts.name))
 
 
 def erase_from_ledger(ledger: Ledger, person: Person, *, dry_run: bool) -> Counter[str]:
     """
-    Delete the chat requests and ratings of a person, and the texts about the person in other entries.
+    Delete the chat requests and ratings of a person, and the keys of documents that are an address or a label.
 
     :param person: Learns from the ledger.
+    :return: Number of deleted ``entries``, and of ``texts`` that were replaced in entries that stay: their documents
+        are still at the service.
     :raises AssistantInputError: A task is sending one of these requests right now.
     """
 
     def change(connection: sa.Connection) -> Counter[str]:
-        counts: Counter[str] = Counter()
-        for table in (chat_requests, ratings):
-            erased = _entries_of(connection, table, person)
-            _check_no_task_sends(connection, ledger, table, erased)
-            counts["entries"] += len(erased)
-            if not dry_run:
-                for entry in erased:
-                    connection.execute(sa.delete(table).where(_is_row(table, entry)))
-        for table, names in TEXTS.items():
-            counts["texts"] += _erase_texts(connection, table, names, person, dry_run=dry_run)
-        return +counts
+        entries = _entries_of(connection, ledger, person)
+        texts = {name: _named(connection, name, person) for name in _TEXTS}
+        if not dry_run:
+            for chunk in chunks(entries):
+                connection.execute(sa.delete(attempts).where(_IS_ENTRY), chunk)
+            for name, named in texts.items():
+                for chunk in chunks(named):
+                    connection.execute(sa.update(attempts).where(_IS_ENTRY).values({name: ERASED}), chunk)
+        return +Counter({"entries": len(entries), "texts": sum(map(len, texts.values()))})
 
     counts = transaction(ledger.engine, change, writes=not dry_run)
     if ledger.engine.dialect.name == "sqlite" and not dry_run:
@@ -67,66 +66,33 @@ def erase_from_ledger(ledger: Ledger, person: Person, *, dry_run: bool) -> Count
     return counts
 
 
-def _batches(connection: sa.Connection, query: sa.Select[Any]) -> Iterator[pa.Table]:
-    import pyarrow as pa
-
-    result = connection.execute(query)
-    names = list(result.keys())
-    while rows := result.fetchmany(ROWS):
-        columns = {}
-        for name, values in zip(names, zip(*rows, strict=True), strict=True):
-            # An id of a request may have half a character, which Arrow cannot hold.
-            columns[name] = pa.array([storable_value(value) for value in values])
-        yield pa.table(columns)
-
-
-def _entries_of(connection: sa.Connection, table: sa.Table, person: Person) -> list[dict[str, Any]]:
-    """Return the primary keys of the person's entries."""
-    names = ["scope", "key", "label", "error", "session_id", "request_id"]
-    found: list[dict[str, Any]] = []
-    for rows in _batches(connection, sa.select(*(table.c[name] for name in names))):
-        is_erased = person.learn(rows)
-        found += rows.select(["scope", "key"]).filter(is_erased).to_pylist()
+def _entries_of(connection: sa.Connection, ledger: Ledger, person: Person) -> list[dict[str, Any]]:
+    """Return the keys of the person's chat requests and ratings."""
+    is_alive = sa.func.coalesce(ledger.clock.is_alive(ledger.clock.read(connection)), sa.false()).label("is_alive")
+    query = sa.select(*_KEY, _c.label, _c.session_id, _c.remote_id, is_alive).where(_c.kind.not_in(DOCUMENT_KINDS))
+    found = []
+    for row in connection.execute(query, execution_options={"yield_per": ROWS}).mappings():
+        if not person.owns(row["session_id"], row["remote_id"], row["label"]):
+            continue
+        if row["is_alive"]:
+            raise AssistantInputError(
+                "a task is sending a request of this person right now",
+                safe=NOTHING_CHANGED,
+                todo="Wait until it has ended.",
+            )
+        found.append(_key_of(row))
     return found
 
 
-def _check_no_task_sends(
-    connection: sa.Connection, ledger: Ledger, table: sa.Table, erased: Sequence[Mapping[str, Any]]
-) -> None:
-    claims = sa.select(table.c.scope, table.c.key).where(table.c.outcome == "claimed")
-    living = set()
-    for row in connection.execute(ledger.leases.with_lease(claims, table)):
-        if is_living(row.heartbeat_at, row.lease_seconds, row.database_now):
-            living.add((row.scope, row.key))
-    if any((entry["scope"], entry["key"]) in living for entry in erased):
-        raise AssistantInputError(
-            "a task is sending a request of this person right now",
-            safe=NOTHING_CHANGED,
-            todo="Wait until it has ended.",
-        )
+def _named(connection: sa.Connection, name: str, person: Person) -> list[dict[str, Any]]:
+    """Return the keys of the documents with a column that is an address or a label of the person."""
+    query = sa.select(*_KEY, _c[name]).where(_c.kind.in_(DOCUMENT_KINDS), _c[name].is_not(None))
+    rows = connection.execute(query, execution_options={"yield_per": ROWS}).mappings()
+    return [_key_of(row) for row in rows if person.is_named(row[name])]
 
 
-def _erase_texts(
-    connection: sa.Connection, table: sa.Table, names: Sequence[str], person: Person, *, dry_run: bool
-) -> int:
-    """Replace the texts about the person, and return how many there are."""
-    key_names = [column.name for column in table.primary_key]
-    replaced = 0
-    for name in names:
-        has_text = table.c[name].is_not(None)
-        query = sa.select(*(table.c[key_name] for key_name in key_names), table.c[name]).where(has_text)
-        found: list[dict[str, Any]] = []
-        for rows in _batches(connection, query):
-            found += rows.select(key_names).filter(person.rows(rows.select([name]))).to_pylist()
-        replaced += len(found)
-        if not dry_run:
-            for entry in found:
-                connection.execute(sa.update(table).where(_is_row(table, entry)).values({name: ERASED}))
-    return replaced
-
-
-def _is_row(table: sa.Table, entry: Mapping[str, Any]) -> sa.ColumnElement[bool]:
-    return sa.and_(*(table.c[name] == value for name, value in entry.items()))
+def _key_of(row: Mapping[Any, Any]) -> dict[str, Any]:
+    return {"of_scope": row["scope"], "of_key": row["key"], "of_number": row["number"]}
 
 
 def _rewrite_sqlite(ledger: Ledger) -> None:

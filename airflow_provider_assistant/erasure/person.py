@@ -67,6 +67,21 @@ class Person:
             return False
         return value in self.labels or unescaped(value).strip() in self.emails
 
+    def owns(self, session_id: str | None, request_id: str | None, label: str) -> bool:
+        """
+        Return whether a chat request or a rating of the ledger is the person's, and learn its ids.
+
+        :param label: Its readable key, such as the session.
+        """
+        is_named = self.is_named(label) or self.is_named(session_id)
+        if not (is_named or session_id in self.sessions or label in self.sessions or request_id in self.requests):
+            return False
+        if request_id:
+            self.requests.add(request_id)
+        if is_named and session_id:
+            self.sessions.add(session_id)
+        return True
+
     def is_in(self, text: str) -> bool:
         """Return whether a text contains an address, a label or a distinctive id."""
         if self.has_address(text):

@@ -22,9 +22,10 @@ from airflow_provider_assistant.lake import DATASETS
 from airflow_provider_assistant.lake.partitions import partitions_of
 from airflow_provider_assistant.lake.warehouse import WarehouseTransaction
 from airflow_provider_assistant.lake.warehouse.names import literal, quoted
-from airflow_provider_assistant.ledger import Ledger, key_of, upkeep
+from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.ledger.database import transaction
-from airflow_provider_assistant.ledger.schema import ratings
+from airflow_provider_assistant.ledger.schema import attempts
+from airflow_provider_assistant.ledger.settle import prune
 from airflow_provider_assistant.storage.paths import StoragePath, object_storage_path, usable_path
 
 # Beginning of what replaces the id of a request.
@@ -33,35 +34,28 @@ PRUNED = "pruned-"
 
 def prune_ledger(ledger: Ledger, before: datetime, *, dry_run: bool = False) -> dict[str, int]:
     """
-    Delete old entries as :func:`.upkeep.prune` does, and the ids in old ratings.
+    Delete old entries as :func:`.settle.prune` does, and the ids in old ratings.
 
-    A rating that was sent keeps its key, so that it is not sent again. Its session is removed, and a hash replaces the
-    id of its request.
+    A rating that was sent keeps its key, so that it is not sent again. Its session is removed, and its key, a hash,
+    replaces the id of its request.
 
-    :return: Number of entries by kind; ``ids_of_ratings`` is the number of ratings that lost their ids.
+    :return: Number of entries by kind, and of ``tries``; ``ids_of_ratings`` is the number of ratings that lost their
+        ids.
     """
-    counts = upkeep.prune(ledger, before, dry_run=dry_run)
-    counts["ids_of_ratings"] = transaction(
-        ledger.engine, lambda connection: _without_ids(connection, before, dry_run=dry_run), writes=True
-    )
-    return counts
-
-
-def _without_ids(connection: sa.Connection, before: datetime, *, dry_run: bool) -> int:
-    c = ratings.c
+    counts = prune(ledger, before, dry_run=dry_run)
+    c = attempts.c
     # Exports have a rating on the day when it was recorded.
-    sent_at = sa.func.coalesce(c.recorded_at, c.claimed_at)
-    is_old = (sent_at < before) & (c.outcome == "created") & (c.session_id != "")
-    rows = connection.execute(sa.select(c.scope, c.key, c.session_id, c.request_id).where(is_old)).all()
-    changes = []
-    for scope, key, session_id, request_id in rows:
-        pseudonym = PRUNED + key_of(session_id, request_id)[:32]
-        changes.append({"of_scope": scope, "of_key": key, "pseudonym": pseudonym})
-    if changes and not dry_run:
-        is_row = (c.scope == sa.bindparam("of_scope")) & (c.key == sa.bindparam("of_key"))
-        update = sa.update(ratings).where(is_row)
-        connection.execute(update.values(session_id="", label="", request_id=sa.bindparam("pseudonym")), changes)
-    return len(changes)
+    is_old = sa.and_(c.kind == "rating", c.state == "created", c.recorded_at < before, c.session_id != "")
+    without_ids = {"session_id": "", "label": "", "remote_id": sa.literal(PRUNED) + c.key}
+
+    def change(connection: sa.Connection) -> int:
+        count = connection.scalar(sa.select(sa.func.count()).select_from(attempts).where(is_old)) or 0
+        if not dry_run:
+            connection.execute(sa.update(attempts).where(is_old).values(without_ids))
+        return count
+
+    counts["ids_of_ratings"] = transaction(ledger.engine, change, writes=True)
+    return counts
 
 
 def prune_files(folder: str, before: datetime, *, dry_run: bool = False) -> int:
