@@ -28,11 +28,18 @@ LEDGER_OF_SITE = Arg(
     help="SQL connection of the ledger (default: that of the assistant connection, or else of Airflow's configuration)",
 )
 ONLY_SITE = Arg(("--site",), metavar="SITE_ID", help="only this site (default: all sites)")
-# Lists of ledger entries that can be settled as a whole.
-LISTS = ("ambiguous", "document", "chat_request", "rating", "superseded", "stale")
-FILTERS = (
-    Arg(("--source-name",), metavar="NAME", help="only this source (default: all sources)"),
-    Arg(("--contains",), metavar="TEXT", help="only entries whose label contains this text (default: all)"),
+ONLY_SOURCE = Arg(("--source",), metavar="NAME", help="only this source (default: all sources)")
+# Words of the ledger, which is not imported here: every command of Airflow reads these definitions.
+STATES = ("created", "unresolved", "doubled", "superseded", "stale", "draft", "rejected", "failed", "open")
+KINDS = ("file", "text", "qa", "chat", "rating")
+SETTLED = ("created", "not-created", "removed")
+# Arguments that select entries of the ledger.
+ENTRIES = (
+    Arg(("--state",), choices=STATES, help="only entries of this list"),
+    Arg(("--kind",), choices=KINDS, help="only this kind (default: all kinds)"),
+    ONLY_SITE,
+    ONLY_SOURCE,
+    Arg(("--key",), metavar="TEXT", help="only entries whose key contains this text (default: all)"),
 )
 TENANT = Arg(("--tenant",), metavar="TENANT_ID", help="tenant (default: that of the connection)")
 COMMON = (OUTPUT, VERBOSE)
@@ -65,9 +72,6 @@ SOURCE_NAME = Arg(
     ("--source-name",),
     metavar="NAME",
     help="name of the source in the ledger; use dag_id.task_id for the source of a task (default: path of the file)",
-)
-DELETED = Arg(
-    ("--findings",), metavar="FILE", help="findings file of a load; selects the documents listed as stale or superseded"
 )
 ENCODING = Arg(("--encoding",), metavar="NAME", help="encoding of a CSV or JSON file, such as cp1252 (default: utf-8)")
 CSV_OPTION = Arg(

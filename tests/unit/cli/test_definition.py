@@ -28,7 +28,7 @@ ACTIONS = dict(actions())
 def test_these_are_the_commands():
     assert set(ACTIONS) == {
         "assistant documents check",
-        "assistant documents diff",
+        "assistant documents reconcile",
         "assistant documents list",
         "assistant golden-set agreement",
         "assistant golden-set check",
@@ -37,15 +37,9 @@ def test_these_are_the_commands():
         "assistant knowledge preview",
         *(
             f"assistant {name}"
-            for name in ("smoke", "limits", "read", "chat", "load", "findings", "evaluate", "erase", "sandbox")
+            for name in ("smoke", "read", "chat", "load", "findings", "evaluate", "erase", "sandbox")
         ),
-        *(
-            f"assistant ledger {name}"
-            for name in (
-                *("status", "ambiguous", "stale", "superseded", "forget", "rebuild", "resolve", "loads", "prune"),
-                *("backup", "ddl", "move"),
-            )
-        ),
+        *(f"assistant ledger {name}" for name in (*("list", "resolve", "rename", "loads", "prune"),)),
     }
 
 
@@ -72,10 +66,11 @@ def test_every_command_leads_to_a_function_that_knows_its_arguments(name):
         ["ledger"],
         ["load"],
         ["load", "f.csv", "--on-change", "ask"],
-        ["limits", "--output", "xml"],
+        ["read", "limits", "--output", "xml"],
         ["smoke", "--timeout", "soon"],
-        ["ledger", "resolve", "abc"],
-        ["ledger", "resolve", "abc", "--as", "maybe"],
+        ["ledger", "resolve", "--id", "abc"],
+        ["ledger", "resolve", "--id", "abc", "--as", "maybe"],
+        ["ledger", "list", "--state", "odd"],
     ],
 )
 def test_wrong_arguments_are_exit_code_2(argv, capsys):

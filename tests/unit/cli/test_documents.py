@@ -7,10 +7,10 @@ from dataclasses import replace
 from random import Random
 
 import pytest
+from airflow_provider_assistant.cli.document_candidates import status_routes
 
 from airflow_provider_assistant.api.document_routes import DocumentRoutes, StatusRoute
 from airflow_provider_assistant.api.site_documents import SiteDocument
-from airflow_provider_assistant.cli.document_candidates import status_routes
 from airflow_provider_assistant.client.defaults import get_client_defaults, set_client_defaults
 from tests.document_site import PAGINGS, SITE, DocumentSite, Names
 

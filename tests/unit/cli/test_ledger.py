@@ -1,296 +1,229 @@
-"""The ledger commands: listing entries, and recording the outcome of ambiguous ones."""
+"""The ledger commands: listing entries, settling them, and keeping the ledger small."""
 
 from __future__ import annotations
 
-import contextlib
 import os
+from datetime import timedelta
 from typing import get_args
 
 import pytest
 
-from airflow_provider_assistant.cli.arguments import LISTS
-from airflow_provider_assistant.ledger import Claim, DocumentScope, Ledger, RunRef, service_of
-from airflow_provider_assistant.ledger.settling import Which
-from airflow_provider_assistant.loading.fingerprints import encoded, hash_of
-from tests.sites import site_at
-from tests.unit.cli.conftest import rows
+from airflow_provider_assistant.cli import arguments
+from airflow_provider_assistant.cli.output import Console
+from airflow_provider_assistant.ledger import Kind, Ledger, Site, Which, sqlite_engine
+from airflow_provider_assistant.ledger.settle import Settled
+from airflow_provider_assistant.loading.findings import Finding, FindingsFile
+from tests.ledgers import SITE, Filler
 
-CONN = "AIRFLOW_CONN_ASSISTANT_DEFAULT"
-LOAD = ("--key", "id")
+SHOP = Site("h.example", "shop")
 
 
 @pytest.fixture
-def in_doubt(connection, cli, faq, service):
-    """One of three rows is ambiguous, and its document exists on the site."""
-    service.answer("store-then-status:503", path="/documents/qa$")
-    assert cli("load", faq, *LOAD).code == 1
-    (entry,) = cli("ledger", "ambiguous", "-o", "json").json
-    return entry
+def fill(ledger_home) -> Filler:
+    with Ledger(sqlite_engine(ledger_home / "assistant_ledger.db")) as ledger:
+        yield Filler(ledger.engine)
 
 
-@contextlib.contextmanager
-def claimed(service, key="9"):
-    """Claim a row; the task lives until the end of the block, and does not record the outcome."""
-    with (
-        Ledger.open() as ledger,
-        ledger.documents(
-            scope=DocumentScope(site_at(f"{service.url}/m2m/sites/acme-docs", "acme-docs"), "documents/qa"),
-            source="d.t",
-            run=RunRef("d", "r", "t", -1),
-        ) as memory,
-    ):
-        assert memory.commit_and_claim((), [Claim(hash_of(encoded((key,))), key, None)])
-        yield
+@pytest.fixture
+def listed(cli):
+    """Return the keys of a list."""
+
+    def keys(state, *filters):
+        return [entry["key"] for entry in cli("ledger", "list", "--state", state, *filters, "-o", "json").json]
+
+    return keys
+
+
+def test_the_definitions_have_the_words_of_the_ledger():
+    assert (
+        get_args(Which),
+        get_args(Kind),
+        get_args(Settled),
+    ) == (arguments.STATES, arguments.KINDS, arguments.SETTLED)
 
 
 def test_an_empty_ledger(cli):
-    assert cli("ledger", "status", "-o", "json").json["counts"] == []
-    assert cli("ledger", "ambiguous").out == "Nothing is ambiguous.\n"
-    assert cli("ledger", "superseded").out == "Nothing is superseded.\n"
+    assert cli("ledger", "list", "-o", "json").json["states"] == []
+    ran = cli("ledger", "list", "--state", "unresolved")
+    assert (ran.code, ran.out) == (0, "No entry is unresolved.\n")
 
 
-def test_status_counts_by_kind_site_and_outcome(cli, in_doubt, ledger_home):
-    status = cli("ledger", "status", "-o", "json").json
-    assert status["ledger"] == f"sqlite:///{ledger_home}/assistant_ledger.db"
-    assert {(one["kind"], one["site_id"], one["outcome"], one["entries"]) for one in status["counts"]} == {
-        ("document", "acme-docs", "created", 2),
-        ("document", "acme-docs", "ambiguous", 1),
-        ("load", "acme-docs", "failed", 1),
+def test_without_a_state_all_lists_are_counted(cli, fill, ledger_home):
+    fill.attempt("a", "created", gone=True)
+    fill.attempt("b", "ambiguous")
+    fill.attempt("c", "ambiguous", site=SHOP)
+    found = cli("ledger", "list", "-o", "json").json
+    assert found["ledger"] == f"{ledger_home}/assistant_ledger.db"
+    assert {name: count for name, count in found["lists"].items() if count} == {
+        "created": 1,
+        "unresolved": 2,
+        "stale": 1,
     }
-    assert cli("ledger", "status", "--site", "acme-shop", "-o", "json").json["counts"] == []
-
-
-def test_a_service_gets_another_name(cli, connection, faq, service, monkeypatch):
-    """The load stops at the other address, the command of its message moves the entries, and nothing is sent twice."""
-    cli("load", faq, *LOAD)
-    other = service.url.replace("127.0.0.1", "localhost")
-    at_other = os.environ[CONN].replace(service.url, other)
-    monkeypatch.setenv(CONN, at_other)
-    stopped = cli("load", faq, *LOAD)
-    assert (stopped.code, service.posts()) == (2, 3)
-    command = f"ledger move {service_of(service.url)} {service_of(other)}"
-    assert command in stopped.err
-    would_move = f"Would move to service {service_of(other)!r}: 3 documents, 1 load.\n"
-    assert would_move in cli(*command.split(), "--dry-run").out
-    assert cli(*command.split(), "-o", "json").json["document"] == 3
-    assert cli("load", faq, *LOAD).code == 0
-    assert service.posts() == 3
-    (site,) = cli("ledger", "status", "-o", "json").json["sites"]
-    assert site["service"] == service_of(other)
-    assert len(site["addresses"]) == 2
-    assert cli(*command.split()).code == 2
-    assert cli("ledger", "move", "a", " ").code == 2
+    assert [(row["site_id"], row["state"], row["entries"]) for row in found["states"]] == [
+        ("help", "ambiguous", 1),
+        ("help", "created", 1),
+        ("shop", "ambiguous", 1),
+    ]
+    assert cli("ledger", "list", "--site", "shop", "-o", "json").json["lists"]["unresolved"] == 1
+    assert ["unresolved", "2"] in cli("ledger", "list").lines
 
 
 def test_a_ledger_on_a_server_does_not_show_its_password(cli, monkeypatch):
     monkeypatch.setenv("AIRFLOW__ASSISTANT__LEDGER_CONN_ID", "ledger_db")
     monkeypatch.setenv("AIRFLOW_CONN_LEDGER_DB", "postgresql://me:sesame-1234@127.0.0.1:1/none")
     monkeypatch.setattr("tenacity.nap.time.sleep", lambda _: None)
-    ran = cli("ledger", "status")
+    ran = cli("ledger", "list")
     assert (ran.code, ran.out) == (5, "")
     assert "sesame" not in ran.err
 
 
-def test_what_is_in_doubt_is_listed(cli, in_doubt, faq):
-    ran = cli("ledger", "ambiguous")
-    assert ran.code == 1
-    assert ran.lines[1][:6] == [
-        in_doubt["key"][:12],
-        "document",
-        "acme-docs",
-        str(faq),
-        in_doubt["label"],
-        "ambiguous",
-    ]
-    assert "503" in in_doubt["error"]
-    assert cli("ledger", "ambiguous", "--site", "acme-shop").code == 0
+def test_entries_are_listed_with_what_is_known(cli, fill, listed):
+    fill.attempt("sku=1", "ambiguous", error="503 Service Unavailable", kind="text")
+    fill.attempt("sku=2", "claimed", hours=0, dag_id="other.kb", site=SHOP)
+    ran = cli("ledger", "list", "--state", "unresolved")
+    assert (ran.code, len(ran.lines)) == (1, 3)
+    lines = {line[0]: line for line in ran.lines}
+    assert lines["sku=1"][1:6] == ["text", "help", "mine.kb.load", "", "ambiguous"]
+    assert lines["sku=1"][-1] == "503 Service Unavailable"
+    assert lines["sku=2"][5] == "being sent"
+    filters = {"--site": "shop", "--source": "other.kb.load", "--key": "KU=2", "--kind": "qa"}
+    assert [listed("unresolved", *one) for one in filters.items()] == [["sku=2"]] * 4
+    # Nobody has to look at these.
+    fill.attempt("fine", "created")
+    assert cli("ledger", "list", "--state", "created").code == 0
+
+
+def test_a_document_is_settled_by_its_id(cli, fill, listed):
+    fill.attempt("a", "created", remote_id="doc-1", gone=True)
+    fill.attempt("b", "created", remote_id="doc-2", gone=True)
+    done = cli("ledger", "resolve", "--as", "removed", "--id", "doc-1")
+    assert (done.code, done.out) == (0, f"1 entry was settled as removed on {SITE}.\n")
+    assert listed("stale") == ["b"]
+
+
+@pytest.mark.promise(
+    "command line", "An id that the ledger does not know is refused, and never taken for the beginning of a key."
+)
+def test_an_id_that_the_ledger_does_not_know_changes_nothing(cli, fill, listed):
+    key = fill.attempt("a", "created", remote_id="doc-1", gone=True)
+    for name in (key, key[:6], "doc", "123456"):
+        ran = cli("ledger", "resolve", "--as", "removed", "--id", name)
+        assert (ran.code, "has no entry with the id" in ran.err) == (2, True)
+    assert listed("stale") == ["a"]
+
+
+def test_what_was_found_on_the_site_gets_its_id(cli, fill):
+    fill.attempt("a", "ambiguous")
+    fill.attempt("b", "ambiguous")
+    several = cli("ledger", "resolve", "--as", "created", "--id", "doc-7")
+    assert (several.code, "exactly one entry, and 2 entries match" in several.err) == (2, True)
+    assert cli("ledger", "resolve", "--as", "created", "--id", "doc-7", "--key", "a").code == 0
+    (entry,) = cli("ledger", "list", "--state", "created", "-o", "json").json
+    assert (entry["key"], entry["document_id"]) == ("a", "doc-7")
 
 
 @pytest.mark.promise(
     "command line",
     "A list is settled as a whole only after it was shown, and only if it has not changed.",
 )
-def test_all_of_a_list_are_settled_after_one_look(cli, connection, faq, service):
-    service.answer("store-then-status:503", path="/documents/qa$", times=3)
-    cli("load", faq, *LOAD)
-    assert len(cli("ledger", "ambiguous", "-o", "json").json) == 3
-    assert len(cli("ledger", "ambiguous", "--contains", "2", "-o", "json").json) == 1
-    command = ("ledger", "resolve", "--all", "ambiguous", "--as", "created", "--source-name", faq)
+def test_all_of_a_list_are_settled_after_one_look(cli, fill, listed):
+    for number in range(3):
+        fill.attempt(f"sku={number}", "ambiguous")
+    command = ("ledger", "resolve", "--as", "created", "--source", "mine.kb.load")
     shown = cli(*command, "-o", "json")
     assert (shown.code, shown.json["entries"], shown.json["changed"]) == (1, 3, False)
-    assert len(cli("ledger", "ambiguous", "-o", "json").json) == 3
-    assert cli(*command, "--contains", "2", "--confirm", shown.json["confirm"]).code == 2
-    text = cli(*command)
-    assert "3 entries would be settled as created on site 'acme-docs'" in text.out
-    done = cli(*command, "--confirm", text.err.split()[-1])
-    assert (done.code, "3 entries were settled" in done.out) == (0, True)
-    assert cli("load", faq, *LOAD, "-o", "json").json["unchanged"] == 3
-    assert cli(*command).code == 0
-    # The ledger does not know the document of the first content, so that it lists that of the second one.
-    for days in ("six", "seven"):
-        rows(faq, ("1", "Refunds", f"In {days} days."), ("3", "A", "B"))
-        cli("load", faq, *LOAD)
-    for which in ("superseded", "stale"):
-        settled = ("ledger", "resolve", "--all", which, "--as", "deleted", "-o", "json")
-        shown = cli(*settled).json
-        assert (shown["entries"], shown["labels"]) == (1, ["1" if which == "superseded" else "2"])
-        assert cli(*settled, "--confirm", shown["confirm"]).json["changed"] is True
-        assert cli(*settled).json["entries"] == 0
-    assert cli("ledger", "resolve", "1", "--all", "stale", "--as", "deleted").code == 2
-    assert cli("ledger", "resolve", "--all", "stale", "--as", "created").code == 2
+    refused = cli(*command, "--key", "2", "--confirm", shown.json["confirm"])
+    assert (refused.code, "the list has changed" in refused.err) == (2, True)
+    assert len(listed("unresolved")) == 3
+    done = cli(*command, "--confirm", shown.json["confirm"])
+    assert (done.code, "3 entries were settled as created" in done.out) == (0, True)
+    assert listed("unresolved") == []
 
 
-def test_the_lists_are_those_that_can_be_settled():
-    assert get_args(Which) == LISTS
+@pytest.mark.parametrize(("reply", "state"), [("yes", "stale"), ("no", None), (None, None)])
+def test_a_person_is_asked(reply, state, cli, fill, listed, monkeypatch):
+    def ask(_, __):
+        if reply is None:
+            raise EOFError
+        return reply
+
+    monkeypatch.setattr(Console, "ask", ask)
+    fill.attempt("a", "created", gone=True)
+    fill.attempt("b", "claimed", hours=0)
+    ran = cli("ledger", "resolve", "--as", "removed", "--state", "stale")
+    assert "1 entry would be settled as removed" in ran.out
+    assert (ran.code, listed("stale")) == ((0, []) if state else (1, ["a"]))
 
 
-@pytest.mark.promise("command line", "A row that a person settles as created is not sent again.")
-def test_done_by_hand_is_not_sent_again(cli, in_doubt, faq, service):
-    sent = service.posts()
-    ran = cli("ledger", "resolve", in_doubt["key"][:8], "--as", "created", "--id", "doc_1", "--file", faq, *LOAD)
-    assert ran.code == 0, ran.err
-    assert cli("ledger", "ambiguous").code == 0
-    loaded = cli("load", faq, *LOAD, "-o", "json")
-    assert (loaded.code, loaded.json["unchanged"], service.posts()) == (0, 3, sent)
+def test_what_a_task_is_sending_stays(cli, fill, listed):
+    fill.attempt("a", "claimed", hours=0)
+    ran = cli("ledger", "resolve", "--as", "not-created", "-o", "json")
+    assert (ran.json["entries"], ran.json["kept"]) == (0, {"A task may be sending it right now.": 1})
+    assert listed("unresolved") == ["a"]
 
 
-def test_a_refused_change_leaves_the_older_document(cli, connection, faq, service):
-    cli("load", faq, *LOAD)
-    rows(faq, ("1", "Refunds", "In six days."), ("2", "Hours", "Nine to five."), ("3", "A", "B"))
-    service.answer("status:503", path="/documents/qa$")
-    cli("load", faq, *LOAD)
-    cli("ledger", "resolve", hash_of(encoded(("1",))), "--as", "not-created")
-    rows(faq, ("1", "Refunds", "In five days."), ("2", "Hours", "Nine to five."), ("3", "A", "B"))
-    assert cli("load", faq, *LOAD, "-o", "json").json["unchanged"] == 3
+def test_nothing_is_removed_without_a_filter(cli, fill):
+    fill.attempt("a", "created")
+    ran = cli("ledger", "resolve", "--as", "removed")
+    assert (ran.code, "no document selected" in ran.err) == (2, True)
 
 
-def test_a_change_that_is_done_supersedes_the_older_document(cli, connection, faq, service):
-    cli("load", faq, *LOAD)
-    rows(faq, ("1", "Refunds", "In six days."), ("2", "Hours", "Nine to five."), ("3", "A", "B"))
-    service.answer("store-then-status:503", path="/documents/qa$")
-    cli("load", faq, *LOAD)
-    cli("ledger", "resolve", hash_of(encoded(("1",))), "--as", "created", "--id", "doc_new", "--file", faq, *LOAD)
-    assert cli("load", faq, *LOAD, "-o", "json").json["unchanged"] == 3
-    (found,) = cli("ledger", "superseded", "-o", "json").json
-    assert found["label"] == "1"
-    assert found["document_id"] in {document["id"] for document in service.documents("acme-docs")}
+def test_a_service_gets_another_name(cli, fill):
+    fill.attempt("a", "created")
+    fill.attempt("b", "created", site=SHOP)
+    command = ("ledger", "rename", "h.example", "new.example")
+    assert cli(*command, "--site", "shop", "--dry-run", "-o", "json").json == {"entries": 1, "dry_run": True}
+    assert cli(*command, "-o", "json").json["entries"] == 2
+    services = {row["service"] for row in cli("ledger", "list", "-o", "json").json["states"]}
+    assert services == {"new.example"}
+    again = cli(*command)
+    assert (again.code, "has no entry of service 'h.example'" in again.err) == (2, True)
+    assert cli("ledger", "rename", "a", " ").code == 2
 
 
-def test_the_ledger_knows_the_content_that_was_sent(cli, in_doubt, faq):
-    ran = cli("ledger", "resolve", in_doubt["key"], "--as", "created", "--id", "doc_1")
-    assert ran.code == 0, ran.err
-    assert cli("load", faq, *LOAD, "-o", "json").json["unchanged"] == 3
-    rows(faq, ("1", "Refunds", "In six days."), ("2", "Hours", "Nine to five."), ("3", "A", "B"))
-    assert cli("load", faq, *LOAD, "-o", "json").json["changed"] == 1
+@pytest.mark.promise("command line", "The list of loads shows where the findings of each are.")
+def test_loads_are_listed_with_their_findings(cli, fill):
+    fill.load(hours=3, outcome="failed", error="1 row was rejected")
+    fill.load(hours=2, outcome="succeeded with findings", findings="/lake/findings.parquet")
+    fill.load("other.kb", hours=1, site=SHOP, outcome=None)
+    found = cli("ledger", "loads", "-o", "json").json
+    assert [(load["outcome"], load["findings"], load["error"]) for load in found] == [
+        ("unfinished", None, None),
+        ("succeeded with findings", "/lake/findings.parquet", None),
+        ("failed", None, "1 row was rejected"),
+    ]
+    lines = cli("ledger", "loads", "--site", "help", "--limit", "1").lines
+    assert [line[-1] for line in lines] == ["findings", "/lake/findings.parquet"]
+    assert len(cli("ledger", "loads", "--source", "other.kb.load", "-o", "json").json) == 1
 
 
-def test_a_claim_of_a_killed_task_needs_the_content(cli, connection, service):
-    with claimed(service):
-        (entry,) = cli("ledger", "ambiguous", "-o", "json").json
-    without = cli("ledger", "resolve", entry["key"], "--as", "created")
-    assert without.code == 2
-    assert "--file" in without.err
-    assert cli("ledger", "ambiguous").code == 1
-
-
-def test_done_needs_a_row_of_the_file(cli, in_doubt, faq):
-    other = cli("ledger", "resolve", in_doubt["key"], "--as", "created", "--file", faq, "--key", "title")
-    assert other.code == 2
-    assert "no row with the key" in other.err
-    assert cli("ledger", "ambiguous").code == 1
-
-
-def test_an_uploaded_file_is_done_by_its_content(cli, connection, tmp_path, run_operator, service):
-    from airflow_provider_assistant.operators.documents import AssistantUploadFilesOperator
-
-    (tmp_path / "guide.txt").write_text("# Guide")
-    service.answer("store-then-status:503", path="/documents$")
-    run_operator(AssistantUploadFilesOperator, files=str(tmp_path / "guide.txt"))
-    (entry,) = cli("ledger", "ambiguous", "-o", "json").json
-    ran = cli("ledger", "resolve", entry["key"], "--as", "created", "--file", tmp_path / "guide.txt")
-    assert ran.code == 0, ran.err
-    again = run_operator(AssistantUploadFilesOperator, files=str(tmp_path / "guide.txt"))
-    assert again.xcom()["unchanged"] == 1
-
-
-def test_a_key_that_fits_none_or_several_entries(cli, in_doubt, service):
-    with claimed(service):
-        pass
-    none = cli("ledger", "resolve", "zz", "--as", "not-created")
-    assert (none.code, "no entry" in none.err) == (2, True)
-    # An id is that of one document.
-    assert cli("ledger", "resolve", in_doubt["key"], "zz", "--as", "created", "--id", "x").code == 2
-    several = cli("ledger", "resolve", "", "--as", "not-created")
-    assert (several.code, "2 entries" in several.err) == (2, True)
-
-
-def test_what_may_be_under_way_is_left_alone(cli, connection, service):
-    with claimed(service):
-        (entry,) = cli("ledger", "ambiguous", "-o", "json").json
-        assert (entry["outcome"], entry["may_be_under_way"]) == ("claimed", True)
-        assert cli("ledger", "ambiguous").lines[1][5] == "under way?"
-        ran = cli("ledger", "resolve", entry["key"], "--as", "not-created")
-        assert ran.code == 2
-        assert "--force" in ran.err
-        assert cli("ledger", "resolve", entry["key"], "--as", "not-created", "--force").code == 0
-
-
-def test_rows_that_the_file_no_longer_has_are_stale(cli, connection, faq):
-    cli("load", faq, *LOAD)
-    rows(faq, ("1", "Refunds", "In five days."))
-    ran = cli("ledger", "stale", faq, *LOAD, "-o", "json")
-    assert ran.code == 1
-    assert {(one["label"], one["group"]) for one in ran.json} == {("2", None), ("3", None)}
-    other = cli("ledger", "stale", faq, *LOAD, "--source-name", "other")
-    assert (other.code, "no documents of source 'other'" in other.err) == (2, True)
-    assert cli("ledger", "superseded").code == 0
-
-
-def test_a_file_with_unreadable_rows_does_not_say_what_is_stale(cli, connection, faq):
-    cli("load", faq, *LOAD)
-    rows(faq, ("1", "Refunds", "In five days."), (" ", "Hours", "?"), ("\t", "Hours", "!"))
-    ran = cli("ledger", "stale", faq, *LOAD)
-    assert (ran.code, "2 rows without a key" in ran.err) == (2, True)
-    rows(faq, ("1", "Refunds", "In five days."), (" ", " ", "?"))
-    ran = cli("ledger", "stale", faq, *LOAD, "--group", "title")
-    assert (ran.code, "1 row without a key" in ran.err) == (2, True)
-
-
-GROUPED = (*LOAD, "--group", "title")
-
-
-def test_stale_rows_of_the_groups_in_the_file(cli, connection, faq):
-    before = (("1", "Refunds", "In five days."), ("2", "Refunds", "In cash."), ("3", "Hours", "Nine to five."))
-    rows(faq, *before)
-    assert cli("load", faq, *GROUPED).code == 0
-    rows(faq, before[0])
-    (ran,) = cli("ledger", "stale", faq, *GROUPED, "-o", "json").json
-    assert (ran["label"], ran["group"], ran["source"]) == ("2", "Refunds", str(faq))
-    assert cli("ledger", "stale", faq, *GROUPED).lines[0] == ["site", "source", "label", "document", "group"]
-    assert {one["label"]: one["group"] for one in cli("ledger", "stale", faq, *LOAD, "-o", "json").json} == {
-        "2": "Refunds",
-        "3": "Hours",
+def test_what_is_old_and_no_longer_needed_is_pruned(cli, fill, ledger_home):
+    for label, state in {"a": "created", "b": "rejected", "c": "ambiguous"}.items():
+        fill.attempt(label, state, hours=24 * 100)
+    details = {"rating": "good", "session_id": "s", "remote_id": "request"}
+    fill.attempt("s", "created", kind="rating", hours=24 * 100, remote_id="request", details=details)
+    fill.attempt("q", "created", kind="chat", hours=24 * 100)
+    fill.load(hours=24 * 100)
+    folder = ledger_home / "assistant_loads"
+    for name in ("old", "new"):
+        with FindingsFile(folder / f"{name}.parquet") as file:
+            file.add(Finding("rejected", "key", "reason"))
+    moment = (fill.now - timedelta(days=100)).timestamp()
+    os.utime(folder / "old.parquet", (moment, moment))
+    expected = {"qa": 1, "chat": 1, "tries": 1, "ids_of_ratings": 1, "findings_files": 1}
+    later = cli("ledger", "prune", "--older-than", "101", "-o", "json").json
+    assert [later.get(name, 0) for name in expected] == [0] * 5
+    for flags in (("--dry-run",), ()):
+        ran = cli("ledger", "prune", "--older-than", "99", *flags, "-o", "json").json
+        assert {name: ran[name] for name in expected} == expected
+    assert [file.name for file in folder.iterdir()] == ["new.parquet"]
+    (rating,) = cli("ledger", "list", "--state", "created", "--kind", "rating", "-o", "json").json
+    # A rating that was sent is known, and only its ids are gone.
+    assert (rating["session_id"], rating["key"], "request" in rating["document_id"]) == ("", "", False)
+    states = cli("ledger", "list", "-o", "json").json["states"]
+    assert {(row["kind"], row["state"]) for row in states} == {
+        ("qa", "created"),
+        ("qa", "ambiguous"),
+        ("rating", "created"),
     }
-    done = cli("load", faq, *GROUPED, "--on-missing", "group", "-o", "json").json
-    assert [(one["kind"], one["key"], one["group"]) for one in done["listed"]] == [("stale", "2", "Refunds")]
-    assert cli("findings", done["findings"]).lines[-1][-1] == "Refunds"
-
-
-def test_all_documents_of_groups_that_are_gone(cli, connection, faq, tmp_path):
-    """Also one whose key is the name of its group."""
-    rows(faq, ("1", "Refunds", "In five days."), ("Hours", "Hours", "Nine to five."), ("3", "Hours", "On Sundays."))
-    cli("load", faq, *GROUPED)
-    gone = tmp_path / "gone.csv"
-    gone.write_text("title\nHours\nUnknown\n")
-    gone.write_text("title\nHours\nUnknown\n\xff\n", encoding="latin-1")
-    ran = cli("ledger", "stale", gone, *GROUPED, "--gone", "--source-name", str(faq), "-o", "json")
-    assert (ran.code, "line 4: column 'title' is not text" in ran.err) == (2, True)
-    gone.write_text("title\nHours\nUnknown\n")
-    ran = cli("ledger", "stale", gone, *GROUPED, "--gone", "--source-name", str(faq), "-o", "json")
-    assert {one["label"] for one in ran.json} == {"3", "Hours"}
-
-
-@pytest.mark.parametrize("command", [("load", "--on-missing", "group"), ("ledger", "stale", "--gone")])
-def test_groups_need_a_column(command, cli, connection, faq):
-    ran = cli(*command, faq, *LOAD)
-    assert (ran.code, "needs --group COLUMN" in ran.err) == (2, True)
+    assert cli("ledger", "prune", "--older-than", "0").code == 2

@@ -10,11 +10,9 @@ from tests.unit.cli.test_definition import ACTIONS
 
 LOAD = ("--key", "id")
 COMMANDS = {
-    "status": (),
-    "ambiguous": (),
-    "superseded": (),
-    "forget": ("id", "--dry-run"),
-    "resolve": ("entry", "--as", "not-created"),
+    "list": (),
+    "resolve": ("--as", "not-created"),
+    "rename": ("old", "new"),
     "loads": (),
     "prune": ("--older-than", "30"),
 }
@@ -30,7 +28,7 @@ def ledgers(tmp_path, monkeypatch):
         found = {}
         for path in tmp_path.glob("by_*.db"):
             with sqlite3.connect(path) as raw:
-                found[path.stem] = raw.execute("SELECT count(*) FROM assistant_documents").fetchone()[0]
+                found[path.stem] = raw.execute("SELECT count(*) FROM assistant_attempts").fetchone()[0]
         return found
 
     return counted
@@ -44,23 +42,19 @@ def cluster(monkeypatch):
 def test_every_command_that_uses_the_ledger_takes_its_connection():
     using = {name for name in ACTIONS if " ledger " in name} | {
         "assistant load",
-        "assistant documents diff",
+        "assistant documents reconcile",
         "assistant erase",
     }
     taking = {
         name for name, command in ACTIONS.items() if "--ledger-conn-id" in str([arg.flags for arg in command.args])
     }
-    using.remove("assistant ledger ddl")
     assert taking == using
-    of_ledger = {name.split()[-1] for name in using if " ledger " in name}
-    assert {*COMMANDS, "backup", "move", "rebuild", "stale"} == of_ledger
+    assert set(COMMANDS) == {name.split()[-1] for name in using if " ledger " in name}
 
 
 def test_the_flag_wins_over_the_connection(cli, connect, faq, ledgers, service):
     connect(ledger_conn_id="by_team")
     assert cli("load", faq, *LOAD, "--ledger-conn-id", "by_flag").code == 0
-    assert ledgers() == {"by_flag": 3}
-    assert cli("ledger", "stale", faq, *LOAD, "--ledger-conn-id", "by_flag").code == 0
     assert ledgers() == {"by_flag": 3}
 
 
@@ -72,7 +66,7 @@ def test_a_command_uses_the_ledger_of_the_flag(name, cli, ledgers, monkeypatch):
 
 
 def test_an_error_names_the_flag(cli):
-    ran = cli("ledger", "status", "--ledger-conn-id", "gone")
+    ran = cli("ledger", "list", "--ledger-conn-id", "gone")
     assert ran.code == 5
     assert "connection 'gone', from --ledger-conn-id: it does not exist" in ran.err
 

@@ -10,11 +10,11 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
+from airflow_provider_assistant.ledger.selection import Selection
 
 from airflow_provider_assistant.cli.rows import source_name
 from airflow_provider_assistant.ledger import Ledger, queries
 from airflow_provider_assistant.ledger.schema import documents
-from airflow_provider_assistant.ledger.selection import Selection
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
 from tests.unit.cli.conftest import rows
 from tests.wire import refusing_port

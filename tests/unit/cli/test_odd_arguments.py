@@ -18,8 +18,6 @@ def test_a_url_that_no_package_reads_is_refused_before_the_first_request(cli, fa
         ("load", "gs://bucket/faq.csv"),
         ("load", faq, "--findings", "nosuch://findings.parquet"),
         ("findings", "nosuch://findings.parquet"),
-        ("ledger", "stale", "nosuch://faq.csv"),
-        ("ledger", "forget", "--findings", "nosuch://findings.parquet"),
     ):
         ran = cli(*argv)
         assert (ran.code, "://" in ran.err) == (2, True), (argv, ran)
@@ -43,7 +41,7 @@ def test_numbers_are_bounded(cli, argv, number):
 
 
 def test_an_error_about_a_long_name_is_short_and_keeps_its_beginning_and_its_end(cli):
-    ran = cli("limits", "--conn-id", "x" * 10_000)
+    ran = cli("read", "limits", "--conn-id", "x" * 10_000)
     assert ran.code == 2
     assert ran.err.startswith("error: there is no connection 'xxx")
     assert ran.err.endswith("select another one with --conn-id.\n")
