@@ -19,7 +19,7 @@ from airflow.providers.common.compat.sdk import ObjectStoragePath
 from airflow_provider_assistant.chat_batch.state import BatchState
 from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputError
 from airflow_provider_assistant.ledger import Ledger, sqlite_engine
-from airflow_provider_assistant.ledger.schema import chat_requests, leases
+from airflow_provider_assistant.ledger.schema import attempts
 from airflow_provider_assistant.storage.paths import object_storage_path
 from airflow_provider_assistant.storage.private_files import make_folder, open_to_write
 
@@ -62,9 +62,9 @@ class KeptRun:
     def ledger(self) -> Ledger:
         """Open the ledger of this run, in which every question is claimed before it is sent."""
         ledger = Ledger(sqlite_engine(self.folder / LEDGER), warn_if_new=False)
-        # The process that left a lease is dead: this one has the lock of the folder.
+        # The process that left a claim is dead: this one has the lock of the folder.
         with ledger.engine.begin() as connection:
-            connection.execute(sa.delete(leases))
+            connection.execute(sa.update(attempts).values(alive_until=None))
         return ledger
 
     def output(self, name: str) -> ObjectStoragePath:
@@ -79,7 +79,7 @@ class KeptRun:
             complete += status == "complete"
         if (self.folder / LEDGER).exists():
             engine = sqlite_engine(self.folder / LEDGER)
-            query = sa.select(sa.func.count()).where(chat_requests.c.outcome == "created")
+            query = sa.select(sa.func.count(sa.distinct(attempts.c.key))).where(attempts.c.state == "created")
             with engine.connect() as connection:
                 accepted = connection.execute(query).scalar_one()
             engine.dispose()
