@@ -45,6 +45,7 @@ class Filler:
         remote_id: str | None = None,
         group: str | None = None,
         hours: float = 1.0,
+        at: datetime | None = None,
         gone: bool = False,
         details: Mapping[str, Any] | None = None,
         **outcome: Any,
@@ -53,9 +54,10 @@ class Filler:
         Claim a row, and record the outcome; ``claimed`` has none. Return the key.
 
         :param hours: Hours since then. The sender of a claim is alive if it is 0.
+        :param at: When it happened, instead of ``hours``.
         :param outcome: Further values of the outcome, such as ``ambiguous`` or ``status``.
         """
-        moment = self.now - timedelta(hours=hours)
+        moment = at or self.now - timedelta(hours=hours)
         ledger = Ledger(self.engine, ledger_clock=Clock(now=lambda: moment), warn_if_new=False)
         run = RunRef(dag_id, run_id, "load", -1)
         key = key_of(label)

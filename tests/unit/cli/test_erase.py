@@ -18,10 +18,16 @@ from airflow_provider_assistant.chat_batch.requests import PendingRequest
 from airflow_provider_assistant.chat_batch.state import BatchState
 from airflow_provider_assistant.cli.output import Console
 from airflow_provider_assistant.evaluation.judging.label_files import label_file
-from airflow_provider_assistant.ledger import Claim, ClaimOutcome, Ledger, rating_claim
-from tests.unit.ledger.single import rated
+from airflow_provider_assistant.ledger import Ledger, sqlite_engine
+from tests.ledgers import Filler
 
 SESSION, OTHER = "session-0001", "session-0002"
+
+
+@pytest.fixture
+def fill(ledger_home):
+    with Ledger(sqlite_engine(ledger_home / "assistant_ledger.db")) as ledger:
+        yield Filler(ledger.engine)
 
 
 @pytest.fixture
@@ -169,16 +175,35 @@ def pending(request_id):
     return PendingRequest(**values)
 
 
-def test_a_task_that_is_sending_stops_it(erase, files):
-    with Ledger.open() as ledger, rated(ledger) as rating:
-        claim: Claim = rating_claim(SESSION, "request-9", "good", None)
-        rating.commit_and_claim((), [claim])
-        ran = erase("--yes")
-        assert (ran.code, "is sending" in ran.err, sessions(files)) == (2, True, [SESSION, OTHER])
-        rating.commit_and_claim([ClaimOutcome(claim, "created", claim.key)], ())
+def test_a_task_that_is_sending_stops_it(erase, files, fill):
+    details = {"session_id": SESSION, "rating": "good", "remote_id": "request-9"}
+    fill.attempt("r", "claimed", kind="rating", hours=0, details=details)
     ran = erase("--yes")
-    assert (ran.code, ran.json["counts"]["ledger"]) == (0, {"entries": 1})
-    assert ran.json["requests"] == 2
+    assert (ran.code, "is sending" in ran.err, sessions(files)) == (2, True, [SESSION, OTHER])
+
+
+@pytest.mark.promise("erasure", "Chat requests and ratings of a person go, with all of a session that is the person's.")
+def test_entries_of_a_person_go_and_documents_lose_only_the_name(cli, fill, ledger_home):
+    email = "zoe@example.com"
+    for label, session, request in (("Zoe@Example.com", "s-1", "q-1"), ("q", "s-1", "q-2"), ("q", "s-2", "q-3")):
+        fill.attempt(label, "created", kind="chat", remote_id=request, details={"session_id": session}, dag_id=request)
+    details = {"session_id": "s-1", "rating": "good", "remote_id": "q-2"}
+    fill.attempt("r", "created", kind="rating", remote_id="q-2", details=details)
+    fill.attempt(email, "created")
+    fill.attempt(f"about {email}", "created", group=email)
+    arguments = ("erase", "--email", email, "-o", "json")
+    assert cli(*arguments, "--dry-run").json["counts"]["ledger"] == {"entries": 3, "texts": 2}
+    ran = cli(*arguments, "--yes")
+    assert (ran.code, ran.json["counts"]["ledger"], ran.json["sessions"]) == (0, {"entries": 3, "texts": 2}, ["s-1"])
+    with fill.engine.connect() as connection:
+        left = connection.exec_driver_sql("SELECT kind, label, group_name, remote_id FROM assistant_attempts").all()
+    assert sorted(map(tuple, left), key=str) == [
+        ("chat", "q", None, "q-3"),
+        ("qa", "(erased)", None, f"id of {email} 1"),
+        ("qa", f"about {email}", "(erased)", f"id of about {email} 1"),
+    ]
+    # The file has no bytes of deleted entries.
+    assert b"s-1" not in (ledger_home / "assistant_ledger.db").read_bytes()
 
 
 def test_what_a_task_writes_meanwhile_is_noticed(erase, files, monkeypatch):

@@ -43,8 +43,9 @@ def connected(monkeypatch):
 
 @pytest.fixture
 def load(run_operator):
-    def loaded(count, **options):
-        rows = [{"key": number, "title": f"T {number}", "content": f"C {number}"} for number in range(count)]
+    def loaded(count, first=0, **options):
+        numbers = range(first, first + count)
+        rows = [{"key": number, "title": f"T {number}", "content": f"C {number}"} for number in numbers]
         arguments = {"source_name": "pages", "key_columns": ["key"], **options}
         run = run_operator(AssistantLoadTextOperator, source=rows, **arguments)
         assert run.state == "success", run.errors
@@ -102,9 +103,10 @@ def test_a_draft_is_named_at_the_timeout(mode, connected, load, sense):
 
 @modes
 def test_soft_fail_skips(mode, connected, load, sense):
-    with DocumentSite(draft=True) as site:
+    with DocumentSite() as site:
         connected(site)
         load(1)
+        site.documents["d00001"].active = False
         assert sense(mode, soft_fail=True, timeout=0.02).task_state() == "skipped"
 
 
@@ -192,11 +194,21 @@ def test_only_documents_of_the_source_count(connected, load, sense):
     with DocumentSite() as site:
         connected(site)
         load(2)
-        load(3, source_name="others", namespace="others")
+        load(3, first=2, source_name="others")
         for name in ("d00003", "d00004", "d00005"):
             site.documents[name].active = False
         assert sense(source_name="pages").xcom()["documents"] == 2
         assert "2 of 5 documents in use" in str(sense(timeout=0.02).error)
+
+
+def test_documents_of_rows_that_changed_or_are_gone_do_not_count(connected, load, sense):
+    with DocumentSite() as site:
+        connected(site)
+        load(2, on_missing="ignore")
+        load(1, first=1)
+        # The document of row 0 is stale: nobody waits for it.
+        site.documents["d00001"].active = False
+        assert sense(source_name="pages").xcom()["documents"] == 1
 
 
 @pytest.mark.parametrize("options", [{}, {"source_name": "unknown"}])

@@ -9,12 +9,10 @@ from zoneinfo import ZoneInfo
 
 import pyarrow.dataset as ds
 import pytest
-import sqlalchemy as sa
 from airflow.sdk import DAG
 
 from airflow_provider_assistant.ledger import Ledger
-from airflow_provider_assistant.ledger.schema import chat_requests, ratings
-from airflow_provider_assistant.ledger.upkeep import prune
+from airflow_provider_assistant.ledger.settle import prune
 from airflow_provider_assistant.transfers.ledger_to_parquet import (
     AssistantFeedbackToParquetOperator,
     AssistantRequestsToParquetOperator,
@@ -22,37 +20,25 @@ from airflow_provider_assistant.transfers.ledger_to_parquet import (
 from airflow_provider_assistant.transfers.limits_to_parquet import AssistantLimitsToParquetOperator
 from airflow_provider_assistant.transfers.progress import MOST_DAYS, Progress
 from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
+from tests.ledgers import Filler
 from tests.task_runs.context import execute_operator
 
 DAY = timedelta(days=1)
 NIGHT = datetime(2024, 5, 1, tzinfo=UTC)
 
 
-def entry(table, number, moment, **columns):
-    common = {"scope": "s", "site_url": "u", "service": "h", "site_id": "docs", "source": "x", "label": "x"}
-    common |= {"attempts": 1, "ambiguous": 0, "claim": "c", "outcome": "created", "session_id": "s"}
-    moments = {"claimed_at": moment - timedelta(seconds=5), "recorded_at": moment}
-    return sa.insert(table).values(**common, **moments, key=str(number), request_id=f"r{number}", **columns)
-
-
-def rating(number, moment):
-    return entry(ratings, number, moment, rating="good")
-
-
-def request(number, moment):
-    return entry(chat_requests, number, moment, mode="async", state="complete", completed_at=moment)
-
-
 @pytest.fixture
 def record(ledger_home):
-    """Add entries to the ledger."""
+    """Add ratings or chat requests to the ledger, by their numbers and times."""
+    with Ledger.open() as ledger:
+        filler = Filler(ledger.engine)
 
-    def recorded(*entries):
-        with Ledger.open() as ledger, ledger.engine.begin() as connection:
-            for one in entries:
-                connection.execute(one)
+        def recorded(kind, *entries):
+            for number, moment in entries:
+                details = {"session_id": "s", "mode": "async" if kind == "chat" else None, "rating": "good"}
+                filler.attempt(f"r{number}", "created", kind=kind, at=moment, remote_id=f"r{number}", details=details)
 
-    return recorded
+        yield recorded
 
 
 def export(folder, moment, kind=AssistantFeedbackToParquetOperator, dag=None, **arguments):
@@ -107,7 +93,7 @@ def test_each_rating_of_many_nights_is_in_the_lake_once(zone, record, tmp_path):
                 number += 1
                 expected.append((f"r{number}", moment.astimezone(tz).date().isoformat()))
             start = number - len(moments) + 1
-            record(*(rating(start + index, moment) for index, moment in enumerate(moments)))
+            record("rating", *((start + index, moment) for index, moment in enumerate(moments)))
             night = following
         # What the last night has not written.
         export(tmp_path, night.astimezone(UTC), dag=dag, file_name=first.isoformat())
@@ -115,7 +101,7 @@ def test_each_rating_of_many_nights_is_in_the_lake_once(zone, record, tmp_path):
 
 
 def test_a_pause_is_caught_up_and_a_backfill_is_not(record, tmp_path):
-    record(*(rating(number, NIGHT + DAY * number + timedelta(hours=1)) for number in range(40)))
+    record("rating", *((number, NIGHT + DAY * number + timedelta(hours=1)) for number in range(40)))
 
     def days(moment, **arguments):
         result = export(tmp_path, moment, **arguments)
@@ -179,16 +165,15 @@ def test_days_without_a_capture_are_gaps(kind, connection, tmp_path, capsys):
 
 @pytest.mark.promise("lake and warehouse", "Pruning the ledger does not change days that were exported.")
 def test_pruning_does_not_change_what_was_exported(record, tmp_path, capsys):
-    record(*(request(number, NIGHT + DAY * number + timedelta(hours=1)) for number in range(10)))
-    # Claimed before midnight, and submitted after it.
-    record(request("late", NIGHT + DAY * 5 + timedelta(seconds=1)))
+    record("chat", *((number, NIGHT + DAY * number + timedelta(hours=1)) for number in range(10)))
+    record("chat", ("late", NIGHT + DAY * 5 + timedelta(seconds=1)))
     kind = AssistantRequestsToParquetOperator
     arguments = {"kind": kind, "dag": None, "date": "2024-05-10", "days": 8}
     export(tmp_path, None, **arguments)
     before = exported(tmp_path, "requests")
     assert len(before) == 9
     with Ledger.open() as ledger:
-        assert prune(ledger, NIGHT + DAY * 5, dry_run=True)["chat_requests"] == 5
+        assert prune(ledger, NIGHT + DAY * 5, dry_run=True)["chat"] == 5
         assert export(tmp_path, None, **arguments)["kept"] == 0
         for day in (5, 4):
             prune(ledger, NIGHT + DAY * day)

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pyarrow.parquet as pq
 import pytest
-from airflow.providers.common.compat.sdk import TaskDeferred
 
 from airflow_provider_assistant import lake
-from airflow_provider_assistant.exceptions import (
-    AssistantIncompleteError,
-    AssistantInputError,
-    AssistantLedgerError,
-)
-from airflow_provider_assistant.ledger import ChatLedger
-from airflow_provider_assistant.ledger.schema import COUNTS
+from airflow_provider_assistant.ledger import Ledger, Site
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
-from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator, AssistantLoadTextOperator
+from airflow_provider_assistant.operators.documents import AssistantLoadTextOperator
 from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
 from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChatOperator
 from airflow_provider_assistant.transfers.base import LedgerExportOperator
@@ -26,12 +19,11 @@ from airflow_provider_assistant.transfers.ledger_to_parquet import (
     AssistantLoadsToParquetOperator,
     AssistantRequestsToParquetOperator,
 )
-from tests.task_runs.context import execute_operator, task_context
+from tests.ledgers import Filler
+from tests.task_runs.context import execute_operator
 
 TEXTS = [{"title": f"T{number}", "content": "Within 30 days.", "category": "policy"} for number in range(4)]
 NEVER = 3600
-POLL = r"chat/requests/"
-TODAY = datetime(2026, 11, 21, tzinfo=UTC)
 
 
 def execute(kind, **arguments):
@@ -50,6 +42,12 @@ def export(tmp_path):
         return [row for table in tables for row in table.to_pylist()]
 
     return exported
+
+
+@pytest.fixture
+def fill(ledger_home):
+    with Ledger.open() as ledger:
+        yield Filler(ledger.engine)
 
 
 @pytest.fixture
@@ -112,33 +110,32 @@ def test_ends_of_a_batch(service, connection, ask, export):
     assert all(row["request_id"] for row in rows)
 
 
-def test_answers_are_worth_more_than_the_record_of_when_they_came(
-    service, connection, ask, export, monkeypatch, caplog
-):
-    def refuses(memory, ends):
-        raise AssistantLedgerError("the disk is full")
-
-    monkeypatch.setattr(ChatLedger, "record_ends", refuses)
-    assert ask(["One?"])["complete"] == 1
-    assert "How the requests ended is not recorded: the disk is full" in caplog.text
-    assert [row["state"] for row in export(AssistantRequestsToParquetOperator)] == ["open"]
-
-
-def test_of_one_site_or_of_all(service, connection, export):
-    for site_id in ("acme-docs", "acme-shop"):
-        submit(wait_for_completion=False, site_id=site_id)
-        execute(AssistantLoadTextOperator, source=TEXTS, site_id=site_id)
+def test_of_one_site_or_of_all(fill, connect, export):
+    for service in ("127.0.0.1", "other.example"):
+        for site_id in ("acme-docs", "acme-shop"):
+            site = Site(service, site_id)
+            fill.attempt(site_id, "created", kind="chat", site=site, hours=0, details={"mode": "async"})
+            fill.load(hours=0, site=site)
+    connect(service_name="127.0.0.1", tenant_id="acme-inc")
     for kind in (AssistantRequestsToParquetOperator, AssistantLoadsToParquetOperator):
-        assert len(export(kind)) == 2
-        assert [row["site_id"] for row in export(kind, site_id="acme-shop")] == ["acme-shop"]
+        # The tenant is that of the connection, for its own service.
+        assert {(row["service"], row["site_id"], row["tenant_id"]) for row in export(kind)} == {
+            ("127.0.0.1", "acme-docs", "acme-inc"),
+            ("127.0.0.1", "acme-shop", "acme-inc"),
+            ("other.example", "acme-docs", None),
+            ("other.example", "acme-shop", None),
+        }
+        assert [(row["service"], row["site_id"]) for row in export(kind, site_id="acme-shop")] == [
+            ("127.0.0.1", "acme-shop")
+        ]
 
 
 def test_a_load_is_a_row(service, connection, export):
     result = execute(AssistantLoadTextOperator, source=TEXTS, source_name="faq")
     (row,) = export(AssistantLoadsToParquetOperator)
-    assert {name: row[name] for name in (*COUNTS, "seconds", "site_id", "source")} == {
-        name: result[name] for name in (*COUNTS, "seconds", "site_id", "source")
-    }
+    columns = set(lake.LOADS.columns) & result.keys()
+    assert {"created", "stale", "throttled", "seconds"} <= columns
+    assert {name: row[name] for name in columns} == {name: result[name] for name in columns}
     assert (row["outcome"], row["endpoint"], row["source"], row["error"]) == (
         "succeeded",
         "documents/text",
@@ -149,40 +146,14 @@ def test_a_load_is_a_row(service, connection, export):
     assert timedelta() < row["ended_at"] - row["started_at"] < timedelta(minutes=1)
 
 
-def test_loads_that_fail_say_why(service, connection, export, tmp_path):
-    bad = [{**TEXTS[0], "content": " "}, *TEXTS[1:]]
-    with pytest.raises(AssistantInputError):
-        execute(AssistantLoadTextOperator, source=bad)
-    service.answer("status:503", path="documents", times=None)
-    with pytest.raises(AssistantIncompleteError):
-        execute(AssistantLoadQAOperator, source=[{**TEXTS[0], "question": "Q?", "answer": "A."}])
-    with pytest.raises(AssistantInputError):
-        execute(AssistantLoadTextOperator, source=str(tmp_path / "missing.csv"))
-    rejected, failed, missing = export(AssistantLoadsToParquetOperator)
-    assert {row["outcome"] for row in (rejected, failed, missing)} == {"failed"}
-    assert (rejected["created"], rejected["rejected"], "1 row was rejected" in rejected["error"]) == (3, 1, True)
-    assert (failed["rows"], failed["created"], failed["failed"] + failed["ambiguous"]) == (1, 0, 1)
-    assert (missing["rows"], "missing.csv" in missing["error"]) == (None, True)
-
-
-def test_a_load_that_waits_in_the_triggerer_has_a_row_before_and_one_after(service, connect, export):
-    connect(retries=1)
-    service.answer("retry-after:3600", path="documents/text$", skip=2, times=None)
-    operator = AssistantLoadTextOperator(task_id="task", source=TEXTS, deferrable=True)
-    operator.render_template_fields({})
-    with pytest.raises(TaskDeferred):
-        operator.execute(task_context())
-    service.behave(rules=[])
-    operator.execute_complete(task_context(), {})
-    before, after = export(AssistantLoadsToParquetOperator)
-    assert (before["outcome"], before["created"], before["failed"]) == ("deferred", 2, 2)
-    assert (after["outcome"], after["created"], after["unchanged"]) == ("succeeded", 2, 2)
-
-
-def test_without_the_ledger_nothing_is_recorded(service, connection, export):
-    execute(AssistantLoadTextOperator, source=TEXTS, ledger=False)
-    submit(wait_for_completion=False, ledger=False)
-    assert export(AssistantLoadsToParquetOperator) == export(AssistantRequestsToParquetOperator) == []
+def test_loads_say_how_they_ended(fill, export):
+    fill.load(hours=0.3, outcome="failed", error="1 row was rejected")
+    fill.load(hours=0.2, outcome="succeeded with findings", ambiguous=2)
+    fill.load(hours=0.1, outcome=None)
+    failed, with_findings, killed = export(AssistantLoadsToParquetOperator)
+    assert (failed["outcome"], failed["error"]) == ("failed", "1 row was rejected")
+    assert (with_findings["outcome"], with_findings["ambiguous"]) == ("succeeded with findings", 2)
+    assert (killed["outcome"], killed["ended_at"], killed["rows"]) == ("unfinished", None, None)
 
 
 EXPORTS = {
