@@ -10,7 +10,7 @@ from airflow_provider_assistant.ledger.settle import Settled
 from airflow_provider_assistant.ui.models import ListName, Load, Model, Paged, Problem, Task
 from airflow_provider_assistant.ui.trend_models import Evaluation
 
-TaskKind: TypeAlias = Literal["load", "chat_batch", "export", "evaluation", "other", "unknown"]
+TaskKind: TypeAlias = Literal["load", "chat_batch", "ratings", "export", "evaluation", "other", "unknown"]
 # Maximum number of items that one settle request may name.
 MOST_SETTLED = 500
 

@@ -26,6 +26,7 @@ from airflow_provider_assistant.ui.ledger import read
 from airflow_provider_assistant.ui.models import Load, Problem, Task, model_of
 from airflow_provider_assistant.ui.page import PageDep, Position
 from airflow_provider_assistant.ui.parquet_reader import ParquetReader, read_parquet
+from airflow_provider_assistant.ui.plugin import KINDS
 from airflow_provider_assistant.ui.rows import loads_of
 from airflow_provider_assistant.ui.task_models import (
     Bin,
@@ -49,23 +50,6 @@ from airflow_provider_assistant.ui.trend_models import Evaluation
 
 router = APIRouter(prefix="/api/tasks", dependencies=[Depends(may_see_task)])
 
-KINDS: dict[str, TaskKind] = {
-    "AssistantLoadQAOperator": "load",
-    "_LoadQADecoratedOperator": "load",
-    "AssistantLoadTextOperator": "load",
-    "AssistantUploadFilesOperator": "load",
-    "AssistantChatBatchOperator": "chat_batch",
-    "_ChatBatchDecoratedOperator": "chat_batch",
-    "AssistantEvaluateOperator": "evaluation",
-    "AssistantStatisticsToParquetOperator": "export",
-    "AssistantLimitsToParquetOperator": "export",
-    "AssistantReadToParquetOperator": "export",
-    "AssistantFeedbackToParquetOperator": "export",
-    "AssistantRequestsToParquetOperator": "export",
-    "AssistantLoadsToParquetOperator": "export",
-    "AssistantParquetToIcebergOperator": "export",
-    "AssistantParquetToWarehouseOperator": "export",
-}
 # Items of a result that only tasks of a kind return: users may derive operators of their own.
 _RESULTS: dict[TaskKind, set[str]] = {
     "load": {"created", "unchanged", "possibly_duplicated", "source"},
@@ -118,7 +102,7 @@ def task(key: TaskKeyDep, rights: RightsDep) -> TaskReply:
         batch=batch,
         evaluation=evaluation,
         written=written,
-        has_findings=kind in {"load", "chat_batch"} or "findings" in result,
+        has_findings=kind in {"load", "chat_batch", "ratings"} or "findings" in result,
         # Entries can be settled only in the ledger of Airflow's configuration.
         may_settle=conn_id is None and rights.may_settle(key.dag_id),
     )

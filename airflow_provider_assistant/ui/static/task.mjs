@@ -79,7 +79,8 @@ function Reply({ reply, path, region }) {
     return h(Note, null, EMPTY[reply.kind], " ", h(PartLink, { part: "loads" }, "Open the page Assistant"));
   }
   const hasNothing =
-    !reply.problem && !reply.tries.length && !reply.batch && !reply.evaluation && !reply.written.length;
+    reply.kind !== "ratings" &&
+    !(reply.problem || reply.tries.length || reply.batch || reply.evaluation || reply.written.length);
   return h(
     Fragment,
     null,

@@ -40,7 +40,6 @@ def test_pages_are_registered_as_airflow_accepts_them():
     assert [(app.name, app.destination, app.url_route) for app in apps] == [
         ("Assistant", "nav", "assistant"),
         ("Assistant", "task_instance", "assistant_task"),
-        ("Assistant overview", "dashboard", None),
     ]
 
 
@@ -61,4 +60,4 @@ def test_the_tab_is_for_every_operator_that_has_something_to_show():
         if isinstance(found, type) and found.__module__ == module.__name__ and name.endswith("Operator")
     }
     # Bases of the others.
-    assert concrete - {"AssistantLoadRowsOperator", "_SourceOperator"} == set(plugin.OPERATORS)
+    assert concrete - {"AssistantLoadRowsOperator", "_SourceOperator"} == set(plugin.KINDS)

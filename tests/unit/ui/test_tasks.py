@@ -41,7 +41,7 @@ def test_a_failed_load_has_its_tries_and_its_findings(loaded, admin):
     outcomes = ("created", "unchanged", "skipped", "rejected", "ambiguous", "failed")
     assert sum(counts[name] for name in outcomes) == counts["rows"] == 6
     assert (load["outcome"], counts["rejected"], found["problem"]) == ("failed", 2, None)
-    assert (found["has_findings"], found["may_settle"], found["ledger"]) == (True, True, "")
+    assert (found["has_findings"], found["may_settle"]) == (True, True)
     listed = admin.get(f"{place(loaded)}/findings").json()
     assert listed["kinds"] == [{"kind": "rejected", "count": 2}]
     assert [row["key"] for row in listed["rows"]] == [HOSTILE.replace("\x07", "\x07"), "=1+1"]
@@ -174,6 +174,13 @@ def test_other_tasks_and_none_at_all(run_stored, admin, ledger):
     assert admin.get(place(run, "gone")).json()["kind"] == "unknown"
 
 
+def test_ratings_are_a_task_of_this_package(result, admin, ledger):
+    result.put('{"rows": 2, "sent": 2, "findings": null}')
+    result.operator("AssistantRateAnswersOperator")
+    found = admin.get(f"/api/tasks/{result.path}").json()
+    assert (found["kind"], found["has_findings"], found["problem"]) == ("ratings", True, None)
+
+
 def test_the_page_of_a_mapped_task_says_so(connection, run_stored, admin):
     def mapped():
         AssistantLoadQAOperator.partial(task_id="task", key_columns="question", multiple_outputs=False).expand(
@@ -186,12 +193,13 @@ def test_the_page_of_a_mapped_task_says_so(connection, run_stored, admin):
     assert (second["is_mapped_summary"], second["tries"][0]["counts"]["created"]) == (False, 2)
 
 
-def test_a_ledger_of_the_task_itself_is_read(connection, run_stored, admin, ledger_home, monkeypatch):
+def test_the_ledger_of_the_connection_is_read(connect, run_stored, admin, ledger_home, monkeypatch):
     monkeypatch.setenv("AIRFLOW_CONN_OWN_LEDGER", f"sqlite:///{ledger_home}/own.db")
-    run = run_stored(AssistantLoadQAOperator, source=ROWS, key_columns="question", ledger_conn_id="own_ledger")
+    connect(ledger_conn_id="own_ledger")
+    run = run_stored(AssistantLoadQAOperator, source=ROWS, key_columns="question")
     found = admin.get(place(run)).json()
-    # No setting names this ledger, so the page cannot settle its entries.
-    assert (found["ledger"], len(found["tries"]), found["may_settle"]) == ("own_ledger", 1, False)
+    # The page settles entries of the ledger of Airflow's configuration only.
+    assert (len(found["tries"]), found["may_settle"]) == (1, False)
 
 
 def test_a_histogram_counts_every_value():
