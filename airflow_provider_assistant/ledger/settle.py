@@ -191,7 +191,7 @@ def rename(ledger: Ledger, old: str, new: str, *, site_id: str | None = None, dr
     :param site_id: Only this site. Default: all.
     :param dry_run: Whether to count only.
     :return: Number of attempts of the old name.
-    :raises AssistantInputError: Both names have attempts of the same key, so that they cannot be joined; nothing was
+    :raises AssistantInputError: A task is sending one of them, or both names have attempts of the same key; nothing was
         changed.
     """
 
@@ -202,6 +202,7 @@ def rename(ledger: Ledger, old: str, new: str, *, site_id: str | None = None, dr
             sa.select(_c.scope, _c.service, _c.site_id, _c.kind, _c.namespace).where(is_old).distinct()
         ).all()
         count = connection.scalar(sa.select(sa.func.count()).select_from(attempts).where(is_old)) or 0
+        _check_still(connection, ledger.clock, is_old)
         for row in scopes:
             scope = scope_of(row)
             target = Scope(Site(new, scope.site.site_id), scope.kind, scope.namespace)
@@ -217,6 +218,19 @@ def rename(ledger: Ledger, old: str, new: str, *, site_id: str | None = None, dr
         return count
 
     return transaction(ledger.engine, change, writes=True)
+
+
+def _check_still(connection: sa.Connection, clock: Clock, is_old: sa.ColumnElement[bool]) -> None:
+    """Refuse to rename what a task is sending: it could not record its outcome."""
+    is_alive = clock.is_alive(clock.read(connection))
+    label = connection.scalar(sa.select(_c.label).where(is_old, is_alive).limit(1))
+    if label is not None:
+        raise AssistantInputError(
+            f"a task may be sending entries of this name right now, such as {label!r}",
+            safe=NOTHING_CHANGED,
+            todo="Wait until it has ended.",
+            field="old",
+        )
 
 
 def _check_free(connection: sa.Connection, old_scope: str, target: Scope) -> None:

@@ -198,6 +198,13 @@ class TestUpkeep:
             rename(ledger, "service", "new")
         assert scoped().known([hash_of("a")])
 
+    def test_what_a_task_is_sending_keeps_its_name_until_it_has_ended(self, scoped, ledger, clock):
+        attempt(scoped(), "a", "claimed")
+        with pytest.raises(AssistantInputError, match="may be sending entries of this name right now"):
+            rename(ledger, "service", "new")
+        clock.advance(61)
+        assert rename(ledger, "service", "new") == 1
+
     def test_only_what_nobody_needs_is_pruned(self, scoped, ledger, clock):
         attempts = scoped()
         for state in ("created", "ambiguous", "rejected", "failed"):

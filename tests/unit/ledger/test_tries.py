@@ -87,13 +87,21 @@ class TestTries:
         for number in range(4):
             with recorded(ledger, clock, str(number), source=f"source {number % 2}"):
                 clock.advance(60)
-        assert [row["token"] for row in ledger.read(queries.tries_of, RUN, 2)] == ["2", "3"]
+        assert [row["token"] for row in ledger.read(queries.tries_of, RUN.columns(), 2)] == ["2", "3"]
         assert [row["token"] for row in all_tries(ledger)] == ["3", "2", "1", "0"]
         minute = timedelta(minutes=1)
         found = ledger.read(queries.tries_between, START + minute, START + 3 * minute, SITE)
         assert [row["token"] for row in found] == ["1", "2"]
         assert ledger.read(queries.page_of_tries, source="source 1", outcome="succeeded").total == 2
         assert [row["source"] for row in ledger.read(queries.sources, START)] == ["source 1", "source 0"]
+
+    def test_the_latest_of_each_source_and_mapped_task(self, ledger, clock):
+        for number in range(9):
+            with recorded(ledger, clock, str(number), source=f"source {number % 2}"):
+                clock.advance(60)
+        latest = ledger.read(queries.latest_tries, START + timedelta(minutes=1), task_kind="load", count=2)
+        assert [row["token"] for row in latest] == ["8", "7", "6", "5"]
+        assert ledger.read(queries.latest_tries, START, task_kind="chat") == []
 
     @pytest.mark.promise("operate", "Documents over time fall when documents are removed, whatever is pruned.")
     def test_documents_by_day(self, ledger, clock):
