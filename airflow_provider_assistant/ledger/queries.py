@@ -21,6 +21,7 @@ from airflow_provider_assistant.ledger.filters import (
 from airflow_provider_assistant.ledger.schema import (
     DOCUMENT_KINDS,
     UNRESOLVED,
+    RunRef,
     attempts,
     ledger_info,
     tries,
@@ -135,7 +136,9 @@ def latest_documents(
         _c.map_index != run.map_index,
     )
     sibling = sa.case((is_sibling, _c.map_index))
-    query = sa.select(_c.key, _c.label, _c.remote_id, _c.group_name, sibling).where(_c.scope == scope.id, _c.source == source, _c.state == "created")
+    query = sa.select(_c.key, _c.label, _c.remote_id, _c.group_name, sibling).where(
+        _c.scope == scope.id, _c.source == source, _c.state == "created"
+    )
     query = query.order_by(_c.key, _c.number)
     if groups is None:
         yield from map(tuple, stream(connection, query))
