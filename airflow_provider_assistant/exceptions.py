@@ -313,8 +313,8 @@ class AssistantAmbiguousError(AssistantError):
 
     default_safe = f"{RECORDED} The request itself is recorded as ambiguous."
     default_todo = (
-        "A retry sends it again, unless on_ambiguous forbids it. 'airflow assistant ledger ambiguous' lists "
-        "such requests, and 'ledger resolve' records their outcome."
+        "A retry sends it again, unless on_ambiguous forbids it. 'airflow assistant ledger list --state unresolved' "
+        "shows such requests, and 'ledger resolve' records their outcome."
     )
     endpoint: str = ""
     attempts: int = 1

@@ -192,7 +192,8 @@ _CAUSES = (
     Cause(
         "permission denied|must be owner of|not authorized",
         "",
-        "Let an administrator grant the rights. For a ledger, 'airflow assistant ledger ddl' prints the tables.",
+        "Let an administrator grant the rights. The tables of a ledger are created by the first command that opens it, "
+        "such as 'airflow assistant ledger list' with a connection that may create tables.",
     ),
     Cause(
         "no such (table|column)|has no column named|(relation|column|type) .* does not exist"
