@@ -44,7 +44,7 @@ TASKS = {
     "assistant_evaluation": ["ask", "evaluate", "rate"],
     "assistant_compare_sites": ["ask_live", "ask_staging", "compare"],
     "assistant_low_confidence": ["ask", "list_low_confidence"],
-    "assistant_handbook": ["read_handbook", "load", "compare"],
+    "assistant_handbook": ["read_handbook", "load"],
     "assistant_safety": ["load_documents", "ask", "evaluate"],
     "assistant_approve_baseline": ["ask", "evaluate", "approve", "set_baseline"],
 }  # fmt: skip
@@ -396,7 +396,7 @@ def test_handbook(load, run_stored_dag, service, tmp_path, monkeypatch):
     documents = service.documents()
     assert len(documents) == loads[1]["rows"]
     chunks = tmp_path / "lake" / "handbook" / "chunks.parquet"
-    assert handbook.difference(documents, chunks, second.xcom("compare")) is None
+    assert handbook.difference(documents, chunks) is None
     assert all("https://docs.example.com/" in document["content"] for document in documents[:20])
 
 

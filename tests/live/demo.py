@@ -219,7 +219,7 @@ class Demo:
         self.screen.show("A handbook in chunks, and after three edits", "\n".join(handbook.EDITS), COUNTS, rows)
         documents, chunks = self.service.documents(), self.home / "lake" / "handbook" / "chunks.parquet"
         problem = handbook.problem_of(*loads)
-        problem = problem or handbook.difference(documents, chunks, self.result(HANDBOOK, "compare"))
+        problem = problem or handbook.difference(documents, chunks)
         check(not problem, str(problem))
 
     def export(self) -> None:
