@@ -18,7 +18,7 @@ from airflow_provider_assistant.lake.warehouse.names import literal, quoted
 from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.ledger.attempts import chunks
 from airflow_provider_assistant.ledger.database import ledger_errors, transaction
-from airflow_provider_assistant.ledger.schema import DOCUMENT_KINDS, attempts
+from airflow_provider_assistant.ledger.schema import DOCUMENT_KINDS, attempts, tries
 from airflow_provider_assistant.storage.private_files import private_umask
 
 # Rows in memory at a time.
@@ -29,7 +29,7 @@ _c = attempts.c
 _KEY = (_c.scope, _c.key, _c.number)
 _IS_ENTRY = sa.and_(*(column == sa.bindparam(f"of_{column.name}") for column in _KEY))
 # Columns of documents that may name a person.
-_TEXTS = ("label", "group_name")
+_TEXTS = ("label", "group_name", "error")
 DUCKDB_TYPES = ("VARCHAR", "JSON", "UUID", "VARCHAR[]")
 POSTGRES_TYPES = ("text", "character varying", "character", "json", "jsonb", "uuid", "ARRAY")
 
@@ -41,7 +41,7 @@ def is_ledger(engine: sa.Engine) -> bool:
 
 def erase_from_ledger(ledger: Ledger, person: Person, *, dry_run: bool) -> Counter[str]:
     """
-    Delete the chat requests and ratings of a person, and the keys of documents that are an address or a label.
+    Delete the chat requests and ratings of a person, and the texts about the person in other entries.
 
     :param person: Learns from the ledger.
     :return: Number of deleted ``entries``, and of ``texts`` that were replaced in entries that stay: their documents
@@ -52,13 +52,17 @@ def erase_from_ledger(ledger: Ledger, person: Person, *, dry_run: bool) -> Count
     def change(connection: sa.Connection) -> Counter[str]:
         entries = _entries_of(connection, ledger, person)
         texts = {name: _named(connection, name, person) for name in _TEXTS}
+        failed = sa.select(tries.c.token, tries.c.error).where(tries.c.error.is_not(None))
+        tokens = [token for token, error in connection.execute(failed) if person.is_in(error)]
         if not dry_run:
             for chunk in chunks(entries):
                 connection.execute(sa.delete(attempts).where(_IS_ENTRY), chunk)
             for name, named in texts.items():
                 for chunk in chunks(named):
                     connection.execute(sa.update(attempts).where(_IS_ENTRY).values({name: ERASED}), chunk)
-        return +Counter({"entries": len(entries), "texts": sum(map(len, texts.values()))})
+            for chunk in chunks(tokens):
+                connection.execute(sa.update(tries).where(tries.c.token.in_(chunk)).values(error=ERASED))
+        return +Counter({"entries": len(entries), "texts": sum(map(len, texts.values())) + len(tokens)})
 
     counts = transaction(ledger.engine, change, writes=not dry_run)
     if ledger.engine.dialect.name == "sqlite" and not dry_run:
@@ -69,10 +73,12 @@ def erase_from_ledger(ledger: Ledger, person: Person, *, dry_run: bool) -> Count
 def _entries_of(connection: sa.Connection, ledger: Ledger, person: Person) -> list[dict[str, Any]]:
     """Return the keys of the person's chat requests and ratings."""
     is_alive = sa.func.coalesce(ledger.clock.is_alive(ledger.clock.read(connection)), sa.false()).label("is_alive")
-    query = sa.select(*_KEY, _c.label, _c.session_id, _c.remote_id, is_alive).where(_c.kind.not_in(DOCUMENT_KINDS))
+    query = sa.select(*_KEY, _c.label, _c.error, _c.session_id, _c.remote_id, is_alive).where(
+        _c.kind.not_in(DOCUMENT_KINDS)
+    )
     found = []
     for row in connection.execute(query, execution_options={"yield_per": ROWS}).mappings():
-        if not person.owns(row["session_id"], row["remote_id"], row["label"]):
+        if not person.owns(row["session_id"], row["remote_id"], row["label"], row["error"] or ""):
             continue
         if row["is_alive"]:
             raise AssistantInputError(
@@ -85,10 +91,10 @@ def _entries_of(connection: sa.Connection, ledger: Ledger, person: Person) -> li
 
 
 def _named(connection: sa.Connection, name: str, person: Person) -> list[dict[str, Any]]:
-    """Return the keys of the documents with a column that is an address or a label of the person."""
+    """Return the keys of the documents with a text about the person in a column."""
     query = sa.select(*_KEY, _c[name]).where(_c.kind.in_(DOCUMENT_KINDS), _c[name].is_not(None))
     rows = connection.execute(query, execution_options={"yield_per": ROWS}).mappings()
-    return [_key_of(row) for row in rows if person.is_named(row[name])]
+    return [_key_of(row) for row in rows if person.is_in(row[name])]
 
 
 def _key_of(row: Mapping[Any, Any]) -> dict[str, Any]:

@@ -67,14 +67,15 @@ class Person:
             return False
         return value in self.labels or unescaped(value).strip() in self.emails
 
-    def owns(self, session_id: str | None, request_id: str | None, label: str) -> bool:
+    def owns(self, session_id: str | None, request_id: str | None, *texts: str) -> bool:
         """
         Return whether a chat request or a rating of the ledger is the person's, and learn its ids.
 
-        :param label: Its readable key, such as the session.
+        :param texts: Its readable key, such as the session, and its error.
         """
-        is_named = self.is_named(label) or self.is_named(session_id)
-        if not (is_named or session_id in self.sessions or label in self.sessions or request_id in self.requests):
+        is_named = self.is_named(session_id) or any(map(self.is_named, texts))
+        has_id = session_id in self.sessions or request_id in self.requests or not self.sessions.isdisjoint(texts)
+        if not (is_named or has_id or any(map(self.is_in, texts))):
             return False
         if request_id:
             self.requests.add(request_id)

@@ -183,27 +183,30 @@ def test_a_task_that_is_sending_stops_it(erase, files, fill):
 
 
 @pytest.mark.promise("erasure", "Chat requests and ratings of a person go, with all of a session that is the person's.")
-def test_entries_of_a_person_go_and_documents_lose_only_the_name(cli, fill, ledger_home):
+def test_entries_of_a_person_go_and_others_lose_only_the_texts(cli, fill, ledger_home):
     email = "zoe@example.com"
     for label, session, request in (("Zoe@Example.com", "s-1", "q-1"), ("q", "s-1", "q-2"), ("q", "s-2", "q-3")):
         fill.attempt(label, "created", kind="chat", remote_id=request, details={"session_id": session}, dag_id=request)
     details = {"session_id": "s-1", "rating": "good", "remote_id": "q-2"}
     fill.attempt("r", "created", kind="rating", remote_id="q-2", details=details)
-    fill.attempt(email, "created")
-    fill.attempt(f"about {email}", "created", group=email)
+    fill.attempt(email, "created", remote_id="doc-1")
+    fill.attempt(f"about {email}", "created", remote_id="doc-2", group=email)
     arguments = ("erase", "--email", email, "-o", "json")
-    assert cli(*arguments, "--dry-run").json["counts"]["ledger"] == {"entries": 3, "texts": 2}
+    fill.load(outcome="failed", error=f"{email} was rejected")
+    assert cli(*arguments, "--dry-run").json["counts"]["ledger"] == {"entries": 3, "texts": 4}
     ran = cli(*arguments, "--yes")
-    assert (ran.code, ran.json["counts"]["ledger"], ran.json["sessions"]) == (0, {"entries": 3, "texts": 2}, ["s-1"])
+    assert (ran.code, ran.json["counts"]["ledger"], ran.json["sessions"]) == (0, {"entries": 3, "texts": 4}, ["s-1"])
     with fill.engine.connect() as connection:
         left = connection.exec_driver_sql("SELECT kind, label, group_name, remote_id FROM assistant_attempts").all()
     assert sorted(map(tuple, left), key=str) == [
         ("chat", "q", None, "q-3"),
-        ("qa", "(erased)", None, f"id of {email} 1"),
-        ("qa", f"about {email}", "(erased)", f"id of about {email} 1"),
+        ("qa", "(erased)", "(erased)", "doc-2"),
+        ("qa", "(erased)", None, "doc-1"),
     ]
     # The file has no bytes of deleted entries.
-    assert b"s-1" not in (ledger_home / "assistant_ledger.db").read_bytes()
+    content = (ledger_home / "assistant_ledger.db").read_bytes()
+    assert b"s-1" not in content
+    assert email.encode() not in content
 
 
 def test_what_a_task_writes_meanwhile_is_noticed(erase, files, monkeypatch):
