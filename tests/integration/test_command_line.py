@@ -28,10 +28,9 @@ import airflow.configuration
 import pytest
 
 from airflow_provider_assistant.__main__ import main
-from airflow_provider_assistant.ledger import Ledger
+from airflow_provider_assistant.ledger import Filter, Ledger
 from airflow_provider_assistant.ledger.location import sqlite_engine
-from airflow_provider_assistant.ledger.queries import count_ambiguous
-from airflow_provider_assistant.ledger.selection import Selection
+from airflow_provider_assistant.ledger.queries import counts as count_lists
 from airflow_provider_assistant.loading import engine
 from tests.conftest import RunningService
 from tests.live.clients import local_request
@@ -227,7 +226,7 @@ def test_ctrl_c_records_what_is_in_flight(environment, connect, service: Running
     assert counts["rows"] == 2000 == counts["created"] + counts["failed"]
     assert counts["created"] == len(service.documents("acme-docs")) >= 10
     with Ledger(sqlite_engine(Path(environment["AIRFLOW_HOME"]) / "assistant_ledger.db")) as ledger:
-        assert ledger.read(count_ambiguous, Selection()) == (0, None)
+        assert ledger.read(count_lists, Filter(), ("unresolved",)) == {"unresolved": 0}
 
 
 class Sandbox(NamedTuple):

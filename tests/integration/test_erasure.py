@@ -22,8 +22,7 @@ from airflow_provider_assistant.chat_batch.requests import FinishedRequest
 from airflow_provider_assistant.chat_batch.state import BatchState
 from airflow_provider_assistant.evaluation.judging.label_files import label_file
 from airflow_provider_assistant.evaluation.summary import Summary
-from airflow_provider_assistant.ledger import ClaimOutcome, Ledger, rating_claim, sqlite_engine
-from airflow_provider_assistant.ledger.schema import ratings
+from airflow_provider_assistant.ledger import sqlite_engine
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
 from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOperator
@@ -36,9 +35,9 @@ from airflow_provider_assistant.transfers.ledger_to_parquet import (
 )
 from airflow_provider_assistant.transfers.parquet_to_warehouse import AssistantParquetToWarehouseOperator
 from airflow_provider_assistant.transfers.read_to_parquet import AssistantReadToParquetOperator
+from tests.ledgers import Filler
 from tests.live.postgres import PostgresServer
 from tests.unit.cli.conftest import _as_before, cli  # noqa: F401 (fixtures)
-from tests.unit.ledger.single import rated
 
 EMAIL = "Zoe.Canary+x@Example.com"
 SESSION = "canary-session-7f3a9c51"
@@ -161,15 +160,14 @@ def test_no_byte_is_left(
 
 
 def check_ledger_in_postgres(cli, engine) -> None:  # noqa: F811
-    with Ledger(engine, warn_if_new=False) as ledger, rated(ledger) as rating:
-        for session, request_id in ((SESSION, "request-1"), (OTHER_SESSION, "request-2"), (SESSION, "\ud800-3")):
-            claim = rating_claim(session, request_id, "good", None)
-            rating.commit_and_claim((), [claim])
-            rating.commit_and_claim([ClaimOutcome(claim, "created", claim.key)], ())
+    fill = Filler(engine)
+    for session, request_id in ((SESSION, "request-1"), (OTHER_SESSION, "request-2"), (SESSION, "\ud800-3")):
+        details = {"session_id": session, "rating": "good", "remote_id": request_id}
+        fill.attempt(request_id, "created", kind="rating", remote_id=request_id, details=details)
     options = ("--session", SESSION, "--ledger-conn-id", "warehouse", "--yes", "-o", "json")
     assert cli("erase", *options).json["counts"]["ledger"] == {"entries": 2}
     with engine.connect() as connection:
-        found = connection.execute(sa.select(ratings.c.session_id)).scalars().all()
+        found = connection.exec_driver_sql("SELECT session_id FROM assistant_attempts").scalars().all()
     assert found == [OTHER_SESSION]
 
 

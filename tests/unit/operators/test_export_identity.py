@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 
 import pyarrow.dataset as ds
 import pytest
-import sqlalchemy as sa
 from airflow.sdk import DAG
 
 from airflow_provider_assistant.exceptions import (
@@ -14,8 +13,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantLedgerPermanentError,
     AssistantStorageError,
 )
-from airflow_provider_assistant.ledger import DocumentScope, Ledger, RunRef
-from airflow_provider_assistant.ledger.schema import chat_requests
+from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.transfers import base as transfers
 from airflow_provider_assistant.transfers.ledger_to_parquet import (
     AssistantFeedbackToParquetOperator,
@@ -24,12 +22,9 @@ from airflow_provider_assistant.transfers.ledger_to_parquet import (
 )
 from airflow_provider_assistant.transfers.limits_to_parquet import AssistantLimitsToParquetOperator
 from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
-from tests.sites import site_at
+from tests.ledgers import Filler
 from tests.task_runs.context import task_context
-from tests.unit.ledger.single import rate, submit
 
-RUN = RunRef("dag", "run", "task", -1)
-SCOPE = "https://h/m2m/sites/acme-docs"
 EXPORTS = {
     "statistics": AssistantStatisticsToParquetOperator,
     "limits": AssistantLimitsToParquetOperator,
@@ -43,11 +38,11 @@ EXPORTS = {
 def today(same_day, service, connection):
     """The day on which one entry of each kind was recorded in the ledger."""
     with Ledger.open() as ledger:
-        names = {"site_url": SCOPE, "site_id": "acme-docs", "run": RUN}
-        submit(ledger, **names)
-        rate(ledger, **names)
-        with ledger.load(scope=DocumentScope(site_at(SCOPE, "acme-docs"), "documents/qa"), source="kb", run=RUN):
-            pass
+        fill = Filler(ledger.engine)
+        details = {"session_id": "s", "mode": "async", "remote_id": "r"}
+        fill.attempt("r", "created", kind="chat", hours=0, remote_id="r", details=details)
+        fill.attempt("r", "created", kind="rating", hours=0, remote_id="r", details={**details, "rating": "good"})
+        fill.load(hours=0)
     return datetime.now(UTC).date().isoformat()
 
 
@@ -142,6 +137,6 @@ def test_an_empty_ledger_of_another_machine_does_not_empty_a_day(dataset, export
 def test_a_day_that_lost_its_rows_in_the_same_ledger_is_replaced(export, rows):
     export("requests")
     with Ledger.open() as ledger, ledger.engine.begin() as connection:
-        connection.execute(sa.update(chat_requests).values(outcome="failed"))
+        connection.exec_driver_sql("UPDATE assistant_attempts SET state = 'failed'")
     assert export("requests", days=1)["rows"] == 0
     assert rows("requests") == 0
