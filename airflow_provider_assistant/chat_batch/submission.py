@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from airflow_provider_assistant.api.call import Call
@@ -13,7 +13,7 @@ from airflow_provider_assistant.chat_batch.question_findings import QuestionFind
 from airflow_provider_assistant.chat_batch.questions import Questions
 from airflow_provider_assistant.ledger import Claim, Outcome, ScopeLedger
 from airflow_provider_assistant.loading.counts import LoadCounts
-from airflow_provider_assistant.loading.decide import ELSEWHERE
+from airflow_provider_assistant.loading.decide import ELSEWHERE, Action
 from airflow_provider_assistant.loading.findings import Finding, Kind
 from airflow_provider_assistant.loading.options import LoadOptions, OnAmbiguous
 from airflow_provider_assistant.loading.plan import Plan, PlannedRow
@@ -24,6 +24,8 @@ from airflow_provider_assistant.sending.sender import Sender
 
 # Questions of one batch of the plan.
 BATCH = 1000
+# Findings of the questions that are not sent, by their action.
+NOT_SENT: Mapping[Action, Kind] = {"rejected": "rejected", "ambiguous": "ambiguous", "elsewhere": "skipped"}
 
 
 class QuestionRows:
@@ -105,9 +107,8 @@ class Submission:
             actions = plan.actions()
             counts.unchanged = sum(actions[name] for name in ("unchanged", "repeated", "revive", "share"))
             self._ledger.renumber([(row.key, row.existing or 0, row.latest + 1) for row in plan.rows("revive")])
-            for row in plan.rows("rejected", "ambiguous", "elsewhere"):
-                kind: Kind = "skipped" if row.action == "elsewhere" else row.action
-                self._add(kind, row, row.reason or "")
+            for row in plan.rows(*NOT_SENT):
+                self._add(NOT_SENT[row.action], row, row.reason or "")
             try:
                 if actions["send"]:
                     await self._sender.run(self._items(plan, rows))

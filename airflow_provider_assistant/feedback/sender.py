@@ -13,7 +13,11 @@ from airflow_provider_assistant.api.payloads import Feedback, checked
 from airflow_provider_assistant.api.replies import ApiReply
 from airflow_provider_assistant.client.cancellation import run_coroutine
 from airflow_provider_assistant.client.settings import ClientSettings
-from airflow_provider_assistant.exceptions import AssistantBadRequestError, AssistantIncompleteError, AssistantNotFoundError
+from airflow_provider_assistant.exceptions import (
+    AssistantBadRequestError,
+    AssistantIncompleteError,
+    AssistantNotFoundError,
+)
 from airflow_provider_assistant.feedback.ratings import (
     REPEATED,
     is_sent,
