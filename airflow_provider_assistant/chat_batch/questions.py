@@ -6,7 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from airflow_provider_assistant.api.payloads import ChatMessage, checked
 from airflow_provider_assistant.chat_batch.sessions import next_session
+from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.loading.rows import Text, content_label
 from airflow_provider_assistant.tables.fingerprints import encoded, hashes_of
 
 
@@ -55,6 +58,20 @@ class Questions:
         if values:
             return values
         return [self.constants.get(name)] * len(self)
+
+    def text(self, position: int) -> Text:
+        """Return what is sent for the question at a position, as a row of the plan; or why it cannot be sent."""
+        fields = {name: values[position] for name, values in self.fields.items()}
+        label = self.display_keys[position] if self.has_key_columns else content_label(fields)
+        place = f"row {self.row_numbers[position]}"
+        problem = self.problems.get(position)
+        if problem:
+            return Text(label, place, problem=problem)
+        try:
+            message = checked(ChatMessage, {**self.constants, **fields}, names=self.names)
+        except AssistantInputError as error:
+            return Text(label, place, problem=str(error))
+        return Text(label, place, message.model_dump_json(exclude_none=True))
 
     @property
     def last_turn(self) -> int:

@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from airflow_provider_assistant.api.call import Call
-from airflow_provider_assistant.api.payloads import ChatMessage, checked
+from airflow_provider_assistant.api.payloads import ChatMessage
 from airflow_provider_assistant.api.replies import ApiReply
 from airflow_provider_assistant.chat_batch.question_findings import QuestionFindings
 from airflow_provider_assistant.chat_batch.questions import Questions
-from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.ledger import Claim, Outcome, ScopeLedger
 from airflow_provider_assistant.loading.counts import LoadCounts
-from airflow_provider_assistant.loading.decide import ELSEWHERE
+from airflow_provider_assistant.loading.decide import ELSEWHERE, Action
 from airflow_provider_assistant.loading.findings import Finding, Kind
 from airflow_provider_assistant.loading.options import LoadOptions, OnAmbiguous
 from airflow_provider_assistant.loading.plan import Plan, PlannedRow
-from airflow_provider_assistant.loading.rows import RowBatch, RowStream, Text, content_label
+from airflow_provider_assistant.loading.rows import RowBatch, RowStream
 from airflow_provider_assistant.sending.client import SendingClient
 from airflow_provider_assistant.sending.decide import Item
 from airflow_provider_assistant.sending.sender import Sender
 
 # Questions of one batch of the plan.
 BATCH = 1000
+# Findings of the questions that are not sent, by their action.
+NOT_SENT: Mapping[Action, Kind] = {"rejected": "rejected", "ambiguous": "ambiguous", "elsewhere": "skipped"}
 
 
 class QuestionRows:
@@ -52,26 +53,12 @@ class QuestionRows:
                 keys=questions.keys[part],
                 hashes=questions.question_ids[part],
                 problems=problems,
-                text=lambda position, start=start: self._text(start + position),  # type: ignore[misc]
+                text=lambda position, start=start: questions.text(start + position),  # type: ignore[misc]
             )
 
     def call(self, payload: str) -> Call[Any]:
         """Return the call that asks a question."""
         return self._call(ChatMessage.model_validate_json(payload))
-
-    def _text(self, position: int) -> Text:
-        questions = self._questions
-        fields = {name: values[position] for name, values in questions.fields.items()}
-        label = questions.display_keys[position] if questions.has_key_columns else content_label(fields)
-        place = f"row {questions.row_numbers[position]}"
-        problem = questions.problems.get(position)
-        if problem:
-            return Text(label, place, problem=problem)
-        try:
-            message = checked(ChatMessage, {**questions.constants, **fields}, names=questions.names)
-        except AssistantInputError as error:
-            return Text(label, place, problem=str(error))
-        return Text(label, place, message.model_dump_json(exclude_none=True))
 
 
 class Submission:
@@ -120,11 +107,8 @@ class Submission:
             actions = plan.actions()
             counts.unchanged = sum(actions[name] for name in ("unchanged", "repeated", "revive", "share"))
             self._ledger.renumber([(row.key, row.existing or 0, row.latest + 1) for row in plan.rows("revive")])
-            for row in plan.rows("rejected", "ambiguous", "elsewhere"):
-                kind: Kind = "skipped"
-                if row.action in {"rejected", "ambiguous"}:
-                    kind = row.action
-                self._add(kind, row, row.reason or "")
+            for row in plan.rows(*NOT_SENT):
+                self._add(NOT_SENT[row.action], row, row.reason or "")
             try:
                 if actions["send"]:
                     await self._sender.run(self._items(plan, rows))

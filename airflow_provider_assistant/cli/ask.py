@@ -17,11 +17,11 @@ from airflow_provider_assistant.chat_batch.questions import Questions
 from airflow_provider_assistant.cli.interruptions import Interruptions
 from airflow_provider_assistant.cli.kept_run import KeptRun
 from airflow_provider_assistant.cli.output import Console
-from airflow_provider_assistant.cli.rows import csv_options, pairs, this_run
+from airflow_provider_assistant.cli.rows import command_run, csv_options, pairs
 from airflow_provider_assistant.evaluation.column_names import compared
 from airflow_provider_assistant.exceptions import AssistantIncompleteError, AssistantInputError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
-from airflow_provider_assistant.ledger import ChatScope, Ledger, key_of
+from airflow_provider_assistant.ledger import Ledger, Scope, key_of
 from airflow_provider_assistant.tables import Columns
 from airflow_provider_assistant.tables import read_rows as rows_of
 from airflow_provider_assistant.tables.whole import table_of
@@ -106,20 +106,19 @@ class Asking:
         site_id = hook.resolve_site_id()
         scope = f"cli/{self.run.id}/{name}"  # every run opens new sessions
         questions = questions_of(self.golden, args, scope)
-        requests = self.ledger.chat_requests(
-            scope=ChatScope(hook.site(), args.mode, key_of(scope)),
-            run=this_run(),
-        )
+        ledger_scope = Scope(hook.site(), "chat", key_of(scope, args.mode))
+        attempts = self.ledger.of(ledger_scope, "airflow assistant evaluate", command_run())
         batch = ChatBatch(
             hook.settings.client,
             site_id=site_id,
             mode=args.mode,
             output=self.run.output(name),
             scope=scope,
-            ledger=requests,
+            ledger=self.ledger,
+            attempts=attempts,
         )
         progress = self.out.progress(f"asking {site_id}")
-        with requests, self.signals.ending(batch.end):
+        with attempts, self.signals.ending(batch.end):
             with progress as shown, _watched(batch, len(questions), shown):
                 for turn in range(1, questions.last_turn + 1):
                     batch.submit(questions, turn)

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 
-from airflow_provider_assistant.api import endpoints
-from airflow_provider_assistant.chat_batch.questions import QuestionRows
 from airflow_provider_assistant.cli.ask import key_columns_of, questions_of, read_rows
 from airflow_provider_assistant.cli.rows import pairs
 from airflow_provider_assistant.evaluation.case import Case
@@ -91,9 +89,9 @@ def read_golden(args: argparse.Namespace) -> tuple[pa.Table, list[Case]]:
     import pyarrow as pa
 
     golden = read_rows(args.file, args)
-    rows = QuestionRows(questions_of(golden, args, "check"), lambda message: endpoints.chat("check", message))
-    prepared = rows.prepared(lambda _number: True)
-    with_reason = [f"{row.place}: {row.problem}" for row in prepared if row.problem]
+    questions = questions_of(golden, args, "check")
+    texts = [questions.text(position) for position in range(len(questions))]
+    with_reason = [f"{text.place}: {text.problem}" for text in texts if text.problem]
     if with_reason:
         raise AssistantInputError(
             f"{args.file}: {counted(len(with_reason), 'question')} cannot be asked, such as {with_reason[0]}",

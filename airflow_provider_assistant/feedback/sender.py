@@ -13,7 +13,11 @@ from airflow_provider_assistant.api.payloads import Feedback, checked
 from airflow_provider_assistant.api.replies import ApiReply
 from airflow_provider_assistant.client.cancellation import run_coroutine
 from airflow_provider_assistant.client.settings import ClientSettings
-from airflow_provider_assistant.exceptions import AssistantIncompleteError
+from airflow_provider_assistant.exceptions import (
+    AssistantBadRequestError,
+    AssistantIncompleteError,
+    AssistantNotFoundError,
+)
 from airflow_provider_assistant.feedback.ratings import (
     REPEATED,
     is_sent,
@@ -82,6 +86,8 @@ class FeedbackSender:
             on_outcome=self._count,
             on_lost=lambda _item: None,
             outcome_of=outcome_of_rating,  # type: ignore[arg-type]
+            # A 404 may mean that the service does not know one request.
+            refusals=(AssistantBadRequestError, AssistantNotFoundError),
             stopped="the task was ended from outside; a retry sends the other ratings",
         )
 

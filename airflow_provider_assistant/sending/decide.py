@@ -10,6 +10,7 @@ from airflow_provider_assistant.api.call import Call
 from airflow_provider_assistant.api.replies import ApiReply, CreatedDocument
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
+    AssistantAPIError,
     AssistantBadRequestError,
     AssistantError,
     AssistantInputError,
@@ -65,11 +66,14 @@ def has_existed(reply: ApiReply) -> bool:
     return isinstance(reply, CreatedDocument) and reply.existed
 
 
-def outcome_of_error(item: Item, error: AssistantError) -> tuple[Outcome, AssistantError]:
+def outcome_of_error(
+    item: Item, error: AssistantError, refusals: tuple[type[AssistantAPIError], ...] = (AssistantBadRequestError,)
+) -> tuple[Outcome, AssistantError]:
     """
     Return the outcome of a row whose request failed.
 
     :param error: Error of the last request, or the reason why there was none.
+    :param refusals: Errors by which the service refuses this row, and perhaps no other.
     :return: The outcome; and the error that explains it: if the last attempt was not sent, that of the attempt that
         was.
     """
@@ -79,7 +83,7 @@ def outcome_of_error(item: Item, error: AssistantError) -> tuple[Outcome, Assist
     if isinstance(error, AssistantInputError) and not ambiguous:
         # Nothing was sent: the file has changed, or can no longer be opened.
         state, reason = "rejected", str(error)
-    elif isinstance(error, AssistantBadRequestError):
+    elif isinstance(error, refusals):
         state, reason = "rejected", error.detail or str(error)
         if error.status == HTTPStatus.CONFLICT:
             # The text of the service may not say that something exists.

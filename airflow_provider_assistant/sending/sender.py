@@ -14,6 +14,8 @@ from airflow_provider_assistant.api.replies import ApiReply
 from airflow_provider_assistant.client.cancellation import GRACE, CancellableRunner
 from airflow_provider_assistant.client.worker_pool import CircuitBreaker, for_each
 from airflow_provider_assistant.exceptions import (
+    AssistantAPIError,
+    AssistantBadRequestError,
     AssistantError,
     AssistantNotFoundError,
     AssistantPermissionError,
@@ -35,6 +37,8 @@ class Sender:
     :param on_outcome: Called once for each row that was claimed, with its outcome and the reply, None if it has none.
     :param on_lost: Called with each row that another task has claimed in the meantime.
     :param outcome_of: Returns the outcome of a reply. Default: that of a created document or chat request.
+    :param refusals: Errors by which the service refuses one row. Default: a 400 or the like. All rows go to one site,
+        so a 403 or a 404 concerns all of them, unless it is given here.
     :param stopped: Why a task that is cancelled ends, as a clause.
     :ivar cause: Error of the last request whose row failed or is ambiguous; None if there is none.
     """
@@ -47,6 +51,7 @@ class Sender:
         on_outcome: Callable[[Item, Outcome, ApiReply | None], None],
         on_lost: Callable[[Item], None],
         outcome_of: Callable[[Item, ApiReply], Outcome] = outcome_of_reply,
+        refusals: tuple[type[AssistantAPIError], ...] = (AssistantBadRequestError,),
         stopped: str = "the task was ended from outside; a retry goes on with the others",
     ) -> None:
         self.cause: AssistantError | None = None
@@ -54,11 +59,10 @@ class Sender:
         self._on_outcome = on_outcome
         self._on_lost = on_lost
         self._outcome_of = outcome_of
-        # All rows go to one site, so a 403 or a 404 concerns all of them.
+        self._refusals = refusals
         self.breaker = CircuitBreaker(
             max(BREAKER, client.settings.max_concurrency),
-            AssistantPermissionError,
-            AssistantNotFoundError,
+            *({AssistantPermissionError, AssistantNotFoundError} - set(refusals)),
             on_open=self._stop,
             waits=client.settings.retry.outage_seconds > 0,
         )
@@ -112,7 +116,7 @@ class Sender:
         self._committer.record(outcome)
 
     def _failed(self, item: Item, error: AssistantError) -> None:
-        outcome, error = outcome_of_error(item, error)
+        outcome, error = outcome_of_error(item, error, self._refusals)
         if outcome.state != "rejected" and not isinstance(error, NotSentError):
             self.cause = error
         self._on_outcome(item, outcome, None)

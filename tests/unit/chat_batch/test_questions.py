@@ -7,10 +7,8 @@ import json
 import pandas as pd
 import pytest
 
-from airflow_provider_assistant.api.payloads import ChatMessage
 from airflow_provider_assistant.chat_batch.answers import COLUMNS
 from airflow_provider_assistant.chat_batch.question_reading import read_questions
-from airflow_provider_assistant.chat_batch.questions import QuestionRows
 from airflow_provider_assistant.exceptions import AssistantInputError
 
 ROWS = [{"id": number, "message": f"Question {number}?", "expected": f"Answer {number}"} for number in range(5)]
@@ -30,8 +28,8 @@ def questions(source, **options):
 
 def messages(read):
     """Return the body of each valid row, or the problem of an invalid one."""
-    items = QuestionRows(read, lambda message: message).prepared(lambda _: True)
-    return [item.call.body() if isinstance(item.call, ChatMessage) else item.problem for item in items]
+    texts = [read.text(position) for position in range(len(read))]
+    return [text.problem or json.loads(text.payload) for text in texts]
 
 
 def sessions(read):

@@ -62,7 +62,7 @@ def test_a_mistake_in_the_golden_set_costs_no_question(evaluate, service):
         ran = evaluate(golden=golden)
         assert (ran.code, ran.out, reason in ran.err) == (2, "", True), (golden, ran.err)
     ran = evaluate(golden=HEAD + ROWS.replace("nine", "9 €"), encoding="cp1252")
-    assert (ran.code, "--encoding" in ran.err, "not text in utf-8" in ran.err) == (2, True, True), ran.err
+    assert (ran.code, "--encoding" in ran.err, "another encoding than utf-8" in ran.err) == (2, True, True), ran.err
     assert not service.journal()
 
 

@@ -16,7 +16,7 @@ from airflow_provider_assistant.__main__ import parser
 from airflow_provider_assistant.chat_batch.batch import ChatBatch
 from airflow_provider_assistant.cli import evaluate as module
 from airflow_provider_assistant.evaluation.judging import judging
-from airflow_provider_assistant.loading import engine
+from airflow_provider_assistant.sending import sender
 from tests.live.process import wait_for
 from tests.processes import processes
 
@@ -102,7 +102,7 @@ def test_only_questions_without_an_answer_are_asked_again(evaluate, service):
 
 
 def test_sync_answers_are_kept_one_by_one(evaluate, service, tmp_path, monkeypatch):
-    monkeypatch.setattr(engine, "GRACE", 0.1)
+    monkeypatch.setattr(sender, "GRACE", 0.1)
     service.answer("hold", path="/chat$", body="moon", times=None)
     saved = ("--mode", "sync", "--save", tmp_path / "out")
     killer = when(lambda: len(asked(service)) == 4, lambda: os.kill(os.getpid(), signal.SIGINT))

@@ -11,7 +11,7 @@ from tests.unit.cli.conftest import rows
 @pytest.mark.parametrize(
     "command",
     [
-        "read limits",
+        "limits",
         "smoke",
         "smoke --site KEY",
         "smoke --question KEY?",
@@ -22,7 +22,7 @@ from tests.unit.cli.conftest import rows
         "load FILE --key title --column title=KEY",
         "ledger list",
         "ledger list --state unresolved",
-        "read limits --tenant KEY",
+        "limits --tenant KEY",
         "read statistics",
         "read sessions --param KEY=KEY",
     ],

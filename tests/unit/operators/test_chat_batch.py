@@ -38,7 +38,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantRequestTimeoutError,
 )
 from airflow_provider_assistant.ledger import ScopeLedger
-from airflow_provider_assistant.loading import engine
+from airflow_provider_assistant.sending import sender
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.parameters import tolerance
 from tests.task_runs.context import task_context
@@ -750,7 +750,7 @@ def end_when():
 
 
 def test_ended_while_submitting(service, connection, execute, output, end_when, monkeypatch):
-    monkeypatch.setattr(engine, "GRACE", 60.0)
+    monkeypatch.setattr(sender, "GRACE", 60.0)
     service.answer("delay:0.3", path=SUBMIT, skip=4, times=None)
     operator = batch_of(many(100), output, max_concurrency=2)
     end_when(operator, lambda: service.posts(SUBMIT) >= 5)

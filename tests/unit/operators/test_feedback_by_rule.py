@@ -22,11 +22,12 @@ from airflow_provider_assistant.exceptions import (
     AssistantLedgerError,
     AssistantRateLimitError,
 )
-from airflow_provider_assistant.feedback import sender as rating_module
 from airflow_provider_assistant.ledger.database import SQLITE_ATTEMPTS
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
 from airflow_provider_assistant.operators.feedback_batch import AssistantRateAnswersOperator
+from airflow_provider_assistant.sending import sender
+from airflow_provider_assistant.sending.client import SendingClient
 from tests.task_runs.context import task_context
 from tests.unit.ledger.outage import away
 
@@ -120,9 +121,9 @@ def test_questions_without_an_answer_are_not_rated(evaluated, service):
 def test_no_more_are_in_flight_than_the_connection_allows(evaluated, connect, service, monkeypatch):
     evaluated.ask([0.9] * 12)
     flying, most, allowed = 0, 0, asyncio.Event()
-    send = rating_module.RateLimitedClient.asend
+    create = SendingClient.create
 
-    async def counted(self, call):
+    async def counted(self, item):
         nonlocal flying, most
         flying += 1
         most = max(most, flying)
@@ -130,11 +131,11 @@ def test_no_more_are_in_flight_than_the_connection_allows(evaluated, connect, se
             allowed.set()
         try:
             await asyncio.wait_for(allowed.wait(), 60)  # a slow machine must not send them one after the other
-            return await send(self, call)
+            return await create(self, item)
         finally:
             flying -= 1
 
-    monkeypatch.setattr(rating_module.RateLimitedClient, "asend", counted)
+    monkeypatch.setattr(SendingClient, "create", counted)
     connect(max_concurrency=3)
     service.behave(latency=0.02)
     assert evaluated.rate()["sent"] == 12
@@ -175,7 +176,7 @@ def test_a_rating_that_was_repeated_in_process_is_listed(evaluated, connect, ser
 
 
 def test_a_service_that_is_down_is_left_alone_soon(evaluated, service, monkeypatch):
-    monkeypatch.setattr(rating_module, "BREAKER", 5)
+    monkeypatch.setattr(sender, "BREAKER", 5)
     evaluated.ask([0.9] * 20)
     service.answer("status:503", path=FEEDBACK, times=None)
     with pytest.raises(AssistantIncompleteError, match="5 ratings in a row could not be sent"):
@@ -183,26 +184,20 @@ def test_a_service_that_is_down_is_left_alone_soon(evaluated, service, monkeypat
     assert service.posts(FEEDBACK) <= 6
 
 
-def test_a_ledger_that_breaks_stops_it_and_what_was_sent_counts_as_sent(evaluated, service, ledger_home, caplog):
+@pytest.mark.parametrize("is_back", [False, True], ids=["stays away", "is back at the end"])
+def test_a_ledger_that_breaks_stops_it_and_what_was_sent_counts_as_sent(is_back, evaluated, service, caplog):
     evaluated.ask([0.9] * 5)
+    times = SQLITE_ATTEMPTS if is_back else float("inf")
     with (
-        away(sa.Engine, "UPDATE", "INSERT", when=lambda: service.posts(FEEDBACK) >= 3),
+        away(sa.Engine, "UPDATE", when=lambda: service.posts(FEEDBACK) == 3, times=times),
         pytest.raises(AssistantLedgerError, match="the ledger cannot be written: database is locked"),
     ):
         evaluated.operator(max_concurrency=1).execute(task_context("rate"))
-    assert [(row["kind"], row["key"]) for row in findings(ledger_home)] == [("failed", "q3")]
-    assert "a retry of this task sends it again" in caplog.text
+    assert ("1 last outcome cannot be recorded" in caplog.text) is not is_back
     result = evaluated.rate()
-    assert (result["sent"], result["already_sent"], result["possibly_duplicated"]) == (3, 2, 1)
-
-
-def test_a_rating_that_is_recorded_late_is_not_sent_again(evaluated, service, caplog):
-    evaluated.ask([0.9] * 5)
-    with away(sa.Engine, "INSERT", when=lambda: service.posts(FEEDBACK) == 3, times=SQLITE_ATTEMPTS):
-        evaluated.operator(max_concurrency=1).execute(task_context("rate"))
-    assert "recorded when the task ends" in caplog.text
-    result = evaluated.rate()
-    assert (result["sent"], result["already_sent"], result["possibly_duplicated"]) == (0, 5, 0)
+    unrecorded = 0 if is_back else 1
+    assert (result["sent"], result["already_sent"]) == (2 + unrecorded, 3 - unrecorded)
+    assert result["possibly_duplicated"] == unrecorded
 
 
 def when_rated(service, count, do):
@@ -220,7 +215,7 @@ def when_rated(service, count, do):
 
 
 def test_ended_in_the_middle_the_answers_to_what_is_in_flight_are_awaited(evaluated, service, monkeypatch):
-    monkeypatch.setattr(rating_module, "GRACE", 60.0)
+    monkeypatch.setattr(sender, "GRACE", 60.0)
     evaluated.ask([0.9] * 60)
     service.answer("delay:0.3", path=FEEDBACK, skip=4, times=None)
     operator = evaluated.operator(max_concurrency=2)
@@ -242,7 +237,7 @@ def test_a_timeout_that_airflow_raises_ends_it(evaluated, service, monkeypatch):
     async def expiring(*_):
         raise AirflowTaskTimeout("too long")
 
-    monkeypatch.setattr(rating_module.RateLimitedClient, "asend", expiring)
+    monkeypatch.setattr(SendingClient, "create", expiring)
     with pytest.raises(AirflowTaskTimeout, match="too long"):
         evaluated.operator().execute(task_context("rate"))
 

@@ -11,9 +11,9 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_provider_assistant.exceptions import AssistantError, AssistantInputError
+from airflow_provider_assistant.feedback.ratings import REPEATED
 from airflow_provider_assistant.hooks.assistant import AssistantHook
-from airflow_provider_assistant.ledger import REPEATED, Ledger
-from airflow_provider_assistant.ledger.schema import ratings
+from airflow_provider_assistant.ledger import Filter, Ledger, queries
 from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
 from airflow_provider_assistant.operators.feedback_batch import AssistantRateAnswersOperator
 from tests.task_runs.context import task_context
@@ -69,15 +69,17 @@ def rate(word, request_id="r1", **options):
 
 
 def recorded():
-    with Ledger.open() as ledger, ledger.engine.connect() as connection:
-        return {row.rating: (row.outcome, row.error) for row in connection.execute(ratings.select())}
+    """Return rating, state and error of the attempts in the ledger, the earliest one first."""
+    with Ledger.open() as ledger:
+        page = ledger.read(queries.entries, ledger.clock, Filter(kinds=["rating"]))
+    return [(row["rating"], row["state"], row["error"]) for row in reversed(page.rows)]
 
 
 def test_a_second_rating_is_repeated_and_the_first_one_stays_the_latest(assistant, caplog, capfd):
     assert rate("good") == (True, False)
     assert rate("bad") == (False, True)
     assert "was not accepted" in caplog.text + "".join(capfd.readouterr())
-    assert recorded() == {"good": ("created", None), "bad": ("rejected", REPEATED)}
+    assert recorded() == [("good", "created", None), ("bad", "rejected", REPEATED)]
     assert rate("good") == (False, False), "it is still the latest one, so it is not sent again"
     assert [json.loads(one.body)["feedback"] for one in assistant.received] == ["good", "bad"]
     assert rate("bad") == (False, True)
@@ -89,7 +91,7 @@ def test_after_an_ambiguous_attempt_the_earlier_rating_is_the_own_one(failure, a
     with pytest.raises(AssistantError):
         rate("good")
     assert rate("good") == (True, False)
-    assert recorded()["good"][0] == "created"
+    assert [(word, state) for word, state, _ in recorded()] == [("good", "ambiguous"), ("good", "created")]
     assert rate("bad") == (False, True)
 
 

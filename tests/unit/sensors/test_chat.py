@@ -13,8 +13,7 @@ from airflow.sdk import DAG
 from airflow_provider_assistant.api import endpoints, flow
 from airflow_provider_assistant.api.call import Response
 from airflow_provider_assistant.exceptions import AssistantNotFoundError, AssistantRequestFailedError
-from airflow_provider_assistant.hooks.assistant import AssistantHook
-from airflow_provider_assistant.ledger import Ledger, find_request
+from airflow_provider_assistant.ledger import Filter, Ledger, queries
 from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChatOperator
 from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
 from tests.live.clients import local_request
@@ -168,9 +167,10 @@ def test_the_end_is_recorded_with_the_submission(mode, service, connection, run_
     run = run_dag(dag)
     assert run.state == "success", run.errors
     with Ledger.open() as ledger:
-        row = find_request(ledger.engine, AssistantHook().site(), run.xcom()["request_id"])
-    assert row.state == "complete"
-    waited = (row.completed_at - row.recorded_at).total_seconds()
+        page = ledger.read(queries.entries, ledger.clock, Filter(remote_ids=[run.xcom()["request_id"]]))
+    (row,) = page.rows
+    assert row["ended"] == "complete"
+    waited = (row["ended_at"] - row["recorded_at"]).total_seconds()
     assert waited >= 0
     assert run.xcom()["noticed_after"] <= waited + 0.01
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 from airflow.providers.common.compat.sdk import TaskDeferred
@@ -10,10 +10,10 @@ from airflow.sdk import BaseOperator
 
 from airflow_provider_assistant.exceptions import AssistantRequestFailedError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
-from airflow_provider_assistant.ledger import Ledger, find_request, sqlite_engine
+from airflow_provider_assistant.ledger import Filter, Ledger, RunRef, Scope, queries, sqlite_engine
 from airflow_provider_assistant.triggers.chat import AssistantChatRequestTrigger
 from airflow_provider_assistant.triggers.deferral import DEFERRAL_GRACE, defer, record_and_return
-from tests.unit.ledger.single import accepted, submit
+from tests.unit.ledger.attempts import created
 
 ENDED = {
     "request_id": "r", "state": "complete", "status": "Complete", "text": "Yes.", "error": None, "raw": {},
@@ -31,9 +31,17 @@ def hook(monkeypatch):
 
 @pytest.fixture
 def ledger(tmp_path, hook):
-    with Ledger(sqlite_engine(tmp_path / "ledger.db"), now=lambda: datetime(2026, 11, 21, tzinfo=UTC)) as opened:
-        submit(opened, lambda: accepted("r"), site_url=hook.site().url)
+    """A ledger with a chat request."""
+    run = RunRef("dag", "run", "task", -1)
+    with Ledger(sqlite_engine(tmp_path / "ledger.db")) as opened:
+        with opened.of(Scope(hook.site(), "chat"), "dag.task", run) as attempts:
+            created(attempts, "question", remote_id="r")
         yield opened
+
+
+def end_of(ledger):
+    (row,) = ledger.read(queries.entries, ledger.clock, Filter(remote_ids=["r"])).rows
+    return row["ended"]
 
 
 @pytest.mark.parametrize(
@@ -58,7 +66,7 @@ def test_airflow_s_own_timeout_comes_after_the_deadline(deadline, timeout):
 def test_complete_is_recorded_and_returned(hook, ledger, caplog):
     caplog.set_level("INFO")
     assert record_and_return(ENDED, hook, ledger) == ENDED
-    assert find_request(ledger.engine, hook.site(), "r").state == "complete"
+    assert end_of(ledger) == "complete"
     assert "complete: noticed after 1.2 s and 2 polls" in caplog.text
 
 
@@ -68,7 +76,7 @@ def test_failed_is_recorded_and_raised(said, part, hook, ledger):
     with pytest.raises(AssistantRequestFailedError, match=part) as caught:
         record_and_return(ended, hook, ledger)
     assert (caught.value.request_id, caught.value.status) == ("r", "FAILED")
-    assert find_request(ledger.engine, hook.site(), "r").state == "failed"
+    assert end_of(ledger) == "failed"
 
 
 def test_without_a_ledger(hook):
