@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 
 from airflow_provider_assistant.api import endpoints
-from airflow_provider_assistant.chat_batch.questions import QuestionRows
+from airflow_provider_assistant.chat_batch.submission import QuestionRows
 from airflow_provider_assistant.cli.ask import key_columns_of, questions_of, read_rows
 from airflow_provider_assistant.cli.rows import pairs
 from airflow_provider_assistant.evaluation.case import Case
@@ -22,6 +22,7 @@ from airflow_provider_assistant.evaluation.run_directory import SCORES, RunDirec
 from airflow_provider_assistant.evaluation.scored import of_scorer, passed_answers
 from airflow_provider_assistant.evaluation.scoring import NOT_APPLICABLE
 from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputError
+from airflow_provider_assistant.tables import Note
 from airflow_provider_assistant.texts import counted
 
 if TYPE_CHECKING:
@@ -92,8 +93,11 @@ def read_golden(args: argparse.Namespace) -> tuple[pa.Table, list[Case]]:
 
     golden = read_rows(args.file, args)
     rows = QuestionRows(questions_of(golden, args, "check"), lambda message: endpoints.chat("check", message))
-    prepared = rows.prepared(lambda _number: True)
-    with_reason = [f"{row.place}: {row.problem}" for row in prepared if row.problem]
+    with_reason: list[str] = []
+    for batch in rows.batches():
+        if not isinstance(batch, Note):
+            texts = map(batch.text, range(len(batch.keys)))
+            with_reason += [f"{text.place}: {text.problem}" for text in texts if text.problem]
     if with_reason:
         raise AssistantInputError(
             f"{args.file}: {counted(len(with_reason), 'question')} cannot be asked, such as {with_reason[0]}",
