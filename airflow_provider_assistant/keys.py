@@ -54,6 +54,7 @@ def key_text(value: Any) -> str | None:
         that it may have lost digits.
     :raises OverflowError: The value is a time that UTC does not have.
     """
+    text: str | None
     if isinstance(value, str):
         text = _WHOLE.sub(r"\1", str.strip(value))
         return _USUAL_SPELLINGS.get(text, text) or None

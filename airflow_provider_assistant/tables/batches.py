@@ -135,7 +135,7 @@ class Columns:
         :param advice: What to do if a column is missing, as a sentence.
         :raises AssistantInputError: A required column is missing, or a column to read is there twice.
         """
-        counts = Counter(map(str, present))
+        counts = Counter(list(present))
         listed = ", ".join(map(_shown, counts)) or "none"
         missing = [name for name in dict.fromkeys(self.required) if name not in {*counts, *self.known}]
         if missing:
@@ -159,14 +159,16 @@ class Columns:
             )
 
 
-def _shown(name: str) -> str:
+def _shown(name: Any) -> str:
     """Return the name of a column, in quotes and with escapes if it has invisible characters."""
+    if not isinstance(name, str):
+        return f"{name!r} ({type(name).__name__})"
     return name if name.isprintable() and name == name.strip() and name else repr(name)
 
 
-def _similar_names(missing: Iterable[str], present: Iterable[str]) -> list[str]:
+def _similar_names(missing: Iterable[str], present: Iterable[Any]) -> list[str]:
     """Return sentences about names that differ from missing ones in case or in what nobody sees."""
-    present_names = {_seen(name): name for name in present}
+    present_names = {_seen(name): name for name in map(str, present)}
     similar = [(name, present_names[_seen(name)]) for name in missing if _seen(name) in present_names]
     return [
         f"The name {other!r} looks like {name!r}, but has other characters or capitals: rename one of them."

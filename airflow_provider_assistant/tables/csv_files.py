@@ -174,7 +174,8 @@ class _Table:
     def _lines(self) -> Iterator[str]:
         """Yield the lines of the file, up to a row of too many characters."""
         quote = self._options.quotechar or "\0"
-        while line := self._text_file.readline(ROW_LIMIT + 1):
+        read_line = self._text_file.readline
+        while line := read_line(ROW_LIMIT + 1):
             self._size += len(line)
             if self._size > ROW_LIMIT:
                 raise too_long(self._line)
@@ -252,7 +253,9 @@ class _Table:
                     lines.append(self._line)
                     quotes.append(self._quotes)
                 block_size += self._size
-                self._begin_row()
+                # As _begin_row(), without a call for each row.
+                self._line = self._first_line + self._reader.line_num
+                self._size = self._quotes = 0
                 if block_size > BATCH_CHARACTERS:
                     break
         except csv.Error as error:

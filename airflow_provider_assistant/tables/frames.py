@@ -60,7 +60,7 @@ def _batches_of_pandas_or_polars(frame: Any, columns: Columns) -> Iterator[Batch
     """Yield slices of a dataframe. A column of Python objects is taken as it is, any other as Arrow."""
     index_names = [str(name) for name in getattr(getattr(frame, "index", None), "names", ())]
     advice = ""
-    if set(columns.required).difference(map(str, frame.columns)) & set(index_names):
+    if set(columns.required).difference(frame.columns) & set(index_names):
         advice = "The index of the dataframe has this name: pass df.reset_index()."
     columns.check(frame.columns, advice=advice)
     rows = getattr(frame, "iloc", frame)

@@ -20,6 +20,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.source_account import AccountedRows
+from airflow_provider_assistant.storage.source_files import files_in
 from airflow_provider_assistant.tables import Columns, Note, read_rows
 from tests.unit.tables.reading import columns, read, rows_of
 
@@ -183,6 +184,11 @@ def test_what_is_not_a_source(source):
     assert caught.value.field == "source"
 
 
+def test_a_name_that_is_a_number_is_another_than_its_text():
+    with pytest.raises(AssistantInputError, match=r"no column 5; it has 5 \(int\), n"):
+        read(pd.DataFrame({5: ["a"], "n": [1]}), columns("5"))
+
+
 @pytest.mark.parametrize("source", [[], (), pd.DataFrame(columns=["title"], dtype=str), lambda: iter(())])
 def test_an_empty_source_has_no_batches(source):
     assert list(read_rows(source, TITLE)) == []
@@ -296,3 +302,23 @@ def test_files_outside_of_the_allowed_folder_are_refused(folder, tmp_path):
     assert titles(folder / "a.jsonl", allowed_root=str(folder)) == ["a"]
     with pytest.raises(AssistantInputError, match="allowed_root"):
         read(folder, TITLE, allowed_root=str(folder))
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("faq.csv", ["faq.csv"]),
+        (Path("/a/faq.csv"), ["/a/faq.csv"]),
+        ("s3://bucket/faq/*/*.parquet", ["s3://bucket/faq"]),
+        (ObjectStoragePath("s3://aws@bucket/faq.csv"), ["s3://aws@bucket/faq.csv"]),
+        ("/*.csv", ["/"]),
+        ("*.csv", ["."]),
+        (["/a/1.csv", "/a/2.csv", "/a/1.csv"], ["/a/1.csv", "/a/2.csv"]),
+        ([{"title": "/a/1.parquet"}], []),
+        (pa.table({"title": ["a"]}), []),
+        (lambda: "/a/1.parquet", []),
+        (None, []),
+    ],
+)
+def test_the_files_that_a_source_names(source, expected):
+    assert [data.uri for data in files_in(source)] == expected
