@@ -61,7 +61,7 @@ def key_text(value: Any) -> str | None:
     if is_missing(value):
         return None
     kind = type(value)
-    text: str | None = None
+    text = None
     if isinstance(value, Number) or kind.__name__ in {"bool", "bool_"}:
         text = _of_number(value)
     elif isinstance(value, datetime):

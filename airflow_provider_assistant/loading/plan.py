@@ -233,11 +233,16 @@ class Plan:
         for chunk in chunks(documents):
             self._database.executemany("INSERT OR REPLACE INTO documents VALUES (?, ?, ?, ?, ?)", chunk)
 
-    def has_document(self, key: str, remote_id: str) -> None:
-        """Change the decision about a row whose document was found on the site."""
+    def has_document(self, key: str, content_hash: str, remote_id: str) -> None:
+        """
+        Change the decision about a row of which a document was found on the site.
+
+        :param content_hash: Hash of what the document says. The row may have changed since.
+        """
         self._database.execute(
-            "UPDATE rows SET action = 'unchanged', remote_id = ? WHERE key = ? AND action IN ('send', 'ambiguous')",
-            (remote_id, key),
+            "UPDATE rows SET action = iif(hash = ?, 'unchanged', 'send'), has_changed = hash <> ?, remote_id = ? "
+            "WHERE key = ? AND action IN ('send', 'ambiguous')",
+            (content_hash, content_hash, remote_id, key),
         )
 
     # -- ask the plan ------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
@@ -135,10 +135,14 @@ def _found(
     attempts: dict[str, Mapping[str, Any]] = {}
     for attempt in unresolved:
         row = plan.row_of(attempt["key"])
-        # A document that was sent with other content cannot be told from others: only its hash is known.
-        if row and row.payload and row.content_hash == attempt["content_hash"]:
-            attempts[row.key] = attempt
-            index.add(row.key, texts_of_call(rows.call(row.payload)))
+        if row is None or row.payload is None:
+            continue
+        texts = texts_of_call(rows.call(row.payload))
+        if row.content_hash != attempt["content_hash"]:
+            # Of what was sent, only the hash is known. Its title is probably the same.
+            texts = replace(texts, text=None)
+        attempts[row.key] = attempt
+        index.add(row.key, texts)
     matches: list[Match[str]] = []
     for document in listing.documents.values():
         for key, how in index.fits(texts_of_document(document)).items():
@@ -154,7 +158,7 @@ def _found(
     certain = [match for match in unknown if match.how == "content" or match.is_recent]
     for match in certain:
         _record_found(ledger, scope_ledger, attempts[match.row], match)
-        plan.has_document(match.row, match.document_id)
+        plan.has_document(match.row, attempts[match.row]["content_hash"], match.document_id)
     return len(certain)
 
 

@@ -139,7 +139,8 @@ _CAUSES = (
         "Remove prepare_threshold from the extra of the connection.",
     ),
     Cause(
-        "invalid (uri query parameter|connection option)|invalid .* value:|invalid .*value .* for connection option"
+        "unrecognized configuration parameter|invalid value for parameter"
+        "|invalid (uri query parameter|connection option)|invalid .* value:|invalid .*value .* for connection option"
         "|bad value for|invalid port number",
         "libpq, the client library of PostgreSQL, does not accept a setting of the connection",
         "Correct or remove the setting in the connection.",

@@ -38,9 +38,9 @@ from airflow_provider_assistant.exceptions import (
     AssistantRequestTimeoutError,
 )
 from airflow_provider_assistant.ledger import ScopeLedger
-from airflow_provider_assistant.sending import sender
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.parameters import tolerance
+from airflow_provider_assistant.sending import sender
 from tests.task_runs.context import task_context
 from tests.unit.operators.batches import (
     CHAT,
