@@ -45,7 +45,7 @@ class _SourceOperator(DecoratedOperator):
         return super().execute(context)
 
     def execute_complete(self, context: Context, event: Any = None, *args: Any, **kwargs: Any) -> Any:
-        # The operator keeps the rows from before the pause. It calls this only where it cannot read them any more.
+        # A load calls this, to plan its rows again. A batch keeps its questions, and calls it where they are gone.
         self.source = functools.partial(self._call_function, context)
         return super().execute_complete(context, event, *args, **kwargs)  # type: ignore[misc]  # that of the operator
 

@@ -201,7 +201,7 @@ class AssistantAuthenticationError(AssistantAPIError, AirflowFailException):
     """
 
     default_safe = _REFUSED
-    default_todo = "Fix the API key in the Airflow connection's password. 'airflow assistant limits' tests it."
+    default_todo = "Fix the API key in the Airflow connection's password. 'airflow assistant read limits' tests it."
 
 
 class AssistantPermissionError(AssistantAPIError, AirflowFailException):
@@ -227,7 +227,7 @@ class AssistantNotFoundError(AssistantAPIError, AirflowFailException):
     default_safe = _REFUSED
     default_todo = (
         "Check the identifiers, that this API key owns them, and the base URL: any web server answers 404. 'airflow "
-        "assistant limits' tests the connection."
+        "assistant read limits' tests the connection."
     )
 
 

@@ -8,7 +8,6 @@ import contextlib
 import signal
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
-from typing import Any
 
 from airflow_provider_assistant.cli.output import BAD, DIM, GOOD, WARNING, Console
 from airflow_provider_assistant.cli.rows import command_run, document_scope, rows_of, source_name
@@ -179,30 +178,32 @@ def _show(
 ) -> None:
     counts = running.counts
     attention = drafts_attention(counts)
-    result: dict[str, Any] = {
+    result = {
         **counts.as_dict(),
         "dry_run": args.dry_run,
         "site_id": hook.resolve_site_id(),
         "source": source_name(args),
+        "sent": running.sent,
         "findings": findings.listed,
         "listed": [asdict(finding) for finding in findings.first],
         "error": str(error) if error else None,
     }
-    if args.dry_run:
-        result["would_send"] = [row.label for row in running.to_send[:SHOWN]]
     out.result(result)
     if findings.count:
         cells = [(finding.kind, finding.row, finding.key, finding.reason) for finding in findings.first]
         out.table(("finding", "row", "key", "reason"), cells)
+    style = GOOD
+    if attention or error or counts.ambiguous:
+        style = WARNING
+    if counts.failed or counts.rejected:
+        style = BAD
+    summary = f"site {hook.resolve_site_id()}: {counts}"
     if args.dry_run:
-        _show_plan(out, hook, running)
-    else:
-        style = GOOD
-        if attention or error or counts.ambiguous:
-            style = WARNING
-        if counts.failed or counts.rejected:
-            style = BAD
-        out.line(f"site {hook.resolve_site_id()}: {counts}", style)
+        out.table(("would send",), [(label,) for label in running.sent])
+        if counts.created > len(running.sent):
+            out.line(f"… and {counts.created - len(running.sent):,} more")
+        summary = f"Dry run, nothing was sent; a load of {summary}"
+    out.line(summary, style)
     if findings.listed:
         out.note(f"Findings: {findings.count}, all of them in {findings.listed}")
     elif findings.count:
@@ -212,13 +213,3 @@ def _show(
     if error and not args.dry_run:
         # Also with JSON output.
         out.logged(load_progress(running, running.options.on_ambiguous), DIM)
-
-
-def _show_plan(out: Console, hook: AssistantHook, running: Load) -> None:
-    """Show what a load would send."""
-    labels = [row.label for row in running.to_send[:SHOWN]]
-    out.table(("would send",), [(label,) for label in labels])
-    if running.count_to_send > len(labels):
-        out.line(f"… and {running.count_to_send - len(labels)} more")
-    site = hook.resolve_site_id()
-    out.line(f"Dry run, nothing was sent; {running.count_to_send:,} would be created at site {site}", GOOD)

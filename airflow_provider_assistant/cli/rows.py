@@ -45,7 +45,7 @@ def csv_options(args: argparse.Namespace) -> dict[str, Any]:
 
     :raises AssistantInputError: An option does not look like ``NAME=VALUE``.
     """
-    options: dict[str, Any] = dict(pairs("--csv-option", args.csv_option))
+    options: dict[str, Any] = dict(pairs("--csv-option", args.csv_option, may_be_empty=True))
     if args.encoding:
         options["encoding"] = args.encoding
     if "header" in options:
@@ -109,17 +109,18 @@ def command_run() -> RunRef:
     return RunRef(dag_id="airflow assistant", run_id=run_id, task_id="load", map_index=-1)
 
 
-def pairs(flag: str, given: Sequence[str] | None) -> dict[str, str]:
+def pairs(flag: str, given: Sequence[str] | None, *, may_be_empty: bool = False) -> dict[str, str]:
     """
     Return the values of a repeatable argument ``NAME=VALUE``.
 
     :param flag: The argument, for messages.
+    :param may_be_empty: Whether a value may be empty.
     :raises AssistantInputError: A value has another form, or a name is repeated.
     """
     value_by_name: dict[str, str] = {}
     for text in given or ():
         name, equals, value = text.partition("=")
-        if not (name and equals and value):
+        if not (name and equals and (value or may_be_empty)):
             raise AssistantInputError(f"{flag} must look like NAME=VALUE, not {text!r}", field=flag)
         if name in value_by_name:
             raise AssistantInputError(f"{flag} names {name} twice", field=flag)

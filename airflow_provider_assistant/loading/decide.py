@@ -34,7 +34,7 @@ class Decision(NamedTuple):
     :param number: Number of the attempt whose document the row has; None if it has none.
     :param remote_id: Id of that document.
     :param has_changed: Whether the source has loaded other content of this key before.
-    :param owner: Name of the other source that has the key, with other content; None if there is none.
+    :param owner: Name of the other source that has the key, if this source has no document of it.
     :param is_repeat: Whether an earlier attempt may have created this content.
     """
 
@@ -106,7 +106,7 @@ def _decide_existing(
     decision = Decision("unchanged", latest=latest, number=same.number, remote_id=same.remote_id)
     if current is None:
         # Another source has created it.
-        return decision._replace(action="share")
+        return decision._replace(action="share", owner=same.source)
     if same.number == current.number and is_latest:
         return decision
     if same.number == current.number:

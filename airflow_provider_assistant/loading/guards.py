@@ -8,7 +8,7 @@ import shlex
 from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputError
 from airflow_provider_assistant.ledger import Ledger, ScopeLedger, queries
 from airflow_provider_assistant.loading.options import LoadOptions
-from airflow_provider_assistant.loading.plan import Plan
+from airflow_provider_assistant.loading.plan import CHANGES, Plan
 from airflow_provider_assistant.texts import counted
 
 log = logging.getLogger(__name__)
@@ -68,8 +68,18 @@ def _check_service(ledger: Ledger, scope_ledger: ScopeLedger) -> None:
 
 
 def _check_owner(plan: Plan, source: str) -> None:
-    """Refuse a load with keys that only other sources have, with other content."""
-    owners = plan.owners()
+    """Refuse a load with keys that only other sources have, with other content; warn if the content is equal."""
+    for name, count in plan.owners("share").items():
+        log.warning(
+            "%s of this load, of source %r, %s those of source %r: both sources need them from now on. If this load "
+            "was renamed, set source_name=%r (--source-name).",
+            counted(count, "document"),
+            source,
+            "is one of" if count == 1 else "are",
+            name,
+            name,
+        )
+    owners = plan.owners("send")
     if not owners:
         return
     listed = ", ".join(f"{count} of source {name!r}" for name, count in list(owners.items())[:LISTED])
@@ -85,7 +95,7 @@ def _check_owner(plan: Plan, source: str) -> None:
 
 
 def _check_unchanged(plan: Plan) -> None:
-    for row in plan.rows("send", "share", "revive", "twin"):
+    for row in plan.rows(*CHANGES):
         if row.has_changed:
             raise AssistantInputError(
                 f"row {row.number} ({row.label}) has changed, and on_change is 'fail'",

@@ -111,9 +111,8 @@ class Load:
         )
         self._words = job.routes.words if job.routes else DEFAULT_WORDS
         self.options = job.options
-        self.count_to_send = 0
-        self.to_send: list[PlannedRow] = []
-        """The first rows that a dry run would send."""
+        self.sent: list[str] = []
+        """Labels of the first rows that were created, or that a dry run would send."""
         self.left_to_others = 0
         """Number of rows that other tasks were sending, and have not loaded."""
         self.unreadable = ""
@@ -163,9 +162,7 @@ class Load:
         check_plan(plan, self._ledger, self._scope_ledger, options)
         if self._job.dry_run:
             self._count_plan(plan)
-            self.count_to_send = plan.actions()["send"]
-            self.to_send = list(itertools.islice(plan.rows("send"), LOGGED))
-            report.report_plan(plan, self._findings)
+            self._predict(plan, looks_for_gone)
             return
         routes = self._job.routes
         if routes and routes.list:
@@ -227,6 +224,27 @@ class Load:
                 break
             log.warning("Row %d (%s) is rejected: %s", row.number, escaped(row.label or ""), escaped(row.reason or ""))
 
+    def _predict(self, plan: Plan, looks_for_gone: bool) -> None:
+        """Count and list what the load would do if the service accepts every request."""
+        counts, options = self.counts, self._job.options
+        actions = plan.actions()
+        counts.created = actions["send"]
+        counts.unchanged += actions["twin"]
+        counts.skipped += actions["elsewhere"]
+        counts.changed = plan.changed("send")
+        self.sent = [row.label or row.key for row in itertools.islice(plan.rows("send"), LOGGED)]
+        if looks_for_gone:
+            counts.stale = plan.count_gone()
+        if options.removal == "deactivate":
+            counts.deactivated = counts.stale or 0
+        elif options.removal:
+            counts.deleted = counts.stale or 0
+        if options.on_change == "replace":
+            earlier = self._ledger.read(queries.superseded, self._scope_ledger.scope, self._scope_ledger.source)
+            counts.deleted += len(earlier) + plan.changed()
+        report.report_plan(plan, self._findings)
+        report.report_prediction(plan, options, self._findings)
+
     def _record_known(self, plan: Plan) -> None:
         """Record the rows whose documents exist already, and those that are back."""
         ledger = self._scope_ledger
@@ -272,6 +290,8 @@ class Load:
             return
         if outcome.remote_id:
             self._created.append(outcome.remote_id)
+        if len(self.sent) < LOGGED:
+            self.sent.append(row.label or row.key)
         counts.changed += row.has_changed
         if has_existed(reply):
             log.info(
@@ -289,8 +309,8 @@ class Load:
         if none_accepted and counts.rejected >= FIRST_ROWS:
             self._sender.breaker.open(
                 AssistantInputError(
-                    f"the service rejected the first {counts.rejected} rows, and has accepted none. Its last reason: "
-                    f"{outcome.error}",
+                    f"the service rejected the first {counted(counts.rejected, 'row')}, and has accepted none. "
+                    f"Its last reason: {outcome.error}",
                     todo="The mapping is probably wrong, and not the rows: name the column of each field that the "
                     'service wants, such as columns={"title": "subject"} (--column title=subject), or a value for all '
                     'rows, such as constants={"title": "FAQ"} (--constant title=FAQ).',

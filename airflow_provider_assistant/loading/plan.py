@@ -22,6 +22,8 @@ from airflow_provider_assistant.tables import Note
 from airflow_provider_assistant.texts import counted
 
 LISTED = 5
+# Actions after which another document is that of the row.
+CHANGES: tuple[Action, ...] = ("send", "share", "revive", "twin")
 
 _SCHEMA = """
 CREATE TABLE rows (
@@ -278,20 +280,25 @@ class Plan:
             numbers.update(self._rows(query, *chunk))
         return numbers
 
-    def changed(self) -> int:
-        """Return the number of keys whose document the load would replace by one with other content."""
-        return int(
-            self._value("SELECT count(*) FROM rows WHERE has_changed AND action IN ('send', 'share', 'revive', 'twin')")
-        )
+    def changed(self, *actions: Action) -> int:
+        """
+        Return the number of rows whose document the load would replace by one with other content.
+
+        :param actions: Default: all that replace a document.
+        """
+        actions = actions or CHANGES
+        marks = ", ".join("?" * len(actions))
+        query = f"SELECT count(*) FROM rows WHERE has_changed AND action IN ({marks})"  # noqa: S608
+        return int(self._value(query, *actions))
 
     def count_reasons(self, pattern: str) -> int:
         """Return the number of rejected rows whose reason is like this SQL pattern."""
         return int(self._value("SELECT count(*) FROM rows WHERE action = 'rejected' AND reason LIKE ?", pattern))
 
-    def owners(self) -> dict[str, int]:
-        """Return the number of keys that only other sources have, with other content, by their names."""
-        query = "SELECT owner, count(DISTINCT key) FROM rows WHERE owner IS NOT NULL AND action <> 'rejected' "
-        return dict(self._rows(f"{query} GROUP BY owner ORDER BY 2 DESC, 1"))
+    def owners(self, action: Action) -> dict[str, int]:
+        """Return the number of keys that this source has for the first time, by the name of the other source."""
+        query = "SELECT owner, count(DISTINCT key) FROM rows WHERE owner IS NOT NULL AND action = ? "
+        return dict(self._rows(f"{query} GROUP BY owner ORDER BY 2 DESC, 1", action))
 
     def back(self) -> list[tuple[str, str | None]]:
         """Return key and group of the rows that were gone, or have another group than the ledger knows."""

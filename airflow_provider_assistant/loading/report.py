@@ -15,7 +15,8 @@ from airflow_provider_assistant.api.document_state import DEFAULT_WORDS, Documen
 from airflow_provider_assistant.ledger import Filter, Ledger, Outcome, ScopeLedger, Which, queries
 from airflow_provider_assistant.ledger.attempts import CHUNK
 from airflow_provider_assistant.loading.findings import Finding, Findings, Kind
-from airflow_provider_assistant.loading.plan import Plan
+from airflow_provider_assistant.loading.options import LoadOptions
+from airflow_provider_assistant.loading.plan import CHANGES, Plan
 from airflow_provider_assistant.tables import Note
 
 # Lists of the ledger, and the kind of their findings.
@@ -32,6 +33,7 @@ _REASONS: Mapping[Which, str] = {
     "doubled": "an earlier attempt may have created it as well",
     "superseded": "its content has changed; the older document remains on the site",
 }
+STALE = "no longer in the source; its document remains on the site"
 
 
 def report_notes(notes: Sequence[Note], findings: Findings) -> int:
@@ -51,6 +53,20 @@ def report_plan(plan: Plan, findings: Findings) -> None:
             kind = row.action
         ids = [row.remote_id] if row.remote_id else []
         findings.add(Finding(kind, row.label or row.key, row.reason or "", row.number, ids, row.group))
+
+
+def report_prediction(plan: Plan, options: LoadOptions, findings: Findings) -> None:
+    """List the documents that a load would leave on the site although their rows are gone or have changed."""
+    if options.on_change == "create":
+        for row in plan.rows(*CHANGES):
+            if row.has_changed:
+                findings.add(
+                    Finding("superseded", row.label or row.key, _REASONS["superseded"], row.number, [], row.group)
+                )
+    if options.removal is None:
+        for gone in plan.gone():
+            ids = [gone.remote_id] if gone.remote_id else []
+            findings.add(Finding("stale", gone.label, STALE, None, ids, gone.group))
 
 
 def report_run(
@@ -134,7 +150,7 @@ def report_stale(stale: Sequence[Mapping[str, Any]], findings: Findings, reasons
     :param stale: Their attempts, without those of removed documents.
     """
     for row in stale:
-        reason = "no longer in the source; its document remains on the site"
+        reason = STALE
         remote_id = row["remote_id"]
         if remote_id in reasons:
             reason = f"its document remains as it is: {reasons[remote_id]}"

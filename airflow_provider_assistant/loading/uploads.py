@@ -158,12 +158,16 @@ def upload_names(names: Sequence[str]) -> dict[str, str]:
     """
     Return the file name that the service sees for each path, distinct for distinct paths.
 
-    A name is the path with hyphens instead of slashes, because RFC 7578 asks services to drop everything before a
-    slash. ``a/b`` and ``a-b`` would be equal: a hash tells them apart.
+    A file that was given by its whole path has its last part. A file of a folder has its path below that folder with
+    hyphens instead of slashes, because RFC 7578 asks services to drop everything before a slash. Where names would be
+    equal, such as those of ``a/b`` and ``a-b``, a hash tells them apart.
 
-    :param names: Distinct paths below the given folder.
+    :param names: Distinct names, see :class:`FileRows`.
     """
-    joined = {name: name.strip("/").replace("/", "-") for name in names}
+    joined = {}
+    for name in names:
+        is_whole_path = name.startswith("/") or "://" in name
+        joined[name] = name.rstrip("/").rpartition("/")[2] if is_whole_path else name.replace("/", "-")
     uses: defaultdict[str, int] = defaultdict(int)
     for file_name in joined.values():
         uses[file_name] += 1

@@ -24,6 +24,11 @@ _NEXT_RUN: Final[dict[OnAmbiguous, str]] = {
     "retry": "The next run sends such a row again, and lists it as possibly duplicated.",
     "skip": "The next run lists such a row as ambiguous, and does not send it.",
 }
+# What to do if the service has refused every row that was sent.
+_REFUSED = (
+    "The service has accepted no row: look at its reasons, at the mapping of the columns, and at the base URL of the "
+    "connection."
+)
 
 
 def load_failure(load: Load, options: LoadOptions, listed: str = "") -> AssistantError | None:
@@ -57,6 +62,8 @@ def load_failure(load: Load, options: LoadOptions, listed: str = "") -> Assistan
         todo = f"Fix these rows in the source and re-run the task.{listed}"
         if load.unreadable:
             todo = f"{load.unreadable} {todo}"
+        if counts.requests and not (counts.created or counts.unchanged):
+            todo = f"{_REFUSED} {todo}"
         return AssistantInputError(
             f"{counted(counts.rejected, 'row was', 'rows were')} rejected, more than max_rejected="
             f"{options.max_rejected:g} allows ({counts})",

@@ -16,7 +16,7 @@ from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.storage.paths import StoragePath
 from airflow_provider_assistant.tables.batches import BATCH, Batch, Columns, Note, Part
 from airflow_provider_assistant.tables.text import BATCH_CHARACTERS, ROW_LIMIT, open_text, too_long
-from airflow_provider_assistant.texts import is_encodable
+from airflow_provider_assistant.texts import counted, is_encodable
 
 # No table that people or programs write has more.
 MOST_COLUMNS = 10_000
@@ -313,7 +313,7 @@ class _Table:
             raise self._doubt(self._line, f"the row has {count} cells instead of {width}, and quotes")
         elif count != width:
             row[:] = [""] * width
-            return f"has {count} cells, but there are {width} columns; {ADVICE}"
+            return f"has {counted(count, 'cell')} in {counted(width, 'column')}; {ADVICE}"
         return None
 
     def _is_torn(self, row: list[str], quotes: int) -> bool:

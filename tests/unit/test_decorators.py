@@ -89,12 +89,13 @@ def test_what_cannot_be_loaded_fails_before_anything_is_sent(nothing, service, c
     assert service.posts() == 0
 
 
-def test_a_retry_calls_the_function_again_and_sends_the_rest(service, connection, run_operator):
+def test_a_retry_calls_the_function_again_and_sends_the_rest(service, connect, run_operator):
+    connect(max_concurrency=1)
     service.answer("retry-after:3600", path="documents/qa", method="POST")
     calls = []
 
     def build():
-        @task.assistant_qa(max_concurrency=1, retries=1)
+        @task.assistant_qa(retries=1)
         def load():
             calls.append(1)
             return ROWS
@@ -162,26 +163,17 @@ class Pause:
         return deferral.method_name, json.dumps(serialize_arguments(deferral.kwargs or {}))
 
 
-class Returned:
-    """What a function returns, other rows at each call; and its calls."""
-
-    def __init__(self):
-        self.calls = []
-
-    def __call__(self, *arguments):
-        self.calls.append(arguments)
-        return [{**row, "answer": f"{row['answer']} Call {len(self.calls)}."} for row in ROWS]
-
-
-@pytest.mark.promise("Airflow", "A decorated load that pauses goes on with the rows that its function returned before.")
+@pytest.mark.promise("Airflow", "A decorated load that pauses calls its function again, and sends the rest.")
 @pytest.mark.parametrize("shape", ["list", "generator"])
-def test_a_load_goes_on_with_the_rows_from_before_its_pauses(shape, service, connection, ledger_home):
-    rows = Returned()
+def test_a_load_that_pauses_calls_the_function_again(shape, service, connect):
+    connect(max_concurrency=1)
+    calls = []
 
     def build():
-        @task.assistant_qa(task_id="task", key_columns=["title"], deferrable=True, max_concurrency=1)
+        @task.assistant_qa(task_id="task", key_columns=["title"], deferrable=True)
         def load(prefix, least=7, *, ds):
-            return returned(rows(prefix, least, ds), shape)
+            calls.append((prefix, least, ds))
+            return returned(ROWS, shape)
 
         load("{{ params.prefix }}", least=3)
 
@@ -191,32 +183,9 @@ def test_a_load_goes_on_with_the_rows_from_before_its_pauses(shape, service, con
     with pytest.raises(TaskDeferred) as second:
         pause.resumed(first, None)
     result = pause.resumed(Pause._stored(second.value), None)
-    assert rows.calls == [("faq", 3, "2026-11-21")]
+    assert calls == [("faq", 3, "2026-11-21")] * 3
     assert (result["unchanged"], result["created"], result["changed"]) == (1, 1, 0)
-    assert sorted(row["content"] for row in service.documents()) == sorted(f"{row['answer']} Call 1." for row in ROWS)
-    assert not list(ledger_home.rglob("*.jsonl"))
-
-
-def test_a_load_whose_rows_are_gone_calls_the_function_with_its_arguments(service, connection, ledger_home, caplog):
-    calls = []
-
-    def build():
-        @task.assistant_qa(task_id="task", key_columns=["title"], deferrable=True, max_concurrency=1)
-        def load(prefix, least=7, *, ds):
-            calls.append((prefix, least, ds))
-            return ROWS
-
-        load("faq", least=3)
-
-    pause = Pause(build)
-    service.answer("retry-after:900", path="documents/qa", method="POST", skip=1)
-    stored = pause.deferred()
-    for path in ledger_home.rglob("*.jsonl"):
-        path.unlink()
-    result = pause.resumed(stored, None)
-    assert (result["unchanged"], result["created"]) == (1, 1)
-    assert calls == [("faq", 3, "2026-11-21")] * 2
-    assert "are gone" in caplog.text
+    assert sorted(row["content"] for row in service.documents()) == sorted(row["answer"] for row in ROWS)
 
 
 @pytest.mark.parametrize("turns", [False, True])

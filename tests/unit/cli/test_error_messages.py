@@ -46,7 +46,7 @@ def test_each_status_of_the_page(cli, connection, service):
         with pytest.raises(error_class) as raised:
             execute_operator(AssistantLimitsOperator(task_id="limits"))
         check(str(raised.value), *said)
-        ran = cli("limits")
+        ran = cli("read", "limits")
         assert (ran.code, ran.out) == (exit_code(raised.value), "")
         line, *others = ran.err.splitlines()
         assert not others
@@ -83,7 +83,7 @@ def test_without_a_protocol_https_is_assumed(cli, monkeypatch, service):
     settings = json.loads(service.server.conn_json(retries=0))
     settings["host"] = settings["host"].removeprefix("http://")
     monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", json.dumps(settings))
-    check(cli("limits").err, "http:// (without a protocol, https is assumed)")
+    check(cli("read", "limits").err, "http:// (without a protocol, https is assumed)")
 
 
 class _Foreign(LocalServer):
@@ -102,9 +102,9 @@ class _Foreign(LocalServer):
     ("columns", "arguments", "fragments"),
     [
         ("faq_id,title,question,answer", ["--key", "id"], ["no column id", "set key_columns (--key) to it"]),
-        ("heading,question,answer", ["--key", "title"], ["no column title", "key_columns (--key)", "columns={field"]),
+        ("heading,question,answer", ["--key", "title"], ["no column title", "columns={field: column} (--column"]),
         ("id,title,frage,answer", ["--key", "id"], ["no column question", "columns={field: column} (--column"]),
-        ("id;title;question;answer", ["--key", "id"], ["csv_options={'delimiter': ';'} (--delimiter ';')"]),
+        ("id;title;question;answer", ["--key", "id"], ["csv_options={'delimiter': ';'}"]),
     ],
 )
 def test_a_message_about_columns_names_the_parameter(columns, arguments, fragments, cli, connection, service, tmp_path):

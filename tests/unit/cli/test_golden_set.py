@@ -24,7 +24,7 @@ def test_findings_are_listed(cli, golden, tmp_path):
     gate, documents = tmp_path / "gate.yaml", tmp_path / "faq.csv"
     gate.write_text("gate: ['token_f1[billing] drop <= 0.1']")
     documents.write_text("question;answer\nwhen are refunds paid?;Soon.\n")
-    check = ("golden-set", "check", golden, "--delimiter", ";", "--column", "message=question")
+    check = ("golden-set", "check", golden, "--csv-option", "delimiter=;", "--column", "message=question")
     ran = cli(*check, "--gate", gate, "--documents", documents, "-o", "json")
     assert ran.code == 1
     kinds = ["duplicate", "no_expectation", "tag_without_questions", "leaked", "leaked"]

@@ -88,7 +88,7 @@ class TestCommand:
         assert os.environ["_AIRFLOW_PROCESS_CONTEXT"] == "server"
 
     def test_a_missing_connection_says_how_to_make_it(self, cli):
-        ran = cli("limits", "--conn-id", "no_such")
+        ran = cli("read", "limits", "--conn-id", "no_such")
         assert (ran.code, ran.out) == (2, "")
         assert "AIRFLOW_CONN_NO_SUCH" in ran.err
         assert "Traceback" not in ran.err
@@ -97,7 +97,7 @@ class TestCommand:
         monkeypatch.setenv(
             "AIRFLOW_CONN_BAD", '{"conn_type":"assistant","host":"x","password":"sesame-12","extra":{"a":1}}'
         )
-        ran = cli("limits", "--conn-id", "bad")
+        ran = cli("read", "limits", "--conn-id", "bad")
         assert ran.code == 2
         assert "unknown extra a" in ran.err
         assert "sesame" not in ran.err

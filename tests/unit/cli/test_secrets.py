@@ -11,7 +11,6 @@ from tests.unit.cli.conftest import rows
 @pytest.mark.parametrize(
     "command",
     [
-        "limits",
         "smoke",
         "smoke --site KEY",
         "smoke --question KEY?",
@@ -22,7 +21,7 @@ from tests.unit.cli.conftest import rows
         "load FILE --key title --column title=KEY",
         "ledger list",
         "ledger list --state unresolved",
-        "limits --tenant KEY",
+        "read limits --tenant KEY",
         "read statistics",
         "read sessions --param KEY=KEY",
     ],

@@ -76,19 +76,7 @@ def test_the_documents_of_a_page_that_cannot_be_read_stay(tmp_path, loaded, serv
     assert loaded(tmp_path)["created"] == 6
     (tmp_path / "a.md").write_text("# a.md\n\n## One\n\nText.\n\n## Two\n\nNew.\n")
     (tmp_path / "b.md").write_bytes(b"\xff")
-    second = loaded(tmp_path, on_error="skip", on_missing="group", max_rejected=1)
+    second = loaded(tmp_path, on_error="skip", missing_in="groups", max_rejected=1)
     assert (second["created"], second["unchanged"], second["rejected"]) == (1, 3, 1)
     # That of the old section of the first page.
     assert second["stale"] == 1
-
-
-def test_strict_fails_before_the_first_request(tmp_path, connection, run_operator, service):
-    folder = tmp_path / "handbook"
-    folder.mkdir()
-    (folder / "page.md").write_text("# Page\n\nText.\n")
-    (folder / "contract.doc").write_bytes(b"an old format")
-    path = tmp_path / "chunks.parquet"
-    write_documents(split_documents(file_documents(folder)), path)
-    run = run_operator(AssistantLoadTextOperator, source=str(path), key_columns=["key"], strict=True)
-    assert run.state == "failed"
-    assert service.seen() == []

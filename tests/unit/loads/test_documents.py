@@ -141,7 +141,7 @@ def test_columns_and_constants(service, connection):
         ({"source": ROWS, "constants": {"category": " "}}, ["category", "empty"]),
         ({"source": []}, ["no rows"]),
         ({"source": pd.DataFrame(columns=list(ROWS[0]), dtype=str)}, ["no rows"]),
-        ({"source": [ROWS[0], "row"]}, ["list of mappings", "list"]),
+        ({"source": [ROWS[0], "row"]}, ["row", "does not exist"]),
         ({"source": "rows.parquet"}, ["rows.parquet", "does not exist"]),
         ({"source": {"title": "T"}}, ["dataframe", "dict"]),
         ({"source": None}, ["source", "None"]),

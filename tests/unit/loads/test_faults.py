@@ -103,7 +103,7 @@ def test_a_document_of_two_sources_stays_until_neither_has_it(service, connect):
     assert answers(service) == ["one"]
 
 
-@pytest.mark.promise("loads", "A wrong mapping stops a load after a few rejected rows, and says which parameter to set.")
+@pytest.mark.promise("loads", "A wrong mapping stops a load after a few rows, and the error names the parameter.")
 @pytest.mark.parametrize("more", [0, 300])
 def test_a_mapping_that_the_service_never_accepts(more, service, connection):
     service.answer("status:400", path="documents", reply={"error": "title is required."}, times=None)
@@ -171,7 +171,9 @@ def test_a_document_that_somebody_deleted_by_hand_is_gone(service, connect):
     assert load(rows_of(["one"]), run_id="last", **EQUAL)["stale"] == 0
 
 
-@pytest.mark.parametrize("text", ['unrecognized configuration parameter "search_paht"', 'invalid value for parameter "x"'])
+@pytest.mark.parametrize(
+    "text", ['unrecognized configuration parameter "search_paht"', 'invalid value for parameter "x"']
+)
 def test_a_setting_that_the_database_refuses_is_permanent(text):
     error = sa.exc.OperationalError("", {}, Exception(f"connection failed: FATAL:  {text}"))
     with pytest.raises(AssistantLedgerPermanentError), ledger_errors(sa.create_engine("sqlite://"), "cannot be opened"):

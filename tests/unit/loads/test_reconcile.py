@@ -6,6 +6,7 @@ from datetime import timedelta
 from random import Random
 
 import pytest
+
 from airflow_provider_assistant.ledger import Filter, Ledger, queries
 from tests.document_site import PAGINGS, DocumentSite, Names
 from tests.unit.cli.conftest import _as_before, cli  # noqa: F401 (fixtures)

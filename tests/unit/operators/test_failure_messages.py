@@ -78,7 +78,7 @@ class Failure:
 CHAT = {"session_id": "s", "message": "Question 1?"}
 WAIT = {"wait_for_completion": True, "deferrable": False, "poll_interval": 0.05}
 BATCH = {"output_path": "{folder}/a.parquet", "poll_interval": 0.05, "deferrable": False}
-LOAD = {"source": rows_of(9), "max_concurrency": 1}
+LOAD = {"source": rows_of(9)}
 CREATED = "This try created 3 of 9 rows"
 FAILURES = {
     "batch with failed questions": Failure(
@@ -153,14 +153,17 @@ FAILURES = {
         AssistantLoadQAOperator, LOAD, AssistantAuthenticationError,
         ("401 Unauthorized", "'assistant_default'", "'acme-docs'", "127.0.0.1", "dag.task"), (CREATED,),
         ("Fix the API key",), faults=("status:401", {"path": "documents", "skip": 3}),
+        connection={"max_concurrency": 1},
     ),
     "load that is throttled": Failure(
         AssistantLoadQAOperator, LOAD, AssistantRateLimitError, ("429 Too Many Requests",), (CREATED,),
         ("etry later",), faults=("retry-after:3600", {"path": "documents", "skip": 3}),
+        connection={"max_concurrency": 1},
     ),
     "load behind a bad gateway": Failure(
         AssistantLoadQAOperator, LOAD, AssistantError, ("mbiguous",), (CREATED,), ("indings",),
         faults=("status:502", {"path": "documents", "skip": 3}),
+        connection={"max_concurrency": 1},
     ),
     "load that did not begin": Failure(
         AssistantLoadQAOperator, {"source": [{"title": "T"}]}, AssistantInputError, ("no column",),
@@ -194,14 +197,18 @@ def prepared(service, connection, tmp_path):
 
 @pytest.mark.promise("replies and errors", "A failed task logs what happened, what is safe and what to do.")
 @pytest.mark.parametrize("name", FAILURES)
-def test_a_failed_task_says_what_happened_what_is_safe_and_what_to_do(name, prepared, service, caplog, monkeypatch):
+def test_a_failed_task_says_what_happened_what_is_safe_and_what_to_do(
+    name, prepared, service, connection, caplog, monkeypatch
+):
     failure = FAILURES[name]
     if failure.fails:
         service.behave(fail_messages=r"Question 1\?")
     if failure.faults:
         action, match = failure.faults
         service.answer(action, **match, times=None)
-    if failure.connection:
+    if "max_concurrency" in failure.connection:
+        connection(**failure.connection)
+    elif failure.connection:
         extra = {"tenant_id": "acme-inc", "site_id": "acme-docs", "retries": 0}
         fields = {"conn_type": "assistant", "password": "a-key-of-some-length", "extra": extra, **failure.connection}
         monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", json.dumps(fields))

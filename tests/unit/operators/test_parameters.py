@@ -42,7 +42,7 @@ from airflow_provider_assistant.transfers.parquet_to_iceberg import AssistantPar
 from airflow_provider_assistant.transfers.parquet_to_warehouse import AssistantParquetToWarehouseOperator
 from airflow_provider_assistant.transfers.read_to_parquet import AssistantReadToParquetOperator
 from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
-from tests.docs.test_reference import tasks
+from tests.docs.generated import tasks
 
 ROWS = [{"title": "T", "question": "Q", "answer": "A", "content": "C", "message": "M", "key": "1"}]
 MESSAGE = {"session_id": "s", "message": "m"}
@@ -130,7 +130,7 @@ RIGHT = {
     parameters.text_list: [(["a", 7], ["a", "7"]), ([], [])],
     parameters.text_map: [({"title": "a"}, {"title": "a"}), ({"title": 7}, {"title": "7"}), ({}, {})],
     parameters.csv_options: [
-        ({"delimiter": "\t", "quote": None}, {"delimiter": "\t", "quote": None}),
+        ({"delimiter": "\t", "quotechar": ""}, {"delimiter": "\t", "quotechar": ""}),
         (
             {"header": False, "skip_lines": 2, "null_texts": [""]},
             {"header": False, "skip_lines": "2", "null_texts": [""]},
@@ -230,9 +230,7 @@ def test_the_timeout_of_airflows_sensors_is_checked_as_well(value):
         (AssistantEvaluateOperator, {"judge": {"language": "en"}}),
         (AssistantEvaluateOperator, {"judge": 5}),
         (AssistantReadToParquetOperator, {"read": "nothing"}),
-        (AssistantLoadQAOperator, {"on_missing": "delete", "ledger": False}),
-        (AssistantLoadQAOperator, {"deferrable": True, "ledger": False}),
-        (AssistantUploadFilesOperator, {"on_missing": "stale_in_groups"}),
+        (AssistantLoadQAOperator, {"missing_in": "groups"}),
         (AssistantParquetToWarehouseOperator, {"conn_id": "both"}),
         (AssistantDocumentsReadySensor, {"source_name": "a", "document_ids": ["b"]}),
         *product(

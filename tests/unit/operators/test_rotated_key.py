@@ -73,7 +73,7 @@ async def _event(trigger):
 
 
 def load(_):
-    counts = run(AssistantLoadTextOperator(task_id="load", source=ROWS, max_concurrency=4))
+    counts = run(AssistantLoadTextOperator(task_id="load", source=ROWS))
     assert (counts["created"], counts["rejected"], counts["ambiguous"]) == (len(ROWS), 0, 0)
 
 

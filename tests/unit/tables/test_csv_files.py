@@ -131,7 +131,7 @@ def test_a_row_of_another_width_is_a_problem_of_this_row(tmp_path):
         ("4", 'say "hi" twice', "A"),
         ("5", "x\ny, z\n1,000", "A"),
     ]
-    assert problems[0].startswith(f"{path}, line 4: has 5 cells, but there are 3 columns")
+    assert problems[0].startswith(f"{path}, line 4: has 5 cells in 3 columns")
     assert problems[1].startswith(f"{path}, line 5: has 2 cells")
     assert (len(problems), notes) == (2, {})
 

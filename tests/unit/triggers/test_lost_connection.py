@@ -45,7 +45,7 @@ TASKS = {
         r"This try submitted 5 of 5 questions; a retry continues to wait for the answers\.",
     ),
     "load": (
-        lambda _: AssistantLoadTextOperator(task_id="task", source=ROWS, deferrable=True, max_concurrency=1),
+        lambda _: AssistantLoadTextOperator(task_id="task", source=ROWS, deferrable=True),
         r"Nothing was sent after the task resumed\. What was created before is recorded in the ledger and is not sent",
     ),
     "sensor": (
