@@ -78,7 +78,7 @@ class Failure:
 CHAT = {"session_id": "s", "message": "Question 1?"}
 WAIT = {"wait_for_completion": True, "deferrable": False, "poll_interval": 0.05}
 BATCH = {"output_path": "{folder}/a.parquet", "poll_interval": 0.05, "deferrable": False}
-LOAD = {"source": rows_of(9), "max_concurrency": 1}
+LOAD = {"source": rows_of(9)}
 CREATED = "This try created 3 of 9 rows"
 FAILURES = {
     "batch with failed questions": Failure(
@@ -170,8 +170,9 @@ FAILURES = {
 
 
 @pytest.fixture
-def prepared(service, connection, tmp_path):
+def prepared(service, connect, tmp_path):
     """Prepare the files and the request that some of the tasks need; return a function that fills in arguments."""
+    connect(max_concurrency=1)
     keys = {"key": list("012"), "status": ["complete"] * 3, "seconds": [1.0] * 3}
     requests = {"request_id": list("abc"), "session_id": list("sss")}
     answers = {**keys, "message": list("mmm"), "answer": list("aaa"), **requests}

@@ -45,7 +45,7 @@ TASKS = {
         r"This try submitted 5 of 5 questions; a retry continues to wait for the answers\.",
     ),
     "load": (
-        lambda _: AssistantLoadTextOperator(task_id="task", source=ROWS, deferrable=True, max_concurrency=1),
+        lambda _: AssistantLoadTextOperator(task_id="task", source=ROWS, deferrable=True),
         r"Nothing was sent after the task resumed\. What was created before is recorded in the ledger and is not sent",
     ),
     "sensor": (
@@ -74,7 +74,8 @@ def test_the_three_lines_say_what_was_submitted(task, loss, ledger_home, monkeyp
     left, error = LOSSES[loss]
     with Busy() as service:
         fields = {"conn_type": "assistant", "host": service.url, "password": "a-key-0123456789"}
-        monkeypatch.setenv(NAME, json.dumps({**fields, "extra": {"site_id": "docs", "retries": 0}}))
+        extra = {"site_id": "docs", "retries": 0, "max_concurrency": 1}
+        monkeypatch.setenv(NAME, json.dumps({**fields, "extra": extra}))
         with pytest.raises(TaskDeferred) as deferred:
             make(tmp_path).execute(task_context())
         if left is None:
