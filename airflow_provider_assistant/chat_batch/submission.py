@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from airflow_provider_assistant.api.call import Call
@@ -11,7 +11,7 @@ from airflow_provider_assistant.api.payloads import ChatMessage
 from airflow_provider_assistant.api.replies import ApiReply
 from airflow_provider_assistant.chat_batch.question_findings import QuestionFindings
 from airflow_provider_assistant.chat_batch.questions import Questions
-from airflow_provider_assistant.ledger import Claim, Outcome, ScopeLedger
+from airflow_provider_assistant.ledger import Claim, Known, Outcome, ScopeLedger
 from airflow_provider_assistant.loading.counts import LoadCounts
 from airflow_provider_assistant.loading.decide import ELSEWHERE, Action
 from airflow_provider_assistant.loading.findings import Finding, Kind
@@ -87,6 +87,8 @@ class Submission:
         self._mode = mode
         self._options = LoadOptions(on_ambiguous=on_ambiguous)
         self._on_accepted = on_accepted
+        # Keys of questions that an earlier attempt may have asked, also in another session.
+        self._maybe_asked: set[str] = set()
         self._sender = Sender(ledger, client, on_outcome=self._count, on_lost=self._lost)
 
     def cancel(self) -> None:
@@ -109,6 +111,8 @@ class Submission:
             self._ledger.renumber([(row.key, row.existing or 0, row.latest + 1) for row in plan.rows("revive")])
             for row in plan.rows(*NOT_SENT):
                 self._add(NOT_SENT[row.action], row, row.reason or "")
+            known = self._ledger.known([row.key for row in plan.rows("send") if row.latest])
+            self._maybe_asked = {key for key, attempts in known.items() if _is_unresolved(attempts)}
             try:
                 if actions["send"]:
                     await self._sender.run(self._items(plan, rows))
@@ -135,7 +139,7 @@ class Submission:
             self._add(outcome.state, row, outcome.error or "")  # type: ignore[arg-type]
             return
         counts.created += 1
-        if outcome.ambiguous or row.is_repeat:
+        if outcome.ambiguous or row.key in self._maybe_asked:
             counts.possibly_duplicated += 1
             reason = "an earlier attempt may have created it as well"
             ids = [outcome.remote_id] if outcome.remote_id else []
@@ -149,3 +153,10 @@ class Submission:
         """Count a question that was not submitted, and list it."""
         setattr(self.counts, kind, getattr(self.counts, kind) + 1)
         self._findings.add(Finding(kind, row.label or row.key, reason, row.number))
+
+
+def _is_unresolved(attempts: Sequence[Known]) -> bool:
+    """Return whether an attempt without an outcome follows the last one that the service accepted."""
+    accepted = [attempt.number for attempt in attempts if attempt.state == "created"]
+    unresolved = [attempt.number for attempt in attempts if attempt.state in {"claimed", "ambiguous"}]
+    return max(unresolved, default=0) > max(accepted, default=0)

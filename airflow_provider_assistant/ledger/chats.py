@@ -38,7 +38,7 @@ class AcceptedQuestion(NamedTuple):
     :param question_id: Id of the question; it is the content hash of its attempt.
     :param request_id: None if the service returned none.
     :param recorded_at: Time at which the outcome was recorded, UTC.
-    :param requests: Number of requests sent for it.
+    :param requests: Number of requests sent for the question, also by earlier attempts.
     """
 
     key: str
@@ -51,7 +51,10 @@ class AcceptedQuestion(NamedTuple):
 
 def accepted(ledger: Ledger, scope: Scope) -> Iterator[AcceptedQuestion]:
     """Yield the questions of a scope that the service has accepted."""
-    columns = (_c.key, _c.number, _c.content_hash, _c.remote_id, _c.recorded_at, _c.requests)
+    earlier = attempts.alias()
+    is_earlier = (earlier.c.scope == _c.scope, earlier.c.key == _c.key, earlier.c.number <= _c.number)
+    requests = sa.select(sa.func.sum(earlier.c.requests)).where(*is_earlier).scalar_subquery()
+    columns = (_c.key, _c.number, _c.content_hash, _c.remote_id, _c.recorded_at, requests)
     query = sa.select(*columns).where(_c.scope == scope.id, _c.state == "created").order_by(_c.key, _c.number)
     with ledger.connect() as connection:
         for row in stream(connection, query):

@@ -92,8 +92,8 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
     :param on_ambiguous: What to do with a question that may have been asked although no usable reply came back, or
         whose answer was lost with a killed worker. ``retry`` (default) asks it again: after a 5xx status or a broken
         connection at once, up to the connection's ``retries``; after a ``POST …/chat`` that timed out, only in a retry
-        of the task, because the service may still be answering. ``skip`` never asks it again; ``fail`` stops the batch
-        and fails the task without retries. Each such question is listed in the findings.
+        of the task, because the service may still be answering. ``skip`` never asks it again. Each such question
+        is listed in the findings.
     :param deferrable: Whether to wait in the triggerer instead of on the worker. Default: Airflow's
         ``[operators] default_deferrable``.
     :param timeout: Longest wait for answers after all questions have been submitted, in seconds or as a timedelta; with
@@ -210,7 +210,6 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
         :raises AssistantRequestTimeoutError: The same, most of them because their request did not finish in time.
         :raises AssistantRequestLostError: The same, most of them because the service no longer knows their request.
         :raises AssistantIncompleteError: The same, most of them because they could not be submitted.
-        :raises AssistantAmbiguousPermanentError: A question may have been asked, and ``on_ambiguous`` is ``fail``.
         :raises AssistantAPIError: The service answered 401, 403, 404 or 405, which stopped the task at once.
         :raises AssistantLedgerError: The ledger cannot be used.
         """

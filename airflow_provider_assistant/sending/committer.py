@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -65,11 +66,15 @@ class Committer:
         self._wakeup.set()
 
     async def run(self) -> None:
-        """Write until :meth:`stop` is called, and renew the claims."""
+        """
+        Write until :meth:`stop` is called, and renew the claims.
+
+        :raises BaseException: Another error than that of a ledger. Nothing is claimed from then on.
+        """
         seconds = self._ledger.clock.lease.total_seconds() / RENEWALS
         now = asyncio.get_running_loop().time
         next_renewal = now() + seconds
-        with ThreadPoolExecutor(1, "ledger") as thread:
+        with ThreadPoolExecutor(1, "ledger") as thread, self._answering_claims():
             while True:
                 try:
                     async with asyncio.timeout_at(next_renewal):
@@ -88,6 +93,16 @@ class Committer:
             if self._outcomes:
                 await self._write(thread)
         self.unrecorded = self._outcomes
+
+    @contextlib.contextmanager
+    def _answering_claims(self) -> Iterator[None]:
+        """Claim nothing after an unexpected error, so that no worker waits for ever."""
+        try:
+            yield
+        except BaseException:
+            self._has_failed = True
+            self._claims = self._refuse(self._claims)
+            raise
 
     async def _renew(self, thread: ThreadPoolExecutor) -> None:
         try:
@@ -110,9 +125,10 @@ class Committer:
                 self._on_error(error)
             else:
                 log.error("%s cannot be recorded: %s", counted(len(outcomes), "last outcome"), error)  # noqa: TRY400
-        for claim, answer in claims:
-            if not answer.done():
-                answer.set_result(claim.key in won)
+        finally:
+            for claim, answer in claims:
+                if not answer.done():
+                    answer.set_result(claim.key in won)
 
     @staticmethod
     def _refuse(claims: list[tuple[Claim, asyncio.Future[bool]]]) -> list[Any]:

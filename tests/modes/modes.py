@@ -358,7 +358,7 @@ def pause_of_a_load(runner: Runner) -> list[str]:
 
     if "findings_path" not in runner.line.kind.template_fields:
         return []
-    plan = runner.restored(deferrable=True, max_concurrency=1)
+    plan = runner.restored(deferrable=True)
     runner.world.break_request("retry-after:900", skip=1, method="POST")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(DateTimeTrigger, "run", at_once)

@@ -127,7 +127,7 @@ MESSAGE = {"session_id": SESSION, "message": "42", "user_email": "ada@example.co
 
 def load(place: Place) -> dict[str, Any]:
     return {
-        **LEDGERED,
+        **USES,
         "source_name": "7",
         "namespace": "1e3",
         "findings_path": place.own("findings.parquet"),
@@ -152,10 +152,6 @@ def questions(place: Place) -> dict[str, Any]:
         "output_path": place.own("answers.parquet"),
         "lake_path": place.file("lake"),
     }
-
-
-def other_namespace(place: Place) -> dict[str, Any]:
-    return {"namespace": "2"}
 
 
 def other_site(place: Place) -> dict[str, Any]:
@@ -185,16 +181,16 @@ LINES = [
     Line(_ChatBatchDecoratedOperator, questions, posts=2, files=2,
          decorator="assistant_chat_batch", function=QUESTIONS),
     Line(AssistantLoadQAOperator, lambda place: {**rows(place), "source": QA},
-         posts_later=0, posts=2, files=2, others=other_namespace),
-    Line(_LoadQADecoratedOperator, rows, posts_later=0, posts=2, files=2, others=other_namespace,
+         posts_later=0, posts=2, files=2, others=other_site),
+    Line(_LoadQADecoratedOperator, rows, posts_later=0, posts=2, files=2, others=other_site,
          decorator="assistant_qa", function=QA),
     Line(AssistantLoadTextOperator,
          lambda place: {**load(place), "source": place.file("rows.csv"), "csv_options": {"delimiter": ";"},
                         "key_columns": ["id"], "allowed_root": place.file("")},
-         posts_later=0, posts=2, files=2, others=other_namespace),
+         posts_later=0, posts=2, files=2, others=other_site),
     Line(AssistantUploadFilesOperator,
          lambda place: {**load(place), "files": place.file("files"), "allowed_root": place.file("")},
-         posts_later=0, posts=2, files=2, others=other_namespace),
+         posts_later=0, posts=2, files=2, others=other_site),
     Line(AssistantEvaluateOperator,
          lambda place: {"answers": place.file("answers.parquet"), "output_path": place.file("evaluations"),
                         "expectations": [{"key": "1.10", "expected": "1.10"}, {"key": "shoes", "expected": "7"}],

@@ -10,7 +10,7 @@ from airflow.sdk import DAG, TaskGroup
 
 from airflow_provider_assistant.provider_info import get_provider_info
 from airflow_provider_assistant.sensors.documents import AssistantDocumentsReadySensor
-from tests.docs.test_reference import tasks
+from tests.docs.generated import tasks
 from tests.modes.modes import ONE_RUN, SEVERAL_RUNS, Runner, checked_fields, combinations, empty_template
 from tests.modes.table import LINES, Place
 from tests.modes.world import NOW, World

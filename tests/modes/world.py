@@ -114,6 +114,7 @@ class World:
             patch.setattr(module, "secrets", SimpleNamespace(token_hex=self._next_id))
         # The site and tenant of a task are those of its parameters, not these.
         extra = {"tenant_id": "other", "site_id": "other", "retries": 0, "manage_documents": True}
+        extra["ledger_conn_id"] = LEDGER
         connection = service.server.conn_json(key="dev-numbers", **{"service_name": None, **extra})
         patch.setenv(f"AIRFLOW_CONN_{CONNECTION}", connection)
         patch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", connection.replace("dev-numbers", secrets.token_hex()))
@@ -127,7 +128,7 @@ class World:
         """Make what exists before each run, and remember it."""
         self.template = self._folder / "template"
         self._settle_in(self.template)
-        common = {"assistant_conn_id": CONNECTION, "site_id": SITE, "ledger_conn_id": LEDGER}
+        common = {"assistant_conn_id": CONNECTION, "site_id": SITE}
         files = self.template / "files"
         files.mkdir()
         for name in ("1.txt", "2.txt"):
@@ -151,7 +152,6 @@ class World:
             AssistantEvaluateOperator, answers=str(self.template / "answers.parquet"), scorers=["token_f1"],
             output_path=str(self.template / "evaluations"), name=NAME, tag=TAG,
         )  # fmt: skip
-        del common["ledger_conn_id"]
         lake = str(self.template / "lake")
         self._run_alone(AssistantStatisticsToParquetOperator, output_path=lake, file_name="before", **common)
         store = self._service.server.service.store

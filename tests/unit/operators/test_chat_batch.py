@@ -628,15 +628,15 @@ def test_killed_after_the_last_request(owner, name, after, mode, service, connec
 def test_in_sync_mode_a_saved_answer_is_reused_although_the_ledger_did_not_record_it(
     service, connection, execute, output, monkeypatch
 ):
-    commit = ScopeLedger.commit_and_claim
+    commit = ScopeLedger.commit
 
-    def killed(ledger, outcomes, claims, **options):
+    def killed(ledger, outcomes, claims):
         if len(service.chats()) == 3:
             raise Killed
-        return commit(ledger, outcomes, claims, **options)
+        return commit(ledger, outcomes, claims)
 
     with monkeypatch.context() as patch:
-        patch.setattr(ScopeLedger, "commit_and_claim", killed)
+        patch.setattr(ScopeLedger, "commit", killed)
         with pytest.raises(Killed):
             execute(QUESTIONS, mode="sync", max_concurrency=1)
     result = execute(QUESTIONS, mode="sync")

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from airflow_provider_assistant.exceptions import AssistantAmbiguousPermanentError, AssistantIncompleteError
+from airflow_provider_assistant.exceptions import AssistantIncompleteError
 from tests.documented import HELD, DocumentedAssistant
 from tests.unit.operators.batches import findings_of, rows_of
 from tests.wire import SHORT_TIMEOUT
@@ -69,17 +69,6 @@ def test_the_choice_says_what_a_retry_of_the_task_does(on_ambiguous, assistant, 
     else:
         assert (result["complete"], result["ambiguous"]) == (3, 3)
         assert assistant.chats == Counter(MESSAGES)
-
-
-@pytest.mark.parametrize("retries", [0, 2])
-def test_a_batch_stops_for_good_if_a_question_may_have_been_asked(retries, assistant, connect_to, ask):
-    connect_to(retries=retries)
-    assistant.outcomes = {MESSAGES[2]: HELD}
-    for _ in range(2):
-        with pytest.raises(AssistantAmbiguousPermanentError):
-            ask(on_ambiguous="fail", max_failed=6)
-    assert assistant.chats[MESSAGES[2]] == 1
-    assert max(assistant.chats.values()) == 1
 
 
 @pytest.mark.parametrize(("on_ambiguous", "times"), [("retry", 3), ("skip", 1)])

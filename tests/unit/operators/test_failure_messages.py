@@ -173,8 +173,9 @@ FAILURES = {
 
 
 @pytest.fixture
-def prepared(service, connection, tmp_path):
+def prepared(service, connect, tmp_path):
     """Prepare the files and the request that some of the tasks need; return a function that fills in arguments."""
+    connect(max_concurrency=1)
     keys = {"key": list("012"), "status": ["complete"] * 3, "seconds": [1.0] * 3}
     requests = {"request_id": list("abc"), "session_id": list("sss")}
     answers = {**keys, "message": list("mmm"), "answer": list("aaa"), **requests}

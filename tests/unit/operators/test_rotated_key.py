@@ -35,7 +35,7 @@ class RotatingService(ScriptedService):
 
     def connect(self):
         connection = {"conn_type": "assistant", "host": self.url, "password": self.key}
-        connection["extra"] = {"tenant_id": "acme", "site_id": "docs", "retries": 0}
+        connection["extra"] = {"tenant_id": "acme", "site_id": "docs", "retries": 0, "max_concurrency": 4}
         os.environ["AIRFLOW_CONN_ASSISTANT_DEFAULT"] = json.dumps(connection)
 
     def next(self, request):

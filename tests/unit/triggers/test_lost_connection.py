@@ -74,7 +74,8 @@ def test_the_three_lines_say_what_was_submitted(task, loss, ledger_home, monkeyp
     left, error = LOSSES[loss]
     with Busy() as service:
         fields = {"conn_type": "assistant", "host": service.url, "password": "a-key-0123456789"}
-        monkeypatch.setenv(NAME, json.dumps({**fields, "extra": {"site_id": "docs", "retries": 0}}))
+        extra = {"site_id": "docs", "retries": 0, "max_concurrency": 1}
+        monkeypatch.setenv(NAME, json.dumps({**fields, "extra": extra}))
         with pytest.raises(TaskDeferred) as deferred:
             make(tmp_path).execute(task_context())
         if left is None:
