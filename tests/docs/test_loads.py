@@ -7,12 +7,9 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from airflow_provider_assistant.ledger.resolution import resolve
-from airflow_provider_assistant.ledger.selection import ALL, Selection
-
 from airflow_provider_assistant.exceptions import AssistantInputError
-from airflow_provider_assistant.ledger import Ledger, sqlite_engine
-from airflow_provider_assistant.ledger.queries import page_of_ambiguous
+from airflow_provider_assistant.ledger import Filter, Ledger, sqlite_engine
+from airflow_provider_assistant.ledger.settle import settle
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator, AssistantUploadFilesOperator
 from airflow_provider_assistant.sandbox.store import Document
 from tests.docs.conftest import FAQ, write_csv
@@ -82,7 +79,7 @@ def test_four_nights(connect, run_dag, service, tmp_path, monkeypatch):
     assert sorted(left) == [("stale", "18", ids["Shipping"]), ("superseded", "17", ids["Refunds"])]
 
 
-def test_shards_share_a_ledger_and_a_whole_load_judges_them(connect, run_dag, run_operator, service, tmp_path):
+def test_mapped_tasks_share_a_ledger_and_a_whole_load_judges_them(connect, run_dag, run_operator, service, tmp_path):
     connect()
     run = run_dag(dag_on(FILES, "load_faq_shards", tmp_path))
     counts = [run.xcom("load", map_index=index) for index in range(3)]
@@ -104,25 +101,23 @@ def test_shards_share_a_ledger_and_a_whole_load_judges_them(connect, run_dag, ru
 
 def test_queries_on_the_ledger(connect, run_dag, service, ledger_home, tmp_path):
     connect()
-    on_site, in_doubt = [query for query in queries(LEDGER) if "assistant_documents" in query]
-    (loads,) = [query for query in queries(LEDGER) if "assistant_loads" in query]
-    (leased,) = [query for query in queries(LEDGER) if "assistant_leases" in query]
+    on_site, in_doubt, _asked, loads = queries(LEDGER)
     dag = dag_on(INCREMENTAL, "load_faq_nightly", tmp_path)
     run_dag(dag)
     path = ledger_home / "assistant_ledger.db"
     with closing(sqlite3.connect(path)) as ledger, ledger:
         found = ledger.execute(on_site).fetchall()
         assert [(row[0], row[1]) for row in found] == [("load_faq_nightly.load", key) for key in ("17", "18", "19")]
-        assert {row[2] for row in found} == {document["id"] for document in service.documents()}
-        assert ledger.execute(in_doubt).fetchall() == []
-        assert ledger.execute(loads).fetchall() == ledger.execute(leased).fetchall() == []
-        ledger.execute("UPDATE assistant_loads SET outcome = NULL, ended_at = NULL")
+        assert {row[3] for row in found} == {document["id"] for document in service.documents()}
+        assert ledger.execute(in_doubt).fetchall() == ledger.execute(loads).fetchall() == []
+        ledger.execute("UPDATE assistant_tries SET outcome = NULL, ended_at = NULL")
         assert [row[2] for row in ledger.execute(loads)] == ["load_faq_nightly"]
-        ledger.execute("UPDATE assistant_documents SET outcome = 'ambiguous', content_hash = NULL WHERE label = '17'")
-        assert [row[:2] for row in ledger.execute(in_doubt)] == [("load_faq_nightly.load", "17")]
+        ledger.execute("UPDATE assistant_attempts SET state = 'claimed' WHERE label = '17'")
+        assert [row[0] for row in ledger.execute(in_doubt)] == ["load_faq_nightly"]
     with Ledger(sqlite_engine(path)) as opened:
-        (entry,) = opened.read(page_of_ambiguous, opened.leases, Selection(), ALL).rows
-        resolve(opened, entry, "failed")
+        shown = settle(opened, Filter(which="unresolved"), "not-created")
+        assert (shown.settled, shown.labels) == (1, ["17"])
+        settle(opened, Filter(which="unresolved"), "not-created", confirmation=shown.confirmation)
     store = service.server.service.store
     (missing,) = [document for document in store.all(Document) if document.title == "Refunds"]
     store.delete(missing)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from airflow_provider_assistant.ledger import Ledger, sqlite_engine
+import sqlalchemy as sa
+
+from airflow_provider_assistant.ledger import Ledger, RunRef, Scope, Site, sqlite_engine
+from airflow_provider_assistant.ledger.schema import attempts as attempts_table
 from tests.docs.pages import ROOT, blocks_of
 from tests.live.postgres import PostgresServer
-from tests.unit.ledger.single import chats, claim_rating, rated, submit
+from tests.unit.ledger.attempts import created
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,11 +20,18 @@ if TYPE_CHECKING:
 PAGE = ROOT / "docs" / "operate" / "backup.md"
 
 
+def all_attempts(connection: sa.Connection) -> list[dict[str, Any]]:
+    rows = connection.execute(sa.select(attempts_table).order_by("kind")).mappings()
+    return [dict(row) for row in rows]
+
+
 def test_a_ledger_moves_to_postgresql(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Ledger(sqlite_engine(tmp_path / "assistant_ledger.db")) as old:
-        submit(old)
-        key = claim_rating(old)
-        before = [chats(old).find("k"), rated(old).find(key)]
+        for kind in ("qa", "chat", "rating"):
+            scope = Scope(Site("assistant.example.com", "acme-docs"), kind)
+            with old.of(scope, "kb.load", RunRef("kb", "run", "load", -1)) as attempts:
+                created(attempts, kind)
+        before = old.read(all_attempts)
     (block,) = [block for block in blocks_of(PAGE) if block.language == "python"]
 
     with PostgresServer() as server:
@@ -31,7 +41,7 @@ def test_a_ledger_moves_to_postgresql(tmp_path: Path, monkeypatch: pytest.Monkey
         exec(compile(block.code, block.name, "exec"), {})
         with Ledger.open() as new:
             assert new.engine.dialect.name == "postgresql"
-            after = [chats(new).find("k"), rated(new).find(key)]
+            after = new.read(all_attempts)
 
-    assert None not in before
+    assert len(before) == 3
     assert after == before

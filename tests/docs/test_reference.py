@@ -16,6 +16,7 @@ from airflow_provider_assistant import assets, decorators, exceptions, lake, ret
 from airflow_provider_assistant.chat_batch import answers, poller, schedule, state
 from airflow_provider_assistant.chat_batch.requests import State
 from airflow_provider_assistant.cli import runner
+from airflow_provider_assistant.client import cancellation
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.evaluation.cases import EXPECTATIONS
 from airflow_provider_assistant.evaluation.judging.rubrics import BUILT_IN, POLICY
@@ -25,8 +26,8 @@ from airflow_provider_assistant.feedback import sender
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.hooks.connection import ConnectionExtra
 from airflow_provider_assistant.knowledge import files
-from airflow_provider_assistant.ledger import SCHEMA_VERSION, leases
-from airflow_provider_assistant.loading import engine, file_readers, report
+from airflow_provider_assistant.ledger import clock, store
+from airflow_provider_assistant.loading import counts, findings, guards, load
 from airflow_provider_assistant.loading.options import OPTIONS, LoadOptions, OnAmbiguous, OnChange
 from airflow_provider_assistant.operators import documents
 from airflow_provider_assistant.parsing import child, limits
@@ -74,18 +75,18 @@ LISTS: list[tuple[str, str, str, Any]] = [
         "Decorator",
         [f"@task.{entry['name']}" for entry in get_provider_info()["task-decorators"]],
     ),
-    (OPERATORS, "Counts of a load", "Key", report.LoadCounts().as_dict()),
+    (OPERATORS, "Counts of a load", "Key", counts.LoadCounts().as_dict()),
     (OPERATORS, "Counts of ratings", "Key", COUNTS),
     (LINEAGE, "Links", "Button", {link.name for kind in tasks().values() for link in kind.operator_extra_links}),
-    (DATASETS, "findings", "Kind", get_args(report.Kind)),
+    (DATASETS, "findings", "Kind", get_args(findings.Kind)),
     (DATASETS, "requests", "State", ["open", "ambiguous", "timed_out", *get_args(State)]),
     ("docs/ask/chat-batch.md", "What is in the file", "Status", answers.STATUSES),
     ("docs/evaluate/judge.md", "Rubrics", "Scorer", [f"judge.{name}" for name in (*BUILT_IN, POLICY, "<name>")]),
     (SCORES, "Expectations", "Column", EXPECTATIONS),
     (SCORES, "Scores", "`outcome`", OUTCOMES),
-    (LEDGER, "Retry, skip or fail", "`on_ambiguous`", get_args(OnAmbiguous)),
+    (LEDGER, "Retry or skip", "`on_ambiguous`", get_args(OnAmbiguous)),
     (INCREMENTAL, "When a row has changed", "`on_change`", get_args(OnChange)),
-    (ROWS, "Load files of rows", "Name ends in", file_readers.SUFFIXES),
+    (ROWS, "Load files of rows", "Name ends in", FORMATS),
     (HANDBOOK, "Load HTML, PDF and Office files", "Files", files.MARKDOWN | child.LIBRARIES.keys() - {child.PAGE}),
     ("docs/export/dbt.md", "What the models answer", "Model", [f"assistant__{view}" for view in dbt.VIEWS]),
     (
@@ -114,14 +115,15 @@ FIGURES = [
     ("docs/ask/chat-batch.md", f"saved within {NUMBER[state.FLUSH]} seconds"),
     ("docs/ask/chat-batch.md", f"polled first at {NUMBER[schedule.FIRST]} of it"),
     ("docs/ask/chat-batch.md", f"has a line every {poller.PROGRESS:g} seconds"),
-    (LEDGER, f"writes no heartbeat for {leases.DEFAULT_SECONDS:g} seconds"),
-    (LEDGER, f"writes a heartbeat every {leases.DEFAULT_SECONDS / leases.BEATS:g} seconds"),
-    (LEDGER, f"gives what is in flight {NUMBER[engine.GRACE]} seconds"),
-    ("docs/operate/command-line.md", f"expires after {leases.DEFAULT_SECONDS:g} seconds"),
-    ("docs/reference/configuration.md", f"from {leases.SHORTEST:g} to {leases.LONGEST:g},"),
-    ("docs/reference/configuration.md", f"The schema has a version, now {SCHEMA_VERSION}."),
-    ("docs/internals/rate-limiting.md", f"a line every {NUMBER[report.PROGRESS]} seconds"),
-    ("docs/load/load-dataframe.md", f"first {NUMBER[report.LOGGED]} in the log"),
+    (LEDGER, f"writes nothing for {clock.DEFAULT_SECONDS:g} seconds"),
+    (LEDGER, f"gives what is in flight {NUMBER[cancellation.GRACE]} seconds"),
+    ("docs/reference/configuration.md", f"from {clock.SHORTEST:g} to {clock.LONGEST:g},"),
+    ("docs/operate/command-line.md", f"for [{clock.DEFAULT_SECONDS:g} seconds]"),
+    ("docs/reference/configuration.md", f"The schema has a version, now {store.VERSION}."),
+    ("docs/internals/rate-limiting.md", f"a line every {NUMBER[load.PROGRESS]} seconds"),
+    ("docs/load/load-dataframe.md", f"first {NUMBER[findings.LOGGED]} in the log"),
+    ("docs/load/load-dataframe.md", f"rejects the first {load.FIRST_ROWS} rows"),
+    (INCREMENTAL, f"list at least {guards.LEAST_CHANGED} of them, or remove at least {guards.LEAST_REMOVED}."),
     ("docs/evaluate/feedback.md", f"After {sender.BREAKER} failures in a row"),
     (HANDBOOK, f"| {files.LARGEST_TEXT // MILLION} MB for text, HTML, `.rst` and `.ipynb`, "),
     (HANDBOOK, f", {limits.LARGEST_FILE // MILLION} MB for others |"),
@@ -143,7 +145,7 @@ def test_a_figure_of_a_page_is_that_of_the_code(page: str, text: str) -> None:
 def test_the_counts_of_a_load_add_up_to_its_rows() -> None:
     total, *parts = re.findall(r"\w+", codes(section(OPERATORS, "Counts of a load"))[0])
     assert total == "rows"
-    assert report.LoadCounts(**dict.fromkeys(parts, 1)).done == len(parts)
+    assert counts.LoadCounts(**dict.fromkeys(parts, 1)).done == len(parts)
 
 
 # -- operators -------------------------------------------------------------------------------------
