@@ -185,7 +185,7 @@ def check_limits(text: str, factor: int = 1) -> None:
     if containers > MAX_CONTAINERS * factor and _has_more(text, r"\[{", MAX_CONTAINERS * factor):
         raise LimitError(f"made of more than {MAX_CONTAINERS * factor:,} objects and arrays")
     if containers + text.count(",") > MAX_VALUES * factor and _has_more(text, r"\[{,", MAX_VALUES * factor):
-        raise LimitError(f"made of more than {MAX_VALUES * factor:,} values")
+        raise LimitError(f"made of more values than {MAX_VALUES * factor:,}")
     if containers > MAX_DEPTH:
         # Near its recursion limit, Python's parser fails in other ways than with an error.
         brackets = _NOT_STRUCTURE.sub("", text)

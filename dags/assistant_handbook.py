@@ -23,6 +23,7 @@ from airflow_provider_assistant.operators.documents import AssistantLoadTextOper
 
 HOME = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser()
 LAKE = f"{{{{ var.value.get('assistant_lake', '{HOME / 'lake'}') }}}}"
+FOLDER = "{{ var.value.assistant_handbook }}"
 
 
 @dag(
@@ -50,7 +51,7 @@ def assistant_handbook():
 
     AssistantLoadTextOperator(
         task_id="load",
-        source=read_handbook("{{ var.value.assistant_handbook }}", f"{LAKE}/handbook/chunks.parquet"),
+        source=read_handbook(FOLDER, f"{LAKE}/handbook/chunks.parquet"),
         constants={"category": "handbook"},
         key_columns=["key"],
         group_columns=["parent"],

@@ -22,6 +22,7 @@ from airflow_provider_assistant.tables.csv_files import CsvOptions, read_csv
 from airflow_provider_assistant.tables.frames import BATCH_BYTES, batches_of_arrow, longest_shared_value
 from airflow_provider_assistant.tables.json_files import read_json
 from airflow_provider_assistant.tables.text import COMPRESSIONS
+from airflow_provider_assistant.texts import counted
 
 # Bytes of a column of a row group, or of its average value, that no people or programs write.
 LARGEST_COLUMN = 256 << 20
@@ -125,7 +126,7 @@ def _row_size(group: Any, names: Sequence[str]) -> int:
     read = [chunk for chunk in chunks if chunk.path_in_schema.partition(".")[0] in names]
     sizes: list[int] = [chunk.total_uncompressed_size for chunk in read]
     if max(sizes, default=0) > max(LARGEST_COLUMN, LARGEST_AVERAGE * group.num_rows):
-        raise ValueError(f"a column of a row group has {max(sizes):,} bytes in {group.num_rows:,} rows")
+        raise ValueError(f"a column of a row group has {max(sizes):,} bytes in {counted(group.num_rows, 'row')}")
     return int(max(sum(sizes) // max(group.num_rows, 1), 1))
 
 

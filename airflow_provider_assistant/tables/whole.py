@@ -81,7 +81,7 @@ def table_of(parts: Iterable[Part]) -> pa.Table:
     rows = read_columns(parts)
     if rows.problems:
         first = next(iter(rows.problems.values()))
-        others = f" ({len(rows.problems) - 1:,} more rows cannot be read)" if len(rows.problems) > 1 else ""
+        others = f" ({counted(len(rows.problems) - 1, 'more row')} cannot be read)" if len(rows.problems) > 1 else ""
         raise AssistantInputError(f"source: {first}{others}", field="source")
     try:
         return pa.table({name: _array(values) for name, values in rows.columns.items()})

@@ -46,7 +46,7 @@ def test_queries(connect, run_dag, ledger_home, tmp_path, monkeypatch):
     assert run.run_id in path
     assert (questions, answered) == (3, 3)
     assert 0 <= p50 <= p99
-    (query,) = [query for query in queries(LEDGER) if "assistant_chat_requests" in query]
+    (query,) = [query for query in queries(LEDGER) if "kind = 'chat'" in query]
     with closing(sqlite3.connect(ledger_home / "assistant_ledger.db")) as ledger:
         rows = ledger.execute(query).fetchall()
     assert {row[1] for row in rows} == {str(question["id"]) for question in QUESTIONS}

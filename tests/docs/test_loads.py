@@ -7,6 +7,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.ledger import Filter, Ledger, sqlite_engine
 from airflow_provider_assistant.ledger.settle import settle

@@ -32,6 +32,8 @@ from airflow_provider_assistant.loading.options import OPTIONS, LoadOptions, OnA
 from airflow_provider_assistant.operators import documents
 from airflow_provider_assistant.parsing import child, limits
 from airflow_provider_assistant.provider_info import get_provider_info
+from airflow_provider_assistant.sending.sender import BREAKER
+from airflow_provider_assistant.tables.files import FORMATS
 from tests.contract.cases import CASES
 from tests.dbt import generate as dbt
 from tests.docs import command_line
@@ -124,7 +126,7 @@ FIGURES = [
     ("docs/load/load-dataframe.md", f"first {NUMBER[findings.LOGGED]} in the log"),
     ("docs/load/load-dataframe.md", f"rejects the first {load.FIRST_ROWS} rows"),
     (INCREMENTAL, f"list at least {guards.LEAST_CHANGED} of them, or remove at least {guards.LEAST_REMOVED}."),
-    ("docs/evaluate/feedback.md", f"After {sender.BREAKER} failures in a row"),
+    ("docs/evaluate/feedback.md", f"After {BREAKER} failures in a row"),
     (HANDBOOK, f"| {files.LARGEST_TEXT // MILLION} MB for text, HTML, `.rst` and `.ipynb`, "),
     (HANDBOOK, f", {limits.LARGEST_FILE // MILLION} MB for others |"),
     (HANDBOOK, f"| {limits.LARGEST_ARCHIVE // MILLION} MB and {limits.MOST_MEMBERS:,} members |"),
