@@ -158,6 +158,8 @@ def _write(
     values: dict[str, Any] = {"state": _STATES[settled], "alive_until": None, "recorded_at": now, "error": note}
     if remote_id:
         values["remote_id"] = remote_id
+    # One of the requests without an answer has created what was found.
+    others = sa.case((_c.ambiguous > 1, _c.ambiguous - 1), else_=0)
     keys = [{"of_scope": row["scope"], "of_key": row["key"], "of_number": row["number"]} for row in rows]
     is_row = (
         _c.scope == sa.bindparam("of_scope"),
@@ -165,7 +167,7 @@ def _write(
         _c.number == sa.bindparam("of_number"),
     )
     for chunk in chunks(row for row, parameters in zip(keys, rows, strict=True) if parameters["state"] != "created"):
-        connection.execute(sa.update(attempts).where(*is_row).values(values), chunk)
+        connection.execute(sa.update(attempts).where(*is_row).values(values | {"ambiguous": others}), chunk)
     created = [keys_of for keys_of, row in zip(keys, rows, strict=True) if row["state"] == "created"]
     if settled == "removed":
         change = sa.update(attempts).where(*is_row).values(state="removed", recorded_at=now, error=note)

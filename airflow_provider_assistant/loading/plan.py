@@ -242,8 +242,8 @@ class Plan:
         :param content_hash: Hash of what the document says. The row may have changed since.
         """
         self._database.execute(
-            "UPDATE rows SET action = iif(hash = ?, 'unchanged', 'send'), has_changed = hash <> ?, remote_id = ? "
-            "WHERE key = ? AND action IN ('send', 'ambiguous')",
+            "UPDATE rows SET action = CASE WHEN hash = ? THEN 'unchanged' ELSE 'send' END, has_changed = hash <> ?, "
+            "remote_id = ? WHERE key = ? AND action IN ('send', 'ambiguous')",
             (content_hash, content_hash, remote_id, key),
         )
 

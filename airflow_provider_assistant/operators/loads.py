@@ -266,8 +266,12 @@ class AssistantLoadOperator(AssistantOperator):
             self._load = load = Load(job, ledger, attempts, findings)
             try:
                 # One span for all rows: no tool can display a trace with millions of spans.
-                with tracing.span("load", site_id=scope.site.site_id, kind=self.kind):
-                    run_coroutine(load.run())
+                with tracing.span("load", site_id=scope.site.site_id, kind=self.kind) as span:
+                    try:
+                        run_coroutine(load.run())
+                    finally:
+                        ends = {**load.counts.outcomes, "drafts": load.counts.drafts}
+                        span.set_attributes({f"assistant.rows.{name}": count for name, count in ends.items()})
             except (AssistantRateLimitError, AssistantAmbiguousError) as error:
                 self._defer_after(error, until)
                 raise

@@ -162,7 +162,7 @@ def a_night(run, folder):
 
 def outcomes(ledger_home):
     with contextlib.closing(sqlite3.connect(ledger_home / "assistant_ledger.db")) as ledger:
-        rows = ledger.execute("SELECT outcome, count(*) FROM assistant_documents GROUP BY outcome")
+        rows = ledger.execute("SELECT state, count(*) FROM assistant_attempts GROUP BY state")
         return dict(rows.fetchall())
 
 
