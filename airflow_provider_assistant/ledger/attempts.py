@@ -254,6 +254,13 @@ class ScopeLedger:
 
         transaction(self._connection, write, writes=True)
 
+    def end_earlier_tries(self) -> None:
+        """Record that earlier tries of this task instance have ended, so that nobody is sending their claims."""
+        is_run = sa.and_(*(_c[name].is_not_distinct_from(value) for name, value in self.run.columns().items()))
+        is_claim = sa.and_(self._of_scope, is_run, _c.token != self.token, is_in(_c.state, ("claimed",)))
+        change = sa.update(attempts).where(is_claim).values(alive_until=None)
+        transaction(self._connection, lambda connection: connection.execute(change), writes=True)
+
     # -- documents that need no request ----------------------------------------------------------
 
     def share(self, documents: Sequence[Outcome]) -> None:

@@ -67,7 +67,8 @@ def decide(
     if not attempts:
         return Decision("send")
     latest = attempts[-1].number
-    if any(attempt.is_alive for attempt in attempts):
+    # An earlier claim is over: whoever claims a key has found that no other task is sending it.
+    if attempts[-1].is_alive:
         return Decision("elsewhere", ELSEWHERE, latest)
     created = [attempt for attempt in attempts if attempt.state == "created"]
     own = [attempt for attempt in created if attempt.source == source]

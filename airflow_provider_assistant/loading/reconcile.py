@@ -93,6 +93,7 @@ async def settle_ambiguous(
     """
     selected = Filter(which="unresolved", scope=scope_ledger.scope.id, source=scope_ledger.source)
     doubled = Filter(which="doubled", scope=scope_ledger.scope.id, source=scope_ledger.source)
+    scope_ledger.end_earlier_tries()
     with ledger.connect() as connection:
         unresolved = [row for row in queries.all_entries(connection, ledger.clock, selected) if not row["is_alive"]]
         twice = [row for row in queries.all_entries(connection, ledger.clock, doubled) if row["remote_id"]]

@@ -22,8 +22,7 @@ from unittest import mock
 from hypothesis import strategies as st
 
 from airflow_provider_assistant.__main__ import parser
-from airflow_provider_assistant.cli import load, rows, upkeep
-from airflow_provider_assistant.ledger import queries
+from airflow_provider_assistant.cli import ledger, load, rows
 from airflow_provider_assistant.sandbox import Settings
 from airflow_provider_assistant.sandbox.store import Document
 from tests.simulate.command_files import ABSENT, GOOD, NAMES, UNUSABLE, FileForm, unusable, written
@@ -105,7 +104,7 @@ class Terminal(World):
         clock = SimpleNamespace(now=lambda _zone: self.moment())
         with contextlib.ExitStack() as stack:
             stack.enter_context(super().entered())
-            for module in (rows, upkeep, queries):
+            for module in (rows, ledger):
                 stack.enter_context(mock.patch.object(module, "datetime", clock))
             # A day of progress bars would take long even on a virtual clock.
             stack.enter_context(mock.patch.object(load, "TICK", 3_600.0))

@@ -267,8 +267,8 @@ def operations(draw: st.DrawFn, patience: tuple[float, ...] = (600.0,)) -> Opera
     waits["deferrable"] = draw(st.booleans())
     on_ambiguous = draw(st.sampled_from(["retry", "retry", "skip", "fail"]))
     kinds: list[Any] = [
-        *[lambda: LoadRows(on_ambiguous=on_ambiguous, max_backoff=300.0, rows=rows_of(items))] * 4,
-        lambda: UploadFiles(on_ambiguous=on_ambiguous, max_backoff=300.0, files=files_of(items)),
+        *[lambda: LoadRows(on_ambiguous=on_ambiguous, rows=rows_of(items))] * 4,
+        lambda: UploadFiles(on_ambiguous=on_ambiguous, files=files_of(items)),
         lambda: ChatBatch(questions=items, is_strict=True, **waits),
         lambda: ChatBatch(questions=items, mode="sync", is_strict=True, **waits),
         lambda: RateMany(ratings=items),
@@ -312,7 +312,7 @@ _SOME_BLOCKED = st.builds(
 )
 _SLOWED = st.sampled_from(
     [
-        lambda: LoadRows(rows=rows_of(20), max_backoff=300.0),
+        lambda: LoadRows(rows=rows_of(20)),
         lambda: RateMany(ratings=60),
         lambda: ChatBatch(questions=20),
         lambda: Export(sites=20),

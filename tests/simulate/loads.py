@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowTaskTimeout
-from airflow_provider_assistant.loading.engine import BREAKER
 from hypothesis import strategies as st
 
 from airflow_provider_assistant.exceptions import (
@@ -22,8 +21,10 @@ from airflow_provider_assistant.exceptions import (
     AssistantTimeoutError,
 )
 from airflow_provider_assistant.loading.counts import LoadCounts
+from airflow_provider_assistant.loading.options import MAX_BACKOFF
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator, AssistantUploadFilesOperator
 from airflow_provider_assistant.sandbox.store import Document
+from airflow_provider_assistant.sending.sender import BREAKER
 from tests.simulate.night import NEXT_DAY, RETRIED, Night, Operation, nights
 from tests.simulate.replies import BROKEN, REFUSALS, SLOW, WELL
 from tests.simulate.sources import CHANGES, FILES, FORMS, PLAIN_ROWS, ROWS, File, Folder, Form, Row, Rows
@@ -50,27 +51,19 @@ class Load(Operation):
     Load everything once.
 
     :param on_ambiguous: what to do with a row of which nobody knows whether it was created.
-    :param ledger: whether the load uses a ledger.
     :param deferrable: whether the task defers when the service asks for a long pause.
-    :param max_backoff: longest pause on the worker, in seconds.
     :param allow_empty: whether the source may be empty.
     """
 
-    on_ambiguous: Literal["retry", "skip", "fail"] = "retry"
-    ledger: bool = True
+    on_ambiguous: Literal["retry", "skip"] = "retry"
     deferrable: bool = False
-    max_backoff: float = 60.0
+    max_pause: ClassVar[float] = MAX_BACKOFF
     allow_empty: bool = False
     titles: set[str] = field(default_factory=set, init=False, repr=False)
     titles_of: Mapping[str, set[str]] = field(default_factory=dict, init=False, repr=False)
     bad: int = field(default=0, init=False, repr=False)
     is_loadable: bool = field(default=True, init=False, repr=False)
     listed: set[str] = field(default_factory=set, init=False, repr=False)
-
-    @property
-    def max_pause(self) -> float:  # type: ignore[override]
-        """Return the longest pause, in seconds."""
-        return self.max_backoff
 
     def polls(self) -> float:
         """Return requests that are not about one row: limits, and those of deferrals and of the list."""
@@ -80,8 +73,7 @@ class Load(Operation):
         """Return arguments of the operator."""
         return {
             "on_ambiguous": self.on_ambiguous,
-            "ledger": self.ledger,
-            "deferrable": self.deferrable and self.ledger,
+            "deferrable": self.deferrable,
             "timeout": 600.0,
             "allow_empty": self.allow_empty,
             "max_rejected": max(1, self.items),
@@ -94,7 +86,6 @@ class Load(Operation):
     def execute(self, world: World, attempt: Try, context: dict[str, Any]) -> Any:
         def make() -> Any:
             task = self.task(world, attempt)
-            task.max_backoff = self.max_backoff
             # The timeout of a deferred load is stored as a time of day: a clock that is set back extends it.
             task.deferrable = task.deferrable and attempt.jump is None
             return task
@@ -118,7 +109,7 @@ class Load(Operation):
 
     def in_ledger(self, world: World, where: str) -> set[str]:
         """Return the documents whose entries in the ledger meet a condition."""
-        return self.titles_with({row[0] for row in world.query(f"SELECT label FROM assistant_documents WHERE {where}")})
+        return self.titles_with({row[0] for row in world.query(f"SELECT label FROM assistant_attempts WHERE {where}")})
 
     # -- promises ----------------------------------------------------------------------------------
 
@@ -128,6 +119,8 @@ class Load(Operation):
         # The limits are one request more.
         longest = (1 + self.items) * (self.seconds(world) + 60) * (1 + attempt.is_beside + self.deferrable)
         assert ended.seconds <= longest + 2 * 600 * self.deferrable, f"the time is bounded: {ended.seconds}, {longest}"
+        # Findings name what earlier tries of the run have left as well.
+        new = self.found(world, "ambiguous") - self.listed
         if not attempt.disk_full:
             self.listed |= self.found(world, "possibly_duplicated", "ambiguous")
         if ended.is_killed:
@@ -139,20 +132,17 @@ class Load(Operation):
             self._check_error(attempt, ended.error)
         self._check_losses(attempt, ended, is_first=number == 1)
         if ended.is_terminated and not attempt.odd and not attempt.ledger_away:
-            # Rows that an earlier try has left ambiguous, and that are not sent again, do not count.
-            reasons = [str(one["reason"]) for one in world.findings() if one["kind"] == "ambiguous"]
-            new = [reason for reason in reasons if "an earlier attempt" not in reason]
             assert not new or attempt.is_beside, f"a load that ends waits for answers that come in two seconds: {new}"
-        if self.ledger and not attempt.disk_full and not attempt.is_beside:
+        if not attempt.disk_full and not attempt.is_beside:
             received = {one.item for one in ended.to(*CREATES) if one.is_received}
             sent = {title for item in received for title in self.titles_with({self.names().get(item, "")})}
-            unknown = self.in_ledger(world, "outcome = 'claimed'") & sent
+            unknown = self.in_ledger(world, "state = 'claimed'") & sent
             is_lost = isinstance(ended.error, AirflowTaskTimeout)
             assert is_lost or unknown <= self.listed, f"what was created and is not in the ledger is listed: {unknown}"
 
     def counts_of(self, ended: Ended) -> LoadCounts | None:
         """Return the counts of a load, also of one that has failed."""
-        load = getattr(ended.task, "_last_load", None)
+        load = getattr(ended.task, "_load", None)
         return load.counts if load else None
 
     def _check_counts(self, world: World, attempt: Try, ended: Ended) -> None:
@@ -188,11 +178,7 @@ class Load(Operation):
         if isinstance(error, AssistantAPIError) and not attempt.gateway:
             assert is_permanent == (400 <= error.status < 500 and error.status != 429)
         if isinstance(error, AssistantAmbiguousError) and not attempt.outage:
-            # With "skip", a retry leaves this row and sends the others. A web page for each request stops a load before
-            # the option does.
-            is_page = any(answer.body == "page" for answer in (*attempt.answers, attempt.then))
-            is_known = is_page or self.on_ambiguous == "skip" or is_permanent == (self.on_ambiguous == "fail")
-            assert is_known, "a retry helps only where a row that may exist is sent again"
+            assert not is_permanent, "a retry sends the row again, or leaves it and sends the others"
 
     def _check_losses(self, attempt: Try, ended: Ended, *, is_first: bool) -> None:
         """Check that one bad answer, one bad row and one file that changes cost one row."""
@@ -216,7 +202,6 @@ class Load(Operation):
             attempt.then in odd
             or len(odd) >= BREAKER
             or statuses & SITE_WIDE
-            or self.on_ambiguous == "fail"
             or attempt.end
             or attempt.disk_full
             or attempt.is_beside
@@ -226,8 +211,6 @@ class Load(Operation):
         )
 
     def check_end(self, world: World, night: Night) -> None:
-        if not self.ledger:
-            return
         was_beside = any(attempt.is_beside for attempt in night.tries)
         if not night.is_retried or was_beside:
             # The leases of what was killed expire.
@@ -243,7 +226,7 @@ class Load(Operation):
         missing = self.titles - set(stored) if self.is_loadable else set[str]()
         if self.on_ambiguous == "retry":
             assert not missing, "a retry converges"
-        elif self.on_ambiguous == "skip":
+        else:
             assert missing <= self.listed, "what may be missing is listed"
         self.check_duplicates({title for title, times in stored.items() if times > 1})
         assert set(stored) <= self.titles, "a bad row is not sent"
@@ -258,7 +241,7 @@ class Load(Operation):
     def _check_good(self, good: Ended) -> None:
         if not self.is_loadable:
             assert isinstance(good.error, AssistantInputError)
-        elif self.on_ambiguous != "fail":
+        else:
             assert good.error is None, repr(good.error)
             assert good.result["rejected"] == self.bad, "a bad row costs itself"
 
@@ -360,7 +343,7 @@ class MakeEqual(LoadRows):
     _earlier: set[str] = field(default_factory=set, init=False, repr=False)
 
     def options(self) -> dict[str, Any]:
-        change = {"on_change": "replace", "on_missing": self.on_missing, "activate": True, "allow_mass_change": True}
+        change = {"on_change": "replace", "on_missing": self.on_missing, "allow_mass_change": True}
         return {**super().options(), **change}
 
     def polls(self) -> float:
@@ -421,10 +404,8 @@ class MakeEqual(LoadRows):
 # -- generation ----------------------------------------------------------------------------------
 
 _OPTIONS: dict[str, st.SearchStrategy[Any]] = {
-    "on_ambiguous": st.sampled_from(["retry", "retry", "skip", "fail"]),
-    "ledger": st.sampled_from([True] * 9 + [False]),
+    "on_ambiguous": st.sampled_from(["retry", "retry", "skip"]),
     "deferrable": st.booleans(),
-    "max_backoff": st.sampled_from([0.0, 1.0, 60.0, 300.0]),
     "allow_empty": st.booleans(),
 }
 SETTINGS = {"allow_duplicates": st.sampled_from([True, True, False])}

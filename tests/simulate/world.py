@@ -45,15 +45,16 @@ from hypothesis import strategies as st
 from airflow_provider_assistant.client.defaults import ClientDefaults, set_client_defaults
 from airflow_provider_assistant.exceptions import AssistantError, AssistantInputError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
-from airflow_provider_assistant.ledger import LeaseSettings, Ledger, location
-from airflow_provider_assistant.loading import engine, findings, report
+from airflow_provider_assistant.ledger import Ledger, location, tries
+from airflow_provider_assistant.ledger.clock import Clock
+from airflow_provider_assistant.loading import findings, load
 from airflow_provider_assistant.operators import chat_batch, submit_chat
 from airflow_provider_assistant.sandbox import Service, Settings
 from airflow_provider_assistant.sandbox.messages import Key
 from airflow_provider_assistant.sandbox.store import Chat, Document, Session
 from tests.simulate.replies import HOST, OFTEN_WELL, SECRET, THEN, WELL, Answer, Gateway, Outage
 from tests.simulate.transport import BlockingTransport, Sent, SimulatedTransport
-from tests.virtual_time import VirtualTimeLoop, every, in_executor
+from tests.virtual_time import VirtualTimeLoop, in_executor
 
 SITE, TENANT = "docs", "acme"
 EPOCH = 1.8e9
@@ -485,7 +486,7 @@ class World:
             assert str(error).strip(), "an error says something"
             assert SECRET not in shown, "no secret in an error"
             items = [one.item for one in ended.sent[-50:]] + [one.call.subject.split("'")[1] for one in ended.sent]
-            names = [f"'{SITE}", HOST, TENANT, str(self.folder), "timed out", "row ", "file ", *filter(None, items)]
+            names = [f"'{SITE}", HOST, TENANT, str(self.folder), "timed out", "row ", "rows ", "file ", *filter(None, items)]
             is_named = any(name in str(error) or ascii(name)[1:-1] in ascii(str(error)) for name in names)
             is_refused = isinstance(error, AssistantInputError) and not ended.sent
             assert is_named or is_refused or ended.is_terminated, f"an error names the host or the item: {error}"
@@ -515,11 +516,13 @@ class World:
             sleep=self.sleep,
             rng=lambda: rng,
         )
-        clocks = {"now": self.moment, "leases": LeaseSettings(now=self.moment, every=every)}
+        # Functions with defaults: the clocks of the ledger.
+        opened, recorded = Ledger.__init__, tries.recorded.__wrapped__  # type: ignore[attr-defined]
         shutil.copy(_empty_ledger(), self.folder / LEDGER)
         patches = [
             mock.patch.object(AssistantHook, "load_settings_async", looked_up),
-            mock.patch.dict(Ledger.__init__.__kwdefaults__, clocks),
+            mock.patch.dict(opened.__kwdefaults__, {"ledger_clock": Clock(now=self.moment)}),
+            mock.patch.dict(recorded.__kwdefaults__, {"now": self.moment}),
             mock.patch.dict("os.environ", {"AIRFLOW_CONN_ASSISTANT_DEFAULT": json.dumps(self.connection)}),
             mock.patch.object(airflow.configuration, "AIRFLOW_HOME", str(self.folder)),
             mock.patch.object(tenacity.nap, "time", SimpleNamespace(sleep=self.sleep)),
@@ -529,10 +532,9 @@ class World:
             mock.patch.object(asyncio, "Runner", self.runner),
             mock.patch.object(builtins, "open", self._open),
             mock.patch.object(io, "open", self._open),
-            # So low that a few rows suffice for several lookups and several writes of findings.
-            mock.patch.object(engine, "LOOK_AHEAD", 5),
+            # So low that a few rows suffice for several writes of findings.
             mock.patch.object(findings, "FLUSH", 3),
-            mock.patch.object(report, "PROGRESS", 3600.0),
+            mock.patch.object(load, "PROGRESS", 3600.0),
         ]
         with contextlib.ExitStack() as stack:
             for patch in patches:

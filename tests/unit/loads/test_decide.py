@@ -38,6 +38,9 @@ CASES = [
     (("alive v1",), "elsewhere"),
     (("created v1", "alive v2"), "elsewhere"),
     (("created v1", "other alive v2"), "elsewhere"),
+    # A killed try has left the first claim, and a retry has sent the row.
+    (("alive v1", "created v1"), "unchanged"),
+    (("alive v1", "rejected v1"), "send"),
     # The document certainly exists, whatever became of the other content.
     (("created v1", "ambiguous v2"), "revive"),
     (("created v1", "created v2"), "revive"),
