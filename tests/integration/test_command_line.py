@@ -31,7 +31,7 @@ from airflow_provider_assistant.__main__ import main
 from airflow_provider_assistant.ledger import Filter, Ledger
 from airflow_provider_assistant.ledger.location import sqlite_engine
 from airflow_provider_assistant.ledger.queries import counts as count_lists
-from airflow_provider_assistant.loading import engine
+from airflow_provider_assistant.sending import sender
 from tests.conftest import RunningService
 from tests.live.clients import local_request
 from tests.live.process import WAIT
@@ -103,7 +103,7 @@ def _run_here(arguments: Sequence[str], environment: dict[str, str], streams: Se
     os.environ.update(environment)
     airflow.configuration.AIRFLOW_HOME = environment["AIRFLOW_HOME"]
     sys.argv[1:] = arguments
-    engine.GRACE = 60.0  # an interrupted load waits for its requests, however slow the machine is
+    sender.GRACE = 60.0  # an interrupted load waits for its requests, however slow the machine is
     main()
 
 

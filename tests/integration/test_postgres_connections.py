@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from itertools import count
 
 import pytest
-from airflow_provider_assistant.ledger.migrate import creation_statements
 
 from airflow_provider_assistant.exceptions import (
     AssistantInputError,
@@ -17,18 +16,16 @@ from airflow_provider_assistant.exceptions import (
     AssistantWarehouseError,
 )
 from airflow_provider_assistant.lake import warehouse
-from airflow_provider_assistant.ledger import Claim, ClaimOutcome, DocumentScope, Ledger, LedgerLocation, RunRef
+from airflow_provider_assistant.ledger import Claim, Ledger, LedgerLocation, Outcome, RunRef, Scope, Site, queries
 from tests.live.pgbouncer import pgbouncer, program
 from tests.live.postgres import USER, PostgresServer
 from tests.proxies import certificate
-from tests.sites import site_at
 from tests.threads import at_once
 from tests.unit.lake.nights import FIRST, capture, write_statistics
 
 pytestmark = pytest.mark.system
 
 DRIVERS = ("postgresql+psycopg", "postgresql+psycopg2")
-SITE_URL = "https://h/api/v1/m2m/sites/docs"
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +99,7 @@ def test_settings_of_libpq_are_honoured_or_refused_by_name(server, connect, tmp_
                 assert store.run(IS_ENCRYPTED) == [(encrypted,)]
         extra = {"options": "-csearch_path=team -cclient_encoding=latin1", "application_name": "nightly"}
         with Ledger.open(connect(extra, driver=driver)) as ledger:
-            assert scalar(ledger.engine, "SELECT 'assistant_loads'::regclass::oid = 'team.assistant_loads'::regclass")
+            assert scalar(ledger.engine, "SELECT 'assistant_tries'::regclass::oid = 'team.assistant_tries'::regclass")
             assert scalar(ledger.engine, "SELECT current_setting('application_name')") == "nightly"
             assert scalar(ledger.engine, "SELECT current_setting('client_encoding')") == "UTF8"
         for extra, text in (
@@ -143,35 +140,33 @@ def test_databases_that_cannot_be_a_ledger(server, connect):
     assert_matches(
         "permission denied for schema public.*ledger list", refused(connect(login="plain", database="granted"))
     )
-    script = ";".join(creation_statements())
-    grant = "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO plain"
-    server.run_sql(f"{script};{grant}", "granted")
+    Ledger.open(connect(database="granted")).close()
+    server.run_sql("GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO plain", "granted")
     with Ledger.open(connect(login="plain", database="granted")) as ledger:
         work(ledger, 0)
     read_only = {"options": "-cdefault_transaction_read_only=on"}
     with Ledger.open(connect(read_only, database="granted")) as ledger:
         with pytest.raises(AssistantLedgerPermanentError, match=r"read-only, as a standby is.*target_session_attrs"):
             work(ledger, 1)
-    server.run_sql("ALTER TABLE assistant_documents RENAME COLUMN sent_hash TO sent", "granted")
+    server.run_sql("ALTER TABLE assistant_attempts RENAME COLUMN content_hash TO content", "granted")
     with Ledger.open(connect(database="granted")) as ledger:
-        with pytest.raises(AssistantLedgerPermanentError, match=r"changed by hand.*sent_hash"):
+        with pytest.raises(AssistantLedgerPermanentError, match=r"changed by hand.*content_hash"):
             work(ledger, 2)
 
 
 def work(ledger, number, groups=1):
     """Claim and record rows as a load does; return the ids of the documents that the ledger has then."""
-    scope, run = DocumentScope(site_at(SITE_URL), "documents/qa"), RunRef("dag", f"run {number}", "task", -1)
-    with ledger.documents(scope=scope, source=f"source {number}", run=run) as documents:
+    scope, run, source = Scope(Site("h", "docs"), "qa"), RunRef("dag", f"run {number}", "task", -1), f"source {number}"
+    with ledger.of(scope, source, run) as attempts:
         known = []
         for group in range(groups):
             keys = [f"{number}.{group}.{row}" for row in range(4)]
-            entries = documents.entries(keys)
-            claims = [Claim(key, key, entries.get(key)) for key in keys]
-            assert documents.commit_and_claim([], claims) == set(keys)
-            outcomes = [ClaimOutcome(claim, "created", "content", f"doc {claim.key}") for claim in claims]
-            documents.commit_and_claim(outcomes, [])
-            known += [entry.created_id for entry in documents.entries(keys).values()]
-        assert len(list(documents.stale(lambda _: False))) == len(known)
+            assert attempts.known(keys) == {}
+            claims = [Claim(key, key, 1, "content") for key in keys]
+            assert attempts.commit([], claims) == set(keys)
+            attempts.commit([Outcome(claim, "created", f"doc {claim.key}") for claim in claims], [])
+            known += [attempt.remote_id for found in attempts.known(keys).values() for attempt in found]
+        assert ledger.read(queries.documents_of, scope, source) == len(known)
     return known
 
 
