@@ -89,8 +89,21 @@ def is_latest_document() -> sa.ColumnElement[bool]:
 
 
 def has_unresolved() -> sa.ColumnElement[bool]:
-    """Return the condition that the row has a later attempt without an outcome."""
-    return _has_later(*UNRESOLVED)
+    """Return the condition that the row has an attempt without an outcome that is later than its latest document."""
+    unresolved, document = attempts.alias(), attempts.alias()
+    has_document = sa.exists().where(
+        document.c.scope == unresolved.c.scope,
+        document.c.key == unresolved.c.key,
+        document.c.source == unresolved.c.source,
+        document.c.number > unresolved.c.number,
+        document.c.state == "created",
+    )
+    return _other(
+        _of_row(unresolved),
+        unresolved.c.number > _c.number,
+        unresolved.c.state.in_(UNRESOLVED),
+        ~has_document.correlate(unresolved),
+    )
 
 
 def _is_needed_elsewhere() -> sa.ColumnElement[bool]:

@@ -9,7 +9,7 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NoReturn
 
 from airflow_provider_assistant.api.call import Call, Upload
 from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputError
@@ -105,9 +105,19 @@ class FileRows:
         """
         fields = json.loads(payload)
         name, path = self._files[fields["number"] - 1]
-        upload = self._upload(path, self._sent_as[name])
+        try:
+            upload = self._upload(path, self._sent_as[name])
+        except AssistantInputError as error:
+            # The file is gone. That concerns only its row, so it is not an error of the load.
+            refuse = functools.partial(_refuse, error)
+            return self._call(Upload(refuse, self._sent_as[name], "application/octet-stream"))
         opened = functools.partial(_opened, upload, path, fields["version"])
         return self._call(replace(upload, open=opened))
+
+
+def _refuse(error: AssistantInputError) -> NoReturn:
+    """Raise an error instead of opening a file."""
+    raise error
 
 
 @contextlib.contextmanager

@@ -26,7 +26,7 @@ from airflow_provider_assistant.exceptions import (
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.operators.chat import AssistantChatOperator
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
-from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
+from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator, AssistantUploadFilesOperator
 from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
 from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChatOperator
 from airflow_provider_assistant.sandbox import Settings
@@ -219,6 +219,12 @@ class TestAKilledLoad:
         assert ended.result["stale"] == len(gone)
         assert case.load(source=source, run="next", **options).result["stale"] == len(gone)
 
+    def test_a_retry_at_once_finds_what_the_killed_try_has_created(self, night: Any) -> None:
+        case = night(manage_documents=True)
+        case.load(Try(end=End(30)))
+        case.load()
+        assert case.stored() == Counter(EVERY_ROW)
+
     @pytest.mark.parametrize("status", [404, 405, 501])
     def test_a_service_without_a_list_is_loaded_as_before(self, status: int, night: Any) -> None:
         case = night(manage_documents=True)
@@ -257,6 +263,28 @@ class TestAServiceThatFails:
         assert missing <= case.listed("ambiguous")
         assert result["ambiguous"] == len(case.listed("ambiguous")) == COUNT - result["created"] > 0
         assert case.load(on_ambiguous="skip").result["ambiguous"] == result["ambiguous"]
+
+    def test_a_change_that_failed_at_first_replaces_the_document(self, night: Any) -> None:
+        case = night(manage_documents=True, retries=0)
+        case.load(source=rows(range(3)))
+        changed = [{**row, "answer": "New"} for row in rows(range(3))]
+        case.load(Try(then=Answer(status=502)), changed, on_change="replace", allow_mass_change=True)
+        result = case.load(source=changed, on_change="replace", allow_mass_change=True).result
+        assert result["deleted"] == 3
+        assert {(one.title, one.content) for one in case.world.stored(Document)} == {
+            (f"T{number}", "New") for number in range(3)
+        }
+
+    def test_a_file_that_vanishes_costs_only_itself(self, night: Any) -> None:
+        case = night(max_concurrency=1)
+        folder = case.world.folder / "files"
+        folder.mkdir()
+        for name in "abc":
+            (folder / f"{name}.txt").write_text(name)
+        case.world.on_request = lambda _: (folder / "b.txt").unlink(missing_ok=True)
+        make = lambda: AssistantUploadFilesOperator(task_id="task", files=str(folder), max_rejected=1)  # noqa: E731
+        result = case.run(make).result
+        assert (result["created"], result["rejected"]) == (2, 1)
 
     def test_an_answer_without_a_body_is_an_answer(self, night: Any) -> None:
         case = night()
