@@ -222,7 +222,7 @@ class _Table:
                 raise AssistantInputError(
                     f"the column names of {str(self._path)!r} are not separated by {self._delimiter!r}; "
                     f"the line looks like {other!r}: {self.header[0]!r}",
-                    todo=f"Set csv_options={{'delimiter': {other!r}}} (--csv-option delimiter={other!r}).",
+                    todo=f"Set csv_options={{'delimiter': {other!r}}} (--csv-option {f'delimiter={other}'!r}).",
                     field="csv_options",
                 )
         return True

@@ -149,7 +149,7 @@ def own_output(stdout: str) -> str:
 
 @needs("command line of providers")
 def test_standard_output_has_only_the_result(run):
-    ran = run(*AIRFLOW_ASSISTANT, "limits", "--output", "json")
+    ran = run(*AIRFLOW_ASSISTANT, "read", "limits", "--output", "json")
     assert (ran.returncode, own_lines(ran.stderr)) == (0, [])
     assert json.loads(own_output(ran.stdout))["limits"]["plan"] == "business"
 
@@ -160,7 +160,7 @@ def test_airflow_exits_with_the_code_of_an_error(service, monkeypatch, capsys):
     from airflow.__main__ import main as airflow_main
 
     service.answer("status:404", path="/limits")
-    monkeypatch.setattr(sys, "argv", ["airflow", "assistant", "limits"])
+    monkeypatch.setattr(sys, "argv", ["airflow", "assistant", "read", "limits"])
     with pytest.raises(SystemExit) as end:
         airflow_main()
     assert end.value.code == 3
@@ -183,7 +183,7 @@ def test_a_connection_in_airflow_s_database(run, environment, service, monkeypat
         session.add(Connection(conn_id="stored", **stored))
     monkeypatch.delenv("AIRFLOW_CONN_ASSISTANT_DEFAULT")
     environment["AIRFLOW__CORE__FERNET_KEY"] = conf.get("core", "fernet_key")
-    ran = run(*MODULE, "limits", "--conn-id", "stored", "-o", "json")
+    ran = run(*MODULE, "read", "limits", "--conn-id", "stored", "-o", "json")
     assert (ran.returncode, own_lines(ran.stderr)) == (0, [])
     assert json.loads(ran.stdout)["tenant_id"] == "acme-inc"
 

@@ -222,7 +222,7 @@ def test_options_that_cannot_be_used_are_named(options, part, tmp_path):
 @pytest.mark.parametrize("delimiter", ";\t\x01")
 def test_another_delimiter_is_named(delimiter, tmp_path):
     (tmp_path / "a.csv").write_text(HEAD.replace(",", delimiter) + "1\n")
-    with pytest.raises(AssistantInputError, match="--csv-option delimiter=") as caught:
+    with pytest.raises(AssistantInputError, match="--csv-option 'delimiter=") as caught:
         read(tmp_path / "a.csv", WANTED)
     assert f"csv_options={{'delimiter': {delimiter!r}}}" in str(caught.value)
 

@@ -39,7 +39,7 @@ def test_a_column_of_texts_and_lists_has_the_lists_as_json(tmp_path):
 def test_a_row_that_cannot_be_read_is_refused(tmp_path):
     path = tmp_path / "golden.jsonl"
     path.write_text('{"key": "q1"}\n["q2"]\n3\n')
-    with pytest.raises(AssistantInputError, match=r"golden.jsonl, line 2: .* \(1 more rows cannot be read\)"):
+    with pytest.raises(AssistantInputError, match=r"golden.jsonl, line 2: .* \(1 more row cannot be read\)"):
         read(path)
     with pytest.raises(AssistantInputError, match=r"the character '\\udcfc'"):
         read([{"key": "q1", "message": "Gr\udcfc"}])
