@@ -158,6 +158,8 @@ def _write(
     values: dict[str, Any] = {"state": _STATES[settled], "alive_until": None, "recorded_at": now, "error": note}
     if remote_id:
         values["remote_id"] = remote_id
+        # One of the requests has created what was found.
+        values["ambiguous"] = sa.case((_c.ambiguous > 0, _c.ambiguous - 1), else_=0)
     keys = [{"of_scope": row["scope"], "of_key": row["key"], "of_number": row["number"]} for row in rows]
     is_row = (
         _c.scope == sa.bindparam("of_scope"),
