@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from airflow_provider_assistant.chat_batch.answers import STATUSES
 from airflow_provider_assistant.client import fan_out
 from airflow_provider_assistant.exceptions import AssistantIncompleteError, AssistantStorageError
-from airflow_provider_assistant.feedback import sender
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.operators.feedback_batch import AssistantRateAnswersOperator
 from airflow_provider_assistant.sandbox.store import Chat
+from airflow_provider_assistant.sending.sender import BREAKER
 from airflow_provider_assistant.transfers.limits_to_parquet import AssistantLimitsToParquetOperator
 from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
 from tests.simulate.night import Night, Operation, nights
@@ -255,7 +255,7 @@ class RateMany(Operation):
             assert isinstance(ended.error, AssistantIncompleteError) or not counts.failed, repr(ended.error)
         odd = attempt.odd
         statuses = {answer.status for answer in odd}
-        may_stop = statuses & SITE_WIDE or len(odd) >= sender.BREAKER or attempt.outage or attempt.gateway
+        may_stop = statuses & SITE_WIDE or len(odd) >= BREAKER or attempt.outage or attempt.gateway
         if number == 1 and attempt.is_undisturbed and attempt.then.is_well and not may_stop:
             assert counts.failed <= len(odd), "one bad answer costs one rating"
             assert ended.error is None or counts.failed, f"some failures do not stop it: {ended.error!r}"

@@ -265,7 +265,7 @@ def operations(draw: st.DrawFn, patience: tuple[float, ...] = (600.0,)) -> Opera
     items = draw(st.sampled_from([1, 3, 20, 60]))
     waits: dict[str, Any] = {"patience": draw(st.sampled_from(patience)), "interval": 5.0}
     waits["deferrable"] = draw(st.booleans())
-    on_ambiguous = draw(st.sampled_from(["retry", "retry", "skip", "fail"]))
+    on_ambiguous = draw(st.sampled_from(["retry", "retry", "skip"]))
     kinds: list[Any] = [
         *[lambda: LoadRows(on_ambiguous=on_ambiguous, rows=rows_of(items))] * 4,
         lambda: UploadFiles(on_ambiguous=on_ambiguous, files=files_of(items)),

@@ -617,9 +617,7 @@ class TestA429WithoutAPause:
         assert 500 < ended.seconds < 900
 
     @pytest.mark.parametrize("retry_after", NO_PAUSE)
-    def test_a_load_ends_soon_and_a_retry_creates_every_row(
-        self, retry_after: str, night: Any
-    ) -> None:
+    def test_a_load_ends_soon_and_a_retry_creates_every_row(self, retry_after: str, night: Any) -> None:
         case = night(retries=2)
         ended = case.load(Try(then=Answer(status=429, retry_after=retry_after)), rows(range(3)))
         assert isinstance(ended.error, AssistantRateLimitError), ended.error

@@ -486,7 +486,17 @@ class World:
             assert str(error).strip(), "an error says something"
             assert SECRET not in shown, "no secret in an error"
             items = [one.item for one in ended.sent[-50:]] + [one.call.subject.split("'")[1] for one in ended.sent]
-            names = [f"'{SITE}", HOST, TENANT, str(self.folder), "timed out", "row ", "rows ", "file ", *filter(None, items)]
+            names = [
+                f"'{SITE}",
+                HOST,
+                TENANT,
+                str(self.folder),
+                "timed out",
+                "row ",
+                "rows ",
+                "file ",
+                *filter(None, items),
+            ]
             is_named = any(name in str(error) or ascii(name)[1:-1] in ascii(str(error)) for name in names)
             is_refused = isinstance(error, AssistantInputError) and not ended.sent
             assert is_named or is_refused or ended.is_terminated, f"an error names the host or the item: {error}"
