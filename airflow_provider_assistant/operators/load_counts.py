@@ -156,12 +156,14 @@ def _recorded(load: Load, on_ambiguous: OnAmbiguous) -> str:
     """Return what the ledger knows of what a load has created."""
     unrecorded = sum(1 for outcome in load.unrecorded if outcome.state == "created")
     recorded = load.counts.created - unrecorded
-    if load.is_unreadable:
-        return f"The ledger had recorded {recorded:,} of them, and cannot be read now."
-    if not unrecorded:
-        return "The ledger has recorded all of them, and a retry does not send them again."
     known = "The ledger has recorded none of them."
-    if recorded:
+    if load.is_unreadable:
+        known = f"The ledger had recorded {recorded:,} of them, and cannot be read now."
+    elif not unrecorded:
+        known = "The ledger has recorded all of them, and a retry does not send them again."
+    elif recorded:
         known = f"The ledger has recorded {recorded:,} of them, and a retry does not send these again."
+    if not unrecorded:
+        return known
     documents = counted(unrecorded, "document is", "documents are")
     return f"{known} {documents} at the service but not recorded. {_NEXT_RUN[on_ambiguous]}"

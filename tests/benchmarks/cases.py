@@ -13,18 +13,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from airflow_provider_assistant.loading.field_columns import mapping_of, wanted_columns
-from airflow_provider_assistant.loading.sources import open_source
-
-from airflow_provider_assistant.api.payloads import QADocument
-from airflow_provider_assistant.ledger import Claim, ClaimOutcome, DocumentScope, Ledger
-from airflow_provider_assistant.loading.rows import DataframeRows
+from airflow_provider_assistant.ledger import Claim, Ledger, Outcome
+from airflow_provider_assistant.tables import Note
 from tests.benchmarks import batch_cases, evaluations, lake_cases, loads, posts
 from tests.benchmarks.measure import Figure, Size, alternated, ratio, rounded, worked
 from tests.benchmarks.service import Service
 from tests.imports import import_seconds
 from tests.live.postgres import PostgresServer, programs
-from tests.sites import site_at
 
 LIMIT = 300.0
 
@@ -184,25 +179,11 @@ def rerun(service: Service, size: Size) -> list[Figure]:
 
 def _fill(ledger: Ledger, path: Path, scope: str) -> None:
     """Record all rows of a file as created."""
-    columns = mapping_of(QADocument, None, None)
-    with (
-        ledger.documents(
-            scope=DocumentScope(site_at("bench", scope), "documents/qa"), source="bench", run=loads.RUN
-        ) as memory,
-        open_source(str(path), wanted_columns(QADocument, columns, ["id"])) as source,
-    ):
-        never: Callable[[Any], Any] = lambda _: None  # noqa: E731
-        rows = DataframeRows(source, payload=QADocument, columns=columns, constants={}, key_columns=["id"], call=never)
-        for fingerprints in rows.fingerprints():
-            claims = [Claim(fingerprint.key, "row", None) for fingerprint in fingerprints]
-            memory.commit_and_claim((), claims)
-            memory.commit_and_claim(
-                [
-                    ClaimOutcome(claim, "created", fingerprint.content_hash, "1", 201)
-                    for claim, fingerprint in zip(claims, fingerprints, strict=True)
-                ],
-                (),
-            )
+    with ledger.of(loads.scope_of(scope), "bench", loads.RUN) as attempts:
+        for batch in loads.table_rows(str(path)).batches():
+            if not isinstance(batch, Note):
+                pairs = zip(batch.keys, batch.hashes, strict=True)
+                attempts.share([Outcome(Claim(key, "row", 1, content), "created", "1") for key, content in pairs])
 
 
 def memory(_: Service, size: Size) -> list[Figure]:

@@ -12,21 +12,20 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
-from airflow_provider_assistant.loading.engine import Load
-from airflow_provider_assistant.loading.field_columns import mapping_of, wanted_columns
-from airflow_provider_assistant.loading.load_client import LoadClient
-from airflow_provider_assistant.loading.sources import open_source
 
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.payloads import QADocument
 from airflow_provider_assistant.client.settings import ClientSettings
-from airflow_provider_assistant.ledger import DocumentScope, Ledger, RunRef, sqlite_engine
+from airflow_provider_assistant.ledger import Ledger, RunRef, Scope, Site, sqlite_engine
 from airflow_provider_assistant.loading.counts import LoadCounts
+from airflow_provider_assistant.loading.fields import columns_to_read, mapping_of
 from airflow_provider_assistant.loading.findings import FindingsFile
+from airflow_provider_assistant.loading.load import Load, LoadJob
 from airflow_provider_assistant.loading.options import LoadOptions
-from airflow_provider_assistant.loading.rows import DataframeRows
+from airflow_provider_assistant.loading.rows import TableRows
+from airflow_provider_assistant.sending.client import SendingClient
+from airflow_provider_assistant.tables import read_rows
 from tests.benchmarks.service import Service
-from tests.sites import site_at
 
 KEY = "bench-key-0123456789abcdef0123456789"
 RUN = RunRef("knowledge_base", "scheduled__2026-11-22T00:00:00+00:00", "load", 0)
@@ -81,6 +80,24 @@ def ledger_at(url: str) -> Iterator[Ledger]:
         yield ledger
 
 
+def scope_of(site_id: str) -> Scope:
+    """Return a scope of questions and answers."""
+    return Scope(Site("bench", site_id), "qa")
+
+
+def table_rows(source: Any) -> TableRows:
+    """Return the rows of a source, with the key ``id``."""
+    columns = mapping_of(QADocument, None, None)
+    return TableRows(
+        read_rows(source, columns_to_read(QADocument, columns, ["id"])),
+        payload=QADocument,
+        columns=columns,
+        constants={},
+        key_columns=["id"],
+        call=lambda document: endpoints.create_qa_document("bench", document),
+    )
+
+
 def load(
     source: Any,
     service: Service,
@@ -91,14 +108,14 @@ def load(
     api_key: str = KEY,
     scope: str | None = None,
     partial: bool = False,
-    client: Callable[[ClientSettings, LoadOptions], LoadClient] = LoadClient,
+    client: Callable[[ClientSettings], SendingClient] | None = None,
 ) -> tuple[LoadCounts, float]:
     """
     Load a source. Return its counts and the duration in seconds.
 
     :param source: The ``source`` of an operator.
     :param service: The service.
-    :param ledger: The ledger, or None to load without it.
+    :param ledger: The ledger, or None for one in memory.
     :param concurrency: Maximum number of requests in flight.
     :param seconds: Stop after this time in seconds.
     :param api_key: API key, by which the service distinguishes loads.
@@ -109,31 +126,15 @@ def load(
 
     async def run() -> LoadCounts:
         with contextlib.ExitStack() as stack:
-            memory = ledger and stack.enter_context(
-                ledger.documents(
-                    scope=DocumentScope(site_at("bench", scope or uuid.uuid4().hex), "documents/qa"),
-                    source="bench",
-                    run=RUN,
-                )
-            )
-            columns, keys = mapping_of(QADocument, None, None), ["id"]
-            opened = stack.enter_context(open_source(source, wanted_columns(QADocument, columns, keys)))
-            documents = DataframeRows(
-                opened,
-                payload=QADocument,
-                columns=columns,
-                constants={},
-                key_columns=keys,
-                call=lambda document: endpoints.create_qa_document("bench", document),
-            )
-            on_missing = "ignore" if partial else "stale"
-            options = LoadOptions(concurrency, max_backoff=600.0, on_missing=on_missing)
+            kept = ledger or stack.enter_context(Ledger.in_memory())
+            attempts = stack.enter_context(kept.of(scope_of(scope or uuid.uuid4().hex), "bench", RUN))
             findings = stack.enter_context(FindingsFile(Path("/dev/null"), always=False))
-            async with client(settings, options) as sender:
-                loading = Load(sender, documents, options, ledger=memory, findings=findings)
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(loading.run(), seconds)
-                return loading.counts
+            options = LoadOptions(on_missing="ignore" if partial else "list")
+            job = LoadJob(table_rows(source), options, settings)
+            loading = Load(job, kept, attempts, findings, client and client(settings))
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(loading.run(), seconds)
+            return loading.counts
 
     started = time.perf_counter()
     counts = asyncio.run(run())

@@ -14,13 +14,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from airflow_provider_assistant.loading.load_client import LoadClient
-
 from airflow_provider_assistant.api.call import Call, Response
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.client.transport import AsyncTransport
 from airflow_provider_assistant.ledger import Ledger
-from airflow_provider_assistant.loading.options import LoadOptions
+from airflow_provider_assistant.loading.options import MAX_BACKOFF
+from airflow_provider_assistant.sending.client import SendingClient
 from tests.benchmarks import loads
 from tests.benchmarks.measure import reset_peak, status
 from tests.benchmarks.service import Service
@@ -36,9 +35,9 @@ class Accepting(AsyncTransport):
         return Response(201, {}, b'{"id": "1"}')
 
 
-def offline(settings: ClientSettings, options: LoadOptions) -> LoadClient:
+def offline(settings: ClientSettings) -> SendingClient:
     """Return a client without a network."""
-    return LoadClient(settings, options, async_transport=Accepting())
+    return SendingClient(settings, max_backoff=MAX_BACKOFF, retry_ambiguous=True, async_transport=Accepting())
 
 
 def _import_all(ledger: Ledger | None) -> None:

@@ -17,12 +17,12 @@ import sqlalchemy as sa
 
 from airflow_provider_assistant.exceptions import AssistantLedgerError, AssistantLedgerPermanentError
 from airflow_provider_assistant.ledger import Ledger
-from airflow_provider_assistant.loading import engine as load_engine
 from airflow_provider_assistant.loading.findings import read_findings
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
+from airflow_provider_assistant.sending import sender
 from tests.live.postgres import PostgresServer
 from tests.task_runs.context import task_context
-from tests.unit.operators.test_ledger_truth import rows_of, said_of
+from tests.unit.loads.test_ledger_truth import rows_of, said_of
 
 pytestmark = pytest.mark.system
 
@@ -46,14 +46,14 @@ GRANT = "GRANT ALL ON SCHEMA public TO worker; GRANT ALL ON ALL TABLES IN SCHEMA
 CUT = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'worker'"
 # What happens to the ledger in the middle of a load, and what undoes it.
 FAULTS = {
-    "no update": ("REVOKE UPDATE ON assistant_documents FROM worker", GRANT),
-    "no right": ("REVOKE ALL ON assistant_documents FROM worker", GRANT),
+    "no update": ("REVOKE UPDATE ON assistant_attempts FROM worker", GRANT),
+    "no right": ("REVOKE ALL ON assistant_attempts FROM worker", GRANT),
     "no schema": ("REVOKE ALL ON SCHEMA public FROM worker", GRANT),
     "other column": (
-        "ALTER TABLE assistant_documents RENAME outcome TO result",
-        "ALTER TABLE assistant_documents RENAME result TO outcome",
+        "ALTER TABLE assistant_attempts RENAME state TO result",
+        "ALTER TABLE assistant_attempts RENAME result TO state",
     ),
-    "dropped": ("DROP TABLE assistant_documents", None),
+    "dropped": ("DROP TABLE assistant_attempts", None),
     "role is read-only": (
         f"ALTER ROLE worker SET default_transaction_read_only = on; {CUT}",
         "ALTER ROLE worker RESET default_transaction_read_only",
@@ -111,7 +111,7 @@ class FailingLoad:
 
     def operator(self, **options):
         return AssistantLoadQAOperator(
-            task_id="load", source=rows_of(self.rows), key_columns="id", max_concurrency=self.concurrency,
+            task_id="load", source=rows_of(self.rows), key_columns="id",
             findings_path=str(self.findings), on_ambiguous=self.on_ambiguous, **options,
         )  # fmt: skip
 
@@ -132,10 +132,10 @@ class FailingLoad:
 @pytest.mark.promise("ledger", "A load that its ledger stops says how many documents exist and how many are recorded.")
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in (1, 2))])
 def test_the_numbers_of_a_load_are_those_of_the_ledger(
-    seed, server, service, connection, ledger_home, tmp_path, monkeypatch
+    seed, server, service, connect, ledger_home, tmp_path, monkeypatch
 ):
     monkeypatch.setattr("tenacity.nap.time.sleep", lambda _: None)
-    monkeypatch.setattr(load_engine, "GRACE", 60.0)
+    monkeypatch.setattr(sender, "GRACE", 60.0)
     monkeypatch.setenv("AIRFLOW__ASSISTANT__LEDGER_CONN_ID", "team")
     server.run_sql("DROP SCHEMA public CASCADE; CREATE SCHEMA public; DROP ROLE IF EXISTS worker")
     server.run_sql("CREATE ROLE worker LOGIN")
@@ -143,6 +143,7 @@ def test_the_numbers_of_a_load_are_those_of_the_ledger(
     for kind in FAULTS:
         load = FailingLoad(kind, random, server, tmp_path)
         monkeypatch.setenv("AIRFLOW_CONN_TEAM", load.connection())
+        connect(max_concurrency=load.concurrency)
         load.sql("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
         Ledger(sa.create_engine(server.url)).close()
         load.sql(GRANT)
@@ -163,16 +164,14 @@ def test_the_numbers_of_a_load_are_those_of_the_ledger(
         if kind == "dropped":
             assert "cannot be read now" in told
             continue
-        recorded = {key for (key,) in load.sql("SELECT label FROM assistant_documents WHERE outcome = 'created'")}
+        recorded = {key for (key,) in load.sql("SELECT label FROM assistant_attempts WHERE state = 'created'")}
         assert said == (len(created), len(recorded), len(created - recorded)), kind
         listed = {found["key"] for found in read_findings(load.findings) if found["kind"] == "ambiguous"}
         assert listed == created - recorded
         # The next run does what the message says.
         others = re.search(r"the outcome of (\d+) other row", told)
         claimed = said[2] + (int(others[1]) if others else 0)
-        has_lease = bool(load.sql("SELECT * FROM assistant_leases").all())
-        assert ("in the next 60 s skips these rows" in told) == (has_lease and claimed > 0), kind
-        load.sql("DELETE FROM assistant_leases")
+        load.sql("UPDATE assistant_attempts SET alive_until = NULL")
         result = load.runs_again()
         copies = Counter(document["title"] for document in service.documents("acme-docs"))
         doubled = sum(copies.values()) - len(copies)

@@ -200,9 +200,9 @@ class CommandLoads:
     tries: tuple[tuple[Try, FileForm, Output], ...]
     name: str = "faq"
     form: FileForm = PLAIN
-    on_ambiguous: Literal["retry", "skip", "fail"] = "retry"
+    on_ambiguous: Literal["retry", "skip"] = "retry"
     resolves: bool = False
-    inspects: str = "status"
+    inspects: str = "list"
     retries: int = 2
     max_concurrency: int = 4
 
@@ -234,11 +234,10 @@ class _Course:
             self._load(form, attempt, output)
         # The claims of a killed command expire.
         terminal.sleep(DAY + abs(terminal.jumped))
-        if night.resolves:
-            self._resolve()
+        is_resolved = night.resolves and self._resolve()
         # The findings of a killed command are lost, the ledger is not.
         for entry in self._ambiguous():
-            self.listed |= self._rows.titles_of.get(entry["label"], set())
+            self.listed |= self._rows.titles_of.get(entry["key"], set())
         form = FileForm(night.form.suffix, night.form.key_type)
         good = self._load(form)
         stored, titles = self.stored(), self._rows.titles
@@ -247,16 +246,15 @@ class _Course:
             assert not stored, "nothing of it is sent"
             return
         assert set(stored) <= titles, "a bad row is not sent"
-        if night.on_ambiguous == "retry" or night.resolves:
+        if night.on_ambiguous == "retry" or is_resolved:
             assert good.code == (1 if self._rows.bad else 0), good.err
             assert set(stored) == titles, "a repeat converges"
         twice = {title for title, times in stored.items() if times > 1}
         assert twice <= self.listed, f"nothing is created twice without being listed: {twice - self.listed}"
         again = self._load(form)
-        # With "fail", an ambiguous row may stop a load that has read the limits for its other rows.
-        assert not [one for one in again.sent if one.endpoint != "limits"], "an unchanged file sends nothing"
+        assert not again.sent, "an unchanged file sends nothing"
         assert again.code == good.code
-        if night.on_ambiguous == "retry" or night.resolves:
+        if night.on_ambiguous == "retry" or is_resolved:
             self._inspect()
 
     def _load(self, form: FileForm, attempt: Try = CALM, output: Output = "json") -> Ran:
@@ -278,8 +276,7 @@ class _Course:
         elif ran.code in {0, 1}:
             noun = "row" if len(night.rows) == 1 else "rows"
             assert f" {len(night.rows)} {noun}: " in ran.out, f"the counts are shown: {ran.out}"
-        is_calm = attempt == CALM and night.on_ambiguous != "fail"
-        assert ran.code not in {3, 4, 5, 130} or not is_calm, ran.err
+        assert ran.code not in {3, 4, 5, 130} or attempt != CALM, ran.err
         return ran
 
     def _check_counts(self, ran: Ran, made: Counter[str]) -> None:
@@ -303,23 +300,28 @@ class _Course:
         return set[str]().union(*(self._rows.titles_of.get(key, ()) for key in keys))
 
     def _ambiguous(self) -> list[dict[str, Any]]:
-        ran = self._terminal.ran("ledger", "ambiguous", "-o", "json")
+        ran = self._terminal.ran("ledger", "list", "--state", "unresolved", "-o", "json")
         entries: list[dict[str, Any]] = ran.value
         assert ran.code == bool(entries)
         return entries
 
-    def _resolve(self) -> None:
-        """Check the site, and record what was found."""
-        path = written(self._night.rows, FileForm(), "faq", self._terminal.folder)
-        for entry in self._ambiguous():
-            (title,) = self._rows.titles_of[entry["label"]] or {""}
+    def _resolve(self) -> bool:
+        """Check the site, and record what was found. Return whether each entry could be named."""
+        labels = [entry["key"] for entry in self._ambiguous()]
+        for label in labels:
+            if sum(label in other for other in labels) > 1 or not label.strip():
+                return False
+            (title,) = self._rows.titles_of[label] or {""}
             times = self.stored()[title]
-            known = ("--as", "created", "--file", path, "--key", "id") if times else ("--as", "not-created")
-            ran = self._terminal.ran("ledger", "resolve", entry["key"], *known, "-o", "json")
-            assert ran.code == 0, ran.err
+            argv = ("ledger", "resolve", "--as", "created" if times else "not-created", "--key", label, "-o", "json")
+            shown = self._terminal.ran(*argv)
+            assert (shown.code, shown.value["entries"]) == (1, 1), shown.err
+            done = self._terminal.ran(*argv, "--confirm", shown.value["confirm"])
+            assert (done.code, done.value["changed"]) == (0, True), done.err
             if times > 1:
                 self.listed.add(title)
         assert not self._ambiguous(), "what was resolved is not ambiguous"
+        return True
 
     def _inspect(self) -> None:
         """Check that a command about the ledger agrees with the service."""
@@ -327,42 +329,39 @@ class _Course:
         match self._night.inspects:
             case "ambiguous":
                 assert not self._ambiguous(), "after good loads, nothing is ambiguous"
-            case "status":
+            case "list":
                 counts = Counter[str]()
-                for one in run("ledger", "status", "-o", "json").value["counts"]:
-                    counts[f"{one['kind']} {one['outcome']}"] += one["entries"]
-                assert counts["document created"] == len(self._rows.titles), "the ledger has every document"
-                loads = sum(times for name, times in counts.items() if name.startswith("load "))
-                assert len(run("ledger", "loads", "-o", "json").value) == min(20, loads), "every load is listed"
-            case "stale" | "superseded" as command:
-                path = written(self._night.rows, self._night.form, "faq", folder)
-                ran = run("ledger", command, *((path, *SOURCE) if command == "stale" else ()), "-o", "json")
+                for one in run("ledger", "list", "-o", "json").value["states"]:
+                    counts[one["state"]] += one["entries"]
+                assert counts["created"] >= len(self._rows.titles), "the ledger has every document"
+                assert run("ledger", "loads", "-o", "json").value, "loads are listed"
+            case "stale" | "superseded" as state:
+                ran = run("ledger", "list", "--state", state, "-o", "json")
                 assert (ran.code, ran.value) == (0, []), "an unchanged file leaves nothing to delete"
             case "findings":
                 for path in map(str, folder.glob("assistant_loads/*/*.parquet")):
                     ran = run("findings", path, "-o", "json")
                     assert ran.code == 2 or len(ran.value) > 0, "findings are shown"
-            case "forget":
-                self._forget(FileForm(self._night.form.suffix, self._night.form.key_type))
+            case "removed":
+                self._remove(FileForm(self._night.form.suffix, self._night.form.key_type))
 
-    def _forget(self, form: FileForm) -> None:
-        """Delete a document of a row that is gone, record it, and load the row again."""
+    def _remove(self, form: FileForm) -> None:
+        """Delete the document of a row that is gone, record it, and load the row again."""
         last = max(self._rows.titles, default="")
         remaining = tuple(row for row in self._night.rows if row.title != last)
         if not remaining or not last:
             return
         before, terminal = self.stored(), self._terminal
-        findings = str(terminal.folder / "stale.parquet")
         path = written(remaining, form, self._night.name, terminal.folder)
-        terminal.ran("load", path, *SOURCE, "--findings", findings)
-        ran = terminal.ran("ledger", "forget", "--findings", findings, "-o", "json")
-        # Each document may be that of a row without a key.
-        is_unknown = "no document selected" in ran.err and any(row.key_text is None for row in self._night.rows)
-        assert ran.code == 0 or "matches" in ran.err or is_unknown, ran.err
+        terminal.ran("load", path, *SOURCE)
+        argv = ("ledger", "resolve", "--as", "removed", "--state", "stale", "-o", "json")
+        removed = terminal.ran(*argv).value
+        if removed["entries"]:
+            assert terminal.ran(*argv, "--confirm", removed["confirm"]).code == 0
         again = self._load(form)
         created = sum((self.stored() - before).values())
-        assert created == (ran.value["documents"] if ran.code == 0 else 0), "what was deleted is created"
-        assert again.value["created"] == created
+        assert created == again.value["created"] <= removed["entries"], "what was deleted is created"
+        assert created or not removed["entries"]
 
 
 @dataclass(frozen=True)
@@ -381,10 +380,7 @@ class UnusableFile:
                 ("load", path, *SOURCE),
                 ("load", path, *SOURCE, "--dry-run"),
                 ("load", path, "--kind", "text"),
-                ("ledger", "stale", path, *SOURCE),
                 ("findings", path),
-                ("ledger", "forget", "--findings", path),
-                ("ledger", "resolve", "--as", "not-created", "--findings", path),
             ):
                 ran = terminal.ran(*argv, "-o", self.output)
                 assert ran.code == 2, f"{argv} is refused: {ran.code} {ran.err}"
@@ -412,7 +408,7 @@ class CommandCall:
     :param command: its name; ``lines`` is a chat with several lines of input.
     """
 
-    command: Literal["limits", "chat", "lines", "smoke"]
+    command: Literal["read", "chat", "lines", "smoke"]
     attempt: Try
     output: Output = "json"
     is_verbose: bool = False
@@ -422,9 +418,11 @@ class CommandCall:
         """Run the command with faults, and again without."""
         terminal = Terminal(retries=self.retries)
         terminal.teach(*(message.replace("\0", "\ufffd") for message in MESSAGES))
-        calls = {"limits": 1, "chat": 1, "lines": len(MESSAGES), "smoke": SMOKE_STEPS - 1 + SMOKE_WAIT}[self.command]
+        calls = {"read": 1, "chat": 1, "lines": len(MESSAGES), "smoke": SMOKE_STEPS - 1 + SMOKE_WAIT}[self.command]
         terminal.most = calls * (self.retries + 1 + CALL_PAUSE + 10)
-        argv = {"chat": ("chat", "-m", MESSAGES[0]), "lines": ("chat",)}.get(self.command, (self.command,))
+        argv = {"chat": ("chat", "-m", MESSAGES[0]), "lines": ("chat",), "read": ("read", "limits")}.get(
+            self.command, (self.command,)
+        )
         flags = ("-o", self.output, *(["-v"] if self.is_verbose else []))
         with terminal.entered():
             ran = terminal.ran(*argv, *flags, attempt=self.attempt, typed=LINES.encode())
@@ -509,9 +507,9 @@ COMMAND_LOADS = st.builds(
     ).map(tuple),
     name=st.sampled_from(NAMES),
     form=_FORMS,
-    on_ambiguous=st.sampled_from(["retry", "retry", "skip", "fail"]),
+    on_ambiguous=st.sampled_from(["retry", "retry", "skip"]),
     resolves=st.booleans(),
-    inspects=st.sampled_from(["ambiguous", "status", "stale", "superseded", "findings", "forget", "forget"]),
+    inspects=st.sampled_from(["ambiguous", "list", "stale", "superseded", "findings", "removed", "removed"]),
     retries=st.integers(0, 3),
     max_concurrency=st.sampled_from([1, 4, 16]),
 )
@@ -520,7 +518,7 @@ UNUSABLE_FILES = st.builds(
 )
 COMMAND_CALLS = st.builds(
     CommandCall,
-    command=st.sampled_from(["limits", "chat", "lines", "smoke"]),
+    command=st.sampled_from(["read", "chat", "lines", "smoke"]),
     attempt=st.one_of(
         _CALL_TRIES,
         st.builds(Try, st.lists(OFTEN_WELL, min_size=1, max_size=8).map(tuple)),
@@ -550,23 +548,19 @@ _PATHS = st.one_of(
     st.sampled_from(["FILE", "FILE", "nosuch://x", "gs://b/k", ""]), _TEXTS.map(lambda text: f"FOLDER/{text}")
 )
 _VALUES = {
-    **dict.fromkeys(("--findings", "--document", "--file"), _PATHS),
+    **dict.fromkeys(("--findings", "--document"), _PATHS),
     **dict.fromkeys(("--timeout", "--max-rejected", "--limit", "--older-than"), _NUMBERS),
 }
 _OPTIONS = {
-    "limits": "--tenant --conn-id",
+    "read limits": "--tenant --conn-id",
     "chat": "--site --conn-id --session --message --email --language",
     "smoke": "--site --tenant --conn-id --document --question --timeout",
-    "load": "--site --conn-id --source-name --namespace --column --constant --key --delimiter --encoding --quote"
-    " --max-rejected --findings --kind --on-change --on-limit",
+    "load": "--site --conn-id --source-name --namespace --column --constant --key --csv-option --encoding"
+    " --max-rejected --findings --kind --on-change",
     "findings": "--finding",
-    "ledger status": "--site",
-    "ledger ambiguous": "--site",
-    "ledger stale": "--site --source-name --namespace --key --column --constant --encoding",
-    "ledger superseded": "--site --source-name",
-    "ledger forget": "--site --findings",
-    "ledger resolve": "--site --findings --id --file --key",
-    "ledger loads": "--site --limit",
+    "ledger list": "--site --state --source --key --kind",
+    "ledger resolve": "--site --id --source --key --confirm",
+    "ledger loads": "--site --limit --source",
     "ledger prune": "--older-than",
 }
 
@@ -578,10 +572,8 @@ def _argv(draw: st.DrawFn) -> tuple[str, ...]:
     # More than one odd value would often be refused because of the first.
     options = st.lists(st.sampled_from(_OPTIONS[command].split()), min_size=1, max_size=2, unique=True)
     argv += [f"{option}={draw(_VALUES.get(option, _TEXTS))}" for option in draw(options)]
-    if command in {"load", "ledger stale", "findings"}:
+    if command in {"load", "findings"}:
         argv.append(draw(_PATHS))
-    elif command in {"ledger forget", "ledger resolve"}:
-        argv += draw(st.lists(_TEXTS, max_size=2))
     return (*argv, *(("--as", "created") if command == "ledger resolve" else ()))
 
 
