@@ -135,10 +135,12 @@ def _chunks(ledger: Ledger, selected: Filter) -> Iterator[list[Mapping[str, Any]
 
 
 def report_unrecorded(outcomes: Sequence[Outcome], findings: Findings) -> None:
-    """List documents that were created and that the ledger could not record."""
+    """List documents that exist, or may exist, and that the ledger could not record."""
     for outcome in outcomes:
-        if outcome.state == "created":
+        if outcome.state in {"created", "ambiguous"}:
             reason = "created, but the ledger could not record it"
+            if outcome.state == "ambiguous":
+                reason = outcome.error or _REASONS["unresolved"]
             ids = [outcome.remote_id] if outcome.remote_id else []
             findings.add(Finding("ambiguous", outcome.claim.label, reason, None, ids, outcome.claim.group))
 

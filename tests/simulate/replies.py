@@ -63,7 +63,9 @@ class Answer:
     def is_carried_out(self) -> bool:
         """Return whether the service carries the request out. One that it refuses has no effect."""
         may_store = self.stores and (self.status == 0 or (self.status or 0) >= 500)
-        return not self.refuses and (self.is_success or may_store)
+        # A success that reports an error is one: the service says what it has not done.
+        reports_error = self.is_success and self.body == "echo"
+        return not self.refuses and not reports_error and (self.is_success or may_store)
 
     @property
     def is_well(self) -> bool:
