@@ -11,7 +11,7 @@ import asyncio
 import itertools
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -20,7 +20,7 @@ from airflow_provider_assistant.api.document_state import DEFAULT_WORDS
 from airflow_provider_assistant.api.replies import ApiReply, CreatedDocument
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import AssistantError, AssistantInputError, AssistantLedgerError
-from airflow_provider_assistant.ledger import Claim, Filter, Ledger, Outcome, ScopeLedger, queries
+from airflow_provider_assistant.ledger import Claim, Filter, Known, Ledger, Outcome, ScopeLedger, queries
 from airflow_provider_assistant.loading import report
 from airflow_provider_assistant.loading.counts import LoadCounts
 from airflow_provider_assistant.loading.decide import decide
@@ -42,6 +42,8 @@ from airflow_provider_assistant.texts import counted, escaped
 PROGRESS = 10.0
 # A load stops if the service rejects this many first rows, and has accepted none before: the mapping is wrong.
 FIRST_ROWS = 25
+# Longest wait in seconds for other tasks that are sending rows of this load.
+ELSEWHERE = 60.0
 
 log = logging.getLogger(__name__)
 
@@ -173,7 +175,7 @@ class Load:
             await self._send(plan)
         if not self._sender.breaker.is_open:
             self._settle_twins(plan)
-            self._look_elsewhere(plan)
+            await self._look_elsewhere(plan)
             await self._change_site(plan, looks_for_gone)
         if self._sender.breaker.error:
             raise self._sender.breaker.error
@@ -338,22 +340,35 @@ class Load:
                 self._findings.add(Finding("rejected", row.label or row.key, reason, row.number, [], row.group))
             # The others are counted as failed, as rows that were not reached.
 
-    def _look_elsewhere(self, plan: Plan) -> None:
+    async def _look_elsewhere(self, plan: Plan) -> None:
         """Count the rows that other tasks were sending: green only if they have loaded them."""
-        keys = [*self._elsewhere, *(row.key for row in plan.rows("elsewhere"))]
-        known = self._scope_ledger.known(keys)
-        for key in keys:
-            row = plan.row_of(key)
-            if row is None:
-                continue
-            decision = decide(row.content_hash, known.get(key, ()), self._scope_ledger.source)
-            if decision.action in {"unchanged", "share"}:
-                self.counts.unchanged += 1
-                if decision.action == "share":
-                    self._share([row._replace(remote_id=decision.remote_id, latest=decision.latest)])
-            else:
-                self.counts.skipped += 1
-                self.left_to_others += 1
+        left = {*self._elsewhere, *(row.key for row in plan.rows("elsewhere"))}
+        loop = asyncio.get_running_loop()
+        end, pause = loop.time() + ELSEWHERE, 0.5
+        while True:
+            known = self._scope_ledger.known(list(left))
+            alive = {key for key in left if any(attempt.is_alive for attempt in known.get(key, ()))}
+            is_over = not alive or loop.time() + pause > end or self._sender.breaker.is_open
+            for key in left if is_over else left - alive:
+                self._count_elsewhere(plan.row_of(key), known.get(key, ()))
+            if is_over:
+                return
+            left = alive
+            await asyncio.sleep(pause)
+            pause *= 2
+
+    def _count_elsewhere(self, row: PlannedRow | None, known: Sequence[Known]) -> None:
+        """Count a row that another task was sending."""
+        if row is None:
+            return
+        decision = decide(row.content_hash, known, self._scope_ledger.source)
+        if decision.action in {"unchanged", "share"}:
+            self.counts.unchanged += 1
+            if decision.action == "share":
+                self._share([row._replace(remote_id=decision.remote_id, latest=decision.latest)])
+        else:
+            self.counts.skipped += 1
+            self.left_to_others += 1
 
     # -- after the last request ----------------------------------------------------------------------
 
