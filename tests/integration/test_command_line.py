@@ -151,7 +151,7 @@ def own_output(stdout: str) -> str:
 def test_standard_output_has_only_the_result(run):
     ran = run(*AIRFLOW_ASSISTANT, "read", "limits", "--output", "json")
     assert (ran.returncode, own_lines(ran.stderr)) == (0, [])
-    assert json.loads(own_output(ran.stdout))["limits"]["plan"] == "business"
+    assert json.loads(own_output(ran.stdout))["plan"] == "business"
 
 
 @needs("command line of providers")

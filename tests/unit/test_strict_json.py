@@ -146,14 +146,14 @@ def test_the_last_of_equal_names_counts():
 @pytest.mark.parametrize(
     ("text", "limit"),
     [
-        (b"[" + b'{"a":{}},' * 130_000 + b"1]", "250,000 objects and arrays"),
-        (b"[" + b'"[{,",1,' * 500_001 + b"1]", "1,000,000 values"),
+        (b"[" + b'{"a":{}},' * 130_000 + b"1]", "more than 250,000 objects and arrays"),
+        (b"[" + b'"[{,",1,' * 500_001 + b"1]", "more values than 1,000,000"),
     ],
     ids=["objects", "values"],
 )
 def test_the_number_of_values_is_limited_before_they_are_built(text, limit, monkeypatch):
     monkeypatch.setattr(strict_json, "_LENIENT", None)
-    with pytest.raises(LimitError, match=f"more than {limit}"):
+    with pytest.raises(LimitError, match=limit):
         loads(text)
 
 

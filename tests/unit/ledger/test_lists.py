@@ -139,7 +139,7 @@ class TestSettle:
         assert states(ledger, "a") == [(1, "failed"), (2, "created")]
         assert labels(ledger, "doubled") == []
 
-    @pytest.mark.promise("operate", "Only the documents that a person names are taken for removed.")
+    @pytest.mark.promise("ledger", "Only the documents that a person names are taken for removed.")
     @pytest.mark.parametrize("unknown", ["abcdef", "123456", "", hash_of("a")[:8]])
     def test_an_unknown_id_is_no_part_of_a_key(self, scoped, ledger, unknown):
         created(scoped(), "a")

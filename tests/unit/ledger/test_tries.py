@@ -52,7 +52,7 @@ class TestTries:
             raise error
         assert all_tries(ledger)[0]["outcome"] == outcome
 
-    @pytest.mark.promise("operate", "A load that left something for a person is not shown as a plain success.")
+    @pytest.mark.promise("ledger", "A load that left something for a person is not shown as a plain success.")
     def test_a_success_that_left_something_says_so(self, ledger, clock):
         with recorded(ledger, clock) as this:
             this.needs_person = True
@@ -77,7 +77,7 @@ class TestTries:
             fail()
         assert "is not recorded" in caplog.text
 
-    @pytest.mark.promise("operate", "Two names of one service are noticed at the first use of the second one.")
+    @pytest.mark.promise("ledger", "Two names of one service are noticed at the first use of the second one.")
     def test_another_name_for_the_same_address_is_noticed(self, ledger, clock, caplog):
         with recorded(ledger, clock):
             pass
@@ -107,7 +107,7 @@ class TestTries:
         assert [row["token"] for row in latest] == ["8", "7", "6", "5"]
         assert ledger.read(queries.latest_tries, START, task_kind="chat") == []
 
-    @pytest.mark.promise("operate", "Documents over time fall when documents are removed, whatever is pruned.")
+    @pytest.mark.promise("ledger", "Documents over time fall when documents are removed, whatever is pruned.")
     def test_documents_by_day(self, ledger, clock):
         for number, (source, documents) in enumerate([("a", 100), ("b", 10), ("a", 40), ("b", 12)]):
             with recorded(ledger, clock, str(number), source=source) as this:
