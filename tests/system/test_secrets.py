@@ -37,7 +37,7 @@ def test_the_search_finds_what_is_there(home: Path, airflow: LiveAirflow, lake: 
     ledger = airflow.home / "assistant_ledger.db"
     console = str(airflow.log_path("scheduler"))
     assert console in found
-    cells = {"postgres: xcom", f"{ledger}: assistant_chat_requests", f"{ledger}: assistant_ratings"}
+    cells = {"postgres: xcom", f"{ledger}: assistant_attempts"}
     assert cells <= found
     logs = {where for where in found if where.startswith(str(airflow.home / "logs"))}
     assert any(where.endswith(".log") for where in logs)

@@ -15,7 +15,6 @@ def coming_back():
         source=[{"title": f"Coming back {number}", "content": "C", "category": "faq"} for number in range(4)],
         assistant_conn_id="assistant_no_retries",
         site_id="acme-shop",
-        max_concurrency=1,
         deferrable=False,
         retries=1,
         retry_delay=timedelta(hours=1),
