@@ -90,7 +90,7 @@ def connections(service: AssistantService, parrot: Parrot, bundle: tuple[Path, P
         "assistant_globex_readonly": changed(password="dev-globex-readonly", extra={**globex, "max_concurrency": 4}),
         "assistant_wrong_key": changed(password=WRONG_KEY),
         "assistant_manages": changed(extra={"manage_documents": True}),
-        "assistant_no_retries": changed(extra={"retries": 0}),
+        "assistant_no_retries": changed(extra={"max_concurrency": 1, "retries": 0}),
         "assistant_parrot": changed(
             host=f"https://{NAME}",
             password=parrot.key,
