@@ -92,7 +92,7 @@ class AssistantDocumentsReadySensor(BaseSensorOperator):
 
     .. seealso::
         For more information on how to use this sensor, take a look at the guide:
-        :doc:`/load/documents-ready`
+        :doc:`/load/equal-site`
 
     :param source_name: Name of a source in the ledger, as in the load: ``dag_id.task_id`` for a
         load without ``source_name``. Default: None, all documents of the site in the ledger.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from airflow.sdk import DAG
 
-INCREMENTAL, FILES = "docs/load/incremental-loads.md", "docs/load/load-files-of-rows.md"
+INCREMENTAL, FILES = "docs/load/incremental-loads.md", "docs/load/load-dataframe.md"
 LEDGER = "docs/internals/ledger.md"
 pytestmark = pytest.mark.usefixtures("files")
 

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 COMMANDS = str(command_line.PAGE.relative_to(ROOT))
 CONNECTION, LINEAGE = "docs/start/connection.md", "docs/load/assets-and-lineage.md"
 INCREMENTAL, LEDGER = "docs/load/incremental-loads.md", "docs/internals/ledger.md"
-ROWS, HANDBOOK = "docs/load/load-files-of-rows.md", "docs/load/knowledge-files.md"
+ROWS, HANDBOOK = "docs/load/load-dataframe.md", "docs/load/knowledge-files.md"
 
 
 @pytest.mark.promise("pages", "Tables of the reference say what the code does: they are generated from it.")
@@ -88,7 +88,7 @@ LISTS: list[tuple[str, str, str, Any]] = [
     (SCORES, "Scores", "`outcome`", OUTCOMES),
     (LEDGER, "Retry or skip", "`on_ambiguous`", get_args(OnAmbiguous)),
     (INCREMENTAL, "When a row has changed", "`on_change`", get_args(OnChange)),
-    (ROWS, "Load files of rows", "Name ends in", FORMATS),
+    (ROWS, "Files", "Name ends in", FORMATS),
     (HANDBOOK, "Load HTML, PDF and Office files", "Files", files.MARKDOWN | child.LIBRARIES.keys() - {child.PAGE}),
     ("docs/export/dbt.md", "What the models answer", "Model", [f"assistant__{view}" for view in dbt.VIEWS]),
     (
