@@ -46,12 +46,13 @@ class Clock:
         Return the condition that an attempt is a claim whose sender is alive.
 
         A claim from the future was made before the clock was set back, and does not count. Otherwise, a killed task
-        would block its rows until the clock has caught up.
+        would block its rows until the clock has caught up. One that is at most a lease ahead counts: it was made
+        after the time was read.
 
         :param now: Result of :meth:`read`.
         """
         c = attempts.c
-        return sa.and_(c.state == "claimed", c.alive_until > now, c.claimed_at <= now)
+        return sa.and_(c.state == "claimed", c.alive_until > now, c.claimed_at <= now + self.lease)
 
 
 def configured() -> Clock:

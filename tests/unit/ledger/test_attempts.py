@@ -34,6 +34,17 @@ def test_a_commit_may_be_repeated(scoped, ledger):
     assert states(ledger, "b") == [(1, "claimed")]
 
 
+@pytest.mark.parametrize(("ahead", "is_alive"), [(0.01, True), (59, True), (61, False)])
+def test_a_claim_that_is_made_after_the_time_was_read_is_alive(ahead, is_alive, scoped, clock):
+    first, second = scoped(), scoped("shop.other", "tuesday")
+    clock.advance(ahead)
+    attempt(first, "a", "claimed")
+    # As if the time had been read before the claim, or the clock had been set back since.
+    clock.advance(-ahead)
+    (found,) = second.known([hash_of("a")])[hash_of("a")]
+    assert found.is_alive is is_alive
+
+
 def test_a_later_attempt_leaves_the_earlier_document_as_it_is(scoped):
     attempts = scoped()
     created(attempts, "a")
