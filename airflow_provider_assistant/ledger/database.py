@@ -168,7 +168,8 @@ def stream(connection: sa.Connection, query: sa.Select[Any]) -> Iterator[Any]:
         try:
             rows = attempts_on(connection.dialect.name)(execute)
             with contextlib.closing(rows):
-                yield from rows
+                for part in rows.partitions():
+                    yield from part
         finally:
             # Nothing was written, and a commit could fail although all rows have been read.
             connection.rollback()

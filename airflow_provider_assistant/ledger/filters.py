@@ -181,7 +181,10 @@ def _is_of(run: RunRef, table: sa.FromClause) -> sa.ColumnElement[bool]:
 
 def _is_superseded_by(run: RunRef) -> sa.ColumnElement[bool]:
     newer = attempts.alias()
-    return _other(_of_row(newer), newer.c.number > _c.number, newer.c.state == "created", _is_of(run, newer))
+    is_newer = _other(_of_row(newer), newer.c.number > _c.number, newer.c.state == "created", _is_of(run, newer))
+    # A run changes few rows of a large source: these come first.
+    rows = sa.select(newer.c.scope, newer.c.key).where(newer.c.state == "created", _is_of(run, newer))
+    return sa.tuple_(_c.scope, _c.key).in_(rows) & is_newer
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,8 +61,9 @@ def entries(connection: sa.Connection, clock: Clock, selected: Filter, *, limit:
 
 
 def all_entries(connection: sa.Connection, clock: Clock, selected: Filter) -> Iterator[Mapping[str, Any]]:
-    """Yield attempts by scope, key and number, in constant memory. See :func:`entries` for their columns."""
-    query = _entries(connection, clock, selected).order_by(_c.scope, _c.key, _c.number)
+    """Yield attempts, the earliest claim first, in constant memory. See :func:`entries` for their columns."""
+    # In the order of the primary key, SQLite would look at every attempt of the scope.
+    query = _entries(connection, clock, selected).order_by(_c.claimed_at, _c.scope, _c.key, _c.number)
     names = query.selected_columns.keys()
     for row in stream(connection, query):
         yield dict(zip(names, row, strict=True))

@@ -7,6 +7,7 @@ is read once, and a load of any size needs little memory.
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -37,7 +38,7 @@ _COLUMNS = (
     "number, key, hash, group_name, has_key, action, reason, latest, existing, remote_id, has_changed, owner, "
     "is_repeat, is_back, label, place, payload"
 )
-_IS_GONE = "sibling IS NULL AND key NOT IN (SELECT key FROM rows)"
+_IN_SOURCE = "SELECT value FROM json_each(?) WHERE value IN (SELECT key FROM rows)"
 _INSERT = f"INSERT INTO rows ({_COLUMNS}) VALUES ({', '.join('?' * 17)})"  # noqa: S608
 
 
@@ -228,12 +229,17 @@ class Plan:
 
     def add_documents(self, documents: Iterable[tuple[Any, ...]]) -> None:
         """
-        Add the documents of the source, to find those that are gone.
+        Keep those documents of the source whose row is not in it.
 
         :param documents: Rows of :func:`~airflow_provider_assistant.ledger.queries.latest_documents`.
         """
         for chunk in chunks(documents):
-            self._database.executemany("INSERT OR REPLACE INTO documents VALUES (?, ?, ?, ?, ?)", chunk)
+            keys = json.dumps([document[0] for document in chunk])
+            known = {key for (key,) in self._rows(_IN_SOURCE, keys)}
+            self._database.executemany(
+                "INSERT OR REPLACE INTO documents VALUES (?, ?, ?, ?, ?)",
+                (document for document in chunk if document[0] not in known),
+            )
 
     def has_document(self, key: str, content_hash: str, remote_id: str) -> None:
         """
@@ -322,7 +328,7 @@ class Plan:
 
     def gone(self) -> Iterator[Document]:
         """Yield the documents of the source whose row is gone."""
-        query = f"SELECT key, label, remote_id, group_name FROM documents WHERE {_IS_GONE}"  # noqa: S608
+        query = "SELECT key, label, remote_id, group_name FROM documents WHERE sibling IS NULL"
         for row in self._database.execute(query):
             yield Document._make(row)
 
@@ -332,10 +338,7 @@ class Plan:
 
         :raises AssistantInputError: There are such groups.
         """
-        found = self._rows(
-            "SELECT group_name, sibling FROM documents WHERE sibling IS NOT NULL AND key NOT IN (SELECT key FROM rows) "
-            "ORDER BY group_name"
-        )
+        found = self._rows("SELECT group_name, sibling FROM documents WHERE sibling IS NOT NULL ORDER BY group_name")
         if not found:
             return
         group, map_index = found[0]
@@ -350,7 +353,7 @@ class Plan:
 
     def count_gone(self) -> int:
         """Return the number of documents whose row is gone."""
-        return int(self._value(f"SELECT count(*) FROM documents WHERE {_IS_GONE}"))  # noqa: S608
+        return int(self._value("SELECT count(*) FROM documents WHERE sibling IS NULL"))
 
     def _value(self, query: str, *parameters: Any) -> Any:
         return self._database.execute(query, parameters).fetchone()[0]
