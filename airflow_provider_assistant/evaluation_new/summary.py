@@ -1,0 +1,278 @@
+"""Models of ``summary.json``, from which the result of the task, the datasets and the report are made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field
+
+SCHEMA_VERSION = 2
+# Number of questions that the summary names in a list.
+NAMED = 50
+OnFail: TypeAlias = Literal["fail", "skip_downstream", "report"]
+
+
+class Model(BaseModel):
+    """Base of the models: unchangeable, and tolerant of fields that another version wrote."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Keys(Model):
+    """
+    Questions by key.
+
+    :param count: Number of questions.
+    :param keys: Keys of the first 50.
+    """
+
+    count: int = 0
+    keys: list[str] = Field(default_factory=list)
+
+    @classmethod
+    def of(cls, keys: Sequence[str]) -> Keys:
+        """Name the first questions and count all of them."""
+        return cls(count=len(keys), keys=list(keys[:NAMED]))
+
+
+class Change(Model):
+    """
+    The change of a figure since the earlier runs: now minus before, over the questions that both have.
+
+    :param mean: Weighted mean of the questions' changes.
+    :param low: Lower end of its 95 % interval; None with a single question.
+    :param standard_error: Standard error of ``mean``; None with a single question.
+    :param three_nights: The same change of the last three runs together; None without enough earlier runs.
+    :param three_nights_error: Its standard error.
+    :param questions: Number of questions that were compared. A conversation counts once.
+    :param comparable: Number of questions that have a value now or in the latest earlier run.
+    :param runs: Number of earlier runs.
+    """
+
+    mean: float
+    low: float | None = None
+    high: float | None = None
+    standard_error: float | None = None
+    three_nights: float | None = None
+    three_nights_error: float | None = None
+    questions: int
+    comparable: int
+    runs: int
+
+
+class Figure(Model):
+    """
+    A named number, such as ``token_f1[billing]`` or ``latency p95``.
+
+    :param value: None if no answer has it.
+    :param count: Number of answers, questions or labels that it was computed from.
+    :param expected: Number of answers or questions that should have had a value.
+    :param change: None without earlier runs that have the figure.
+    """
+
+    value: float | None
+    count: int
+    expected: int
+    change: Change | None = None
+
+
+class Agreement(Model):
+    """
+    How well a judge agrees with people.
+
+    :param labels: Number of answers with a label of a person and a verdict of the judge.
+    :param kappa: Cohen's kappa; None if it is not defined, because all labels and all verdicts are the same.
+    :param low: Lower end of its 95 % interval, which the gate checks.
+    """
+
+    labels: int
+    kappa: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+
+class JudgeFacts(Model):
+    """
+    What a judge was, and what it used.
+
+    :param fingerprint: Hash of model, rubric and prompt. Runs of judges with another one are not compared.
+    """
+
+    model: str
+    fingerprint: str
+    rubric: str = ""
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+class ScorerSummary(Model):
+    """
+    One scorer; its mean is the figure of its name.
+
+    :param scored: Number of answers with a score.
+    :param errors: Number of these that the scorer could not score, which have its worst score.
+    :param judge: None for scorers that ask no model.
+    :param agreement: None without labels.
+    """
+
+    higher_is_better: bool
+    is_share: bool
+    scored: int
+    errors: int
+    judge: JudgeFacts | None = None
+    agreement: Agreement | None = None
+
+
+class Questions(Model):
+    """
+    Counts of the answers, each repetition and each turn once.
+
+    :param unanswered: Number of questions without an answer, by status.
+    """
+
+    total: int
+    answered: int
+    unanswered: dict[str, int] = Field(default_factory=dict)
+
+
+class Deciding(Model):
+    """
+    A question that decided a rule.
+
+    :param value: Its value in the figure; None if it has none.
+    :param before: Its mean value in the earlier runs; None if not known.
+    """
+
+    key: str
+    value: float | None = None
+    before: float | None = None
+
+
+Verdict: TypeAlias = Literal["passed", "failed", "not_proven", "too_few", "not_judged"]
+WORDS: dict[Verdict, str] = {
+    "passed": "passed",
+    "failed": "failed",
+    "not_proven": "not proven",
+    "too_few": "too few questions to say",
+    "not_judged": "not judged",
+}
+
+
+class RuleVerdict(Model):
+    """
+    The verdict on one rule. Only ``failed`` fails the gate.
+
+    :param rule: The rule as the user wrote it.
+    :param figure: Name of the figure in :attr:`Summary.figures`.
+    :param verdict: ``passed``; ``failed``, also without data; ``not_proven``: worse than the rule allows, but chance
+        explains it; ``too_few``: too few questions to notice a loss; or ``not_judged``: nothing to compare with.
+    :param value: The number that was compared with the limit; of a ``drop``, the loss.
+    :param is_worse: Whether a comparison failed because the answers got worse by more than chance explains.
+    :param questions: The questions that decided, worst first; at most 50.
+    :param deciding: Number of these questions.
+    """
+
+    rule: str
+    figure: str
+    verdict: Verdict
+    value: float | None = None
+    reason: str
+    is_worse: bool = False
+    questions: list[Deciding] = Field(default_factory=list)
+    deciding: int = 0
+
+    @property
+    def word(self) -> str:
+        """The verdict for people."""
+        return "worse" if self.is_worse else WORDS[self.verdict]
+
+
+class Gate(Model):
+    """The verdict of the gate; ``none`` without rules."""
+
+    verdict: Literal["passed", "failed", "none"] = "none"
+    on_fail: OnFail = "report"
+    rules: list[RuleVerdict] = Field(default_factory=list)
+
+    @property
+    def failed(self) -> list[RuleVerdict]:
+        """The rules that failed."""
+        return [rule for rule in self.rules if rule.verdict == "failed"]
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether a comparison failed. Such a run is not compared with."""
+        return any(rule.is_worse for rule in self.rules)
+
+
+class EarlierRuns(Model):
+    """
+    The runs that an evaluation is compared with.
+
+    :param path: Folder of the latest one.
+    :param runs: Number of runs.
+    :param changed: Number of questions of the latest one whose text or expectations are different now.
+    """
+
+    path: str
+    name: str
+    run_id: str | None = None
+    asked_at: str | None = None
+    runs: int = 1
+    changed: int = 0
+    added: int = 0
+    removed: int = 0
+    changed_judges: list[str] = Field(default_factory=list)
+
+
+class Summary(Model):
+    """
+    The result of an evaluation. It holds no time of its own: the same answers give the same bytes.
+
+    :param run: ``dag_id``, ``run_id``, ``task_id``, ``map_index``, ``region``, ``logical_date`` and ``run_after``.
+    :param asked_at: When the first question was submitted, ISO 8601 in UTC; None if not known.
+    :param pass_if: The condition for a question to pass; None without one.
+    :param figures: Every figure by name: ``coverage``, ``pass_rate``, ``newly_failing``, ``latency p50``, ``p95`` and
+        ``p99``, each scorer, these by tag such as ``token_f1[billing]``, and ``<judge> agreement``.
+    :param tags: Number of questions by tag.
+    :param failing: Questions that do not fulfil ``pass_if``; None without one.
+    :param newly_failing: Those of them that usually passed before; None without earlier runs.
+    :param earlier: None without a baseline.
+    """
+
+    schema_version: int = SCHEMA_VERSION
+    name: str
+    run: dict[str, str | None] = Field(default_factory=dict)
+    site: str | None = None
+    asked_at: str | None = None
+    pass_if: str | None = None
+    questions: Questions
+    scorers: dict[str, ScorerSummary]
+    tags: dict[str, int] = Field(default_factory=dict)
+    figures: dict[str, Figure]
+    low_confidence: int | None = None
+    failing: Keys | None = None
+    newly_failing: Keys | None = None
+    earlier: EarlierRuns | None = None
+    gate: Gate = Gate()
+
+    def as_json(self) -> bytes:
+        """Return the content of ``summary.json``."""
+        return f"{self.model_dump_json(indent=1)}\n".encode()
+
+    def value(self, figure: str, tag: str | None = None) -> float | None:
+        """Return the value of a figure, or of a figure of a tag; None without one."""
+        found = self.figures.get(figure if tag is None else f"{figure}[{tag}]")
+        return found.value if found else None
+
+    @property
+    def means(self) -> dict[str, float | None]:
+        """Weighted mean by scorer."""
+        return {name: self.value(name) for name in self.scorers}
+
+    @property
+    def judge_tokens(self) -> int | None:
+        """Tokens of all judges, of prompts and replies; None without judges."""
+        judges = [scorer.judge for scorer in self.scorers.values() if scorer.judge]
+        return sum(judge.input_tokens + judge.output_tokens for judge in judges) if judges else None
