@@ -1,5 +1,5 @@
 """
-Agreement of a judge with people.
+Labels of people, and the agreement of a judge with them.
 
 Cohen's kappa is measured on what decides: the score itself, or whether it fulfils the condition of ``pass_if``. For
 scores between 0 and 1 it is the kappa with linear weights, which equals Cohen's for 0 and 1.
@@ -8,11 +8,21 @@ scores between 0 and 1 it is the kappa with linear weights, which equals Cohen's
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_assistant.evaluation_new.summary import Agreement
+from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.keys import is_missing
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from airflow_provider_assistant.evaluation_new.golden import Case
+
+HUMAN, HUMAN_ANSWER = "human", "human_answer"
+_WORDS = {True: {"true", "pass", "yes", "good", "1"}, False: {"false", "fail", "no", "bad", "0"}}
 
 # Ends of the interval of 95 %.
 _TAIL = 0.025
@@ -21,19 +31,58 @@ DRAWS = 2000
 _ADDED, _HARDLY_ADDED = 0.5, 0.1
 
 
-class Agreement(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Label:
     """
-    Agreement of a judge with people.
+    The verdict of a person on an answer.
 
-    :param labels: Number of answers that both have judged.
-    :param kappa: 1 for perfect agreement, 0 for that of chance; None if it is not defined, because all are alike.
-    :param low: Lower end of its interval of 95 %.
+    :param case: The labelled answer, with its question and expectations. The answer is None if it is not known yet.
     """
 
-    labels: int
-    kappa: float | None = None
-    low: float | None = None
-    high: float | None = None
+    case: Case
+    passes: bool
+
+
+def labels_of(cases: Iterable[Case], judge: str, *, is_only: bool) -> list[Label]:
+    """
+    Return the labels that rows have for a judge, one per answer.
+
+    A label in the column ``human`` is about the text in the column ``human_answer``, or without it about the answer of
+    the row.
+
+    :param judge: Name of the rubric. With several judges, its column is ``human.<name>``.
+    :param is_only: Whether there is only one judge, so that the column ``human`` must be about it.
+    :raises AssistantInputError: A label is unclear, or could be about several judges.
+    """
+    labels: dict[tuple[str, str | None], Label] = {}
+    own = f"{HUMAN}.{judge}"
+    for case in cases:
+        column = own if own in case.row or not is_only else HUMAN
+        if not is_only and not is_missing(case.row.get(HUMAN)):
+            raise AssistantInputError(
+                f"question {case.key!r}: with several judges, the column {HUMAN} could be about any of them",
+                todo=f"Name it {own!r}.",
+                field=HUMAN,
+            )
+        passes = _passes(case.row.get(column), f"question {case.key!r}: {column}")
+        labelled = case.row.get(HUMAN_ANSWER)
+        answer = case.answer if is_missing(labelled) else str(labelled)
+        if passes is not None:
+            labels[case.key, answer] = Label(replace(case, answer=answer), passes)
+    return list(labels.values())
+
+
+def _passes(value: Any, where: str) -> bool | None:
+    """Return what a label says; None without one."""
+    if is_missing(value) or isinstance(value, bool):
+        return value if isinstance(value, bool) else None
+    word = str(value).strip().lower()
+    for passes, words in _WORDS.items():
+        if word in words:
+            return passes
+    if not word:
+        return None
+    raise AssistantInputError(f"{where} must be pass or fail, not {value!r}", field=HUMAN)
 
 
 def agreement(pairs: Iterable[tuple[bool, float]]) -> Agreement:
@@ -46,15 +95,15 @@ def agreement(pairs: Iterable[tuple[bool, float]]) -> Agreement:
 
     ordered = sorted((float(label), score) for label, score in pairs)
     if not ordered:
-        return Agreement(0)
+        return Agreement(labels=0)
     labels, scores = np.array(ordered).T
     kappa = float(_kappas(labels, scores, np.ones((1, len(ordered))))[0])
     if np.isnan(kappa):
-        return Agreement(len(ordered))
+        return Agreement(labels=len(ordered))
     low = min(_end(labels, scores, _TAIL, (_HARDLY_ADDED, _ADDED)), kappa)
     high = max(_end(labels, scores, 1 - _TAIL, (_ADDED, _HARDLY_ADDED)), kappa)
     is_perfect = bool((labels == scores).all())
-    return Agreement(len(ordered), kappa, low, 1.0 if is_perfect else high)
+    return Agreement(labels=len(ordered), kappa=kappa, low=low, high=1.0 if is_perfect else high)
 
 
 def lower(found: Sequence[Agreement]) -> Agreement:

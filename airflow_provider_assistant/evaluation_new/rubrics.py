@@ -38,6 +38,10 @@ class Rubric(NamedTuple):
         """Name of the scorer."""
         return f"{JUDGE}{self.name}"
 
+    def fingerprint(self, model: str) -> str:
+        """Return the hash of everything but the answer that a verdict depends on."""
+        return _hash([PROMPT_VERSION, model, self.text, self.reference])
+
 
 BUILT_IN = {
     rubric.name: rubric
@@ -171,8 +175,11 @@ class Task(NamedTuple):
 
     def content_hash(self, model: str) -> str:
         """Return the hash of everything that the verdict depends on."""
-        content = json.dumps([PROMPT_VERSION, model, self.rubric.text, self.prompt()]).encode()
-        return hashlib.blake2b(content, digest_size=16).hexdigest()
+        return _hash([PROMPT_VERSION, model, self.rubric.text, self.prompt()])
+
+
+def _hash(content: list[Any]) -> str:
+    return hashlib.blake2b(json.dumps(content).encode(), digest_size=16).hexdigest()
 
 
 def _latest(turns: Sequence[tuple[str, str | None]]) -> list[dict[str, str | None]]:

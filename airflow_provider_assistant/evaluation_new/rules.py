@@ -13,12 +13,9 @@ Parse conditions on the scores of an answer, and rules of a gate. The text is ne
 from __future__ import annotations
 
 import operator
-import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
-
-from airflow_provider_assistant.exceptions import AssistantInputError
 
 COVERAGE, PASS_RATE, NEWLY_FAILING = "coverage", "pass_rate", "newly_failing"
 LATENCY = "latency"

@@ -14,7 +14,7 @@ from pydantic_ai.messages import ModelMessage
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.usage import RequestUsage
 
-from airflow_provider_assistant.evaluation_new.judge import Judge
+from airflow_provider_assistant.evaluation_new.verdicts import Verdicts
 from airflow_provider_assistant.evaluation_new.rubrics import JudgeOptions, Rubric, Subject, Task
 
 FRIENDLY = Rubric("friendly", "The answer is friendly.")
@@ -52,7 +52,7 @@ class Model:
 
 
 def judge_of(model, saved=None, save=lambda table: None, **options):
-    return Judge(JudgeOptions.parse(options), create_agent=model.agent, saved=saved, save=save)
+    return Verdicts(JudgeOptions.parse(options), create_agent=model.agent, saved=saved, save=save)
 
 
 def tasks(*answers, rubric=FRIENDLY):

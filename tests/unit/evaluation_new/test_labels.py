@@ -8,7 +8,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from airflow_provider_assistant.evaluation_new.labels import Agreement, agreement, lower
+from airflow_provider_assistant.evaluation_new.labels import agreement, lower
+from airflow_provider_assistant.evaluation_new.summary import Agreement
 
 
 def pairs(both_pass, only_human, only_judge, both_fail):
@@ -48,11 +49,11 @@ def test_kappa_is_the_agreement_beyond_chance_in_any_order():
         crossed = [abs(label - Fraction(score)) for label, _ in found for _, score in found]
         by_chance = sum(crossed) / len(crossed)
         if by_chance == 0:
-            assert one == Agreement(len(found))
+            assert one == Agreement(labels=len(found))
         else:
             assert one.kappa == pytest.approx(float(1 - sum(distances) / len(found) / by_chance), abs=1e-9)
             assert -1 <= one.low <= one.kappa <= one.high <= 1
-    assert agreement([]) == Agreement(0)
+    assert agreement([]) == Agreement(labels=0)
 
 
 @pytest.mark.promise("evaluation", "The agreement of a judge with people is measured on the score that decides.")
@@ -64,7 +65,9 @@ def test_a_judge_that_says_pass_with_a_low_score_agrees_little():
 
 
 def test_the_lowest_interval_counts_where_a_judge_decides_in_two_ways():
-    undefined, low, high = Agreement(3), Agreement(3, 0.9, 0.1, 1.0), Agreement(3, 0.5, 0.4, 0.6)
+    undefined = Agreement(labels=3)
+    low = Agreement(labels=3, kappa=0.9, low=0.1, high=1.0)
+    high = Agreement(labels=3, kappa=0.5, low=0.4, high=0.6)
     assert lower([high, low]) == low
     assert lower([high, low, undefined]) == undefined
 
