@@ -14,8 +14,8 @@ from pydantic_ai.messages import ModelMessage
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.usage import RequestUsage
 
-from airflow_provider_assistant.evaluation_new.verdicts import Verdicts
 from airflow_provider_assistant.evaluation_new.rubrics import JudgeOptions, Rubric, Subject, Task
+from airflow_provider_assistant.evaluation_new.verdicts import Verdicts
 
 FRIENDLY = Rubric("friendly", "The answer is friendly.")
 TOKENS = 100
