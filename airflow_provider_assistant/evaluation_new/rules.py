@@ -12,17 +12,20 @@ Parse conditions on the scores of an answer, and rules of a gate. The text is ne
 
 from __future__ import annotations
 
+import difflib
 import operator
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 COVERAGE, PASS_RATE, NEWLY_FAILING = "coverage", "pass_rate", "newly_failing"
-LATENCY = "latency"
+LATENCY, CONFIDENCE_SCORE, LOW_CONFIDENCE = "latency", "confidence_score", "low_confidence"
 QUANTILES = ("p50", "p95", "p99")
 AGREEMENT, DROP = "agreement", "drop"
 # Scorers whose name begins like this ask a model.
 JUDGE = "judge."
+# Scorers whose name begins like this are a numeric column of the answers.
+COLUMN = "column:"
 # Binary floats cannot represent most decimal means exactly.
 TOLERANCE = 1e-9
 EXAMPLES = (
@@ -121,7 +124,23 @@ def parse_condition(text: Any, scorers: Collection[str] | None = None) -> Condit
 
     :param scorers: Names of the known scorers. Default: None, not known yet.
     """
-    raise NotImplementedError
+    terms = []
+    for part in re.split(r"\band\b", _checked_text(text, "condition", "pass_if")):
+        match = re.fullmatch(_TERM, part)
+        if not match:
+            raise AssistantInputError(
+                f"invalid condition {text!r}: {part.strip()!r} is not 'scorer >= number'",
+                todo="Write it like 'token_f1 >= 0.5 and must_include >= 1'.",
+                field="pass_if",
+            )
+        if scorers is not None and match["name"] not in scorers:
+            raise _unknown(text, "condition", "scorer", match["name"], scorers)
+        term = Term(match["name"], match["comparison"], float(match["limit"]))
+        if is_share(term.name) and not 0 <= term.limit <= 1:
+            problem = _not_a_share(term.name, term.limit)
+            raise AssistantInputError(f"invalid condition {text!r}: {problem}", field="pass_if")
+        terms.append(term)
+    return Condition(text, tuple(terms))
 
 
 def parse_rule(text: Any, scorers: Collection[str] | None = None) -> Rule:
@@ -130,7 +149,77 @@ def parse_rule(text: Any, scorers: Collection[str] | None = None) -> Rule:
 
     :param scorers: Names of the known scorers. Default: None, not known yet.
     """
-    raise NotImplementedError
+    match = re.fullmatch(_RULE, _checked_text(text, "rule", "gate"))
+    if not match:
+        raise AssistantInputError(f"invalid rule {text!r}", todo=f"Write it like {EXAMPLES}.", field="gate")
+    base, tag, of = match["name"], match["tag"], match["of"]
+    figure = base if tag is None else f"{base}[{tag}]"
+    if of:
+        figure = f"{figure} {of}"
+    rule = Rule(
+        text=text,
+        figure=figure,
+        base=base,
+        tag=tag,
+        is_drop=match["drop"] is not None,
+        term=Term(figure, match["comparison"], float(match["limit"])),
+        labels=int(match["labels"] or 0),
+    )
+    _check_figure(rule, of, scorers)
+    problem = _problem(rule)
+    if problem:
+        raise AssistantInputError(f"invalid rule {text!r}: {problem}", field="gate")
+    return rule
+
+
+def _check_figure(rule: Rule, of: str | None, scorers: Collection[str] | None) -> None:
+    """Check that the figure of a rule is one of the known ones, whatever the tags are."""
+    shares = {COVERAGE, PASS_RATE}
+    quantiles = {f"{LATENCY} {quantile}" for quantile in QUANTILES}
+    names = {*shares, NEWLY_FAILING, *quantiles, *(scorers or ())}
+    names |= {f"{name} {AGREEMENT}" for name in scorers or () if name.startswith(JUDGE)}
+    named = rule.base if of is None else f"{rule.base} {of}"
+    is_tagged_wrong = rule.tag is not None and (of is not None or rule.base == NEWLY_FAILING or not rule.tag)
+    is_known = named in names
+    if scorers is None and of is None:
+        is_known = True
+    if scorers is None and of == AGREEMENT:
+        is_known = rule.base.startswith(JUDGE)
+    if not is_known or is_tagged_wrong:
+        figures = sorted(names)
+        raise _unknown(
+            rule.text,
+            "rule",
+            "figure",
+            rule.figure,
+            figures,
+            more="; those without p50, p95 or p99 also for a tag, such as 'pass_rate[billing]'",
+        )
+
+
+def _problem(rule: Rule) -> str | None:
+    """Return why a rule is not valid although its figure is, or None."""
+    term, is_count = rule.term, rule.figure == NEWLY_FAILING
+    has_no_drop = rule.is_agreement or is_count or rule.figure.startswith(f"{LATENCY} ")
+    problems = [
+        (rule.is_drop and has_no_drop, f"{rule.figure} has no drop"),
+        (rule.is_drop and (not term.is_upper or term.limit < 0), "the limit of a drop is an upper one, from 0: use <="),
+        (is_count and not term.is_upper, f"{NEWLY_FAILING} can only be limited with <= or <"),
+        (rule.is_agreement and term.comparison not in {">=", ">"}, "an agreement can only be limited with >= or >"),
+        (rule.is_agreement and not rule.labels, "end it with the number of labels that are enough: 'on >= 50 labels'"),
+        (rule.labels and not rule.is_agreement, "only the agreement of a judge is 'on' labels"),
+        (is_share(rule.base) and not 0 <= term.limit <= 1, _not_a_share(rule.base, term.limit)),
+    ]
+    return next((text for is_wrong, text in problems if is_wrong), None)
+
+
+def is_share(name: str) -> bool:
+    """Return whether a figure or the scores of a scorer are from 0 to 1."""
+    return name not in {NEWLY_FAILING, LATENCY, CONFIDENCE_SCORE} and not name.startswith(COLUMN)
+
+
+def _not_a_share(name: str, limit: float) -> str:
+    return f"{name} is from 0 to 1; write {limit / 100:g} for {limit:g} %"
 
 
 def parse_criteria(
@@ -141,4 +230,54 @@ def parse_criteria(
 
     :param scorers: Names of the known scorers. Default: None, not known yet.
     """
-    raise NotImplementedError
+    if not isinstance(gate, list | tuple):
+        raise AssistantInputError(f"gate must be a list of rules, not {gate!r}", field="gate")
+    rules = [parse_rule(rule, scorers) for rule in gate]
+    condition = None if pass_if is None else parse_condition(pass_if, scorers)
+    calibrated = {rule.base for rule in rules if rule.is_agreement}
+    for rule in rules:
+        if rule.base in {PASS_RATE, NEWLY_FAILING} and condition is None:
+            raise AssistantInputError(
+                f"gate: {rule.text!r} needs pass_if, the condition for a question to pass", field="pass_if"
+            )
+        if (rule.is_drop or rule.figure == NEWLY_FAILING) and not has_baseline:
+            raise AssistantInputError(
+                f"gate: {rule.text!r} needs a baseline",
+                todo="Set baseline='previous', or --against on the command line.",
+                field="baseline",
+            )
+        for judge in judges_of(rule, condition):
+            if judge not in calibrated:
+                raise AssistantInputError(
+                    f"gate: {rule.text!r}: the verdicts of {judge} may decide only if they agree with those of people",
+                    todo=f"Add a rule such as '{judge} agreement >= 0.6 on >= 50 labels', and labels in the column "
+                    "human.",
+                    field="gate",
+                )
+    return Criteria(condition, rules)
+
+
+def judges_of(rule: Rule, pass_if: Condition | None) -> list[str]:
+    """Return the judges whose scores decide a rule."""
+    if rule.is_agreement:
+        return []
+    names = [rule.base]
+    if rule.base in {PASS_RATE, NEWLY_FAILING} and pass_if:
+        names = pass_if.names
+    return [name for name in names if name.startswith(JUDGE)]
+
+
+def _checked_text(text: Any, what: str, parameter: str) -> str:
+    if not isinstance(text, str) or not text.strip():
+        raise AssistantInputError(f"invalid {what} {text!r}: it must be text", field=parameter)
+    return text
+
+
+def _unknown(text: str, what: str, kind: str, name: str, known: Collection[str], more: str = "") -> AssistantInputError:
+    close = difflib.get_close_matches(name, known, 1)
+    meant = f"; did you mean {close[0]!r}?" if close else ""
+    return AssistantInputError(
+        f"invalid {what} {text!r}: there is no {kind} {name!r}{meant}",
+        todo=f"The {kind}s are {', '.join(known)}{more}.",
+        field="gate" if what == "rule" else "pass_if",
+    )

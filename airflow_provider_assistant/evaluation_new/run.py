@@ -72,7 +72,7 @@ class EvaluationJob:
     cases: Sequence[Case]
     folder: RunFolder
     scorers: Sequence[Scorer]
-    criteria: Criteria = Criteria()
+    criteria: Criteria
     baseline: str | None = None
     judges: Judges | None = None
     on_fail: OnFail = "report"
