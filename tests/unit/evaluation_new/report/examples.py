@@ -33,23 +33,19 @@ def case(number=0, **changes):
     return replace(plain, **changes)
 
 
-def scores_of(cases, **columns):
-    """Return the matrix; ``passed`` is whether the first column is at least 0.5."""
-    values = {name: np.array(column, dtype=float) for name, column in columns.items()}
-    first = next(iter(values.values()))
-    passed = np.where(np.isnan(first), math.nan, (first >= 0.5).astype(float))
+def scores_of(cases, errors=None, **columns):
+    """Return the matrix of scores."""
     return Scores(
-        keys=np.array([one.key for one in cases]),
-        repetitions=np.array([one.repetition for one in cases]),
-        units=np.array([one.unit for one in cases]),
-        content_hashes=np.array([str(number) for number, _ in enumerate(cases)]),
-        request_ids=[one.request_id for one in cases],
-        statuses=np.array([one.status for one in cases]),
+        keys=[one.key for one in cases],
+        repetitions=[one.repetition for one in cases],
+        units=[one.unit for one in cases],
+        hashes=[one.content_hash for one in cases],
+        is_answered=np.array([one.answer is not None for one in cases]),
         weights=np.ones(len(cases)),
         tags=[one.tags for one in cases],
-        values=values,
-        passed=passed,
-        errors={},
+        values={name: np.array(column, dtype=float) for name, column in columns.items()},
+        measured=frozenset(),
+        errors=errors or {},
     )
 
 
@@ -136,3 +132,62 @@ def nightly(runs=12):
         for night in range(runs)
     ]
     return evaluation_of(cases, scores, summary_of(), trend, {"judge.correctness": judged})
+
+
+CANARY = "sung"
+HOSTILE = [
+    f"<script>window.{CANARY}=1</script>",
+    f"</script><script>{CANARY}=1</script>",
+    f"</style><script>{CANARY}=1</script><style>",
+    f"</title><script>{CANARY}=1</script>",
+    f"--><script>{CANARY}=1</script><!--",
+    f'"><img src=x onerror="{CANARY}=1">',
+    f"' onmouseover='{CANARY}=1' style='position:fixed;inset:0' x='",
+    f"<svg onload={CANARY}=1><a xlink:href=javascript:{CANARY}=1>x</a></svg>",
+    f'[x](javascript:{CANARY}=1) <a href="javascript:{CANARY}=1">x</a>',
+    '<iframe srcdoc="&lt;script&gt;parent.sung=1&lt;/script&gt;"></iframe><base href="https://evil.invalid/">',
+    '<meta http-equiv="refresh" content="0;url=https://evil.invalid/"><link rel="stylesheet" href="//evil.invalid/x">',
+    "&lt;script&gt; &#60;b&#62; &amp;amp;",
+    "{{ 7 * 7 }} {% raw %} {{ config }} ${7*7} $\\frac{1}{2}$",
+    "\N{RIGHT-TO-LEFT OVERRIDE}reversed \N{LEFT-TO-RIGHT ISOLATE}left open \N{RIGHT-TO-LEFT EMBEDDING}",
+    "nul \x00, bell \x07, escape \x1b[31m, delete \x7f, next line \x85, carriage \r return, form \x0c feed",
+    "lone \ud800 surrogates \udfff, no characters \ufffe \uffff",
+    "W" * 10_000,
+    "a\u0301\u0335" * 500 + "\N{COMBINING ACUTE ACCENT}" * 5_000,
+    "<b>" * 1_000,
+    "x y " * 250_000,
+    "\u3042" * 5_000,
+    "\n" * 5_000,
+    "",
+]
+
+
+def hostile():
+    """Return an evaluation with these texts as names, messages, answers, tags, scorers and reasons."""
+    cases = []
+    for number, text in enumerate(HOSTILE):
+        marks = {"key": f"{number} {text[:2000]}", "message": text, "tags": (text[:2000],), "request_id": text[:200]}
+        cases.append(case(expected=(text[::-1],), answer=text, must_include=(text,) * 12, **marks))
+        unanswered = {**marks, "key": f"u{number} {text}"}
+        cases.append(case(expected=(), answer=None, status=text or "failed", error=text, **unanswered))
+    errors = {row: {"custom": one.message} for row, one in enumerate(cases)}
+    scores = scores_of(cases, errors, token_f1=[0.01 * row for row in range(len(cases))])
+    plain = summary_of()
+    scorer = plain.scorers["judge.correctness"]
+    rule = plain.gate.rules[1]
+    rules = [rule.model_copy(update={"rule": text, "reason": text, "figure": text}) for text in HOSTILE]
+    summary = plain.model_copy(
+        update={
+            "name": HOSTILE[3],
+            "run": {"run_id": HOSTILE[16], "dag_id": HOSTILE[5]},
+            "asked_at": HOSTILE[0],
+            "pass_if": HOSTILE[0],
+            "scorers": {text[:500]: scorer for text in HOSTILE} | plain.scorers,
+            "tags": {text[:2000]: 1 for text in HOSTILE},
+            "figures": {text[:500]: figure(0.5, mean=-0.1, low=-0.2, high=0.0) for text in HOSTILE} | plain.figures,
+            "earlier": parts.EarlierRuns(path=HOSTILE[2], name=HOSTILE[1], run_id=HOSTILE[4], asked_at=HOSTILE[5]),
+            "gate": parts.Gate(verdict="failed", on_fail="report", rules=rules),
+        }
+    )
+    judgements = {HOSTILE[0]: [Judgement(0.0, one.message) for one in cases]}
+    return evaluation_of(cases, scores, summary, [summary, plain], judgements)
