@@ -82,7 +82,7 @@ def failing_lines(evaluation: Evaluation) -> list[str]:
 
 
 def _keys_in_order(evaluation: Evaluation) -> Iterable[str]:
-    """Return the newly failing questions and the worst ones of each failed rule in turn, then all other failing ones."""
+    """Return the newly failing questions and the worst ones of each failed rule in turn, then the others."""
     lists = [evaluation.newly_failing]
     lists += [[question.key for question in rule.questions] for rule in evaluation.summary.gate.failed]
     in_turn = chain.from_iterable(zip_longest(*lists))

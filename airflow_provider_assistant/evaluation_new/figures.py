@@ -216,7 +216,8 @@ class Figures:
         units = questions.unit_of[scores.question_of]
         unanswered = np.bincount(units, weights=~scores.is_answered, minlength=len(questions.units))
         is_lacking: NDArray[np.bool_] = np.bincount(units, weights=lacks, minlength=len(questions.units)) > 0
-        return is_lacking & (unanswered == 0)
+        is_lacking &= unanswered == 0
+        return is_lacking
 
     def _quantiles(self) -> dict[str, Figure]:
         import numpy as np

@@ -14,9 +14,12 @@ from __future__ import annotations
 
 import difflib
 import operator
+import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+from airflow_provider_assistant.exceptions import AssistantInputError
 
 COVERAGE, PASS_RATE, NEWLY_FAILING = "coverage", "pass_rate", "newly_failing"
 LATENCY, CONFIDENCE_SCORE, LOW_CONFIDENCE = "latency", "confidence_score", "low_confidence"

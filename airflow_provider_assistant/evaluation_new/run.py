@@ -191,7 +191,9 @@ def evaluate(job: EvaluationJob) -> Evaluation:
 def _check(job: EvaluationJob) -> None:
     """Check what can be checked before anything is paid for or written."""
     pass_if, rules = job.criteria
-    needed = [name for rule in rules for name in (pass_if.names if pass_if and rule.base in OF_PASSING else [rule.base])]
+    needed = [
+        name for rule in rules for name in (pass_if.names if pass_if and rule.base in OF_PASSING else [rule.base])
+    ]
     columns = {column: None for case in job.cases for column in case.row}
     check_expectations(job.scorers, [*needed, *(pass_if.names if pass_if else [])], columns)
     if job.judges:
