@@ -103,7 +103,7 @@ class _Gate:
         loss = loss_of(change, higher_is_better=self.source.higher_is_better(rule.base), drops=self.drops)
         if loss is None:
             return _verdict(rule, "too_few", None, f"{counted(change.questions, 'question')} in common is too few")
-        return _verdict_on_loss(rule, loss, _moved(rule, change))
+        return verdict_on_loss(rule, loss, _moved(rule, change))
 
     def _agreement(self, rule: Rule) -> RuleVerdict:
         """Compare the lower end of the interval of kappa with its limit."""
@@ -158,7 +158,8 @@ def _verdict(rule: Rule, verdict: Verdict, value: float | None, reason: str, *, 
     )
 
 
-def _verdict_on_loss(rule: Rule, loss: Loss, moved: str) -> RuleVerdict:
+def verdict_on_loss(rule: Rule, loss: Loss, moved: str) -> RuleVerdict:
+    """Return the verdict on a rule that limits a loss: it fails only by more than chance explains."""
     is_over = not rule.term.holds(loss.value)
     if is_over and (proof := _proof(rule, loss)):
         return _verdict(rule, "failed", loss.value, f"{moved}; {proof}", is_worse=True)

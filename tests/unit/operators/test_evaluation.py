@@ -20,8 +20,8 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_provider_assistant import lake
-from airflow_provider_assistant.evaluation import report
-from airflow_provider_assistant.evaluation.summary import Summary
+from airflow_provider_assistant.evaluation_new import report
+from airflow_provider_assistant.evaluation_new.summary import Summary
 from airflow_provider_assistant.exceptions import AssistantGateFailedError, AssistantInputError
 from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOperator, AssistantReportLink
 from tests.processes import preload, processes
@@ -95,8 +95,8 @@ def operator(tmp_path):
     return partial(judging, tmp_path)
 
 
-def page_without_charts(_evaluation, trend):
-    return f"{len(trend)} runs before"
+def page_without_charts(evaluation):
+    return f"{len(evaluation.trend)} runs before"
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Simulate the gate: ``python -m tests.unit.evaluation.false_alarms`` prints the table of the docs."""
+"""Simulate the gate: ``python -m tests.unit.evaluation_new.false_alarms`` prints the table of the docs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tests.unit.evaluation.nights import KINDS, NOISES, longest_run, nights, reds
+from tests.unit.evaluation_new.nights import KINDS, NOISES, longest_run, nights, reds
 
 SEED = 20261125
 # Nights of a series before anything is counted.
