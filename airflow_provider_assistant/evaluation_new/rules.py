@@ -14,12 +14,17 @@ from __future__ import annotations
 
 import difflib
 import operator
+import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from airflow_provider_assistant.exceptions import AssistantInputError
+
 COVERAGE, PASS_RATE, NEWLY_FAILING = "coverage", "pass_rate", "newly_failing"
 LATENCY, CONFIDENCE_SCORE, LOW_CONFIDENCE = "latency", "confidence_score", "low_confidence"
+# Figures of the condition for passing.
+OF_PASSING = (PASS_RATE, NEWLY_FAILING)
 QUANTILES = ("p50", "p95", "p99")
 AGREEMENT, DROP = "agreement", "drop"
 # Scorers whose name begins like this ask a model.
@@ -236,7 +241,7 @@ def parse_criteria(
     condition = None if pass_if is None else parse_condition(pass_if, scorers)
     calibrated = {rule.base for rule in rules if rule.is_agreement}
     for rule in rules:
-        if rule.base in {PASS_RATE, NEWLY_FAILING} and condition is None:
+        if rule.base in OF_PASSING and condition is None:
             raise AssistantInputError(
                 f"gate: {rule.text!r} needs pass_if, the condition for a question to pass", field="pass_if"
             )
@@ -262,7 +267,7 @@ def judges_of(rule: Rule, pass_if: Condition | None) -> list[str]:
     if rule.is_agreement:
         return []
     names = [rule.base]
-    if rule.base in {PASS_RATE, NEWLY_FAILING} and pass_if:
+    if rule.base in OF_PASSING and pass_if:
         names = pass_if.names
     return [name for name in names if name.startswith(JUDGE)]
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -135,6 +136,27 @@ def scorers_of(names: Sequence[str], refusal_phrases: Sequence[str] = ()) -> lis
     if repeated:
         raise AssistantInputError(f"scorers name {', '.join(repeated)} more than once", field="scorers")
     return [_scorer_of(name, checked_phrases(refusal_phrases)) for name in names]
+
+
+def check_expectations(scorers: Sequence[Scorer], needed: Sequence[str], columns: Collection[str]) -> None:
+    """
+    Check that the golden set has the columns of the scorers that decide.
+
+    :param needed: Names of the scorers in the gate and in ``pass_if``.
+    :param columns: Columns of the answers and of the golden set.
+    :raises AssistantInputError: A column is missing; the error names similar ones.
+    """
+    for scorer in scorers:
+        column = scorer.expectation
+        if column is None or column in columns or scorer.name not in needed:
+            continue
+        close = [name for name in columns if column in name] or difflib.get_close_matches(column, columns)
+        but = f", but {', '.join(map(repr, close))}" if close else ""
+        raise AssistantInputError(
+            f"the gate needs {scorer.name}, and the golden set has no column {column!r}{but}",
+            todo=f"Rename or add the column {column!r}, or take {scorer.name} out of gate and pass_if.",
+            field="expectations",
+        )
 
 
 def check_name(name: str) -> None:

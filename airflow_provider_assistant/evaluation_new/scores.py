@@ -1,13 +1,13 @@
-"""The matrix of scores: a row per answer, a column per scorer."""
+"""The matrix of scores: a row per answer, a column per scorer. Earlier runs are the same matrix, read from Parquet."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_assistant.evaluation_new.rules import LATENCY, Condition
 from airflow_provider_assistant.exceptions import AssistantInputError
 
 if TYPE_CHECKING:
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from airflow_provider_assistant.evaluation_new.golden import Case
-    from airflow_provider_assistant.evaluation_new.rules import Condition
+    from airflow_provider_assistant.evaluation_new.run import Judgement
     from airflow_provider_assistant.evaluation_new.scorers import Scorer
 
-# Columns of ``scores.parquet`` before those of the scorers.
+# Columns of ``scores.parquet`` beside those of the scorers.
 COLUMNS = (
     *("key", "repetition", "conversation", "case", "request_id", "status"),
     *("weight", "tags", "passed", "errors"),
@@ -27,29 +27,83 @@ COLUMNS = (
 _ERROR_LENGTH = 500
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """
+    The questions of a run. A conversation of several questions is one unit, and a question of its own another.
+
+    :param unit_of: Number of the unit of each question.
+    """
+
+    keys: Sequence[str]
+    hashes: Sequence[str]
+    weights: NDArray[np.float64]
+    tags: Sequence[Sequence[str]]
+    units: Sequence[str]
+    unit_of: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, cases: Sequence[Case]) -> Questions:
+        """Return the questions of cases, in their order. All repetitions of a question are one."""
+        import numpy as np
+
+        by_key: dict[str, Case] = {}
+        for case in cases:
+            by_key.setdefault(case.key, case)
+        first = by_key.values()
+        numbers: dict[str, int] = {}
+        unit_of = [numbers.setdefault(case.unit, len(numbers)) for case in first]
+        return cls(
+            keys=list(by_key),
+            hashes=[case.content_hash for case in first],
+            weights=np.array([case.weight for case in first], dtype=float),
+            tags=[case.tags for case in first],
+            units=list(numbers),
+            unit_of=np.array(unit_of, dtype=np.int64),
+        )
+
+    def with_tag(self, tag: str | None) -> NDArray[np.bool_]:
+        """Return which questions have a tag, or all."""
+        import numpy as np
+
+        return np.array([tag is None or tag in tags for tags in self.tags], dtype=bool)
+
+    def unit_means(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the weighted mean of the questions of each unit."""
+        return grouped_means(values, self.unit_of, len(self.units), self.weights)
+
+    def unit_weights(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the weight of the questions of each unit that have a value."""
+        import numpy as np
+
+        weights = np.where(np.isnan(values), 0.0, self.weights)
+        return np.bincount(self.unit_of, weights=weights, minlength=len(self.units)).astype(float)
+
+
+@dataclass(frozen=True, slots=True)
 class Scores:
     """
     The scores of a run.
 
-    :param units: Key of the conversation of each answer, or of the question itself.
-    :param hashes: Content hash of question and expectations of each answer.
-    :param is_answered: Whether each answer is there.
+    :param question_of: Number of the question of each answer.
     :param values: Scores by scorer; NaN: not applicable, or no answer.
+    :param seconds: Latency of each answer; NaN if not known.
     :param measured: Names of the scorers that should have a value for every answer.
     :param errors: Text by scorer, by number of the answer. Such an answer has the worst score.
     """
 
-    keys: Sequence[str]
-    repetitions: Sequence[int]
-    units: Sequence[str]
-    hashes: Sequence[str]
+    questions: Questions
+    question_of: NDArray[np.int64]
+    repetitions: NDArray[np.int64]
     is_answered: NDArray[np.bool_]
-    weights: NDArray[np.float64]
-    tags: Sequence[Sequence[str]]
     values: Mapping[str, NDArray[np.float64]]
+    seconds: NDArray[np.float64]
     measured: frozenset[str]
     errors: Mapping[int, Mapping[str, str]]
+
+    def question_means(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the mean of the repetitions of each question; NaN without any value."""
+        return grouped_means(values, self.question_of, len(self.questions.keys))
 
     def passed(self, pass_if: Condition) -> NDArray[np.float64]:
         """
@@ -60,85 +114,21 @@ class Scores:
         """
         import numpy as np
 
-        is_known = np.zeros(len(self.keys), dtype=bool)
-        fails, lacks_measure = is_known.copy(), is_known.copy()
+        is_judged, fails, lacks_measure = np.zeros((3, len(self.question_of)), dtype=bool)
         for term in pass_if.terms:
             values = self.values[term.name]
             has_value = ~np.isnan(values)
-            is_known |= has_value
+            is_judged |= has_value
             # Most scores have few different values.
             different, positions = np.unique(values[has_value], return_inverse=True)
             holds = np.array([term.holds(value) for value in different.tolist()], dtype=bool)
             fails[has_value] |= ~holds[positions]
             if term.name in self.measured:
                 lacks_measure |= ~has_value
-        passed = np.where(is_known & self.is_answered & ~lacks_measure, 1.0, np.nan)
-        return np.where(fails & self.is_answered, 0.0, passed)
+        is_judged &= self.is_answered
+        return np.where(fails & is_judged, 0.0, np.where(is_judged & ~lacks_measure, 1.0, np.nan))
 
-    @cached_property
-    def questions(self) -> Questions:
-        """The questions and conversations of the run."""
-        return Questions.of(self)
-
-
-@dataclass(frozen=True)
-class Questions:
-    """
-    Which rows of the matrix are of one question, and which questions of one conversation.
-
-    :param keys: Key of each question.
-    :param of_row: Number of the question of each row.
-    :param units: Key of each unit, a question or a conversation.
-    :param unit_of: Number of the unit of each question.
-    :param weights: Weight of each question.
-    """
-
-    keys: Sequence[str]
-    of_row: NDArray[np.int64]
-    units: Sequence[str]
-    unit_of: NDArray[np.int64]
-    weights: NDArray[np.float64]
-    tags: Sequence[Sequence[str]]
-    hashes: Sequence[str]
-
-    @classmethod
-    def of(cls, scores: Scores) -> Questions:
-        """Group the rows by question, and the questions by conversation."""
-        import numpy as np
-
-        numbers: dict[str, int] = {}
-        of_row = np.array([numbers.setdefault(key, len(numbers)) for key in scores.keys], dtype=np.int64)
-        first = np.zeros(len(numbers), dtype=np.int64)
-        first[of_row[::-1]] = np.arange(len(of_row))[::-1]
-        rows = first.tolist()
-        unit_numbers: dict[str, int] = {}
-        unit_of = [unit_numbers.setdefault(scores.units[row], len(unit_numbers)) for row in rows]
-        return cls(
-            keys=list(numbers),
-            of_row=of_row,
-            units=list(unit_numbers),
-            unit_of=np.array(unit_of, dtype=np.int64),
-            weights=scores.weights[first],
-            tags=[scores.tags[row] for row in rows],
-            hashes=[scores.hashes[row] for row in rows],
-        )
-
-    def means(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the mean of the repetitions of each question; NaN without any value."""
-        return grouped_means(values, self.of_row, len(self.keys))
-
-    def unit_means(self, by_question: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the weighted mean of the questions of each unit."""
-        return grouped_means(by_question, self.unit_of, len(self.units), self.weights)
-
-    def unit_weights(self, by_question: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the weight of the questions of each unit that have a value."""
-        import numpy as np
-
-        weights = np.where(np.isnan(by_question), 0.0, self.weights)
-        return np.bincount(self.unit_of, weights=weights, minlength=len(self.units))
-
-    def units_passed(self, passed: NDArray[np.float64], repetitions: Sequence[int]) -> NDArray[np.float64]:
+    def units_passed(self, passed: NDArray[np.float64]) -> NDArray[np.float64]:
         """
         Return the share of its judged repetitions in which each unit passes.
 
@@ -146,17 +136,14 @@ class Questions:
         """
         import numpy as np
 
-        pairs: dict[tuple[int, int], int] = {}
-        row_units = self.unit_of[self.of_row].tolist()
-        of_row = np.array(
-            [pairs.setdefault(pair, len(pairs)) for pair in zip(row_units, repetitions, strict=True)], dtype=np.int64
-        )
-        size = len(pairs)
+        units = self.questions.unit_of[self.question_of]
+        pairs, of_row = np.unique(np.stack([units, self.repetitions]), axis=1, return_inverse=True)
+        of_row = of_row.reshape(-1)
+        size = pairs.shape[1]
         has_failed = np.bincount(of_row, weights=passed == 0, minlength=size) > 0
         is_unknown = np.bincount(of_row, weights=np.isnan(passed), minlength=size) > 0
         verdicts = np.where(has_failed, 0.0, np.where(is_unknown, np.nan, 1.0))
-        units = np.array([unit for unit, _repetition in pairs], dtype=np.int64)
-        return grouped_means(verdicts, units, len(self.units))
+        return grouped_means(verdicts, pairs[0], len(self.questions.units))
 
 
 def grouped_means(
@@ -174,7 +161,7 @@ def grouped_means(
 
 
 def score_cases(
-    cases: Sequence[Case], scorers: Sequence[Scorer], judged: Mapping[str, Sequence[Any]] | None = None
+    cases: Sequence[Case], scorers: Sequence[Scorer], judged: Mapping[str, Sequence[Judgement]] | None = None
 ) -> Scores:
     """
     Score the answers. An answer that a scorer cannot score gets its worst score, and the error is kept.
@@ -184,29 +171,31 @@ def score_cases(
     import numpy as np
 
     errors: dict[int, dict[str, str]] = {}
-    values: dict[str, NDArray[np.float64]] = {}
+    values = {}
     for scorer in scorers:
         column = np.full(len(cases), np.nan)
         for row, case in enumerate(cases):
             if case.answer is None:
                 continue
             try:
-                score = _judged(judged or {}, scorer, row) if scorer.is_judge else _scored(scorer, case)
+                score = _judged(judged, scorer, row) if scorer.is_judge else _scored(scorer, case)
             except _NotScoredError as error:
                 errors.setdefault(row, {})[scorer.name] = str(error)[:_ERROR_LENGTH]
                 score = scorer.worst
             if score is not None:
                 column[row] = score
         values[scorer.name] = column
+    questions = Questions.of(cases)
+    numbers = {key: number for number, key in enumerate(questions.keys)}
+    is_answered = np.array([case.answer is not None for case in cases], dtype=bool)
+    seconds = np.array([math.nan if case.seconds is None else case.seconds for case in cases], dtype=float)
     return Scores(
-        keys=[case.key for case in cases],
-        repetitions=[case.repetition for case in cases],
-        units=[case.unit for case in cases],
-        hashes=[case.content_hash for case in cases],
-        is_answered=np.array([case.answer is not None for case in cases], dtype=bool),
-        weights=np.array([case.weight for case in cases], dtype=float),
-        tags=[case.tags for case in cases],
+        questions=questions,
+        question_of=np.array([numbers[case.key] for case in cases], dtype=np.int64),
+        repetitions=np.array([case.repetition for case in cases], dtype=np.int64),
+        is_answered=is_answered,
         values=values,
+        seconds=np.where(is_answered, seconds, np.nan),
         measured=frozenset(scorer.name for scorer in scorers if scorer.is_measured),
         errors=errors,
     )
@@ -216,29 +205,28 @@ class _NotScoredError(Exception):
     """An answer could not be scored."""
 
 
-def _judged(judged: Mapping[str, Sequence[Any]], scorer: Scorer, row: int) -> float | None:
-    judgement = judged[scorer.name][row]
+def _judged(judged: Mapping[str, Sequence[Judgement]] | None, scorer: Scorer, row: int) -> float | None:
+    judgement = (judged or {})[scorer.name][row]
     if judgement.error is not None:
         raise _NotScoredError(judgement.error)
-    score: float | None = judgement.score
-    return score
+    return judgement.score
 
 
 def _scored(scorer: Scorer, case: Case) -> float | None:
     """Return a score; None if the scorer is not applicable."""
     try:
-        value = scorer.score(case) if scorer.score else None
+        value: Any = scorer.score(case) if scorer.score else None
     except AssistantInputError:
-        # A column that is missing or not numeric is a mistake in the data, not in one answer.
+        # A column that is missing or not numeric is a mistake in all the data, not in one answer.
         raise
     except Exception as error:
         raise _NotScoredError(f"{type(error).__name__}: {error}") from error
-    # Convert numpy scalars to Python numbers.
-    plain = value.item() if getattr(value, "ndim", None) == 0 else value
+    # numpy's scalars become Python's numbers.
+    plain = value.item() if hasattr(value, "item") else value
     if plain is None:
         return None
     if not isinstance(plain, bool | int | float):
-        raise _NotScoredError(f"it returned {value!r}, not a number, a bool or None")
+        raise _NotScoredError(f"it returned {plain!r}, not a number, a bool or None")
     if not math.isfinite(plain) or (scorer.is_share and not 0 <= plain <= 1):
         raise _NotScoredError(f"it returned {plain}, which is not from 0 to 1; None means not applicable")
     return float(plain)
@@ -249,58 +237,58 @@ def to_table(scores: Scores, cases: Sequence[Case], pass_if: Condition | None) -
     import numpy as np
     import pyarrow as pa
 
-    def nullable(values: NDArray[np.float64], kind: pa.DataType) -> pa.Array:
-        return pa.array(values, pa.float64(), from_pandas=True).cast(kind)
-
-    unknown = np.full(len(cases), np.nan)
+    passed = np.full(len(cases), np.nan) if pass_if is None else scores.passed(pass_if)
+    errors = [_error_text(scores.errors.get(row, {})) for row in range(len(cases))]
     columns = {
-        "key": pa.array(scores.keys, pa.string()),
+        "key": pa.array([case.key for case in cases], pa.string()),
         "repetition": pa.array(scores.repetitions, pa.int32()),
         "conversation": pa.array([case.conversation for case in cases], pa.string()),
-        "case": pa.array(scores.hashes, pa.string()),
+        "case": pa.array(scores.questions.hashes, pa.string()).take(pa.array(scores.question_of)),
         "request_id": pa.array([case.request_id for case in cases], pa.string()),
         "status": pa.array([case.status for case in cases], pa.string()),
-        "weight": pa.array(scores.weights),
-        "tags": pa.array(scores.tags, pa.list_(pa.string())),
-        "passed": nullable(unknown if pass_if is None else scores.passed(pass_if), pa.bool_()),
+        "weight": pa.array([case.weight for case in cases], pa.float64()),
+        "tags": pa.array([case.tags for case in cases], pa.list_(pa.string())),
+        "passed": pa.array(passed, from_pandas=True).cast(pa.bool_()),
+        "errors": pa.array(errors, pa.string()),
     }
-    columns |= {name: nullable(values, pa.float64()) for name, values in scores.values.items()}
-    texts = [_error_text(scores.errors.get(row)) for row in range(len(cases))]
-    return pa.table({**columns, "errors": pa.array(texts, pa.string())})
+    return pa.table(columns | {name: pa.array(values, from_pandas=True) for name, values in scores.values.items()})
 
 
-def _error_text(errors: Mapping[str, str] | None) -> str | None:
-    if not errors:
-        return None
-    text = "\n".join(f"{name}: {' '.join(reason.split())}" for name, reason in errors.items())
-    return text.encode("utf-8", "replace").decode()
+def _error_text(errors: Mapping[str, str]) -> str | None:
+    lines = [f"{name}: {' '.join(reason.split())}" for name, reason in errors.items()]
+    return "\n".join(lines).encode("utf-8", "replace").decode() or None
 
 
-def of_table(table: pa.Table, measured: frozenset[str] = frozenset()) -> Scores:
+def of_table(table: pa.Table, questions: Questions, measured: frozenset[str]) -> Scores:
     """
-    Return the scores of an earlier run from the content of its ``scores.parquet``.
+    Return the scores of an earlier run for the questions of this one.
 
-    :param measured: Names of the scorers that should have a value for every answer.
+    Answers to other questions are left out, and so are conversations of which a question has changed.
+
     :raises ValueError: It is not a table of scores.
     """
     import numpy as np
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     missing = [name for name in COLUMNS if name not in table.column_names]
     if missing:
         raise ValueError(f"it has no column {', '.join(missing)}")
-    names = [field.name for field in table.schema if field.name not in COLUMNS and pa.types.is_floating(field.type)]
-    keys = table["key"].to_pylist()
-    conversations = table["conversation"].to_pylist()
+    found = pc.index_in(table["key"], value_set=pa.array(questions.keys, pa.string())).combine_chunks()
+    is_same = pc.equal(table["case"], pa.array(questions.hashes, pa.string()).take(found)).fill_null(False).to_numpy()
+    question_of = found.fill_null(-1).to_numpy().astype(np.int64)
+    changed_units = np.unique(questions.unit_of[question_of[~is_same & (question_of >= 0)]])
+    is_kept = is_same & ~np.isin(questions.unit_of[question_of], changed_units)
+    kept = table.filter(pa.array(is_kept))
+    names = [field.name for field in kept.schema if field.name not in COLUMNS and pa.types.is_floating(field.type)]
+    values = {name: kept[name].to_numpy().astype(float) for name in names}
     return Scores(
-        keys=keys,
-        repetitions=table["repetition"].to_pylist(),
-        units=[conversation or key for conversation, key in zip(conversations, keys, strict=True)],
-        hashes=table["case"].to_pylist(),
-        is_answered=np.array([status == "complete" for status in table["status"].to_pylist()], dtype=bool),
-        weights=table["weight"].to_numpy(),
-        tags=[],
-        values={name: table[name].to_numpy().astype(float) for name in names},
+        questions=questions,
+        question_of=question_of[is_kept],
+        repetitions=kept["repetition"].to_numpy().astype(np.int64),
+        is_answered=pc.equal(kept["status"], "complete").fill_null(False).to_numpy().astype(bool),
+        values=values,
+        seconds=values.get(LATENCY, np.full(kept.num_rows, np.nan)),
         measured=measured,
         errors={},
     )

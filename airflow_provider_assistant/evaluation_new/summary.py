@@ -124,7 +124,7 @@ class ScorerSummary(Model):
     agreement: Agreement | None = None
 
 
-class Questions(Model):
+class QuestionCounts(Model):
     """
     Counts of the answers, each repetition and each turn once.
 
@@ -247,7 +247,7 @@ class Summary(Model):
     site: str | None = None
     asked_at: str | None = None
     pass_if: str | None = None
-    questions: Questions
+    questions: QuestionCounts
     scorers: dict[str, ScorerSummary]
     tags: dict[str, int] = Field(default_factory=dict)
     figures: dict[str, Figure]
