@@ -17,10 +17,16 @@ import operator
 import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from airflow_provider_assistant.exceptions import AssistantInputError
 
+# Values of ``on_fail``: what a failed gate does.
+OnFail: TypeAlias = Literal["fail", "skip_downstream", "report"]
+DEFAULT_SCORERS = (
+    *("exact_match", "token_f1", "must_include", "must_not_include"),
+    *("refusal", "latency", "confidence_score"),
+)
 COVERAGE, PASS_RATE, NEWLY_FAILING = "coverage", "pass_rate", "newly_failing"
 LATENCY, CONFIDENCE_SCORE, LOW_CONFIDENCE = "latency", "confidence_score", "low_confidence"
 # Figures of the condition for passing.

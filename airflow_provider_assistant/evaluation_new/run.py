@@ -12,7 +12,7 @@ from airflow_provider_assistant import lake
 from airflow_provider_assistant.api.confidence import is_low
 from airflow_provider_assistant.evaluation_new.figures import EarlierScores, Figures
 from airflow_provider_assistant.evaluation_new.gate import check_gate
-from airflow_provider_assistant.evaluation_new.rules import OF_PASSING, PASS_RATE, Criteria
+from airflow_provider_assistant.evaluation_new.rules import OF_PASSING, PASS_RATE, Criteria, OnFail
 from airflow_provider_assistant.evaluation_new.runs import earlier_runs, side_by_side
 from airflow_provider_assistant.evaluation_new.scorers import check_expectations
 from airflow_provider_assistant.evaluation_new.scores import Questions, of_table, score_cases, to_table
@@ -21,7 +21,6 @@ from airflow_provider_assistant.evaluation_new.summary import (
     Gate,
     JudgeFacts,
     Keys,
-    OnFail,
     QuestionCounts,
     ScorerSummary,
     Summary,

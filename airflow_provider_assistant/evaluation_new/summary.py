@@ -7,10 +7,11 @@ from typing import Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from airflow_provider_assistant.evaluation_new.rules import OnFail
+
 SCHEMA_VERSION = 2
 # Number of questions that the summary names in a list.
 NAMED = 50
-OnFail: TypeAlias = Literal["fail", "skip_downstream", "report"]
 
 
 class Model(BaseModel):
