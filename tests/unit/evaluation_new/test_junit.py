@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
@@ -28,20 +29,16 @@ def test_rules_and_failing_questions_are_test_cases():
     assert "it passed before" in question.message
     assert "Answer: I do not know where it is." in question.text
     assert (suite.tests, suite.errors) == (len(kinds), 0)
-    assert suite.failures == [Failure] in kinds.values() and suite.failures == 1 + suite_questions(kinds)
+    assert suite.failures == sum(results == [Failure] for results in kinds.values()) == 3
     printed = ElementTree.fromstring(junit_xml(nightly())).findtext("testsuite/system-out")
     assert "token_f1 0.8" in printed
-
-
-def suite_questions(kinds):
-    return sum(name.startswith(("q", "c1")) for name in kinds)
 
 
 def test_questions_that_the_gate_tolerates_are_skipped():
     evaluation = nightly()
     gate = evaluation.summary.gate.model_copy(update={"verdict": "passed", "rules": []})
     summary = evaluation.summary.model_copy(update={"gate": gate})
-    suite = suite_of(type(evaluation)(evaluation.job, summary, evaluation.scores, {}))
+    suite = suite_of(replace(evaluation, summary=summary))
     assert suite.failures == 0
     assert suite.skipped == suite.tests > 0
 

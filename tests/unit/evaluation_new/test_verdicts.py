@@ -7,11 +7,6 @@ from itertools import pairwise
 
 import pyarrow as pa
 import pytest
-
-from tests.unit.evaluation_new.judges import FRIENDLY, TOKENS, Model, judge_of, tasks
-from tests.virtual_time import simulated
-
-pydantic_ai = pytest.importorskip("pydantic_ai")
 from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError
 
 from airflow_provider_assistant.evaluation_new.rubrics import BUILT_IN, JudgeOptions, Rubric, Subject, Task
@@ -20,6 +15,8 @@ from airflow_provider_assistant.exceptions import (
     AssistantInputError,
     AssistantJudgeLimitError,
 )
+from tests.unit.evaluation_new.judges import FRIENDLY, TOKENS, Model, judge_of, tasks
+from tests.virtual_time import simulated
 
 
 def away(_number, _answer):
@@ -105,7 +102,7 @@ def test_a_model_that_is_away_ends_the_task_and_keeps_its_verdicts():
     tables = []
     model = Model(lambda number, answer: away(number, answer) if number >= 30 else None)
     found = tasks(*["1"] * 100)
-    with pytest.raises(AssistantIncompleteError, match="in a row got no reply .* connection refused") as raised:
+    with pytest.raises(AssistantIncompleteError, match=r"in a row got no reply .* connection refused") as raised:
         simulated(judge_of(model, save=tables.append, max_concurrency=4).aask(found))
     assert "a retry asks only for the others" in str(raised.value)
     assert len(model.asked) < 60
@@ -206,9 +203,9 @@ def test_every_judge_needs_a_text_and_every_text_a_judge():
     assert [rubric.scorer for rubric in JudgeOptions.parse(None).rubrics_of(["equal", "judge.refusal"])] == [
         "judge.refusal"
     ]
-    with pytest.raises(AssistantInputError, match="judge.brand has no text"):
+    with pytest.raises(AssistantInputError, match=r"judge\.brand has no text"):
         JudgeOptions().rubrics_of(["judge.brand"])
-    with pytest.raises(AssistantInputError, match="add 'judge.brand' to scorers"):
+    with pytest.raises(AssistantInputError, match=r"add 'judge\.brand' to scorers"):
         JudgeOptions(rubrics={"brand": "It names the shop."}).rubrics_of(["equal"])
     own = JudgeOptions(rubrics={"correctness": "Every number is right."}).rubrics_of(["judge.correctness"])
     assert own == [Rubric("correctness", "Every number is right.", "expected")]

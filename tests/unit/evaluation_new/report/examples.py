@@ -14,7 +14,7 @@ from airflow_provider_assistant.evaluation_new.rules import Condition, Criteria,
 from airflow_provider_assistant.evaluation_new.run import Evaluation, EvaluationJob, Judgement
 from airflow_provider_assistant.evaluation_new.runs import RunFolder
 from airflow_provider_assistant.evaluation_new.scorers import Scorer
-from airflow_provider_assistant.evaluation_new.scores import Scores
+from airflow_provider_assistant.evaluation_new.scores import Questions, Scores
 
 PASSES = Condition("token_f1 >= 0.5", (Term("token_f1", ">=", 0.5),))
 ASKED = "2026-11-21T02:00:00+00:00"
@@ -35,15 +35,15 @@ def case(number=0, **changes):
 
 def scores_of(cases, errors=None, **columns):
     """Return the matrix of scores."""
+    questions = Questions.of(cases)
+    numbers = {key: number for number, key in enumerate(questions.keys)}
     return Scores(
-        keys=[one.key for one in cases],
-        repetitions=[one.repetition for one in cases],
-        units=[one.unit for one in cases],
-        hashes=[one.content_hash for one in cases],
+        questions=questions,
+        question_of=np.array([numbers[one.key] for one in cases], dtype=int),
+        repetitions=np.array([one.repetition for one in cases]),
         is_answered=np.array([one.answer is not None for one in cases]),
-        weights=np.ones(len(cases)),
-        tags=[one.tags for one in cases],
         values={name: np.array(column, dtype=float) for name, column in columns.items()},
+        seconds=np.full(len(cases), math.nan),
         measured=frozenset(),
         errors=errors or {},
     )
@@ -78,7 +78,7 @@ def summary_of(name="nightly golden set", rate=0.5, verdict="failed", **changes)
         "site": "help.example.com",
         "asked_at": ASKED,
         "pass_if": PASSES.text,
-        "questions": parts.Questions(total=4, answered=4),
+        "questions": parts.QuestionCounts(total=4, answered=4),
         "scorers": {
             "token_f1": scorer,
             "judge.correctness": scorer.model_copy(update={"judge": judge, "agreement": agreed}),
@@ -106,12 +106,21 @@ def summary_of(name="nightly golden set", rate=0.5, verdict="failed", **changes)
 
 
 def evaluation_of(cases, scores, summary, trend=(), judgements=None):
+    """Return an evaluation whose questions fail if their first score is below 0.5."""
     scorers = [Scorer(name, lambda case: 1.0) for name in scores.values]
     folder = RunFolder(ObjectStoragePath("file:///runs/golden/1"))
-    job = EvaluationJob(
-        name=summary.name, cases=cases, folder=folder, scorers=scorers, criteria=Criteria(PASSES), on_fail="fail"
-    )
-    return Evaluation(job, summary, scores, judgements or {}, trend)
+    criteria = Criteria(PASSES)
+    job = EvaluationJob(name=summary.name, cases=cases, folder=folder, scorers=scorers, criteria=criteria)
+    first = next(iter(scores.values.values()))
+    failing = dict.fromkeys(one.unit for one, score in zip(cases, first, strict=True) if score < 0.5)
+    rules = [
+        rule.model_copy(update={"questions": [one for one in rule.questions if one.key in failing]})
+        for rule in summary.gate.rules
+    ]
+    gate = summary.gate.model_copy(update={"rules": rules})
+    summary = summary.model_copy(update={"gate": gate})
+    newly_failing = [key for key in failing if key == "q1"]
+    return Evaluation(job, summary, scores, judgements or {}, list(failing), newly_failing, trend)
 
 
 def nightly(runs=12):
