@@ -20,8 +20,8 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_provider_assistant import lake
-from airflow_provider_assistant.evaluation_new import report
-from airflow_provider_assistant.evaluation_new.summary import Summary
+from airflow_provider_assistant.evaluation import report
+from airflow_provider_assistant.evaluation.summary import Summary
 from airflow_provider_assistant.exceptions import AssistantGateFailedError, AssistantInputError
 from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOperator, AssistantReportLink
 from tests.processes import preload, processes
