@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING
 
-from airflow_provider_assistant.evaluation.rules import PASS_RATE
+from airflow_provider_assistant.evaluation.rules import COVERAGE, OF_PASSING
 from airflow_provider_assistant.texts import shortened
 
 if TYPE_CHECKING:
@@ -116,8 +116,8 @@ class _Reasons:
         pass_if = evaluation.job.criteria.pass_if
         self._terms = pass_if.terms if pass_if else ()
         for rule in evaluation.summary.gate.failed:
-            # The terms of the condition say more than a rule on the pass rate.
-            if not rule.figure.startswith((PASS_RATE, "newly_failing")):
+            # The terms of the condition say more than a rule on the pass rate, and a missing answer says it itself.
+            if not rule.figure.startswith((COVERAGE, *OF_PASSING)):
                 for question in rule.questions:
                     self._rules[question.key].append(_reason(rule.rule, question))
 

@@ -150,7 +150,7 @@ def check_expectations(scorers: Sequence[Scorer], needed: Sequence[str], columns
         column = scorer.expectation
         if column is None or column in columns or scorer.name not in needed:
             continue
-        close = [name for name in columns if column in name] or difflib.get_close_matches(column, columns)
+        close = [name for name in columns if column in name] or difflib.get_close_matches(column, columns, cutoff=0.5)
         but = f", but {', '.join(map(repr, close))}" if close else ""
         raise AssistantInputError(
             f"the gate needs {scorer.name}, and the golden set has no column {column!r}{but}",
