@@ -5,15 +5,14 @@ from __future__ import annotations
 import argparse
 import contextlib
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_provider_assistant.chat_batch.answers import has_own_sessions
-from airflow_provider_assistant.chat_batch.batch import ChatBatch
-from airflow_provider_assistant.chat_batch.question_reading import read_questions
-from airflow_provider_assistant.chat_batch.questions import Questions
+from airflow_provider_assistant.asking.ask import Asking as Batch
+from airflow_provider_assistant.asking.batch import AskJob
+from airflow_provider_assistant.asking.batch import Batch as Asked
+from airflow_provider_assistant.asking.questions import Questions, read_questions
 from airflow_provider_assistant.cli.interruptions import Interruptions
 from airflow_provider_assistant.cli.kept_run import KeptRun
 from airflow_provider_assistant.cli.output import Console
@@ -21,7 +20,7 @@ from airflow_provider_assistant.cli.rows import command_run, csv_options, pairs
 from airflow_provider_assistant.evaluation.column_names import compared
 from airflow_provider_assistant.exceptions import AssistantIncompleteError, AssistantInputError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
-from airflow_provider_assistant.ledger import Ledger, Scope, key_of
+from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.tables import Columns
 from airflow_provider_assistant.tables import read_rows as rows_of
 from airflow_provider_assistant.tables.whole import table_of
@@ -59,11 +58,10 @@ def key_columns_of(golden: pa.Table, args: argparse.Namespace) -> list[str]:
     return []
 
 
-def questions_of(golden: pa.Table, args: argparse.Namespace, scope: str) -> Questions:
+def questions_of(golden: pa.Table, args: argparse.Namespace) -> Questions:
     """
     Return the questions of a golden set.
 
-    :param scope: Scope of the generated sessions.
     :raises AssistantInputError: The golden set has no question, or a column is missing.
     """
     return read_questions(
@@ -72,7 +70,6 @@ def questions_of(golden: pa.Table, args: argparse.Namespace, scope: str) -> Ques
         constants=None,
         key_columns=key_columns_of(golden, args),
         session=args.session,
-        scope=scope,
         repeat=args.repeat,
         turn=args.turn,
     )
@@ -104,29 +101,22 @@ class Asking:
         """
         args = self.args
         site_id = hook.resolve_site_id()
-        scope = f"cli/{self.run.id}/{name}"  # every run opens new sessions
-        questions = questions_of(self.golden, args, scope)
-        ledger_scope = Scope(hook.site(), "chat", key_of(scope, args.mode))
-        attempts = self.ledger.of(ledger_scope, "airflow assistant evaluate", command_run())
-        batch = ChatBatch(
-            hook.settings.client,
+        job = AskJob(
+            settings=hook.settings.client,
             site_id=site_id,
             mode=args.mode,
-            output=self.run.output(name),
-            scope=scope,
-            ledger=self.ledger,
-            attempts=attempts,
+            scope=f"cli/{self.run.id}/{name}",  # every run opens new sessions
+            timeout=args.timeout,
+            poll_interval=args.poll_interval,
         )
+        questions = questions_of(self.golden, args)
+        task = "airflow assistant evaluate"
+        batch = Batch(job, questions, self.run.output(name), self.ledger, hook.site(), task, command_run())
         progress = self.out.progress(f"asking {site_id}")
-        with attempts, self.signals.ending(batch.end):
-            with progress as shown, _watched(batch, len(questions), shown):
-                for turn in range(1, questions.last_turn + 1):
-                    batch.submit(questions, turn)
-                    batch.collect(interval=args.poll_interval, deadline=time.time() + args.timeout)
-            table = batch.table()
-            if has_own_sessions(table):
-                batch.close_sessions(table)
-            batch.publish(table)
+        with batch.opened() as asked, self.signals.ending(asked.end):
+            with progress as shown, _watched(asked, len(questions.rows), shown):
+                asked.run()
+            table = batch.finish().table
         if "complete" not in table["status"].to_pylist():
             reason = next(filter(None, table["error"].to_pylist()), "no reason is known")
             raise AssistantIncompleteError(
@@ -136,13 +126,13 @@ class Asking:
 
 
 @contextlib.contextmanager
-def _watched(batch: ChatBatch, total: int, shown: Callable[[int, int], None]) -> Iterator[None]:
+def _watched(batch: Asked, total: int, shown: Callable[[int, int], None]) -> Iterator[None]:
     """Show the progress of a batch while the block runs."""
     has_ended = threading.Event()
 
     def watch() -> None:
         while not has_ended.wait(TICK):
-            shown(batch.answered, total)
+            shown(len(batch.ends), total)
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()

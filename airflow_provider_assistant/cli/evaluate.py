@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_assistant import lake
-from airflow_provider_assistant.chat_batch.answers import site_of
+from airflow_provider_assistant.asking.answers import site_of
 from airflow_provider_assistant.cli.ask import Asking
 from airflow_provider_assistant.cli.evaluate_input import EvaluationInput, checked_input, name_of, output_path
 from airflow_provider_assistant.cli.golden_input import cases_of

@@ -89,9 +89,8 @@ def read_golden(args: argparse.Namespace) -> tuple[pa.Table, list[Case]]:
     import pyarrow as pa
 
     golden = read_rows(args.file, args)
-    questions = questions_of(golden, args, "check")
-    texts = [questions.text(position) for position in range(len(questions))]
-    with_reason = [f"{text.place}: {text.problem}" for text in texts if text.problem]
+    questions = questions_of(golden, args)
+    with_reason = [f"row {question.row}: {question.problem}" for question in questions.rows if question.problem]
     if with_reason:
         raise AssistantInputError(
             f"{args.file}: {counted(len(with_reason), 'question')} cannot be asked, such as {with_reason[0]}",

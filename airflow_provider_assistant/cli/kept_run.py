@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 
-from airflow_provider_assistant.chat_batch.state import BatchState
+from airflow_provider_assistant.asking.record import Record
 from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputError
 from airflow_provider_assistant.ledger import Ledger, sqlite_engine
 from airflow_provider_assistant.ledger.schema import attempts
@@ -94,8 +94,8 @@ class KeptRun:
             states = list(self.folder.glob(f".{name}.parquet.*.chat-batch"))
             table = self.folder / f"{name}.parquet"
             if states:
-                answers = BatchState(str(states[0])).read_answers()
-                yield from {answer.question_id: answer.status for answer in answers}.values()
+                _requests, ends = Record(str(states[0])).read()
+                yield from (end.status for end in ends.values() if end.status != "not_submitted")
             elif table.exists():
                 statuses = pq.read_table(table, columns=["status"])["status"].to_pylist()
                 yield from [status for status in statuses if status in {"complete", "failed", "lost"}]

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from airflow_provider_assistant import lake
-from airflow_provider_assistant.chat_batch.state import BatchState
+from airflow_provider_assistant.asking.record import Record
 from airflow_provider_assistant.erasure.databases import erase_from_duckdb, erase_from_ledger, is_ledger
 from airflow_provider_assistant.erasure.ours import ANSWERS, BATCH_STATE, is_our_table, kind_of_text
 from airflow_provider_assistant.erasure.person import Person
-from airflow_provider_assistant.exceptions import AssistantError, AssistantInputError
+from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.lake.publish import encoded
 from airflow_provider_assistant.ledger import Ledger, sqlite_engine
 from airflow_provider_assistant.source_account import SourceAccount
@@ -262,12 +262,8 @@ class FileEraser:
 
     def _check_waiting(self, folder: StoragePath) -> None:
         """Note a batch state that waits for an answer to a question of the person."""
-        open_ids = set()
-        try:
-            open_ids = {request.request_id for request in BatchState(str(folder)).read_open()}
-        except AssistantError:
-            # The list of open requests was not written yet, or was deleted.
-            return
+        requests, ends = Record(str(folder)).read()
+        open_ids = {request.request_id for question, request in requests.items() if question not in ends}
         if open_ids & self._person.requests:
             self.waiting.add(str(folder))
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_assistant.__main__ import parser
-from airflow_provider_assistant.chat_batch.batch import ChatBatch
+from airflow_provider_assistant.asking.batch import Batch
 from airflow_provider_assistant.cli import evaluate as module
 from airflow_provider_assistant.evaluation.judging import judging
 from airflow_provider_assistant.sending import sender

@@ -20,10 +20,9 @@ from airflow.sdk import DAG, ObjectStoragePath
 from airflow.sdk.io import attach
 from fsspec.implementations.memory import MemoryFileSystem
 
-from airflow_provider_assistant.chat_batch import batch as batch_module
-from airflow_provider_assistant.chat_batch.answers import COLUMNS, STATUSES
-from airflow_provider_assistant.chat_batch.batch import ChatBatch
-from airflow_provider_assistant.chat_batch.state import BatchState
+from airflow_provider_assistant.asking.answers import COLUMNS, STATUSES
+from airflow_provider_assistant.asking.batch import Batch
+from airflow_provider_assistant.asking.record import Record
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
     AssistantAPIError,
