@@ -240,6 +240,9 @@ class Batch:
         client = SendingClient(self._job.settings, max_backoff=MAX_BACKOFF, retry_ambiguous=retries)
         async with client, Writer(self._record) as writer:
             self._writer = writer
+            if waited and self.open and not self.silence:
+                # An answer may have come late, or could not be saved.
+                await self._poll_once(client)
             while True:
                 items = [] if self._stopped else self._items()
                 waiting = [] if waited else self.open
@@ -255,14 +258,7 @@ class Batch:
     ) -> None:
         """Send questions and poll meanwhile; then wait for the answers, or leave that to the trigger."""
         self.deadline = client.now() + self._job.timeout
-        poller = self._poller = Poller(
-            client,
-            self._job.site_id,
-            interval=self._job.poll_interval,
-            deadline=self.deadline,
-            on_end=self._ended,
-            max_concurrency=self._job.settings.max_concurrency,
-        )
+        poller = self._poller = self._new_poller(client, self.deadline)
         polling = asyncio.create_task(poller.run(waiting))
         try:
             if items:
@@ -272,6 +268,23 @@ class Batch:
         finally:
             polling.cancel()
             await asyncio.gather(polling, return_exceptions=True)
+            for request in poller.schedule.waiting:
+                self._writer.add(request)
+
+    async def _poll_once(self, client: SendingClient) -> None:
+        poller = self._new_poller(client, client.now())
+        poller.close()
+        await poller.run(self.open)
+
+    def _new_poller(self, client: SendingClient, deadline: float) -> Poller:
+        return Poller(
+            client,
+            self._job.site_id,
+            interval=self._job.poll_interval,
+            deadline=deadline,
+            on_end=self._ended,
+            max_concurrency=self._job.settings.max_concurrency,
+        )
 
     async def _wait(self, client: SendingClient, poller: Poller, polling: asyncio.Task[None]) -> None:
         """Wait until all requests have ended, or the deadline has passed."""
@@ -293,11 +306,13 @@ class Batch:
             self._scope_ledger, client, on_outcome=self._count, on_lost=self._lost, outcome_of=outcome_of_reply
         )
         sending = asyncio.create_task(sender.run(iter(items)))
+        # A reply that is on its way is waited for.
+        patience = min(client.settings.timeout, flow.LAST_POLL)
         try:
             while not sending.done():
-                await asyncio.wait({sending}, timeout=max(0.0, self.deadline - client.now()))
-                if not sending.done() and client.now() >= self.deadline:
-                    await self._give_up(client, sender, sending)
+                await asyncio.wait({sending}, timeout=max(0.0, self.deadline + patience - client.now()))
+                if not sending.done() and client.now() >= self.deadline + patience:
+                    await self._give_up(sender, sending)
             await sending
         except asyncio.CancelledError:
             if not sending.cancelled():
@@ -311,11 +326,10 @@ class Batch:
         if self._stopped:
             self._leave(items, self._stopped)
 
-    async def _give_up(self, client: SendingClient, sender: Sender, sending: asyncio.Task[None]) -> None:
-        """Send nothing more, and wait for at most one reply."""
-        seconds = f"{self._job.timeout:g} s"
-        sender.breaker.open(AssistantIncompleteError(f"the service has accepted no question for timeout={seconds}"))
-        await asyncio.wait({sending}, timeout=min(client.settings.timeout, flow.LAST_POLL))
+    async def _give_up(self, sender: Sender, sending: asyncio.Task[None]) -> None:
+        timeout = f"timeout={self._job.timeout:g} s"
+        sender.breaker.open(AssistantIncompleteError(f"the service has accepted no question for {timeout}"))
+        await asyncio.wait({sending}, timeout=GRACE)
         sending.cancel()
         await asyncio.wait({sending})
 

@@ -12,6 +12,7 @@ from airflow_provider_assistant.asking.record import End, Request
 from airflow_provider_assistant.asking.schedule import DuePoll, Schedule
 from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.exceptions import AssistantAPIError, AssistantError
+from airflow_provider_assistant.sending.decide import NotSentError
 
 log = logging.getLogger(__name__)
 
@@ -132,6 +133,10 @@ class Poller:
         try:
             steps = flow.poll(call, since=request.submitted_at, now=self._now, due=poll.due)
             reply = await self._client.arun(steps)
+        except NotSentError:
+            # The sender has stopped, whose client this is.
+            self.schedule.postpone(poll, self._now())
+            return
         except AssistantAPIError as error:
             reply = error
         if isinstance(reply, AssistantError):

@@ -18,6 +18,7 @@ from airflow_provider_assistant.loading.rows import check_count
 from airflow_provider_assistant.tables import Columns, read_rows
 from airflow_provider_assistant.tables.fingerprints import bad_row_key, encoded, key_texts, without_blanks
 from airflow_provider_assistant.tables.whole import SourceColumns, read_columns
+from airflow_provider_assistant.texts import counted
 
 SESSION = "session_id"
 _OPTIONAL = (SESSION, "email", "response_language")
@@ -118,8 +119,8 @@ def read_questions(
     :param turn: Column with the number of each question within its conversation. None if the questions do not depend
         on each other.
     :param allowed_root: Folder that must contain all files of the source, after resolving symbolic links.
-    :raises AssistantInputError: The source cannot be read, has no rows, lacks a column, or has a column with an invalid
-        name; or ``repeat`` and ``turn`` do not fit the sessions.
+    :raises AssistantInputError: The source cannot be read, has no rows, lacks a column, has a column with an invalid
+        name, or two questions with the same key; or ``repeat`` and ``turn`` do not fit the sessions.
     """
     names = mapping_of(ChatMessage, columns, constants)
     constants = dict(constants or {})
@@ -146,6 +147,7 @@ def read_questions(
     _check_sessions(repeat, turn, session, key_columns, names_sessions=SESSION in names or SESSION in constants)
     read = _Reader(rows, names, constants, key_columns, turn)
     questions = [read.question(position, number + 1) for position in range(rows.count) for number in range(repeat)]
+    _check_keys(questions)
     others = {
         name: [value for value in values for _ in range(repeat)]
         for name, values in _other_columns(rows.columns, names, key_columns, turn).items()
@@ -169,6 +171,25 @@ def _check_sessions(
             todo="Leave session_id out of the source, or map it to a column that it does not have: each repetition "
             "gets a session of its own.",
             field="repeat",
+        )
+
+
+def _check_keys(questions: Sequence[Question]) -> None:
+    """Refuse questions with the same key and different content."""
+    by_key: dict[str, Question] = {}
+    conflicts: dict[str, tuple[Question, Question]] = {}
+    for question in questions:
+        first = by_key.setdefault(question.key, question)
+        if first.question_id != question.question_id:
+            conflicts.setdefault(question.key, (first, question))
+    if conflicts:
+        first, second = next(iter(conflicts.values()))
+        raise AssistantInputError(
+            f"the source has {counted(len(conflicts), 'key')} with rows of different content: {first.label!r} in "
+            f"rows {first.row} and {second.row}",
+            safe=NOTHING_SENT,
+            todo="Choose unique key columns.",
+            field="key_columns",
         )
 
 

@@ -43,6 +43,7 @@ class Request(NamedTuple):
 
     :param submitted_at: In seconds since the epoch.
     :param attempts: Number of requests that were sent for it, also by earlier tries.
+    :param polls: Number of polls before.
     :param is_reused: Whether an earlier try has submitted it.
     :param is_maybe_second: Whether it may have been asked before.
     """
@@ -52,6 +53,7 @@ class Request(NamedTuple):
     session_id: str
     submitted_at: float
     attempts: int = 1
+    polls: int = 0
     is_reused: bool = False
     is_maybe_second: bool = False
 
@@ -164,6 +166,16 @@ class Record:
                     end = End(**line)
                     ends[end.question_id] = _better(ends.get(end.question_id), end)
         return requests, ends
+
+    def read_open(self) -> list[Request]:
+        """
+        Return the requests without an end.
+
+        :raises AssistantError: The folder cannot be read on this machine.
+        """
+        with self._reading(), self._questions.open("rb"):
+            requests, ends = self.read()
+        return [request for question_id, request in requests.items() if question_id not in ends]
 
     def begin(self, requests: Iterable[Request], ends: Iterable[End]) -> None:
         """Begin a new try: keep only these requests and ends of the earlier ones."""

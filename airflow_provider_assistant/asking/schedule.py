@@ -81,12 +81,17 @@ class Schedule:
         age = max(0.0, now - request.submitted_at)
         # After a deadline that has passed, each request is polled once.
         due = min(now + max(0.0, FIRST * self._interval - age), max(now, self.deadline))
-        heapq.heappush(self._due, DuePoll(due, self._added, 1, request))
+        heapq.heappush(self._due, DuePoll(due, self._added, request.polls + 1, request))
 
     @property
     def next_due(self) -> float | None:
         """Time of the next poll; None if no poll is planned."""
         return self._due[0].due if self._due else None
+
+    @property
+    def waiting(self) -> list[Request]:
+        """The requests whose next poll is planned, with the number of their polls."""
+        return [poll.request._replace(polls=poll.number - 1) for poll in self._due]
 
     def take(self, now: float) -> DuePoll | None:
         """Remove and return the next poll, which the caller has to send; None if none is due."""
@@ -129,6 +134,12 @@ class Schedule:
         self._last_error = error.happened
         self._plan_next(poll, now, getattr(error, "retry_after", None) or 0.0)
         return None
+
+    def postpone(self, poll: DuePoll, now: float) -> None:
+        """Plan a poll again that was not sent."""
+        self.polls -= 1
+        self._silent_polls -= 1
+        self._plan_next(poll._replace(number=poll.number - 1), now)
 
     def silence(self, now: float) -> Silence | None:
         """Return that no poll was answered at the end; None if some were, or it is only a few seconds."""

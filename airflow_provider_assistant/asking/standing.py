@@ -8,11 +8,9 @@ from typing import NamedTuple
 
 from airflow_provider_assistant.asking.questions import Question
 from airflow_provider_assistant.asking.record import End, Request
-from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputError
 from airflow_provider_assistant.ledger import Known, Ledger, ScopeLedger, chats
 from airflow_provider_assistant.loading.decide import ELSEWHERE
 from airflow_provider_assistant.loading.options import OnAmbiguous
-from airflow_provider_assistant.texts import counted
 
 MAY_HAVE_ASKED = "an earlier attempt may or may not have asked it"
 LOST = "its answer was lost with the attempt that asked"
@@ -63,12 +61,10 @@ def standings(
 
     :param requests: Saved requests.
     :param ends: Saved ends.
-    :raises AssistantInputError: Questions with the same key are different.
     """
-    _check_keys(conversations)
     known = scope_ledger.known([question.key for conversation in conversations for question in conversation])
-    accepted = {(one.key, one.number): one for one in chats.accepted(ledger, scope_ledger.scope)}
-    look = _Look(requests, ends, known, accepted, mode, on_ambiguous)
+    sent = {(one.key, one.number): one for one in chats.sent(ledger, scope_ledger.scope)}
+    look = _Look(requests, ends, known, sent, mode, on_ambiguous)
     for conversation in conversations:
         look.at(conversation)
     return look.found
@@ -82,7 +78,7 @@ class _Look:
         requests: Mapping[str, Request],
         ends: Mapping[str, End],
         known: Mapping[str, Sequence[Known]],
-        accepted: Mapping[tuple[str, int], chats.Accepted],
+        sent: Mapping[tuple[str, int], chats.Sent],
         mode: str,
         on_ambiguous: OnAmbiguous,
     ) -> None:
@@ -90,7 +86,7 @@ class _Look:
         self._requests = requests
         self._ends = ends
         self._known = known
-        self._accepted = accepted
+        self._sent = sent
         self._mode = mode
         self._on_ambiguous = on_ambiguous
 
@@ -105,7 +101,7 @@ class _Look:
             same = [one for one in created if one.content_hash == question.question_id]
             standing = Standing(
                 latest=attempts[-1].number if attempts else 0,
-                requests=self._accepted[question.key, newest].requests if newest else 0,
+                requests=sum(self._sent[one.key, one.number].requests for one in attempts),
                 may_exist=any(one.number > newest for one in unresolved),
             )
             end = self._ends.get(question.question_id) if goes_on else None
@@ -132,7 +128,7 @@ class _Look:
 
     def _accepted_before(self, question: Question, attempt: Known, standing: Standing) -> Standing:
         """Take up the request of a question, or find that its answer was lost."""
-        accepted = self._accepted[question.key, attempt.number]
+        sent = self._sent[question.key, attempt.number]
         saved = self._requests.get(question.question_id)
         if self._mode == "async" and attempt.remote_id:
             if saved and saved.request_id == attempt.remote_id:
@@ -141,9 +137,9 @@ class _Look:
                 self.found.requests[question.question_id] = Request(
                     question.question_id,
                     attempt.remote_id,
-                    accepted.session_id or "",
-                    accepted.recorded_at.timestamp(),
-                    accepted.requests,
+                    sent.session_id or "",
+                    sent.recorded_at.timestamp() if sent.recorded_at else 0.0,
+                    standing.requests,
                     is_reused=True,
                 )
             return standing
@@ -170,23 +166,3 @@ class _Look:
     @staticmethod
     def _not_asked(question: Question, reason: str) -> End:
         return End(question.question_id, "not_submitted", 0.0, error=reason)
-
-
-def _check_keys(conversations: Sequence[Sequence[Question]]) -> None:
-    """Refuse questions with the same key and different content."""
-    by_key: dict[str, Question] = {}
-    conflicts: dict[str, tuple[Question, Question]] = {}
-    for conversation in conversations:
-        for question in conversation:
-            first = by_key.setdefault(question.key, question)
-            if first is not question:
-                conflicts.setdefault(question.key, (first, question))
-    if conflicts:
-        first, second = next(iter(conflicts.values()))
-        raise AssistantInputError(
-            f"the source has {counted(len(conflicts), 'key')} with rows of different content: {first.label!r} in "
-            f"rows {first.row} and {second.row}",
-            safe=NOTHING_SENT,
-            todo="Choose unique key columns.",
-            field="key_columns",
-        )

@@ -6,6 +6,7 @@ A file of another program is never changed. If it names the person, it is listed
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import gzip
 import io
@@ -20,7 +21,7 @@ from airflow_provider_assistant.asking.record import Record
 from airflow_provider_assistant.erasure.databases import erase_from_duckdb, erase_from_ledger, is_ledger
 from airflow_provider_assistant.erasure.ours import ANSWERS, BATCH_STATE, is_our_table, kind_of_text
 from airflow_provider_assistant.erasure.person import Person
-from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.exceptions import AssistantError, AssistantInputError
 from airflow_provider_assistant.lake.publish import encoded
 from airflow_provider_assistant.ledger import Ledger, sqlite_engine
 from airflow_provider_assistant.source_account import SourceAccount
@@ -262,8 +263,10 @@ class FileEraser:
 
     def _check_waiting(self, folder: StoragePath) -> None:
         """Note a batch state that waits for an answer to a question of the person."""
-        requests, ends = Record(str(folder)).read()
-        open_ids = {request.request_id for question, request in requests.items() if question not in ends}
+        open_ids = set()
+        # The questions were not written yet, or were deleted.
+        with contextlib.suppress(AssistantError):
+            open_ids = {request.request_id for request in Record(str(folder)).read_open()}
         if open_ids & self._person.requests:
             self.waiting.add(str(folder))
 

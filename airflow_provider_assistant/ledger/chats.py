@@ -31,18 +31,18 @@ class RequestEnd(NamedTuple):
     session_id: str | None = None
 
 
-class Accepted(NamedTuple):
+class Sent(NamedTuple):
     """
-    The attempt of a question that the service has accepted.
+    An attempt to send a question.
 
-    :param recorded_at: Time at which the outcome was recorded, UTC.
-    :param requests: Number of requests sent for the question, also by earlier attempts.
+    :param recorded_at: Time at which its outcome was recorded, UTC.
+    :param requests: Number of requests that it sent.
     """
 
     key: str
     number: int
     session_id: str | None
-    recorded_at: datetime
+    recorded_at: datetime | None
     requests: int
 
 
@@ -63,16 +63,12 @@ class Correction(NamedTuple):
     error: str | None = None
 
 
-def accepted(ledger: Ledger, scope: Scope) -> Iterator[Accepted]:
-    """Yield the questions of a scope that the service has accepted."""
-    earlier = attempts.alias()
-    is_earlier = (earlier.c.scope == _c.scope, earlier.c.key == _c.key, earlier.c.number <= _c.number)
-    requests = sa.select(sa.func.sum(earlier.c.requests)).where(*is_earlier).scalar_subquery()
-    query = sa.select(_c.key, _c.number, _c.session_id, _c.recorded_at, requests)
-    query = query.where(_c.scope == scope.id, _c.state == "created").order_by(_c.key, _c.number)
+def sent(ledger: Ledger, scope: Scope) -> Iterator[Sent]:
+    """Yield all attempts of a scope."""
+    query = sa.select(_c.key, _c.number, _c.session_id, _c.recorded_at, _c.requests).where(_c.scope == scope.id)
     with ledger.connect() as connection:
         for row in stream(connection, query):
-            yield Accepted._make(row)
+            yield Sent._make(row)
 
 
 def correct(ledger: Ledger, scope: Scope, corrections: Collection[Correction]) -> None:

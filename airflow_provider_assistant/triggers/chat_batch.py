@@ -85,8 +85,7 @@ class AssistantChatBatchTrigger(BaseTrigger):
     async def _poll(self) -> dict[str, Any]:
         # In a thread: Airflow connects to an S3 folder when its path is made, and cannot do that in an event loop.
         record = await asyncio.to_thread(Record, self.folder)
-        requests, ends = await asyncio.to_thread(record.read)
-        waiting = [request for question_id, request in requests.items() if question_id not in ends]
+        waiting = await asyncio.to_thread(record.read_open)
         self.log.info("Waiting for %s on site %r.", counted(len(waiting), "request"), self.site_id)
         async with shared_client(AssistantHook(self.assistant_conn_id)) as client, Writer(record) as writer:
             poller = Poller(
