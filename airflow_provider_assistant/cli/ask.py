@@ -5,14 +5,12 @@ from __future__ import annotations
 import argparse
 import contextlib
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from airflow_provider_assistant.chat_batch.answers import has_own_sessions
-from airflow_provider_assistant.chat_batch.batch import ChatBatch
-from airflow_provider_assistant.chat_batch.question_reading import read_questions
-from airflow_provider_assistant.chat_batch.questions import Questions
+from airflow_provider_assistant.asking.ask import Asking
+from airflow_provider_assistant.asking.batch import AskJob, Batch
+from airflow_provider_assistant.asking.questions import Questions, read_questions
 from airflow_provider_assistant.cli.golden_input import GoldenSet
 from airflow_provider_assistant.cli.interruptions import Interruptions
 from airflow_provider_assistant.cli.output import Console
@@ -20,7 +18,6 @@ from airflow_provider_assistant.cli.rows import command_run, pairs
 from airflow_provider_assistant.cli.unfinished import Unfinished
 from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantIncompleteError, AssistantInputError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
-from airflow_provider_assistant.ledger import Scope, key_of
 from airflow_provider_assistant.storage.paths import object_storage_path
 from airflow_provider_assistant.texts import counted
 
@@ -38,9 +35,8 @@ def check_questions(golden: GoldenSet, args: argparse.Namespace) -> None:
 
     :raises AssistantInputError: One cannot; nothing was sent.
     """
-    questions = _questions(golden, args, "check")
-    texts = [questions.text(position) for position in range(len(questions))]
-    problems = [f"{text.place}: {text.problem}" for text in texts if text.problem]
+    questions = _questions(golden, args).rows
+    problems = [f"row {question.row}: {question.problem}" for question in questions if question.problem]
     if problems:
         raise AssistantInputError(
             f"{args.file}: {counted(len(problems), 'question')} cannot be asked, such as {problems[0]}",
@@ -65,59 +61,49 @@ def ask(
     :raises AssistantError: No question got an answer.
     """
     site_id = hook.resolve_site_id()
-    # Every run opens new sessions.
-    scope = f"cli/{run.id}"
-    questions = _questions(golden, args, scope)
+    job = AskJob(
+        settings=hook.settings.client,
+        site_id=site_id,
+        mode=args.mode,
+        scope=f"cli/{run.id}",  # every run opens new sessions
+        timeout=args.timeout,
+        poll_interval=args.poll_interval,
+    )
+    questions = _questions(golden, args)
+    output = object_storage_path(str(run.folder / ANSWERS))
     with run.ledger() as ledger:
-        attempts = ledger.of(
-            Scope(hook.site(), "chat", key_of(scope, args.mode)), "airflow assistant evaluate", command_run()
-        )
-        batch = ChatBatch(
-            hook.settings.client,
-            site_id=site_id,
-            mode=args.mode,
-            output=object_storage_path(str(run.folder / ANSWERS)),
-            scope=scope,
-            ledger=ledger,
-            attempts=attempts,
-        )
+        asking = Asking(job, questions, output, ledger, hook.site(), "airflow assistant evaluate", command_run())
         progress = out.progress(f"asking {site_id}")
-        with attempts, signals.ending(batch.end):
-            with progress as shown, _watched(batch, len(questions), shown):
-                for turn in range(1, questions.last_turn + 1):
-                    batch.submit(questions, turn)
-                    batch.collect(interval=args.poll_interval, deadline=time.time() + args.timeout)
-            table = batch.table()
-            if has_own_sessions(table):
-                batch.close_sessions(table)
-            batch.publish(table)
+        with asking.opened() as batch, signals.ending(batch.end):
+            with progress as shown, _watched(batch, len(questions.rows), shown):
+                batch.run()
+            table = asking.finish().table
     if "complete" not in table["status"].to_pylist():
         reason = next(filter(None, table["error"].to_pylist()), "no reason is known")
         raise AssistantIncompleteError(f"site {site_id}: no question has an answer ({table.num_rows} asked): {reason}")
     return table
 
 
-def _questions(golden: GoldenSet, args: argparse.Namespace, scope: str) -> Questions:
+def _questions(golden: GoldenSet, args: argparse.Namespace) -> Questions:
     return read_questions(
         golden.rows,
         columns=pairs("--column", args.column),
         constants=None,
         key_columns=golden.key_columns_of_rows,
         session=args.session,
-        scope=scope,
         repeat=args.repeat,
         turn=args.turn,
     )
 
 
 @contextlib.contextmanager
-def _watched(batch: ChatBatch, total: int, shown: Callable[[int, int], None]) -> Iterator[None]:
+def _watched(batch: Batch, total: int, shown: Callable[[int, int], None]) -> Iterator[None]:
     """Show the progress of a batch while the block runs."""
     has_ended = threading.Event()
 
     def watch() -> None:
         while not has_ended.wait(TICK):
-            shown(batch.answered, total)
+            shown(len(batch.ends), total)
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 
 from airflow_provider_assistant import lake
-from airflow_provider_assistant.chat_batch.answers import site_of
+from airflow_provider_assistant.asking.answers import site_of
 from airflow_provider_assistant.cli.ask import ANSWERS, ask, check_questions
 from airflow_provider_assistant.cli.golden_input import KEY, GateFile, cases_of, check_tags, read_gate, read_golden
 from airflow_provider_assistant.cli.interruptions import Interruptions

@@ -93,7 +93,7 @@ def cases_of(file: str, answers: pa.Table, golden: GoldenSet | None, key_columns
     Return the cases of answers and their expectations.
 
     :param file: Where the answers are from, for messages.
-    :raises AssistantInputError: A cell cannot be read, a key is empty or repeated, or the tables do not belong together.
+    :raises AssistantInputError: A cell cannot be read, a key is repeated, or the tables do not belong together.
     """
     try:
         return read_cases(answers, golden.table if golden else None, key_columns=key_columns)

@@ -6,8 +6,8 @@ import json
 
 import pyarrow.parquet as pq
 import pytest
-
 from airflow_provider_assistant.chat_batch import schedule
+
 from airflow_provider_assistant.evaluation.cases import read_cases
 from airflow_provider_assistant.evaluation.evaluate import summarise
 from airflow_provider_assistant.evaluation.rules import parse_rule
