@@ -86,7 +86,7 @@ def test_a_mistake_in_the_arguments_costs_no_question(evaluate, service, tmp_pat
         (("--column", "message=Question"), "no column Question"),
         (("--timeout", "nan"), "--timeout must be more than 0 seconds"),
         (("--poll-interval", "0"), "--poll-interval must be more than 0 seconds"),
-        (("--against", "table.parquet"), "baseline 'table.parquet' "),
+        (("--against", "table.parquet"), "baseline 'table.parquet' has no summary.json"),
         (("--repeat", "0"), "--repeat must be at least 1"),
     ):
         ran = evaluate(*argv)
