@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,27 +31,27 @@ class GoldenSet:
     """
     A golden set.
 
+    :param file: Path of the file, for messages.
     :param rows: The file as it is.
     :param table: The same with the question in the column ``message``, without the other columns of ``--column``.
-    :param key_columns: Columns that identify a question: ``--key``, else ``key``, else the message.
+    :param key_columns: Columns of the table that identify a question: ``--key``, else ``key``, else the message.
+    :param key_columns_of_rows: The same in the file; empty if the message is the key.
     """
 
+    file: str
     rows: pa.Table
     table: pa.Table
     key_columns: list[str]
+    key_columns_of_rows: list[str]
 
     def cases(self) -> list[Case]:
-        """
-        Return the questions without answers.
-
-        :raises AssistantInputError: A cell cannot be read, or a key is empty or repeated.
-        """
+        """Return the questions, without answers if the file has none; see :func:`cases_of`."""
         import pyarrow as pa
 
         table = self.table
         if "answer" not in table.column_names:
             table = table.append_column("answer", pa.nulls(table.num_rows, pa.string()))
-        return read_cases(table, key_columns=self.key_columns)
+        return cases_of(self.file, table, None, self.key_columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,16 +70,37 @@ def read_golden(file: str, args: argparse.Namespace) -> GoldenSet:
     :raises AssistantInputError: It cannot be read, or a column is missing.
     """
     rows = table_of(read_rows(file, Columns(rest=True), csv_options=csv_options(args)))
+    if not rows.num_rows:
+        raise AssistantInputError(f"{file} has no rows", safe=NOTHING_SENT, field="file")
     column_by_field = pairs("--column", args.column)
     message = column_by_field.pop(MESSAGE, MESSAGE)
     sent = set(column_by_field.values()) - {message}
     missing = sorted({message, *sent, *(args.key or ())} - set(rows.column_names))
     if missing:
-        raise AssistantInputError(f"{file} has no column {', '.join(missing)}", safe=NOTHING_SENT, field="file")
+        by_folded = {name.strip().casefold(): name for name in rows.column_names}
+        close = [by_folded[near] for near in difflib.get_close_matches(missing[0].casefold(), by_folded, 1)]
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise AssistantInputError(f"{file} has no column {', '.join(missing)}{hint}", safe=NOTHING_SENT, field="file")
     table = rows.drop_columns([name for name in rows.column_names if name in sent])
     table = table.rename_columns([MESSAGE if name == message else name for name in table.column_names])
-    given = [MESSAGE if name == message else name for name in args.key or ()]
-    return GoldenSet(rows, table, given or _default_key(table))
+    given = list(args.key or _default_key(table))
+    key_columns = [MESSAGE if name == message else name for name in given]
+    return GoldenSet(file, rows, table, key_columns or [MESSAGE], given)
+
+
+def cases_of(file: str, answers: pa.Table, golden: GoldenSet | None, key_columns: list[str]) -> list[Case]:
+    """
+    Return the cases of answers and their expectations.
+
+    :param file: Where the answers are from, for messages.
+    :raises AssistantInputError: A cell cannot be read, a key is repeated, or the tables do not belong together.
+    """
+    try:
+        return read_cases(answers, golden.table if golden else None, key_columns=key_columns)
+    except AssistantInputError as error:
+        todo = (error.todo or "").replace("key_columns", "--key")
+        happened = f"{file}: {error.happened.removeprefix('answers: ')}"
+        raise AssistantInputError(happened, safe=NOTHING_SENT, todo=todo, field=error.field) from error
 
 
 def _default_key(table: pa.Table) -> list[str]:
@@ -91,7 +113,7 @@ def _default_key(table: pa.Table) -> list[str]:
                 todo=f"Rename it, or give --key {name!r}.",
                 field="--key",
             )
-    return [MESSAGE]
+    return []
 
 
 def read_gate(path: str | None, *, has_baseline: bool) -> GateFile:

@@ -6,6 +6,7 @@ A file of another program is never changed. If it names the person, it is listed
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import json
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from airflow_provider_assistant import lake
-from airflow_provider_assistant.chat_batch.state import BatchState
+from airflow_provider_assistant.asking.record import Record
 from airflow_provider_assistant.erasure.databases import erase_from_duckdb, erase_from_ledger, is_ledger
 from airflow_provider_assistant.erasure.ours import ANSWERS, BATCH_STATE, is_our_table, kind_of_text
 from airflow_provider_assistant.erasure.person import Person
@@ -240,11 +241,9 @@ class FileEraser:
     def _check_waiting(self, folder: StoragePath) -> None:
         """Note a batch state that waits for an answer to a question of the person."""
         open_ids = set()
-        try:
-            open_ids = {request.request_id for request in BatchState(str(folder)).read_open()}
-        except AssistantError:
-            # The list of open requests was not written yet, or was deleted.
-            return
+        # The questions were not written yet, or were deleted.
+        with contextlib.suppress(AssistantError):
+            open_ids = {request.request_id for request in Record(str(folder)).read_open()}
         if open_ids & self._person.requests:
             self.waiting.add(str(folder))
 

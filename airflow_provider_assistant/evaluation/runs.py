@@ -98,7 +98,7 @@ class RunFolder:
         """Return the summary, or None if the file does not exist."""
         try:
             return Summary.model_validate_json(self.summary.read_bytes())
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         except ValidationError as error:
             raise AssistantInputError(

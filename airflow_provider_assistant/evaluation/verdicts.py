@@ -248,8 +248,10 @@ class Verdicts:
 
     def _refuse(self, content_hash: str, status: int, error: Exception) -> None:
         """Take note of an HTTP error of the model's host."""
-        if status in _OF_ALL and not self._judged:
-            self._end(refused(f"the host of the model refuses the key or the model: {_text(error)}"))
+        if status in _OF_ALL:
+            happened = f"the host of the model refuses the key or the model: {_text(error)}"
+            # After verdicts, the key may have been rotated: the next try reads the new one.
+            self._end(_away(happened) if self._judged else refused(happened))
         elif status in _OF_ONE:
             self._errors[content_hash] = f"the model refused the request: {_text(error)}"
             if not self._judged and len(self._errors) >= REFUSALS:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
 from airflow_provider_assistant.ledger.attempts import chunks
 from airflow_provider_assistant.ledger.database import Bind, stream, transaction
-from airflow_provider_assistant.ledger.schema import attempts
+from airflow_provider_assistant.ledger.schema import State, attempts
 from airflow_provider_assistant.ledger.scopes import Scope, Site
 from airflow_provider_assistant.ledger.store import Ledger
 
@@ -19,7 +19,7 @@ _c = attempts.c
 
 class RequestEnd(NamedTuple):
     """
-    Hold how an async chat request ended.
+    How an async chat request ended.
 
     :param state: ``complete``, ``failed``, ``lost``, or ``timed_out`` if the task stopped waiting for it.
     :param completed_at: Time at which the end was observed, timezone-aware; None for a request that timed out.
@@ -31,80 +31,75 @@ class RequestEnd(NamedTuple):
     session_id: str | None = None
 
 
-class AcceptedQuestion(NamedTuple):
+class Sent(NamedTuple):
     """
-    Hold the attempt of a question that the service has accepted.
+    An attempt to send a question.
 
-    :param question_id: Id of the question; it is the content hash of its attempt.
-    :param request_id: None if the service returned none.
-    :param recorded_at: Time at which the outcome was recorded, UTC.
-    :param requests: Number of requests sent for the question, also by earlier attempts.
+    :param recorded_at: Time at which its outcome was recorded, UTC.
+    :param requests: Number of requests that it sent.
     """
 
     key: str
     number: int
-    question_id: str | None
-    request_id: str | None
-    recorded_at: datetime
+    session_id: str | None
+    recorded_at: datetime | None
     requests: int
 
 
-def accepted(ledger: Ledger, scope: Scope) -> Iterator[AcceptedQuestion]:
-    """Yield the questions of a scope that the service has accepted."""
-    earlier = attempts.alias()
-    is_earlier = (earlier.c.scope == _c.scope, earlier.c.key == _c.key, earlier.c.number <= _c.number)
-    requests = sa.select(sa.func.sum(earlier.c.requests)).where(*is_earlier).scalar_subquery()
-    columns = (_c.key, _c.number, _c.content_hash, _c.remote_id, _c.recorded_at, requests)
-    query = sa.select(*columns).where(_c.scope == scope.id, _c.state == "created").order_by(_c.key, _c.number)
+class Correction(NamedTuple):
+    """
+    What a killed try left in the ledger, and what is known to be true.
+
+    :param before: State of the attempt; one with another state is left as it is.
+    :param ended_at: Time of the answer, in seconds since the epoch.
+    """
+
+    key: str
+    number: int
+    before: State
+    state: State
+    request_id: str | None = None
+    ended_at: float | None = None
+    error: str | None = None
+
+
+def sent(ledger: Ledger, scope: Scope) -> Iterator[Sent]:
+    """Yield all attempts of a scope."""
+    query = sa.select(_c.key, _c.number, _c.session_id, _c.recorded_at, _c.requests).where(_c.scope == scope.id)
     with ledger.connect() as connection:
         for row in stream(connection, query):
-            yield AcceptedQuestion._make(row)
+            yield Sent._make(row)
 
 
-def record_late(ledger: Ledger, scope: Scope, questions: Collection[AcceptedQuestion]) -> None:
-    """
-    Record questions that an earlier try sent and saved elsewhere, but could not record before it was killed.
-
-    A question is ignored unless its attempt is a claim without an outcome, made before the question was accepted.
-
-    :param questions: Their ``number`` is not used.
-    """
+def correct(ledger: Ledger, scope: Scope, corrections: Collection[Correction]) -> None:
+    """Change attempts whose state is not true."""
     bind = sa.bindparam
+    at = bind("at", type_=_c.recorded_at.type)
+    request_id = sa.func.coalesce(bind("request", type_=_c.remote_id.type), _c.remote_id)
     change = (
         sa.update(attempts)
-        .where(_c.scope == scope.id, _c.key == bind("of_key"), _c.content_hash == bind("question"))
-        .where(_c.state == "claimed", _c.claimed_at <= bind("at", type_=_c.recorded_at.type))
+        .where(_c.scope == scope.id, _c.key == bind("of_key"), _c.number == bind("of_number"))
+        .where(_c.state == bind("before"))
         .values(
-            state="created",
+            state=bind("after"),
             alive_until=None,
-            requests=_c.requests + bind("count"),
-            remote_id=bind("request", type_=_c.remote_id.type),
-            recorded_at=bind("at", type_=_c.recorded_at.type),
+            remote_id=request_id,
+            recorded_at=sa.func.coalesce(at, _c.recorded_at),
+            error=bind("reason", type_=_c.error.type),
         )
     )
     rows = [
         {
-            "of_key": question.key,
-            "question": question.question_id,
-            "request": question.request_id,
-            "at": question.recorded_at,
-            "count": question.requests,
+            "of_key": one.key,
+            "of_number": one.number,
+            "before": one.before,
+            "after": one.state,
+            "request": one.request_id,
+            "at": None if one.ended_at is None else datetime.fromtimestamp(one.ended_at, UTC),
+            "reason": one.error,
         }
-        for question in questions
+        for one in corrections
     ]
-
-    def write(connection: sa.Connection) -> None:
-        for chunk in chunks(rows):
-            connection.execute(change, chunk)
-
-    transaction(ledger.engine, write, writes=True)
-
-
-def withdraw(ledger: Ledger, scope: Scope, questions: Collection[AcceptedQuestion], reason: str) -> None:
-    """Mark questions as ambiguous whose answers were lost: the next try asks them again."""
-    of_attempt = (_c.scope == scope.id, _c.key == sa.bindparam("of_key"), _c.number == sa.bindparam("of_number"))
-    change = sa.update(attempts).where(*of_attempt).values(state="ambiguous", error=reason)
-    rows = [{"of_key": question.key, "of_number": question.number} for question in questions]
 
     def write(connection: sa.Connection) -> None:
         for chunk in chunks(rows):

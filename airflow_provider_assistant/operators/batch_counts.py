@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from airflow_provider_assistant.chat_batch import answers
+from airflow_provider_assistant.asking.answers import STATUSES
+from airflow_provider_assistant.asking.schedule import Silence
 from airflow_provider_assistant.exceptions import (
     AssistantError,
     AssistantIncompleteError,
@@ -16,7 +17,7 @@ from airflow_provider_assistant.exceptions import (
 )
 from airflow_provider_assistant.loading.options import OnAmbiguous
 from airflow_provider_assistant.parameters import tolerance
-from airflow_provider_assistant.texts import counted, no_poll_since
+from airflow_provider_assistant.texts import counted
 
 _ERROR_BY_STATUS: dict[str, type[AssistantError]] = {
     "failed": AssistantRequestFailedError,
@@ -29,7 +30,7 @@ _ERROR_BY_STATUS: dict[str, type[AssistantError]] = {
 
 def batch_summary(result: Mapping[str, Any]) -> str:
     """Return the number of questions by status, as text."""
-    statuses = [status for status in answers.STATUSES if result[status]]
+    statuses = [status for status in STATUSES if result[status]]
     counts = [f"{result[status]:,} {status.replace('_', ' ')}" for status in statuses]
     return ", ".join(counts) or "none"
 
@@ -39,8 +40,7 @@ def batch_failure(
     max_failed: float,
     on_ambiguous: OnAmbiguous,
     *,
-    has_ledger: bool,
-    unanswered_since: float | None = None,
+    silence: Silence | None = None,
     reason: str | None = None,
 ) -> AssistantError | None:
     """
@@ -49,8 +49,7 @@ def batch_failure(
     :param result: What the task returns.
     :param max_failed: A count, or a fraction below 1.
     :param on_ambiguous: Parameter of the task.
-    :param has_ledger: Whether the task uses the ledger.
-    :param unanswered_since: Time since which no poll was answered, in seconds since the epoch. Default: None.
+    :param silence: Polls without an answer at the end of the wait. Default: None.
     :param reason: Why questions were not submitted. Default: None, it is not known.
     :return: The error, which is not raised, or None.
     """
@@ -78,16 +77,14 @@ def batch_failure(
     not_submitted = result["not_submitted"] - result["rejected"] - result["ambiguous"]
     counts = {**result, "not_submitted": not_submitted}
     most_frequent = max(plan_by_status, key=lambda status: counts[status])
-    retry = "asks all questions again, because ledger=False"
-    if has_ledger:
-        plans = [plan for status, plan in plan_by_status.items() if counts[status]]
-        retry = f"keeps the answers and {' and '.join(plans)}"
+    plans = [plan for status, plan in plan_by_status.items() if counts[status]]
+    retry = f"keeps the answers and {' and '.join(plans)}"
     happened = (
         f"{unanswered:,} of {questions} without an answer ({batch_summary(result)}), more than "
         f"max_failed={max_failed:g} allows"
     )
-    if unanswered_since is not None:
-        happened += f"; {no_poll_since(unanswered_since)}"
+    if silence is not None:
+        happened += f"; {silence}"
     if reason is not None:
         happened += f". The last reason is: {reason}"
     return _ERROR_BY_STATUS[most_frequent](

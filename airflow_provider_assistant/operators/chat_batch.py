@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, get_args
@@ -11,13 +10,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, get_args
 from airflow.providers.common.compat.sdk import Context
 
 from airflow_provider_assistant import lake, parameters
-from airflow_provider_assistant.chat_batch import answers
-from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.asking.answers import STATUSES, check_owner, reason_of_stop, rows_of_dataset
+from airflow_provider_assistant.asking.schedule import Silence
 from airflow_provider_assistant.failures import FailureContext, explained
-from airflow_provider_assistant.hooks.task_ledger import open_ledger
+from airflow_provider_assistant.hooks.task_ledger import ledger_location
 from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
 from airflow_provider_assistant.keys import key_names
-from airflow_provider_assistant.ledger import RunRef, Scope, key_of
+from airflow_provider_assistant.ledger import Ledger, RunRef
 from airflow_provider_assistant.loading.options import OnAmbiguous
 from airflow_provider_assistant.names import task_name
 from airflow_provider_assistant.observability import metrics
@@ -28,18 +27,15 @@ from airflow_provider_assistant.operators.links import AssistantDataLink
 from airflow_provider_assistant.operators.runs import check_own_path, warn_of_findings
 from airflow_provider_assistant.operators.source import AssistantSourceOperator
 from airflow_provider_assistant.storage.paths import object_storage_path, writable_file
-from airflow_provider_assistant.tables import Columns
-from airflow_provider_assistant.tables.untemplated import Untemplated
-from airflow_provider_assistant.tables.whole import table_of
-from airflow_provider_assistant.texts import counted, no_poll_since
-from airflow_provider_assistant.triggers.chat_batch import AssistantChatBatchTrigger, deadline_of
+from airflow_provider_assistant.texts import counted
+from airflow_provider_assistant.triggers.chat_batch import AssistantChatBatchTrigger
 from airflow_provider_assistant.triggers.deferral import defer, is_deferrable, restore_attributes
 from airflow_provider_assistant.triggers.events import raise_failure
 
 if TYPE_CHECKING:
-    from airflow_provider_assistant.chat_batch.batch import ChatBatch
-    from airflow_provider_assistant.chat_batch.questions import Questions
-    from airflow_provider_assistant.chat_batch.requests import Mode
+    from airflow_provider_assistant.asking.ask import Asked, Asking
+    from airflow_provider_assistant.asking.batch import Batch, Mode
+    from airflow_provider_assistant.asking.questions import Questions
 
 
 class AssistantChatBatchOperator(AssistantSourceOperator):
@@ -53,18 +49,12 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
     lost.
 
     The file has one row per question and repetition, in the order of the source. Its columns are ``key``,
-    ``repetition``, ``turn``, ``message``,
-    ``answer``, ``status``, ``error``, ``request_id``, ``session_id``, ``submitted_at``,
-    ``completed_at``, ``seconds``, ``seconds_source``, ``seconds_error``, ``noticed_after``,
-    ``confidence_level``, ``confidence_score``, ``polls``, ``attempts``, ``raw`` (the last reply as
-    JSON), and all other columns of the source.
+    ``repetition``, ``turn``, ``message``, ``answer``, ``status``, ``error``, ``request_id``, ``session_id``,
+    ``submitted_at``, ``completed_at``, ``seconds``, ``confidence_level``, ``confidence_score``, ``polls``,
+    ``attempts``, ``raw`` (the last reply as JSON), ``question_id``, and all other columns of the source.
     ``status`` is ``complete``, ``failed``, ``timed_out`` (not finished before the deadline), ``lost`` (the service no
-    longer knows the request) or ``not_submitted``. ``seconds`` is the latency of the service. Its
-    ``seconds_source`` is ``service`` if the replies have timestamps. Otherwise it is ``measured``, by the
-    round trip in ``sync`` mode or by the polls; the service may then have been faster, by up to
-    ``seconds_error``. The latency is null if no poll came close to the end of the request.
-    ``noticed_after`` is the time in seconds from submission to the poll that found the request
-    finished; it depends on ``poll_interval``. The operator writes the file even if the task fails.
+    longer knows the request) or ``not_submitted``. ``seconds`` is the time from the submission to the reply, or to the
+    poll that found the end. The operator writes the file even if the task fails.
 
     .. seealso::
         For more information on how to use this operator, take a look at the guide:
@@ -82,13 +72,8 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
         do not depend on each other.
     :param mode: ``async`` (default) submits the questions and polls for the answers; ``sync`` gets each answer in the
         round trip of its question (``POST …/chat``).
-    :param session: ``per_row``: one session per question; ``shared``: one session for all questions, in no
-        defined order; or the name of a column with session ids. Default: the column ``session_id`` if the source has
-        it, otherwise ``per_row``.
-    :param close_sessions: Which sessions to close after their questions have finished
-        (``POST …/chat/session/close``). None (default): those that this task created; True: also those that the source
-        names, each once all its questions have answers; False: none. A closed session takes no more messages: later
-        tries use new sessions, and reject a row whose session the source names and an earlier try closed.
+    :param session: Name of a column with session ids. Default: ``session_id`` if the source has it; otherwise each
+        question gets a session of its own, which is closed when the question has ended.
     :param on_ambiguous: What to do with a question that may have been asked although no usable reply came back, or
         whose answer was lost with a killed worker. ``retry`` (default) asks it again: after a 5xx status or a broken
         connection at once, up to the connection's ``retries``; after a ``POST …/chat`` that timed out, only in a retry
@@ -103,15 +88,8 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
         upper limit in the triggerer.
     :param max_failed: Number of questions without an answer that the task tolerates: a count, or a fraction below 1.
         Default: 0.
-    :param reuse: Whether a cleared task continues with the requests and answers of its earlier run. A retry always
-        does. Default: True.
     :param lake_path: Folder of the datasets. If set, the operator also writes the answers to the dataset ``answers``.
         Default: None.
-    :param ledger: Whether to record the submissions in the ledger. Default: True. Without the ledger, a retry asks all
-        questions again.
-    :param ledger_conn_id: SQL connection of the ledger. Default: that of the assistant connection, or else of
-        Airflow's configuration.
-
     The other parameters are those of :class:`~airflow_provider_assistant.operators.source.AssistantSourceOperator`.
     """
 
@@ -120,13 +98,11 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
         "output_path",
         "session",
         "lake_path",
-        "ledger_conn_id",
     )
     parameter_checks: ClassVar[Checks] = {
         "output_path": parameters.path,
         "mode": parameters.choice("async", "sync"),
         "session": parameters.text,
-        "close_sessions": parameters.flag,
         "on_ambiguous": parameters.choice(*get_args(OnAmbiguous)),
         "repeat": parameters.count,
         "turn": parameters.text,
@@ -135,15 +111,12 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
         "poll_interval": parameters.interval,
         "max_concurrency": parameters.concurrency,
         "max_failed": parameters.tolerated,
-        "reuse": parameters.flag,
         "lake_path": parameters.folder,
-        "ledger": parameters.flag,
-        "ledger_conn_id": parameters.text,
     }
     operator_extra_links = (AssistantDataLink(),)
 
     # State of the current try.
-    _batch: ChatBatch | None = None
+    _batch: Batch | None = None
     _result: Mapping[str, Any] | None = None
     # What a deferred task had submitted, as a sentence; empty if it was not deferred.
     submitted_before = ""
@@ -154,7 +127,6 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
         output_path: str,
         mode: Mode = "async",
         session: str | None = None,
-        close_sessions: bool | None = None,
         on_ambiguous: OnAmbiguous = "retry",
         repeat: int = 1,
         turn: str | None = None,
@@ -163,17 +135,13 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
         poll_interval: float | timedelta = 20.0,
         max_concurrency: int | None = None,
         max_failed: float = 0,
-        reuse: bool = True,
         lake_path: str | None = None,
-        ledger: bool = True,
-        ledger_conn_id: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.output_path = output_path
         self.mode = mode
         self.session = session
-        self.close_sessions = close_sessions
         self.on_ambiguous = on_ambiguous
         self.repeat = repeat
         self.turn = turn
@@ -182,10 +150,7 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
         self.poll_interval: Any = poll_interval
         self.max_concurrency = max_concurrency
         self.max_failed = max_failed
-        self.reuse = reuse
         self.lake_path = lake_path
-        self.ledger = ledger
-        self.ledger_conn_id = ledger_conn_id
         check_given(self)
 
     @explained
@@ -196,13 +161,10 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
         :param context: Airflow's task context.
         :return: The counts ``rows = complete + failed + timed_out + lost + not_submitted``; ``rejected``, the rows that
             cannot be sent; ``ambiguous``, the questions that may have been asked and have no answer; ``submitted`` (by
-            this try), ``reused`` (from an earlier try or an equal row) and
-            ``possibly_duplicated``; ``seconds_p50``, ``seconds_p95``, ``seconds_p99`` and ``noticed_after_p50``,
-            ``noticed_after_p95``, ``noticed_after_p99`` of the complete questions, None if not known;
-            ``seconds_measured`` and ``seconds_unknown``, the complete questions whose latency was measured
-            or is not known; ``low_confidence``, the answers with low confidence, None if not known;
-            ``sessions_closed`` and ``sessions_not_closed``; ``site_id``; ``output_path``; and ``findings``, the path of
-            the findings or None if there are none.
+            this try), ``reused`` (from an earlier try or an equal row) and ``possibly_duplicated``; ``seconds_p50``,
+            ``seconds_p95`` and ``seconds_p99`` of the complete questions, None if there are none; ``low_confidence``,
+            the answers with low confidence, None if not known; ``sessions_closed`` and ``sessions_not_closed``;
+            ``site_id``; ``output_path``; and ``findings``, the path of the findings or None if there are none.
         :raises AssistantInputError: The source cannot be read, and nothing was sent; or more than ``max_failed`` rows
             were rejected, and all others are answered. Airflow does not retry the task.
         :raises AssistantRequestFailedError: More than ``max_failed`` questions have no answer, most of them because
@@ -214,10 +176,8 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
         :raises AssistantLedgerError: The ledger cannot be used.
         """
         check_rendered(self, context)
-        if self.is_function and self.deferrable and self.turn is not None:
-            self.source = _repeatable(self.source)
-        with self._open_batch(context) as batch:
-            return self._ask(batch, context, self._questions(context), turn=1)
+        with self._asking(context, is_new=True) as asking:
+            return self._ask(asking, context)
 
     @explained
     def execute_complete(self, context: Context, event: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -232,19 +192,10 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
         restore_attributes(self, event)
         check_rendered(self, context)
         raise_failure(event)
-        deadline = deadline_of(event)
-        with self._open_batch(context) as batch:
-            batch.unanswered_since = (event or {}).get("unanswered_since")
-            if self.turn is not None:
-                batch.collect(interval=self.poll_interval, deadline=deadline)
-                saved_source = batch.state.read_source()
-                if saved_source is not None:
-                    self.source = saved_source
-                questions = self._questions(context)
-                submitted_turn = batch.submitted_turn()
-                if submitted_turn < questions.last_turn:
-                    return self._ask(batch, context, questions, turn=submitted_turn + 1)
-            return self._finish(batch, context, deadline)
+        with self._asking(context, is_new=False) as asking:
+            if silence := (event or {}).get("silence"):
+                asking.batch.silence = Silence(**silence)
+            return self._ask(asking, context)
 
     def failure_context(self, context: Context) -> FailureContext:  # noqa: ARG002
         """Return the target and the counts of this try, for the log lines of a failure."""
@@ -255,30 +206,26 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
             answered = f"Answered: {counts}, in {self.output_path}."
             if result["timed_out"]:
                 answered += f" Still open: {counted(result['timed_out'], 'request')}"
-                if self._batch and self._batch.unanswered_since is not None:
-                    answered += f"; {no_poll_since(self._batch.unanswered_since)}"
+                if self._batch and self._batch.silence:
+                    answered += f"; {self._batch.silence}"
                 answered += "."
             return FailureContext(doing, safe=answered, findings=result["findings"])
         return FailureContext(doing, safe=self._submitted_questions())
 
     def _submitted_questions(self) -> str:
         """Return how many questions were submitted, for a message; before the deferral if there was one."""
-        load_counts = None
-        if self._batch:
-            load_counts = self._batch.counts
-        if not load_counts:
+        batch = self._batch
+        if not batch:
             return self.submitted_before
-        questions = f"{load_counts.created} of {counted(load_counts.rows, 'question')}"
-        submitted = f"This try submitted {questions}"
-        if self.ledger:
-            if load_counts.unchanged:
-                submitted += f", and earlier tries {load_counts.unchanged}"
-            submitted += "; a retry continues to wait for the answers"
-            unrecorded = self._batch.unrecorded if self._batch else 0
-            # In sync mode, the answers came with the replies and are saved.
-            if unrecorded and self.mode == "async":
-                plan = "asks them again" if self.on_ambiguous == "retry" else "does not ask them again"
-                submitted += f". The ledger could not record {unrecorded} of them: a retry {plan}"
+        new = sum(not request.is_reused for request in batch.requests.values())
+        submitted = f"This try submitted {new} of {counted(batch.size, 'question')}"
+        if earlier := len(batch.requests) - new:
+            submitted += f", and earlier tries {earlier}"
+        submitted += "; a retry continues to wait for the answers"
+        # In sync mode, the answers came with the replies and are saved.
+        if batch.unrecorded and self.mode == "async":
+            plan = "asks them again" if self.on_ambiguous == "retry" else "does not ask them again"
+            submitted += f". The ledger could not record {batch.unrecorded} of them: a retry {plan}"
         return f"{submitted}."
 
     def on_kill(self) -> None:
@@ -290,8 +237,8 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
         """Return the files with the questions, and the chat asset of the site."""
         return [*super().lineage_inputs(), LineageDataset(self.asset_uri("chat"))]
 
-    def _questions(self, context: Context) -> Questions:
-        from airflow_provider_assistant.chat_batch.question_reading import read_questions
+    def _questions(self) -> Questions:
+        from airflow_provider_assistant.asking.questions import read_questions
 
         return read_questions(
             self.source,
@@ -299,7 +246,6 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
             constants=self.constants,
             key_columns=key_names(self.key_columns),
             session=self.session,
-            scope=self._scope(context),
             repeat=self.repeat,
             turn=self.turn,
             allowed_root=self.allowed_root,
@@ -307,73 +253,58 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
             allow_empty=self.allow_empty,
         )
 
-    def _ask(self, batch: ChatBatch, context: Context, questions: Questions, *, turn: int) -> dict[str, Any]:
-        """
-        Submit a turn and the turns after it, and return the result.
-
-        A trigger must not create anything. So the worker submits a turn and defers; the trigger polls its answers; and
-        the task resumes on a worker, which submits the next turn.
-        """
-        while True:
-            batch.submit(questions, turn)
-            deadline = time.time() + self.timeout
-            open_count = 0
-            if self.deferrable:
-                open_count = len(batch.state.read_open())
-            if open_count:
-                self.log.info(
-                    "Deferring: the triggerer polls %s for at most %.0f s.",
-                    counted(open_count, "request"),
-                    self.timeout,
-                )
-                # The function must not be called again for the next turn.
-                if self.is_function and turn < questions.last_turn:
-                    self._keep_source(batch)
-                # This raises TaskDeferred.
-                self._defer(batch, deadline)
-            if turn >= questions.last_turn:
-                return self._finish(batch, context, deadline)
-            batch.collect(interval=self.poll_interval, deadline=deadline)
-            turn += 1
-
     @contextlib.contextmanager
-    def _open_batch(self, context: Context) -> Iterator[ChatBatch]:
-        from airflow_provider_assistant.chat_batch.batch import ChatBatch
+    def _asking(self, context: Context, *, is_new: bool) -> Iterator[Asking]:
+        from airflow_provider_assistant.asking.ask import Asking
+        from airflow_provider_assistant.asking.batch import AskJob
 
-        site_id = self.hook.resolve_site_id()
-        scope = self._scope(context)
         run = RunRef.of(context)
-        check_own_path(self, context, "output_path")
-        answers.check_owner(writable_file(self.output_path, "output_path"), run)
-        with contextlib.ExitStack() as stack:
-            ledger = stack.enter_context(open_ledger(self))
-            # Sync and async requests of a question are two things: an answer of one is none of the other.
-            ledger_scope = Scope(self.hook.site(), "chat", key_of(scope, self.mode))
-            attempts = stack.enter_context(ledger.of(ledger_scope, task_name(run.dag_id, run.task_id), run))
-            self._batch = ChatBatch(
-                self.hook.client_settings(self.max_concurrency),
-                site_id=site_id,
-                mode=self.mode,
-                output=object_storage_path(self.output_path),
-                scope=scope,
-                ledger=ledger,
-                attempts=attempts,
-                on_ambiguous=self.on_ambiguous,
-                dag_id=run.dag_id,
-            )
-            yield self._batch
-
-    def _scope(self, context: Context) -> str:
-        """Return the scope of the questions' keys. Airflow increases ``max_tries`` when a task is cleared."""
-        run = str(RunRef.of(context))
-        return run if self.reuse else f"{run}#{context['ti'].max_tries}"
-
-    def _defer(self, batch: ChatBatch, deadline: float) -> NoReturn:
         site_id = self.hook.resolve_site_id()
+        check_own_path(self, context, "output_path")
+        check_owner(writable_file(self.output_path, "output_path"), run)
+        job = AskJob(
+            settings=self.hook.client_settings(self.max_concurrency),
+            site_id=site_id,
+            mode=self.mode,
+            scope=str(run),
+            timeout=self.timeout,
+            poll_interval=self.poll_interval,
+            on_ambiguous=self.on_ambiguous,
+        )
+        with Ledger.open(ledger_location(self.hook, None)) as ledger:
+            questions = self._questions() if is_new else None
+            output = object_storage_path(self.output_path)
+            task = task_name(run.dag_id, run.task_id)
+            asking = Asking(job, questions, output, ledger, self.hook.site(), task, run)
+            with asking.opened() as self._batch:
+                yield asking
+
+    def _ask(self, asking: Asking, context: Context) -> dict[str, Any]:
+        """
+        Ask what is left, and return the result.
+
+        A trigger must not create anything. So the worker sends a turn and defers; the trigger polls its answers; and
+        the task resumes on a worker, which sends the next turn.
+        """
+        batch = asking.batch
+        if batch.run(waits=not self.deferrable, waited=not asking.is_new):
+            self._defer(asking)
+        # Again: another instance may have written it meanwhile.
+        check_owner(object_storage_path(self.output_path), RunRef.of(context))
+        return self._finish(asking.finish(), context)
+
+    def _defer(self, asking: Asking) -> NoReturn:
+        batch = asking.batch
+        site_id = self.hook.resolve_site_id()
+        now = self.hook.client.now()
+        deadline = batch.deadline or now + self.timeout
+        self.log.info(
+            "Deferring: the triggerer polls %s for at most %.0f s.", counted(len(batch.open), "request"), deadline - now
+        )
         trigger = AssistantChatBatchTrigger(
             assistant_conn_id=self.assistant_conn_id,
             site_id=site_id,
-            folder=str(batch.state.folder),
+            folder=asking.folder,
             deadline=deadline,
             poll_interval=self.poll_interval,
             max_concurrency=self.hook.client_settings(self.max_concurrency).max_concurrency,
@@ -383,69 +314,27 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
                 "site_id": site_id,
                 "output_path": str(self.output_path),
                 "lake_path": self.lake_path,
-                "ledger_conn_id": self.ledger_conn_id,
                 "submitted_before": self._submitted_questions(),
             },
         )
-        defer(self, trigger, now=deadline - self.timeout)
+        defer(self, trigger, now=now)
 
-    def _keep_source(self, batch: ChatBatch) -> None:
-        """Save the rows of a function, which may return others when it is called for the next turn."""
-        try:
-            batch.state.write_source(table_of(self._source_rows(Columns(rest=True))))
-        except AssistantInputError as error:
-            self.log.warning("The questions cannot be kept: %s. The function will be called again.", error)
-
-    def _finish(self, batch: ChatBatch, context: Context, deadline: float) -> dict[str, Any]:
-        """Wait for the answers, write them, and return the result."""
-        if batch.unanswered_since is None:
-            # The triggerer has waited for a reply already.
-            batch.collect(interval=self.poll_interval, deadline=deadline)
-        table = batch.table()
-        may_close = self.close_sessions
-        if may_close is None:
-            may_close = answers.has_own_sessions(table)
-        closed = not_closed = 0
-        if may_close:
-            closed, not_closed = batch.close_sessions(table)
+    def _finish(self, asked: Asked, context: Context) -> dict[str, Any]:
+        """Return the result of a batch whose answers are written, or raise the error that makes it fail."""
         site = self.hook.site().columns()
-        # Again: another instance may have written it meanwhile.
-        answers.check_owner(object_storage_path(self.output_path), RunRef.of(context))
-        batch.publish(table, site)
-        self.lineage_outputs = (table_at(self.output_path, table),)
+        self.lineage_outputs = (table_at(self.output_path, asked.table),)
         if self.lake_path is not None:
             common = {**site, "kind": "batch", "name": self.task_id}
-            rows = [{**common, **row} for row in answers.rows_of_dataset(table)]
+            rows = [{**common, **row} for row in rows_of_dataset(asked.table)]
             publish_run(self, context, rows, self.lake_path, lake.ANSWERS)
-        result = {
-            **answers.counts(table),
-            "sessions_closed": closed,
-            "sessions_not_closed": not_closed,
-            "site_id": self.hook.resolve_site_id(),
-            "output_path": self.output_path,
-        }
+        result = {**asked.counts, "site_id": self.hook.resolve_site_id(), "output_path": self.output_path}
         self._result = result
-        metrics.questions({status: result[status] for status in answers.STATUSES})
+        metrics.questions({status: result[status] for status in STATUSES})
         self.log.info("Site %r, %s: %s.", result["site_id"], counted(result["rows"], "question"), batch_summary(result))
-        failure = batch_failure(
-            result,
-            self.max_failed,
-            self.on_ambiguous,
-            has_ledger=self.ledger,
-            unanswered_since=batch.unanswered_since,
-            reason=answers.reason_of_stop(table),
-        )
+        silence = self._batch.silence if self._batch else None
+        reason = reason_of_stop(asked.table)
+        failure = batch_failure(result, self.max_failed, self.on_ambiguous, silence=silence, reason=reason)
         if failure:
             raise failure
         warn_of_findings(result["findings"])
         return self.emit_asset_events(context, result)
-
-
-def _repeatable(source: Any) -> Any:
-    """Return the rows of a function so that they can be read twice."""
-    rows = source.value if isinstance(source, Untemplated) else source
-    if callable(rows) and not hasattr(rows, "__arrow_c_stream__"):
-        rows = rows()
-    if isinstance(rows, Iterator):
-        return list(rows)
-    return rows

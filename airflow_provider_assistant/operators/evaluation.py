@@ -11,7 +11,7 @@ from airflow.providers.common.compat.sdk import Context, ObjectStoragePath
 from airflow.providers.standard.utils.skipmixin import SkipMixin  # in common-compat only from 1.14.1 on
 
 from airflow_provider_assistant import lake, parameters
-from airflow_provider_assistant.chat_batch.answers import site_of
+from airflow_provider_assistant.asking.answers import site_of
 from airflow_provider_assistant.evaluation.rules import (
     DEFAULT_SCORERS,
     JUDGE,

@@ -8,9 +8,8 @@ from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from airflow_provider_assistant.chat_batch.poller import Poller
-from airflow_provider_assistant.chat_batch.state import AnswerWriter, BatchState
-from airflow_provider_assistant.exceptions import AssistantError
+from airflow_provider_assistant.asking.poller import Poller
+from airflow_provider_assistant.asking.record import Record, Writer
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.hooks.shared_client import shared_client
 from airflow_provider_assistant.texts import counted
@@ -74,44 +73,33 @@ class AssistantChatBatchTrigger(BaseTrigger):
         Yield one event when all chat requests have ended or the deadline has passed.
 
         :return: The event's payload has ``ended`` (counts by state), ``open`` (requests without an answer), ``polls``
-            and, if no poll was answered at the end, ``unanswered_since``; or else ``error``. It also has ``deadline``,
-            and ``rendered`` if it was given.
+            and, if no poll was answered at the end, ``silence``; or else ``error``. It also has ``rendered`` if it
+            was given.
         """
         try:
             event = await self._poll()
         except Exception as error:  # noqa: BLE001 (the task says what was submitted, whatever the error is)
             event = failure_of(error)
-        yield TriggerEvent({**event, "deadline": self.deadline, **carried(self.rendered)})
+        yield TriggerEvent({**event, **carried(self.rendered)})
 
     async def _poll(self) -> dict[str, Any]:
         # In a thread: Airflow connects to an S3 folder when its path is made, and cannot do that in an event loop.
-        state = await asyncio.to_thread(BatchState, self.folder)
-        pending = await asyncio.to_thread(state.read_open)
-        self.log.info("Waiting for %s on site %r.", counted(len(pending), "request"), self.site_id)
-        async with shared_client(AssistantHook(self.assistant_conn_id)) as client, AnswerWriter(state) as writer:
+        record = await asyncio.to_thread(Record, self.folder)
+        waiting = await asyncio.to_thread(record.read_open)
+        self.log.info("Waiting for %s on site %r.", counted(len(waiting), "request"), self.site_id)
+        async with shared_client(AssistantHook(self.assistant_conn_id)) as client, Writer(record) as writer:
             poller = Poller(
-                client=client,
-                site_id=self.site_id,
+                client,
+                self.site_id,
                 interval=self.poll_interval,
                 deadline=self.deadline,
+                on_end=writer.add,
                 max_concurrency=self.max_concurrency,
-                on_finished=writer.add,
             )
-            schedule = await poller.run(pending)
-        event: dict[str, Any] = {"ended": dict(schedule.finished), "open": schedule.open, "polls": schedule.polls}
-        if poller.unanswered_since is not None:
-            event["unanswered_since"] = poller.unanswered_since
+            poller.close()
+            await poller.run(waiting)
+        schedule = poller.schedule
+        event: dict[str, Any] = {"ended": dict(schedule.ended), "open": schedule.open, "polls": schedule.polls}
+        if silence := schedule.silence(client.now()):
+            event["silence"] = silence._asdict()
         return event
-
-
-def deadline_of(event: Mapping[str, Any] | None) -> float:
-    """
-    Return the deadline in the event of an :class:`AssistantChatBatchTrigger`.
-
-    :param event: Payload of the event.
-    :return: The deadline, in seconds since the epoch.
-    :raises AssistantError: The event has no deadline.
-    """
-    if not event or not isinstance(event.get("deadline"), int | float):
-        raise AssistantError(f"the trigger's event has no deadline: {event!r}")
-    return float(event["deadline"])

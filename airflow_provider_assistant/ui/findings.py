@@ -10,7 +10,7 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from airflow_provider_assistant.chat_batch.answers import STATUSES
+from airflow_provider_assistant.asking.answers import STATUSES
 from airflow_provider_assistant.loading.findings import findings_schema
 from airflow_provider_assistant.texts import for_spreadsheet
 from airflow_provider_assistant.ui.parquet_reader import ParquetReader

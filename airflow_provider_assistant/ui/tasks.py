@@ -12,7 +12,7 @@ from airflow.providers.common.compat.sdk import BaseHook
 from fastapi import APIRouter, Depends, Query, Response
 from fastapi.responses import PlainTextResponse, StreamingResponse
 
-from airflow_provider_assistant.chat_batch.answers import STATUSES
+from airflow_provider_assistant.asking.answers import STATUSES
 from airflow_provider_assistant.ledger import RunRef, location_of
 from airflow_provider_assistant.ledger.queries import MOST, tries_of
 from airflow_provider_assistant.operators.links import PAGES, browser_url

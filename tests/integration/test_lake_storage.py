@@ -22,7 +22,7 @@ from pyarrow.fs import S3FileSystem
 
 from airflow_provider_assistant import lake
 from airflow_provider_assistant.chat_batch.requests import PendingRequest
-from airflow_provider_assistant.chat_batch.state import BatchState
+from airflow_provider_assistant.asking.record import Record
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
 from airflow_provider_assistant.triggers.chat_batch import AssistantChatBatchTrigger

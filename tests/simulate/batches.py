@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowTaskTimeout
 from hypothesis import strategies as st
 
-from airflow_provider_assistant.chat_batch.answers import STATUSES
+from airflow_provider_assistant.asking.answers import STATUSES
 from airflow_provider_assistant.client import fan_out
 from airflow_provider_assistant.exceptions import AssistantIncompleteError, AssistantStorageError
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator

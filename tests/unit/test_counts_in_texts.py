@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import airflow_provider_assistant
-from airflow_provider_assistant.chat_batch.answers import STATUSES
+from airflow_provider_assistant.asking.answers import STATUSES
 from airflow_provider_assistant.exceptions import AssistantConnectionError, sentence
 from airflow_provider_assistant.loading.counts import LoadCounts
 from airflow_provider_assistant.loading.options import LoadOptions

@@ -11,13 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from airflow.providers.common.compat.sdk import ObjectStoragePath
+from airflow_provider_assistant.chat_batch.requests import PendingRequest
+from airflow_provider_assistant.evaluation.judging.label_files import label_file
 
 from airflow_provider_assistant import lake
-from airflow_provider_assistant.chat_batch.answers import publish
-from airflow_provider_assistant.chat_batch.requests import PendingRequest
-from airflow_provider_assistant.chat_batch.state import BatchState
+from airflow_provider_assistant.asking.answers import publish
 from airflow_provider_assistant.cli.output import Console
-from airflow_provider_assistant.evaluation.judging.label_files import label_file
 from airflow_provider_assistant.ledger import Ledger, sqlite_engine
 from tests.ledgers import Filler
 

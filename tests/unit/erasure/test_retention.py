@@ -9,14 +9,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from airflow.providers.common.compat.sdk import ObjectStoragePath
+from airflow_provider_assistant.evaluation.run_directory import COMPARED_RUNS, RunDirectory
+from airflow_provider_assistant.evaluation.verdict import Gate
 
 from airflow_provider_assistant import lake
-from airflow_provider_assistant.chat_batch.answers import publish as publish_answers
-from airflow_provider_assistant.chat_batch.state import BatchState
+from airflow_provider_assistant.asking.answers import publish as publish_answers
 from airflow_provider_assistant.erasure import retention
-from airflow_provider_assistant.evaluation.run_directory import COMPARED_RUNS, RunDirectory
 from airflow_provider_assistant.evaluation.summary import Distribution, Questions, Summary
-from airflow_provider_assistant.evaluation.verdict import Gate
 from airflow_provider_assistant.lake.warehouse import duckdb_transaction
 from airflow_provider_assistant.loading.findings import Finding, FindingsFile
 

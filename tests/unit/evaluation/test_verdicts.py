@@ -141,6 +141,14 @@ def test_a_host_that_refuses_everything_stops_the_task_soon(status, reason):
     assert len(model.asked) <= 7
 
 
+def test_a_key_that_is_refused_after_it_has_worked_is_retryable():
+    """It may have been rotated: the next try reads the new one."""
+    model = Model(lambda number, answer: ModelHTTPError(401, "m") if number > 2 else None)
+    with pytest.raises(AssistantIncompleteError, match="refuses the key"):
+        simulated(judge_of(model, max_concurrency=2).aask(tasks(*["1"] * 100)))
+    assert len(model.asked) <= 6
+
+
 def test_a_request_that_alone_is_refused_is_an_error_of_this_answer():
     model = Model(lambda number, answer: ModelHTTPError(400, "m", {"error": "filtered"}) if answer == "0" else None)
     judge = judge_of(model)

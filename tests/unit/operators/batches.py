@@ -6,7 +6,7 @@ from collections import Counter
 
 import pyarrow.parquet as pq
 
-from airflow_provider_assistant.chat_batch.answers import STATUSES
+from airflow_provider_assistant.asking.answers import STATUSES
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 
 SUBMIT = r"chat/async$"

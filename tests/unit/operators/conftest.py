@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_assistant.chat_batch.answers import STATUSES
+from airflow_provider_assistant.asking.answers import STATUSES
 from tests.task_runs.context import task_context
 from tests.unit.operators.batches import batch_of
 

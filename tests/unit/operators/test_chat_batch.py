@@ -20,10 +20,9 @@ from airflow.sdk import DAG, ObjectStoragePath
 from airflow.sdk.io import attach
 from fsspec.implementations.memory import MemoryFileSystem
 
-from airflow_provider_assistant.chat_batch import batch as batch_module
-from airflow_provider_assistant.chat_batch.answers import COLUMNS, STATUSES
-from airflow_provider_assistant.chat_batch.batch import ChatBatch
-from airflow_provider_assistant.chat_batch.state import BatchState
+from airflow_provider_assistant.asking.answers import COLUMNS, STATUSES
+from airflow_provider_assistant.asking.batch import Batch
+from airflow_provider_assistant.asking.record import Record
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
     AssistantAPIError,
@@ -94,6 +93,24 @@ def until(holds):
         time.sleep(0.001)
 
 
+@pytest.fixture
+def when():
+    """Do something in another thread, like a signal handler, as soon as a condition holds."""
+    threads = []
+
+    def watch(holds, do):
+        def wait():
+            until(holds)
+            do()
+
+        threads.append(threading.Thread(target=wait))
+        threads[-1].start()
+
+    yield watch
+    for thread in threads:
+        thread.join()
+
+
 @pytest.mark.promise("chat", "Every question of a batch is asked once, and its answer is in the output file.")
 @pytest.mark.parametrize(("mode", "deferrable"), [("async", False), ("async", True), ("sync", False)])
 def test_every_question_gets_its_row(mode, deferrable, service, connection, ask, output):
@@ -103,8 +120,7 @@ def test_every_question_gets_its_row(mode, deferrable, service, connection, ask,
     result = run.xcom()
     assert set(result) == {
         "rows", *STATUSES, *COUNTED, "seconds_p50", "seconds_p95", "seconds_p99",
-        "noticed_after_p50", "noticed_after_p95", "noticed_after_p99", "site_id", "output_path", "findings",
-        "seconds_measured", "seconds_unknown", "low_confidence",
+        "site_id", "output_path", "findings", "low_confidence",
     }  # fmt: skip
     assert counts(result) == {"complete": 8, "submitted": 8, "sessions_closed": 8}
     assert (result["rows"], result["output_path"], result["findings"]) == (8, str(output), None)
@@ -204,7 +220,6 @@ def test_columns_and_constants(service, connection, execute, output):
         ({"columns": {"answer": "expected"}}, "answer"),
         ({"source": many(3, status="new")}, "column status"),
         ({"source": many(3, answer="42", raw="{}")}, "column answer, raw"),
-        ({"source": many(3, session_id="s"), "session": "shared"}, "column session_id"),
         ({"source": [*many(3), {"id": 1, "message": "Another?"}]}, "1 key with rows of different content"),
         ({"source": "nowhere.csv"}, "does not exist"),
         ({"site_id": None}, "no site_id"),
@@ -285,7 +300,7 @@ def test_a_fraction_is_exact(limit, total, count):
 
 @pytest.mark.parametrize(
     ("session", "column", "conversations"),
-    [(None, None, 6), ("per_row", None, 6), ("shared", None, 1), ("thread", "thread", 2), (None, "session_id", 2)],
+    [(None, None, 6), ("thread", "thread", 2), (None, "session_id", 2)],
 )
 def test_conversations(session, column, conversations, service, connection, execute, output):
     source = [row | ({column: f"s{row['id'] % 2}"} if column else {}) for row in many(6)]
@@ -309,20 +324,6 @@ NAMED = [
 ]
 
 
-@pytest.mark.parametrize("named", NAMED, ids=["column", "session", "columns", "constants"])
-def test_conversations_that_the_source_names_are_closed_on_request_only(named, service, connection, execute):
-    for number, (close_sessions, closed) in enumerate([(None, 0), (False, 0), (True, 1)]):
-        result = execute(**named, close_sessions=close_sessions, run_id=f"run {number}")
-        assert (result["sessions_closed"], service.posts(CLOSE)) == (closed, closed)
-
-
-def test_conversations_of_the_task_are_closed_once_unless_told_otherwise(service, connection, execute):
-    assert execute(many(3), close_sessions=False)["sessions_closed"] == service.posts(CLOSE) == 0
-    assert execute(many(3), run_id="next")["sessions_closed"] == service.posts(CLOSE) == 3
-    again = execute(many(3), run_id="next")
-    assert (again["sessions_closed"], again["sessions_not_closed"]) == (3, 0)
-
-
 @pytest.mark.parametrize("fault", ["status:400", "drop"])
 def test_a_conversation_that_cannot_be_closed_is_counted_only(fault, service, connection, execute, output, caplog):
     service.answer(fault, path=CLOSE, times=2)
@@ -338,24 +339,6 @@ def test_an_unknown_site_stops_the_closing_of_sessions(service, connection, exec
     result = execute(many(12), max_concurrency=2)
     assert (result["complete"], result["sessions_closed"], result["sessions_not_closed"]) == (12, 0, 12)
     assert service.posts(CLOSE) <= 2
-
-
-def test_a_conversation_with_an_open_question_is_not_closed(service, connection, execute, output, monkeypatch):
-    submit = ChatBatch.submit
-
-    def submitted(batch, questions, turn):
-        submit(batch, questions, turn)
-        until(lambda: {row["status"] for row in service.chats()} == {"completed"})
-        # After the deadline, each request is polled once more.
-        service.answer("status:503", path=POLL, times=1)
-
-    monkeypatch.setattr(ChatBatch, "submit", submitted)
-    source = [row | {"session_id": "alone" if row["id"] == 2 else "shared"} for row in many(3)]
-    result = execute(source, timeout=0, max_failed=1, max_concurrency=1, close_sessions=True)
-    (open_,) = [row for row in rows_of(output) if row["status"] == "timed_out"]
-    closed = {row["id"] for row in service.sessions() if row["closed_at"]}
-    assert result["sessions_closed"] == 1
-    assert closed == {"alone", "shared"} - {open_["session_id"]}
 
 
 # -- the output ------------------------------------------------------------------------------------
@@ -414,19 +397,15 @@ def test_failed_questions_are_asked_again_by_the_retry(deferrable, service, conn
 
 
 @deferrables
-def test_lost_questions_are_asked_again_by_the_retry(deferrable, service, connection, ask, monkeypatch):
+def test_lost_questions_are_asked_again_by_the_retry(deferrable, service, connection, ask, when):
     service.behave(processing_seconds=NEVER)
-    submit = ChatBatch.submit
 
-    def submitted(batch, questions, turn):
-        submit(batch, questions, turn)
-        rows = service.chats()
-        if len(rows) == 8:
-            lost = [row["id"] for row in rows if row["message"] in {"Question 1?", "Question 2?"}]
-            service.answer("status:404", path=f"{POLL}({'|'.join(lost)})$", times=None)
-            service.behave(processing_seconds=0)
+    def lose_two():
+        lost = [row["id"] for row in service.chats() if row["message"] in {"Question 1?", "Question 2?"}]
+        service.answer("status:404", path=f"{POLL}({'|'.join(lost)})$", times=None)
+        service.behave(processing_seconds=0)
 
-    monkeypatch.setattr(ChatBatch, "submit", submitted)
+    when(lambda: len(service.chats()) == 8, lose_two)
     run = ask(retries=1, deferrable=deferrable, pre_execute=_before_the_retry(lambda: service.behave(rules=[])))
     assert (run.state, run.tries()) == ("success", 2)
     assert type(run.errors[0]) is AssistantRequestLostError
@@ -486,16 +465,6 @@ def test_what_may_have_been_asked_is_asked_again_and_listed(mode, service, conne
     assert finding["document_ids"] == [rows_of(output)[2]["request_id"]]
 
 
-def test_without_a_ledger_a_retry_asks_everything_again(service, connection, execute, ledger_home):
-    failing(service, [1])
-    with pytest.raises(AssistantRequestFailedError):
-        execute(many(3), ledger=False)
-    service.behave(fail_messages=None)
-    assert counts(execute(many(3), ledger=False)) == {"complete": 3, "submitted": 3, "sessions_closed": 3}
-    assert service.posts(SUBMIT) == 6
-    assert list(ledger_home.iterdir()) == []
-
-
 def test_a_failed_message_in_sync_mode_is_not_submitted(service, connection, execute, output):
     failing(service, [1])
     with pytest.raises(AssistantIncompleteError, match="1 of 3"):
@@ -510,7 +479,7 @@ STOPS = {401: AssistantAuthenticationError, 403: AssistantPermissionError, 404: 
 @pytest.mark.parametrize(("mode", "status"), [("async", 401), ("sync", 403), ("async", 404)])
 def test_a_refusal_of_the_whole_stops_at_once(mode, status, service, connect, execute, output):
     connect(retries=3)
-    service.answer(f"status:{status}", skip=5, times=None)
+    service.answer(f"status:{status}", path=SUBMIT if mode == "async" else CHAT, skip=5, times=None)
     with pytest.raises(STOPS[status]) as caught:
         execute(QUESTIONS, mode=mode, max_concurrency=2)
     assert isinstance(caught.value, AirflowFailException)
@@ -550,14 +519,14 @@ def test_the_service_is_down(service, connection, execute):
 
 
 @pytest.mark.parametrize(
-    ("mode", "deferrable", "reuse"),
-    [("async", True, True), ("async", False, False), ("sync", False, True), ("sync", False, False)],
+    ("mode", "deferrable"),
+    [("async", True), ("async", False), ("sync", False)],
 )
-def test_a_cleared_task(mode, deferrable, reuse, service, connection, run_dag, output):
+def test_a_cleared_task(mode, deferrable, service, connection, run_dag, output):
     with DAG("cleared", schedule=None) as dag:
         AssistantChatBatchOperator(
             task_id="task", source=QUESTIONS, output_path=str(output), mode=mode, deferrable=deferrable,
-            reuse=reuse, **DEFAULTS,
+            **DEFAULTS,
         )  # fmt: skip
     results = []
     for clears in range(2):
@@ -565,21 +534,9 @@ def test_a_cleared_task(mode, deferrable, reuse, service, connection, run_dag, o
         results.append((run.xcom(), rows_of(output), polled(service).total()))
     (first, before, polls), (second, after, all_polls) = results
     assert first["submitted"] == 8
-    assert (second["submitted"], second["reused"], second["complete"]) == ((0, 8, 8) if reuse else (8, 0, 8))
-    assert len(service.chats()) == (8 if reuse else 16)
-    if reuse:
-        assert (after, all_polls) == (before, polls)
-    else:
-        assert not {row["request_id"] for row in before} & {row["request_id"] for row in after}
-        assert not {row["session_id"] for row in before} & {row["session_id"] for row in after}
-
-
-def test_told_not_to_reuse_a_retry_still_takes_up_its_requests(service, connection, execute):
-    execute(many(3), reuse=False, max_tries=1)
-    assert execute(many(3), reuse=False, max_tries=1)["reused"] == 3
-    assert service.posts(SUBMIT) == 3
-    assert execute(many(3), reuse=False, max_tries=3)["submitted"] == 3
-    assert service.posts(SUBMIT) == 6
+    assert (second["submitted"], second["reused"], second["complete"]) == (0, 8, 8)
+    assert len(service.chats()) == 8
+    assert (after, all_polls) == (before, polls)
 
 
 def test_another_run_another_task_and_another_site_ask_for_themselves(service, connection, execute, output):
@@ -608,11 +565,11 @@ def test_a_changed_question_does_not_get_the_old_answer(mode, service, connectio
 @pytest.mark.parametrize(
     ("owner", "name", "after", "mode"),
     [
-        (ChatBatch, "_save_questions", False, "async"),
-        (ChatBatch, "_save_questions", False, "sync"),
-        (ChatBatch, "table", False, "async"),
-        (batch_module.answers, "publish", True, "async"),
-        (BatchState, "remove", False, "sync"),
+        (Batch, "close_sessions", False, "async"),
+        (Batch, "close_sessions", False, "sync"),
+        (Batch, "close_sessions", True, "async"),
+        (Batch, "record_ends", False, "async"),
+        (Record, "remove", False, "sync"),
     ],
 )
 def test_killed_after_the_last_request(owner, name, after, mode, service, connection, execute, output, monkeypatch):
@@ -701,7 +658,7 @@ def test_nothing_open_is_no_deferral(service, connection, execute):
 def test_what_the_trigger_could_not_note_down_is_fetched_by_the_worker(service, connection, output, monkeypatch):
     deferral = deferred(many(5), output)
     with monkeypatch.context() as patch:
-        patch.setattr(BatchState, "write_answers", lambda *_: (_ for _ in ()).throw(OSError("read-only")))
+        patch.setattr(Record, "add", lambda *_: (_ for _ in ()).throw(OSError("read-only")))
         event = event_of(deferral.trigger)
     assert event["ended"] == {"complete": 5}
     assert resumed(many(5), output, event)["complete"] == 5
@@ -731,29 +688,11 @@ def test_a_late_answer_is_taken_after_the_deadline_too(service, connection, outp
 # -- on_kill ----------------------------------------------------------------------------
 
 
-@pytest.fixture
-def end_when():
-    """Call on_kill() from another thread, like a signal handler, as soon as a condition holds."""
-    threads = []
-
-    def watch(operator, holds):
-        def wait():
-            until(holds)
-            operator.on_kill()
-
-        threads.append(threading.Thread(target=wait))
-        threads[-1].start()
-
-    yield watch
-    for thread in threads:
-        thread.join()
-
-
-def test_ended_while_submitting(service, connection, execute, output, end_when, monkeypatch):
+def test_ended_while_submitting(service, connection, execute, output, when, monkeypatch):
     monkeypatch.setattr(sender, "GRACE", 60.0)
     service.answer("delay:0.3", path=SUBMIT, skip=4, times=None)
     operator = batch_of(many(100), output, max_concurrency=2)
-    end_when(operator, lambda: service.posts(SUBMIT) >= 5)
+    when(lambda: service.posts(SUBMIT) >= 5, operator.on_kill)
     with pytest.raises(AssistantIncompleteError):
         operator.execute(task_context("ask"))
     made = len(service.chats())
@@ -763,32 +702,16 @@ def test_ended_while_submitting(service, connection, execute, output, end_when, 
     assert len(service.chats()) == 100
 
 
-def test_ended_while_waiting(service, connection, execute, output, end_when):
+def test_ended_while_waiting(service, connection, execute, output, when):
     service.behave(processing_seconds=NEVER)
     operator = batch_of(many(5), output)
-    end_when(operator, lambda: polled(service).total() >= 5)
+    when(lambda: polled(service).total() >= 5, operator.on_kill)
     with pytest.raises(AssistantIncompleteError):
         operator.execute(task_context("ask"))
     assert service.journal("POST", CLOSE) == []
     service.behave(processing_seconds=0)
     assert execute(many(5))["reused"] == 5
     assert len(service.chats()) == 5
-
-
-def test_ended_between_submitting_and_waiting(service, connection, execute, output, monkeypatch):
-    operator = batch_of(many(5), output)
-    submit = ChatBatch.submit
-
-    def submitted(batch, questions, turn):
-        submit(batch, questions, turn)
-        operator.on_kill()
-
-    with monkeypatch.context() as patch:
-        patch.setattr(ChatBatch, "submit", submitted)
-        with pytest.raises(AssistantIncompleteError):
-            operator.execute(task_context("ask"))
-    assert polled(service).total() == 0
-    assert execute(many(5))["reused"] == 5
 
 
 def test_no_questions_are_a_success_if_there_may_be_none(execute, output, service, connection, tmp_path):

@@ -7,7 +7,6 @@ from collections import Counter
 
 import pytest
 
-from airflow_provider_assistant.chat_batch import batch as batch_module
 from airflow_provider_assistant.exceptions import AssistantInputError
 from tests.documented import FAILED, LOST, DocumentedAssistant, answer_to
 from tests.unit.operators.batches import Killed, rows_of

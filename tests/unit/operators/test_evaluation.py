@@ -468,7 +468,10 @@ def test_a_changed_set_is_said_and_not_averaged_away(evaluate):
         ({"gate": ["token_f1 drop <= 0.1"]}, "needs a baseline"),
         ({"scorers": ["judge.policy"]}, "judge.policy has no text"),
         ({"judge": {"rubrics": {"tone": "Be polite."}}}, "add 'judge.tone' to scorers"),
-        ({"scorers": ["judge.correctness"], "gate": ["judge.correctness >= 0.8"]}, "Add a rule such as 'judge.correctness agreement"),
+        (
+            {"scorers": ["judge.correctness"], "gate": ["judge.correctness >= 0.8"]},
+            "Add a rule such as 'judge.correctness agreement",
+        ),
         ({"baseline": {"run": "x"}}, "baseline"),
         ({"baseline": ""}, "baseline is empty"),
     ],

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, AirflowSensorTimeout, AirflowSkipException
 
-from airflow_provider_assistant.chat_batch.answers import STATUSES
+from airflow_provider_assistant.asking.answers import STATUSES
 from airflow_provider_assistant.exceptions import (
     AssistantAuthenticationError,
     AssistantBadRequestError,

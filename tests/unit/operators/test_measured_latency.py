@@ -6,13 +6,13 @@ import json
 
 import pyarrow.parquet as pq
 import pytest
-
 from airflow_provider_assistant.chat_batch import schedule
 from airflow_provider_assistant.evaluation.cases import read_cases
 from airflow_provider_assistant.evaluation.evaluate import summarise
+from airflow_provider_assistant.evaluation.scoring import score_cases
+
 from airflow_provider_assistant.evaluation.rules import parse_rule
 from airflow_provider_assistant.evaluation.scorers import scorers_of
-from airflow_provider_assistant.evaluation.scoring import score_cases
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 
 TOOK = 0.6

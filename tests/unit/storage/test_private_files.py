@@ -11,7 +11,7 @@ import pytest
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 
 from airflow_provider_assistant import lake
-from airflow_provider_assistant.chat_batch.state import BatchState
+from airflow_provider_assistant.asking.record import Record
 from airflow_provider_assistant.lake.warehouse import duckdb_transaction
 from airflow_provider_assistant.ledger import Ledger, sqlite_engine
 from airflow_provider_assistant.loading.findings import Finding, FindingsFile

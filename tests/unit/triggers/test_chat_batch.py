@@ -12,7 +12,7 @@ import pytest
 
 from airflow_provider_assistant.chat_batch import state as state_module
 from airflow_provider_assistant.chat_batch.requests import PendingRequest
-from airflow_provider_assistant.chat_batch.state import BatchState
+from airflow_provider_assistant.asking.record import Record
 from airflow_provider_assistant.client.aiohttp_transport import AiohttpTransport
 from airflow_provider_assistant.client.defaults import get_client_defaults, set_client_defaults
 from airflow_provider_assistant.exceptions import AssistantError, AssistantInputError

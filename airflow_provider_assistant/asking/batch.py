@@ -1,0 +1,406 @@
+"""
+A batch: ask questions, each once, and wait for their answers.
+
+What is done is what the ledger recorded or the record of the batch saved. So a first try, a retry and a task that was
+deferred do the same: they look at what is known of each question, and send and poll what is left, turn by turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal, TypeAlias
+
+from airflow.providers.common.compat.sdk import AirflowFailException
+
+from airflow_provider_assistant.api import endpoints, flow
+from airflow_provider_assistant.api.replies import ApiReply, ChatAnswer
+from airflow_provider_assistant.asking.answers import NOT_SUBMITTED
+from airflow_provider_assistant.asking.poller import Poller
+from airflow_provider_assistant.asking.questions import Question, Questions
+from airflow_provider_assistant.asking.record import End, Record, Request, Writer
+from airflow_provider_assistant.asking.schedule import Silence
+from airflow_provider_assistant.asking.sessions import close_sessions, ended_sessions
+from airflow_provider_assistant.asking.standing import Standing, Standings, standings
+from airflow_provider_assistant.client.cancellation import GRACE, CancellableRunner
+from airflow_provider_assistant.client.rate_limited import RateLimitedClient
+from airflow_provider_assistant.client.settings import ClientSettings
+from airflow_provider_assistant.exceptions import AssistantError, AssistantIncompleteError, AssistantLedgerError
+from airflow_provider_assistant.ledger import Claim, Ledger, Outcome, ScopeLedger, chats
+from airflow_provider_assistant.loading.decide import ELSEWHERE
+from airflow_provider_assistant.loading.options import MAX_BACKOFF, OnAmbiguous
+from airflow_provider_assistant.sending.client import SendingClient
+from airflow_provider_assistant.sending.decide import Item, outcome_of_reply
+from airflow_provider_assistant.sending.sender import Sender
+
+log = logging.getLogger(__name__)
+
+Mode: TypeAlias = Literal["async", "sync"]
+
+
+@dataclass(frozen=True, slots=True)
+class AskJob:
+    """
+    Describe a batch.
+
+    :param settings: Settings of the client; ``max_concurrency`` applies to this batch.
+    :param mode: ``async`` submits questions and polls their requests (``POST …/chat/async``); ``sync`` waits for each
+        answer in its own round trip (``POST …/chat``).
+    :param scope: The task instance, of which sessions are made.
+    :param timeout: Longest wait for answers after the last question was sent, in seconds.
+    :param poll_interval: Longest time between two polls of one request, in seconds.
+    :param on_ambiguous: What to do with a question that may have been asked although no usable reply came back.
+    """
+
+    settings: ClientSettings
+    site_id: str
+    mode: Mode
+    scope: str
+    timeout: float
+    poll_interval: float
+    on_ambiguous: OnAmbiguous = "retry"
+
+
+class Batch:
+    """
+    Ask the questions of one task at one site.
+
+    :param questions: The questions.
+    :param record: The files of the batch, shared by worker and triggerer.
+    :param ledger: The ledger.
+    :param scope_ledger: The ledger of this batch's questions and of this try.
+    :ivar requests: Latest request by question.
+    :ivar ends: End by question.
+    :ivar silence: Polls without an answer at the end of the wait; None if polls were answered.
+    :ivar deadline: Time at which the wait for answers ends, in seconds since the epoch.
+    :ivar unrecorded: Number of accepted questions that the ledger could not record.
+    """
+
+    def __init__(
+        self, job: AskJob, questions: Questions, record: Record, ledger: Ledger, scope_ledger: ScopeLedger
+    ) -> None:
+        self.requests: dict[str, Request] = {}
+        self.ends: dict[str, End] = {}
+        self.silence: Silence | None = None
+        self.deadline = 0.0
+        self.unrecorded = 0
+        self._job = job
+        self._conversations = list(questions.conversations())
+        self._record = record
+        self._ledger = ledger
+        self._scope_ledger = scope_ledger
+        self._standings: dict[str, Standing] = {}
+        # Why nothing is sent any more in this try.
+        self._stopped: AssistantError | None = None
+        self._client_now = time.time
+        self._sender: Sender | None = None
+        self._poller: Poller | None = None
+        self._runner = CancellableRunner(
+            "the task was ended from outside; a retry takes up the requests that are open",
+            grace=GRACE,
+            on_cancel=self._stop,
+        )
+
+    def begin(self, published: Mapping[str, End]) -> None:
+        """
+        Begin a try: keep the answers of earlier tries, and correct what a killed one left in the ledger.
+
+        :param published: Answers in the output of an earlier try.
+        :raises AssistantStorageError: The record cannot be written; nothing was sent.
+        """
+        self._record.check()
+        requests, saved = self._record.read()
+        # An earlier try may have been killed before it recorded them.
+        self._record_ends({**saved, **published})
+        answers = {question_id: end for question_id, end in saved.items() if end.status == "complete"}
+        found = self._look(requests, {**published, **answers})
+        chats.correct(self._ledger, self._scope_ledger.scope, found.corrections)
+        self.requests = {
+            question_id: request._replace(is_reused=True, is_maybe_second=False)
+            for question_id, request in self.requests.items()
+        }
+        self._record.begin(self.requests.values(), self.ends.values())
+
+    def resume(self) -> None:
+        """Go on with a try after it was deferred."""
+        self._look(*self._record.read())
+
+    def run(self, *, waits: bool = True, waited: bool = False) -> bool:
+        """
+        Ask the questions that are left, and wait for their answers.
+
+        :param waits: Whether to wait for all answers. If not, all questions are sent that may be sent now.
+        :param waited: Whether the open requests have been waited for already.
+        :return: Whether there are requests to wait for.
+        :raises AssistantIncompleteError: :meth:`end` was called.
+        :raises AssistantError: No question was sent, or the error is one that Airflow must not retry.
+        """
+        return self._runner.run(self._run(waits=waits, waited=waited))
+
+    def end(self) -> None:
+        """Stop sending, and make :meth:`run` return within a few seconds. A signal handler may call this."""
+        self._runner.cancel()
+
+    def close_sessions(self) -> tuple[int, int]:
+        """
+        Close the sessions of this batch that no retry needs (``POST …/chat/session/close``).
+
+        Sessions that the source names stay open.
+
+        :return: How many sessions were closed, and how many could not be.
+        """
+        sessions = ended_sessions(self._conversations, self.ends)
+        if not sessions:
+            return 0, 0
+        return self._runner.run(close_sessions(self._job.settings, self._job.site_id, sessions))
+
+    @property
+    def size(self) -> int:
+        """Number of questions. Equal rows are one."""
+        return len(self._standings)
+
+    @property
+    def open(self) -> list[Request]:
+        """The requests without an end."""
+        return [request for question_id, request in self.requests.items() if question_id not in self.ends]
+
+    def record_ends(self) -> None:
+        """Record in the ledger how the requests ended: a later try asks those again that have no answer."""
+        try:
+            self._record_ends(self.ends)
+        except AssistantLedgerError as error:
+            # The answers are written, and the next try records the ends.
+            log.warning("How the requests ended is not recorded: %s", error)
+
+    def _record_ends(self, ends: Mapping[str, End]) -> None:
+        if self._job.mode == "sync":
+            # The answer came with its request, which never was open.
+            return
+        found: dict[str, chats.RequestEnd] = {}
+        for end in ends.values():
+            if end.request_id:
+                ended_at = datetime.fromtimestamp(end.ended_at, UTC)
+                found[end.request_id] = chats.RequestEnd(end.status, ended_at, end.session_id)
+        for request in self.open:
+            if request.request_id:
+                found[request.request_id] = chats.RequestEnd("timed_out", None, request.session_id)
+        chats.record_ends(self._ledger.engine, self._scope_ledger.scope.site, found)
+
+    # -- what is left --------------------------------------------------------------------------------
+
+    def _look(self, requests: Mapping[str, Request], ends: Mapping[str, End]) -> Standings:
+        """Find out what is known of each question."""
+        found = standings(
+            self._conversations,
+            requests,
+            ends,
+            self._ledger,
+            self._scope_ledger,
+            mode=self._job.mode,
+            on_ambiguous=self._job.on_ambiguous,
+        )
+        self._standings = found.standings
+        self.requests, self.ends = found.requests, found.ends
+        return found
+
+    def _items(self) -> list[Item]:
+        """Return the questions that may be sent now: the next one of each conversation, after the answers before it."""
+        items: list[Item] = []
+        for conversation in self._conversations:
+            session = None
+            for question in conversation:
+                end = self.ends.get(question.question_id)
+                if end is None and question.question_id not in self.requests:
+                    items.append(self._item(question, session))
+                if end is None or end.status != "complete":
+                    break
+                session = end.session_id
+        return items
+
+    def _item(self, question: Question, session: str | None) -> Item:
+        number = self._standings[question.question_id].latest + 1
+        session = session or question.session(self._job.scope, number)
+        message = question.message(session)
+        site_id = self._job.site_id
+        call: Any = endpoints.chat(site_id, message)
+        if self._job.mode == "async":
+            call = endpoints.submit_chat(site_id, message)
+        details = {"mode": self._job.mode, "session_id": session}
+        claim = Claim(question.key, question.label, number, question.question_id, details=details)
+        return Item(claim, call, row=question)
+
+    # -- rounds --------------------------------------------------------------------------------------
+
+    async def _run(self, *, waits: bool, waited: bool) -> bool:
+        retries = self._job.on_ambiguous == "retry"
+        client = SendingClient(self._job.settings, max_backoff=MAX_BACKOFF, retry_ambiguous=retries)
+        async with client, Writer(self._record) as writer:
+            self._writer = writer
+            if waited and self.open and not self.silence:
+                # An answer may have come late, or could not be saved.
+                await self._poll_once(client)
+            while True:
+                items = [] if self._stopped else self._items()
+                waiting = [] if waited else self.open
+                if not items and not (waiting and waits):
+                    return bool(waiting)
+                await self._round(client, items, waiting, waits=waits)
+                if not waits and self.open:
+                    return True
+                waited = True
+
+    async def _round(
+        self, client: SendingClient, items: Sequence[Item], waiting: Sequence[Request], *, waits: bool
+    ) -> None:
+        """Send questions and poll meanwhile; then wait for the answers, or leave that to the trigger."""
+        self.deadline = client.now() + self._job.timeout
+        poller = self._poller = self._new_poller(client, self.deadline)
+        polling = asyncio.create_task(poller.run(waiting))
+        try:
+            if items:
+                await self._send(client, items)
+            if waits:
+                await self._wait(client, poller, polling)
+        finally:
+            polling.cancel()
+            await asyncio.gather(polling, return_exceptions=True)
+            for request in poller.schedule.waiting:
+                self._writer.add(request)
+
+    async def _poll_once(self, client: SendingClient) -> None:
+        poller = self._new_poller(client, client.now())
+        poller.close()
+        await poller.run(self.open)
+
+    def _new_poller(self, client: SendingClient, deadline: float) -> Poller:
+        return Poller(
+            client,
+            self._job.site_id,
+            interval=self._job.poll_interval,
+            deadline=deadline,
+            on_end=self._ended,
+            max_concurrency=self._job.settings.max_concurrency,
+        )
+
+    async def _wait(self, client: SendingClient, poller: Poller, polling: asyncio.Task[None]) -> None:
+        """Wait until all requests have ended, or the deadline has passed."""
+        poller.schedule.deadline = self.deadline
+        if not self._stopped:
+            poller.close()
+            await polling
+        else:
+            # The client of a sender that has stopped sends nothing any more.
+            async with RateLimitedClient(self._job.settings) as other:
+                poller.use(other)
+                poller.close()
+                await polling
+        self.silence = poller.schedule.silence(client.now())
+
+    async def _send(self, client: SendingClient, items: Sequence[Item]) -> None:
+        """Send questions until all are sent, or nothing was accepted for as long as the batch waits for answers."""
+        sender = self._sender = Sender(
+            self._scope_ledger, client, on_outcome=self._count, on_lost=self._lost, outcome_of=outcome_of_reply
+        )
+        sending = asyncio.create_task(sender.run(iter(items)))
+        # A reply that is on its way is waited for.
+        patience = min(client.settings.timeout, flow.LAST_POLL)
+        try:
+            while not sending.done():
+                await asyncio.wait({sending}, timeout=max(0.0, self.deadline + patience - client.now()))
+                if not sending.done() and client.now() >= self.deadline + patience:
+                    await self._give_up(sender, sending)
+            await sending
+        except asyncio.CancelledError:
+            if not sending.cancelled():
+                sending.cancel()
+                await asyncio.gather(sending, return_exceptions=True)
+                raise
+        finally:
+            self._sender = None
+            self.unrecorded += sum(outcome.state == "created" for outcome in sender.unrecorded)
+        self._stopped = sender.breaker.error
+        if self._stopped:
+            self._leave(items, self._stopped)
+
+    async def _give_up(self, sender: Sender, sending: asyncio.Task[None]) -> None:
+        timeout = f"timeout={self._job.timeout:g} s"
+        sender.breaker.open(AssistantIncompleteError(f"the service has accepted no question for {timeout}"))
+        await asyncio.wait({sending}, timeout=GRACE)
+        sending.cancel()
+        await asyncio.wait({sending})
+
+    def _leave(self, items: Sequence[Item], error: AssistantError) -> None:
+        """End the questions that were not sent, or raise the error that ends the task."""
+        is_fatal = isinstance(error, AirflowFailException) or self._runner.is_cancelled
+        if is_fatal or not (self.requests or self.ends):
+            raise error
+        log.warning("Not all questions could be submitted; waiting for those that were: %s", error)
+        for item in items:
+            question_id = item.row.question_id
+            if question_id not in self.requests and question_id not in self.ends:
+                self._not_submitted(item, f"{NOT_SUBMITTED}{error}")
+
+    def _stop(self, error: AssistantIncompleteError) -> None:
+        if self._sender:
+            self._sender.breaker.open(error)
+
+    # -- what happened to a question -------------------------------------------------------------------
+
+    def _count(self, item: Item, outcome: Outcome, reply: ApiReply | None) -> None:
+        if reply is None:
+            # A reason begins with its kind, such as "rejected: …".
+            self._not_submitted(item, f"{outcome.state}: {outcome.error or ''}")
+            return
+        question: Question = item.row
+        now = round(self._client_now(), 6)
+        standing = self._standings[question.question_id]
+        request = Request(
+            question_id=question.question_id,
+            request_id=reply.created_id,
+            session_id=item.claim.details["session_id"],  # type: ignore[index]
+            submitted_at=now,
+            attempts=standing.requests + item.requests,
+            is_maybe_second=bool(outcome.ambiguous) or standing.may_exist,
+        )
+        self.deadline = now + self._job.timeout
+        self.requests[question.question_id] = request
+        self._writer.add(request)
+        if isinstance(reply, ChatAnswer):
+            self._ended(_answered(request, reply, now))
+        elif self._poller:
+            self._poller.add(request)
+
+    def _lost(self, item: Item) -> None:
+        self._not_submitted(item, f"skipped: {ELSEWHERE}")
+
+    def _not_submitted(self, item: Item, reason: str) -> None:
+        question: Question = item.row
+        end = End(question.question_id, "not_submitted", round(self._client_now(), 6), error=reason)
+        self._ended(end._replace(attempts=item.requests))
+
+    def _ended(self, end: End) -> None:
+        self.ends[end.question_id] = end
+        self._writer.add(end)
+
+
+def _answered(request: Request, reply: ChatAnswer, now: float) -> End:
+    """Return the end of a question whose answer came with its request."""
+    seconds = round(reply.call_info.seconds, 6)
+    return End(
+        question_id=request.question_id,
+        status="complete",
+        ended_at=now,
+        request_id=reply.request_id,
+        session_id=request.session_id,
+        submitted_at=round(now - seconds, 6),
+        seconds=seconds,
+        answer=reply.text,
+        raw=reply.raw_json,
+        attempts=request.attempts,
+        confidence_level=reply.confidence_level,
+        confidence_score=reply.confidence_score,
+    )

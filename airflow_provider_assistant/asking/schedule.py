@@ -1,0 +1,187 @@
+"""When to poll each open chat request, and what a reply means; without I/O, tasks and clocks."""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from typing import Any, NamedTuple
+
+from airflow_provider_assistant.api import errors, flow
+from airflow_provider_assistant.api.replies import ChatRequest
+from airflow_provider_assistant.asking.record import End, Request
+from airflow_provider_assistant.exceptions import AssistantError, AssistantRateLimitError
+from airflow_provider_assistant.texts import counted, time_of_day
+
+# The first poll of a request comes after this share of the interval, further polls whenever its age has doubled, and
+# from then on one per interval. So quick answers are found quickly, and slow ones cost few polls.
+FIRST = 0.25
+
+
+class DuePoll(NamedTuple):
+    """
+    The next poll of a request; earlier polls sort first.
+
+    :param due: Time of the poll, in seconds since the epoch.
+    :param position: Makes the order definite.
+    :param number: Number of this poll of the request, from 1.
+    """
+
+    due: float
+    position: int
+    number: int
+    request: Request
+
+
+class Silence(NamedTuple):
+    """
+    Polls without an answer at the end of a wait.
+
+    :param since: Time of the last answer, in seconds since the epoch.
+    :param error: Error of the last poll; None if it had no reply at all.
+    """
+
+    since: float
+    polls: int
+    error: str | None
+
+    def __str__(self) -> str:
+        reason = f": {self.error}" if self.error else ""
+        return f"no poll was answered since {time_of_day(self.since)} ({counted(self.polls, 'poll')} failed){reason}"
+
+
+class Schedule:
+    """
+    Decide when to poll each request, until it has ended or the deadline passes.
+
+    All times are in seconds since the epoch.
+
+    :param interval: Maximum time between two polls of one request, in seconds.
+    :ivar deadline: Time at which polling stops. Each request is polled at least once.
+    :ivar ended: Number of ended requests by status.
+    :ivar open: Number of requests that have not ended.
+    """
+
+    def __init__(self, *, interval: float, deadline: float, now: float) -> None:
+        self.deadline = deadline
+        self.ended: Counter[str] = Counter()
+        self.open = self.polls = self.failed_polls = 0
+        # Time of the last poll that was answered; at first, that of the beginning.
+        self.answered_at = now
+        self._interval = interval
+        self._due: list[DuePoll] = []
+        self._added = 0
+        # Polls that were sent since the last answer, and the error of the last one.
+        self._silent_polls = 0
+        self._last_error: str | None = None
+
+    def add(self, request: Request, now: float) -> None:
+        """Plan the first poll of a request."""
+        self.open += 1
+        self._added += 1
+        age = max(0.0, now - request.submitted_at)
+        # After a deadline that has passed, each request is polled once.
+        due = min(now + max(0.0, FIRST * self._interval - age), max(now, self.deadline))
+        heapq.heappush(self._due, DuePoll(due, self._added, request.polls + 1, request))
+
+    @property
+    def next_due(self) -> float | None:
+        """Time of the next poll; None if no poll is planned."""
+        return self._due[0].due if self._due else None
+
+    @property
+    def waiting(self) -> list[Request]:
+        """The requests whose next poll is planned, with the number of their polls."""
+        return [poll.request._replace(polls=poll.number - 1) for poll in self._due]
+
+    def take(self, now: float) -> DuePoll | None:
+        """Remove and return the next poll, which the caller has to send; None if none is due."""
+        if not self._due or self._due[0].due > now:
+            return None
+        self.polls += 1
+        self._silent_polls += 1
+        return heapq.heappop(self._due)
+
+    def on_reply(self, poll: DuePoll, reply: ChatRequest, now: float) -> End | None:
+        """Return the end of a request, or plan its next poll."""
+        self._answered(now)
+        if reply.state == "pending":
+            self._plan_next(poll, now)
+            return None
+        return self._end(
+            poll,
+            now,
+            status=reply.state,
+            answer=reply.text,
+            error=reply.error,
+            raw=reply.raw_json,
+            confidence_level=reply.confidence_level,
+            confidence_score=reply.confidence_score,
+        )
+
+    def on_error(self, poll: DuePoll, error: AssistantError, now: float) -> End | None:
+        """
+        Return the end of a request that is lost, or plan its next poll after a transient error.
+
+        :raises AssistantError: Further polls would get the same error.
+        """
+        if errors.is_refused(error) or isinstance(error, AssistantRateLimitError):
+            self._answered(now)
+        if errors.is_lost(error):
+            return self._end(poll, now, status="lost", error=str(error))
+        if errors.is_refused(error):
+            raise error
+        self.failed_polls += 1
+        self._last_error = error.happened
+        self._plan_next(poll, now, getattr(error, "retry_after", None) or 0.0)
+        return None
+
+    def postpone(self, poll: DuePoll, now: float) -> None:
+        """Plan a poll again that was not sent."""
+        self.polls -= 1
+        self._silent_polls -= 1
+        self._plan_next(poll._replace(number=poll.number - 1), now)
+
+    def silence(self, now: float) -> Silence | None:
+        """Return that no poll was answered at the end; None if some were, or it is only a few seconds."""
+        if not self.open or not self._silent_polls or now - self.answered_at <= flow.SHORT_SILENCE:
+            return None
+        return Silence(self.answered_at, self._silent_polls, self._last_error)
+
+    def give_up(self) -> None:
+        """Plan no further polls."""
+        self._due.clear()
+
+    def _answered(self, now: float) -> None:
+        self.answered_at = now
+        self._silent_polls = 0
+        self._last_error = None
+
+    def _plan_next(self, poll: DuePoll, now: float, retry_after: float = 0.0) -> None:
+        if now < self.deadline:
+            age = max(0.0, now - poll.request.submitted_at)
+            # After a wait as long as its age, the age has doubled.
+            wait = max(min(max(age, FIRST * self._interval), self._interval), retry_after)
+            heapq.heappush(self._due, poll._replace(due=min(now + wait, self.deadline), number=poll.number + 1))
+
+    def _end(self, poll: DuePoll, now: float, **fields: Any) -> End:
+        self.open -= 1
+        self.ended[fields["status"]] += 1
+        request = poll.request
+        # Rounded to microseconds like the output file, so that an answer that is read back from it is equal.
+        seconds = round(max(0.0, now - request.submitted_at), 6)
+        return End(
+            question_id=request.question_id,
+            request_id=request.request_id,
+            session_id=request.session_id,
+            submitted_at=request.submitted_at,
+            ended_at=round(request.submitted_at + seconds, 6),
+            seconds=seconds,
+            polls=poll.number,
+            attempts=request.attempts,
+            **fields,
+        )
+
+    def __str__(self) -> str:
+        ended = ", ".join(f"{count} {status}" for status, count in sorted(self.ended.items())) or "none"
+        failed = f", {self.failed_polls} of them failed" if self.failed_polls else ""
+        return f"Open: {counted(self.open, 'request')}; ended: {ended}; after {counted(self.polls, 'poll')}{failed}."
