@@ -31,15 +31,15 @@ from airflow_provider_assistant.cli.runner import (
     open_hook,
 )
 from airflow_provider_assistant.cli.unfinished import Unfinished, unfinished_run
-from airflow_provider_assistant.evaluation_new.cells import similar_expectation
-from airflow_provider_assistant.evaluation_new.failing import failing_lines
-from airflow_provider_assistant.evaluation_new.golden import Case
-from airflow_provider_assistant.evaluation_new.junit import junit_xml
-from airflow_provider_assistant.evaluation_new.report import render
-from airflow_provider_assistant.evaluation_new.results import compared_text, figures_of, means_text
-from airflow_provider_assistant.evaluation_new.run import Evaluation, EvaluationJob
-from airflow_provider_assistant.evaluation_new.run import evaluate as run_evaluation
-from airflow_provider_assistant.evaluation_new.runs import PREVIOUS, RunFolder, earlier_runs
+from airflow_provider_assistant.evaluation.cells import similar_expectation
+from airflow_provider_assistant.evaluation.failing import failing_lines
+from airflow_provider_assistant.evaluation.golden import Case
+from airflow_provider_assistant.evaluation.junit import junit_xml
+from airflow_provider_assistant.evaluation.report import render
+from airflow_provider_assistant.evaluation.results import compared_text, figures_of, means_text
+from airflow_provider_assistant.evaluation.run import Evaluation, EvaluationJob
+from airflow_provider_assistant.evaluation.run import evaluate as run_evaluation
+from airflow_provider_assistant.evaluation.runs import PREVIOUS, RunFolder, earlier_runs
 from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.ledger.location import airflow_home

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_assistant.cli.rows import csv_options, pairs
-from airflow_provider_assistant.evaluation_new.golden import Case, read_cases
-from airflow_provider_assistant.evaluation_new.judge import Judge
-from airflow_provider_assistant.evaluation_new.rules import DEFAULT_SCORERS, Criteria, Rule, parse_criteria
-from airflow_provider_assistant.evaluation_new.scorers import Scorer, scorers_of
+from airflow_provider_assistant.evaluation.golden import Case, read_cases
+from airflow_provider_assistant.evaluation.judge import Judge
+from airflow_provider_assistant.evaluation.rules import DEFAULT_SCORERS, Criteria, Rule, parse_criteria
+from airflow_provider_assistant.evaluation.scorers import Scorer, scorers_of
 from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputError
 from airflow_provider_assistant.tables import Columns, read_rows
 from airflow_provider_assistant.tables.whole import table_of

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from airflow_provider_assistant.cli.golden_input import read_gate, read_golden
 from airflow_provider_assistant.cli.output import BAD, GOOD, Console
 from airflow_provider_assistant.cli.runner import OK, WRONG, command
-from airflow_provider_assistant.evaluation_new.golden_check import check_golden_set
+from airflow_provider_assistant.evaluation.golden_check import check_golden_set
 
 # Most findings in the text output. The JSON output has all of them.
 SHOWN = 50

@@ -12,7 +12,7 @@ from airflow.providers.standard.utils.skipmixin import SkipMixin  # in common-co
 
 from airflow_provider_assistant import lake, parameters
 from airflow_provider_assistant.asking.answers import site_of
-from airflow_provider_assistant.evaluation_new.rules import (
+from airflow_provider_assistant.evaluation.rules import (
     DEFAULT_SCORERS,
     JUDGE,
     Criteria,
@@ -47,9 +47,9 @@ from airflow_provider_assistant.texts import counted
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from airflow_provider_assistant.evaluation_new.judge import Judge
-    from airflow_provider_assistant.evaluation_new.run import Evaluation
-    from airflow_provider_assistant.evaluation_new.runs import RunFolder
+    from airflow_provider_assistant.evaluation.judge import Judge
+    from airflow_provider_assistant.evaluation.run import Evaluation
+    from airflow_provider_assistant.evaluation.runs import RunFolder
 
 
 class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
@@ -214,10 +214,10 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
         """
         check_rendered(self, context)
         # Imported here because numpy and the models are slow to import, and Airflow parses DAG files every few seconds.
-        from airflow_provider_assistant.evaluation_new.golden import read_cases
-        from airflow_provider_assistant.evaluation_new.run import EvaluationJob, evaluate
-        from airflow_provider_assistant.evaluation_new.runs import RunFolder
-        from airflow_provider_assistant.evaluation_new.scorers import scorers_of
+        from airflow_provider_assistant.evaluation.golden import read_cases
+        from airflow_provider_assistant.evaluation.run import EvaluationJob, evaluate
+        from airflow_provider_assistant.evaluation.runs import RunFolder
+        from airflow_provider_assistant.evaluation.scorers import scorers_of
 
         criteria = self._criteria(self.scorers)
         run = self._run(context)
@@ -272,7 +272,7 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
 
         :raises AssistantInputError: An argument is invalid.
         """
-        from airflow_provider_assistant.evaluation_new.scorers import check_name, checked_phrases
+        from airflow_provider_assistant.evaluation.scorers import check_name, checked_phrases
 
         names = None
         if not is_template(self.scorers):
@@ -296,7 +296,7 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
 
     def _judges(self, names: Sequence[str]) -> Judge | None:
         """Return the judges among the scorers; None if no scorer asks a model and no option is given."""
-        from airflow_provider_assistant.evaluation_new.judge import Judge
+        from airflow_provider_assistant.evaluation.judge import Judge
 
         has_judge = self.judge is not None or any(name.startswith(JUDGE) for name in names)
         return Judge(self.judge, names) if has_judge else None
@@ -311,7 +311,7 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
 
         :raises AssistantInputError: ``allow_empty`` is False.
         """
-        from airflow_provider_assistant.evaluation_new.results import empty_result
+        from airflow_provider_assistant.evaluation.results import empty_result
 
         if not self.allow_empty:
             raise AssistantInputError(
@@ -348,7 +348,7 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
 
     def _publish(self, context: Context, evaluation: Evaluation) -> str:
         """Replace this run's files in the datasets, and return the path of that in ``evaluations``."""
-        from airflow_provider_assistant.evaluation_new.results import answer_rows, evaluation_rows
+        from airflow_provider_assistant.evaluation.results import answer_rows, evaluation_rows
 
         site = self._site()
         answers = [{**row, **site} for row in answer_rows(evaluation)]
@@ -364,7 +364,7 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
 
     def _finish(self, context: Context, evaluation: Evaluation, lake_file: str | None) -> dict[str, Any]:
         """Log the verdict, then fail, skip or succeed as ``on_fail`` says."""
-        from airflow_provider_assistant.evaluation_new.results import failures_text, task_result
+        from airflow_provider_assistant.evaluation.results import failures_text, task_result
 
         summary = evaluation.summary
         result = task_result(evaluation, lake_file)
@@ -376,7 +376,7 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
             coverage=result["coverage"],
             pass_rate=result["pass_rate"],
         )
-        from airflow_provider_assistant.evaluation_new.scores import to_table
+        from airflow_provider_assistant.evaluation.scores import to_table
 
         scores = to_table(evaluation.scores, evaluation.cases, evaluation.job.criteria.pass_if)
         self.lineage_outputs = (table_at(result["scores_path"], scores), *self.lineage_outputs)
@@ -412,8 +412,8 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
 
     def _log_verdict(self, evaluation: Evaluation, result: Mapping[str, Any]) -> None:
         """Log the verdict, the rules and the failing questions."""
-        from airflow_provider_assistant.evaluation_new.failing import failing_lines
-        from airflow_provider_assistant.evaluation_new.results import compared_text, means_text
+        from airflow_provider_assistant.evaluation.failing import failing_lines
+        from airflow_provider_assistant.evaluation.results import compared_text, means_text
 
         summary = evaluation.summary
         self.log.info(

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_provider_assistant.evaluation_new.report import render
+from airflow_provider_assistant.evaluation.report import render
 from tests.live.chromium import chromium
 from tests.live.pages import AXE, RUN_AXE
-from tests.unit.evaluation_new.report.examples import CANARY, hostile, nightly
+from tests.unit.evaluation.report.examples import CANARY, hostile, nightly
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,1 +1,0 @@
-"""Evaluation: cases, a matrix of scores, named figures, rules of a gate, and the comparison with earlier runs."""
