@@ -93,19 +93,21 @@ def test_a_mistake_in_the_arguments_costs_no_question(evaluate, service, tmp_pat
         # With Airflow 3.1, some messages name the absolute path.
         error = ran.err.replace(f"{tmp_path}/", "")
         assert (ran.code, ran.out, reason in error) == (2, "", True), (argv, ran.err)
-    for gate, reason in ((JUDGED, "judge"), (LABELS, "needs 3 labels, and there are 0")):
-        ran = evaluate(gate=gate)
-        assert (ran.code, reason in ran.err) == (2, True), ran.err
     misspelt = f"{GATE}gate: ['token_f1[biling] >= 0']"
     assert "no question has the tag 'biling'; there are billing, shop" in evaluate(gate=misspelt).err
+    assert "the connection 'judge' cannot be used: The conn_id `judge` isn't defined" in evaluate(gate=JUDGED).err
     monkeypatch.setenv("AIRFLOW_CONN_JUDGE", '{"conn_type": "pydanticai", "host": "models.example.com"}')
-    assert "no model is given" in evaluate(gate=JUDGED).err
+    assert "No model" in evaluate(gate=JUDGED).err
+    assert not service.journal()
+
+
+def test_too_few_labels_cost_no_question(evaluate, service, judge):
     labelled = changed("human", "yes")
-    assert "needs 3 labels, and there are 1" in evaluate(gate=LABELS, golden=labelled).err
+    for golden, count in ((HEAD + ROWS, 0), (labelled, 1)):
+        ran = evaluate(gate=LABELS, golden=golden)
+        assert (ran.code, f"needs 3 labels, and there are {count}" in ran.err) == (2, True), ran.err
     assert not service.journal()
-    # Each repetition gives an answer that the label could be about; the rest of the connection is checked next.
-    assert "no model is given" in evaluate("--repeat", "3", gate=LABELS, golden=labelled).err
-    assert not service.journal()
+    assert judge.asked == []
 
 
 def test_folders_of_outputs_are_created(evaluate, tmp_path):
