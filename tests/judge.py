@@ -1,4 +1,4 @@
-"""A model's host for tests: its judge compares words, so the same request gets the same verdict."""
+"""A host of models for tests: its judge compares words, so the same request gets the same verdict."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class Judge(LocalServer):
 
     def __init__(self, key="key-of-the-judge"):
         super().__init__()
-        self.key, self.position_bias, self.fault = key, 0.0, lambda number, text: None
+        self.key, self.fault = key, lambda number, text: None
         self.asked, self.statuses, self.release = [], [], threading.Event()
 
     def conn_json(self, **changes):
         fields = {"conn_type": "pydanticai", "host": f"http://{self.host}/v1", "password": self.key}
-        return json.dumps({**fields, "extra": {"model": "openai:word-overlap"}, **changes})
+        return json.dumps({**fields, "extra": {"model": "openai-chat:word-overlap"}, **changes})
 
     def answer(self, request):
         text = body_of(request).decode()
@@ -33,27 +33,39 @@ class Judge(LocalServer):
             return
         status = fault or (200 if request.headers["Authorization"] == f"Bearer {self.key}" else 401)
         self.statuses.append(status)
-        content = completion(text, self.position_bias) if status == 200 else {"error": str(status)}
+        content = completion(text) if status == 200 else {"error": str(status)}
         send(request, status, json.dumps(content).encode(), {"Content-Type": "application/json"})
 
 
-def completion(text, position_bias):
-    asked = json.loads(json.loads(text)["messages"][-1]["content"])
-    score, reason = score_of(asked, asked.get("answer", asked.get("first")))
-    found = {"reason": reason, "score": score, "verdict": "pass" if score >= 0.6 else "fail"}
-    if "second" in asked:
-        lead = score + position_bias - score_of(asked, asked["second"])[0]
-        better = "tie" if abs(lead) < 0.05 else "first" if lead > 0 else "second"
-        found = {"reason": reason, "better": better}
-    usage = {"prompt_tokens": len(text) // 4, "completion_tokens": 20}
-    return {"choices": [{"message": {"content": json.dumps(found)}}], "usage": usage}
+def completion(text):
+    """Return what a host replies: a call of the tool that takes the verdict."""
+    asked = json.loads(text)
+    score, reason = score_of(json.loads(asked["messages"][-1]["content"]))
+    function = {
+        "name": asked["tools"][0]["function"]["name"],
+        "arguments": json.dumps({"reason": reason, "score": score}),
+    }
+    message = {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": "1", "type": "function", "function": function}],
+    }
+    usage = {"prompt_tokens": len(text) // 4, "completion_tokens": 20, "total_tokens": len(text) // 4 + 20}
+    choice = {"index": 0, "finish_reason": "tool_calls", "message": message}
+    return {
+        "id": "1",
+        "object": "chat.completion",
+        "created": 1,
+        "model": asked["model"],
+        "choices": [choice],
+        "usage": usage,
+    }
 
 
-def score_of(asked, answer):
+def score_of(asked):
     """Return the share of expected words in the answer. A wrong number or "not" limits it."""
-    reference = asked.get("expected") or answer
-    text = answer if asked.get("expected") else " ".join(asked.get("passages") or [answer])
-    wanted, found = (WORDS.findall(one.lower()) or [one] for one in (reference, text))
+    answer = asked["answer"]
+    wanted, found = (WORDS.findall(one.lower()) or [one] for one in (asked.get("expected") or answer, answer))
     missing = [word for word in wanted if word not in found]
     is_wrong = any(word[:1].isdigit() for word in missing) or ("not" in wanted) != ("not" in found)
     score = min(1 - len(missing) / len(wanted), 0.3 if is_wrong else 1)

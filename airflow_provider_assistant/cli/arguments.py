@@ -88,6 +88,13 @@ QUESTION_KEY = Arg(
     help="column that identifies a question; repeatable (default: key if there is one, or else the message)",
 )
 FORMAT = (CSV_OPTION, ENCODING)
+GATE = Arg(
+    ("--gate",),
+    metavar="FILE",
+    help="YAML file with scorers, judge, pass_if, gate and refusal_phrases, as in the operator",
+)
+# How the commands read a golden set.
+GOLDEN = (GATE, COLUMN, QUESTION_KEY, *FORMAT)
 IN_FILE = (KIND, COLUMN, CONSTANT, KEY, *FORMAT, ALLOW_EMPTY)
 NAMESPACE = Arg(("--namespace",), metavar="NAME", help="separate the keys of this load from those of other loads")
 ROWS = (SITE, SOURCE_NAME, NAMESPACE, GROUP, *IN_FILE)

@@ -6,127 +6,98 @@ import argparse
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_provider_assistant.asking.ask import Asking as Batch
-from airflow_provider_assistant.asking.batch import AskJob
-from airflow_provider_assistant.asking.batch import Batch as Asked
+from airflow_provider_assistant.asking.ask import Asking
+from airflow_provider_assistant.asking.batch import AskJob, Batch
 from airflow_provider_assistant.asking.questions import Questions, read_questions
+from airflow_provider_assistant.cli.golden_input import GoldenSet
 from airflow_provider_assistant.cli.interruptions import Interruptions
-from airflow_provider_assistant.cli.kept_run import KeptRun
 from airflow_provider_assistant.cli.output import Console
-from airflow_provider_assistant.cli.rows import command_run, csv_options, pairs
-from airflow_provider_assistant.evaluation.column_names import compared
-from airflow_provider_assistant.exceptions import AssistantIncompleteError, AssistantInputError
+from airflow_provider_assistant.cli.rows import command_run, pairs
+from airflow_provider_assistant.cli.unfinished import Unfinished
+from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantIncompleteError, AssistantInputError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
-from airflow_provider_assistant.ledger import Ledger
-from airflow_provider_assistant.tables import Columns
-from airflow_provider_assistant.tables import read_rows as rows_of
-from airflow_provider_assistant.tables.whole import table_of
+from airflow_provider_assistant.storage.paths import object_storage_path
+from airflow_provider_assistant.texts import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 # Seconds between two updates of the progress bar.
 TICK = 0.1
-KEY = "key"
+ANSWERS = "answers.parquet"
 
 
-def read_rows(file: str, args: argparse.Namespace) -> pa.Table:
-    """Read a golden set, or documents."""
-    return table_of(rows_of(file, Columns(rest=True), csv_options=csv_options(args)))
-
-
-def key_columns_of(golden: pa.Table, args: argparse.Namespace) -> list[str]:
+def check_questions(golden: GoldenSet, args: argparse.Namespace) -> None:
     """
-    Return the columns that identify a question: ``--key``, else ``key``, else none.
+    Check that every question can be asked.
 
-    :raises AssistantInputError: The name of a column differs from ``key`` only in its case, or the like.
+    :raises AssistantInputError: One cannot; nothing was sent.
     """
-    if args.key:
-        return list(args.key)
-    if KEY in golden.column_names:
-        return [KEY]
-    for name in golden.column_names:
-        if compared(name) == KEY:
-            raise AssistantInputError(
-                f"column {name!r}: did you mean {KEY!r}? With this name, it does not identify the questions",
-                todo=f"Rename it, or give --key {name!r}.",
-                field="--key",
-            )
-    return []
+    questions = _questions(golden, args).rows
+    problems = [f"row {question.row}: {question.problem}" for question in questions if question.problem]
+    if problems:
+        raise AssistantInputError(
+            f"{args.file}: {counted(len(problems), 'question')} cannot be asked, such as {problems[0]}",
+            safe=NOTHING_SENT,
+            todo="Correct the golden set, or remove the rows.",
+            field="file",
+        )
 
 
-def questions_of(golden: pa.Table, args: argparse.Namespace) -> Questions:
+def ask(
+    out: Console,
+    golden: GoldenSet,
+    args: argparse.Namespace,
+    hook: AssistantHook,
+    run: Unfinished,
+    signals: Interruptions,
+) -> pa.Table:
     """
-    Return the questions of a golden set.
+    Ask the questions that have no answer yet, wait, and return all answers.
 
-    :raises AssistantInputError: The golden set has no question, or a column is missing.
+    :param signals: End the asking; what was answered is kept.
+    :raises AssistantError: No question got an answer.
     """
+    site_id = hook.resolve_site_id()
+    job = AskJob(
+        settings=hook.settings.client,
+        site_id=site_id,
+        mode=args.mode,
+        scope=f"cli/{run.id}",  # every run opens new sessions
+        timeout=args.timeout,
+        poll_interval=args.poll_interval,
+    )
+    questions = _questions(golden, args)
+    output = object_storage_path(str(run.folder / ANSWERS))
+    with run.ledger() as ledger:
+        asking = Asking(job, questions, output, ledger, hook.site(), "airflow assistant evaluate", command_run())
+        progress = out.progress(f"asking {site_id}")
+        with asking.opened() as batch, signals.ending(batch.end):
+            with progress as shown, _watched(batch, len(questions.rows), shown):
+                batch.run()
+            table = asking.finish().table
+    if "complete" not in table["status"].to_pylist():
+        reason = next(filter(None, table["error"].to_pylist()), "no reason is known")
+        raise AssistantIncompleteError(f"site {site_id}: no question has an answer ({table.num_rows} asked): {reason}")
+    return table
+
+
+def _questions(golden: GoldenSet, args: argparse.Namespace) -> Questions:
     return read_questions(
-        golden,
+        golden.rows,
         columns=pairs("--column", args.column),
         constants=None,
-        key_columns=key_columns_of(golden, args),
+        key_columns=golden.key_columns_of_rows,
         session=args.session,
         repeat=args.repeat,
         turn=args.turn,
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Asking:
-    """
-    Ask a golden set.
-
-    :param run: Where the answers are kept as they arrive.
-    :param signals: End the asking; what was sent is kept.
-    """
-
-    out: Console
-    golden: pa.Table
-    args: argparse.Namespace
-    run: KeptRun
-    ledger: Ledger
-    signals: Interruptions
-
-    def ask(self, hook: AssistantHook, name: str) -> pa.Table:
-        """
-        Ask the questions on the hook's site that have no answer yet, and wait for the answers.
-
-        :param name: Name of the table of answers, one of ``OUTPUTS``.
-        :return: The answers, as the operator writes them.
-        :raises AssistantError: No question got an answer.
-        """
-        args = self.args
-        site_id = hook.resolve_site_id()
-        job = AskJob(
-            settings=hook.settings.client,
-            site_id=site_id,
-            mode=args.mode,
-            scope=f"cli/{self.run.id}/{name}",  # every run opens new sessions
-            timeout=args.timeout,
-            poll_interval=args.poll_interval,
-        )
-        questions = questions_of(self.golden, args)
-        task = "airflow assistant evaluate"
-        batch = Batch(job, questions, self.run.output(name), self.ledger, hook.site(), task, command_run())
-        progress = self.out.progress(f"asking {site_id}")
-        with batch.opened() as asked, self.signals.ending(asked.end):
-            with progress as shown, _watched(asked, len(questions.rows), shown):
-                asked.run()
-            table = batch.finish().table
-        if "complete" not in table["status"].to_pylist():
-            reason = next(filter(None, table["error"].to_pylist()), "no reason is known")
-            raise AssistantIncompleteError(
-                f"site {site_id}: no question has an answer ({table.num_rows} asked): {reason}"
-            )
-        return table
-
-
 @contextlib.contextmanager
-def _watched(batch: Asked, total: int, shown: Callable[[int, int], None]) -> Iterator[None]:
+def _watched(batch: Batch, total: int, shown: Callable[[int, int], None]) -> Iterator[None]:
     """Show the progress of a batch while the block runs."""
     has_ended = threading.Event()
 

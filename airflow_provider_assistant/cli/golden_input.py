@@ -1,267 +1,166 @@
-"""The input of ``evaluate``: its golden set or saved answers, checked before the first question, and parts of it."""
+"""Read golden sets, saved answers and gate files: the same arguments mean the same in every command."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from itertools import chain
-from typing import TYPE_CHECKING
+import difflib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import ObjectStoragePath
-
-from airflow_provider_assistant.cli.ask import key_columns_of, questions_of, read_rows
-from airflow_provider_assistant.cli.rows import pairs
-from airflow_provider_assistant.evaluation.case import Case
-from airflow_provider_assistant.evaluation.cases import EXPECTATIONS, read_cases
-from airflow_provider_assistant.evaluation.column_names import misspelt_names
-from airflow_provider_assistant.evaluation.rules import Condition, Rule, parse_condition
-from airflow_provider_assistant.evaluation.run_directory import SCORES, RunDirectory
-from airflow_provider_assistant.evaluation.scored import of_scorer, passed_answers
-from airflow_provider_assistant.evaluation.scoring import NOT_APPLICABLE
+from airflow_provider_assistant.cli.rows import csv_options, pairs
+from airflow_provider_assistant.evaluation.golden import Case, read_cases
+from airflow_provider_assistant.evaluation.judge import Judge
+from airflow_provider_assistant.evaluation.rules import DEFAULT_SCORERS, Criteria, Rule, parse_criteria
+from airflow_provider_assistant.evaluation.scorers import Scorer, scorers_of
 from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputError
-from airflow_provider_assistant.texts import counted
+from airflow_provider_assistant.tables import Columns, read_rows
+from airflow_provider_assistant.tables.whole import table_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from airflow_provider_assistant.evaluation.baseline import Baseline
-    from airflow_provider_assistant.evaluation.summary import Summary
-
-MESSAGE = "message"
+KEY, MESSAGE = "key", "message"
+GATE_FIELDS = ("scorers", "judge", "pass_if", "gate", "refusal_phrases")
 # Number of tags that a message lists.
 LISTED = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class GoldenSet:
     """
-    A part of a golden set.
+    A golden set.
 
-    :param text: What it is a part of, such as ``tag billing``.
-    :param keys: Keys of its questions.
-    :param total: Number of questions of the whole golden set.
+    :param file: Path of the file, for messages.
+    :param rows: The file as it is.
+    :param table: The same with the question in the column ``message``, without the other columns of ``--column``.
+    :param key_columns: Columns of the table that identify a question: ``--key``, else ``key``, else the message.
+    :param key_columns_of_rows: The same in the file; empty if the message is the key.
     """
 
-    text: str
-    keys: frozenset[str]
-    total: int
+    file: str
+    rows: pa.Table
+    table: pa.Table
+    key_columns: list[str]
+    key_columns_of_rows: list[str]
 
-    def of(self, cases: Iterable[Case]) -> list[Case]:
-        """Return those questions that belong to the part."""
-        return [case for case in cases if case.key in self.keys]
+    def cases(self) -> list[Case]:
+        """Return the questions, without answers if the file has none; see :func:`cases_of`."""
+        import pyarrow as pa
 
-    def rows(self, table: pa.Table | None, cases: Sequence[Case]) -> pa.Table | None:
-        """Return the rows of the part; the first cases are those of the rows of the table."""
-        if table is None:
-            return None
-        return table.filter([case.key in self.keys for case in cases[: table.num_rows]])
-
-    def baseline(self, baseline: Baseline | None) -> Baseline | None:
-        """Return what an earlier evaluation says about the part."""
-        if baseline is None:
-            return None
-        runs = []
-        for run in baseline.runs:
-            scores = run.scores.filter([key in self.keys for key in run.scores["key"].to_pylist()])
-            runs.append(run._replace(scores=scores))
-        return baseline._replace(runs=runs, cases=self.of(baseline.cases))
-
-    def rules(self, rules: Iterable[Rule], cases: Sequence[Case]) -> list[Rule]:
-        """
-        Return the rules that can be judged on the part alone.
-
-        Rules about tags that no question of the part has are left out, and those about the agreement
-        of a judge with people, which needs all labels.
-        """
-        tags = {tag for case in cases for tag in case.tags}
-        return [rule for rule in rules if rule.labels is None and (rule.tag is None or rule.tag in tags)]
+        table = self.table
+        if "answer" not in table.column_names:
+            table = table.append_column("answer", pa.nulls(table.num_rows, pa.string()))
+        return cases_of(self.file, table, None, self.key_columns)
 
 
-def read_golden(args: argparse.Namespace) -> tuple[pa.Table, list[Case]]:
+@dataclass(frozen=True, slots=True)
+class GateFile:
+    """The content of a gate file."""
+
+    scorers: list[Scorer]
+    criteria: Criteria
+    judge: Judge
+
+
+def read_golden(file: str, args: argparse.Namespace) -> GoldenSet:
     """
-    Read a golden set to ask, and check every row of it; nothing is sent.
+    Read a golden set, or saved answers, by the arguments of a command.
 
-    :return: The table as it is in the file, and its questions without answers, in the same order.
-    :raises AssistantInputError: A question cannot be asked, a cell is invalid, a key is a duplicate, or the name of a
-        column is misspelt.
+    :raises AssistantInputError: It cannot be read, or a column is missing.
     """
-    import pyarrow as pa
-
-    golden = read_rows(args.file, args)
-    questions = questions_of(golden, args)
-    with_reason = [f"row {question.row}: {question.problem}" for question in questions.rows if question.problem]
-    if with_reason:
-        raise AssistantInputError(
-            f"{args.file}: {counted(len(with_reason), 'question')} cannot be asked, such as {with_reason[0]}",
-            safe=NOTHING_SENT,
-            todo="Correct the golden set, or remove the rows.",
-            field="file",
-        )
-    table = expectations_of(golden, args)
-    unanswered = table.append_column("answer", pa.nulls(table.num_rows, pa.string()))
-    return golden, _read_cases(args.file, unanswered, None, key_columns_of(golden, args))
-
-
-def read_answered(args: argparse.Namespace) -> tuple[pa.Table, list[Case]]:
-    """
-    Read saved answers, and their expectations: those of the golden set, or else of the same file.
-
-    :return: The table as it is in the file, and the questions: in the same order, followed by those that have no row.
-    :raises AssistantInputError: A cell is invalid, a key is missing or a duplicate, the golden set does not belong to
-        the answers, or the name of a column is misspelt.
-    """
-    answers = read_rows(args.answers, args)
-    if not answers.num_rows:
-        raise AssistantInputError(f"{args.answers} has no rows", safe=NOTHING_SENT, field="--answers")
-    if not args.file:
-        with_message = expectations_of(answers, args)
-        return answers, _read_cases(args.answers, with_message, None, key_columns_of(answers, args))
-    golden = read_rows(args.file, args)
-    return answers, _read_cases(args.answers, answers, expectations_of(golden, args), key_columns_of(golden, args))
-
-
-def cases_of(answers: pa.Table) -> list[Case]:
-    """
-    Return the questions with the answers to them that were just asked.
-
-    Their columns were checked before. What is misspelt there was given as a key, or with ``--column``.
-    """
-    return read_cases(answers.drop_columns(list(misspelt_names(answers.column_names, EXPECTATIONS))))
-
-
-def expectations_of(golden: pa.Table, args: argparse.Namespace) -> pa.Table:
-    """Return a golden set with the question in the column ``message``, without the other columns of ``--column``."""
+    rows = table_of(read_rows(file, Columns(rest=True), csv_options=csv_options(args)))
+    if not rows.num_rows:
+        raise AssistantInputError(f"{file} has no rows", safe=NOTHING_SENT, field="file")
     column_by_field = pairs("--column", args.column)
     message = column_by_field.pop(MESSAGE, MESSAGE)
-    sent_columns = set(column_by_field.values()) - {message}
-    table = golden.drop_columns([name for name in golden.column_names if name in sent_columns])
-    if message not in table.column_names:
-        return table
-    return table.rename_columns([MESSAGE if name == message else name for name in table.column_names])
+    sent = set(column_by_field.values()) - {message}
+    missing = sorted({message, *sent, *(args.key or ())} - set(rows.column_names))
+    if missing:
+        by_folded = {name.strip().casefold(): name for name in rows.column_names}
+        close = [by_folded[near] for near in difflib.get_close_matches(missing[0].casefold(), by_folded, 1)]
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise AssistantInputError(f"{file} has no column {', '.join(missing)}{hint}", safe=NOTHING_SENT, field="file")
+    table = rows.drop_columns([name for name in rows.column_names if name in sent])
+    table = table.rename_columns([MESSAGE if name == message else name for name in table.column_names])
+    given = list(args.key or _default_key(table))
+    key_columns = [MESSAGE if name == message else name for name in given]
+    return GoldenSet(file, rows, table, key_columns or [MESSAGE], given)
 
 
-def possible_answers(cases: Sequence[Case], repeat: int) -> list[Case]:
-    """Return the questions as if each had an answer of its own, of which labels could be about."""
-    answered: list[Case] = []
-    for repetition in range(1, repeat + 1):
-        answer = str(repetition)
-        answered += [replace(case, answer=answer, status="complete", repetition=repetition) for case in cases]
-    return answered
+def cases_of(file: str, answers: pa.Table, golden: GoldenSet | None, key_columns: list[str]) -> list[Case]:
+    """
+    Return the cases of answers and their expectations.
 
-
-def _read_cases(file: str, answers: pa.Table, golden: pa.Table | None, key_columns: Sequence[str]) -> list[Case]:
+    :param file: Where the answers are from, for messages.
+    :raises AssistantInputError: A cell cannot be read, a key is repeated, or the tables do not belong together.
+    """
     try:
-        return read_cases(answers, golden, key_columns=key_columns or MESSAGE)
+        return read_cases(answers, golden.table if golden else None, key_columns=key_columns)
     except AssistantInputError as error:
-        happened = error.happened.removeprefix("answers: ")
         todo = (error.todo or "").replace("key_columns", "--key")
-        raise AssistantInputError(f"{file}: {happened}", safe=NOTHING_SENT, todo=todo, field=error.field) from error
+        happened = f"{file}: {error.happened.removeprefix('answers: ')}"
+        raise AssistantInputError(happened, safe=NOTHING_SENT, todo=todo, field=error.field) from error
 
 
-def part_of(
-    args: argparse.Namespace, cases: Sequence[Case], condition: Condition | None, baseline: Baseline | None
-) -> Part | None:
+def _default_key(table: pa.Table) -> list[str]:
+    if KEY in table.column_names:
+        return [KEY]
+    for name in table.column_names:
+        if name.strip().casefold() == KEY:
+            raise AssistantInputError(
+                f"column {name!r}: did you mean {KEY!r}? With this name, it does not identify the questions",
+                todo=f"Rename it, or give --key {name!r}.",
+                field="--key",
+            )
+    return []
+
+
+def read_gate(path: str | None, *, has_baseline: bool) -> GateFile:
     """
-    Return the part that ``--tag`` and ``--only-failing`` select; None without them.
+    Read a gate file: a mapping with arguments of the operator.
 
-    If one turn of a conversation is selected, all its turns are: an answer depends on the turns before it.
-
-    :param cases: All questions.
-    :param condition: Condition for passing of the gate file.
-    :param baseline: The evaluation of ``--only-failing``.
-    :raises AssistantInputError: No question has a tag, or the saved evaluation does not say which questions failed.
+    :param path: The file; None for the default scorers without rules.
+    :raises AssistantInputError: The file is not such a mapping, or a scorer, the condition or a rule is invalid.
     """
-    texts = []
-    keys = {case.key for case in cases}
-    total = len(keys)
-    if args.tag:
-        for tag in args.tag:
-            _check_tag(tag, cases, "--tag", "--tag")
-        keys = {case.key for case in cases if not set(args.tag).isdisjoint(case.tags)}
-        texts.append(f"tag {', '.join(args.tag)}")
-    if args.only_failing and baseline:
-        keys &= _failing(baseline, condition)
-        texts.append(f"questions that did not pass in {args.against or args.save}")
-    if not texts:
-        return None
-    conversations = {_conversation(case, args) for case in cases if case.key in keys}
-    conversations.discard(None)
-    keys |= {case.key for case in cases if _conversation(case, args) in conversations}
-    return Part(" and ".join(texts), frozenset(keys), total)
+    content = {} if path is None else _mapping_in(path)
+    scorers = scorers_of(content.get("scorers") or DEFAULT_SCORERS, content.get("refusal_phrases") or ())
+    names = [scorer.name for scorer in scorers]
+    criteria = parse_criteria(content.get("pass_if"), content.get("gate") or [], names, has_baseline=has_baseline)
+    return GateFile(scorers, criteria, Judge(content.get("judge"), names))
 
 
-def _conversation(case: Case, args: argparse.Namespace) -> str | None:
-    """Return the conversation of a question: of the golden set, or of saved answers."""
-    if args.turn and args.session in case.row:
-        return str(case.row[args.session])
-    if case.row.get("turn") is not None:
-        return case.session_id
-    return None
+def _mapping_in(path: str) -> dict[str, Any]:
+    import yaml
+
+    try:
+        content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise AssistantInputError(f"--gate {path}: it cannot be read: {error.strerror}", field="--gate") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise AssistantInputError(f"--gate {path}: not YAML: {error}", field="--gate") from error
+    problem = None
+    if not isinstance(content, dict):
+        problem = "not a mapping"
+    elif not set(content) <= set(GATE_FIELDS):
+        problem = f"unknown fields {', '.join(sorted(set(map(str, content)) - set(GATE_FIELDS)))}"
+    if problem:
+        raise AssistantInputError(
+            f"--gate {path}: {problem}", todo=f"A gate file has {', '.join(GATE_FIELDS)}.", field="--gate"
+        )
+    return dict(content)
 
 
-def check_tags(rules: Iterable[Rule], cases: Sequence[Case]) -> None:
+def check_tags(rules: list[Rule], cases: list[Case]) -> None:
     """
     Check that questions have the tags of the rules.
 
     :raises AssistantInputError: No question has the tag of a rule.
     """
-    for rule in rules:
-        if rule.tag is not None:
-            _check_tag(rule.tag, cases, f"gate: {rule.text!r}", "gate")
-
-
-def _check_tag(tag: str, cases: Iterable[Case], where: str, field: str) -> None:
     tags = {tag for case in cases for tag in case.tags}
-    if tag not in tags:
-        listed = ", ".join(sorted(tags)[:LISTED]) or "no tags"
-        raise AssistantInputError(
-            f"{where}: no question has the tag {tag!r}; there are {listed}", safe=NOTHING_SENT, field=field
-        )
-
-
-def _failing(baseline: Baseline, condition: Condition | None) -> set[str]:
-    """
-    Return the keys of the questions that did not pass in an earlier evaluation.
-
-    :param condition: Condition for passing. Default: None, that of the evaluation, or else its failed rules.
-    """
-    path = str(baseline.about["path"])
-    summary = None
-    scores = ObjectStoragePath(path)
-    # A file with another name is a copy, and a summary next to it may be of other scores.
-    if scores.name == SCORES:
-        summary = RunDirectory(scores.parent).read_summary()
-    if condition is None and summary and summary.passes:
-        condition = parse_condition(summary.passes.condition, None)
-    if condition is None:
-        return _named_by_rules(path, summary)
-    rows_by_scorer = {name: of_scorer(baseline.runs[0].scores, name) for name in condition.names}
-    missing = [name for name, rows in rows_by_scorer.items() if not rows]
-    if missing:
-        raise AssistantInputError(
-            f"--only-failing: {path} has no scores of {', '.join(missing)}, which pass_if needs",
-            field="--only-failing",
-        )
-    passed = passed_answers(rows_by_scorer, condition)
-    rows = chain.from_iterable(rows_by_scorer.values())
-    return {row.key for row in rows if row.outcome != NOT_APPLICABLE and not passed[row.identity]}
-
-
-def _named_by_rules(path: str, summary: Summary | None) -> set[str]:
-    """Return the questions that decided the failed rules of a gate without a condition for passing."""
-    if summary and summary.gate.verdict == "passed":
-        return set()
-    rules = summary.gate.rules if summary else ()
-    failed_rules = [rule for rule in rules if rule.verdict == "failed"]
-    problem = None
-    if not failed_rules:
-        problem = "does not say which questions did not pass: it had neither pass_if nor rules"
-    for rule in failed_rules:
-        if not rule.questions or rule.concerned != len(rule.questions):
-            problem = f"does not name all questions for which {rule.rule!r} failed"
-    if problem:
-        raise AssistantInputError(
-            f"--only-failing: {path} {problem}", todo="Give pass_if in the gate file.", field="--only-failing"
-        )
-    return {question.key for rule in failed_rules for question in rule.questions}
+    for rule in rules:
+        if rule.tag is not None and rule.tag not in tags:
+            listed = ", ".join(sorted(tags)[:LISTED]) or "no tags"
+            raise AssistantInputError(
+                f"gate: {rule.text!r}: no question has the tag {rule.tag!r}; there are {listed}", field="gate"
+            )

@@ -7,20 +7,19 @@ A file of another program is never changed. If it names the person, it is listed
 from __future__ import annotations
 
 import contextlib
-import csv
 import gzip
 import io
 import json
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from airflow_provider_assistant import lake
 from airflow_provider_assistant.asking.record import Record
 from airflow_provider_assistant.erasure.databases import erase_from_duckdb, erase_from_ledger, is_ledger
 from airflow_provider_assistant.erasure.ours import ANSWERS, BATCH_STATE, is_our_table, kind_of_text
 from airflow_provider_assistant.erasure.person import Person
+from airflow_provider_assistant.evaluation.runs import VERDICTS
 from airflow_provider_assistant.exceptions import AssistantError, AssistantInputError
 from airflow_provider_assistant.lake.publish import encoded
 from airflow_provider_assistant.ledger import Ledger, sqlite_engine
@@ -59,7 +58,7 @@ class FileEraser:
     def __init__(self, person: Person) -> None:
         self._person = person
         # Keys and repetitions of the person's questions, by the folder of the evaluation.
-        self._questions: dict[str, set[tuple[Any, ...]]] = {}
+        self._questions: dict[str, set[str]] = {}
         self._dry_run = True
         # Paths that could not be read or changed, with the reason.
         self.not_reached: dict[str, str] = {}
@@ -145,7 +144,7 @@ class FileEraser:
             self._check_foreign(path, gzip.decompress(content))
             return content, Counts()
         text = content.decode("utf-8", "surrogateescape")
-        changes = {"json lines": self._json_lines, "summary": self._json, "labels": self._csv, "page": self._page}
+        changes = {"json lines": self._json_lines, "summary": self._json, "page": self._page}
         kind = kind_of_text(path, text)
         if kind is None:
             self._check_foreign(path, content)
@@ -171,37 +170,25 @@ class FileEraser:
             if self._person.has_address(path.name) or pc.any(self._person.rows(table)).as_py():
                 raise NotReached(FOREIGN)
             return content, Counts()
-        if self._person.has_address(path.name):
+        # Verdicts quote answers and know no question, and a finished evaluation does not need them.
+        if self._person.has_address(path.name) or (path.name == VERDICTS and self._keys(path)):
             return None, Counts({"files": 1})
         is_erased = self._person.learn(table)
-        if "key" in table.column_names:
-            is_erased = self._with_questions(path, table, is_erased)
+        if path.name in ANSWERS:
+            self._learn_questions(path, table, is_erased)
         count = pc.sum(is_erased).as_py() or 0
         if count and not self._dry_run:
             content = encoded(table.filter(pc.invert(is_erased)))
         return content, _counted("rows", count)
 
-    def _with_questions(self, path: StoragePath, table: pa.Table, is_erased: pa.ChunkedArray) -> pa.ChunkedArray:
-        """Add the rows about the person's questions, whose ids only the answers of the evaluation have."""
-        import pyarrow as pa
-
-        names = [name for name in ("key", "repetition") if name in table.column_names]
-        rows = list(zip(*(table[name].to_pylist() for name in names), strict=True))
-        flags = is_erased.to_pylist()
-        if path.name in ANSWERS:
-            erased = {row for row, flag in zip(rows, flags, strict=True) if flag}
-            self._questions.setdefault(str(path.parent), set()).update(erased)
-            return is_erased
-        questions = self._questions.get(str(path.parent))
-        if not questions or "scorer" not in table.column_names:
-            return is_erased
-        # Verdicts do not know the repetition.
-        questions = {question[: len(names)] for question in questions}
-        return pa.chunked_array([[flag or row in questions for row, flag in zip(rows, flags, strict=True)]])
+    def _learn_questions(self, path: StoragePath, table: pa.Table, is_erased: pa.ChunkedArray) -> None:
+        """Note which questions of an evaluation are the person's: its summary and its report name them."""
+        keys = table.filter(is_erased)["key"].to_pylist()
+        self._questions.setdefault(str(path.parent), set()).update(keys)
 
     def _keys(self, path: StoragePath) -> set[str]:
         """Return the keys of the person's questions in the evaluation of a file."""
-        return {question[0] for question in self._questions.get(str(path.parent), ())}
+        return self._questions.get(str(path.parent), set())
 
     def _json_lines(self, _path: StoragePath, text: str) -> tuple[str, Counts]:
         lines = []
@@ -226,16 +213,6 @@ class FileEraser:
         if value is None:
             return None, _counted("files", count)
         return json.dumps(value, indent=2 if "\n" in text else None), _counted("texts", count)
-
-    def _csv(self, _path: StoragePath, text: str) -> tuple[str, Counts]:
-        kept = []
-        removed = 0
-        for record in _records(text):
-            is_erased = self._person.is_in(record) or self._person.is_quoted(record)
-            removed += is_erased
-            if not is_erased:
-                kept.append(record)
-        return "".join(kept), _counted("rows", removed)
 
     def _page(self, path: StoragePath, text: str) -> tuple[str | None, Counts]:
         """Delete a report: it can be written again, from files without the person."""
@@ -285,17 +262,6 @@ def _replace(path: StoragePath, content: bytes | None) -> None:
 
 def _counted(what: str, count: int) -> Counts:
     return Counts({what: count}) if count else Counts()
-
-
-def _records(text: str) -> Iterator[str]:
-    """Yield the records of a label file with their line ends; a quoted cell may have several lines."""
-    lines = _lines(text)
-    start = 0
-    delimiter = max(",;\t", key=lines[0].count)
-    reader = csv.reader(lines, delimiter=delimiter)
-    for _ in reader:
-        yield "".join(lines[start : reader.line_num])
-        start = reader.line_num
 
 
 def _lines(text: str) -> list[str]:

@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from airflow_provider_assistant.evaluation.judging.label_files import LABEL, RATER
-from airflow_provider_assistant.evaluation.judging.verdicts import verdicts_schema
 from airflow_provider_assistant.evaluation.report import GENERATOR
-from airflow_provider_assistant.evaluation.run_directory import SUMMARY
-from airflow_provider_assistant.evaluation.scored import COLUMNS
+from airflow_provider_assistant.evaluation.runs import SCORES, SUMMARY, VERDICTS
+from airflow_provider_assistant.evaluation.scores import COLUMNS
 from airflow_provider_assistant.evaluation.summary import Summary
 from airflow_provider_assistant.lake import DATASETS
 from airflow_provider_assistant.lake.partitions import FOLDER
@@ -21,15 +19,13 @@ from airflow_provider_assistant.storage.paths import StoragePath
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Files with the answers of an evaluation. Only they know which questions of its other files are the person's.
-ANSWERS = ("answers.parquet", "baseline_answers.parquet")
+# Files with the requests of an evaluation. Only they know which questions of its other files are the person's.
+ANSWERS = (SCORES,)
 BATCH_STATE = ".chat-batch"
 # End of the name of the rows that a deferred load keeps beside its findings.
 KEPT_ROWS = ".parquet.rows.jsonl"
 # Beginning of the names of an evaluation's folders: the time of the run.
 RUN = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{6}Z(_|$)")
-# Columns of a label file beside those of the labels.
-LABEL_COLUMNS = {"key", "question", "answer", "expected", RATER, "note"}
 
 
 def is_our_table(path: StoragePath, schema: pa.Schema) -> bool:
@@ -49,23 +45,21 @@ def is_our_table(path: StoragePath, schema: pa.Schema) -> bool:
         return True
     if schema.names == findings_schema().names:
         return True
-    return names >= set(COLUMNS) or names >= set(verdicts_schema().names)
+    return names >= set(COLUMNS) or (path.name == VERDICTS and RUN.match(folder.name) is not None)
 
 
 def kind_of_text(path: StoragePath, text: str) -> str | None:
     """
     Return what a text file of this package is; None for a file of another program.
 
-    :return: ``json lines`` (of a chat batch, or rows that a load keeps), ``summary`` (of an evaluation), ``labels``,
-        or ``page`` (a report or a JUnit file).
+    :return: ``json lines`` (of a chat batch, or rows that a load keeps), ``summary`` (of an evaluation), or
+        ``page`` (a report or a JUnit file).
     """
     name = path.name
     if name.endswith(KEPT_ROWS) or (name.endswith(".jsonl") and path.parent.name.endswith(BATCH_STATE)):
         return "json lines"
     if name == SUMMARY and _is_summary(text):
         return "summary"
-    if _is_label_file(text):
-        return "labels"
     start = text[:1000]
     # The JUnit file of an evaluation shows questions and answers in failures of this type only.
     is_junit = name.endswith(".xml") and "<testsuites" in start and 'type="question"' in text
@@ -80,10 +74,3 @@ def _is_summary(text: str) -> bool:
     except ValidationError:
         return False
     return True
-
-
-def _is_label_file(text: str) -> bool:
-    """Return whether a CSV file has the columns of a label file. A spreadsheet may have changed its separator."""
-    header = text[:1000].lstrip("\ufeff").partition("\n")[0]
-    names = {name.strip('"\r ') for name in re.split(r"[,;\t]", header)}
-    return names >= LABEL_COLUMNS and any(name.partition(".")[0] == LABEL for name in names)

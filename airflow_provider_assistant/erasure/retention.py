@@ -17,7 +17,7 @@ from airflow.providers.common.compat.sdk import ObjectStoragePath
 from airflow_provider_assistant.asking.answers import SCOPE
 from airflow_provider_assistant.asking.record import Record
 from airflow_provider_assistant.erasure.ours import BATCH_STATE
-from airflow_provider_assistant.evaluation.run_directory import kept_as_baseline, runs_in, time_of_run
+from airflow_provider_assistant.evaluation.runs import kept_for_comparison, runs_in
 from airflow_provider_assistant.lake import DATASETS
 from airflow_provider_assistant.lake.partitions import partitions_of
 from airflow_provider_assistant.lake.warehouse import WarehouseTransaction
@@ -143,7 +143,7 @@ def prune_evaluations(output_path: str, before: datetime, *, keep: Collection[st
     """
     Delete the folders of evaluations whose run was before a time.
 
-    The runs that ``baseline="previous"`` of the next run compares with are kept, and those with a tag.
+    The runs that ``baseline="previous"`` of the next run compares with are kept.
 
     :param output_path: Folder of all evaluations.
     :param keep: Paths of further evaluations to keep, such as a ``baseline`` that is given by its path.
@@ -152,19 +152,19 @@ def prune_evaluations(output_path: str, before: datetime, *, keep: Collection[st
     kept = {str(path).rstrip("/") for path in keep}
     found = 0
     for name in _folders(object_storage_path(output_path)):
-        baselines = {str(directory.folder) for directory in kept_as_baseline(name)}
-        for directory in runs_in(name):
-            path = str(directory.folder)
-            is_old = time_of_run(directory) < before.astimezone(UTC)
+        baselines = {str(run.path) for run in kept_for_comparison(name)}
+        for run in runs_in(name):
+            path = str(run.path)
+            is_old = run.time < before.astimezone(UTC)
             is_kept = path in baselines or any(one == path or one.startswith(f"{path}/") for one in kept)
             if not is_old or is_kept:
                 continue
             found += 1
             if not dry_run:
-                for file in directory.folder.iterdir():
+                for file in run.path.iterdir():
                     file.unlink()
                 with contextlib.suppress(OSError):
-                    directory.folder.rmdir()
+                    run.path.rmdir()
     return found
 
 

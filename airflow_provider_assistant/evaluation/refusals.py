@@ -1,153 +1,120 @@
-"""
-Detect refusals: answers that say that the assistant does not know or will not help.
-
-``refusal_phrases.txt`` has the phrases: regular expressions for each language.
-"""
+"""Find answers that refuse: they say that the assistant does not know, or will not help."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from functools import cache
 
-from airflow_provider_assistant.evaluation.phrases import includes
-from airflow_provider_assistant.evaluation.text import fold
+from airflow_provider_assistant.evaluation.text import folded, has_phrase
 
-# A refusal comes early: only the first characters are read, which also bounds the time.
+# A refusal comes early.
 _OPENING = 300
-_QUOTED = re.compile(r"\"[^\"]{1,200}\"|(?<!\w)'[^\"]{1,100}?'(?!\w)")
-# The end of a sentence, a contrast such as ", but", or a space between Thai phrases.
-_END = re.compile(
-    r"[!。।॥]+|\.(?=\s|$)|(?<=[\u0e00-\u0e7f]) (?=[\u0e00-\u0e7f])"
-    r"|, ?(?=(?:but(?! i (?:can|will)\b)|aber|mais|pero|mas|ma|но|але|لكن|ولكن|लेकिन|पर|maar|ale|ama|men)\b)"
-)
-# Languages without spaces between words, or whose vowel signs and endings are part of a word.
-_UNSPACED = ("Japanese", "Chinese", "Thai", "Hindi", "Korean")
-_DEFINITION = re.compile("([a-z]+): (.*)")
-_NAME = re.compile("{([a-z]+)}")
-_PARAGRAPH = re.compile(r"\n\s*\n")
-_BEFORE_WORDS = re.compile(r"^\W+")
-_QUESTION_MARK = re.compile("[?؟]+")
-_MARKUP = str.maketrans("", "", "*_`#>")
-# One spelling for characters that mean the same: apostrophes and quotation marks, letters of Hindi,
-# Russian and Turkish, and the traditional Chinese characters of the phrases.
-_SPELLINGS = {
-    **dict.fromkeys(map(ord, "\u2018\u2019\u02bc"), "'"),
-    **dict.fromkeys(map(ord, "\u201c\u201d\u201e\u00ab\u00bb\u2039\u203a「」『』"), '"'),
-    **str.maketrans("ँёı", "ंеi", "\u093c"),  # noqa: RUF001
-    **str.maketrans(
-        "無關於沒資訊對問題幫協說這個僅處為與從並們點應該過還請見範圍議論詢據內學權許絕難確",
-        "无关于没资讯对问题帮协说这个仅处为与从并们点应该过还请见范围议论询据内学权许绝难确",
-    ),
+_QUOTED = re.compile(r"\"[^\"]{1,200}\"")
+_SENTENCES = re.compile(r"(?<=[?\uff1f])|[.!](?=\s|$)|[\u3002\uff01\u0964]|\n\s*\n|, (?=(?:but|aber|mais|pero)\b)")
+_PARTS = {
+    "documents": r"(documents?|passages?|context|sources?|articles?|knowledge|knowledge base|documentation|excerpts?"
+    r"|materials?|manual|files?|search results?|database|help (cent(re|er)|pages?))",
+    "information": r"(information|info|details?|answers?|data|knowledge|context|documentation|documents?|articles?"
+    r"|sources?|results?|mention|indication|reference|access|opinions?|ability|capability|permission|expertise)",
+    "cannot": r"(can ?not|can't|couldn't|could not|won't|will not|wouldn't|would not|unable to|not able to"
+    r"|n't (be )?able to|not in a position to)",
 }
+# One pattern a line; a line that begins with a space continues the one before. The subject is the assistant: what a
+# customer cannot do, or what a shop does not offer, is an answer. The last lines are one for each further language.
+_REFUSALS = r"""
+(i|we) (\w+ )?(don't|do not|didn't|did not) (\w+ )?know\b(?! (any|your|you\b|wh\w+ \w+ you (have|mean|use|own)))
+^(\w+, )?(i have )?no (idea|clue)|i know nothing
+i('m| am) (\w+ )?not (\w+ )?(sure|certain)\b(?! (what you|which|whether you|if you|why))|i('m| am) not familiar
+(i|we) (\w+ )?(have|had|see|find|found) (no|insufficient|not enough) (\w+ ){0,6}?{information}\b
+(i|we) (\w+ )?(don't|do not|didn't|did not|haven't|have not|couldn't|could not|can't|cannot|(am|was) unable to
+  |wasn't able to) (\w+ )?(have|possess|find|found|locate|see|get
+  |enough) (?!access to your)(\w+ ){0,5}?{information}\b(?! (desk|stand))
+(couldn't|could not|can't|cannot|unable to|n't able to|not able to) (find|locate) (\w+ )?(that|this|it|any\w*
+  |an? (\w+ )?answer)\b
+{documents}( \w+){0,5}? (do(es)? not|don't|doesn't|did(n't| not)) (\w+ )?(mention|contain|include|say|state|provide
+  |specify|cover|address|answer|describe|give|have(?! to\b)|discuss|indicate|explain|list|tell)
+(none|nothing|nowhere) (\w+ )?(of|in|from) (my|the|our|these|this)( \w+){0,3}? {documents}
+(is|there's|are|contains?|provides?|found) no (\w+ ){0,2}{information}( \w+)?( (about|on|regarding|for|in)\b|$)
+no (\w+ )?(information|results?|answers?|matches|documents) (was|were|could be|is|are) (\w+ )?(found|available
+  |given)
+(is|was|are|cannot be)(n't| not)? (\w+ )?(available to me|(found|covered|mentioned|contained
+  |part of)\b.*{documents})
+question (can ?not|can't) be answered|not something i can|is not in the documents
+based on [^;:]{0,70}?(cannot|can't|unable|not possible)|(not possible|impossible) (for me )?to (answer|determine
+  |say)
+(i|we|assistant|bot)('m|'re| am| are|'ll)? ([a-z]+ ){0,2}?{cannot} (\w+ )?(help|assist|answer|comment|disclose
+  |reveal|discuss|advise|comply|tell|say|respond|speculate|predict)\b
+i('m| am|'ll)? ([a-z]+ )?{cannot} (\w+ )?(fulfil|provide|give|share|offer|engage|generate|create|write|judge
+  |recommend(?!.* enough)|diagnose|prescribe|browse|support|do|take|verify|confirm|pretend|ignore|access|speak)\b
+i('m| am) (\w+ )?(not |un)(\w+ )?(able|allowed|permitted|authori[sz]ed|qualified|equipped|capable|programmed
+  |designed|trained|comfortable|going to|in a position|willing|a (doctor|lawyer))
+i (must|have to|need to|will|would|should)? ?(\w+ )?(decline|refuse)|i('d| would)( \w+)? (rather|prefer) not
+(i|we) (don't|do not) (comment|discuss|speculate|answer questions)|i (don't|do not) (engage|share|give|condone)
+(not |never )(\w+ )?(ethical|appropriate|acceptable)( \w+){0,5}? (to|for me|for us)\b
+(i|we|assistant|bot)( can|'m|am| are)?( \w+){0,2}? only( \w+){0,2}? (answer|help|assist|provide|discuss|advise|with
+  |able|allowed|here)
+i('m| am) (limited|restricted to|(designed|here|built|trained|made) [^;:]{0,50}?\b(only|solely|exclusively))
+(outside|beyond|out of|not within|not in)( of)?( my| the| our)?( area of)? (scope|expertise|knowledge|remit
+  |capabilit\w+|abilities|competence|domain|field|area|what (i|this assistant))
+(my|this assistant's) ([a-z]+ )?(knowledge|training|expertise|job|role|purpose|sources
+  |documents)( \w+){0,3}? (does not|doesn't|do not|don't|(is|are) (limited|restricted|only))
+as an? (\w+ ){0,2}(ai|assistant|language model|bot|chatbot)\b[^;:]{0,70}?\bi( \w+)? (do not|don't|have no|cannot
+  |can't)
+(against|violates?) (my|our) (\w+ )?(guidelines|polic|programming|principles|rules)
+keine ahnung|(ich (\w+ )?(weiss|kann|darf|finde|habe)|(weiss|kann|darf|finde|habe) ich)\b.*\b(nichts?|kein\w*)\b
+aucune idée|je ne (peux|sais|possède|trouve|donne|suis) \w*(pas|qu)\b(?! du )|je n'ai (\w+ )?(pas|aucune?)\b
+ni idea|no (lo sé|sé|puedo|tengo|poseo|cuento|encontré|encuentro|dispongo)\b|prefiero no|me faltan datos
+não (sei|posso|tenho|possuo|encontrei|disponho|faço ideia)\b|prefiro não|devo recusar
+nessuna idea|non (lo so|so|posso|ho|possiedo|trovo)\b|preferisco non|devo declinare
+geen idee|(ik (\w+ )?(weet|kan|mag|heb)|(weet|kan|mag|heb) ik)\b.*\b(niets?|geen)\b
+"""
+_LEAD = re.compile(
+    r"\b(?:dear|sorry|apolog|afraid|regret|unfortunately|thank|hello|hi\b|hmm|well\b|question|understand|appreciate"
+    r"|i('ve| have)? (looked|searched|checked|reviewed)|as an? |i('m| am) (just|only|an)|happy to help|i wish|no\W*$"
+    r"|leider|tut mir|entschuldig|danke|vielen dank|désolé|merci|malheureusement|lo siento|gracias"
+    r"|desculp|spiacente|helaas|bedankt|aber damit|goede vraag)"
+)
+_UNLESS = re.compile(
+    r"\b(?:if|when|whenever|unless|in case|select|choose|click|tap|press|option|error|message|means|says|people"
+    r"|customers|wenn|falls|si\b|quand|cuando|se\b|quando|als\b)"
+)
 
 
-@dataclass(frozen=True, slots=True)
-class RefusalPhrases:
-    """
-    How assistants refuse in one language.
-
-    :param refusal: Matches in a sentence that refuses.
-    :param lead: Matches in a sentence that may precede the refusal, such as an apology.
-    :param unless: Matches before a phrase that does not refuse, such as a condition.
-    """
-
-    language: str
-    refusal: re.Pattern[str]
-    lead: re.Pattern[str]
-    unless: re.Pattern[str]
-
-
-def _refusals() -> tuple[RefusalPhrases, ...]:
-    """Read the languages of the table."""
-    table = Path(__file__).with_name("refusal_phrases.txt").read_text(encoding="utf-8")
-    sections = table.replace("\n  ", "").split("\n== ")
-    return tuple(_phrases_of(section) for section in sections[1:])
-
-
-def _phrases_of(section: str) -> RefusalPhrases:
-    language, *lines = section.splitlines()
-    names: dict[str, str] = {}
-    refusals: list[str] = []
-    for line in lines:
-        if not line or line.startswith("#"):
-            continue
-        pattern = _NAME.sub(lambda name: names[name[1]], line)
-        definition = _DEFINITION.fullmatch(pattern)
-        if definition:
-            names[definition[1]] = definition[2]
-        else:
-            refusals.append(pattern)
-    is_spaced = language not in _UNSPACED
-    # Where phrases start and end. The first test skips most positions quickly.
-    start, end = (r"\b(?=\w)", r"(?!\w)") if is_spaced else (r"(?=[^\x00-\x7f])", "")
-    return RefusalPhrases(
-        language=language,
-        refusal=_compiled(f"{start}(?:{'|'.join(refusals)})"),
-        lead=_compiled(f"{start}(?:{names['lead']})"),
-        unless=_compiled(f"{start}(?:{names['unless']}){end}"),
-    )
-
-
-def _compiled(pattern: str) -> re.Pattern[str]:
-    # Groups that do not capture are faster.
-    pattern = pattern.replace("…", "[^;:]{0,70}?").replace("(", "(?:").replace("(?:?", "(?")
-    return re.compile(_plain(pattern))
-
-
-def _plain(text: str) -> str:
-    """Return a text in lower case, with single spaces and one spelling for equal characters."""
-    return " ".join(fold(text).translate(_SPELLINGS).split())
-
-
-# The phrases of all languages of the table.
-REFUSALS: tuple[RefusalPhrases, ...] = _refusals()
-
-
-def refuses(answer: str, phrases: Sequence[str | RefusalPhrases] = REFUSALS) -> bool:
+def refuses(answer: str, phrases: Sequence[str] = ()) -> bool:
     """
     Return whether an answer is empty, says that the assistant does not know, or will not help.
 
-    Phrases of a language are looked for in the first sentence, and in the next ones as long as only
-    an apology, thanks or the like precede. So an answer that ends with a disclaimer does not refuse,
-    and an answer that says that it does not know, and then guesses, does. Questions, quotations,
-    conditions and what the customer cannot do are not refusals. Your own texts may be anywhere.
+    The patterns are looked for in the first sentence, and in the next ones while only an apology or thanks precede.
+    Quotations, questions and conditions are not refusals.
 
-    :param answer: Text of the answer.
-    :param phrases: Phrases of languages, or texts, of which one is enough. Default: ``REFUSALS``,
-        the phrases of all languages.
+    :param phrases: Further sentences or parts of sentences, anywhere in the answer. Default: none.
     """
-    if not answer.strip():
+    if not answer.strip() or any(has_phrase(answer, phrase) for phrase in phrases):
         return True
-    sentences = _opening(answer)
-    for phrase in phrases:
-        if isinstance(phrase, str):
-            is_found = includes(answer, phrase)
-        else:
-            is_found = _is_refusal(sentences, phrase)
-        if is_found:
+    for sentence in _opening(answer):
+        found = _refusals().search(sentence)
+        if found and not _UNLESS.search(sentence, 0, found.start()):
             return True
+        if not _LEAD.search(sentence):
+            return False
     return False
 
 
 def _opening(answer: str) -> list[str]:
-    """Return the first sentences of an answer, without questions, quotations and markup."""
-    beginning = answer.strip()[:_OPENING]
-    text = _plain(_PARAGRAPH.sub("。", beginning)).translate(_MARKUP)
-    without_quotations = _QUOTED.sub(" ", text)
-    if any(char.isalnum() for char in without_quotations):
-        text = without_quotations
-    parts = _END.split(_QUESTION_MARK.sub("?。", text))
-    sentences = [_BEFORE_WORDS.sub("", part) for part in parts if "?" not in part]
-    return [sentence for sentence in sentences if sentence]
+    """Return the first sentences of an answer, without questions and quotations."""
+    beginning = answer.strip()[:_OPENING].replace("\u2019", "'").replace("\u201c", '"').replace("\u201d", '"')
+    plain = re.sub("[*_`#>]", "", folded(beginning))
+    without_quotations = _QUOTED.sub(" ", plain)
+    if re.search(r"\w", without_quotations):
+        plain = without_quotations
+    sentences = [" ".join(re.sub(r"^\W+", "", part).split()) for part in _SENTENCES.split(plain) if part]
+    return [sentence for sentence in sentences if sentence and not sentence.endswith(("?", "\uff1f"))]
 
 
-def _is_refusal(sentences: Sequence[str], phrases: RefusalPhrases) -> bool:
-    for sentence in sentences:
-        found = phrases.refusal.search(sentence)
-        if found and not phrases.unless.search(sentence, 0, found.end()):
-            return True
-        if not phrases.lead.search(sentence):
-            return False
-    return False
+@cache
+def _refusals() -> re.Pattern[str]:
+    text = _REFUSALS.strip().replace("\n  ", "")
+    for name, part in _PARTS.items():
+        text = text.replace(f"{{{name}}}", part)
+    return re.compile(rf"\b(?:{'|'.join(text.splitlines())})")

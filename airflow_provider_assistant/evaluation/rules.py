@@ -1,58 +1,49 @@
 """
-Parse conditions on scores and rules of a gate. The text is never evaluated as code.
+Parse conditions on the scores of an answer, and rules of a gate. The text is never evaluated as code.
 
 ::
 
-    condition = term { "and" term }           token_f1 >= 0.5 and must_include >= 1
-    term      = name comparison number
-    rule      = name [ "[" tag "]" ] [ "p95" | "drop" | "worst" ] comparison number
-                                              token_f1[billing] >= 0.5, latency p95 <= 20, token_f1 drop <= 0.02,
-                                              pass_rate drop <= 0.02, newly_failing <= 2, errors <= 0.01
-              | name "agreement" comparison number "on" ">=" count "labels"
-                                              judge.correctness agreement >= 0.6 on >= 50 labels
+    condition = term { "and" term }         token_f1 >= 0.5 and must_include >= 1
+    rule      = figure [ "drop" ] comparison number [ "on" ">=" number "labels" ]
+    figure    = name [ "[" tag "]" ] [ "p50" | "p95" | "p99" | "agreement" ]
+                                            token_f1[billing] >= 0.5, latency p95 <= 20, token_f1 drop <= 0.02,
+                                            judge.correctness agreement >= 0.6 on >= 50 labels
 """
 
 from __future__ import annotations
 
+import difflib
 import operator
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from airflow_provider_assistant.exceptions import AssistantInputError
 
 # Values of ``on_fail``: what a failed gate does.
 OnFail: TypeAlias = Literal["fail", "skip_downstream", "report"]
-# Values of ``baseline``: a path, "previous", {"tag": name}, or {"answers": path}.
-BaselineOf: TypeAlias = str | Mapping[str, str]
-PREVIOUS = "previous"
-ANSWERS = "answers"
-
-# Names in rules that are not scorers.
-COVERAGE, PASS_RATE, DISAGREEMENT = "coverage", "pass_rate", "disagreement"
-ERRORS, COMPARED, NEWLY_FAILING = "errors", "compared", "newly_failing"
-NO_SCORERS = (COVERAGE, PASS_RATE, DISAGREEMENT, ERRORS, COMPARED, NEWLY_FAILING)
-# Figures that need a condition for passing, and figures that need a baseline.
-OF_PASSING = (PASS_RATE, NEWLY_FAILING)
-OF_BASELINE = (COMPARED, NEWLY_FAILING)
-LATENCY, NOTICED_AFTER = "latency", "noticed_after"
-CONFIDENCE_SCORE, LOW_CONFIDENCE = "confidence_score", "low_confidence"
-# Scorers of what a reply contains or a poll measures. An answer without such a value is not judged.
-MEASURED = (LATENCY, CONFIDENCE_SCORE, LOW_CONFIDENCE)
-QUANTILES = ("p5", "p25", "p50", "p75", "p90", "p95", "p99")
-DROP, AGREEMENT, WORST = "drop", "agreement", "worst"
-# Scorers whose name begins like this ask a model, see :mod:`~airflow_provider_assistant.evaluation.judging`.
-JUDGE = "judge."
-# The judge that compares the answer with that of the baseline.
-PAIRWISE = f"{JUDGE}pairwise"
-NO_LABELS = (
-    f"{PAIRWISE} has no labels of people, so it only informs; let another judge decide, such as "
-    "'judge.correctness drop <= 0.02'"
+DEFAULT_SCORERS = (
+    *("exact_match", "token_f1", "must_include", "must_not_include"),
+    *("refusal", "latency", "confidence_score"),
 )
-# Compare with a tolerance: binary floats cannot represent most decimal means exactly.
+COVERAGE, PASS_RATE, NEWLY_FAILING = "coverage", "pass_rate", "newly_failing"
+LATENCY, CONFIDENCE_SCORE, LOW_CONFIDENCE = "latency", "confidence_score", "low_confidence"
+# Figures of the condition for passing.
+OF_PASSING = (PASS_RATE, NEWLY_FAILING)
+QUANTILES = ("p50", "p95", "p99")
+AGREEMENT, DROP = "agreement", "drop"
+# Scorers whose name begins like this ask a model.
+JUDGE = "judge."
+# Scorers whose name begins like this are a numeric column of the answers.
+COLUMN = "column:"
+# Binary floats cannot represent most decimal means exactly.
 TOLERANCE = 1e-9
-
+EXAMPLES = (
+    "'coverage >= 0.98', 'pass_rate >= 0.8', 'token_f1[billing] >= 0.5', 'latency p95 <= 20', "
+    "'token_f1 drop <= 0.02', 'newly_failing <= 2' or 'judge.correctness agreement >= 0.6 on >= 50 labels', with a "
+    "number without % or unit"
+)
 _COMPARISONS: dict[str, Callable[[float, float], bool]] = {
     ">=": operator.ge,
     "<=": operator.le,
@@ -60,336 +51,244 @@ _COMPARISONS: dict[str, Callable[[float, float], bool]] = {
     ">": operator.gt,
     "<": operator.lt,
 }
-_COMPARISONS_OF = {ERRORS: ("<=", "<"), NEWLY_FAILING: ("<=", "<"), COMPARED: (">=", ">")}
-_COMPARISON = "|".join(_COMPARISONS)
-_NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 _NAME = r"[A-Za-z_][\w.:-]*"
+_LIMIT = rf"\s*(?P<comparison>{'|'.join(_COMPARISONS)})\s*(?P<limit>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*"
 # Compiled on first use: importing an operator in a DAG file must stay fast.
-_TERM_PATTERN = (
-    rf"\s*(?P<name>{_NAME})\s*"
-    rf"(?P<comparison>{_COMPARISON})\s*(?P<threshold>{_NUMBER})\s*"
-)
-_RULE_PATTERN = (
-    rf"\s*(?P<name>{_NAME})\s*(?:\[\s*(?P<tag>[^\[\]]*?)\s*\])?\s*(?P<of>\b(?:p\d+|{DROP}|{AGREEMENT}|{WORST})\b)?"
-    rf"\s*(?P<comparison>{_COMPARISON})\s*(?P<threshold>{_NUMBER})\s*"
-    r"(?:\bon\s*>=\s*(?P<labels>\d{1,9})\s*labels\s*)?"
+_TERM = rf"\s*(?P<name>{_NAME}){_LIMIT}"
+_RULE = (
+    rf"\s*(?P<name>{_NAME})\s*(?:\[\s*(?P<tag>[^\[\]]*?)\s*\])?\s*(?P<of>\b(?:p\d+|{AGREEMENT})\b)?"
+    rf"\s*(?P<drop>\b{DROP}\b)?{_LIMIT}(?:\bon\s*>=\s*(?P<labels>\d{{1,9}})\s*labels\s*)?"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """
-    A comparison of a number with a threshold.
-
-    :param name: Name of the number: a scorer, ``coverage``, ``pass_rate``, ``errors``, ``compared``, ``newly_failing``,
-        ``disagreement``, ``latency`` or ``noticed_after``.
-    :param comparison: ``>=``, ``<=``, ``==``, ``>`` or ``<``.
-    """
+    """A comparison of a score or a figure with a limit."""
 
     name: str
     comparison: str
-    threshold: float
+    limit: float
 
     def holds(self, value: float) -> bool:
-        """Return whether a number fulfils the comparison. Differences of up to 1e-9 count as equal."""
-        if abs(value - self.threshold) <= TOLERANCE:
-            value = self.threshold
-        compare = _COMPARISONS[self.comparison]
-        return compare(value, self.threshold)
+        """Return whether a number fulfils the comparison. A difference of up to 1e-9 counts as equal."""
+        if abs(value - self.limit) <= TOLERANCE:
+            value = self.limit
+        return _COMPARISONS[self.comparison](value, self.limit)
+
+    @property
+    def is_upper(self) -> bool:
+        """Whether the limit is an upper one."""
+        return self.comparison in {"<=", "<"}
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.comparison} {self.limit:g}"
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """
-    A condition on the scores of one question.
-
-    :param text: The condition as the user wrote it.
-    :param terms: The comparisons, all of which must hold.
-    """
+    """A condition on the scores of one answer: all terms must hold."""
 
     text: str
     terms: tuple[Term, ...]
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the scorers in the condition, without duplicates."""
-        return tuple(dict.fromkeys(term.name for term in self.terms))
-
-    def holds(self, scores: Mapping[str, float | None]) -> bool | None:
-        """
-        Return whether a question fulfils the condition.
-
-        :param scores: Scores of the question by scorer. Scorers that are not in the mapping are not applicable and are
-            ignored; None is a missing score: the question has no answer, or the scorer raised an error.
-        :return: None if it cannot be judged: a score is missing and all others hold, or no scorer is applicable.
-        """
-        terms = [term for term in self.terms if term.name in scores]
-        is_missing = False
-        for term in terms:
-            score = scores[term.name]
-            if score is None:
-                is_missing = True
-            elif not term.holds(score):
-                return False
-        return None if is_missing or not terms else True
+    def names(self) -> list[str]:
+        """Names of the scorers in the condition."""
+        return list(dict.fromkeys(term.name for term in self.terms))
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
     """
-    One rule of a gate.
+    A rule of the gate: a limit of a figure, or of the loss of a figure since the earlier runs.
 
     :param text: The rule as the user wrote it.
-    :param tag: Tag of the questions that the rule checks, or None for all questions.
-    :param of: A quantile such as ``p95``, or ``drop``, ``agreement`` or ``worst``, or None for the mean or share.
-    :param labels: Smallest number of labels that an ``agreement`` needs; None for other rules.
+    :param figure: Name of the figure, such as ``token_f1[billing]``.
+    :param base: The same without tag and quantile.
+    :param labels: Number of labels that an agreement needs; 0 for other rules.
     """
 
     text: str
+    figure: str
+    base: str
+    tag: str | None
+    is_drop: bool
     term: Term
-    tag: str | None = None
-    of: str | None = None
-    labels: int | None = None
-
-    @property
-    def name(self) -> str:
-        """Name of the number, see :class:`Term`."""
-        return self.term.name
-
-    @property
-    def is_drop(self) -> bool:
-        """Whether the rule compares a figure with that of the baseline."""
-        return self.of == DROP
-
-    @property
-    def needs_baseline(self) -> bool:
-        """Whether there is nothing to check without a baseline."""
-        return self.is_drop or self.name in OF_BASELINE
+    labels: int = 0
 
     @property
     def is_agreement(self) -> bool:
-        """Whether the rule compares the verdicts of a judge with those of people."""
-        return self.of == AGREEMENT
+        """Whether the rule limits the agreement of a judge with people."""
+        return self.figure.endswith(f" {AGREEMENT}")
 
 
-def parse_condition(text: str, scorers: Collection[str] | None = None) -> Condition:
+class Criteria(NamedTuple):
+    """What an evaluation checks."""
+
+    pass_if: Condition | None = None
+    rules: Sequence[Rule] = ()
+
+
+def parse_condition(text: Any, scorers: Collection[str] | None = None) -> Condition:
     """
     Parse a condition such as ``token_f1 >= 0.5 and must_include >= 1``.
 
-    :param text: The condition.
-    :param scorers: Names of the scorers that it may use. Default: None, any name.
-    :raises AssistantInputError: The text is not a condition, or names an unknown scorer.
+    :param scorers: Names of the known scorers. Default: None, not known yet.
     """
-    parts = re.split(r"\band\b", _checked_text(text, "condition"))
-    terms = [_term(part, text) for part in parts]
-    for term in terms:
-        if scorers is not None and term.name not in scorers:
-            reason = f"there is no scorer {term.name!r}, only {_listed(scorers)}"
-            raise _input_error(text, "condition", reason)
+    terms = []
+    for part in re.split(r"\band\b", _checked_text(text, "condition", "pass_if")):
+        match = re.fullmatch(_TERM, part)
+        if not match:
+            raise AssistantInputError(
+                f"invalid condition {text!r}: {part.strip()!r} is not 'scorer >= number'",
+                todo="Write it like 'token_f1 >= 0.5 and must_include >= 1'.",
+                field="pass_if",
+            )
+        if scorers is not None and match["name"] not in scorers:
+            raise _unknown(text, "condition", "scorer", match["name"], scorers)
+        term = Term(match["name"], match["comparison"], float(match["limit"]))
+        if is_share(term.name) and not 0 <= term.limit <= 1:
+            problem = _not_a_share(term.name, term.limit)
+            raise AssistantInputError(f"invalid condition {text!r}: {problem}", field="pass_if")
+        terms.append(term)
     return Condition(text, tuple(terms))
 
 
-def parse_rule(text: str, scorers: Collection[str] | None = None) -> Rule:
+def parse_rule(text: Any, scorers: Collection[str] | None = None) -> Rule:
     """
     Parse a rule such as ``token_f1[billing] >= 0.5``.
 
-    :param text: The rule.
-    :param scorers: Names of the scorers that it may use. Default: None, any name.
-    :raises AssistantInputError: The text is not a rule, or names an unknown scorer, quantile or combination.
+    :param scorers: Names of the known scorers. Default: None, not known yet.
     """
-    match = re.fullmatch(_RULE_PATTERN, _checked_text(text, "rule"))
+    match = re.fullmatch(_RULE, _checked_text(text, "rule", "gate"))
     if not match:
-        raise _input_error(
-            text,
-            "rule",
-            "write it like 'coverage >= 0.98', 'pass_rate >= 0.8', 'token_f1 >= 0.6', 'token_f1[billing] >= 0.5', "
-            "'latency p95 <= 20', 'token_f1 drop <= 0.02', 'newly_failing <= 2' or "
-            "'judge.correctness agreement >= 0.6 on >= 50 labels', "
-            "with a number without % or unit",
-        )
-    labels = int(match["labels"]) if match["labels"] else None
+        raise AssistantInputError(f"invalid rule {text!r}", todo=f"Write it like {EXAMPLES}.", field="gate")
+    base, tag, of = match["name"], match["tag"], match["of"]
+    figure = base if tag is None else f"{base}[{tag}]"
+    if of:
+        figure = f"{figure} {of}"
     rule = Rule(
         text=text,
-        term=_term_of(match),
-        tag=match["tag"],
-        of=match["of"],
-        labels=labels,
+        figure=figure,
+        base=base,
+        tag=tag,
+        is_drop=match["drop"] is not None,
+        term=Term(figure, match["comparison"], float(match["limit"])),
+        labels=int(match["labels"] or 0),
     )
-    problem = _problem(rule, scorers)
+    _check_figure(rule, of, scorers)
+    problem = _problem(rule)
     if problem:
-        raise _input_error(text, "rule", problem)
+        raise AssistantInputError(f"invalid rule {text!r}: {problem}", field="gate")
     return rule
 
 
-def check_baseline(baseline: Any) -> None:
-    """
-    Validate the parameter ``baseline``.
-
-    :raises AssistantInputError: It is not a path, ``previous``, a mapping with ``tag`` or ``answers``, or None.
-    """
-    if baseline is None:
-        return
-    text = baseline
-    if isinstance(baseline, Mapping) and set(baseline) in ({"tag"}, {ANSWERS}):
-        # The mapping has one value: the tag or the path.
-        (text,) = baseline.values()
-    if not isinstance(text, str) or not text:
-        raise AssistantInputError(
-            f"baseline must be a path, 'previous', {{'tag': name}} or {{'answers': path}}, not {baseline!r}",
-            field="baseline",
+def _check_figure(rule: Rule, of: str | None, scorers: Collection[str] | None) -> None:
+    """Check that the figure of a rule is one of the known ones, whatever the tags are."""
+    shares = {COVERAGE, PASS_RATE}
+    quantiles = {f"{LATENCY} {quantile}" for quantile in QUANTILES}
+    names = {*shares, NEWLY_FAILING, *quantiles, *(scorers or ())}
+    names |= {f"{name} {AGREEMENT}" for name in scorers or () if name.startswith(JUDGE)}
+    named = rule.base if of is None else f"{rule.base} {of}"
+    is_tagged_wrong = rule.tag is not None and (of is not None or rule.base == NEWLY_FAILING or not rule.tag)
+    is_known = named in names
+    if scorers is None and of is None:
+        is_known = True
+    if scorers is None and of == AGREEMENT:
+        is_known = rule.base.startswith(JUDGE)
+    if not is_known or is_tagged_wrong:
+        figures = sorted(names)
+        raise _unknown(
+            rule.text,
+            "rule",
+            "figure",
+            rule.figure,
+            figures,
+            more="; those without p50, p95 or p99 also for a tag, such as 'pass_rate[billing]'",
         )
 
 
-def check_pairwise(scorers: Collection[str], baseline: BaselineOf | None) -> None:
-    """
-    Check that the judge of pairs has two answers to compare.
+def _problem(rule: Rule) -> str | None:
+    """Return why a rule is not valid although its figure is, or None."""
+    term, is_count = rule.term, rule.figure == NEWLY_FAILING
+    has_no_drop = rule.is_agreement or is_count or rule.figure.startswith(f"{LATENCY} ")
+    problems = [
+        (rule.is_drop and has_no_drop, f"{rule.figure} has no drop"),
+        (rule.is_drop and (not term.is_upper or term.limit < 0), "the limit of a drop is an upper one, from 0: use <="),
+        (is_count and not term.is_upper, f"{NEWLY_FAILING} can only be limited with <= or <"),
+        (rule.is_agreement and term.comparison not in {">=", ">"}, "an agreement can only be limited with >= or >"),
+        (rule.is_agreement and not rule.labels, "end it with the number of labels that are enough: 'on >= 50 labels'"),
+        (rule.labels and not rule.is_agreement, "only the agreement of a judge is 'on' labels"),
+        (is_share(rule.base) and not 0 <= term.limit <= 1, _not_a_share(rule.base, term.limit)),
+    ]
+    return next((text for is_wrong, text in problems if is_wrong), None)
 
-    :raises AssistantInputError: ``judge.pairwise`` is a scorer, and the baseline is not ``{"answers": path}``.
-    """
-    if PAIRWISE in scorers and not (isinstance(baseline, Mapping) and ANSWERS in baseline):
-        raise AssistantInputError(
-            f"scorers: {PAIRWISE!r} compares each answer with another answer to the same question",
-            todo="Set baseline={'answers': path}, or --against-site on the command line.",
-            field="scorers",
-        )
+
+def is_share(name: str) -> bool:
+    """Return whether a figure or the scores of a scorer are from 0 to 1."""
+    return name not in {NEWLY_FAILING, LATENCY, CONFIDENCE_SCORE} and not name.startswith(COLUMN)
 
 
-def check_calibration(rules: Sequence[Rule], pass_if: Condition | None) -> None:
-    """
-    Check that every judge that decides the gate has a rule on its agreement with people.
+def _not_a_share(name: str, limit: float) -> str:
+    return f"{name} is from 0 to 1; write {limit / 100:g} for {limit:g} %"
 
-    :raises AssistantInputError: A rule, or ``pass_if`` through a rule on the pass rate, uses a judge without such a
-        rule, or the judge of pairs, which has no labels.
+
+def parse_criteria(
+    pass_if: str | None, gate: Sequence[str], scorers: Collection[str] | None = None, *, has_baseline: bool = True
+) -> Criteria:
     """
-    calibrated = {rule.name for rule in rules if rule.is_agreement}
+    Parse the condition for passing and the rules of the gate, and check them together.
+
+    :param scorers: Names of the known scorers. Default: None, not known yet.
+    """
+    if not isinstance(gate, list | tuple):
+        raise AssistantInputError(f"gate must be a list of rules, not {gate!r}", field="gate")
+    rules = [parse_rule(rule, scorers) for rule in gate]
+    condition = None if pass_if is None else parse_condition(pass_if, scorers)
+    calibrated = {rule.base for rule in rules if rule.is_agreement}
     for rule in rules:
-        for name in judges_of(rule, pass_if):
-            if name == PAIRWISE:
-                raise _input_error(rule.text, "rule", NO_LABELS)
-            if name not in calibrated:
-                raise _input_error(
-                    rule.text,
-                    "rule",
-                    f"the verdicts of {name} may decide only if they agree with those of people; add a rule such as "
-                    f"'{name} agreement >= 0.6 on >= 50 labels', and labels in the column human",
+        if rule.base in OF_PASSING and condition is None:
+            raise AssistantInputError(
+                f"gate: {rule.text!r} needs pass_if, the condition for a question to pass", field="pass_if"
+            )
+        if (rule.is_drop or rule.figure == NEWLY_FAILING) and not has_baseline:
+            raise AssistantInputError(
+                f"gate: {rule.text!r} needs a baseline",
+                todo="Set baseline='previous', or --against on the command line.",
+                field="baseline",
+            )
+        for judge in judges_of(rule, condition):
+            if judge not in calibrated:
+                raise AssistantInputError(
+                    f"gate: {rule.text!r}: the verdicts of {judge} may decide only if they agree with those of people",
+                    todo=f"Add a rule such as '{judge} agreement >= 0.6 on >= 50 labels', and labels in the column "
+                    "human.",
+                    field="gate",
                 )
+    return Criteria(condition, rules)
 
 
 def judges_of(rule: Rule, pass_if: Condition | None) -> list[str]:
-    """
-    Return the judges whose verdicts a rule relies on.
-
-    A rule on the agreement of a judge does not rely on its verdicts.
-    """
+    """Return the judges whose scores decide a rule."""
     if rule.is_agreement:
         return []
-    names: tuple[str, ...] = (rule.name,)
-    if rule.name in OF_PASSING and pass_if:
+    names = [rule.base]
+    if rule.base in OF_PASSING and pass_if:
         names = pass_if.names
     return [name for name in names if name.startswith(JUDGE)]
 
 
-def _problem(rule: Rule, scorers: Collection[str] | None) -> str | None:
-    """Return why a rule is not valid, or None."""
-    is_scorer = rule.name not in NO_SCORERS
-    # Quantiles of latency and noticed_after do not need a scorer. Their means do.
-    is_latency_quantile = rule.name in {LATENCY, NOTICED_AFTER} and rule.of in QUANTILES
-    needs_scorer = is_scorer and not is_latency_quantile
-    if needs_scorer and scorers is not None and rule.name not in scorers:
-        return f"there is no scorer {rule.name!r}, only {_listed(scorers)}"
-    problem = None
-    if rule.tag == "":
-        problem = "there is no tag between the brackets"
-    elif rule.tag is not None and (rule.name == DISAGREEMENT or rule.of == WORST):
-        problem = "repetitions are compared over all questions only, not per tag"
-    elif rule.is_agreement or rule.labels is not None:
-        problem = _problem_of_agreement(rule)
-    elif rule.of is not None and not is_scorer and not _is_drop_of_share(rule):
-        problem = f"{rule.name} is one number and has no {rule.of}"
-    elif rule.of is None:
-        problem = _problem_of_count(rule)
-    elif rule.is_drop:
-        problem = _problem_of_drop(rule)
-    else:
-        problem = _problem_of_quantile(rule)
-    return problem
-
-
-def _is_drop_of_share(rule: Rule) -> bool:
-    return rule.is_drop and rule.name in {COVERAGE, PASS_RATE}
-
-
-def _problem_of_count(rule: Rule) -> str | None:
-    if rule.name not in _COMPARISONS_OF:
-        return None
-    if rule.tag is not None:
-        return f"{rule.name} is computed over all questions only, not per tag"
-    allowed = _COMPARISONS_OF[rule.name]
-    if rule.term.comparison not in allowed:
-        return f"{rule.name} can only be limited with {' or '.join(allowed)}"
-    return None
-
-
-def _problem_of_drop(rule: Rule) -> str | None:
-    if rule.term.comparison not in {"<=", "<"}:
-        return "a drop needs an upper limit: use <="
-    if rule.term.threshold < 0:
-        return "the limit of a drop must not be negative"
-    return None
-
-
-def _problem_of_quantile(rule: Rule) -> str | None:
-    if rule.of not in (WORST, *QUANTILES):
-        return f"the quantiles are {', '.join(QUANTILES)}"
-    if rule.tag is not None:
-        return "quantiles are computed over all questions only, not per tag"
-    return None
-
-
-def _problem_of_agreement(rule: Rule) -> str | None:
-    if not rule.is_agreement or not rule.name.startswith(JUDGE):
-        return "only the agreement of a judge, such as judge.correctness, is 'on' labels"
-    if rule.name == PAIRWISE:
-        return NO_LABELS
-    if rule.tag is not None:
-        return "agreement is computed over all labels only, not per tag"
-    if rule.term.comparison not in {">=", ">"}:
-        return "an agreement can only be limited with >= or >"
-    if not rule.labels:
-        return "end it with the number of labels that are enough: 'on >= 50 labels'"
-    return None
-
-
-def _term(part: str, text: str) -> Term:
-    match = re.fullmatch(_TERM_PATTERN, part)
-    if match:
-        return _term_of(match)
-    if part.strip():
-        reason = f"{part.strip()!r} is not 'scorer >= number'"
-    else:
-        reason = "a term is missing before or after 'and'"
-    reason += "; write it like 'token_f1 >= 0.5 and must_include >= 1'"
-    raise _input_error(text, "condition", reason)
-
-
-def _term_of(match: re.Match[str]) -> Term:
-    return Term(
-        name=match["name"],
-        comparison=match["comparison"],
-        threshold=float(match["threshold"]),
-    )
-
-
-def _checked_text(text: object, what: str) -> str:
+def _checked_text(text: Any, what: str, parameter: str) -> str:
     if not isinstance(text, str) or not text.strip():
-        raise _input_error(text, what, "it must be text")
+        raise AssistantInputError(f"invalid {what} {text!r}: it must be text", field=parameter)
     return text
 
 
-def _input_error(text: object, what: str, reason: str) -> AssistantInputError:
-    field = "pass_if" if what == "condition" else "gate"
-    return AssistantInputError(f"{what} {text!r}: {reason}", field=field)
-
-
-def _listed(scorers: Collection[str]) -> str:
-    return ", ".join(scorers) or "none"
+def _unknown(text: str, what: str, kind: str, name: str, known: Collection[str], more: str = "") -> AssistantInputError:
+    close = difflib.get_close_matches(name, known, 1)
+    meant = f"; did you mean {close[0]!r}?" if close else ""
+    return AssistantInputError(
+        f"invalid {what} {text!r}: there is no {kind} {name!r}{meant}",
+        todo=f"The {kind}s are {', '.join(known)}{more}.",
+        field="gate" if what == "rule" else "pass_if",
+    )

@@ -1,19 +1,8 @@
-# ruff: noqa: RUF001, RUF002
 """
-Normalise texts before scorers compare them.
+Texts as scorers compare them.
 
-For Latin script this is the normalisation of the SQuAD v1.1 evaluation: lower case, no ASCII punctuation, no articles
-(a, an, the), single spaces. These extensions make it work for other scripts:
-
-- NFKC normalisation makes equivalent characters equal, and case is folded instead of lowered: ``ß`` becomes ``ss``,
-  and ``İ`` becomes ``i``. Digits of all scripts become ASCII digits.
-- Signs without a sound of their own make no difference: vowel signs of Arabic and Hebrew, the Arabic tatweel and the
-  hamza on an alef. Nor do the Persian forms of Arabic letters, ``™`` and ``®``.
-- Punctuation is the Unicode category P. Combining marks, symbols and emoji stay. Em dashes separate words.
-- Articles are removed only as whole words. As in SQuAD, they are removed in every language: the word ``a`` of another
-  language is removed from both texts.
-- A text that consists only of articles or punctuation is kept: ``A`` and ``The``, or ``?`` and ``!``, are different
-  answers. Only in this case do ASCII texts score differently than in SQuAD, where they are an exact match with F1 0.
+``normalise`` and ``tokens`` are those of the SQuAD v1.1 evaluation, extended to Unicode. ``has_phrase`` finds whole
+words, alternatives and regular expressions. Everything else is written into the golden set as an alternative.
 """
 
 from __future__ import annotations
@@ -22,54 +11,64 @@ import re
 import string
 import unicodedata
 from functools import lru_cache
+from urllib.parse import unquote
 
-_ARTICLES = frozenset(("a", "an", "the"))
-# Soft hyphen, zero-width characters, joiners, direction marks, variants of emoji; trademarks.
-_INVISIBLE = dict.fromkeys(
-    map(
-        ord,
-        "\u00ad\u034f\u061c\u180e\u200b\u200c\u200d\u200e\u200f\u2060\u2061\u2062\u2063\u2064\ufeff\ufe0e\ufe0f"
-        "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u2122\u2120\u00ae",
-    )
-)
-# An accent that stands for an apostrophe, of which NFKC would make a space
-_ACUTE = "\u00b4"
-# Arabic and Hebrew letters that are written with and without their signs
-_LETTERS = (
-    dict.fromkeys((0x0640, 0x0670, *range(0x0610, 0x061B), *range(0x064B, 0x0660), *range(0x06D6, 0x06EE)))
-    | dict.fromkeys((0x05BF, 0x05C1, 0x05C2, 0x05C4, 0x05C5, 0x05C7, *range(0x0591, 0x05BE)))
-    | str.maketrans("\u0622\u0623\u0625\u0671\u0649\u06cc\u06a9", "\u0627\u0627\u0627\u0627\u064a\u064a\u0643")
-)
-_OTHER_DIGIT = re.compile(r"(?![0-9])\d")
-_ASCII_PUNCTUATION = str.maketrans("", "", string.punctuation)
-_EM_DASHES = re.compile("[\u2014\u2015]")
+REGEX = "regex:"
+ALTERNATIVE = "||"
 # Scripts without spaces between words: Thai, Lao, Tibetan, Myanmar, Khmer, Chinese and Japanese.
-UNSPACED = re.compile(
-    "[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u19e0-\u19ff\ua9e0-\ua9ff\uaa60-\uaa7f\u2e80-\u2fdf\u3005-\u3007"
+_UNSPACED = (
+    "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u19e0-\u19ff\ua9e0-\ua9ff\uaa60-\uaa7f\u2e80-\u2fdf\u3005-\u3007"
     "\u3021-\u3029\u3031-\u303c\u3040-\u312f\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-    "\U0001b000-\U0001b16f\U00020000-\U0003ffff]"
+    "\U0001b000-\U0001b16f\U00020000-\U0003ffff"
 )
+_UNSPACED_CHAR = re.compile(f"[{_UNSPACED}]")
+_ARTICLES = frozenset(("a", "an", "the"))
+_ASCII_PUNCTUATION = str.maketrans("", "", string.punctuation)
+# One spelling of apostrophes, quotation marks and dashes, and no Markdown emphasis or code.
+_SPELLINGS = {
+    **dict.fromkeys(map(ord, "\u2018\u2019\u201a\u201b\u00b4\u02bc\u2032"), "'"),
+    **dict.fromkeys(map(ord, "\u201c\u201d\u201e\u201f\u00ab\u00bb"), '"'),
+    **dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"), "-"),
+    **dict.fromkeys(map(ord, "*`"), ""),
+}
+# A long text with all kinds of characters.
+_SAMPLE = (string.printable + "\ue000") * 50
+# What separates an address from the text around it, also in Markdown and HTML, and the punctuation around it.
+_SEPARATORS = re.compile(r"[\s<>\"`|\[\]\\^{}]+")
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+_AROUND = "'.,;:!?*_~()\u2018\u201c\u2026\u2019\u201d\u00ab\u00bb\u3002\u3001\uff0c\uff1a\uff1b\uff01\uff1f\uff08\uff09"
+# Browsers and servers refuse longer addresses.
+_MAX_ADDRESS = 4096
+
+
+@lru_cache(maxsize=32)
+def folded(text: str) -> str:
+    """Return a text in NFKC form and folded case, without invisible characters."""
+    if text.isascii():
+        return text.lower()
+    # Variation selectors of emoji are marks; the other invisible characters are of the category of formats.
+    visible = [char for char in text if char not in "\ufe0e\ufe0f" and unicodedata.category(char) != "Cf"]
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", "".join(visible)).casefold())
 
 
 @lru_cache(maxsize=32)
 def normalise(text: str) -> str:
-    """Return a text in folded case without punctuation, English articles and extra spaces. Blank text becomes empty."""
-    folded = fold(text)
-    words = _without_punctuation(folded).split()
-    content = [word for word in words if word not in _ARTICLES]
-    # A text that consists only of articles or of punctuation is kept.
-    return " ".join(content or words or folded.split())
+    """Return a text in folded case without punctuation, English articles and extra spaces."""
+    lower = folded(text)
+    content = lower.translate(_ASCII_PUNCTUATION)
+    if not content.isascii():
+        content = re.sub("[\u2014\u2015]", " ", content)
+        content = "".join([char for char in content if unicodedata.category(char)[0] != "P"])
+    words = content.split()
+    without_articles = [word for word in words if word not in _ARTICLES]
+    # "A" and "The", or "?" and "!", are different answers.
+    return " ".join(without_articles or words or lower.split())
 
 
 def tokens(text: str) -> list[str]:
-    """
-    Return the words of the normalised text.
-
-    In scripts without spaces between words, each character with its combining marks is a word.
-    """
-    normal = normalise(text)
-    words = normal.split()
-    if not UNSPACED.search(normal):
+    """Return the words of the normalised text; in scripts without spaces, each character with its marks is a word."""
+    words = normalise(text).split()
+    if not any(map(_UNSPACED_CHAR.search, words)):
         return words
     parts: list[str] = []
     for word in words:
@@ -77,52 +76,118 @@ def tokens(text: str) -> list[str]:
     return parts
 
 
-def fold(text: str) -> str:
-    """Return a text in folded case and NFKC form, with ASCII digits and without invisible characters."""
-    if text.isascii():
-        return text.lower()
-    folded = clean(text).casefold().replace("i\u0307", "i")
-    return unicodedata.normalize("NFKC", folded).translate(_LETTERS)
-
-
-def clean(text: str) -> str:
-    """Return a text in NFKC form, with ASCII digits and without invisible characters."""
-    if text.isascii():
-        return text
-    visible = unicodedata.normalize("NFKC", text.replace(_ACUTE, "'").translate(_INVISIBLE))
-    return _OTHER_DIGIT.sub(lambda digit: str(unicodedata.decimal(digit[0])), visible)
-
-
-def has_turkish_capitals(texts: str) -> bool:
-    """Return whether a capital ``I`` in texts that are compared may be the Turkish one of ``ı``, not that of ``i``."""
-    return "ı" in texts and "I" in texts
-
-
-def turkish(text: str) -> str:
-    """Return a text with small letters instead of the Turkish capital letters ``I`` and ``İ``."""
-    return unicodedata.normalize("NFC", text).replace("İ", "i").replace("I", "ı")
-
-
-def _without_punctuation(folded: str) -> str:
-    text = folded.translate(_ASCII_PUNCTUATION)
-    if text.isascii():
-        return text
-    text = _EM_DASHES.sub(" ", text)
-    return "".join([char for char in text if not _is_in_category(char, "P")])
-
-
 def _split_unspaced(word: str) -> list[str]:
-    """Split a word before and after each character of a script without spaces."""
     parts: list[str] = []
+    is_separate = True
     for char in word:
-        is_mark = _is_in_category(char, "M")
-        if parts and (is_mark or not UNSPACED.search(parts[-1][0] + char)):
+        is_mark = unicodedata.category(char)[0] == "M"
+        is_unspaced = _UNSPACED_CHAR.match(char) is not None
+        if parts and (is_mark or not (is_unspaced or is_separate)):
             parts[-1] += char
         else:
             parts.append(char)
+        if not is_mark:
+            is_separate = is_unspaced
     return parts
 
 
-def _is_in_category(char: str, category: str) -> bool:
-    """Return whether a character is in a category of Unicode: ``M`` mark, ``P`` punctuation."""
-    return unicodedata.category(char)[0] == category
+def has_phrase(text: str, phrase: str) -> bool:
+    """
+    Return whether a text contains a phrase as whole words, or one of several alternatives ``a || b``.
+
+    Case, width, kinds of quotation marks and dashes, extra spaces and Markdown emphasis make no difference. A part of a
+    word or of a number is not a match: ``1.5`` is not in ``1.500``. A phrase that begins with ``regex:`` is a regular
+    expression.
+    """
+    pattern = regular_expression(phrase)
+    if pattern is not None:
+        return _matches(pattern, text)
+    spelled = _spelled(text)
+    return any(_phrase_pattern(alternative).search(spelled) for alternative in phrase.split(ALTERNATIVE))
+
+
+def regular_expression(phrase: str) -> str | None:
+    """Return the regular expression of a phrase, or None if the phrase is plain text."""
+    return phrase[len(REGEX) :].strip() if phrase[: len(REGEX)].lower() == REGEX else None
+
+
+def fault(phrase: str) -> str | None:
+    """Return why a phrase can never decide anything, or None."""
+    pattern = regular_expression(phrase)
+    if pattern is None:
+        parts = phrase.split(ALTERNATIVE)
+        if any(regular_expression(part.strip()) is not None for part in parts):
+            return f"{REGEX} must be at the beginning, and not after {ALTERNATIVE}"
+        if not all(_spelled(part) for part in parts):
+            return f"there is no text before or after {ALTERNATIVE}" if len(parts) > 1 else "it has no text to find"
+        if "|" in phrase.replace(ALTERNATIVE, ""):
+            return "write a phrase per line, and alternatives as 'a || b', instead of a single |"
+        return None
+    try:
+        is_everywhere = _matches(pattern, "") and _matches(pattern, _SAMPLE)
+    except ValueError as error:
+        reason = str(error).removeprefix("Invalid regular expression: ")
+        return f"the regular expression {pattern!r} is invalid for RE2, which knows no look-around: {reason}"
+    return f"the regular expression {pattern!r} matches every text" if is_everywhere else None
+
+
+@lru_cache(maxsize=32)
+def _spelled(text: str) -> str:
+    return " ".join(folded(text).translate(_SPELLINGS).split())
+
+
+@lru_cache(maxsize=4096)
+def _phrase_pattern(phrase: str) -> re.Pattern[str]:
+    """Return the pattern of a phrase between boundaries of words, which scripts without spaces do not have."""
+    spelled = _spelled(phrase)
+    letter = rf"[^\W{_UNSPACED}]"
+    start = end = ""
+    if re.match(letter, spelled):
+        start = rf"(?<!{letter})"
+    if re.search(rf"{letter}\Z", spelled):
+        end = rf"(?!{letter})(?!'t\b)"
+    if spelled[:1].isdigit():
+        start += r"(?<!\d[.,])"
+    if spelled[-1:].isdigit():
+        end += r"(?![.,]\d)"
+    return re.compile(start + re.escape(spelled) + end)
+
+
+def _matches(pattern: str, text: str) -> bool:
+    """Return whether a regular expression is in a text. RE2 takes linear time for every pattern."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    plain = " ".join(unicodedata.normalize("NFKC", text).translate(_SPELLINGS).split())
+    return bool(pc.match_substring_regex(pa.scalar(plain), pattern, ignore_case=True).as_py())
+
+
+def address(url: str) -> str:
+    """Return an address without scheme, fragment, case of the host, percent encoding and a slash at its end."""
+    without_fragment = _SCHEME.sub("", url.strip(), count=1).partition("#")[0]
+    host_and_path, _, query = without_fragment.partition("?")
+    host, _, path = host_and_path.partition("/")
+    page = f"{host.lower()}/{unquote(path)}".rstrip("/")
+    return f"{page}?{query}" if query else page
+
+
+def addresses_in(text: str) -> set[str]:
+    """Return the addresses in a text, also in Markdown and HTML, with or without scheme."""
+    addresses = set()
+    for word in _SEPARATORS.split(text):
+        if 3 < len(word) <= _MAX_ADDRESS:
+            scheme = re.search(r"https?://", word, re.IGNORECASE)
+            # "see:https://…", and languages without spaces.
+            trimmed = (word[scheme.start() :] if scheme else word).strip(_AROUND)
+            # The parenthesis of "example.com/a_(b)" belongs to the address.
+            if trimmed.count("(") > trimmed.count(")"):
+                trimmed += ")"
+            if is_address(trimmed):
+                addresses.add(address(trimmed))
+    return addresses
+
+
+def is_address(text: str) -> bool:
+    """Return whether a text can be an address: one word with a scheme or a dot."""
+    is_word = len(text) <= _MAX_ADDRESS and not _SEPARATORS.search(text)
+    return is_word and ("." in text or "://" in text)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 from airflow.providers.common.compat.sdk import Context, ObjectStoragePath
@@ -14,24 +12,12 @@ from airflow.providers.standard.utils.skipmixin import SkipMixin  # in common-co
 
 from airflow_provider_assistant import lake, parameters
 from airflow_provider_assistant.asking.answers import site_of
-from airflow_provider_assistant.evaluation.criteria import DEFAULT_SCORERS, Criteria, parse_criteria
-from airflow_provider_assistant.evaluation.excerpts import (
-    TaskResult,
-    answer_rows_of,
-    baseline_text,
-    cost_of,
-    failures_of,
-    means_of,
-    rows_of,
-    task_result,
-)
-from airflow_provider_assistant.evaluation.extra import check_extra
 from airflow_provider_assistant.evaluation.rules import (
-    ANSWERS,
-    BaselineOf,
+    DEFAULT_SCORERS,
+    JUDGE,
+    Criteria,
     OnFail,
-    check_baseline,
-    check_pairwise,
+    parse_criteria,
     parse_rule,
 )
 from airflow_provider_assistant.exceptions import AssistantGateFailedError, AssistantInputError
@@ -56,20 +42,14 @@ from airflow_provider_assistant.storage.paths import storage_path
 from airflow_provider_assistant.storage.source_files import files_in
 from airflow_provider_assistant.tables import Columns, read_rows
 from airflow_provider_assistant.tables.whole import table_of
+from airflow_provider_assistant.texts import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from airflow_provider_assistant.evaluation.evaluate import Evaluation
-    from airflow_provider_assistant.evaluation.run_directory import RunDirectory
-    from airflow_provider_assistant.operators.judging import JudgeTask
-
-
-def _with_text_paths(value: Any) -> Any:
-    """Return a value whose path objects, also in a mapping, are texts."""
-    if isinstance(value, Mapping):
-        return {name: _with_text_paths(item) for name, item in value.items()}
-    return str(value) if isinstance(value, os.PathLike) else value
+    from airflow_provider_assistant.evaluation.judge import Judge
+    from airflow_provider_assistant.evaluation.run import Evaluation
+    from airflow_provider_assistant.evaluation.runs import RunFolder
 
 
 class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
@@ -77,7 +57,7 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
     Score answers, compare them with a baseline, check the rules of a gate, and write a report.
 
     The operator writes three files to ``<output_path>/<name>/<time and id of the run>/``: ``scores.parquet``, one row
-    per question and scorer; ``report.html``; and, last, ``summary.json``, see
+    per answer and one column per scorer; ``report.html``; and, last, ``summary.json``, see
     :class:`~airflow_provider_assistant.evaluation.summary.Summary`. The files do not contain the time of the
     evaluation, so a retry writes the same bytes. The operator needs the extra ``evaluation`` and sends requests only if
     a scorer is a judge, such as ``judge.correctness``; then it also writes ``verdicts.parquet``, and a retry asks only
@@ -94,37 +74,31 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
     :param expectations: A source with some of the columns ``expected``, ``must_include``, ``must_not_include``,
         ``expected_url``, ``expect_no_answer``, ``weight`` and ``tags``. Default: None, they are columns of ``answers``.
     :param output_path: Folder of the evaluations: a local path or an object storage URL.
-    :param scorers: Names of scorers, or dotted paths of your own functions. Default: ``exact_match``, ``token_f1``,
-        ``must_include``, ``must_not_include``, ``refusal``, ``latency`` and ``confidence_score``.
-    :param judge: Options of the judges: a mapping with some of ``conn_id``, ``model``, ``rubrics``,
-        ``labels``, ``max_concurrency``, ``max_judge_tokens`` and ``price``, see
-        :class:`~airflow_provider_assistant.evaluation.judging.rubrics.JudgeOptions`. Default: None, their defaults.
+    :param scorers: Names of scorers, ``column:<name>`` for a numeric column of the answers, or dotted paths of your own
+        functions. Default: ``exact_match``, ``token_f1``, ``must_include``, ``must_not_include``, ``refusal``,
+        ``latency`` and ``confidence_score``.
+    :param refusal_phrases: Sentences with which the assistant refuses, for the scorer ``refusal``, which knows English
+        ones. Default: none.
+    :param judge: Options of the judges: a mapping, see
+        :class:`~airflow_provider_assistant.evaluation.rubrics.JudgeOptions`. Default: None, their defaults.
     :param pass_if: Condition for a question to pass, such as ``token_f1 >= 0.5 and must_include >= 1``. A scorer that
         is not applicable to a question is ignored for that question. Default: None, no pass rate.
-    :param gate: Rules, such as ``coverage >= 0.98``, ``token_f1[billing] >= 0.5`` or ``token_f1 drop <= 0.02``. The
-        gate passes if all rules hold. A ``drop`` fails only if the answers got worse by more than chance explains;
-        ``newly_failing <= 2`` counts questions that usually passed before. ``errors``, ``compared`` and ``coverage``
-        limit what was not judged, and have defaults. ``latency p95 <= 20`` checks the latency in seconds,
-        ``noticed_after p95 <= 60`` the seconds until a poll found the answer, and
-        ``confidence_score >= 0.6`` the confidence of the service. Rules on latency and confidence fail if
-        too few answers have one: less than a rule on ``coverage`` requires, or less than 90 %. A rule on a
-        judge needs another one on its agreement with people, such as
-        ``judge.correctness agreement >= 0.6 on >= 50 labels``. If questions are repeated, ``must_include worst >= 0.8``
-        and ``disagreement <= 0.2`` check the repetitions. Default: no rules.
+    :param gate: Rules, such as ``coverage >= 0.98``, ``token_f1[billing] >= 0.5``, ``latency p95 <= 20`` or
+        ``token_f1 drop <= 0.02``. The gate passes if all rules hold. A ``drop`` fails only if the answers got worse by
+        more than chance explains; ``newly_failing <= 2`` counts questions that usually passed before. Without a rule
+        on ``coverage``, 90 % of the questions must have an answer. A rule on a judge needs another one on its agreement
+        with people, such as ``judge.correctness agreement >= 0.6 on >= 50 labels``. Default: no rules.
     :param on_fail: What a failed gate does: ``fail`` (default) fails the task without retries; ``skip_downstream``
         succeeds and skips the tasks directly downstream; ``report`` succeeds.
-    :param baseline: The evaluation to compare with: ``previous``, the last runs before this one that did not get worse;
-        ``{"tag": name}``, the latest run before this one with that tag; the path of an evaluation's folder; or
-        ``{"answers": path}``, the answers of another site or another day, which are scored with the same scorers and
-        which the scorer ``judge.pairwise`` needs. Default: None, no comparison.
-    :param tag: Tag of this evaluation, for the ``baseline`` of later ones. Default: None.
+    :param baseline: What to compare with: ``previous``, the last 28 runs of the same name that did not get worse; or
+        the path of the folder of one evaluation. Default: None, no comparison.
     :param key_columns: Column or columns that identify a question, in ``answers`` and ``expectations``. Default:
         ``key``.
     :param csv_options: Format of files: a mapping with some of the fields of
         :class:`~airflow_provider_assistant.tables.csv_files.CsvOptions`, such as ``delimiter`` and ``encoding``.
     :param allow_empty: Whether answers without rows or files succeed with zero counts, without files and without a
         verdict. Default: False, empty answers are an error.
-    :param name: Name of the evaluation. ``previous`` and tags refer to evaluations of the same name. Default:
+    :param name: Name of the evaluation; ``previous`` refers to evaluations of the same name. Default:
         ``<dag_id>.<task_id>``; a mapped task appends its index.
     :param lake_path: Folder of the datasets. If set, the operator also writes the figures to the dataset
         ``evaluations``, and the judged answers to ``evaluation_answers``. Default: None.
@@ -137,11 +111,11 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
         "expectations",
         "output_path",
         "scorers",
+        "refusal_phrases",
         "judge",
         "pass_if",
         "gate",
         "baseline",
-        "tag",
         "csv_options",
         "name",
         "lake_path",
@@ -152,12 +126,12 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
         "output_path": parameters.folder,
         "expectations": parameters.anything,
         "scorers": parameters.names,
+        "refusal_phrases": parameters.names,
         "judge": parameters.anything,
         "pass_if": parameters.text,
         "gate": parameters.names,
         "on_fail": parameters.choice(*get_args(OnFail)),
-        "baseline": parameters.anything,
-        "tag": parameters.text,
+        "baseline": parameters.text,
         "key_columns": parameters.names,
         "csv_options": parameters.csv_options,
         "allow_empty": parameters.flag,
@@ -172,7 +146,8 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
 
     # Path of the report, read by AssistantReportLink.
     report: ObjectStoragePath | None = None
-    judges: JudgeTask | None = None
+    folder: RunFolder | None = None
+    judges: Judge | None = None
 
     def __init__(
         self,
@@ -181,12 +156,12 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
         output_path: str,
         expectations: Any = None,
         scorers: Sequence[str] = DEFAULT_SCORERS,
+        refusal_phrases: Sequence[str] = (),
         judge: Mapping[str, Any] | None = None,
         pass_if: str | None = None,
         gate: Sequence[str] = (),
         on_fail: OnFail = "fail",
-        baseline: BaselineOf | None = None,
-        tag: str | None = None,
+        baseline: str | None = None,
         key_columns: str | Sequence[str] = "key",
         csv_options: Mapping[str, Any] | None = None,
         allow_empty: bool = False,
@@ -200,12 +175,12 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
         self.expectations = expectations
         self.output_path = output_path
         self.scorers = scorers
+        self.refusal_phrases = refusal_phrases
         self.judge = judge
         self.pass_if = pass_if
         self.gate = gate
         self.on_fail: OnFail = on_fail
-        self.baseline = _with_text_paths(baseline)
-        self.tag = tag
+        self.baseline = str(baseline) if isinstance(baseline, os.PathLike) else baseline
         self.key_columns = key_columns
         self.csv_options = csv_options
         self.allow_empty = allow_empty
@@ -225,69 +200,52 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
         :return: ``name``; ``verdict`` (``passed``, ``failed`` or ``none``); ``questions`` and ``answered``, counts;
             ``coverage`` and ``pass_rate``, shares of 1; ``means``, a mapping from scorer to weighted mean;
             ``failed_rules``, a list of the first ten with ``rule``, ``verdict`` (``failed`` or ``worse``), ``reason``
-            and ``questions``, the keys of the worst ten; ``worse``, the scorers that got worse by more than chance
-            explains; ``failing``, the number of questions that do not fulfil
-            ``pass_if``; ``newly_failing``, the keys of the first ten of them that passed in the baseline;
-            ``judge_tokens`` and ``judge_cost``; ``baseline``, the path of the scores compared with; ``scores_path``,
-            ``summary_path``, ``report_path`` and ``lake_path``.
+            and ``questions``, the keys of the worst ten; ``worse``, the figures that got worse by more than chance
+            explains; ``failing``, the number of questions that do not fulfil ``pass_if``; ``newly_failing``, the keys
+            of the first ten of them that usually passed before; ``judge_tokens``; ``baseline``, the folder of the
+            latest run compared with; ``scores_path``, ``summary_path``, ``report_path`` and ``lake_path``.
             The task pushes it to XCom even if the gate fails. With ``allow_empty`` and no answers, the verdict is
             ``none`` and the paths are None.
         :raises AssistantInputError: A rule, a scorer, the baseline or a source is invalid, and nothing was written.
-        :raises AssistantJudgeLimitError: The judges have used ``max_judge_tokens``. Their verdicts are saved.
         :raises AssistantError: The model of the judges is not available. The verdicts so far are saved, and a retry
             continues.
         :raises AssistantGateFailedError: The gate failed, and ``on_fail`` is ``fail``. All files are written. Airflow
             does not retry the task.
         """
         check_rendered(self, context)
-        # Imported here because models and scorers are slow to import, and Airflow parses DAG files every few seconds.
-        from airflow_provider_assistant.evaluation.cases import read_cases
-        from airflow_provider_assistant.evaluation.report import render
-        from airflow_provider_assistant.evaluation.run_directory import RunDirectory, find_baseline
+        # Imported here because numpy and the models are slow to import, and Airflow parses DAG files every few seconds.
+        from airflow_provider_assistant.evaluation.golden import read_cases
+        from airflow_provider_assistant.evaluation.run import EvaluationJob, evaluate
+        from airflow_provider_assistant.evaluation.runs import RunFolder
         from airflow_provider_assistant.evaluation.scorers import scorers_of
-        from airflow_provider_assistant.operators.judging import JudgeTask, OtherAnswers, evaluate
 
-        scorers = scorers_of(self.scorers)
-        scorer_names = [scorer.name for scorer in scorers]
-        criteria = self._criteria(scorer_names)
-        self.judges = JudgeTask(self.judge, scorer_names)
-        check_extra()
-        run_ids = self._run_ids(context)
-        # Not the logical date: manual runs have none, and that of scheduled runs is earlier.
-        run_after: datetime = context["dag_run"].run_after
-        directory = RunDirectory.of(self.output_path, self._name(context), run_after, str(run_ids["run_id"]))
-        directory.check_owner(run_ids)
+        criteria = self._criteria(self.scorers)
+        run = self._run(context)
+        folder = RunFolder.of(self.output_path, self._name(context), context["dag_run"].run_after, str(run["run_id"]))
+        folder.check_owner(run)
+        scorers = scorers_of(self.scorers, self.refusal_phrases)
+        self.judges = self._judges(self.scorers)
         answers = self._table(self.answers)
         if not answers.num_rows:
-            return self._empty_result(context, scorer_names)
-        other_path = self._other_answers()
-        baseline = None if other_path else find_baseline(directory, self.baseline)
+            return self._empty_result(context)
         expectations = None if self.expectations is None else self._table(self.expectations)
-        cases = read_cases(answers, expectations, key_columns=self.key_columns)
-        other = None
-        if other_path:
-            other_cases = read_cases(self._table(other_path), expectations, key_columns=self.key_columns)
-            other = OtherAnswers(other_cases, path=other_path)
-        # Read before the judges are asked: an earlier file may be damaged.
-        trend = directory.trend()
-        evaluation = evaluate(
-            cases,
-            scorers,
-            criteria,
-            self.judges,
-            directory,
+        job = EvaluationJob(
             name=self._name(context),
-            baseline=baseline,
-            other=other,
-            run=run_ids,
-            site=self._site().get("site_id"),
-            tag=self.tag,
+            cases=read_cases(answers, expectations, key_columns=self.key_columns),
+            folder=folder,
+            scorers=scorers,
+            criteria=criteria,
+            baseline=self.baseline,
+            judges=self.judges,
             on_fail=self.on_fail,
+            run=run,
+            site=self._site().get("site_id"),
         )
-        page = render(evaluation, trend)
-        lake_file = self._write(context, directory, evaluation, page)
-        result = task_result(evaluation.summary, directory, lake_file)
-        return self._finish(context, evaluation, result)
+        self.folder = folder
+        evaluation = evaluate(job)
+        self.report = folder.report
+        lake_file = self._publish(context, evaluation) if self.lake_path else None
+        return self._finish(context, evaluation, lake_file)
 
     def on_kill(self) -> None:
         """Stop asking the judges. The next try continues with the answers that have no verdict yet."""
@@ -298,21 +256,15 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
         """Return the evaluation and the files that it wrote, for the log lines of a failure."""
         doing = f"evaluation {self._name(context)!r} in {self.output_path}"
         written = "Nothing was written."
-        if self.judges and self.judges.kept:
-            written = f"The verdicts so far were saved: {self.judges.kept}."
+        if self.judges and self.folder:
+            written = f"The verdicts so far were saved: {self.folder.verdicts}."
         if self.report:
             written = f"Scores, summary and report were written: {self.report}."
         return FailureContext(doing, safe=written)
 
     def lineage_inputs(self) -> Sequence[LineageDataset]:
-        """Return the files with the answers, the expectations and the answers to compare with."""
-        return [*files_in(self.answers), *files_in(self.expectations), *files_in(self._other_answers())]
-
-    def _other_answers(self) -> str | None:
-        """Return the path of the answers to compare with, or None."""
-        if not isinstance(self.baseline, Mapping):
-            return None
-        return self.baseline.get(ANSWERS)
+        """Return the files with the answers and the expectations."""
+        return [*files_in(self.answers), *files_in(self.expectations)]
 
     def _check_arguments(self) -> None:
         """
@@ -320,8 +272,7 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
 
         :raises AssistantInputError: An argument is invalid.
         """
-        from airflow_provider_assistant.evaluation.scorers import check_name
-        from airflow_provider_assistant.operators.judging import JudgeTask
+        from airflow_provider_assistant.evaluation.scorers import check_name, checked_phrases
 
         names = None
         if not is_template(self.scorers):
@@ -329,8 +280,9 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
             for name in names:
                 check_name(name)
             if not is_template(self.judge):
-                # The constructor checks its arguments.
-                JudgeTask(self.judge, names)
+                self._judges(names)
+        if not is_template(self.refusal_phrases):
+            checked_phrases(self.refusal_phrases)
         if not any(map(is_template, (self.gate, self.pass_if, self.baseline))):
             self._criteria(names)
         elif isinstance(self.gate, list | tuple):
@@ -340,26 +292,27 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
                     parse_rule(rule, names)
 
     def _criteria(self, names: Sequence[str] | None) -> Criteria:
-        """
-        Return the condition for passing and the rules of the gate.
-
-        :param names: Names of the scorers, or None if they are not known yet.
-        :raises AssistantInputError: The condition, a rule or the baseline is invalid.
-        """
-        check_baseline(self.baseline)
-        check_pairwise(names or (), self.baseline)
         return parse_criteria(self.pass_if, self.gate, names, has_baseline=self.baseline is not None)
+
+    def _judges(self, names: Sequence[str]) -> Judge | None:
+        """Return the judges among the scorers; None if no scorer asks a model and no option is given."""
+        from airflow_provider_assistant.evaluation.judge import Judge
+
+        has_judge = self.judge is not None or any(name.startswith(JUDGE) for name in names)
+        return Judge(self.judge, names) if has_judge else None
 
     def _table(self, source: Any) -> pa.Table:
         rows = read_rows(source, Columns(rest=True), csv_options=self.csv_options, allow_empty=self.allow_empty)
         return table_of(rows)
 
-    def _empty_result(self, context: Context, scorers: Sequence[str]) -> dict[str, Any]:
+    def _empty_result(self, context: Context) -> dict[str, Any]:
         """
         Return the result of an evaluation without answers.
 
         :raises AssistantInputError: ``allow_empty`` is False.
         """
+        from airflow_provider_assistant.evaluation.results import empty_result
+
         if not self.allow_empty:
             raise AssistantInputError(
                 "answers has no rows",
@@ -368,8 +321,7 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
                 field="answers",
             )
         self.log.info("%s: no answers; no files are written and the gate is not judged.", self._name(context))
-        result = TaskResult(self._name(context), means=dict.fromkeys(scorers))
-        return self.emit_asset_events(context, asdict(result))
+        return self.emit_asset_events(context, empty_result(self._name(context), self.scorers))
 
     def _name(self, context: Context) -> str:
         return self.name or self._task_name(context)
@@ -377,7 +329,7 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
     def _task_name(self, context: Context) -> str:
         return f"{task_name(self.dag_id, self.task_id)}{instance_suffix(RunRef.of(context))}"
 
-    def _run_ids(self, context: Context) -> dict[str, str | None]:
+    def _run(self, context: Context) -> dict[str, str | None]:
         """Return the ids and the times of the task instance, for ``summary.json``."""
         run = RunRef.of(context)
         dag_run = context["dag_run"]
@@ -394,33 +346,15 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
         run_ids["run_after"] = dag_run.run_after.isoformat()
         return run_ids
 
-    def _write(self, context: Context, directory: RunDirectory, evaluation: Evaluation, page: str) -> str | None:
-        """Write all files, and return the path of that in the dataset ``evaluations``."""
-        from airflow_provider_assistant.evaluation.kept_answers import answers_table
-        from airflow_provider_assistant.operators.judging import write
-
-        # The summary marks a complete evaluation, so that of an earlier try goes first, and the new one comes last.
-        directory.summary.unlink(missing_ok=True)
-        lake_file = None
-        if self.lake_path:
-            lake_file = self._publish(context, evaluation, directory)
-        lake.replace(answers_table(evaluation.cases), directory.answers)
-        write(evaluation, directory, page)
-        self.report = directory.report
-        scores = table_at(str(directory.scores), evaluation.scores)
-        self.lineage_outputs = (scores, *self.lineage_outputs)
-        return lake_file
-
-    def _publish(self, context: Context, evaluation: Evaluation, directory: RunDirectory) -> str:
+    def _publish(self, context: Context, evaluation: Evaluation) -> str:
         """Replace this run's files in the datasets, and return the path of that in ``evaluations``."""
-        path = str(directory.summary)
+        from airflow_provider_assistant.evaluation.results import answer_rows, evaluation_rows
+
         site = self._site()
-        answers = [{**row, **site} for row in answer_rows_of(evaluation, path)]
+        answers = [{**row, **site} for row in answer_rows(evaluation)]
         publish_run(self, context, answers, str(self.lake_path), lake.EVALUATION_ANSWERS, self.timezone)
-        logical_date = context["dag_run"].logical_date
-        rows = [{**row, **site} for row in rows_of(evaluation.summary, path, logical_date)]
-        file = publish_run(self, context, rows, str(self.lake_path), lake.EVALUATIONS, self.timezone)
-        return file.path
+        rows = [{**row, **site} for row in evaluation_rows(evaluation, context["dag_run"].logical_date)]
+        return publish_run(self, context, rows, str(self.lake_path), lake.EVALUATIONS, self.timezone).path
 
     def _site(self) -> Mapping[str, str | None]:
         """Return what identifies the site that answered; empty if not known."""
@@ -428,38 +362,25 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
             return {}
         return site_of(storage_path(self.answers))
 
-    def _finish(self, context: Context, evaluation: Evaluation, result: TaskResult) -> dict[str, Any]:
+    def _finish(self, context: Context, evaluation: Evaluation, lake_file: str | None) -> dict[str, Any]:
         """Log the verdict, then fail, skip or succeed as ``on_fail`` says."""
-        from airflow_provider_assistant.evaluation.failing import failing_lines
+        from airflow_provider_assistant.evaluation.results import failures_text, task_result
 
         summary = evaluation.summary
-        self.log.info(
-            "%s: %s. Coverage %.4g, %s. Report: %s",
-            result.name,
-            result.verdict,
-            result.coverage,
-            means_of(result.means),
-            result.report_path,
-        )
-        compared = baseline_text(summary)
-        if compared:
-            self.log.info("%s: %s", result.name, compared)
-        for rule in summary.gate.rules:
-            level = logging.INFO if rule.verdict == "passed" else logging.WARNING
-            reason = rule.reason.removeprefix(f"{rule.word}: ")
-            self.log.log(level, "%s: %s (%s)", rule.word, rule.rule, reason)
-        for line in failing_lines(evaluation):
-            self.log.info("%s", line)
-        if summary.judge_tokens:
-            self.log.info("%s: %s", result.name, cost_of(summary))
+        result = task_result(evaluation, lake_file)
+        self._log_verdict(evaluation, result)
         metrics.evaluation(
-            result.name,
-            result.verdict,
-            means=result.means,
-            coverage=summary.questions.coverage,
-            pass_rate=result.pass_rate,
+            summary.name,
+            summary.gate.verdict,
+            means=summary.means,
+            coverage=result["coverage"],
+            pass_rate=result["pass_rate"],
         )
-        returned = self.emit_asset_events(context, asdict(result))
+        from airflow_provider_assistant.evaluation.scores import to_table
+
+        scores = to_table(evaluation.scores, evaluation.cases, evaluation.job.criteria.pass_if)
+        self.lineage_outputs = (table_at(result["scores_path"], scores), *self.lineage_outputs)
+        returned = self.emit_asset_events(context, result)
         if summary.gate.verdict != "failed" or self.on_fail == "report":
             return returned
         if self.do_xcom_push:
@@ -469,9 +390,9 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
                 context["ti"].xcom_push(key, value)
         if self.on_fail == "fail":
             raise AssistantGateFailedError(
-                f"Gate failed: {failures_of(summary.gate.rules)} ({summary.name})",
-                todo=f"Open the report: {result.report_path}. A retry would judge the same answers: ask again, or "
-                "change the gate.",
+                f"Gate failed: {failures_text(summary.gate.rules)} ({summary.name})",
+                todo=f"Open the report: {result['report_path']}. A retry would judge the same answers: repair the "
+                f"assistant or the golden set and ask again. {self._way_out(evaluation)}",
             )
         relatives = context["task"].get_direct_relatives(upstream=False)
         downstream = [task for task in relatives if not task.is_teardown]
@@ -479,3 +400,36 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
         self.log.info("Skipping %s.", skipped or "nothing: this task has no downstream tasks")
         self.skip(ti=context["ti"], tasks=downstream)
         return returned
+
+    def _way_out(self, evaluation: Evaluation) -> str:
+        """Return how to accept a loss on purpose; without one, how to change the gate."""
+        if not evaluation.summary.gate.is_worse:
+            return "If the limits are too strict, change the gate."
+        return (
+            f"If the change is wanted, accept it: set baseline={str(evaluation.job.folder.path)!r}, or give the "
+            "evaluation a new name, so that it is not compared with the runs before."
+        )
+
+    def _log_verdict(self, evaluation: Evaluation, result: Mapping[str, Any]) -> None:
+        """Log the verdict, the rules and the failing questions."""
+        from airflow_provider_assistant.evaluation.failing import failing_lines
+        from airflow_provider_assistant.evaluation.results import compared_text, means_text
+
+        summary = evaluation.summary
+        self.log.info(
+            "%s: %s. Coverage %.4g, %s. Report: %s",
+            summary.name,
+            summary.gate.verdict,
+            result["coverage"],
+            means_text(summary.means),
+            result["report_path"],
+        )
+        if compared := compared_text(summary):
+            self.log.info("%s: %s", summary.name, compared)
+        for rule in summary.gate.rules:
+            level = logging.INFO if rule.verdict == "passed" else logging.WARNING
+            self.log.log(level, "%s: %s (%s)", rule.word, rule.rule, rule.reason)
+        for line in failing_lines(evaluation):
+            self.log.info("%s", line)
+        if summary.judge_tokens:
+            self.log.info("%s: the judges used %s.", summary.name, counted(summary.judge_tokens, "token"))

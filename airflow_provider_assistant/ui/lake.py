@@ -187,7 +187,7 @@ def _read(file: LakeFile, columns: tuple[str, ...]) -> tuple[str | None, pa.Tabl
 
 
 # Columns of the dataset that have the same value in all rows of an evaluation.
-_EVALUATION_FIELDS = ("name", "site_id", "tag", "verdict", "questions", "answered", "coverage", "pass_rate")
+_EVALUATION_FIELDS = ("name", "site_id", "verdict", "questions", "answered", "coverage", "pass_rate")
 _TASK_COLUMNS = ("dag_id", "run_id", "task_id", "map_index")
 _TIME_COLUMNS = ("asked_at", "logical_date")
 # Columns with one value per scorer.

@@ -15,7 +15,7 @@ from fastapi import APIRouter, Depends, Response
 from fastapi.responses import HTMLResponse, PlainTextResponse
 
 from airflow_provider_assistant.evaluation.report import GENERATOR, owner_tag
-from airflow_provider_assistant.evaluation.run_directory import REPORT
+from airflow_provider_assistant.evaluation.runs import REPORT
 from airflow_provider_assistant.operators.links import base_path
 from airflow_provider_assistant.ui.access import may_see_task
 from airflow_provider_assistant.ui.files import OpenFile, UnreadableError, shown, within

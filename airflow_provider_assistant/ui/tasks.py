@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
 from tempfile import SpooledTemporaryFile
 from typing import IO, Annotated, Any
 from urllib.parse import quote
@@ -14,7 +13,6 @@ from fastapi import APIRouter, Depends, Query, Response
 from fastapi.responses import PlainTextResponse, StreamingResponse
 
 from airflow_provider_assistant.asking.answers import STATUSES
-from airflow_provider_assistant.evaluation.excerpts import Figures
 from airflow_provider_assistant.ledger import RunRef, location_of
 from airflow_provider_assistant.ledger.queries import MOST, tries_of
 from airflow_provider_assistant.operators.links import PAGES, browser_url
@@ -57,6 +55,8 @@ _RESULTS: dict[TaskKind, set[str]] = {
     "evaluation": {"verdict", "report_path", "pass_rate"},
 }
 # Kinds of tasks about which only the result says something, and the states in which they should have one.
+# Figures of an evaluation that its result has.
+_FIGURES = ("name", "verdict", "questions", "answered", "coverage", "pass_rate", "means")
 _KINDS_OF_RESULTS, ENDED = ("chat_batch", "evaluation", "export"), ("success", "failed")
 # Items of results that are paths.
 _PATHS = ("paths", "path", "raw_path", "output_path", "scores_path", "lake_path")
@@ -310,8 +310,7 @@ def _evaluation(key: TaskKey, facts: TaskFacts, result: Mapping[str, Any], task_
             report = f"{report}?region={key.region}"
     return model_of(
         Evaluation,
-        **{figure.name: result.get(figure.name) for figure in fields(Figures)},
-        tag=None,
+        **{name: result.get(name) for name in _FIGURES},
         at=facts.ended_at,
         worse=result.get("worse") or [],
         failed_rules=result.get("failed_rules") or [],

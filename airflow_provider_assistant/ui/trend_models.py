@@ -40,7 +40,6 @@ class Evaluation(Model):
 
     name: str
     site_id: str | None = None
-    tag: str | None
     at: datetime
     verdict: Verdict
     questions: int

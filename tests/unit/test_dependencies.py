@@ -19,7 +19,7 @@ PACKAGE = "airflow_provider_assistant"
 EXTRAS_OF = {
     f"{PACKAGE}/cli": {"iceberg"},
     f"{PACKAGE}/erasure": {"iceberg", "warehouse"},
-    f"{PACKAGE}/evaluation": {"evaluation"},
+    f"{PACKAGE}/evaluation": {"evaluation", "judge"},
     f"{PACKAGE}/knowledge/website": {"website"},
     f"{PACKAGE}/lake/iceberg": {"iceberg"},
     f"{PACKAGE}/lake/warehouse": {"warehouse"},

@@ -1,8 +1,7 @@
-"""Answers of the evaluate command are kept as they arrive, and no question is asked twice."""
+"""The evaluate command goes on after an interruption by itself, and asks no question twice."""
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import signal
@@ -13,10 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_assistant.__main__ import parser
-from airflow_provider_assistant.asking.batch import Batch
-from airflow_provider_assistant.cli import evaluate as module
-from airflow_provider_assistant.evaluation.judging import judging
-from airflow_provider_assistant.sending import sender
+from airflow_provider_assistant.cli.unfinished import TOO_OLD, unfinished_run
+from airflow_provider_assistant.exceptions import AssistantInputError
 from tests.live.process import wait_for
 from tests.processes import processes
 
@@ -60,61 +57,47 @@ def asked(service):
     return [re.search(r"about (\w+)", row["message"])[1] for row in service.chats()]
 
 
-def kept_folder(ran):
-    return re.search(r"[Kk]ept in ([^:\n]+?)(?:: |\.? *$)", ran.err, re.MULTILINE)[1]
-
-
-@pytest.mark.promise("evaluation", "An evaluation that was interrupted resumes without asking a question twice.")
+@pytest.mark.promise("evaluation", "An evaluation that was interrupted goes on without asking a question twice.")
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_keeps_the_requests_and_resume_polls_only_those(evaluate, service, number, code, tmp_path):
+def test_after_a_signal_the_same_command_polls_what_was_sent(evaluate, service, number, code, tmp_path):
     service.behave(processing_seconds=3600)
     saved = ("--save", tmp_path / "out") if number == signal.SIGTERM else ()
     killer = when(lambda: len(service.journal("GET", "chat/requests/")) > 5, lambda: os.kill(os.getpid(), number))
     ran = evaluate(*saved)
     killer.join()
     assert ran.code == code
-    assert "0 answers, 5 open requests. The same command with --resume" in ran.err
-    assert kept_folder(ran).startswith(str(tmp_path / ("out" if saved else "airflow-home")))
+    kept = re.search(r"are kept in (\S+): the same command goes on", ran.err)[1]
+    assert kept.startswith(str(tmp_path / ("out" if saved else "airflow-home")))
     service.behave(processing_seconds=0, rules=[{"action": "status:401", "path": "chat/async", "times": None}])
-    # The same command asks everything, and leaves what was kept if it cannot.
-    assert evaluate(*saved).code == 2
-    ran = evaluate(*saved, "--resume", "-o", "json")
-    assert (ran.code, ran.json["answered"]) == (0, 5), ran.err
+    ran = evaluate(*saved)
+    assert (ran.code, "Going on with the interrupted run in" in ran.err) == (0, True), ran.err
+    assert ran.out.splitlines()[-1].startswith("not judged: golden, 5 of 5 answered")
     assert sorted(asked(service)) == sorted(KEYS)
     assert not (tmp_path / "out" / "unfinished").exists()
     assert not list((tmp_path / "airflow-home").glob("assistant_evaluations/*"))
 
 
-def test_only_questions_without_an_answer_are_asked_again(evaluate, service):
-    service.behave(fail_messages="moon|price")
-    ran = evaluate()
-    assert ran.code == 0
-    assert "2 questions without an answer. The same command with --resume asks only these" in ran.err
-    service.behave(fail_messages=None)
-    other = evaluate("--mode", "sync", "--resume")
-    assert (other.code, "was started with --mode async, not sync" in other.err) == (2, True)
-    ran = evaluate("--resume", "-o", "json")
-    assert (ran.code, ran.json["answered"], sorted(asked(service)[5:])) == (0, 5, ["moon", "price"])
-    # Nothing is left to resume, so that all questions are asked.
-    again = evaluate("--resume")
-    assert (again.code, len(asked(service))) == (0, 12)
-    assert "there is no unfinished run" in again.err
+def test_a_complete_evaluation_is_asked_again(evaluate, service, tmp_path):
+    for count in (5, 10):
+        assert evaluate("--save", tmp_path / "out").code == 0
+        assert len(asked(service)) == count
 
 
-def test_sync_answers_are_kept_one_by_one(evaluate, service, tmp_path, monkeypatch):
-    monkeypatch.setattr(sender, "GRACE", 0.1)
-    service.answer("hold", path="/chat$", body="moon", times=None)
-    saved = ("--mode", "sync", "--save", tmp_path / "out")
-    killer = when(lambda: len(asked(service)) == 4, lambda: os.kill(os.getpid(), signal.SIGINT))
-    ran = evaluate(*saved)
-    killer.join()
-    service.behave(rules=[])
-    assert (ran.code, "4 answers. The same" in ran.err) == (130, True), ran.err
-    ran = evaluate(*saved, "--resume", "-o", "json")
-    assert (ran.code, ran.json["answered"]) == (0, 5), ran.err
-    # It is not known whether the service got the request that was cancelled.
-    assert set(asked(service)[4:]) == {"moon"}
-    assert pq.read_table(tmp_path / "out" / "answers.parquet")["key"].to_pylist() == list(KEYS)
+def test_other_arguments_are_another_evaluation(evaluate, service):
+    service.behave(processing_seconds=3600)
+    assert evaluate("--timeout", "0.2").code == 2
+    service.behave(processing_seconds=0)
+    assert evaluate("--repeat", "2", "--mode", "sync").code == 0
+    assert len(asked(service)) == 15
+
+
+def test_requests_that_timed_out_are_polled_again(evaluate, service):
+    service.behave(processing_seconds=3600)
+    ran = evaluate("--timeout", "0.2")
+    assert (ran.code, "the same command goes on" in ran.err) == (2, True), ran.err
+    service.behave(processing_seconds=0)
+    ran = evaluate("-o", "json")
+    assert (ran.code, ran.json["answered"], len(asked(service))) == (0, 5, 5), ran.err
 
 
 def test_a_judge_that_is_down_loses_neither_answers_nor_verdicts(judged, judge, service, tmp_path):
@@ -123,93 +106,50 @@ def test_a_judge_that_is_down_loses_neither_answers_nor_verdicts(judged, judge, 
     judge.fault = lambda number, text: 403 if number > 1 else None
     ran = judged(*saved)
     assert ran.code == 2
-    assert "5 answers" in ran.err
-    assert "The same command with --resume" in ran.err
+    assert "Answers and verdicts so far are kept" in ran.err
     judge.fault = lambda number, text: None
-    ran = judged(*saved, "--resume", "-o", "json")
+    ran = judged(*saved, "-o", "json")
     assert (ran.code, list(ran.json["means"])) == (0, ["judge.correctness"]), ran.err
     assert sorted(asked(service)) == sorted(KEYS)
     assert judge.statuses.count(200) == 5
 
 
-def test_a_signal_while_the_judge_is_asked_loses_nothing(judged, judge, service, monkeypatch):
-    monkeypatch.setattr(judging, "GRACE", 0.1)
+def test_a_signal_while_the_judge_is_asked_loses_nothing(judged, judge, service):
     judge.fault = lambda number, text: "hold" if number > 2 else None
     killer = when(lambda: len(judge.asked) == 4, lambda: os.kill(os.getpid(), signal.SIGTERM))
     ran = judged()
     killer.join()
-    assert (ran.code, "5 answers, the verdicts of the judges" in ran.err) == (143, True), ran.err
+    assert ran.code == 143, ran.err
     judge.fault = lambda number, text: None
-    ran = judged("--resume", "-o", "json")
+    ran = judged("-o", "json")
     assert (ran.code, len(asked(service)), len(judge.asked)) == (0, 5, 6), ran.err
 
 
-def test_a_signal_before_the_judge_is_asked_sends_it_nothing(judged, judge, monkeypatch):
-    def interrupted(_file):
-        os.kill(os.getpid(), signal.SIGINT)
-        return {}
-
-    monkeypatch.setattr("airflow_provider_assistant.operators.judging._saved_verdicts", interrupted)
-    ran = judged()
-    assert (ran.code, len(judge.asked), "5 answers" in ran.err) == (130, 0, True), ran.err
-
-
-def test_requests_that_timed_out_are_polled_again(evaluate, service):
+def test_a_question_with_another_text_is_asked_again(evaluate, golden, service, tmp_path):
+    report = tmp_path / "a-folder"
     service.behave(processing_seconds=3600)
-    ran = evaluate("--timeout", "0.2")
-    assert (ran.code, "0 answers, 5 open requests" in ran.err) == (2, True), ran.err
+    assert evaluate("--timeout", "0.2").code == 2
     service.behave(processing_seconds=0)
-    ran = evaluate("--resume", "-o", "json")
-    assert (ran.code, ran.json["answered"], len(asked(service))) == (0, 5, 5), ran.err
-
-
-def test_a_report_that_cannot_be_written_loses_nothing(evaluate, golden, service, monkeypatch, tmp_path):
-    def full(*_, **_options):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    report = tmp_path / "new" / "folder" / "out.html"
-    with monkeypatch.context() as patched:
-        patched.setattr(module, "render", full)
-        ran = evaluate("--report", report)
-    assert (ran.code, "No space left" in ran.err, "5 answers" in ran.err) == (2, True, True)
-    # Corrected expectations count, and a question with another text is asked again.
-    lines = golden.read_text().replace("All about hours.", "").replace("What about price?", "What about the costs?")
-    golden.write_text(lines)
-    ran = evaluate("--report", report, "--resume", "-o", "json")
+    golden.write_text(golden.read_text().replace("What about price?", "What about the costs?"))
+    ran = evaluate("--report", report, "-o", "json")
     assert (ran.code, asked(service)[5:], report.exists()) == (0, ["the"], True), ran.err
-    assert ran.json["answered"] == 5
 
 
-def test_a_signal_before_the_first_request_sends_none(evaluate, service, monkeypatch):
-    prepare = ChatBatch.submit
-
-    def interrupted(batch, questions, turn):
-        os.kill(os.getpid(), signal.SIGINT)
-        prepare(batch, questions, turn)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(ChatBatch, "submit", interrupted)
-        ran = evaluate()
-    assert (ran.code, ran.err.split()) == (130, ["Interrupted."])
-    assert not service.posts()
-
-
-def test_both_sites_are_resumed(evaluate, service):
-    service.answer("status:404", path="sites/acme-shop/", times=None)
-    assert evaluate("--against-site", "acme-shop").code == 2
-    service.behave(rules=[])
-    ran = evaluate("--against-site", "acme-shop", "--resume", "-o", "json")
-    assert (ran.code, ran.json["comparison"]["token_f1"]["paired"]) == (0, 5), ran.err
-    sites = [row["site"] for row in service.chats()]
-    assert sorted(sites) == ["acme-docs"] * 5 + ["acme-shop"] * 5
-
-
-def test_a_complete_evaluation_is_not_asked_again_by_resume(evaluate, service, tmp_path):
-    assert evaluate("--save", tmp_path / "out").code == 0
-    ran = evaluate("--save", tmp_path / "out", "--resume")
-    assert (ran.code, len(asked(service))) == (2, 5)
-    assert "is complete" in ran.err
-    assert "--answers" in ran.err
+def test_an_old_interruption_is_forgotten(tmp_path):
+    """Its answers are those of another assistant by then."""
+    folder = tmp_path / "run"
+    with unfinished_run(folder) as first:
+        (folder / "answers.parquet").write_text("x")
+    begun = (folder / "id").stat().st_mtime
+    with unfinished_run(folder, now=begun + TOO_OLD - 1) as second:
+        assert (second.id, second.is_resumed) == (first.id, True)
+    with unfinished_run(folder, now=begun + TOO_OLD + 1) as third:
+        assert (third.id != first.id, third.is_resumed) == (True, False)
+        assert not (folder / "answers.parquet").exists()
+        with pytest.raises(AssistantInputError, match="another process"), unfinished_run(folder):
+            pass
+        third.is_complete = True
+    assert not folder.exists()
 
 
 def _killed(argv, environment, home):
@@ -219,20 +159,25 @@ def _killed(argv, environment, home):
     args.func(args)
 
 
-def test_a_killed_run_is_resumed_at_once(evaluate, golden, service, ledger_home):
+def test_a_killed_run_goes_on_at_once(evaluate, golden, service, ledger_home):
     """The lease of a killed process would hide its question for a minute."""
     service.behave(processing_seconds=3600)
     service.answer("hold", path="chat/async$", body="moon", times=None)
     environment = {name: value for name, value in os.environ.items() if name.startswith("AIRFLOW_CONN_")}
-    argv = ["evaluate", str(golden), "--poll-interval", "0.05"]
+    argv = ["evaluate", str(golden), "--poll-interval", "0.05", "--timeout", "60"]
     process = processes.Process(target=_killed, args=(argv, environment, str(ledger_home)))
     process.start()
     wait_for("four questions", lambda: len(asked(service)) == 4, timeout=120)
-    other = evaluate("--resume")
+    other = evaluate()
     assert (other.code, "another process is running this evaluation" in other.err) == (2, True)
     process.kill()
     process.join()
     service.behave(processing_seconds=0, rules=[])
-    ran = evaluate("--resume", "-o", "json")
+    ran = evaluate("-o", "json")
     assert (ran.code, ran.json["answered"]) == (0, 5), ran.err
     assert "moon" in asked(service)[4:]
+
+
+def test_answers_are_saved_with_the_evaluation(evaluate, tmp_path):
+    assert evaluate("--save", tmp_path / "out", "--mode", "sync").code == 0
+    assert pq.read_table(tmp_path / "out" / "answers.parquet")["key"].to_pylist() == list(KEYS)

@@ -6,12 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from airflow_provider_assistant.evaluation.baseline import compared_runs
-from airflow_provider_assistant.evaluation.change import TOGETHER, mean_change
-from airflow_provider_assistant.evaluation.gate import check_rules
+from airflow_provider_assistant.evaluation.compare import COMPARED_RUNS, change, compared_runs, loss_of
+from airflow_provider_assistant.evaluation.gate import verdict_on_loss
 from airflow_provider_assistant.evaluation.rules import parse_rule
-from airflow_provider_assistant.evaluation.run_directory import COMPARED_RUNS
-from tests.unit.evaluation.test_gate import comparison, difference, scorer, summary
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,20 +59,19 @@ def nights(
     return scores
 
 
-def reds(scores: NDArray[np.float64], rules: Sequence[str] = ("x drop <= 0.02",)) -> NDArray[np.bool_]:
+def reds(scores: NDArray[np.float64], rule: str = "x drop <= 0.02") -> NDArray[np.bool_]:
     """Return which nights the gate fails. It compares with the nights before, as ``baseline="previous"`` does."""
-    parsed = [parse_rule(rule) for rule in rules]
+    parsed = parse_rule(rule)
     red = np.zeros(len(scores), dtype=bool)
+    weights = np.ones(scores.shape[1])
     for night in range(1, len(scores)):
         flags = list(compared_runs(red[:night][::-1].tolist()))
-        compared = [night - 1 - position for position, flag in enumerate(flags) if flag][:COMPARED_RUNS]
-        last = range(max(night - TOGETHER + 1, 0), night)
-        older = [earlier for earlier in compared if earlier not in last]
-        change = mean_change(
-            scores[night], scores[compared], scores[list(last)], scores[older], np.ones(scores.shape[1])
-        )
-        summary = _summary(change, len(compared))
-        red[night] = any(verdict.is_worse for verdict in check_rules(parsed, summary))
+        # As many runs as the evaluation reads: the last 28 to compare with.
+        read = int(np.searchsorted(np.cumsum(flags), COMPARED_RUNS)) + 1
+        earlier = scores[:night][::-1][:read]
+        found = change(scores[night], earlier, flags[:read], weights)
+        loss = loss_of(found, higher_is_better=True, drops=1)
+        red[night] = verdict_on_loss(parsed, loss, "").is_worse
     return red
 
 
@@ -83,10 +79,3 @@ def longest_run(red: NDArray[np.bool_]) -> int:
     """Return the greatest number of red nights in a row."""
     text = "".join("r" if one else " " for one in red)
     return max(map(len, text.split()), default=0)
-
-
-def _summary(change, runs):
-    facts = {"freedom": change.freedom, "together": change.together, "together_error": change.together_error}
-    found = difference(change.mean, change.error, change.compared, **facts)
-    compared = comparison({"x": found}).model_copy(update={"runs": runs})
-    return summary(scorers={"x": scorer(1)}, comparison=compared)

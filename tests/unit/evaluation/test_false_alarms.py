@@ -1,12 +1,11 @@
-"""The rates of false and of missed alarms that docs/internals/gate.md states, by simulation."""
+"""The rates of false and of missed alarms that the page docs/internals/gate.md states, by simulation."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from airflow_provider_assistant.evaluation.baseline import compared_runs
-from airflow_provider_assistant.evaluation.losses import noticed_loss, questions_needed
+from airflow_provider_assistant.evaluation.compare import compared_runs
 from tests.unit.evaluation.false_alarms import rates
 
 
@@ -44,14 +43,3 @@ def test_chance_seldom_fails_the_gate_and_losses_do():
 def test_runs_that_got_worse_are_left_out_unless_it_was_chance(worse, compared):
     flags = compared_runs(letter == "w" for letter in worse)
     assert "".join("c" if flag else " " for flag in flags) == compared
-
-
-def test_the_number_of_questions_that_are_needed_agrees_with_the_loss_that_is_noticed():
-    for loss in (0.02, 0.05, 0.1, 0.2):
-        for varying in (0.1, 0.2, 0.4):
-            for drops in (1, 2, 5):
-                needed = questions_needed(loss, drops=drops, varying=varying)
-                assert noticed_loss(needed, drops=drops, varying=varying) <= loss
-                assert noticed_loss(needed - 1, drops=drops, varying=varying) > loss
-    assert questions_needed(0.1, varying=0.4) <= 52
-    assert questions_needed(0.05, varying=0.4) <= 210

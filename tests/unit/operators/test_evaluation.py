@@ -95,8 +95,8 @@ def operator(tmp_path):
     return partial(judging, tmp_path)
 
 
-def page_without_charts(_evaluation, trend):
-    return f"{len(trend)} runs before"
+def page_without_charts(evaluation):
+    return f"{len(evaluation.trend)} runs before"
 
 
 @pytest.fixture

@@ -1,0 +1,108 @@
+"""The folder in which ``evaluate`` keeps answers and verdicts as they arrive, until the evaluation is complete."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import shutil
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputError
+from airflow_provider_assistant.ledger import Ledger, sqlite_engine
+from airflow_provider_assistant.ledger.schema import attempts
+from airflow_provider_assistant.storage.private_files import make_folder, open_to_write
+
+ID, LOCK, LEDGER = "id", "lock", "ledger.db"
+# Seconds after which an interrupted run is not resumed: its answers are those of another assistant by then.
+TOO_OLD = 24 * 3600.0
+
+
+@dataclass(slots=True)
+class Unfinished:
+    """
+    A run of ``evaluate``.
+
+    :param id: Unique id, of which its sessions are made.
+    :param is_resumed: Whether an earlier command was interrupted.
+    :param is_complete: Whether the evaluation is complete, so that the folder can be deleted.
+    """
+
+    folder: Path
+    id: str
+    is_resumed: bool
+    is_complete: bool = False
+
+    def ledger(self) -> Ledger:
+        """Open the ledger of this run, in which every question is claimed before it is sent."""
+        ledger = Ledger(sqlite_engine(self.folder / LEDGER), warn_if_new=False)
+        # The process that left a claim is dead: this one has the lock of the folder.
+        with ledger.engine.begin() as connection:
+            connection.execute(sa.update(attempts).values(alive_until=None))
+        return ledger
+
+
+@contextlib.contextmanager
+def unfinished_run(folder: Path, *, now: float | None = None) -> Iterator[Unfinished]:
+    """
+    Resume the interrupted run in a folder, or begin a new one, for a ``with`` block. A complete one is deleted.
+
+    :param now: Time of the clock. Default: the current time.
+    :raises AssistantInputError: The folder cannot be written, or another process uses it.
+    """
+    now = time.time() if now is None else now
+    try:
+        make_folder(folder)
+        lock = open_to_write(folder / LOCK)
+    except OSError as error:
+        raise AssistantInputError(
+            f"answers cannot be kept in {folder}: {error.strerror}",
+            safe=NOTHING_SENT,
+            todo="Give --save a folder that can be written.",
+            field="--save",
+        ) from error
+    with lock:
+        _lock(lock.fileno(), folder)
+        run = _run_in(folder, now)
+        try:
+            yield run
+        finally:
+            if run.is_complete:
+                shutil.rmtree(folder)
+                # Only an empty folder can be deleted.
+                with contextlib.suppress(OSError):
+                    folder.parent.rmdir()
+
+
+def _lock(file: int, folder: Path) -> None:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise AssistantInputError(
+            f"another process is running this evaluation, and keeps its answers in {folder}",
+            safe=NOTHING_SENT,
+            todo="Wait for it.",
+        ) from None
+    except OSError:
+        # Some file systems have no locks.
+        return
+
+
+def _run_in(folder: Path, now: float) -> Unfinished:
+    file = folder / ID
+    if file.exists() and now - file.stat().st_mtime < TOO_OLD:
+        return Unfinished(folder, file.read_text(encoding="utf-8"), is_resumed=True)
+    for path in folder.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.name != LOCK:
+            path.unlink()
+    run_id = uuid.uuid4().hex
+    with open_to_write(file) as opened:
+        opened.write(run_id.encode())
+    return Unfinished(folder, run_id, is_resumed=False)

@@ -1,0 +1,200 @@
+"""
+Compare a figure with the earlier runs, and tell a loss from chance.
+
+Answers vary from run to run. How much they vary is measured on the questions themselves: by how much each one deviates
+from its own mean over the runs. A night fails if its loss, or that of the last three nights together, is larger than
+chance explains. ``tests/unit/evaluation/false_alarms.py`` simulates how often both go wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, pairwise
+from statistics import NormalDist
+from typing import TYPE_CHECKING, NamedTuple
+
+from airflow_provider_assistant.evaluation.summary import Change
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+# Four weeks of nights, so that each day of the week counts the same.
+COMPARED_RUNS = 28
+# Number of the last nights, this one included, that are also compared together.
+TOGETHER = 3
+# Share of the nights without a change that may fail; all rules on a drop share it. A part of it is for one night, the
+# rest for the last three together.
+FALSE_ALARMS = 0.06
+SHARE_FOR_ONE_NIGHT = 0.4
+# The last three nights fail this one only if it is this many standard errors worse itself: a repaired assistant passes.
+ITSELF_WORSE = 1.2
+# A question that passed in this share of the earlier runs usually passes.
+USUALLY = 0.9
+# Smaller changes are rounding errors.
+NO_CHANGE = 1e-9
+_HALF_WIDTH = NormalDist().inv_cdf(0.975)
+
+
+class Loss(NamedTuple):
+    """
+    How much worse a figure is, and how much of that chance explains.
+
+    :param value: The loss of this night.
+    :param by_chance: The largest loss that chance explains for one night.
+    :param three_nights: Loss of the last three nights together; None without enough earlier runs.
+    """
+
+    value: float
+    by_chance: float
+    three_nights: float | None
+    three_nights_by_chance: float
+    is_itself_worse: bool
+
+
+def change(
+    now: NDArray[np.float64],
+    earlier: NDArray[np.float64],
+    is_compared: Sequence[bool],
+    weights: NDArray[np.float64],
+    *,
+    is_share: bool = True,
+    removed: int = 0,
+) -> Change | None:
+    """
+    Compare the values of the questions with those of the earlier runs; NaN is not known. None without any in common.
+
+    :param now: Values of this run, one per question or conversation.
+    :param earlier: The same for each earlier run, latest first.
+    :param is_compared: Whether to compare with each of them; the last two nights count together with this one anyway.
+    :param removed: Number of questions that only the latest earlier run has.
+    """
+    import numpy as np
+
+    chosen = np.array(is_compared, dtype=bool)
+    known = ~np.isnan(earlier[chosen])
+    is_paired = ~np.isnan(now) & known.any(axis=0)
+    if not is_paired.any():
+        return None
+    comparable = int((~np.isnan(now) | known[0]).sum()) + removed
+    now, earlier, weights = now[is_paired], earlier[:, is_paired], weights[is_paired]
+    base = earlier[chosen]
+    shares = weights / weights.sum()
+    mean = float(shares @ (now - np.nanmean(base, axis=0)))
+    found = Change(mean=mean, questions=len(now), comparable=comparable, runs=len(base))
+    if len(now) == 1:
+        return found
+    # Variance of the mean of one night, and of the mean of the earlier ones.
+    variance = _variance(np.vstack([base, now]), largest=1.0 if is_share else 0.0)
+    night = variance * float(shares @ shares)
+    before = variance * float(shares @ (shares / (~np.isnan(base)).sum(axis=0)))
+    error = (night + before) ** 0.5
+    low, high = mean - _HALF_WIDTH * error, mean + _HALF_WIDTH * error
+    if is_share:
+        low, high = max(low, -1.0), min(high, 1.0)
+    found = found.model_copy(update={"standard_error": error, "low": low, "high": high})
+    last = TOGETHER - 1
+    older = earlier[last:][chosen[last:]]
+    if len(older) < TOGETHER:
+        return found
+    difference = _means(np.vstack([now, earlier[:last]])) - _means(older)
+    is_known = ~np.isnan(difference)
+    if not is_known.any():
+        return found
+    together = float(np.average(difference[is_known], weights=weights[is_known]))
+    together_error = (night * (1 / TOGETHER + 1 / len(older))) ** 0.5
+    return found.model_copy(update={"three_nights": together, "three_nights_error": together_error})
+
+
+def loss_of(found: Change, *, higher_is_better: bool, drops: int) -> Loss | None:
+    """
+    Return the loss in a change; None if there are too few questions for a standard error.
+
+    :param drops: Number of rules in the gate that limit a loss, which share the false alarms.
+    """
+    if found.standard_error is None:
+        return None
+    sign = -1 if higher_is_better else 1
+    one_night = NormalDist().inv_cdf(1 - SHARE_FOR_ONE_NIGHT * FALSE_ALARMS / drops)
+    three_nights = NormalDist().inv_cdf(1 - (1 - SHARE_FOR_ONE_NIGHT) * FALSE_ALARMS / drops)
+    # Added to zero: a loss of -0.0 would be shown.
+    value = sign * found.mean + 0.0
+    return Loss(
+        value=value,
+        by_chance=one_night * found.standard_error,
+        three_nights=None if found.three_nights is None else sign * found.three_nights,
+        three_nights_by_chance=three_nights * (found.three_nights_error or 0.0),
+        is_itself_worse=value > ITSELF_WORSE * found.standard_error,
+    )
+
+
+def worse_questions(
+    now: NDArray[np.float64], earlier: NDArray[np.float64], *, higher_is_better: bool
+) -> list[tuple[int, float, float]]:
+    """Return number, value now and mean before of the questions that are worse than in every run, worst first."""
+    import numpy as np
+
+    sign = 1 if higher_is_better else -1
+    lowest = np.fmin.reduce(sign * earlier, axis=0)
+    positions = np.flatnonzero(sign * now < lowest - NO_CHANGE).tolist()
+    found = [(position, float(now[position]), float(np.nanmean(earlier[:, position]))) for position in positions]
+    return sorted(found, key=lambda one: (-abs(one[1] - one[2]), one[0]))
+
+
+def newly_failing(now: NDArray[np.float64], earlier: NDArray[np.float64]) -> list[int]:
+    """Return the numbers of the questions that usually passed, and do not pass now."""
+    import numpy as np
+
+    known = (~np.isnan(earlier)).sum(axis=0)
+    passed = (earlier == 1).sum(axis=0)
+    positions: list[int] = np.flatnonzero((known > 0) & (passed >= USUALLY * known) & (now < 1)).tolist()
+    return positions
+
+
+def compared_runs(are_worse: Iterable[bool]) -> Iterator[bool]:
+    """
+    Yield for each earlier run, latest first, whether to compare with it.
+
+    Runs are chosen by whether they got worse, not by whether they passed: of the runs that passed, chance would choose
+    the lucky ones. A run that got worse is left out, unless the runs beside it did not: then it was chance. As long as
+    answers stay worse, they are compared with those before the loss.
+
+    :param are_worse: Whether each run got worse, latest first.
+    """
+    # The verdict on the run after the last one is not known yet.
+    later_is_worse = True
+    for is_worse, earlier_is_worse in pairwise(chain(are_worse, [False])):
+        yield not (is_worse and (later_is_worse or earlier_is_worse))
+        later_is_worse = is_worse
+
+
+def _variance(values: NDArray[np.float64], largest: float) -> float:
+    """
+    Return the variance of a question between runs, pooled over the questions.
+
+    Two changes of ordinary size, one up and one down, are added: questions that did not change yet are not questions
+    that never change (Bonett and Price 2012).
+
+    :param largest: Size of a change if no question ever changed.
+    """
+    import numpy as np
+
+    deviations = values - np.nanmean(values, axis=0)
+    deviations -= np.nanmean(deviations, axis=1, keepdims=True)
+    runs, questions = values.shape
+    freedom = max(np.isfinite(values).sum() - questions - (runs - 1), 1)
+    changes = np.abs(np.diff(values, axis=0))
+    changes = changes[changes > NO_CHANGE]
+    size = float(np.sqrt(np.mean(changes**2))) if changes.size else largest
+    return float((np.nansum(deviations**2) + size**2) / (freedom + 2 * (runs - 1)))
+
+
+def _means(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the mean of the known values of each column; NaN without any."""
+    import numpy as np
+
+    counts = (~np.isnan(values)).sum(axis=0)
+    means: NDArray[np.float64] = np.divide(
+        np.nansum(values, axis=0), counts, out=np.full(len(counts), np.nan), where=counts > 0
+    )
+    return means

@@ -1,0 +1,294 @@
+"""The matrix of scores: a row per answer, a column per scorer. Earlier runs are the same matrix, read from Parquet."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_assistant.evaluation.rules import LATENCY, Condition
+from airflow_provider_assistant.exceptions import AssistantInputError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from airflow_provider_assistant.evaluation.golden import Case
+    from airflow_provider_assistant.evaluation.run import Judgement
+    from airflow_provider_assistant.evaluation.scorers import Scorer
+
+# Columns of ``scores.parquet`` beside those of the scorers.
+COLUMNS = (
+    *("key", "repetition", "conversation", "case", "request_id", "status"),
+    *("weight", "tags", "passed", "errors"),
+)
+_ERROR_LENGTH = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """
+    The questions of a run. A conversation of several questions is one unit, and a question of its own another.
+
+    :param unit_of: Number of the unit of each question.
+    """
+
+    keys: Sequence[str]
+    hashes: Sequence[str]
+    weights: NDArray[np.float64]
+    tags: Sequence[Sequence[str]]
+    units: Sequence[str]
+    unit_of: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, cases: Sequence[Case]) -> Questions:
+        """Return the questions of cases, in their order. All repetitions of a question are one."""
+        import numpy as np
+
+        by_key: dict[str, Case] = {}
+        for case in cases:
+            by_key.setdefault(case.key, case)
+        first = by_key.values()
+        numbers: dict[str, int] = {}
+        unit_of = [numbers.setdefault(case.unit, len(numbers)) for case in first]
+        return cls(
+            keys=list(by_key),
+            hashes=[case.content_hash for case in first],
+            weights=np.array([case.weight for case in first], dtype=float),
+            tags=[case.tags for case in first],
+            units=list(numbers),
+            unit_of=np.array(unit_of, dtype=np.int64),
+        )
+
+    def with_tag(self, tag: str | None) -> NDArray[np.bool_]:
+        """Return which questions have a tag, or all."""
+        import numpy as np
+
+        return np.array([tag is None or tag in tags for tags in self.tags], dtype=bool)
+
+    def unit_means(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the weighted mean of the questions of each unit."""
+        return grouped_means(values, self.unit_of, len(self.units), self.weights)
+
+    def unit_weights(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the weight of the questions of each unit that have a value."""
+        import numpy as np
+
+        weights = np.where(np.isnan(values), 0.0, self.weights)
+        return np.bincount(self.unit_of, weights=weights, minlength=len(self.units)).astype(float)
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """
+    The scores of a run.
+
+    :param question_of: Number of the question of each answer.
+    :param values: Scores by scorer; NaN: not applicable, or no answer.
+    :param seconds: Latency of each answer; NaN if not known.
+    :param measured: Names of the scorers that should have a value for every answer.
+    :param errors: Text by scorer, by number of the answer. Such an answer has the worst score.
+    """
+
+    questions: Questions
+    question_of: NDArray[np.int64]
+    repetitions: NDArray[np.int64]
+    is_answered: NDArray[np.bool_]
+    values: Mapping[str, NDArray[np.float64]]
+    seconds: NDArray[np.float64]
+    measured: frozenset[str]
+    errors: Mapping[int, Mapping[str, str]]
+
+    def question_means(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the mean of the repetitions of each question; NaN without any value."""
+        return grouped_means(values, self.question_of, len(self.questions.keys))
+
+    def passed(self, pass_if: Condition) -> NDArray[np.float64]:
+        """
+        Return whether each answer passes: 1, 0, or NaN if it cannot be judged.
+
+        A scorer that is not applicable is ignored. An answer is not judged if it is missing, if no scorer is applicable
+        or if a measured value is not known.
+        """
+        import numpy as np
+
+        is_judged, fails, lacks_measure = np.zeros((3, len(self.question_of)), dtype=bool)
+        for term in pass_if.terms:
+            values = self.values[term.name]
+            has_value = ~np.isnan(values)
+            is_judged |= has_value
+            # Most scores have few different values.
+            different, positions = np.unique(values[has_value], return_inverse=True)
+            holds = np.array([term.holds(value) for value in different.tolist()], dtype=bool)
+            fails[has_value] |= ~holds[positions]
+            if term.name in self.measured:
+                lacks_measure |= ~has_value
+        is_judged &= self.is_answered
+        return np.where(fails & is_judged, 0.0, np.where(is_judged & ~lacks_measure, 1.0, np.nan))
+
+    def units_passed(self, passed: NDArray[np.float64]) -> NDArray[np.float64]:
+        """
+        Return the share of its judged repetitions in which each unit passes.
+
+        A conversation passes if all its turns pass. It is not judged if a turn is not, unless another one fails.
+        """
+        import numpy as np
+
+        units = self.questions.unit_of[self.question_of]
+        pairs, of_row = np.unique(np.stack([units, self.repetitions]), axis=1, return_inverse=True)
+        of_row = of_row.reshape(-1)
+        size = pairs.shape[1]
+        has_failed = np.bincount(of_row, weights=passed == 0, minlength=size) > 0
+        is_unknown = np.bincount(of_row, weights=np.isnan(passed), minlength=size) > 0
+        verdicts = np.where(has_failed, 0.0, np.where(is_unknown, np.nan, 1.0))
+        return grouped_means(verdicts, pairs[0], len(self.questions.units))
+
+
+def grouped_means(
+    values: NDArray[np.float64], groups: NDArray[np.int64], size: int, weights: NDArray[np.float64] | None = None
+) -> NDArray[np.float64]:
+    """Return the weighted mean of the known values of each group; NaN without any."""
+    import numpy as np
+
+    is_known = ~np.isnan(values)
+    known_weights = np.ones(int(is_known.sum())) if weights is None else weights[is_known]
+    totals = np.bincount(groups[is_known], weights=known_weights, minlength=size)
+    sums = np.bincount(groups[is_known], weights=known_weights * values[is_known], minlength=size)
+    means: NDArray[np.float64] = np.divide(sums, totals, out=np.full(size, np.nan), where=totals > 0)
+    return means
+
+
+def score_cases(
+    cases: Sequence[Case], scorers: Sequence[Scorer], judged: Mapping[str, Sequence[Judgement]] | None = None
+) -> Scores:
+    """
+    Score the answers. An answer that a scorer cannot score gets its worst score, and the error is kept.
+
+    :param judged: Judgements of each scorer that is a judge, one per case. Default: none.
+    """
+    import numpy as np
+
+    errors: dict[int, dict[str, str]] = {}
+    values = {}
+    for scorer in scorers:
+        column = np.full(len(cases), np.nan)
+        for row, case in enumerate(cases):
+            if case.answer is None:
+                continue
+            try:
+                score = _judged(judged, scorer, row) if scorer.is_judge else _scored(scorer, case)
+            except _NotScoredError as error:
+                errors.setdefault(row, {})[scorer.name] = str(error)[:_ERROR_LENGTH]
+                score = scorer.worst
+            if score is not None:
+                column[row] = score
+        values[scorer.name] = column
+    questions = Questions.of(cases)
+    numbers = {key: number for number, key in enumerate(questions.keys)}
+    is_answered = np.array([case.answer is not None for case in cases], dtype=bool)
+    seconds = np.array([math.nan if case.seconds is None else case.seconds for case in cases], dtype=float)
+    return Scores(
+        questions=questions,
+        question_of=np.array([numbers[case.key] for case in cases], dtype=np.int64),
+        repetitions=np.array([case.repetition for case in cases], dtype=np.int64),
+        is_answered=is_answered,
+        values=values,
+        seconds=np.where(is_answered, seconds, np.nan),
+        measured=frozenset(scorer.name for scorer in scorers if scorer.is_measured),
+        errors=errors,
+    )
+
+
+class _NotScoredError(Exception):
+    """An answer could not be scored."""
+
+
+def _judged(judged: Mapping[str, Sequence[Judgement]] | None, scorer: Scorer, row: int) -> float | None:
+    judgement = (judged or {})[scorer.name][row]
+    if judgement.error is not None:
+        raise _NotScoredError(judgement.error)
+    return judgement.score
+
+
+def _scored(scorer: Scorer, case: Case) -> float | None:
+    """Return a score; None if the scorer is not applicable."""
+    try:
+        value: Any = scorer.score(case) if scorer.score else None
+    except AssistantInputError:
+        # A column that is missing or not numeric is a mistake in all the data, not in one answer.
+        raise
+    except Exception as error:
+        raise _NotScoredError(f"{type(error).__name__}: {error}") from error
+    # numpy's scalars become Python's numbers.
+    plain = value.item() if hasattr(value, "item") else value
+    if plain is None:
+        return None
+    if not isinstance(plain, bool | int | float):
+        raise _NotScoredError(f"it returned {plain!r}, not a number, a bool or None")
+    if not math.isfinite(plain) or (scorer.is_share and not 0 <= plain <= 1):
+        raise _NotScoredError(f"it returned {plain}, which is not from 0 to 1; None means not applicable")
+    return float(plain)
+
+
+def to_table(scores: Scores, cases: Sequence[Case], pass_if: Condition | None) -> pa.Table:
+    """Return the content of ``scores.parquet``."""
+    import numpy as np
+    import pyarrow as pa
+
+    passed = np.full(len(cases), np.nan) if pass_if is None else scores.passed(pass_if)
+    errors = [_error_text(scores.errors.get(row, {})) for row in range(len(cases))]
+    columns = {
+        "key": pa.array([case.key for case in cases], pa.string()),
+        "repetition": pa.array(scores.repetitions, pa.int32()),
+        "conversation": pa.array([case.conversation for case in cases], pa.string()),
+        "case": pa.array(scores.questions.hashes, pa.string()).take(pa.array(scores.question_of)),
+        "request_id": pa.array([case.request_id for case in cases], pa.string()),
+        "status": pa.array([case.status for case in cases], pa.string()),
+        "weight": pa.array([case.weight for case in cases], pa.float64()),
+        "tags": pa.array([case.tags for case in cases], pa.list_(pa.string())),
+        "passed": pa.array(passed, from_pandas=True).cast(pa.bool_()),
+        "errors": pa.array(errors, pa.string()),
+    }
+    return pa.table(columns | {name: pa.array(values, from_pandas=True) for name, values in scores.values.items()})
+
+
+def _error_text(errors: Mapping[str, str]) -> str | None:
+    lines = [f"{name}: {' '.join(reason.split())}" for name, reason in errors.items()]
+    return "\n".join(lines).encode("utf-8", "replace").decode() or None
+
+
+def of_table(table: pa.Table, questions: Questions, measured: frozenset[str]) -> Scores:
+    """
+    Return the scores of an earlier run for the questions of this one.
+
+    Answers to other questions are left out, and so are conversations of which a question has changed.
+
+    :raises ValueError: It is not a table of scores.
+    """
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    missing = [name for name in COLUMNS if name not in table.column_names]
+    if missing:
+        raise ValueError(f"it has no column {', '.join(missing)}")
+    found = pc.index_in(table["key"], value_set=pa.array(questions.keys, pa.string())).combine_chunks()
+    is_same = pc.equal(table["case"], pa.array(questions.hashes, pa.string()).take(found)).fill_null(False).to_numpy()
+    question_of = found.fill_null(-1).to_numpy().astype(np.int64)
+    changed_units = np.unique(questions.unit_of[question_of[~is_same & (question_of >= 0)]])
+    is_kept = is_same & ~np.isin(questions.unit_of[question_of], changed_units)
+    kept = table.filter(pa.array(is_kept))
+    names = [field.name for field in kept.schema if field.name not in COLUMNS and pa.types.is_floating(field.type)]
+    values = {name: kept[name].to_numpy().astype(float) for name in names}
+    return Scores(
+        questions=questions,
+        question_of=question_of[is_kept],
+        repetitions=kept["repetition"].to_numpy().astype(np.int64),
+        is_answered=pc.equal(kept["status"], "complete").fill_null(False).to_numpy().astype(bool),
+        values=values,
+        seconds=values.get(LATENCY, np.full(kept.num_rows, np.nan)),
+        measured=measured,
+        errors={},
+    )
