@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 from airflow.providers.common.compat.sdk import BaseSensorOperator
-
-from airflow_provider_assistant import assets, decorators, exceptions, lake, retry_policy
 from airflow_provider_assistant.chat_batch import answers, poller, schedule, state
 from airflow_provider_assistant.chat_batch.requests import State
-from airflow_provider_assistant.cli import runner
-from airflow_provider_assistant.client import cancellation
-from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.evaluation.cases import EXPECTATIONS
 from airflow_provider_assistant.evaluation.judging.rubrics import BUILT_IN, POLICY
 from airflow_provider_assistant.evaluation.scoring import OUTCOMES
+
+from airflow_provider_assistant import assets, decorators, exceptions, lake, retry_policy
+from airflow_provider_assistant.cli import runner
+from airflow_provider_assistant.client import cancellation
+from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.failures import is_final
 from airflow_provider_assistant.feedback import sender
 from airflow_provider_assistant.hooks.assistant import AssistantHook

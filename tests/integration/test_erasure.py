@@ -15,12 +15,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
+from airflow_provider_assistant.chat_batch.requests import FinishedRequest
+from airflow_provider_assistant.evaluation.judging.label_files import label_file
 
 from airflow_provider_assistant import lake
 from airflow_provider_assistant.api.privacy import user_label
-from airflow_provider_assistant.chat_batch.requests import FinishedRequest
-from airflow_provider_assistant.asking.record import Record
-from airflow_provider_assistant.evaluation.judging.label_files import label_file
 from airflow_provider_assistant.evaluation.summary import Summary
 from airflow_provider_assistant.ledger import sqlite_engine
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator

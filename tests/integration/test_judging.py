@@ -15,9 +15,9 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-
 from airflow_provider_assistant.evaluation.cases import read_cases
 from airflow_provider_assistant.evaluation.judging.label_files import label_file, label_rows
+
 from airflow_provider_assistant.exceptions import (
     AssistantAuthenticationError,
     AssistantIncompleteError,

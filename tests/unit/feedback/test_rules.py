@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-
 from airflow_provider_assistant.evaluation.cases import read_cases
+
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.feedback.rules import rate
 
