@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any, ClassVar
 
 from airflow.providers.common.compat.sdk import Context
@@ -77,5 +76,5 @@ class AssistantSubmitChatOperator(AssistantMessageOperator):
             "request_id": self.request_id,
             "session_id": self.session_id,
             "site_id": site.site_id,
-            "submitted_at": moment.timestamp() if moment else time.time(),
+            "submitted_at": moment.timestamp() if moment else self.hook.client.now(),
         }
