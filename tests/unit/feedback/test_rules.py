@@ -38,9 +38,7 @@ def rated(*rows, rules=RULES, **sessions):
     return found
 
 
-@pytest.mark.promise(
-    "ratings", "Each repetition is rated by its own scores, with the first rule that holds."
-)
+@pytest.mark.promise("ratings", "Each repetition is rated by its own scores, with the first rule that holds.")
 @pytest.mark.parametrize("seed", range(3))
 def test_an_answer_gets_the_word_of_the_first_rule_that_holds(seed):
     random = Random(seed)

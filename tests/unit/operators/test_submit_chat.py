@@ -72,9 +72,7 @@ def test_a_refused_submission_is_recorded_as_refused(service, submit):
     assert service.posts() == 1
 
 
-@pytest.mark.promise(
-    "chat", "A request that failed or was forgotten is submitted again by the next try, once."
-)
+@pytest.mark.promise("chat", "A request that failed or was forgotten is submitted again by the next try, once.")
 @pytest.mark.parametrize("sensing", [{"mode": "poke"}, {"mode": "reschedule"}, {"deferrable": True}])
 @pytest.mark.parametrize("end", ["failed", 400, 404, 410])
 def test_a_cleared_task_submits_again_what_its_sensor_found_without_an_answer(
