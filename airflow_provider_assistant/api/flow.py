@@ -486,8 +486,11 @@ class Polls:
     def timed_out(self) -> AssistantRequestTimeoutError:
         """Return the error of a wait that has ended before the chat request."""
         waited = f"{self._now() - self._since:.0f} s and {counted(self.count, 'poll')}"
+        happened = f"The chat request did not end within {waited}; {self._last_result}"
+        if str(self.call) not in happened:
+            happened += f" ({self.call})"
         return AssistantRequestTimeoutError(
-            f"The chat request did not end within {waited}; {self._last_result} ({self.call})",
+            happened,
             todo="It may still complete: run the task again to wait longer. If the status is final, add it to "
             "the status words of the Airflow connection.",
             request_id=self._request_id,

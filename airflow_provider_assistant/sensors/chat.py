@@ -143,9 +143,10 @@ class AssistantChatRequestSensor(BaseSensorOperator):
                 return self._poll_or_defer(context)
             try:
                 return super().execute(context)
-            except AirflowSensorTimeout as error:
+            except AirflowSensorTimeout:
                 # Airflow's own error does not say what the polls met.
-                raise AirflowSensorTimeout(str(self._polls.timed_out())) from error
+                late = self._polls.timed_out()
+                raise AirflowSensorTimeout(str(late)) from late
 
     def _poll_or_defer(self, context: Context) -> Any:
         ended = self.poke(context)
