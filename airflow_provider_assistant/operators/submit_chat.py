@@ -27,7 +27,7 @@ class AssistantSubmitChatOperator(AssistantMessageOperator):
 
     .. seealso::
         For more information on how to use this operator, take a look at the guide:
-        :doc:`/ask/async-chat`
+        :doc:`/ask/chat`
 
     :param reuse: Whether a cleared task returns the request of its earlier run. A retry always does. Default: True.
 

@@ -53,7 +53,7 @@ class AssistantChatRequestSensor(BaseSensorOperator):
 
     .. seealso::
         For more information on how to use this sensor, take a look at the guide:
-        :doc:`/ask/async-chat`
+        :doc:`/ask/chat`
 
     :param request_id: Id of the chat request, as ``POST …/chat/async`` returned it.
     :param assistant_conn_id: Airflow connection of type ``assistant``. Default: ``assistant_default``.

@@ -213,8 +213,6 @@ def test_results_have_the_keys_of_the_table(
             task("LoadQAOperator", **rows, columns={"question": "title", "answer": "content"}),
             task("ChatOperator", **message),
             submit,
-            task("SubmitChatOperator", "deferred", **message, deferrable=True),
-            task("SubmitChatOperator", "waited", **message, wait_for_completion=True, deferrable=False),
             task("ChatBatchOperator", source=[{"message": "When?"}], output_path=answered, poll_interval=0.1),
             task("ChatRequestSensor", **request),
             task("FeedbackOperator", **request, session_id="s", feedback="good"),
@@ -233,11 +231,9 @@ def test_results_have_the_keys_of_the_table(
     text = section(OPERATORS, "Operators")
     cells = {codes(row["Operator"])[0]: row["XCom"] for row in table(text)}
     cells |= {codes(row["Sensor"])[0]: row["XCom"] for row in table(text[text.index("| Sensor ") :])}
-    waited = {"request_id", "session_id", "site_id"}
-    waited |= set(listed(OPERATORS, "AssistantSubmitChatOperator after waiting", "Key"))
     for built in dag.tasks:
         cell = cells[built.task_type]
-        said = waited if built.task_id in {"deferred", "waited"} else set(codes(cell))
+        said = set(codes(cell))
         for heading in ("load", "batch", "export", "read"):
             if f"#counts-of-a{'n' * (heading == 'export')}-{heading})" in cell:
                 said |= set(listed(OPERATORS, f"Counts of a{'n' * (heading == 'export')} {heading}", "Key"))
