@@ -75,7 +75,8 @@ class AssistantSessionOperator(AssistantLedgerOperator):
     """
     Base of the operators that send one request in a session.
 
-    :param session_id: The session of the message, or of the rated answer. Messages with the same id are one conversation.
+    :param session_id: The session of the message, or of the rated answer. Messages with the same id are one
+        conversation.
 
     The other parameters are those of :class:`~airflow_provider_assistant.operators.message.AssistantLedgerOperator`.
     """

@@ -22,7 +22,7 @@ from airflow_provider_assistant.evaluation.cases import EXPECTATIONS
 from airflow_provider_assistant.evaluation.judging.rubrics import BUILT_IN, POLICY
 from airflow_provider_assistant.evaluation.scoring import OUTCOMES
 from airflow_provider_assistant.failures import is_final
-from airflow_provider_assistant.feedback import sender
+from airflow_provider_assistant.feedback.counts import RatingCounts
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.hooks.connection import ConnectionExtra
 from airflow_provider_assistant.knowledge import files
@@ -66,7 +66,7 @@ def sensors() -> set[str]:
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXIT_CODES = ("OK", "WRONG", "INPUT", "REFUSED", "LATER", "LEDGER", "BUG", "INTERRUPTED", "TERMINATED")
-COUNTS = [*sender.RatingCounts().as_dict(), "rows", "not_rated", "not_answered", "site_id", "findings"]
+COUNTS = [*RatingCounts().as_dict(), "rows", "not_rated", "not_answered", "site_id", "findings"]
 # Page, heading and first column of each table that lists what there is, and the names in the code.
 LISTS: list[tuple[str, str, str, Any]] = [
     (OPERATORS, "Operators", "Operator", set(tasks()) - sensors()),
