@@ -191,8 +191,7 @@ def write_all_places(run_operator, service, lake_folder: Path, files: Path) -> N
     batch = {"source": source, "key_columns": ["key"], "output_path": answers, "poll_interval": 0.05}
     batch["lake_path"] = str(lake_folder)
     run(AssistantChatBatchOperator, **batch)
-    chat = {"session_id": SESSION, "message": QUESTION, "user_email": EMAIL, "wait_for_completion": True}
-    run(AssistantSubmitChatOperator, poll_interval=0.05, **chat)
+    run(AssistantSubmitChatOperator, session_id=SESSION, message=QUESTION, user_email=EMAIL)
     evaluation = run(
         AssistantEvaluateOperator,
         answers=answers,
