@@ -80,7 +80,7 @@ def change(
     now, earlier, weights = now[is_paired], earlier[:, is_paired], weights[is_paired]
     base = earlier[chosen]
     shares = weights / weights.sum()
-    mean = float(shares @ (now - np.nanmean(base, axis=0)))
+    mean = float(np.average(now - np.nanmean(base, axis=0), weights=weights))
     found = Change(mean=mean, questions=len(now), comparable=comparable, runs=len(base))
     if len(now) == 1:
         return found

@@ -262,7 +262,7 @@ EVALUATION_ANSWERS = Dataset(
         "question": "string! The question",
         "answer": "string The answer; null if there is none",
         "status": "string! How the question ended",
-        "tags": "string! Tags of the question, as a JSON list",
+        "tags": "string Tags of the question, as a JSON list",
         "passed": "bool Whether the answer passed; null if it was not judged",
         "request_id": "string Chat request, as in answers; null if not known",
         "session_id": "string Session",

@@ -75,10 +75,10 @@ def rows(count: int) -> list[dict[str, Any]]:
 
 def _measure(path: str) -> dict[str, Any]:
     import pyarrow.parquet as pq
-
     from airflow_provider_assistant.evaluation.cases import read_cases
-    from airflow_provider_assistant.evaluation.scorers import SCORERS, scorers_of
     from airflow_provider_assistant.evaluation.scoring import score_cases
+
+    from airflow_provider_assistant.evaluation.scorers import SCORERS, scorers_of
 
     scorers = scorers_of(list(SCORERS))
     imported = status("VmHWM")

@@ -22,16 +22,16 @@ from typing import Any
 
 import yaml
 from airflow.providers.common.compat.sdk import AirflowFailException
+from airflow_provider_assistant.evaluation.judging.rubrics import JudgeOptions
+from airflow_provider_assistant.evaluation.judging.verdicts import verdicts_schema
+from airflow_provider_assistant.evaluation.losses import questions_needed
+from airflow_provider_assistant.evaluation.scoring import scores_schema
 
 from airflow_provider_assistant import exceptions, lake
 from airflow_provider_assistant.api import errors
 from airflow_provider_assistant.api.reads import READS
 from airflow_provider_assistant.client.settings import ClientSettings
-from airflow_provider_assistant.evaluation.judging.rubrics import JudgeOptions
-from airflow_provider_assistant.evaluation.judging.verdicts import verdicts_schema
-from airflow_provider_assistant.evaluation.losses import questions_needed
 from airflow_provider_assistant.evaluation.scorers import SCORERS
-from airflow_provider_assistant.evaluation.scoring import scores_schema
 from airflow_provider_assistant.evaluation.summary import Summary
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.loading.findings import findings_schema

@@ -6,8 +6,9 @@ import json
 import re
 from pathlib import Path
 
-from airflow_provider_assistant.evaluation.cells import as_phrases
 from airflow_provider_assistant.evaluation.phrases import includes
+
+from airflow_provider_assistant.evaluation.cells import as_phrases
 from airflow_provider_assistant.evaluation.rules import parse_condition
 from tests.docs.generated import SCORES
 from tests.docs.pages import ROOT, blocks_of, codes, section, table

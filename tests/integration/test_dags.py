@@ -13,9 +13,9 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 from airflow.models import Variable
+from airflow_provider_assistant.evaluation.phrases import includes
 
 from airflow_provider_assistant import lake
-from airflow_provider_assistant.evaluation.phrases import includes
 from airflow_provider_assistant.exceptions import AssistantGateFailedError
 from airflow_provider_assistant.lake.warehouse import duckdb_transaction
 from airflow_provider_assistant.lake.warehouse import load as load_days

@@ -15,12 +15,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
+from airflow_provider_assistant.chat_batch.requests import FinishedRequest
+from airflow_provider_assistant.evaluation.judging.label_files import label_file
 
 from airflow_provider_assistant import lake
 from airflow_provider_assistant.api.privacy import user_label
-from airflow_provider_assistant.chat_batch.requests import FinishedRequest
-from airflow_provider_assistant.asking.record import Record
-from airflow_provider_assistant.evaluation.judging.label_files import label_file
 from airflow_provider_assistant.evaluation.summary import Summary
 from airflow_provider_assistant.ledger import sqlite_engine
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
@@ -192,8 +191,7 @@ def write_all_places(run_operator, service, lake_folder: Path, files: Path) -> N
     batch = {"source": source, "key_columns": ["key"], "output_path": answers, "poll_interval": 0.05}
     batch["lake_path"] = str(lake_folder)
     run(AssistantChatBatchOperator, **batch)
-    chat = {"session_id": SESSION, "message": QUESTION, "user_email": EMAIL, "wait_for_completion": True}
-    run(AssistantSubmitChatOperator, poll_interval=0.05, **chat)
+    run(AssistantSubmitChatOperator, session_id=SESSION, message=QUESTION, user_email=EMAIL)
     evaluation = run(
         AssistantEvaluateOperator,
         answers=answers,

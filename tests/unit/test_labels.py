@@ -6,11 +6,11 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
+from airflow_provider_assistant.chat_batch.question_reading import read_questions
+from airflow_provider_assistant.evaluation.cases import read_cases
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_assistant.chat_batch.question_reading import read_questions
-from airflow_provider_assistant.evaluation.cases import read_cases
 from airflow_provider_assistant.keys import LABEL_LENGTH, key_label
 from airflow_provider_assistant.texts import storable
 

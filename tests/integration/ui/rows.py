@@ -92,7 +92,6 @@ def evaluation(number: int, **changes: Any) -> trends.Evaluation:
     rate = 0.91 + dice.uniform(-0.02, 0.02) - (0.1 if number == 0 else 0)
     fields: dict[str, Any] = {
         "name": "golden_set",
-        "tag": None,
         "at": at,
         "verdict": "failed" if number == 0 else "passed",
         "questions": 400,

@@ -11,13 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from airflow.providers.common.compat.sdk import ObjectStoragePath
+from airflow_provider_assistant.chat_batch.requests import PendingRequest
 
 from airflow_provider_assistant import lake
 from airflow_provider_assistant.asking.answers import publish
-from airflow_provider_assistant.chat_batch.requests import PendingRequest
-from airflow_provider_assistant.asking.record import Record
 from airflow_provider_assistant.cli.output import Console
-from airflow_provider_assistant.evaluation.judging.label_files import label_file
 from airflow_provider_assistant.ledger import Ledger, sqlite_engine
 from tests.ledgers import Filler
 
@@ -136,16 +134,15 @@ def test_our_rows_are_erased_next_to_files_of_others(erase, files, tmp_path):
     # Compacted by another program, so without our metadata.
     table = lake.rows_table(lake.FEEDBACK, rated_rows).replace_schema_metadata(None)
     lake.replace(table, ObjectStoragePath(str(day / "compacted.parquet")))
-    rows = [{"key": "1", "question": f"q {session}", "answer": "x\r\ny"} for session in (SESSION, OTHER)]
-    labels = label_file(rows, delimiter=";")
-    (tmp_path / "elsewhere.csv").write_bytes(labels)
-    (files / "labels.csv").symlink_to(tmp_path / "elsewhere.csv")
+    rows = [{"session_id": session, "answer": "x\r\ny"} for session in (SESSION, OTHER)]
+    write_answers(pa.Table.from_pylist(rows), tmp_path / "elsewhere.parquet")
+    (files / "linked.parquet").symlink_to(tmp_path / "elsewhere.parquet")
 
     ran = erase("--yes")
     assert (ran.code, ran.json["counts"][str(files)]) == (0, {"rows": 4})
     assert pq.ParquetFile(day / "compacted.parquet").read()["session_id"].to_pylist() == [OTHER]
-    assert (tmp_path / "elsewhere.csv").read_bytes() == label_file(rows[1:], delimiter=";")
-    assert (files / "labels.csv").is_symlink()
+    assert pq.ParquetFile(tmp_path / "elsewhere.parquet").read().to_pylist() == rows[1:]
+    assert (files / "linked.parquet").is_symlink()
 
 
 def test_a_session_may_have_the_id_of_a_run(cli, tmp_path):

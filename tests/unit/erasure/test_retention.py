@@ -12,11 +12,10 @@ from airflow.providers.common.compat.sdk import ObjectStoragePath
 
 from airflow_provider_assistant import lake
 from airflow_provider_assistant.asking.answers import publish as publish_answers
-from airflow_provider_assistant.asking.record import Record
 from airflow_provider_assistant.erasure import retention
-from airflow_provider_assistant.evaluation.run_directory import COMPARED_RUNS, RunDirectory
-from airflow_provider_assistant.evaluation.summary import Distribution, Questions, Summary
-from airflow_provider_assistant.evaluation.verdict import Gate
+from airflow_provider_assistant.evaluation.compare import COMPARED_RUNS
+from airflow_provider_assistant.evaluation.runs import RunFolder
+from airflow_provider_assistant.evaluation.summary import QuestionCounts, Summary
 from airflow_provider_assistant.lake.warehouse import duckdb_transaction
 from airflow_provider_assistant.loading.findings import Finding, FindingsFile
 
@@ -25,10 +24,9 @@ NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 TABLE = pa.table({"a": ["1"]})
 SUMMARY = Summary(
     name="nightly",
-    questions=Questions(total=1, answered=1, unanswered={}, coverage=1),
+    questions=QuestionCounts(total=1, answered=1),
     scorers={},
-    latency=Distribution(count=0),
-    gate=Gate(verdict="none", on_fail="report", rules=[]),
+    figures={},
 )
 
 
@@ -96,17 +94,16 @@ def test_evaluations_that_are_no_baseline(tmp_path):
     runs = []
     for number in range(COMPARED_RUNS + 12):
         moment = NOON + timedelta(days=number)
-        directory = RunDirectory.of(str(tmp_path), "nightly", moment, f"run {number}")
+        directory = RunFolder.of(str(tmp_path), "nightly", moment, f"run {number}")
         runs.append(directory)
-        summary = SUMMARY.model_copy(update={"tag": "release" if number == 2 else None})
-        lake.replace_bytes(summary.as_json(), directory.summary)
+        lake.replace_bytes(SUMMARY.as_json(), directory.summary)
         lake.replace_bytes(b"page", directory.report)
-    incomplete = RunDirectory.of(str(tmp_path), "nightly", NOON, "killed")
+    incomplete = RunFolder.of(str(tmp_path), "nightly", NOON, "killed")
     lake.replace_bytes(b"page", incomplete.report)
     far = NOON + timedelta(days=1000)
     # Day 0, and the incomplete run of that day.
     assert both(retention.prune_evaluations, str(tmp_path), NOON + timedelta(days=1)) == 2
-    assert both(retention.prune_evaluations, str(tmp_path), far, keep=[str(runs[5].summary), str(runs[6].folder)]) == 8
-    left = [runs.index(run) for run in runs if run.folder.is_dir()]
-    assert left == [2, 5, 6, *range(12, COMPARED_RUNS + 12)]
+    assert both(retention.prune_evaluations, str(tmp_path), far, keep=[str(runs[5].summary), str(runs[6].path)]) == 9
+    left = [runs.index(run) for run in runs if run.path.is_dir()]
+    assert left == [5, 6, *range(12, COMPARED_RUNS + 12)]
     assert both(retention.prune_evaluations, str(tmp_path / "none"), far) == 0

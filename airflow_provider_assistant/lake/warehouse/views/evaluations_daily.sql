@@ -1,4 +1,4 @@
--- The last evaluation of each name, tag and day, with one row per scorer.
+-- The last evaluation of each name and day, with one row per scorer.
 CREATE OR REPLACE VIEW $schema.evaluations_daily AS
 SELECT
     date, -- Day of the run
@@ -6,7 +6,6 @@ SELECT
     tenant_id, -- Tenant
     site_id, -- Site
     name, -- Name of the evaluation
-    tag, -- Its tag
     scorer, -- Scorer
     verdict, -- passed, failed, or none without a gate
     questions, -- Questions
@@ -22,7 +21,7 @@ FROM (
     SELECT
         *,
         rank() OVER (
-            PARTITION BY date, service, tenant_id, site_id, name, tag
+            PARTITION BY date, service, tenant_id, site_id, name
             ORDER BY
                 coalesce(asked_at, logical_date, loaded_at) DESC, run_id DESC, path DESC, dag_id,
                 task_id, map_index
