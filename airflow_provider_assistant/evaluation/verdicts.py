@@ -44,7 +44,6 @@ TIMEOUT = 120.0
 _OF_ALL, _OF_ONE = frozenset({401, 403, 404}), frozenset({400, 413, 422})
 _SAVED = "The verdicts so far are saved: a retry asks only for the others."
 _CANCELLED = "judging was stopped from outside; a retry judges the answers that have no verdict yet"
-_COLUMNS = ("hash", "scorer", "score", "reason", "input_tokens", "output_tokens")
 _INSTRUCTIONS = """\
 You check an answer that an assistant gave to a question. The answer passes if this holds:
 
@@ -163,15 +162,12 @@ class Verdicts:
         """Return the verdicts that are known, in a fixed order."""
         import pyarrow as pa
 
-        kinds = [pa.string(), pa.string(), pa.float64(), pa.string(), pa.int64(), pa.int64()]
         rows = [
-            (content_hash, scorer, *self._known[content_hash])
+            {"hash": content_hash, "scorer": scorer, **self._known[content_hash]._asdict()}
             for content_hash, scorer in sorted(self._scorers.items())
             if content_hash in self._known
         ]
-        columns = list(zip(*rows, strict=True)) or [()] * len(kinds)
-        schema = pa.schema(list(zip(_COLUMNS, kinds, strict=True)))
-        return pa.Table.from_arrays([pa.array(*pair) for pair in zip(columns, kinds, strict=True)], schema=schema)
+        return pa.Table.from_pylist(rows, verdicts_schema())
 
     # -- ask -------------------------------------------------------------------------------------------
 
@@ -289,6 +285,18 @@ class Verdicts:
         return self._agents[rubric]
 
 
+def verdicts_schema() -> pa.Schema:
+    """
+    Return the schema of the verdicts.
+
+    ``hash`` covers everything that the verdict depends on, ``scorer`` is a judge; the others are those of the judge.
+    """
+    import pyarrow as pa
+
+    kinds = {"score": pa.float64(), "input_tokens": pa.int64(), "output_tokens": pa.int64()}
+    return pa.schema([(name, kinds.get(name, pa.string())) for name in ("hash", "scorer", *Verdict._fields)])
+
+
 def _create_agent_of(options: JudgeOptions) -> Callable[..., Agent[Any, Reply]]:
     """Return the function of the connection's hook that creates an agent."""
     try:
@@ -329,9 +337,10 @@ def _model_name(agent: Agent[Any, Reply]) -> str:
 def _known_in(saved: pa.Table | None) -> dict[str, Verdict]:
     if saved is None:
         return {}
-    if missing := [name for name in _COLUMNS if name not in saved.column_names]:
+    names = verdicts_schema().names
+    if missing := [name for name in names if name not in saved.column_names]:
         raise AssistantInputError(f"the file of verdicts has no column {', '.join(missing)}", todo="Delete it.")
-    rows = saved.select(list(_COLUMNS)).to_pylist()
+    rows = saved.select(names).to_pylist()
     return {row["hash"]: Verdict(*(row[name] for name in Verdict._fields)) for row in rows}
 
 
