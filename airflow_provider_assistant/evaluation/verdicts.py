@@ -12,6 +12,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import BaseModel, Field
@@ -59,6 +60,18 @@ passes, 0 if it fails, and a number between only if it passes in part.\
 """
 
 log = logging.getLogger(__name__)
+# Whether this task sends the requests of judges.
+_is_asking: ContextVar[bool] = ContextVar("is_asking", default=False)
+
+
+def _is_logged(record: logging.LogRecord) -> bool:
+    return record.levelno > logging.DEBUG or not _is_asking.get()
+
+
+# At this level they log the headers of every response, in which a proxy may repeat its password or the key.
+for _library in ("httpcore", "httpcore2"):
+    for _part in ("connection", "http11", "http2", "proxy", "socks"):
+        logging.getLogger(f"{_library}.{_part}").addFilter(_is_logged)
 
 
 class Reply(BaseModel):
@@ -122,6 +135,7 @@ class Verdicts:
 
     async def aask(self, tasks: Iterable[Task]) -> None:
         """Do the same as :meth:`ask`, in the running event loop."""
+        _is_asking.set(True)
         needed = {task.content_hash(self.model): task for task in tasks if task.is_applicable}
         self._scorers = {content_hash: task.rubric.scorer for content_hash, task in needed.items()}
         log.info("The judges give %s; %d are known.", counted(len(needed), "verdict"), len(self._known.keys() & needed))
