@@ -100,6 +100,7 @@ def batch(service: Service, count: int, spread: float, interval: float) -> dict[
     idle = reset_peak()
     from airflow_provider_assistant.chat_batch.requests import PendingRequest
     from airflow_provider_assistant.chat_batch.state import BatchState
+
     from airflow_provider_assistant.triggers.chat_batch import AssistantChatBatchTrigger
 
     with tempfile.TemporaryDirectory() as folder:

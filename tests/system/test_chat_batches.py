@@ -10,7 +10,6 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_assistant.asking.record import Record
 from tests.live.airflow import LiveAirflow
 from tests.live.process import WAIT, wait_for
 from tests.live.service import AssistantService
