@@ -3,16 +3,14 @@ Compare a staging site with the live site before its knowledge base goes live.
 
 Load the changed knowledge base into a staging site first; the Airflow Variable
 ``assistant_staging_site`` names it. The DAG asks both sites the golden set, each
-question twice, because an assistant does not give the same answer every time. A judge
-reads the answers: a language model behind the connection ``pydanticai_default``. Its
-verdicts count only if they agree with the labels of people in the golden set. The
-judge also reads the answers of both sites together, in both orders, and says which is
-better.
+question twice, because an assistant does not give the same answer every time, and
+evaluates both. The baseline of the staging site is the evaluation of the live site. A
+judge reads the answers: a language model behind the connection ``pydanticai_default``.
+Its verdicts count only if they agree with the labels of people in the golden set.
 
-The report has the agreement, the questions whose answers disagree, and wins, ties and
-losses of the staging site with both answers side by side, and how often the verdict
-depended on the order. The Variable ``assistant_lake`` sets the output folder. Default:
-``lake`` in AIRFLOW_HOME.
+The report of the staging site has the agreement, the rules, and the questions that got
+worse. The Variable ``assistant_lake`` sets the output folder. Default: ``lake`` in
+AIRFLOW_HOME.
 """
 
 import os
@@ -66,20 +64,28 @@ def assistant_compare_sites():
         )
         for name, site_id in SITES.items()
     }
-    compare = AssistantEvaluateOperator(
+    options = {
+        "output_path": f"{LAKE}/comparison",
+        "scorers": ["judge.correctness", "must_include", "refusal"],
+        "judge": {"max_judge_tokens": 1_000_000},
+        "pass_if": RIGHT_IF,
+        # Set this to "fail" if a task publishes the staging site afterwards.
+        "on_fail": "report",
+    }
+    live = AssistantEvaluateOperator(
+        task_id="evaluate_live",
+        answers=ask["live"].output["output_path"],
+        name="live",
+        **options,
+    )
+    AssistantEvaluateOperator(
         task_id="compare",
         answers=ask["staging"].output["output_path"],
-        baseline={"answers": ask["live"].output["output_path"]},
-        output_path=f"{LAKE}/comparison",
+        baseline=live.output["summary_path"],
         name="staging_to_live",
-        scorers=["judge.correctness", "judge.pairwise", "must_include", "refusal"],
-        judge={"max_judge_tokens": 1_000_000},
-        pass_if=RIGHT_IF,
         gate=GATE,
-        # Set this to "fail" if a task publishes the staging site afterwards.
-        on_fail="report",
+        **options,
     )
-    list(ask.values()) >> compare
 
 
 assistant_compare_sites()

@@ -11,6 +11,7 @@ whether it is right. In yours, people read answers of the assistant and decide.
 """
 
 import csv
+import json
 import random
 import re
 from collections.abc import Iterator
@@ -23,8 +24,6 @@ SEED = 20261121
 # Other versions of Airflow describe some options differently: make the file again after an upgrade.
 MADE_WITH = "3.3.2"
 OPTIONS = 26
-# Separates several texts in one cell.
-SEPARATOR = "|"
 
 ASK_FOR_AN_OPTION = (
     "What is [{section}] {name} for?",
@@ -67,7 +66,7 @@ def about_options(rng: random.Random) -> Iterator[dict[str, str]]:
                 # The text of the document in assistant_knowledge_base.
                 "expected": f"{option['description']} Default: {option['default']}.",
                 "must_include": f"Default: {option['default']}.",
-                "tags": SEPARATOR.join(("configuration", option["section"])),
+                "tags": several("configuration", option["section"]),
             }
 
 
@@ -82,9 +81,14 @@ def about_guides(rng: random.Random) -> Iterator[dict[str, str]]:
                 "key": f"{path.stem}.{number}",
                 "message": rng.choice(ASK_FOR_A_SENTENCE).format(words=", ".join(dict.fromkeys(words))),
                 "expected": sentence,
-                "must_include": SEPARATOR.join(dict.fromkeys(words)),
+                "must_include": several(*dict.fromkeys(words)),
                 "tags": "guides",
             }
+
+
+def several(*texts: str) -> str:
+    """Return texts as one cell."""
+    return texts[0] if len(texts) == 1 else json.dumps(texts)
 
 
 def without_an_answer(rng: random.Random) -> Iterator[dict[str, str]]:
@@ -102,7 +106,7 @@ def without_an_answer(rng: random.Random) -> Iterator[dict[str, str]]:
             "message": rng.choice(ASK_FOR_AN_OPTION).format(
                 section=one["section"], name=name, words=name.replace("_", " ")
             ),
-            "tags": SEPARATOR.join(("unanswerable", "made-up")),
+            "tags": several("unanswerable", "made-up"),
         }
 
 
