@@ -12,6 +12,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import BaseModel, Field
@@ -44,7 +45,6 @@ TIMEOUT = 120.0
 _OF_ALL, _OF_ONE = frozenset({401, 403, 404}), frozenset({400, 413, 422})
 _SAVED = "The verdicts so far are saved: a retry asks only for the others."
 _CANCELLED = "judging was stopped from outside; a retry judges the answers that have no verdict yet"
-_COLUMNS = ("hash", "scorer", "score", "reason", "input_tokens", "output_tokens")
 _INSTRUCTIONS = """\
 You check an answer that an assistant gave to a question. The answer passes if this holds:
 
@@ -60,6 +60,18 @@ passes, 0 if it fails, and a number between only if it passes in part.\
 """
 
 log = logging.getLogger(__name__)
+# Whether this task sends the requests of judges.
+_is_asking: ContextVar[bool] = ContextVar("is_asking", default=False)
+
+
+def _is_logged(record: logging.LogRecord) -> bool:
+    return record.levelno > logging.DEBUG or not _is_asking.get()
+
+
+# At this level they log the headers of every response, in which a proxy may repeat its password or the key.
+for _library in ("httpcore", "httpcore2"):
+    for _part in ("connection", "http11", "http2", "proxy", "socks"):
+        logging.getLogger(f"{_library}.{_part}").addFilter(_is_logged)
 
 
 class Reply(BaseModel):
@@ -123,6 +135,7 @@ class Verdicts:
 
     async def aask(self, tasks: Iterable[Task]) -> None:
         """Do the same as :meth:`ask`, in the running event loop."""
+        _is_asking.set(True)
         needed = {task.content_hash(self.model): task for task in tasks if task.is_applicable}
         self._scorers = {content_hash: task.rubric.scorer for content_hash, task in needed.items()}
         log.info("The judges give %s; %d are known.", counted(len(needed), "verdict"), len(self._known.keys() & needed))
@@ -163,15 +176,12 @@ class Verdicts:
         """Return the verdicts that are known, in a fixed order."""
         import pyarrow as pa
 
-        kinds = [pa.string(), pa.string(), pa.float64(), pa.string(), pa.int64(), pa.int64()]
         rows = [
-            (content_hash, scorer, *self._known[content_hash])
+            {"hash": content_hash, "scorer": scorer, **self._known[content_hash]._asdict()}
             for content_hash, scorer in sorted(self._scorers.items())
             if content_hash in self._known
         ]
-        columns = list(zip(*rows, strict=True)) or [()] * len(kinds)
-        schema = pa.schema(list(zip(_COLUMNS, kinds, strict=True)))
-        return pa.Table.from_arrays([pa.array(*pair) for pair in zip(columns, kinds, strict=True)], schema=schema)
+        return pa.Table.from_pylist(rows, verdicts_schema())
 
     # -- ask -------------------------------------------------------------------------------------------
 
@@ -289,6 +299,18 @@ class Verdicts:
         return self._agents[rubric]
 
 
+def verdicts_schema() -> pa.Schema:
+    """
+    Return the schema of the verdicts.
+
+    ``hash`` covers everything that the verdict depends on, ``scorer`` is a judge; the others are those of the judge.
+    """
+    import pyarrow as pa
+
+    kinds = {"score": pa.float64(), "input_tokens": pa.int64(), "output_tokens": pa.int64()}
+    return pa.schema([(name, kinds.get(name, pa.string())) for name in ("hash", "scorer", *Verdict._fields)])
+
+
 def _create_agent_of(options: JudgeOptions) -> Callable[..., Agent[Any, Reply]]:
     """Return the function of the connection's hook that creates an agent."""
     try:
@@ -329,9 +351,10 @@ def _model_name(agent: Agent[Any, Reply]) -> str:
 def _known_in(saved: pa.Table | None) -> dict[str, Verdict]:
     if saved is None:
         return {}
-    if missing := [name for name in _COLUMNS if name not in saved.column_names]:
+    names = verdicts_schema().names
+    if missing := [name for name in names if name not in saved.column_names]:
         raise AssistantInputError(f"the file of verdicts has no column {', '.join(missing)}", todo="Delete it.")
-    rows = saved.select(list(_COLUMNS)).to_pylist()
+    rows = saved.select(names).to_pylist()
     return {row["hash"]: Verdict(*(row[name] for name in Verdict._fields)) for row in rows}
 
 

@@ -14,7 +14,7 @@ from airflow.providers.common.compat.sdk import BaseSensorOperator
 from airflow_provider_assistant.chat_batch import answers, poller, schedule, state
 from airflow_provider_assistant.chat_batch.requests import State
 from airflow_provider_assistant.evaluation.cases import EXPECTATIONS
-from airflow_provider_assistant.evaluation.judging.rubrics import BUILT_IN, POLICY
+from airflow_provider_assistant.evaluation.rubrics import BUILT_IN
 from airflow_provider_assistant.evaluation.scoring import OUTCOMES
 
 from airflow_provider_assistant import assets, decorators, exceptions, lake, retry_policy
@@ -83,7 +83,7 @@ LISTS: list[tuple[str, str, str, Any]] = [
     (DATASETS, "findings", "Kind", get_args(findings.Kind)),
     (DATASETS, "requests", "State", ["open", "ambiguous", "timed_out", *get_args(State)]),
     ("docs/ask/chat-batch.md", "What is in the file", "Status", answers.STATUSES),
-    ("docs/evaluate/judge.md", "Rubrics", "Scorer", [f"judge.{name}" for name in (*BUILT_IN, POLICY, "<name>")]),
+    ("docs/evaluate/judge.md", "Rubrics", "Scorer", [f"judge.{name}" for name in (*BUILT_IN, "<name>")]),
     (SCORES, "Expectations", "Column", EXPECTATIONS),
     (SCORES, "Scores", "`outcome`", OUTCOMES),
     (LEDGER, "Retry or skip", "`on_ambiguous`", get_args(OnAmbiguous)),
