@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from airflow_provider_assistant.evaluation.rules import Condition, parse_condition
 from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputError
+from airflow_provider_assistant.feedback.counts import RatingCounts
 from airflow_provider_assistant.feedback.ratings import Rating
 from airflow_provider_assistant.texts import counted
 
@@ -20,28 +20,20 @@ FACTS = {
 }  # fmt: skip
 
 
-@dataclass(slots=True)
-class Ratings:
+class Rated(NamedTuple):
     """
-    The ratings of all answers. ``ratings``, ``not_rated`` and ``not_answered`` add up to the rows of the scores.
+    The ratings of the answers of an evaluation.
 
-    :param not_rated: Number of answers that get no rating.
-    :param not_answered: Number of questions without an answer.
+    :param counts: Counts the rows that get no rating.
     :param left_out: Key and reason of the answers that cannot be rated, although a rule might hold.
     """
 
-    ratings: list[Rating] = field(default_factory=list)
-    not_rated: int = 0
-    not_answered: int = 0
-    left_out: list[tuple[str, str]] = field(default_factory=list)
-
-    @property
-    def total(self) -> int:
-        """Number of all questions."""
-        return len(self.ratings) + self.not_rated + self.not_answered
+    ratings: list[Rating]
+    counts: RatingCounts
+    left_out: list[tuple[str, str]]
 
 
-def rate(answers: pa.Table, scores: pa.Table, rules: Mapping[str, str]) -> Ratings:
+def rate(answers: pa.Table, scores: pa.Table, rules: Mapping[str, str]) -> Rated:
     """
     Choose for each answer the rating of the first rule that holds for its scores.
 
@@ -56,11 +48,11 @@ def rate(answers: pa.Table, scores: pa.Table, rules: Mapping[str, str]) -> Ratin
     conditions = _conditions(rules, scorers)
     sessions = dict(zip(answers["request_id"].to_pylist(), answers["session_id"].to_pylist(), strict=True))
     _check_same_answers(sessions, scores)
-    rated = Ratings()
+    rated = Rated([], RatingCounts(), [])
     requests: set[str] = set()
     for row in scores.to_pylist():
         if row["status"] != "complete":
-            rated.not_answered += 1
+            rated.counts.not_answered += 1
             continue
         key = row["key"]
         if (row.get("repetition") or 1) > 1:
@@ -77,7 +69,7 @@ def rate(answers: pa.Table, scores: pa.Table, rules: Mapping[str, str]) -> Ratin
             requests.add(request_id)
             rated.ratings.append(Rating(str(session_id), request_id, word, key))
             continue
-        rated.not_rated += 1
+        rated.counts.not_rated += 1
         if problem:
             rated.left_out.append((key, problem))
     return rated

@@ -51,7 +51,6 @@ class AssistantChatOperator(AssistantMessageOperator):
         """
         Send the message and return the answer.
 
-        :param context: Airflow's task context.
         :return: ``text``, ``confidence_level`` and ``confidence_score`` (None if the reply has none),
             ``session_id``, ``site_id``, ``request_id`` (None if the reply has none), ``seconds`` of the
             round trip, and ``raw``, the reply as received.
@@ -117,7 +116,6 @@ class AssistantCloseSessionOperator(AssistantOperator):
 
         Closing a session that is closed already is a success, so it may be sent twice and needs no ledger.
 
-        :param context: Airflow's task context.
         :return: ``session_id``, ``site_id``, and ``raw``, the reply as received, or None if it was empty.
         :raises AssistantNotFoundError: The service does not know the site, or the API key may not use it.
         :raises AssistantError: Any other error, see :func:`airflow_provider_assistant.api.flow.perform`.

@@ -49,7 +49,6 @@ class AssistantFeedbackOperator(AssistantSessionOperator):
         """
         Send the rating unless it was sent before.
 
-        :param context: Airflow's task context.
         :return: ``request_id``, ``session_id``, ``site_id``, ``feedback``; ``sent``, whether this run sent it
             and the service accepted it; and ``repeated``, whether the service did not accept it, because
             the request had been rated before.

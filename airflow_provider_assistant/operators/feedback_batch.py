@@ -18,14 +18,13 @@ from airflow_provider_assistant.exceptions import (
     AssistantNotFoundError,
 )
 from airflow_provider_assistant.failures import FailureContext, explained
-from airflow_provider_assistant.feedback.ratings import Rating, outcome_of_rating
+from airflow_provider_assistant.feedback.ratings import outcome_of_rating
 from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
-from airflow_provider_assistant.ledger import RunRef, ScopeLedger
+from airflow_provider_assistant.ledger import RunRef
 from airflow_provider_assistant.loading.findings import Finding, FindingsFile
 from airflow_provider_assistant.operators.message import AssistantLedgerOperator
 from airflow_provider_assistant.operators.runs import findings_file, warn_of_findings
 from airflow_provider_assistant.sending.batch import Batch
-from airflow_provider_assistant.sending.decide import Item
 from airflow_provider_assistant.storage.paths import storage_path
 from airflow_provider_assistant.texts import counted
 
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from airflow_provider_assistant.feedback.counts import RatingCounts
-    from airflow_provider_assistant.feedback.rules import Ratings
 
 
 class AssistantRateAnswersOperator(AssistantLedgerOperator):
@@ -93,7 +91,6 @@ class AssistantRateAnswersOperator(AssistantLedgerOperator):
         """
         Send the ratings that were not sent before.
 
-        :param context: Airflow's task context.
         :return: The counts ``rows = sent + already_sent + repeated + not_rated + not_answered + failed``;
             ``by_rating``, the number of answers per rating; ``possibly_duplicated``; ``site_id``; and
             ``findings``, the path of the findings or None if there are none.
@@ -105,23 +102,22 @@ class AssistantRateAnswersOperator(AssistantLedgerOperator):
         :raises AssistantError: Any other error, see :func:`airflow_provider_assistant.api.flow.perform`.
         """
         check_rendered(self, context)
-        from airflow_provider_assistant.feedback.counts import RatingCounts
         from airflow_provider_assistant.feedback.rules import rate
 
-        self._batch = self._findings = None
+        self._findings = None
+        site_id = self.hook.resolve_site_id()
         for word in self.rules:
             check_rating(word, self.hook.settings.client.rating_words, field="rules")
         rated = rate(_table(self.answers, "answers"), _table(self.scores, "scores"), self.rules)
+        self._counts = counts = rated.counts
         run = RunRef.of(context)
         with (
             self._attempts(context, "rating") as (_, ledger),
             FindingsFile(findings_file(run), always=False, dag_id=run.dag_id) as findings,
         ):
             self._findings = findings
-            self._counts = counts = RatingCounts()
             for key, reason in rated.left_out:
                 findings.add(Finding("skipped", key, f"not rated: {reason}"))
-            items = self._items(rated.ratings, ledger)
             self._batch = batch = Batch(
                 ledger,
                 self.hook.client_settings(self.max_concurrency),
@@ -130,39 +126,14 @@ class AssistantRateAnswersOperator(AssistantLedgerOperator):
                 refusals=(AssistantBadRequestError, AssistantNotFoundError),
             )
             try:
-                batch.send(items)
+                batch.send(counts.items(rated.ratings, ledger, site_id))
             finally:
-                for finding in counts.add(batch.results):
+                for finding in filter(None, map(counts.add, batch.results)):
                     findings.add(finding)
-                # Ratings that a stopped run did not attempt count as failed.
-                counts.failed = len(rated.ratings) - counts.sent - counts.already_sent - counts.repeated
-                summary = _summary(rated, counts)
-                self.log.info("Site %r: %s.", self.hook.resolve_site_id(), summary)
-            _raise_failure(batch, counts, summary, findings.listed)
+                self.log.info("Site %r: %s.", site_id, counts)
+            _raise_failure(batch, counts, findings.listed)
         warn_of_findings(findings.listed, findings.count)
-        result = {
-            "rows": rated.total,
-            **counts.as_dict(),
-            "not_rated": rated.not_rated,
-            "not_answered": rated.not_answered,
-            "site_id": self.hook.resolve_site_id(),
-            "findings": findings.listed,
-        }
-        return self.emit_asset_events(context, result)
-
-    def _items(self, ratings: Sequence[Rating], ledger: ScopeLedger) -> list[Item]:
-        """Return the ratings to send, and count those that are the latest ones of their requests already."""
-        site_id = self.hook.resolve_site_id()
-        known = ledger.known([rating.ledger_key for rating in ratings])
-        items = []
-        for rating in ratings:
-            item = rating.item(site_id, known.get(rating.ledger_key, ()))
-            if item:
-                items.append(item)
-            else:
-                self._counts.already_sent += 1
-                self._counts.by_rating[rating.word] += 1
-        return items
+        return self.emit_asset_events(context, {**counts.as_dict(), "site_id": site_id, "findings": findings.listed})
 
     def written_assets(self) -> Sequence[str]:
         """Return the URI of the site's feedback, which has no name in lineage."""
@@ -178,7 +149,7 @@ class AssistantRateAnswersOperator(AssistantLedgerOperator):
         return FailureContext(doing, safe, self._findings.listed)
 
 
-def _raise_failure(batch: Batch, counts: RatingCounts, summary: str, findings: str | None) -> None:
+def _raise_failure(batch: Batch, counts: RatingCounts, findings: str | None) -> None:
     """Raise the error of a run that left ratings unsent; return if it left none."""
     breaker = batch.breaker
     if breaker.error and breaker.is_fatal(breaker.error):
@@ -195,27 +166,13 @@ def _raise_failure(batch: Batch, counts: RatingCounts, summary: str, findings: s
     refused = [result for result in batch.results if result.reply is None and result.outcome.state == "rejected"]
     if len(refused) == counts.failed:
         raise AssistantIncompletePermanentError(
-            f"The service refused {counted(counts.failed, 'rating')} ({summary})",
+            f"The service refused {counted(counts.failed, 'rating')} ({counts})",
             todo=f"It would refuse them again: read the reasons. Findings: {findings}.",
         )
     raise AssistantIncompleteError(
-        f"Not sent: {counted(counts.failed, 'rating')} ({summary})",
+        f"Not sent: {counted(counts.failed, 'rating')} ({counts})",
         todo=f"A retry sends those and no others. Findings: {findings}.",
     )
-
-
-def _summary(rated: Ratings, counts: RatingCounts) -> str:
-    """Return a text with the number of questions for each outcome."""
-    numbers = {
-        "rated by this try": counts.sent,
-        "rated before": counts.already_sent,
-        "not accepted because of an earlier rating": counts.repeated,
-        "failed": counts.failed,
-        "without a rule that holds": rated.not_rated,
-        "without an answer": rated.not_answered,
-    }
-    parts = [f"{number:,} {what}" for what, number in numbers.items() if number]
-    return f"{counted(rated.total, 'question')}: {', '.join(parts)}"
 
 
 def _table(path: Any, field: str) -> pa.Table:

@@ -15,7 +15,6 @@ from airflow_provider_assistant.api.payloads import ChatMessage, checked
 from airflow_provider_assistant.api.replies import ApiReply
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
-    AssistantAmbiguousPermanentError,
     AssistantResponseError,
 )
 from airflow_provider_assistant.failures import FailureContext
@@ -31,7 +30,8 @@ from airflow_provider_assistant.texts import counted
 OnAmbiguous: TypeAlias = Literal["retry", "skip", "fail"]
 Mode: TypeAlias = Literal["sync", "async"]
 T = TypeVar("T", bound=ApiReply)
-UNRESOLVED = frozenset({"claimed", "ambiguous"})
+# States of earlier attempts whose message the service may have, or whose answer was lost.
+MAY_HAVE_ARRIVED = frozenset({"claimed", "ambiguous", "created"})
 
 
 class AssistantLedgerOperator(AssistantOperator):
@@ -166,27 +166,21 @@ class AssistantMessageOperator(AssistantSessionOperator):
 
         :param attempts: Attempts of earlier tries at the message, earliest first.
         """
-        # An answer that was recorded and is asked for again was lost: its try was killed before it ended.
-        is_repeat = any(attempt.state in {*UNRESOLVED, "created"} for attempt in attempts)
+        is_repeat = any(attempt.state in MAY_HAVE_ARRIVED for attempt in attempts)
         number = attempts[-1].number + 1 if attempts else 1
         claim = Claim(key, self.session_id, number, key, details={"session_id": self.session_id, "mode": mode})
         may_repeat = self.on_ambiguous == "retry"
+        if is_repeat and not may_repeat:
+            raise self._given_up(call, AssistantAmbiguousError(f"An earlier try may have sent this message ({call})"))
+        if is_repeat:
+            self.log.warning("An earlier try may have sent this message. Sending it again.")
+        self._batch = Batch(ledger, self.hook.settings.client, may_repeat=may_repeat)
         try:
-            if is_repeat and not may_repeat:
-                raise _not_repeated(call)
-            if is_repeat:
-                self.log.warning("An earlier try may have sent this message. Sending it again.")
-            self._batch = Batch(ledger, self.hook.settings.client, may_repeat=may_repeat)
             reply: T = self._batch.send_one(Item(claim, call, is_repeat=is_repeat))
         except (AssistantAmbiguousError, AssistantResponseError) as error:
             if may_repeat:
                 raise
-            final = error
-            if not isinstance(error, AssistantAmbiguousPermanentError):
-                final = permanent(call, error, self.on_ambiguous)
-            if self.on_ambiguous == "skip":
-                raise AirflowSkipException(f"Skipped: {final}") from error
-            raise final from error.__cause__ or error
+            raise self._given_up(call, error) from error.__cause__ or error
         duplicates = is_repeat + reply.call_info.ambiguous
         if duplicates:
             self.log.warning(
@@ -196,12 +190,7 @@ class AssistantMessageOperator(AssistantSessionOperator):
             context["ti"].xcom_push(key="possibly_duplicated", value=duplicates)
         return reply
 
-
-def _not_repeated(call: Call[Any]) -> AssistantAmbiguousPermanentError:
-    return AssistantAmbiguousPermanentError(
-        f"not sent again: an earlier try may have sent it ({call})",
-        todo="Check at the service whether the message arrived, and record the result with "
-        "'airflow assistant ledger resolve'.",
-        endpoint=call.endpoint,
-        attempts=1,
-    )
+    def _given_up(self, call: Call[Any], error: AssistantAmbiguousError | AssistantResponseError) -> Exception:
+        """Return how the task ends whose message may have arrived and is not sent again."""
+        final = permanent(call, error, self.on_ambiguous)
+        return AirflowSkipException(f"Skipped: {final}") if self.on_ambiguous == "skip" else final

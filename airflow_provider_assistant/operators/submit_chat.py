@@ -50,7 +50,6 @@ class AssistantSubmitChatOperator(AssistantMessageOperator):
         """
         Submit the chat, unless an earlier try did.
 
-        :param context: Airflow's task context.
         :return: ``request_id``, ``session_id``, ``site_id``, and ``submitted_at`` in seconds since the epoch.
         :raises AssistantAmbiguousError: The chat may or may not have been submitted.
         :raises AssistantAmbiguousPermanentError: The same, with ``on_ambiguous="fail"``. Airflow does not retry the

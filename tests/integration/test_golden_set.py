@@ -9,7 +9,6 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-
 from airflow_provider_assistant.evaluation.phrases import includes
 
 FOLDER = Path(__file__).parents[2] / "dags" / "golden_set"
