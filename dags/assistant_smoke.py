@@ -76,7 +76,6 @@ def assistant_smoke():
         task_id="submit_async_chat",
         session_id="smoke-{{ run_id }}",
         message=QUESTION,
-        deferrable=False,
     )
     wait = AssistantChatRequestSensor(
         task_id="wait_for_answer",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from typing import Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from airflow_provider_assistant.api import flow
 from airflow_provider_assistant.api.call import Call
@@ -52,13 +52,20 @@ def decided(
     except (AssistantAmbiguousError, AssistantResponseError) as error:
         if on_ambiguous == "retry":
             raise
-        cause = error.__cause__ or error
-        todo = AssistantAmbiguousPermanentError.default_todo
-        if isinstance(cause, AssistantError) and cause.todo:
-            todo = f"{cause.todo} {todo}"
-        raise AssistantAmbiguousPermanentError(
-            f"{error.happened}. It is not sent again, because on_ambiguous is 'fail'",
-            todo=todo,
-            endpoint=call.endpoint,
-            attempts=getattr(error, "attempts", 1),
-        ) from cause
+        raise permanent(call, error) from error.__cause__ or error
+
+
+def permanent(
+    call: Call[Any], error: AssistantAmbiguousError | AssistantResponseError, on_ambiguous: str = "fail"
+) -> AssistantAmbiguousPermanentError:
+    """Return the error of a call that may have taken effect and is never sent again."""
+    cause = error.__cause__ or error
+    todo = AssistantAmbiguousPermanentError.default_todo
+    if isinstance(cause, AssistantError) and cause.todo:
+        todo = f"{cause.todo} {todo}"
+    return AssistantAmbiguousPermanentError(
+        f"{error.happened}. It is not sent again, because on_ambiguous is {on_ambiguous!r}",
+        todo=todo,
+        endpoint=call.endpoint,
+        attempts=getattr(error, "attempts", 1),
+    )

@@ -418,9 +418,7 @@ def wait_for(
     :raises AssistantRequestTimeoutError: The chat request did not end before the deadline.
     :raises AssistantAPIError: The service answered with a 4xx that another poll would get as well.
     """
-    status = request_id = ""
-    answered_at = now()
-    last_result = "the rate limit held every poll back"
+    found = Polls(call, since=since, now=now, count=polls)
     # Seconds until the deadline, if no wait is longer than it should be.
     left = deadline - now()
     due: float | None = None
@@ -432,25 +430,14 @@ def wait_for(
                 yield Wait(pause)
         while True:
             request = yield from poll(call, since=since, now=now, due=due)
-            polls += 1
+            found.take(request)
             pause = interval
             if longest_interval is not None:
-                pause = min(interval * 2.0 ** min(polls - 1, MOST_DOUBLINGS), longest_interval)
+                pause = min(interval * 2.0 ** min(found.count - 1, MOST_DOUBLINGS), longest_interval)
             if isinstance(request, AssistantError):
-                log.warning(POLLING_GOES_ON, request)
-                last_result = _silence(answered_at, now()) + request.happened
-                retry_after = getattr(request, "retry_after", None)
-                if retry_after is not None:
-                    pause = max(pause, retry_after)
-            elif request.state == "pending":
-                answered_at = now()
-                last_result = f"the last status was {request.status!r}"
-                request_id = request.request_id
-                if request.status != status:
-                    log.info("%s: status %r means pending", call, request.status)
-                    status = request.status
-            else:
-                return request, polls
+                pause = max(pause, getattr(request, "retry_after", None) or 0.0)
+            elif request.state != "pending":
+                return request, found.count
             polled_at = now()
             # The smaller one: the clock may have been set back.
             remaining = min(left, deadline - polled_at)
@@ -460,27 +447,55 @@ def wait_for(
             left -= pause
             due = polled_at + pause
             yield Wait(pause)
-    seconds = now() - since
-    raise _timed_out(call, polls, seconds, last_result, request_id=request_id, status=status)
+    raise found.timed_out()
 
 
-def _silence(answered_at: float, now: float) -> str:
-    if now - answered_at <= SHORT_SILENCE:
-        return ""
-    return f"{no_poll_since(answered_at)}; "
+class Polls:
+    """
+    What the polls of one chat request have found, to say it when the wait ends.
 
+    :param since: Time of the submission, or of the start of the wait, in seconds since the epoch.
+    :param count: Number of polls that were sent before. Default: 0.
+    """
 
-def _timed_out(
-    call: Call[Any], polls: int, seconds: float, last_result: str, *, request_id: str, status: str
-) -> AssistantRequestTimeoutError:
-    waited = f"{seconds:.0f} s and {counted(polls, 'poll')}"
-    return AssistantRequestTimeoutError(
-        f"The chat request did not end within {waited}; {last_result} ({call})",
-        todo="It may still complete: run the task again to wait longer. If the status is final, add it to "
-        "the status words of the Airflow connection.",
-        request_id=request_id,
-        status=status,
-    )
+    def __init__(self, call: Call[ChatRequest], *, since: float, now: Clock, count: int = 0) -> None:
+        self.count = count
+        self.call = call
+        self._since = since
+        self._now = now
+        self._answered_at = now()
+        self._request_id = self._status = ""
+        self._last_result = "the rate limit held every poll back"
+
+    def take(self, result: ChatRequest | AssistantError) -> None:
+        """Count a poll, and log its error or its new status."""
+        self.count += 1
+        if isinstance(result, AssistantError):
+            log.warning(POLLING_GOES_ON, result)
+            silence = ""
+            if self._now() - self._answered_at > SHORT_SILENCE:
+                silence = f"{no_poll_since(self._answered_at)}; "
+            self._last_result = silence + result.happened
+        elif result.state == "pending":
+            if result.status != self._status:
+                log.info("%s: status %r means pending", self.call, result.status)
+            self._answered_at = self._now()
+            self._request_id, self._status = result.request_id, result.status
+            self._last_result = f"the last status was {result.status!r}"
+
+    def timed_out(self) -> AssistantRequestTimeoutError:
+        """Return the error of a wait that has ended before the chat request."""
+        waited = f"{self._now() - self._since:.0f} s and {counted(self.count, 'poll')}"
+        happened = f"The chat request did not end within {waited}; {self._last_result}"
+        if str(self.call) not in happened:
+            happened += f" ({self.call})"
+        return AssistantRequestTimeoutError(
+            happened,
+            todo="It may still complete: run the task again to wait longer. If the status is final, add it to "
+            "the status words of the Airflow connection.",
+            request_id=self._request_id,
+            status=self._status,
+        )
 
 
 def _answered(outcome: Outcome) -> Response | TransportFailure:

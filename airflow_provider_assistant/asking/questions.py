@@ -168,8 +168,7 @@ def _check_sessions(
         raise AssistantInputError(
             "repeat: the repetitions of a question would share a session, and each would see the answers before it",
             safe=NOTHING_SENT,
-            todo="Leave session_id out of the source, or map it to a column that it does not have: each repetition "
-            "gets a session of its own.",
+            todo="Name no session, and rename the column session_id: each repetition gets a session of its own.",
             field="repeat",
         )
 

@@ -11,12 +11,14 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import BaseModel, Field
 
 from airflow_provider_assistant.client.cancellation import GRACE, CancellableRunner
+from airflow_provider_assistant.client.redaction import Redactor, redactor_of
 from airflow_provider_assistant.evaluation.rubrics import JudgeOptions, Rubric, Task, refused
 from airflow_provider_assistant.exceptions import (
     AssistantError,
@@ -42,9 +44,10 @@ SAVE_EVERY, SAVE_SHARE = 1.0, 0.1
 TIMEOUT = 120.0
 # Statuses that concern the key, the account or the model; and those that concern one request.
 _OF_ALL, _OF_ONE = frozenset({401, 403, 404}), frozenset({400, 413, 422})
+# Stands for the host of a vendor, whose requests may go through a proxy.
+_ANY_HOST = "https://api.openai.com"
 _SAVED = "The verdicts so far are saved: a retry asks only for the others."
 _CANCELLED = "judging was stopped from outside; a retry judges the answers that have no verdict yet"
-_COLUMNS = ("hash", "scorer", "score", "reason", "input_tokens", "output_tokens")
 _INSTRUCTIONS = """\
 You check an answer that an assistant gave to a question. The answer passes if this holds:
 
@@ -60,6 +63,18 @@ passes, 0 if it fails, and a number between only if it passes in part.\
 """
 
 log = logging.getLogger(__name__)
+# Whether this task sends the requests of judges.
+_is_asking: ContextVar[bool] = ContextVar("is_asking", default=False)
+
+
+def _is_logged(record: logging.LogRecord) -> bool:
+    return record.levelno > logging.DEBUG or not _is_asking.get()
+
+
+# At this level they log the headers of every response, in which a proxy may repeat its password or the key.
+for _library in ("httpcore", "httpcore2"):
+    for _part in ("connection", "http11", "http2", "proxy", "socks"):
+        logging.getLogger(f"{_library}.{_part}").addFilter(_is_logged)
 
 
 class Reply(BaseModel):
@@ -97,7 +112,10 @@ class Verdicts:
         save: Callable[[pa.Table], object] = lambda _: None,
     ) -> None:
         self._options = options
-        self._create_agent = create_agent or _create_agent_of(options)
+        self._redactor = Redactor()
+        if create_agent is None:
+            create_agent, self._redactor = _connected(options)
+        self._create_agent = create_agent
         self._save = save
         self._agents: dict[Rubric, Agent[Any, Reply]] = {}
         self.model = _model_name(self._agent(Rubric("", "")))
@@ -123,6 +141,7 @@ class Verdicts:
 
     async def aask(self, tasks: Iterable[Task]) -> None:
         """Do the same as :meth:`ask`, in the running event loop."""
+        _is_asking.set(True)
         needed = {task.content_hash(self.model): task for task in tasks if task.is_applicable}
         self._scorers = {content_hash: task.rubric.scorer for content_hash, task in needed.items()}
         log.info("The judges give %s; %d are known.", counted(len(needed), "verdict"), len(self._known.keys() & needed))
@@ -163,15 +182,12 @@ class Verdicts:
         """Return the verdicts that are known, in a fixed order."""
         import pyarrow as pa
 
-        kinds = [pa.string(), pa.string(), pa.float64(), pa.string(), pa.int64(), pa.int64()]
         rows = [
-            (content_hash, scorer, *self._known[content_hash])
+            {"hash": content_hash, "scorer": scorer, **self._known[content_hash]._asdict()}
             for content_hash, scorer in sorted(self._scorers.items())
             if content_hash in self._known
         ]
-        columns = list(zip(*rows, strict=True)) or [()] * len(kinds)
-        schema = pa.schema(list(zip(_COLUMNS, kinds, strict=True)))
-        return pa.Table.from_arrays([pa.array(*pair) for pair in zip(columns, kinds, strict=True)], schema=schema)
+        return pa.Table.from_pylist(rows, verdicts_schema())
 
     # -- ask -------------------------------------------------------------------------------------------
 
@@ -230,9 +246,9 @@ class Verdicts:
         except UsageLimitExceeded:
             self._end(AssistantJudgeLimitError(f"The judges have used max_judge_tokens, {limits.total_tokens_limit:,}"))
         except UnexpectedModelBehavior as error:
-            self._errors[content_hash] = f"the model gave no verdict: {_text(error)}"
+            self._errors[content_hash] = f"the model gave no verdict: {self._text(error)}"
         except UserError as error:
-            self._end(refused(f"the model cannot be used: {_text(error)}"))
+            self._end(refused(f"the model cannot be used: {self._text(error)}"))
         except ModelHTTPError as error:
             self._refuse(content_hash, error.status_code, error)
         except Exception as error:  # noqa: BLE001 (every vendor's library has its own errors)
@@ -241,7 +257,7 @@ class Verdicts:
             # The usage of the run is that of all runs, so each verdict counts its own messages.
             spent = [message.usage for message in run.new_messages() if message.kind == "response"]
             tokens = (sum(part.input_tokens for part in spent), sum(part.output_tokens for part in spent))
-            self._known[content_hash] = Verdict(run.output.score, run.output.reason, *tokens)
+            self._known[content_hash] = Verdict(run.output.score, self._redactor.text(run.output.reason), *tokens)
             self._judged += 1
             self._failures = 0
             self._unsaved.set()
@@ -249,13 +265,13 @@ class Verdicts:
     def _refuse(self, content_hash: str, status: int, error: Exception) -> None:
         """Take note of an HTTP error of the model's host."""
         if status in _OF_ALL:
-            happened = f"the host of the model refuses the key or the model: {_text(error)}"
+            happened = f"the host of the model refuses the key or the model: {self._text(error)}"
             # After verdicts, the key may have been rotated: the next try reads the new one.
             self._end(_away(happened) if self._judged else refused(happened))
         elif status in _OF_ONE:
-            self._errors[content_hash] = f"the model refused the request: {_text(error)}"
+            self._errors[content_hash] = f"the model refused the request: {self._text(error)}"
             if not self._judged and len(self._errors) >= REFUSALS:
-                self._end(refused(f"the host of the model refuses every request: {_text(error)}"))
+                self._end(refused(f"the host of the model refuses every request: {self._text(error)}"))
         else:
             self._miss(error)
 
@@ -263,7 +279,12 @@ class Verdicts:
         """Take note of a request without a reply: it is sent again, unless the model seems to be away."""
         self._failures += 1
         if self._failures >= max(BREAKER, self._options.max_concurrency):
-            self._end(_away(f"{counted(self._failures, 'request')} in a row got no reply of the model: {_text(error)}"))
+            self._end(
+                _away(f"{counted(self._failures, 'request')} in a row got no reply of the model: {self._text(error)}")
+            )
+
+    def _text(self, error: Exception) -> str:
+        return _text(error, self._redactor)
 
     def _end(self, error: AssistantError) -> None:
         self._stop = self._stop or error
@@ -289,8 +310,20 @@ class Verdicts:
         return self._agents[rubric]
 
 
-def _create_agent_of(options: JudgeOptions) -> Callable[..., Agent[Any, Reply]]:
-    """Return the function of the connection's hook that creates an agent."""
+def verdicts_schema() -> pa.Schema:
+    """
+    Return the schema of the verdicts.
+
+    ``hash`` covers everything that the verdict depends on, ``scorer`` is a judge; the others are those of the judge.
+    """
+    import pyarrow as pa
+
+    kinds = {"score": pa.float64(), "input_tokens": pa.int64(), "output_tokens": pa.int64()}
+    return pa.schema([(name, kinds.get(name, pa.string())) for name in ("hash", "scorer", *Verdict._fields)])
+
+
+def _connected(options: JudgeOptions) -> tuple[Callable[..., Agent[Any, Reply]], Redactor]:
+    """Return the function of the connection's hook that creates an agent, and what hides its key."""
     try:
         from airflow.providers.common.ai.hooks.pydantic_ai import PydanticAIHook
     except ImportError as error:
@@ -300,23 +333,17 @@ def _create_agent_of(options: JudgeOptions) -> Callable[..., Agent[Any, Reply]]:
             "apache-airflow-providers-common-ai[openai].",
             field="judge",
         ) from None
-    with _input_errors(options.conn_id):
-        hook = PydanticAIHook.get_hook(options.conn_id, hook_params={"model_id": options.model})
-        if not isinstance(hook, PydanticAIHook):
-            raise refused(f"the connection {options.conn_id!r} is not one of a model: its type must be pydanticai")
-        hook.get_conn()
-    return hook.create_agent
-
-
-@contextlib.contextmanager
-def _input_errors(conn_id: str) -> Iterator[None]:
-    """Turn what the hook and the libraries of vendors raise into errors of the parameter."""
+    redactor = Redactor()
     try:
-        yield
-    except AssistantError:
-        raise
-    except Exception as error:
-        raise refused(f"the connection {conn_id!r} cannot be used: {_text(error)}") from error
+        connection = PydanticAIHook.get_connection(options.conn_id)
+        redactor = redactor_of(connection.host or _ANY_HOST, connection.password or "")
+        hook = PydanticAIHook.get_hook(options.conn_id, hook_params={"model_id": options.model})
+        hook.get_conn()
+        create_agent: Callable[..., Agent[Any, Reply]] = hook.create_agent
+    except Exception as error:  # noqa: BLE001 (the hook and the libraries of vendors raise what they like)
+        problem = _text(error, redactor)
+        raise refused(f"the connection {options.conn_id!r} cannot be used: {problem}") from None
+    return create_agent, redactor
 
 
 def _model_name(agent: Agent[Any, Reply]) -> str:
@@ -329,14 +356,15 @@ def _model_name(agent: Agent[Any, Reply]) -> str:
 def _known_in(saved: pa.Table | None) -> dict[str, Verdict]:
     if saved is None:
         return {}
-    if missing := [name for name in _COLUMNS if name not in saved.column_names]:
+    names = verdicts_schema().names
+    if missing := [name for name in names if name not in saved.column_names]:
         raise AssistantInputError(f"the file of verdicts has no column {', '.join(missing)}", todo="Delete it.")
-    rows = saved.select(list(_COLUMNS)).to_pylist()
+    rows = saved.select(names).to_pylist()
     return {row["hash"]: Verdict(*(row[name] for name in Verdict._fields)) for row in rows}
 
 
-def _text(error: Exception) -> str:
-    return shortened(f"{error}" or type(error).__name__, 300)
+def _text(error: Exception, redactor: Redactor) -> str:
+    return shortened(redactor.text(str(error)) or type(error).__name__, 300)
 
 
 def _away(happened: str) -> AssistantIncompleteError:

@@ -2,164 +2,125 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from airflow_provider_assistant.evaluation.case import Case
 from airflow_provider_assistant.evaluation.rules import Condition, parse_condition
 from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantInputError
+from airflow_provider_assistant.feedback.counts import RatingCounts
+from airflow_provider_assistant.feedback.ratings import Rating
 from airflow_provider_assistant.texts import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+# The columns of the table of scores that are not scores.
+FACTS = {
+    "key", "repetition", "conversation", "case", "request_id", "status", "weight", "tags", "passed", "errors",
+}  # fmt: skip
 
-@dataclass(frozen=True, slots=True)
-class Rating:
+
+class Rated(NamedTuple):
     """
-    The rating of an answer.
+    The ratings of the answers of an evaluation.
 
-    :param word: Such as ``good``.
-    """
-
-    key: str
-    session_id: str
-    request_id: str
-    word: str
-
-
-@dataclass(slots=True)
-class Ratings:
-    """
-    The ratings of all questions. ``ratings``, ``not_rated`` and ``not_answered`` add up to the total.
-
-    :param ratings: In the order of the questions.
-    :param not_rated: Number of questions with an answer for which no rule holds or whose request id is not known.
-    :param not_answered: Number of questions without an answer.
+    :param counts: Counts the rows that get no rating.
+    :param left_out: Key and reason of the answers that cannot be rated, although a rule might hold.
     """
 
-    ratings: list[Rating] = field(default_factory=list)
-    not_rated: int = 0
-    not_answered: int = 0
-
-    @property
-    def total(self) -> int:
-        """Number of all questions."""
-        return len(self.ratings) + self.not_rated + self.not_answered
+    ratings: list[Rating]
+    counts: RatingCounts
+    left_out: list[tuple[str, str]]
 
 
-class _EvaluatedAnswer(NamedTuple):
-    """The status and the duration of an answer, as in the table of scores."""
-
-    status: str
-    seconds: float | None
-
-
-def rate(cases: Sequence[Case], scores: pa.Table, rules: Mapping[str, str]) -> Ratings:
+def rate(answers: pa.Table, scores: pa.Table, rules: Mapping[str, str]) -> Rated:
     """
     Choose for each answer the rating of the first rule that holds for its scores.
 
-    :param scores: Table of scores of the evaluation of these answers.
-    :param rules: Mapping from a rating to a condition, such as ``{"good": "token_f1 >= 0.8"}``. The first that holds
-        wins.
+    :param answers: The answers of a chat batch.
+    :param scores: Their scores, a row per answer and a column per scorer.
+    :param rules: Mapping from a rating to a condition, such as ``{"good": "token_f1 >= 0.8"}``.
     :raises AssistantInputError: A rule is invalid or names an unknown scorer, or the scores belong to other answers.
     """
-    if missing := sorted({"key", "scorer", "score", "outcome", "status", "seconds"} - set(scores.column_names)):
-        raise AssistantInputError(
-            f"scores lack the columns {', '.join(missing)}",
-            safe=NOTHING_SENT,
-            todo="Give the scores.parquet of AssistantEvaluateOperator.",
-            field="scores",
-        )
-    conditions = _conditions(rules, sorted(set(scores["scorer"].to_pylist())))
-    scores_by_key: dict[str, dict[str, float | None]] = {}
-    evaluated_by_key: dict[str, _EvaluatedAnswer] = {}
-    columns = ["key", "scorer", "score", "outcome", "status", "seconds"]
-    for row in scores.select(columns).to_pylist():
+    _check_columns(answers, {"request_id", "session_id"}, "answers")
+    _check_columns(scores, {"key", "request_id", "status"}, "scores")
+    scorers = [name for name in scores.column_names if name not in FACTS]
+    conditions = _conditions(rules, scorers)
+    sessions = dict(zip(answers["request_id"].to_pylist(), answers["session_id"].to_pylist(), strict=True))
+    _check_same_answers(sessions, scores)
+    rated = Rated([], RatingCounts(), [])
+    requests: set[str] = set()
+    for row in scores.to_pylist():
+        if row["status"] != "complete":
+            rated.counts.not_answered += 1
+            continue
         key = row["key"]
-        evaluated_by_key[key] = _EvaluatedAnswer(row["status"], row["seconds"])
-        # Conditions ignore scorers that are not applicable to a question.
-        if row["outcome"] != "not_applicable":
-            scores_by_key.setdefault(key, {})[row["scorer"]] = row["score"]
-    _check_same_answers(cases, evaluated_by_key)
-    ratings = Ratings()
-    # A question of the scores without a case has no answer: _check_same_answers() has checked that.
-    keys_of_cases = {case.key for case in cases}
-    ratings.not_answered = len(evaluated_by_key.keys() - keys_of_cases)
-    for case in cases:
-        rating = _first_rating(conditions, scores_by_key.get(case.key, {}))
-        if case.answer is None:
-            ratings.not_answered += 1
-        elif rating and case.session_id and case.request_id:
-            ratings.ratings.append(Rating(case.key, case.session_id, case.request_id, word=rating))
-        else:
-            ratings.not_rated += 1
-    return ratings
+        if (row.get("repetition") or 1) > 1:
+            key += f" (repetition {row['repetition']})"
+        request_id = row["request_id"]
+        session_id = sessions.get(request_id)
+        word = next((word for word, condition in conditions.items() if _holds(condition, row)), None)
+        problem = _problem(row, conditions)
+        if word and not (request_id and session_id):
+            problem = problem or "its request or its session is not known"
+        elif word and request_id in requests:
+            problem = problem or "another question has the same request"
+        if word and not problem:
+            requests.add(request_id)
+            rated.ratings.append(Rating(str(session_id), request_id, word, key))
+            continue
+        rated.counts.not_rated += 1
+        if problem:
+            rated.left_out.append((key, problem))
+    return rated
 
 
-def _conditions(rules: Mapping[str, str], scorers: Sequence[str]) -> dict[str, Condition]:
-    # A template may have rendered to another type.
-    rendered: Any = rules
-    if not isinstance(rendered, Mapping) or not rendered:
-        raise AssistantInputError(
-            f"rules must map each rating to a condition, such as {{'good': 'token_f1 >= 0.8'}}, not {rendered!r}",
-            field="rules",
-        )
-    for rating in rendered:
-        if not isinstance(rating, str) or not rating.strip():
-            raise AssistantInputError(
-                f"rules: a rating must be a non-empty word, not {rating!r}",
-                field="rules",
-            )
+def _conditions(rules: Mapping[str, str], scorers: list[str]) -> dict[str, Condition]:
     conditions = {}
-    for rating, text in rules.items():
+    for word, text in rules.items():
         try:
-            conditions[rating] = parse_condition(text, scorers)
+            conditions[word] = parse_condition(text, scorers)
         except AssistantInputError as error:
-            raise AssistantInputError(
-                f"rules[{rating!r}]: {error.happened}",
-                safe=NOTHING_SENT,
-                todo=error.todo,
-                field="rules",
-            ) from None
+            happened = f"rules[{word!r}]: {error.happened}"
+            raise AssistantInputError(happened, safe=NOTHING_SENT, todo=error.todo, field="rules") from None
     return conditions
 
 
-def _check_same_answers(
-    cases: Sequence[Case],
-    evaluated_by_key: Mapping[str, _EvaluatedAnswer],
-) -> None:
-    """Raise if the scores belong to other answers, which differ in ``status`` or ``seconds``."""
-    differing = []
-    for case in cases:
-        evaluated = evaluated_by_key.get(case.key)
-        if evaluated is not None and evaluated != (case.status, case.seconds):
-            differing.append(case.key)
-    keys_of_cases = {case.key for case in cases}
-    for key, evaluated in evaluated_by_key.items():
-        # Only an answer has seconds, so this question was answered and is missing from the cases.
-        if key not in keys_of_cases and evaluated.seconds is not None:
-            differing.append(key)
-    if not differing and not keys_of_cases & evaluated_by_key.keys():
-        # No key is in both, so the scores cannot belong to these answers.
-        differing = list(evaluated_by_key)
-    if differing:
+def _holds(condition: Condition, row: Mapping[str, Any]) -> bool:
+    """Return whether the condition holds. Scorers that do not apply to the question are ignored."""
+    terms = [term for term in condition.terms if row[term.name] is not None]
+    return bool(terms) and all(term.holds(row[term.name]) for term in terms)
+
+
+def _problem(row: Mapping[str, Any], conditions: Mapping[str, Condition]) -> str:
+    """Return why an answer cannot be rated: a scorer of a rule failed, so that the score means nothing."""
+    names = {term.name for condition in conditions.values() for term in condition.terms}
+    errors = (row.get("errors") or "").splitlines()
+    return "; ".join(error for error in errors if error.partition(": ")[0] in names)
+
+
+def _check_columns(table: pa.Table, names: set[str], field: str) -> None:
+    if missing := sorted(names - set(table.column_names)):
         raise AssistantInputError(
-            f"scores belong to other answers: {counted(len(differing), 'question')} with another answer, such as "
-            f"{differing[0]!r}",
+            f"{field} lack the columns {', '.join(missing)}",
             safe=NOTHING_SENT,
-            todo="Give the answers that were evaluated, and the same key.",
-            field="scores",
+            todo="Give the file of answers of AssistantChatBatchOperator, and the scores.parquet of their evaluation.",
+            field=field,
         )
 
 
-def _first_rating(
-    conditions: Mapping[str, Condition],
-    scores: Mapping[str, float | None],
-) -> str | None:
-    """Return the first rating whose condition holds for the scores; None if there is none."""
-    for rating, condition in conditions.items():
-        if condition.holds(scores):
-            return rating
-    return None
+def _check_same_answers(sessions: Mapping[Any, Any], scores: pa.Table) -> None:
+    """Raise if the scores belong to other answers, which have other requests."""
+    scored = dict(zip(scores["request_id"].to_pylist(), scores["key"].to_pylist(), strict=True))
+    differing = (scored.keys() ^ sessions.keys()) - {None}
+    if not differing:
+        return
+    example = min(differing, key=str)
+    name = f"that of {scored[example]!r}" if example in scored else repr(example)
+    raise AssistantInputError(
+        f"scores belong to other answers: {counted(len(differing), 'request')} in one of the files only, "
+        f"such as {name}",
+        safe=NOTHING_SENT,
+        todo="Give the answers that were evaluated, and their scores.",
+        field="scores",
+    )

@@ -1,34 +1,99 @@
-"""Base class of the operators that send one message."""
+"""Bases of the operators whose requests are recorded in the ledger: chats and ratings."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, get_args
 
 from airflow.providers.common.compat.sdk import AirflowSkipException, Context
 
-from airflow_provider_assistant import lake, parameters
+from airflow_provider_assistant import parameters
+from airflow_provider_assistant.api.ambiguity import permanent
 from airflow_provider_assistant.api.call import Call
 from airflow_provider_assistant.api.payloads import ChatMessage, checked
-from airflow_provider_assistant.exceptions import AssistantAmbiguousPermanentError
+from airflow_provider_assistant.api.replies import ApiReply
+from airflow_provider_assistant.exceptions import (
+    AssistantAmbiguousError,
+    AssistantResponseError,
+)
 from airflow_provider_assistant.failures import FailureContext
+from airflow_provider_assistant.hooks.task_ledger import open_ledger
 from airflow_provider_assistant.hooks.task_parameters import Checks, check_given
+from airflow_provider_assistant.ledger import Claim, Kind, Known, Ledger, RunRef, Scope, ScopeLedger, key_of
+from airflow_provider_assistant.names import task_name
 from airflow_provider_assistant.operators.base import AssistantOperator
-from airflow_provider_assistant.operators.datasets import publish_run
+from airflow_provider_assistant.sending.batch import Batch
+from airflow_provider_assistant.sending.decide import Item
 from airflow_provider_assistant.texts import counted
 
-T = TypeVar("T")
 OnAmbiguous: TypeAlias = Literal["retry", "skip", "fail"]
-# Columns of the dataset of answers that depend on the reply.
-ANSWER_COLUMNS = ("asked_at", "status", "error", "seconds", "confidence_level", "confidence_score", "request_id")
+Mode: TypeAlias = Literal["sync", "async"]
+T = TypeVar("T", bound=ApiReply)
+# States of earlier attempts whose message the service may have, or whose answer was lost.
+MAY_HAVE_ARRIVED = frozenset({"claimed", "ambiguous", "created"})
 
 
-class AssistantMessageOperator(AssistantOperator):
+class AssistantLedgerOperator(AssistantOperator):
+    """
+    Base of the operators that record in the ledger what they send.
+
+    :param ledger: Whether to use the ledger. Default: True. Without it, a retry does not know what an earlier try sent.
+    :param ledger_conn_id: SQL connection of the ledger. Default: that of the assistant connection, or else of
+        Airflow's configuration.
+
+    The other parameters are those of :class:`~airflow_provider_assistant.operators.base.AssistantOperator`.
+    """
+
+    template_fields: Sequence[str] = (*AssistantOperator.template_fields, "ledger_conn_id")
+    parameter_checks: ClassVar[Checks] = {"ledger": parameters.flag, "ledger_conn_id": parameters.text}
+
+    # What sends the requests of the current try.
+    _batch: Batch | None = None
+
+    def __init__(self, *, ledger: bool = True, ledger_conn_id: str | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.ledger = ledger
+        self.ledger_conn_id = ledger_conn_id
+        check_given(self)
+
+    def on_kill(self) -> None:
+        """Stop sending, wait a few seconds for the replies to requests in flight, and record their outcome."""
+        if self._batch:
+            self._batch.cancel()
+
+    @contextlib.contextmanager
+    def _attempts(self, context: Context, kind: Kind) -> Iterator[tuple[Ledger, ScopeLedger]]:
+        """Open the ledger, and the attempts of this task in it."""
+        run = RunRef.of(context)
+        source = task_name(run.dag_id, run.task_id)
+        with open_ledger(self) as ledger, ledger.of(Scope(self.hook.site(), kind), source, run) as attempts:
+            yield ledger, attempts
+
+
+class AssistantSessionOperator(AssistantLedgerOperator):
+    """
+    Base of the operators that send one request in a session.
+
+    :param session_id: The session of the message, or of the rated answer. Messages with the same id are one
+        conversation.
+
+    The other parameters are those of :class:`~airflow_provider_assistant.operators.message.AssistantLedgerOperator`.
+    """
+
+    template_fields: Sequence[str] = (*AssistantLedgerOperator.template_fields, "session_id")
+    parameter_checks: ClassVar[Checks] = {"session_id": parameters.text}
+
+    def __init__(self, *, session_id: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.session_id = session_id
+        check_given(self)
+
+
+class AssistantMessageOperator(AssistantSessionOperator):
     """
     Base of the operators that send one message.
 
-    :param session_id: The session. Reuse it to continue a conversation.
     :param message: The user's message.
     :param user_email: E-mail address of the end user. Default: None, not sent. Airflow's own parameter ``email`` is the
         address for alerts, and is not sent.
@@ -38,47 +103,37 @@ class AssistantMessageOperator(AssistantOperator):
         ``retries``. After a ``POST …/chat`` that timed out, the service may still be working on the answer, so the try
         fails, and only a retry of the task sends the message again. ``skip`` skips the task; ``fail`` fails it without
         retries.
-    :param lake_path: Folder of the datasets. If set, the operator also writes the answer to the dataset ``answers``.
-        Default: None.
 
-    The other parameters are those of :class:`~airflow_provider_assistant.operators.base.AssistantOperator`.
+    The other parameters are those of :class:`~airflow_provider_assistant.operators.message.AssistantSessionOperator`.
     """
 
     template_fields: Sequence[str] = (
-        *AssistantOperator.template_fields,
-        "session_id",
+        *AssistantSessionOperator.template_fields,
         "message",
         "user_email",
         "response_language",
-        "lake_path",
     )
     parameter_checks: ClassVar[Checks] = {
-        "session_id": parameters.text,
         "message": parameters.prose,
         "user_email": parameters.prose,
         "response_language": parameters.prose,
         "on_ambiguous": parameters.choice(*get_args(OnAmbiguous)),
-        "lake_path": parameters.folder,
     }
 
     def __init__(
         self,
         *,
-        session_id: str,
         message: str,
         user_email: str | None = None,
         response_language: str | None = None,
         on_ambiguous: OnAmbiguous = "retry",
-        lake_path: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.session_id = session_id
         self.message = message
         self.user_email = user_email
         self.response_language = response_language
         self.on_ambiguous = on_ambiguous
-        self.lake_path = lake_path
         check_given(self)
 
     def failure_context(self, context: Context) -> FailureContext:  # noqa: ARG002
@@ -94,48 +149,48 @@ class AssistantMessageOperator(AssistantOperator):
         }
         return checked(ChatMessage, fields, names={"email": "user_email"})
 
-    def _send(self, call: Call[T]) -> T:
-        return self.hook.send(call, "retry" if self.on_ambiguous == "retry" else "fail")
+    @staticmethod
+    def _key(context: Context, call: Call[Any], *, is_new_after_clear: bool) -> str:
+        """Return the key of the message in the ledger, which is the same for all tries of a task."""
+        run = str(RunRef.of(context))
+        if is_new_after_clear:
+            # Airflow increases max_tries when a task is cleared.
+            run = f"{run}#{context['ti'].max_tries}"
+        return key_of(run, *(call.json or {}).values())
 
-    @contextlib.contextmanager
-    def _skipping(self) -> Iterator[None]:
+    def _ask(
+        self, context: Context, ledger: ScopeLedger, call: Call[T], key: str, attempts: Sequence[Known], mode: Mode
+    ) -> T:
         """
-        Skip the task if the outcome of its message is ambiguous and ``on_ambiguous`` is ``skip``.
+        Send the message, unless an earlier try may have sent it and ``on_ambiguous`` forbids to repeat it.
 
-        :raises AirflowSkipException: Replaces AssistantAmbiguousPermanentError if ``on_ambiguous`` is ``skip``.
+        :param attempts: Attempts of earlier tries at the message, earliest first.
         """
+        is_repeat = any(attempt.state in MAY_HAVE_ARRIVED for attempt in attempts)
+        number = attempts[-1].number + 1 if attempts else 1
+        claim = Claim(key, self.session_id, number, key, details={"session_id": self.session_id, "mode": mode})
+        may_repeat = self.on_ambiguous == "retry"
+        if is_repeat and not may_repeat:
+            raise self._given_up(call, AssistantAmbiguousError(f"An earlier try may have sent this message ({call})"))
+        if is_repeat:
+            self.log.warning("An earlier try may have sent this message. Sending it again.")
+        self._batch = Batch(ledger, self.hook.settings.client, may_repeat=may_repeat)
         try:
-            yield
-        except AssistantAmbiguousPermanentError as error:
-            if self.on_ambiguous == "skip":
-                raise AirflowSkipException(f"Skipped: {error}") from error
-            raise
-
-    def _publish_answer(self, context: Context, answer: Mapping[str, Any]) -> None:
-        """
-        Write the answer to the dataset ``answers``, if the task has the folder of the datasets.
-
-        :param answer: ``text``, and some of the columns ``ANSWER_COLUMNS``.
-        """
-        if self.lake_path is None:
-            return
-        row = {
-            **self.hook.site().columns(),
-            "kind": "chat",
-            "name": self.task_id,
-            "repetition": 1,
-            "question": self.message,
-            "session_id": self.session_id,
-            "answer": answer["text"],
-            **{name: answer.get(name) for name in ANSWER_COLUMNS},
-        }
-        publish_run(self, context, [row], self.lake_path, lake.ANSWERS)
-
-    def _note_duplicates(self, context: Context, count: int) -> None:
-        """Log the number of earlier attempts that the service may also have accepted, and push it to XCom."""
-        if count:
+            reply: T = self._batch.send_one(Item(claim, call, is_repeat=is_repeat))
+        except (AssistantAmbiguousError, AssistantResponseError) as error:
+            if may_repeat:
+                raise
+            raise self._given_up(call, error) from error.__cause__ or error
+        duplicates = is_repeat + reply.call_info.ambiguous
+        if duplicates:
             self.log.warning(
                 "The service may also have accepted at least %s: session %r may contain the message more than once.",
-                counted(count, "earlier attempt"), self.session_id,
+                counted(duplicates, "earlier attempt"), self.session_id,
             )  # fmt: skip
-            context["ti"].xcom_push(key="possibly_duplicated", value=count)
+            context["ti"].xcom_push(key="possibly_duplicated", value=duplicates)
+        return reply
+
+    def _given_up(self, call: Call[Any], error: AssistantAmbiguousError | AssistantResponseError) -> Exception:
+        """Return how the task ends whose message may have arrived and is not sent again."""
+        final = permanent(call, error, self.on_ambiguous)
+        return AirflowSkipException(f"Skipped: {final}") if self.on_ambiguous == "skip" else final

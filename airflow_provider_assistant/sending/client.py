@@ -59,6 +59,7 @@ class SendingClient(RateLimitedClient):
     :param retry_ambiguous: Whether to send a request again that may have had an effect.
     :param limiter: Default: a new one for the concurrency.
     :param injected: Further keyword arguments of :class:`RateLimitedClient`.
+    :ivar logs_retries: Whether to log each retry.
     """
 
     limiter: TrackingLimiter
@@ -75,6 +76,8 @@ class SendingClient(RateLimitedClient):
         retry = replace(settings.retry, max_backoff=max_backoff, retry_ambiguous=retry_ambiguous)
         settings = replace(settings, retry=retry)
         super().__init__(settings, limiter or TrackingLimiter(settings.max_concurrency), **injected)
+        # A load may have many thousands of them.
+        self.logs_retries = False
 
     async def create(self, item: Item) -> ApiReply:
         """
@@ -85,7 +88,8 @@ class SendingClient(RateLimitedClient):
         """
 
         def on_wait(wait: flow.Wait) -> None:
-            # The retry is not logged: a load may have many thousands of them.
+            if self.logs_retries:
+                self._log_retry(wait)
             item.requests += self.limiter.take_sent()
             if wait.ambiguous or not item.ambiguous:
                 item.sent_error = wait.reason

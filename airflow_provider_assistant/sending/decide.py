@@ -31,6 +31,7 @@ class Item:
     :ivar requests: Number of requests that were sent.
     :ivar ambiguous: Number of them that may have created something.
     :ivar sent_error: Error of the last of these, or else of the last one that was retried. None if there is none.
+    :ivar error: Error with which it ended, as the client raised it. None if it has not failed.
     """
 
     claim: Claim
@@ -40,6 +41,7 @@ class Item:
     requests: int = 0
     ambiguous: int = 0
     sent_error: AssistantError | None = None
+    error: AssistantError | None = None
 
 
 class NotSentError(AssistantError):

@@ -116,6 +116,7 @@ class Sender:
         self._committer.record(outcome)
 
     def _failed(self, item: Item, error: AssistantError) -> None:
+        item.error = error
         outcome, error = outcome_of_error(item, error, self._refusals)
         if outcome.state != "rejected" and not isinstance(error, NotSentError):
             self.cause = error

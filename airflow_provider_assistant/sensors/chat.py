@@ -20,7 +20,6 @@ from airflow_provider_assistant.exceptions import (
     AssistantAPIError,
     AssistantError,
     AssistantLedgerError,
-    AssistantRequestFailedPermanentError,
     AssistantRequestTimeoutError,
 )
 from airflow_provider_assistant.failures import FailureContext, explained
@@ -54,7 +53,7 @@ class AssistantChatRequestSensor(BaseSensorOperator):
 
     .. seealso::
         For more information on how to use this sensor, take a look at the guide:
-        :doc:`/ask/async-chat`
+        :doc:`/ask/chat`
 
     :param request_id: Id of the chat request, as ``POST …/chat/async`` returned it.
     :param assistant_conn_id: Airflow connection of type ``assistant``. Default: ``assistant_default``.
@@ -110,7 +109,7 @@ class AssistantChatRequestSensor(BaseSensorOperator):
         self.deferrable = is_deferrable(deferrable)
         self.ledger = ledger
         self.ledger_conn_id = ledger_conn_id
-        self._polls = 0
+        self._polls_before = 0
         # Time of the first poll of a sensor that was rescheduled.
         self._started: float | None = None
         check_given(self)
@@ -127,10 +126,9 @@ class AssistantChatRequestSensor(BaseSensorOperator):
 
         :param context: Airflow's context of the task.
         :return: ``request_id``, ``state``, ``status``, ``text``, ``confidence_level`` and
-            ``confidence_score`` (None if the reply has none), ``error``, ``polls``, ``seconds`` (by the service's
-            own times, None if its reply has none), ``noticed_after`` (seconds from the submission, or from the start of
-            the wait if the ledger does not have the submission, to the poll that found the end), and ``raw``, the last
-            reply as received.
+            ``confidence_score`` (None if the reply has none), ``error``, ``polls``, ``seconds`` from the
+            submission, or from the start of the wait if the ledger does not have the submission, to the poll that found
+            the end, and ``raw``, the last reply as received.
         :raises AssistantRequestFailedPermanentError: The chat request failed.
         :raises AirflowSensorTimeout: The chat request did not end within ``timeout``.
         :raises AssistantAPIError: The service answered a poll with 400, 401, 403 or 404.
@@ -138,12 +136,17 @@ class AssistantChatRequestSensor(BaseSensorOperator):
         check_rendered(self, context)
         with skipped_softly(self):
             self._started = start_of_wait(self, context)
-            if self._started is not None:
-                # Each poll of the others was followed by one.
-                self._polls = context.get("task_reschedule_count", 0)
+            if self.mode == "reschedule":
+                # Each of the earlier polls was followed by a reschedule, and was in another process.
+                self._polls_before = context.get("task_reschedule_count", 0)
             if self.deferrable:
                 return self._poll_or_defer(context)
-            return super().execute(context)
+            try:
+                return super().execute(context)
+            except AirflowSensorTimeout:
+                # Airflow's own error does not say what the polls met.
+                late = self._polls.timed_out()
+                raise AirflowSensorTimeout(str(late)) from late
 
     def _poll_or_defer(self, context: Context) -> Any:
         ended = self.poke(context)
@@ -166,7 +169,7 @@ class AssistantChatRequestSensor(BaseSensorOperator):
             poll_interval=self.poke_interval,
             longest_interval=self._longest_interval(),
             first_poll=now + self.poke_interval,
-            polls=self._polls,
+            polls=self._polls.count,
             rendered=rendered,
         )
         return defer(self, trigger, now=now)
@@ -181,27 +184,18 @@ class AssistantChatRequestSensor(BaseSensorOperator):
         :raises AssistantAPIError: The service answered with 400, 401, 403 or 404.
         """
         client = self.hook.client
-        site_id = self.hook.resolve_site_id()
-        self._polls += 1
-        call = endpoints.get_chat_request(site_id, self.request_id, client.settings.words)
         try:
-            request = client.run(flow.poll(call, since=self._since, now=client.now))
+            request = client.run(flow.poll(self._polls.call, since=self._since, now=client.now))
         except AssistantAPIError as error:
             with open_ledger(self) as ledger:
                 record_loss(error, self.request_id, self.hook, ledger)
             raise
-        if isinstance(request, AssistantError):
-            self.log.warning(flow.POLLING_GOES_ON, request)
+        self._polls.take(request)
+        if isinstance(request, AssistantError) or request.state == "pending":
             return PokeReturnValue(is_done=False)
-        if request.state == "pending":
-            return PokeReturnValue(is_done=False)
-        ended = {
-            **request.as_dict(),
-            "polls": self._polls,
-            **times_of(request, self._since, client.now()),
-        }
+        ended = {**request.as_dict(), "polls": self._polls.count, **times_of(self._since, client.now())}
         with open_optional_ledger(self) as ledger:
-            answer = record_and_return(ended, self.hook, ledger, AssistantRequestFailedPermanentError)
+            answer = record_and_return(ended, self.hook, ledger)
         return PokeReturnValue(is_done=True, xcom_value=answer)
 
     @explained
@@ -218,7 +212,7 @@ class AssistantChatRequestSensor(BaseSensorOperator):
         check_rendered(self, context)
         with open_optional_ledger(self) as ledger:
             try:
-                return record_and_return(ended_request(event), self.hook, ledger, AssistantRequestFailedPermanentError)
+                return record_and_return(ended_request(event), self.hook, ledger)
             except AssistantRequestTimeoutError as error:
                 raise AirflowSensorTimeout(str(error)) from error
             except AssistantAPIError as error:
@@ -233,6 +227,13 @@ class AssistantChatRequestSensor(BaseSensorOperator):
         """
         doing = f"wait for chat request {self.request_id!r} on {self.hook.location()}"
         return FailureContext(doing, "The chat was submitted before, and stays at the service: a sensor only reads.")
+
+    @cached_property
+    def _polls(self) -> flow.Polls:
+        """The polls of this process, and the number of those before."""
+        client = self.hook.client
+        call = endpoints.get_chat_request(self.hook.resolve_site_id(), self.request_id, client.settings.words)
+        return flow.Polls(call, since=self._since, now=client.now, count=self._polls_before)
 
     def _longest_interval(self) -> float | None:
         """Return the longest time between two polls of the trigger, in seconds; None if the time does not grow."""

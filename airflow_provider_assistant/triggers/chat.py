@@ -90,14 +90,14 @@ class AssistantChatRequestTrigger(BaseTrigger):
         """
         Yield one event when the chat request has ended or the deadline has passed.
 
-        :return: The event's payload has ``request`` (the ended chat request with ``polls``, ``seconds``,
-            ``noticed_after`` and ``ended_at``) or ``error``, and ``rendered`` if it was given.
+        :return: The event's payload has ``request`` (the ended chat request with ``polls``, ``seconds`` and
+            ``ended_at``) or ``error``, and ``rendered`` if it was given.
         """
         try:
             async with shared_client(AssistantHook(self.assistant_conn_id)) as client:
                 with tracing.span("wait", site_id=self.site_id, request_id=self.request_id):
                     request, polls = await self._ended(client)
-                times = times_of(request, self.since, client.now())
+                times = times_of(self.since, client.now())
             event = {"request": {**request.as_dict(), "polls": polls, **times}}
         except Exception as error:  # noqa: BLE001 (the task says what was submitted, whatever the error is)
             event = failure_of(error)
@@ -137,28 +137,17 @@ class AssistantChatRequestTrigger(BaseTrigger):
         return min(client.settings.timeout, flow.LAST_POLL)
 
 
-def times_of(request: ChatRequest, since: float, now: float) -> dict[str, float | None]:
+def times_of(since: float, now: float) -> dict[str, float]:
     """
     Return how long an ended chat request took.
 
-    :param request: The ended chat request.
     :param since: Time of the submission, in seconds since the epoch.
     :param now: Time of the poll that found the end, in seconds since the epoch.
-    :return: ``seconds``, by the service's own times, or None if its reply has none; ``noticed_after``, seconds from
-        the submission to the poll that found the end; ``ended_at``, in seconds since the epoch.
+    :return: ``seconds`` from the submission to the poll that found the end; ``ended_at``, the time of that poll in
+        seconds since the epoch.
     """
     # If the clock was set back, the difference would be negative.
-    noticed_after = max(0.0, now - since)
-    service_seconds = request.service_seconds
-    if service_seconds is None:
-        return {"seconds": None, "noticed_after": round(noticed_after, 3), "ended_at": now}
-    # By the service's times, it cannot have ended after the poll that found the end.
-    seconds = min(service_seconds, noticed_after)
-    return {
-        "seconds": round(seconds, 3),
-        "noticed_after": round(noticed_after, 3),
-        "ended_at": since + seconds,
-    }
+    return {"seconds": round(max(0.0, now - since), 3), "ended_at": now}
 
 
 def ended_request(event: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -166,8 +155,8 @@ def ended_request(event: Mapping[str, Any] | None) -> dict[str, Any]:
     Return the ended chat request in the event of an :class:`AssistantChatRequestTrigger`.
 
     :param event: Payload of the event.
-    :return: The ended chat request: the keys of :meth:`.ChatRequest.as_dict`, ``polls``, ``seconds``,
-        ``noticed_after`` and ``ended_at``.
+    :return: The ended chat request: the keys of :meth:`.ChatRequest.as_dict`, ``polls``, ``seconds`` and
+        ``ended_at``.
     :raises AssistantError: The event reports an error. The error has its original class, or AssistantError if this
         worker does not have that class. An event with neither a request nor an error raises AssistantError, too.
     """

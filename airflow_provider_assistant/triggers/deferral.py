@@ -11,7 +11,11 @@ from airflow.providers.common.compat.sdk import BaseOperator, conf
 
 from airflow_provider_assistant.api import errors
 from airflow_provider_assistant.api.errors import detail_of
-from airflow_provider_assistant.exceptions import AssistantAPIError, AssistantLedgerError, AssistantRequestFailedError
+from airflow_provider_assistant.exceptions import (
+    AssistantAPIError,
+    AssistantLedgerError,
+    AssistantRequestFailedPermanentError,
+)
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.ledger.chats import RequestEnd, record_ends
@@ -70,30 +74,23 @@ def restore_attributes(task: BaseOperator, event: Mapping[str, Any] | None) -> N
         setattr(task, name, value)
 
 
-def record_loss(error: AssistantAPIError, request_id: str | None, hook: AssistantHook, ledger: Ledger | None) -> bool:
+def record_loss(error: AssistantAPIError, request_id: str, hook: AssistantHook, ledger: Ledger | None) -> None:
     """
     Record in the ledger that the service no longer knows a chat request, if that is what an error means.
 
-    A retry, or a cleared task, then submits the question again.
+    The next try of the task that submitted it then submits the question again.
 
-    :param request_id: None if it is unknown.
     :param hook: Hook for the site of the chat request.
     :param ledger: The ledger; None to record nothing.
-    :return: Whether the chat request is lost.
     """
-    if not errors.is_lost(error) or not request_id:
-        return False
-    if ledger:
-        end = RequestEnd("lost", datetime.now(UTC))
-        record_ends(ledger.engine, hook.site(), {request_id: end})
-    return True
+    if ledger and errors.is_lost(error):
+        record_ends(ledger.engine, hook.site(), {request_id: RequestEnd("lost", datetime.now(UTC))})
 
 
 def record_and_return(
     request: Mapping[str, Any],
     hook: AssistantHook,
     ledger: Ledger | None,
-    failure: type[AssistantRequestFailedError] = AssistantRequestFailedError,
 ) -> dict[str, Any]:
     """
     Record in the ledger how a chat request ended, and return the request if it is complete.
@@ -103,7 +100,7 @@ def record_and_return(
     :param hook: Hook for the site of the chat request.
     :param ledger: The ledger; None to record nothing.
     :return: ``request`` without ``ended_at``.
-    :raises AssistantRequestFailedError: The chat request failed; the class is ``failure``.
+    :raises AssistantRequestFailedPermanentError: The chat request failed.
     """
     request_id = request["request_id"]
     state = request["state"]
@@ -119,18 +116,16 @@ def record_and_return(
         except AssistantLedgerError as error:
             # Do not fail: the answer has been received, and no other task depends on this entry.
             log.warning("The end of chat request %r is not recorded: %s", request_id, error)
-    duration = f"noticed after {request['noticed_after']:.1f} s and {counted(request['polls'], 'poll')}"
-    if request["seconds"] is not None:
-        duration = f"{request['seconds']:.1f} s by the service's times, {duration}"
+    duration = f"after {request['seconds']:.1f} s and {counted(request['polls'], 'poll')}"
     if state == "failed":
         reason = "the service does not say why"
         if request.get("error"):
             reason = detail_of(request["error"])
-        raise failure(
+        raise AssistantRequestFailedPermanentError(
             f"Chat ended {request['status']!r}: {reason} (request {request_id!r} on site {site_id!r}, {duration})",
             todo="Polling it again gives the same end: submit the question again.",
             request_id=request_id,
             status=request["status"],
         )
-    log.info("Chat request %r on site %r is complete: %s.", request_id, site_id, duration)
+    log.info("Chat request %r on site %r is complete %s.", request_id, site_id, duration)
     return {name: value for name, value in request.items() if name != "ended_at"}

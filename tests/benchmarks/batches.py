@@ -98,14 +98,15 @@ def batch(service: Service, count: int, spread: float, interval: float) -> dict[
 
     gc.collect()
     idle = reset_peak()
-    from airflow_provider_assistant.chat_batch.requests import PendingRequest
-    from airflow_provider_assistant.chat_batch.state import BatchState
+    from airflow_provider_assistant.asking.questions import Questions
+    from airflow_provider_assistant.asking.record import Record, Request
     from airflow_provider_assistant.triggers.chat_batch import AssistantChatBatchTrigger
 
     with tempfile.TemporaryDirectory() as folder:
-        state, now = BatchState(folder), time.time()
+        record, now = Record(folder), time.time()
+        record.write_questions(Questions())
         service.reset(LATENCY, spread=spread, outstanding=count)
-        state.write_pending([PendingRequest(f"{number:032x}", request_id(number), now) for number in range(count)])
+        record.add([Request(f"{number:032x}", request_id(number), "s", now) for number in range(count)])
         trigger = AssistantChatBatchTrigger(
             assistant_conn_id="assistant_default",
             site_id="bench",
@@ -117,7 +118,7 @@ def batch(service: Service, count: int, spread: float, interval: float) -> dict[
         watch = Watch()
         event = watch.run(lambda: _event(trigger))
         ended, peak = time.time(), status("VmHWM")
-        answers = {one.request_id: one.text for one in state.read_answers()}
+        answers = {end.request_id: end.answer for end in record.read()[1].values()}
     if answers != {request_id(number): answer(question(number)) for number in range(count)}:
         raise RuntimeError(f"not all of {count} questions have their answers, but {len(answers)}: {event}")
     return {**watch.as_dict(), "peak_mb": round(peak - idle, 1), "idle_mb": round(idle, 1), "ended": ended}

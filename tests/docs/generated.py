@@ -14,7 +14,7 @@ import runpy
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,8 +22,6 @@ from typing import Any
 
 import yaml
 from airflow.providers.common.compat.sdk import AirflowFailException
-from airflow_provider_assistant.evaluation.judging.rubrics import JudgeOptions
-from airflow_provider_assistant.evaluation.judging.verdicts import verdicts_schema
 from airflow_provider_assistant.evaluation.losses import questions_needed
 from airflow_provider_assistant.evaluation.scoring import scores_schema
 
@@ -31,8 +29,10 @@ from airflow_provider_assistant import exceptions, lake
 from airflow_provider_assistant.api import errors
 from airflow_provider_assistant.api.reads import READS
 from airflow_provider_assistant.client.settings import ClientSettings
+from airflow_provider_assistant.evaluation.rubrics import JudgeOptions
 from airflow_provider_assistant.evaluation.scorers import SCORERS
 from airflow_provider_assistant.evaluation.summary import Summary
+from airflow_provider_assistant.evaluation.verdicts import verdicts_schema
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.loading.findings import findings_schema
 from airflow_provider_assistant.operators import documents
@@ -369,8 +369,8 @@ def tables() -> list[Table]:
             "docs/evaluate/judge.md",
             "Options",
             [
-                {"Option": code(one.name), "Default": code(repr(getattr(JudgeOptions(), one.name)))}
-                for one in fields(JudgeOptions)
+                {"Option": code(name), "Default": code(repr(default))}
+                for name, default in JudgeOptions().model_dump().items()
             ],
         ),
         Table("docs/operate/observe.md", "Alerts", alerts()),

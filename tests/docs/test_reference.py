@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 from airflow.providers.common.compat.sdk import BaseSensorOperator
-from airflow_provider_assistant.chat_batch import answers, poller, schedule, state
-from airflow_provider_assistant.chat_batch.requests import State
+from airflow_provider_assistant.chat_batch import answers, poller, schedule
 from airflow_provider_assistant.evaluation.cases import EXPECTATIONS
-from airflow_provider_assistant.evaluation.judging.rubrics import BUILT_IN, POLICY
 from airflow_provider_assistant.evaluation.scoring import OUTCOMES
 
 from airflow_provider_assistant import assets, decorators, exceptions, lake, retry_policy
+from airflow_provider_assistant.asking import answers, poller, record, schedule
 from airflow_provider_assistant.cli import runner
 from airflow_provider_assistant.client import cancellation
 from airflow_provider_assistant.client.settings import ClientSettings
+from airflow_provider_assistant.evaluation.rubrics import BUILT_IN
 from airflow_provider_assistant.failures import is_final
-from airflow_provider_assistant.feedback import sender
+from airflow_provider_assistant.feedback.counts import RatingCounts
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.hooks.connection import ConnectionExtra
 from airflow_provider_assistant.knowledge import files
@@ -66,7 +66,7 @@ def sensors() -> set[str]:
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXIT_CODES = ("OK", "WRONG", "INPUT", "REFUSED", "LATER", "LEDGER", "BUG", "INTERRUPTED", "TERMINATED")
-COUNTS = [*sender.RatingCounts().as_dict(), "rows", "not_rated", "not_answered", "site_id", "findings"]
+COUNTS = [*RatingCounts().as_dict(), "site_id", "findings"]
 # Page, heading and first column of each table that lists what there is, and the names in the code.
 LISTS: list[tuple[str, str, str, Any]] = [
     (OPERATORS, "Operators", "Operator", set(tasks()) - sensors()),
@@ -81,9 +81,9 @@ LISTS: list[tuple[str, str, str, Any]] = [
     (OPERATORS, "Counts of ratings", "Key", COUNTS),
     (LINEAGE, "Links", "Button", {link.name for kind in tasks().values() for link in kind.operator_extra_links}),
     (DATASETS, "findings", "Kind", get_args(findings.Kind)),
-    (DATASETS, "requests", "State", ["open", "ambiguous", "timed_out", *get_args(State)]),
+    (DATASETS, "requests", "State", ["open", "ambiguous", "timed_out", "complete", "failed", "lost"]),
     ("docs/ask/chat-batch.md", "What is in the file", "Status", answers.STATUSES),
-    ("docs/evaluate/judge.md", "Rubrics", "Scorer", [f"judge.{name}" for name in (*BUILT_IN, POLICY, "<name>")]),
+    ("docs/evaluate/judge.md", "Rubrics", "Scorer", [f"judge.{name}" for name in (*BUILT_IN, "<name>")]),
     (SCORES, "Expectations", "Column", EXPECTATIONS),
     (SCORES, "Scores", "`outcome`", OUTCOMES),
     (LEDGER, "Retry or skip", "`on_ambiguous`", get_args(OnAmbiguous)),
@@ -114,7 +114,7 @@ MILLION = 1_000_000
 NUMBER = {0.25: "a quarter", 2: "two", 10: "ten", 20: "twenty", 120: "two minutes", 604_800: "seven days"}
 SETTINGS = ClientSettings("", "")
 FIGURES = [
-    ("docs/ask/chat-batch.md", f"saved within {NUMBER[state.FLUSH]} seconds"),
+    ("docs/ask/chat-batch.md", f"saved within {NUMBER[record.FLUSH]} seconds"),
     ("docs/ask/chat-batch.md", f"polled first at {NUMBER[schedule.FIRST]} of it"),
     ("docs/ask/chat-batch.md", f"has a line every {poller.PROGRESS:g} seconds"),
     (LEDGER, f"writes nothing for {clock.DEFAULT_SECONDS:g} seconds"),
@@ -213,8 +213,6 @@ def test_results_have_the_keys_of_the_table(
             task("LoadQAOperator", **rows, columns={"question": "title", "answer": "content"}),
             task("ChatOperator", **message),
             submit,
-            task("SubmitChatOperator", "deferred", **message, deferrable=True),
-            task("SubmitChatOperator", "waited", **message, wait_for_completion=True, deferrable=False),
             task("ChatBatchOperator", source=[{"message": "When?"}], output_path=answered, poll_interval=0.1),
             task("ChatRequestSensor", **request),
             task("FeedbackOperator", **request, session_id="s", feedback="good"),
@@ -233,11 +231,9 @@ def test_results_have_the_keys_of_the_table(
     text = section(OPERATORS, "Operators")
     cells = {codes(row["Operator"])[0]: row["XCom"] for row in table(text)}
     cells |= {codes(row["Sensor"])[0]: row["XCom"] for row in table(text[text.index("| Sensor ") :])}
-    waited = {"request_id", "session_id", "site_id"}
-    waited |= set(listed(OPERATORS, "AssistantSubmitChatOperator after waiting", "Key"))
     for built in dag.tasks:
         cell = cells[built.task_type]
-        said = waited if built.task_id in {"deferred", "waited"} else set(codes(cell))
+        said = set(codes(cell))
         for heading in ("load", "batch", "export", "read"):
             if f"#counts-of-a{'n' * (heading == 'export')}-{heading})" in cell:
                 said |= set(listed(OPERATORS, f"Counts of a{'n' * (heading == 'export')} {heading}", "Key"))

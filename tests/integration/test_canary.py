@@ -29,6 +29,7 @@ from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOpe
 from airflow_provider_assistant.operators.feedback_batch import AssistantRateAnswersOperator
 from airflow_provider_assistant.operators.limits import AssistantLimitsOperator
 from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChatOperator
+from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
 from airflow_provider_assistant.transfers.ledger_to_parquet import AssistantRequestsToParquetOperator
 from airflow_provider_assistant.transfers.limits_to_parquet import AssistantLimitsToParquetOperator
 from airflow_provider_assistant.transfers.statistics_to_parquet import (
@@ -153,11 +154,13 @@ def a_night(run, folder):
     scored = run(AssistantEvaluateOperator, answers=answers, output_path=str(folder / "run"), **judged)
     scores = scored.xcom()["scores_path"]
     rules = {"bad": "token_f1 < 0.3"}
-    run(AssistantRateAnswersOperator, answers=answers, scores=scores, rules=rules, key_columns="id")
+    run(AssistantRateAnswersOperator, answers=answers, scores=scores, rules=rules)
     run(AssistantLimitsToParquetOperator, output_path=lake)
     run(AssistantStatisticsToParquetOperator, output_path=lake)
     run(AssistantRequestsToParquetOperator, output_path=lake)
-    run(AssistantSubmitChatOperator, session_id="s", message="Question 3?", deferrable=True, poll_interval=0.05)
+    submitted = run(AssistantSubmitChatOperator, session_id="s", message="Question 3?").xcom()
+    wait = {"request_id": submitted["request_id"], "poke_interval": 0.05, "deferrable": True}
+    run(AssistantChatRequestSensor, **wait)
 
 
 def outcomes(ledger_home):

@@ -370,7 +370,9 @@ def test_approved_baseline(load, run_stored_dag, service, connection, tmp_path, 
 
     monkeypatch.setenv("AIRFLOW_VAR_ASSISTANT_BASELINE", approved)
     second = run_stored_dag(dag, mark_success_pattern="approve|set_baseline")
-    assert second.xcom("evaluate")["baseline"] == str(Path(head["summary_path"]).parent), "the person decides, not the gate"
+    assert second.xcom("evaluate")["baseline"] == str(Path(head["summary_path"]).parent), (
+        "the person decides, not the gate"
+    )
 
 
 def test_handbook(load, run_stored_dag, service, tmp_path, monkeypatch):

@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
-from airflow_provider_assistant.chat_batch.requests import FinishedRequest
 from airflow_provider_assistant.evaluation.judging.label_files import label_file
 
 from airflow_provider_assistant import lake
 from airflow_provider_assistant.api.privacy import user_label
+from airflow_provider_assistant.asking.record import End, Record
 from airflow_provider_assistant.evaluation.summary import Summary
 from airflow_provider_assistant.ledger import sqlite_engine
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
@@ -191,8 +191,7 @@ def write_all_places(run_operator, service, lake_folder: Path, files: Path) -> N
     batch = {"source": source, "key_columns": ["key"], "output_path": answers, "poll_interval": 0.05}
     batch["lake_path"] = str(lake_folder)
     run(AssistantChatBatchOperator, **batch)
-    chat = {"session_id": SESSION, "message": QUESTION, "user_email": EMAIL, "wait_for_completion": True}
-    run(AssistantSubmitChatOperator, poll_interval=0.05, **chat)
+    run(AssistantSubmitChatOperator, session_id=SESSION, message=QUESTION, user_email=EMAIL)
     evaluation = run(
         AssistantEvaluateOperator,
         answers=answers,
@@ -229,12 +228,10 @@ def write_further_files(files: Path) -> None:
     rows = pq.ParquetFile(files / "answers.parquet").read().to_pylist()
     labels = [{"key": row["key"], "question": row["message"], "answer": row["answer"]} for row in rows]
     (files / "labels.csv").write_bytes(label_file(labels, delimiter=";"))
-    state = BatchState(str(files / ".killed.parquet.00112233.chat-batch"))
-    ended = {"status": "complete", "error": None, "ended_at": 1.0, "seconds": 1.0, "polls": 1}
+    record = Record(str(files / ".killed.parquet.00112233.chat-batch"))
     for row in rows:
-        texts = {"question_id": row["key"], "request_id": row["request_id"], "text": row["answer"], "raw": row["raw"]}
-        state.write_answers([FinishedRequest(**texts, **ended)])
-    state.write_closed([SESSION, OTHER_SESSION])
+        names = ("question_id", "status", "request_id", "session_id", "answer", "raw")
+        record.add([End(**{name: row[name] for name in names}, ended_at=1.0, seconds=1.0, polls=1)])
     lake.replace(pa.Table.from_pylist(rows), lake_path(files / ".killed.parquet.00112233.chat-batch/questions.parquet"))
 
 

@@ -21,8 +21,8 @@ from airflow.sdk import ObjectStoragePath
 from pyarrow.fs import S3FileSystem
 
 from airflow_provider_assistant import lake
-from airflow_provider_assistant.chat_batch.requests import PendingRequest
-from airflow_provider_assistant.asking.record import Record
+from airflow_provider_assistant.asking.questions import Questions
+from airflow_provider_assistant.asking.record import Record, Request
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
 from airflow_provider_assistant.triggers.chat_batch import AssistantChatBatchTrigger
@@ -324,7 +324,9 @@ async def test_a_triggerer_is_the_first_of_its_process_to_use_the_storage(
 ) -> None:
     """Airflow remembers file systems by connection, so another connection stands for another process."""
     request_id = AssistantHook().submit_chat("s", "When?").request_id
-    BatchState(f"{bucket.root}/state").write_pending([PendingRequest("question", request_id, time.time())])
+    record = Record(f"{bucket.root}/state")
+    record.write_questions(Questions())
+    record.add([Request("question", request_id, "s", time.time())])
     other = f"triggerer_of_{bucket.storage.conn_id}"
     monkeypatch.setenv(f"AIRFLOW_CONN_{other.upper()}", bucket.storage.connection())
     trigger = AssistantChatBatchTrigger(
@@ -337,5 +339,5 @@ async def test_a_triggerer_is_the_first_of_its_process_to_use_the_storage(
     )
     events: list[dict[str, Any]] = [event.payload async for event in trigger.run()]
     assert [(event.get("ended"), event.get("open")) for event in events] == [({"complete": 1}, 0)]
-    (answer,) = BatchState(f"{bucket.root}/state").read_answers()
-    assert (answer.request_id, answer.status) == (request_id, "complete")
+    (end,) = record.read()[1].values()
+    assert (end.request_id, end.status) == (request_id, "complete")

@@ -10,16 +10,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_assistant.exceptions import AssistantError
-from airflow_provider_assistant.feedback.rules import Rating
-from airflow_provider_assistant.feedback.sender import FeedbackSender
-from airflow_provider_assistant.hooks.assistant import AssistantHook
-from airflow_provider_assistant.loading.findings import FindingsFile
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
+from airflow_provider_assistant.operators.feedback_batch import AssistantRateAnswersOperator
 from tests.live import gateways
 from tests.live.gateways import BLOCKED_WORD, Relay
 from tests.proxies import LOCAL_NAME, certificate, server_context, tls_front
@@ -104,16 +101,14 @@ class Behind:
             output_path=str(self._folder / "answers.parquet"),
         )  # fmt: skip
 
-    def rate(self) -> tuple[AssistantError | None, FeedbackSender]:
+    def rate(self) -> Any:
         """Rate answers that do not exist: a gateway that passes the ratings on leads to refusals of the service."""
-        hook = AssistantHook()
-        with FindingsFile(self._folder / "ratings.parquet", always=False) as findings:
-            sender = FeedbackSender(hook.settings.client, site_id="docs", ledger=None, findings=findings)
-            try:
-                sender.send([Rating(f"k{number}", "s", f"r{number}", "good") for number in range(30)])
-            except AssistantError as error:
-                return error, sender
-        return None, sender
+        requests = [f"r{number}" for number in range(30)]
+        paths = {name: str(self._folder / f"{name}.parquet") for name in ("answers", "scores")}
+        pq.write_table(pa.table({"request_id": requests, "session_id": ["s"] * 30}), paths["answers"])
+        scores = {"key": requests, "request_id": requests, "status": ["complete"] * 30, "mark": [1.0] * 30}
+        pq.write_table(pa.table(scores), paths["scores"])
+        return self._run(AssistantRateAnswersOperator, rules={"good": "mark >= 1"}, **paths)
 
 
 def error_of(run: Any) -> str:
@@ -172,12 +167,11 @@ def test_a_gateway_that_answers_everything_stops_the_task_and_is_named(place, ho
     scheme, name = STOPPED[place]
     behind.connect(f"{scheme}://{address(hosts, place.strip())}/api/v1")
     started = time.monotonic()
-    loaded, asked, (rating_error, sender) = behind.load(), behind.ask(), behind.rate()
+    loaded, asked, rated = behind.load(), behind.ask(), behind.rate()
     assert time.monotonic() - started < 60
     assert service.seen() == []
     assert loaded.keys("rejected", "ambiguous", "possibly_duplicated") == set()
-    assert sender.counts.failed == 30
-    for error in (loaded.error, error_of(asked), str(rating_error or "")):
+    for error in (loaded.error, error_of(asked), error_of(rated)):
         assert name in error
     behind.connect(service.server.url)
     assert behind.load().stored == Counter(f"r{number}" for number in ALL)

@@ -171,11 +171,9 @@ def ledger_export(place: Place) -> dict[str, Any]:
 
 
 LINES = [
-    Line(AssistantChatOperator, lambda place: {**USES, **MESSAGE, "lake_path": place.file("lake")},
+    Line(AssistantChatOperator, lambda place: {**LEDGERED, **MESSAGE, "lake_path": place.file("lake")},
          posts=1, files=1, posts_again=1),
-    Line(AssistantSubmitChatOperator,
-         lambda place: {**LEDGERED, **MESSAGE, **QUICK, "wait_for_completion": True, "lake_path": place.file("lake")},
-         posts=1, files=1),
+    Line(AssistantSubmitChatOperator, lambda place: {**LEDGERED, **MESSAGE}, posts=1),
     Line(AssistantCloseSessionOperator, lambda place: {**USES, "session_id": "1e4"}, posts=1, posts_again=1),
     Line(AssistantChatBatchOperator, lambda place: {**questions(place), "source": QUESTIONS}, posts=2, files=2),
     Line(_ChatBatchDecoratedOperator, questions, posts=2, files=2,
@@ -203,7 +201,7 @@ LINES = [
          posts_later=0, posts=1, others=lambda place: {"feedback": "bad"}),
     Line(AssistantRateAnswersOperator,
          lambda place: {**LEDGERED, "answers": place.file("answers.parquet"), "scores": place.scores(),
-                        "rules": {"good": "token_f1 >= 0"}, "key_columns": "key"},
+                        "rules": {"good": "token_f1 >= 0"}},
          # The second rating of a request does not replace the first one, which findings say.
          posts_later=0, posts=2, second_files=1, others=lambda place: {"rules": {"bad": "token_f1 >= 0"}}),
     Line(AssistantLimitsOperator, lambda place: USES),

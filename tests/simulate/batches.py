@@ -210,9 +210,9 @@ class RateMany(Operation):
             world.service.store.save(
                 Chat(f"r{number}", "docs", f"s{number}", "async", "?", None, None, 0.0, ended_at=1.0, answer="!")
             )
-            common = {"key": f"k{number}", "status": "complete", "seconds": 1.0}
-            rows.append({**common, **ids, "message": "?", "answer": "!", "finished_at": None})
-            scores.append({**common, "scorer": "exact", "score": float(number % 3 > 0), "outcome": "scored"})
+            common = {"key": f"k{number}", "status": "complete", "request_id": ids["request_id"]}
+            rows.append({**common, **ids, "message": "?", "answer": "!"})
+            scores.append({**common, "exact": float(number % 3 > 0)})
         pq.write_table(pa.Table.from_pylist(rows), world.folder / "answers.parquet")
         pq.write_table(pa.Table.from_pylist(scores), world.folder / "scores.parquet")
 
@@ -242,7 +242,7 @@ class RateMany(Operation):
         }
         if ended.is_killed or isinstance(ended.error, AssistantStorageError | AirflowTaskTimeout):
             return
-        counts = getattr(getattr(ended.task, "_sender", None), "counts", None)
+        counts = getattr(ended.task, "_counts", None)
         if counts is None:
             return
         if attempt.ledger_away is None or ended.sent:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSensorTimeout, AirflowSkipException
 from hypothesis import strategies as st
 
 from airflow_provider_assistant.exceptions import (
+    AssistantAmbiguousPermanentError,
     AssistantAuthenticationError,
     AssistantBadRequestError,
     AssistantLedgerError,
     AssistantNotFoundError,
     AssistantPermissionError,
     AssistantRequestFailedError,
-    AssistantRequestLostError,
     AssistantRequestTimeoutError,
     AssistantResponseError,
 )
@@ -78,7 +78,7 @@ class Call(Operation):
         is_permanent, last = isinstance(error, AirflowFailException), statuses[-1]
         if last >= 500 or last in PASSING or last == 0 or isinstance(error, AssistantResponseError):
             assert not is_permanent, f"a transient error can be retried: {error!r}"
-        elif last in {400, 401, 403, 404} and not isinstance(error, AssistantRequestLostError) and len(statuses) == 1:
+        elif last in {400, 401, 403, 404} and len(statuses) == 1:
             assert is_permanent, f"a permanent error is not retried: {error!r}"
 
     def check_end(self, world: World, night: Night) -> None:
@@ -91,26 +91,84 @@ class Call(Operation):
 
 
 @dataclass
-class SyncChat(Call):
-    """Ask, and wait for the answer."""
+class Message(Call):
+    """Send one message. Over all tries, it is sent again only if ``on_ambiguous`` allows it."""
 
-    def make(self, world: World) -> Any:
-        return AssistantChatOperator(
-            task_id="task", session_id=SESSION, message=MESSAGE, on_ambiguous=self.on_ambiguous
-        )
+    ledger: bool = True
+    endpoint: ClassVar[str]
+
+    def options(self) -> dict[str, Any]:
+        return {
+            "task_id": "task", "session_id": SESSION, "message": MESSAGE, "on_ambiguous": self.on_ambiguous,
+            "ledger": self.ledger,
+        }  # fmt: skip
 
     def check_try(self, world: World, attempt: Try, ended: Ended, *, number: int) -> None:
-        super().check_try(world, attempt, ended, number=number)
-        made = len([one for one in ended.sent if one.is_received])
+        is_left = isinstance(ended.error, AirflowSkipException | AssistantAmbiguousPermanentError)
+        if not (is_left and not ended.sent):
+            super().check_try(world, attempt, ended, number=number)
+        made = len([one for one in ended.to(self.endpoint) if one.is_received])
         if self.on_ambiguous != "retry":
             assert made <= 1, "what may have arrived is not sent again"
         if ended.error is None:
-            assert made <= 1 + ended.xcom.get("possibly_duplicated", 0), "what was asked twice is counted"
+            assert made <= 1 + ended.xcom.get("possibly_duplicated", 0), "what was sent twice is counted"
+
+    def check_end(self, world: World, night: Night) -> None:
+        good = self.calm(world)
+        received = [one for one in world.wire.journal if one.endpoint == self.endpoint and one.is_received]
+        is_careful = self.on_ambiguous != "retry" and self.ledger
+        if is_careful and not any(attempt.is_cleared for attempt in night.tries):
+            is_kept = all(attempt.ledger_away is None for attempt in night.tries)
+            assert len(received) <= 1 or not is_kept, "what may have arrived is not sent again by a retry either"
+        if is_careful and isinstance(good.error, AirflowSkipException | AssistantAmbiguousPermanentError):
+            return
+        assert good.error is None, repr(good.error)
+        self.check_done(world, good)
+
+
+@dataclass
+class SyncChat(Message):
+    """Ask, and wait for the answer."""
+
+    endpoint: ClassVar[str] = "chat"
+
+    def make(self, world: World) -> Any:
+        return AssistantChatOperator(**self.options())
+
+    def check_try(self, world: World, attempt: Try, ended: Ended, *, number: int) -> None:
+        super().check_try(world, attempt, ended, number=number)
+        if ended.error is None:
             assert ended.result["seconds"] >= 0
             assert not ended.sent[-1].answered or ended.result["text"] == answer_to(MESSAGE)
 
     def check_done(self, world: World, good: Ended) -> None:
         assert good.result["text"] == answer_to(MESSAGE)
+
+
+@dataclass
+class Submit(Message):
+    """Submit a question."""
+
+    reuse: bool = True
+    endpoint: ClassVar[str] = "chat.async"
+
+    def make(self, world: World) -> Any:
+        return AssistantSubmitChatOperator(**self.options(), reuse=self.reuse)
+
+    def check_try(self, world: World, attempt: Try, ended: Ended, *, number: int) -> None:
+        super().check_try(world, attempt, ended, number=number)
+        # A reply has no NUL after it is read.
+        if ended.error is None and "\N{REPLACEMENT CHARACTER}" not in ended.result["request_id"]:
+            request = world.service.store.find(Chat, "docs", world.wire.real_id(ended.result["request_id"]))
+            assert request is not None
+            assert request.message == MESSAGE
+
+    def check_end(self, world: World, night: Night) -> None:
+        super().check_end(world, night)
+        if self.ledger and self.on_ambiguous == "retry":
+            first, again = self.calm(world), self.calm(world)
+            assert not again.sent, "what was submitted is not submitted again"
+            assert again.result["request_id"] == first.result["request_id"]
 
 
 @dataclass
@@ -179,7 +237,6 @@ class RateOne(Call):
 WAITED = (
     AssistantRequestFailedError,
     AssistantRequestTimeoutError,
-    AssistantRequestLostError,
     AssistantBadRequestError,
     AssistantNotFoundError,
     AssistantAuthenticationError,
@@ -189,94 +246,21 @@ WAITED = (
 
 
 @dataclass
-class SubmitAndWait(Call):
+class WaitForRequest(Call):
     """
-    Submit a question, and wait for its answer.
+    Wait with a sensor for a request that another task has submitted.
 
-    :param deferrable: whether the task defers.
-    :param ledger: whether the task uses a ledger.
-    :param reuse: whether a cleared task takes up its request again.
     :param patience: longest total wait, in seconds.
     :param interval: seconds between polls.
     """
 
     deferrable: bool = False
     ledger: bool = True
-    reuse: bool = True
     patience: float = 600.0
     interval: float = 5.0
-    known: int = field(default=0, init=False, repr=False)
 
     def polls(self) -> float:
         return min(self.patience, 1e4) / self.interval + 8 + (1e6 if self.patience == PATIENT else 0)
-
-    def make(self, world: World) -> Any:
-        return AssistantSubmitChatOperator(
-            task_id="task",
-            session_id=SESSION,
-            message=MESSAGE,
-            on_ambiguous=self.on_ambiguous,
-            wait_for_completion=True,
-            deferrable=self.deferrable,
-            ledger=self.ledger,
-            reuse=self.reuse,
-            timeout=self.patience,
-            poll_interval=self.interval,
-        )
-
-    def check_try(self, world: World, attempt: Try, ended: Ended, *, number: int) -> None:
-        self.check_wait(world, attempt, ended)
-        made = len([one for one in ended.to("chat.async") if one.is_received])
-        if self.on_ambiguous != "retry":
-            assert made <= 1, "what may have been submitted is not submitted again"
-        if ended.error is None:
-            assert made <= 1 + ended.xcom.get("possibly_duplicated", 0), "what was submitted twice is counted"
-            assert ended.result["text"] == answer_to(MESSAGE)
-            request = world.service.store.find(Chat, "docs", world.wire.real_id(ended.result["request_id"]))
-            assert request is not None
-            assert request.message == MESSAGE
-
-    def check_wait(self, world: World, attempt: Try, ended: Ended) -> None:
-        """Check polls, time and errors of a wait."""
-        # The timeout of a deferred task is stored as a time of day: a clock that is set back extends it.
-        is_moved = self.deferrable and attempt.jump
-        polls = [one.status for one in ended.to("chat.request")]
-        most = self.polls() * (1 + (attempt.end is not None))
-        assert is_moved or len(polls) <= most, "the polls are bounded"
-        longest = 2 * self.seconds(world) + 65 * world.timeout + self.patience + self.polls() * world.timeout + LEDGER
-        assert is_moved or ended.seconds <= longest, "the time is bounded"
-        error = ended.error
-        if error is None or ended.is_killed or isinstance(error, AssistantLedgerError) or not polls or attempt.end:
-            return
-        is_waited = isinstance(error, WAITED) or isinstance(error.__cause__, WAITED)
-        assert is_waited or attempt.outage, f"polling goes on after this: {error!r}"
-        refused = [one.status for one in ended.to("chat.request")[:-1] if not one.is_page]
-        assert not {401, 403} & set(refused), f"what concerns the key is not polled on: {polls}"
-        if isinstance(error, AssistantRequestTimeoutError | AirflowSensorTimeout) and not attempt.jump:
-            assert ended.seconds >= self.patience, "the whole time is waited"
-
-    def check_end(self, world: World, night: Night) -> None:
-        self.patience = PATIENT
-        # The first of these may find that a request was lost.
-        for number in range(60, 63):
-            ended = self.calm(world, number)
-            if ended.error is None:
-                break
-        is_failing = world.service.settings.fail_messages
-        is_stopped = self.on_ambiguous != "retry" and not isinstance(ended.error, AssistantRequestLostError)
-        if is_failing or (ended.error is not None and is_stopped):
-            return
-        assert ended.error is None, f"a retry converges: {ended.error!r}"
-        assert ended.result["text"] == answer_to(MESSAGE)
-        if self.ledger and self.reuse and not any(attempt.is_cleared for attempt in night.tries):
-            again = self.calm(world, 70)
-            assert again.error is None
-            assert not again.to("chat.async"), "what was answered is not asked again"
-
-
-@dataclass
-class WaitForRequest(SubmitAndWait):
-    """Wait with a sensor for a request that another task has submitted."""
 
     def begin(self, world: World) -> None:
         super().begin(world)
@@ -310,9 +294,27 @@ class WaitForRequest(SubmitAndWait):
         self.check_wait(world, attempt, ended)
         if ended.error is None:
             assert ended.result["text"] == answer_to(MESSAGE)
-            assert (ended.result["seconds"] or 0) >= 0
-            assert (ended.result["noticed_after"] or 0) >= 0
+            assert ended.result["seconds"] >= 0
             assert ended.result["polls"] >= 1
+
+    def check_wait(self, world: World, attempt: Try, ended: Ended) -> None:
+        """Check polls, time and errors of a wait."""
+        # The timeout of a deferred task is stored as a time of day: a clock that is set back extends it.
+        is_moved = self.deferrable and attempt.jump
+        polls = [one.status for one in ended.to("chat.request")]
+        most = self.polls() * (1 + (attempt.end is not None))
+        assert is_moved or len(polls) <= most, "the polls are bounded"
+        longest = 2 * self.seconds(world) + 65 * world.timeout + self.patience + self.polls() * world.timeout + LEDGER
+        assert is_moved or ended.seconds <= longest, "the time is bounded"
+        error = ended.error
+        if error is None or ended.is_killed or isinstance(error, AssistantLedgerError) or not polls or attempt.end:
+            return
+        is_waited = isinstance(error, WAITED) or isinstance(error.__cause__, WAITED)
+        assert is_waited or attempt.outage, f"polling goes on after this: {error!r}"
+        refused = [one.status for one in ended.to("chat.request")[:-1] if not one.is_page]
+        assert not {401, 403} & set(refused), f"what concerns the key is not polled on: {polls}"
+        if isinstance(error, AssistantRequestTimeoutError | AirflowSensorTimeout) and not attempt.jump:
+            assert ended.seconds >= self.patience, "the whole time is waited"
 
     def check_end(self, world: World, night: Night) -> None:
         self.patience = PATIENT
@@ -326,15 +328,15 @@ class WaitForRequest(SubmitAndWait):
 # -- generation ----------------------------------------------------------------------------------
 
 AMBIGUOUS = st.sampled_from(["retry", "retry", "skip", "fail"])
-CHAT_NIGHTS = nights(st.builds(SyncChat, AMBIGUOUS))
+LEDGERS = st.sampled_from([True, True, True, False])
+CHAT_NIGHTS = nights(st.builds(SyncChat, AMBIGUOUS, ledger=LEDGERS))
+SUBMIT_NIGHTS = nights(st.builds(Submit, AMBIGUOUS, ledger=LEDGERS, reuse=st.booleans()), CLEARED)
 CLOSE_NIGHTS = nights(st.builds(CloseSession))
 UPLOAD_NIGHTS = nights(st.builds(UploadOne), settings={"allow_duplicates": st.just(True)})
 RATING_NIGHTS = nights(st.builds(RateOne))
 WAITING: dict[str, st.SearchStrategy[Any]] = {
-    "on_ambiguous": AMBIGUOUS,
     "deferrable": st.booleans(),
-    "ledger": st.sampled_from([True, True, True, False]),
-    "reuse": st.sampled_from([True, True, False]),
+    "ledger": LEDGERS,
     "patience": st.sampled_from([0.0, 60.0, 600.0]),
     "interval": st.sampled_from([1.0, 5.0, 300.0]),
 }
@@ -342,5 +344,4 @@ PROCESSING: dict[str, st.SearchStrategy[Any]] = {
     "processing_seconds": st.sampled_from([0.0, 1.0, 20.0, 60.0]),
     "fail_messages": st.sampled_from([None, None, None, FAILING]),
 }
-WAITING_NIGHTS = nights(st.builds(SubmitAndWait, **WAITING), CLEARED, settings=PROCESSING)
 SENSOR_NIGHTS = nights(st.builds(WaitForRequest, **WAITING), TRIES, settings=PROCESSING)

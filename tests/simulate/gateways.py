@@ -14,7 +14,7 @@ from airflow_provider_assistant.client.worker_pool import UNANSWERED
 from airflow_provider_assistant.exceptions import AssistantError
 from airflow_provider_assistant.sandbox import Settings
 from tests.simulate.batches import ChatBatch, Export, RateMany
-from tests.simulate.chats import SubmitAndWait, SyncChat, UploadOne
+from tests.simulate.chats import Submit, SyncChat, UploadOne, WaitForRequest
 from tests.simulate.loads import Load, LoadRows, UploadFiles
 from tests.simulate.night import Night, Operation
 from tests.simulate.replies import HOST, LOGIN, OUTAGES, REFUSING, STOPPING, Answer, Gateway, Outage, Page
@@ -45,7 +45,7 @@ class FrontNight(Night):
                 front.check_outage(attempt.outage)
             if attempt.gateway:
                 self._check_gateway(front, attempt.gateway)
-            if self.operation.patience >= 600 if isinstance(self.operation, ChatBatch | SubmitAndWait) else True:
+            if self.operation.patience >= 600 if isinstance(self.operation, ChatBatch | WaitForRequest) else True:
                 self.operation.check_end(world, self)
 
     def _check_gateway(self, front: _Front, gateway: Gateway) -> None:
@@ -129,7 +129,7 @@ class _Front:
             assert (result["sites"], result["failed"]) == (operation.sites, 0)
         elif isinstance(operation, ChatBatch):
             assert result["complete"] == operation.questions, f"every question is answered: {result}"
-        elif isinstance(operation, SyncChat | SubmitAndWait):
+        elif isinstance(operation, SyncChat):
             assert result["text"] == answer_to(next(iter(self.by_item)))
 
     def _away(self) -> list[Sent]:
@@ -140,7 +140,7 @@ class _Front:
     def check_outage(self, outage: Outage) -> None:
         """Check that a short outage is survived, a long one is given up, and both are probed seldom."""
         operation = self.operation
-        patience = operation.patience if isinstance(operation, ChatBatch | SubmitAndWait) else FOREVER
+        patience = operation.patience if isinstance(operation, ChatBatch | WaitForRequest) else FOREVER
         if outage.seconds <= LASTING:
             is_stopped = getattr(operation, "on_ambiguous", "") == "fail" and any(one.is_doubtful for one in self.sent)
             # A sync chat that timed out is not sent again: the service may still be answering it.
@@ -274,7 +274,8 @@ def operations(draw: st.DrawFn, patience: tuple[float, ...] = (600.0,)) -> Opera
         lambda: RateMany(ratings=items),
         lambda: Export(sites=items),
         SyncChat,
-        lambda: SubmitAndWait(**waits),
+        Submit,
+        lambda: WaitForRequest(**waits),
         UploadOne,
     ]
     operation: Operation = draw(st.sampled_from(kinds))()

@@ -107,13 +107,14 @@ def test_a_chat_is_answered(count: int, part: int) -> None:
     held(chats.CHAT_NIGHTS, count, part)
 
 
-@pytest.mark.promise("chat", "A chat request is polled until its timeout, and a retry waits for the same request.")
-@share(6)
-def test_a_chat_request_is_waited_for(count: int, part: int) -> None:
-    held(chats.WAITING_NIGHTS, count, part)
-
-
+@pytest.mark.promise("chat", "A chat that was submitted is not submitted again by a retry.")
 @share(4)
+def test_a_chat_is_submitted(count: int, part: int) -> None:
+    held(chats.SUBMIT_NIGHTS, count, part)
+
+
+@pytest.mark.promise("chat", "A sensor polls a chat request until its timeout, whatever the polls meet.")
+@share(6)
 def test_a_sensor_waits_for_a_chat_request(count: int, part: int) -> None:
     held(chats.SENSOR_NIGHTS, count, part)
 

@@ -31,8 +31,8 @@ class Runs:
         wanted = (state, try_number)
         self.airflow.wait(f"{dag_id}.{task_id}: {wanted}", lambda: self.task(dag_id, task_id) == wanted)
 
-    def clear(self, dag_id: str, task_id: str) -> None:
-        self.airflow.clear(dag_id, self.ids[dag_id], task_id)
+    def clear(self, dag_id: str, *task_ids: str) -> None:
+        self.airflow.clear(dag_id, self.ids[dag_id], *task_ids)
 
     def kill(self, dag_id: str, task_id: str) -> None:
         self.airflow.kill_task(dag_id, self.ids[dag_id], task_id)

@@ -6,11 +6,11 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
-from airflow_provider_assistant.chat_batch.question_reading import read_questions
-from airflow_provider_assistant.evaluation.cases import read_cases
 from hypothesis import given
 from hypothesis import strategies as st
 
+from airflow_provider_assistant.asking.questions import read_questions
+from airflow_provider_assistant.evaluation.golden import read_cases
 from airflow_provider_assistant.keys import LABEL_LENGTH, key_label
 from airflow_provider_assistant.texts import storable
 
@@ -36,8 +36,7 @@ KEYS = {
 def test_answers_and_their_expectations_have_the_same_label(kind, names):
     """Whether the evaluation is told the key columns, or uses the labels in the file of answers."""
     rows = [{"kind": "faq", "id": key, "message": f"Question {number}?"} for number, key in enumerate(KEYS[kind])]
-    options = {"columns": None, "constants": None, "session": None, "scope": "s"}
-    labels = read_questions(rows, key_columns=names, **options).display_keys
+    labels = [question.label for question in read_questions(rows, key_columns=names).rows]
     answers = pa.Table.from_pylist([{**row, "answer": "a", "status": "complete"} for row in rows])
     assert [case.key for case in read_cases(answers, key_columns=names)] == labels
     by_label = answers.append_column("key", pa.array(labels))

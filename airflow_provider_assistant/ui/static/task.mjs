@@ -51,8 +51,8 @@ const FINDINGS = {
 const REMOVABLE = ["superseded", "stale"];
 const EMPTY = {
   other:
-    "This is not a task of the Assistant provider, so there is nothing to show. Loads, chat batches, evaluations and " +
-    "exports have their counts and findings here.",
+    "There is nothing to show of this task. Loads, chat batches, evaluations, ratings by rule and exports have their " +
+    "counts and findings here.",
   unknown: "This task has not run yet. Its counts and findings appear here as soon as it has.",
 };
 

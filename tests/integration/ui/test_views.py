@@ -147,7 +147,7 @@ def test_the_tab_of_other_tasks(pages: StubPages) -> None:
     assert names[1] == "Latency: histogram of 195 answers from 0 to 10 seconds. Most are from 2 to 3 seconds."
     assert "The gate failed" in pages.show(data.PAGES["tab-judge"])
     assert "s3://lake/statistics/ds=2026-11-22" in pages.show(data.PAGES["tab-export"])
-    assert "This is not a task of the Assistant provider" in pages.show(data.PAGES["tab-bash"])
+    assert "There is nothing to show of this task" in pages.show(data.PAGES["tab-bash"])
     path = f"tasks/kb/{data.RUN}/load_faq/-1"
     text = pages.show(data.PAGES["tab-load_faq"], **{path: data.task_reply("unknown", tries=[])})
     assert "This task has not run yet." in text

@@ -30,10 +30,7 @@ def test_these_are_the_commands():
         "assistant documents check",
         "assistant documents reconcile",
         "assistant documents list",
-        "assistant golden-set agreement",
         "assistant golden-set check",
-        "assistant golden-set label",
-        "assistant golden-set sample",
         "assistant knowledge preview",
         *(
             f"assistant {name}"

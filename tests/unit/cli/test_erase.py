@@ -11,10 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from airflow.providers.common.compat.sdk import ObjectStoragePath
-from airflow_provider_assistant.chat_batch.requests import PendingRequest
 
 from airflow_provider_assistant import lake
-from airflow_provider_assistant.asking.answers import publish
+from airflow_provider_assistant.asking.answers import SCOPE
+from airflow_provider_assistant.asking.questions import Questions
+from airflow_provider_assistant.asking.record import Record, Request
 from airflow_provider_assistant.cli.output import Console
 from airflow_provider_assistant.ledger import Ledger, sqlite_engine
 from tests.ledgers import Filler
@@ -38,7 +39,7 @@ def files(tmp_path):
 
 
 def write_answers(table, file):
-    publish(table, ObjectStoragePath(str(file)), "scope", {})
+    lake.replace(table.replace_schema_metadata({SCOPE: b"scope"}), ObjectStoragePath(str(file)))
 
 
 @pytest.fixture
@@ -155,8 +156,9 @@ def test_a_session_may_have_the_id_of_a_run(cli, tmp_path):
 
 
 def test_a_batch_that_waits_for_the_person_stops_it(erase, files, ledger_home):
-    state = BatchState(str(files / ".answers.parquet.00.chat-batch"))
-    state.write_pending([pending(f"request-{OTHER}"), pending(f"request-{SESSION}")])
+    record = Record(str(files / ".answers.parquet.00.chat-batch"))
+    record.write_questions(Questions())
+    record.add([Request(name, f"request-{name}", "s", 1.0) for name in (OTHER, SESSION)])
     trial = erase("--dry-run")
     assert (trial.code, trial.json["counts"][str(files)]) == (0, {"rows": 2})
     ran = erase("--yes")
@@ -164,12 +166,7 @@ def test_a_batch_that_waits_for_the_person_stops_it(erase, files, ledger_home):
     assert erase("--yes", "--force").code == 0
     audit = (ledger_home / "assistant_erasures.jsonl").read_text().splitlines()
     assert [json.loads(line)["counts"] for line in audit] == [None, {"ledger": {}, str(files): {"rows": 2}}]
-    assert [request.request_id for request in state.read_open()] == [f"request-{OTHER}"]
-
-
-def pending(request_id):
-    values = dict.fromkeys(PendingRequest._fields, "x") | {"request_id": request_id}
-    return PendingRequest(**values)
+    assert [request.request_id for request in record.read_open()] == [f"request-{OTHER}"]
 
 
 def test_a_task_that_is_sending_stops_it(erase, files, fill):

@@ -11,7 +11,8 @@ import pytest
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 
 from airflow_provider_assistant import lake
-from airflow_provider_assistant.asking.answers import publish as publish_answers
+from airflow_provider_assistant.asking.answers import SCOPE
+from airflow_provider_assistant.asking.record import End, Record
 from airflow_provider_assistant.erasure import retention
 from airflow_provider_assistant.evaluation.compare import COMPARED_RUNS
 from airflow_provider_assistant.evaluation.runs import RunFolder
@@ -69,14 +70,14 @@ def test_partitions_and_warehouse_rows_of_old_days(tmp_path):
 
 def test_files_and_states_that_nobody_has_written_to(tmp_path):
     answers, findings = tmp_path / "a" / "answers.parquet", tmp_path / ".a.findings.parquet"
-    publish_answers(TABLE, ObjectStoragePath(str(answers)), "scope", {})
+    lake.replace(TABLE.replace_schema_metadata({SCOPE: b"scope"}), ObjectStoragePath(str(answers)))
     with FindingsFile(findings) as file:
         file.add(Finding("rejected", "key", "reason"))
     others = [tmp_path / "other.parquet", tmp_path / "text.parquet"]
     lake.replace(TABLE, ObjectStoragePath(str(others[0])))
     others[1].write_text("no Parquet")
     for number in (1, 2):
-        BatchState(str(tmp_path / f".{number}.parquet.00.chat-batch")).write_closed(["s"])
+        Record(str(tmp_path / f".{number}.parquet.00.chat-batch")).add([End("q", "lost", 1.0)])
     for file in tmp_path.rglob("*"):
         if file.is_file() and ".2." not in str(file):
             age(file, NOON - timedelta(days=1))

@@ -1,114 +1,127 @@
-"""Ratings by rule: the first rule that holds determines the rating."""
+"""Ratings by rule: each answer gets the rating of the first rule that holds for its own scores."""
 
 from __future__ import annotations
 
+from random import Random
+
 import pyarrow as pa
 import pytest
-from airflow_provider_assistant.evaluation.cases import read_cases
 
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.feedback.rules import rate
 
-RULES = {"good": "token_f1 >= 0.8", "bad": "token_f1 < 0.3"}
-
-
-def answers(*keys, **columns):
-    rows = [
-        {
-            "key": key,
-            "message": f"{key}?",
-            "answer": "Because.",
-            "status": "complete",
-            "session_id": f"s-{key}",
-            "request_id": f"r-{key}",
-            "seconds": 1.5,
-        }
-        for key in keys
-    ]
-    table = pa.Table.from_pylist(rows)
-    for name, values in columns.items():
-        table = table.set_column(table.column_names.index(name), name, pa.array(values))
-    return read_cases(table)
+RULES = {"good": "token_f1 >= 0.8 and must_include >= 1", "bad": "token_f1 < 0.3"}
+SCHEMA = pa.schema(
+    {
+        "key": pa.string(), "repetition": pa.int64(), "request_id": pa.string(), "status": pa.string(),
+        "passed": pa.bool_(), "token_f1": pa.float64(), "must_include": pa.float64(), "errors": pa.string(),
+    }
+)  # fmt: skip
 
 
 def scores(*rows):
-    columns = ("key", "scorer", "score", "outcome", "status", "seconds")
-    full = [(*row, *("token_f1", None, "scored", "complete", 1.5)[len(row) - 1 :]) for row in rows]
-    return pa.Table.from_pylist([dict(zip(columns, row, strict=True)) for row in full])
+    """Return the table of scores; a row is a mapping of the columns that differ from the usual ones."""
+    usual = {"repetition": 1, "status": "complete", "passed": None, "must_include": None, "errors": None}
+    full = [{**usual, "key": f"q{number}", "request_id": f"r{number}", **row} for number, row in enumerate(rows)]
+    return pa.Table.from_pylist(full, schema=SCHEMA)
 
 
-def words(rated):
-    return {rating.key: rating.word for rating in rated.ratings}
+def answers(table, **sessions):
+    ids = table["request_id"].to_pylist()
+    return pa.table({"request_id": ids, "session_id": [sessions.get(str(one), f"s-{one}") for one in ids]})
 
 
-@pytest.mark.promise("ratings", "The first rule that holds gives an answer its rating.")
-def test_an_answer_gets_the_word_of_the_first_rule_that_holds():
-    rated = rate(
-        answers("a", "b", "c"), scores(("a", "token_f1", 0.9), ("b", "token_f1", 0.1), ("c", "token_f1", 0.5)), RULES
-    )
-    assert words(rated) == {"a": "good", "b": "bad"}
-    assert (rated.ratings[0].session_id, rated.ratings[0].request_id) == ("s-a", "r-a")
-    assert (rated.total, rated.not_rated, rated.not_answered) == (3, 1, 0)
-    both = {"fine": "token_f1 >= 0.4", **RULES}
-    assert words(rate(answers("a"), scores(("a", "token_f1", 0.9)), both)) == {"a": "fine"}
+def rated(*rows, rules=RULES, **sessions):
+    table = scores(*rows)
+    found = rate(answers(table, **sessions), table, rules)
+    assert len(found.ratings) + found.counts.rows == len(rows)
+    return found
 
 
-@pytest.mark.parametrize("outcome", ["error", "not_applicable"])
-def test_what_has_no_score_is_not_rated(outcome):
-    table = scores(("a", "token_f1", None, outcome), ("a", "refusal", 1.0))
-    rated = rate(answers("a"), table, RULES)
-    assert (rated.ratings, rated.not_rated) == ([], 1)
+@pytest.mark.promise("ratings", "Each repetition is rated by its own scores, with the first rule that holds.")
+@pytest.mark.parametrize("seed", range(3))
+def test_an_answer_gets_the_word_of_the_first_rule_that_holds(seed):
+    random = Random(seed)
+    rows = [
+        {
+            "key": f"q{number // 3}",
+            "repetition": number % 3 + 1,
+            "token_f1": random.choice([None, 0.0, 0.29, 0.3, 0.8, 1.0]),
+            "must_include": random.choice([None, 0.0, 1.0]),
+            "status": random.choice(["complete", "complete", "complete", "failed", "lost", "not_asked"]),
+        }
+        for number in range(60)
+    ]
+    random.shuffle(rows)
+    found = rated(*rows)
+    expected = {}
+    for number, row in enumerate(rows):
+        score, includes = row["token_f1"], row["must_include"]
+        if row["status"] != "complete":
+            continue
+        # A scorer that does not apply to a question is ignored.
+        if (score, includes) != (None, None) and score in {None, 0.8, 1.0} and includes != 0.0:
+            expected[f"r{number}"] = "good"
+        elif score is not None and score < 0.3:
+            expected[f"r{number}"] = "bad"
+    assert {rating.request_id: rating.word for rating in found.ratings} == expected
+    assert all(rating.session_id == f"s-{rating.request_id}" for rating in found.ratings)
+    assert found.counts.not_answered == sum(row["status"] != "complete" for row in rows)
+    assert {rating.key for rating in found.ratings} <= {
+        f"q{number}{repetition}" for number in range(20) for repetition in ("", " (repetition 2)", " (repetition 3)")
+    }
 
 
-def test_questions_without_an_answer_are_counted_and_not_rated():
-    cases = answers("a", "b", answer=["Yes.", None], status=["complete", "failed"])
-    table = scores(
-        ("a", "token_f1", 0.9),
-        ("b", "token_f1", None, "unanswered", "failed"),
-        ("c", "token_f1", None, "unanswered", "not_asked", None),
-    )
-    rated = rate(cases, table, RULES)
-    assert (words(rated), rated.not_answered, rated.total) == ({"a": "good"}, 2, 3)
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ({"request_id": None}, "its request or its session is not known"),
+        ({"request_id": "r-lost"}, "its request or its session is not known"),
+        ({"errors": "token_f1: no expected answer\nother: x"}, "token_f1: no expected answer"),
+        ({"request_id": "r0"}, "another question has the same request"),
+    ],
+)
+def test_an_answer_that_cannot_be_rated_is_listed_with_the_reason(row, reason):
+    found = rated({"token_f1": 0.0}, {"token_f1": 0.0, **row}, **{"r-lost": None})
+    assert [rating.key for rating in found.ratings] == ["q0"]
+    assert (found.counts.not_rated, found.left_out) == (1, [("q1", reason)])
 
 
-def test_an_answer_whose_request_the_service_did_not_show_is_not_rated():
-    cases = answers("a", "b", request_id=[None, "r-b"])
-    rated = rate(cases, scores(("a", "token_f1", 0.9), ("b", "token_f1", 0.9)), RULES)
-    assert (words(rated), rated.not_rated) == ({"b": "good"}, 1)
+def test_the_error_of_a_scorer_that_no_rule_names_does_not_matter():
+    assert len(rated({"token_f1": 0.0, "errors": "judge.tone: no reply"}).ratings) == 1
 
 
 @pytest.mark.parametrize(
     ("rules", "message"),
     [
-        ({}, "rules must map each rating to a condition"),
-        ("token_f1 >= 0.8", "rules must map each rating to a condition"),
-        ({" ": "token_f1 >= 0.8"}, "non-empty word"),
-        ({"good": "token_f1 => 0.8"}, r"rules\['good'\].*not 'scorer >= number'"),
-        ({"good": "bleu >= 0.8"}, r"rules\['good'\].*no scorer 'bleu', only token_f1"),
+        ({"good": "token_f1 => 0.8"}, r"rules\['good'\]"),
+        ({"good": "bleu >= 0.8"}, r"rules\['good'\].*'bleu'"),
         ({"good": "__import__('os')"}, r"rules\['good'\]"),
     ],
 )
 def test_rules_that_cannot_be_used_are_named(rules, message):
     with pytest.raises(AssistantInputError, match=message) as raised:
-        rate(answers("a"), scores(("a", "token_f1", 0.9)), rules)
+        rated({"token_f1": 0.9}, rules=rules)
     assert raised.value.field == "rules"
 
 
 @pytest.mark.promise("ratings", "Scores of other answers rate nothing.")
-@pytest.mark.parametrize(
-    "row",
-    [("a", "token_f1", 0.9, "scored", "complete", 1.6), ("a", "token_f1", None, "unanswered", "failed")],
-    ids=["it took another time", "it failed"],
-)
-def test_scores_of_other_answers_are_refused(row):
-    with pytest.raises(AssistantInputError, match="1 question with another answer, such as 'a'"):
-        rate(answers("a", "b"), scores(row, ("b", "token_f1", 0.9)), RULES)
+@pytest.mark.parametrize("change", ["asked again", "more answers", "fewer answers"])
+def test_scores_of_other_answers_are_refused(change):
+    table = scores({"token_f1": 0.9}, {"token_f1": 0.9})
+    given = {
+        "asked again": pa.table({"request_id": ["r0", "new"], "session_id": ["s", "s"]}),
+        "more answers": pa.table({"request_id": ["r0", "r1", "r2"], "session_id": ["s"] * 3}),
+        "fewer answers": pa.table({"request_id": ["r0"], "session_id": ["s"]}),
+    }
+    with pytest.raises(AssistantInputError, match=r"scores belong to other answers: [12] request") as raised:
+        rate(given[change], table, RULES)
+    assert raised.value.field == "scores"
 
 
-def test_scores_of_other_questions_are_refused():
-    with pytest.raises(AssistantInputError, match="such as 'x'"):
-        rate(answers("a"), scores(("x", "token_f1", 0.9), ("a", "token_f1", 0.9)), RULES)
-    with pytest.raises(AssistantInputError, match="scores lack the columns"):
-        rate(answers("a"), pa.table({"key": ["a"]}), RULES)
-    with pytest.raises(AssistantInputError, match="the same key"):
-        rate(answers("a"), scores(("x", "token_f1", None, "unanswered", "not_asked", None)), RULES)
+def test_files_of_another_kind_are_refused():
+    table = scores({"token_f1": 0.9})
+    with pytest.raises(AssistantInputError, match="scores lack the columns request_id, status"):
+        rate(answers(table), pa.table({"key": ["a"]}), RULES)
+    with pytest.raises(AssistantInputError, match="answers lack the columns session_id"):
+        rate(pa.table({"request_id": ["a"]}), table, RULES)

@@ -11,6 +11,7 @@ from airflow.providers.common.compat.sdk import AirflowNotFoundException, TaskDe
 from airflow.sdk import DAG
 
 from airflow_provider_assistant.exceptions import AssistantLedgerPermanentError
+from airflow_provider_assistant.operators.chat import AssistantChatOperator
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.operators.documents import (
     AssistantLoadQAOperator,
@@ -43,7 +44,7 @@ TASKS = {
     "batch": (AssistantChatBatchOperator, QUESTIONS),
     "deferrable batch": (AssistantChatBatchOperator, {**QUESTIONS, "deferrable": True}),
     "submit": (AssistantSubmitChatOperator, CHAT),
-    "deferrable submit": (AssistantSubmitChatOperator, {**CHAT, "deferrable": True}),
+    "chat": (AssistantChatOperator, CHAT),
     "rate": (AssistantFeedbackOperator, {"session_id": "s", "request_id": "{request}", "feedback": "good"}),
     "rate many": (
         AssistantRateAnswersOperator,
@@ -70,9 +71,8 @@ def task(tmp_path, service):
         kind, arguments = TASKS[name]
         (tmp_path / "a.txt").write_text("Refunds are paid in five days.")
         request = submitted(service) if "{request}" in arguments.values() or "scores" in arguments else None
-        question = {"key": ["k"], "status": ["complete"], "seconds": [1.0]}
-        answers = {**question, "message": ["?"], "answer": ["!"], "request_id": [request], "session_id": ["s"]}
-        scores = {**question, "scorer": ["token_f1"], "score": [0.9], "outcome": ["scored"]}
+        answers = {"request_id": [request], "session_id": ["s"]}
+        scores = {"key": ["k"], "status": ["complete"], "request_id": [request], "token_f1": [0.9]}
         pq.write_table(pa.table(answers), tmp_path / "a.parquet")
         pq.write_table(pa.table(scores), tmp_path / "s.parquet")
         filled = {
@@ -131,7 +131,7 @@ def test_no_request_is_sent_with_a_ledger_per_machine(name, service, connection,
     assert service.seen() == before
 
 
-@pytest.mark.parametrize("name", ["batch", "submit", "rate"])
+@pytest.mark.parametrize("name", ["batch", "submit", "chat", "rate"])
 def test_a_task_without_the_ledger_runs_anywhere(name, service, connection, cluster, task):
     kind, arguments = task(name)
     before = service.posts()
@@ -150,7 +150,7 @@ def test_a_file_that_is_shared_is_used(name, service, connection, cluster, task,
 # -- one ledger per tenant or team -----------------------------------------------------------------
 
 
-RECORDING = ("qa", "files", "batch", "deferrable batch", "submit", "deferrable submit", "rate", "rate many")
+RECORDING = ("qa", "files", "batch", "deferrable batch", "submit", "chat", "rate", "rate many")
 
 
 @pytest.mark.promise("ledger", "The ledger is that of the task, else of its connection, else of the configuration.")

@@ -19,12 +19,9 @@ from tests.task_runs.context import task_context
 from tests.unit.ledger.outage import away
 from tests.unit.loads.loads import in_flight
 
-CHAT = {"session_id": "s", "message": "Anything?", "poll_interval": 0.01, "timeout": 30}
 
-
-def submit(in_context=None, **options):
-    operator = AssistantSubmitChatOperator(task_id="ask", **{**CHAT, "wait_for_completion": True, **options})
-    return operator.execute(in_context or task_context("ask"))
+def submit():
+    return AssistantSubmitChatOperator(task_id="ask", session_id="s", message="?").execute(task_context("ask"))
 
 
 @pytest.fixture

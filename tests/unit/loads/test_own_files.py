@@ -14,7 +14,6 @@ from airflow_provider_assistant.operators.chat import AssistantChatOperator
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.operators.documents import AssistantLoadTextOperator, AssistantUploadFilesOperator
 from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOperator
-from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChatOperator
 from airflow_provider_assistant.storage.source_files import storage_files
 from airflow_provider_assistant.transfers.limits_to_parquet import AssistantLimitsToParquetOperator
 from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
@@ -30,7 +29,6 @@ OUTPUTS = [
     (AssistantLoadTextOperator, {"source": ROWS}, "findings_path", True),
     (AssistantLoadTextOperator, {"source": ROWS}, "lake_path", False),
     (AssistantChatOperator, MESSAGE, "lake_path", False),
-    (AssistantSubmitChatOperator, MESSAGE, "lake_path", False),
     (AssistantEvaluateOperator, {"answers": ROWS}, "output_path", False),
     (AssistantLimitsToParquetOperator, {}, "output_path", False),
     (AssistantStatisticsToParquetOperator, {}, "output_path", False),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from urllib.parse import urlsplit
 
 import pytest
+from airflow.providers.common.compat.sdk import AirflowSkipException
 
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
@@ -145,6 +147,30 @@ def test_retries_of_the_task_post_it_again_only_by_choice(
     service.answer(fault, times=None, reply="no JSON")
     run = run_operator(operator, session_id="s", message="?", on_ambiguous=on_ambiguous, retries=2)
     assert run.tries() == service.posts() == tries
+
+
+@pytest.mark.promise("chat", "A retry knows that an earlier try may have asked, also after a kill, and counts it.")
+@pytest.mark.parametrize("first", ["status:200", "store-then-status:502"], ids=["answered", "lost"])
+@pytest.mark.parametrize("on_ambiguous", ["retry", "skip", "fail"])
+def test_what_an_earlier_try_asked_is_asked_again_only_by_choice(on_ambiguous, first, service, connection, capfd):
+    """A try that ended after the answer, before Airflow had its result, leaves the attempt of one that succeeded."""
+    service.answer(first, path=CHAT, reply={"answer": "42"} if first == "status:200" else None)
+
+    def ask(clears):
+        operator = AssistantChatOperator(task_id="t", session_id="s", message="m", on_ambiguous=on_ambiguous)
+        return execute_operator(operator, max_tries=clears)
+
+    with contextlib.suppress(AssistantAmbiguousError, AirflowSkipException):
+        ask(0)
+    if on_ambiguous == "retry":
+        ask(0)
+        assert "may also have accepted at least 1 earlier attempt" in "".join(capfd.readouterr())
+    else:
+        with pytest.raises(AirflowSkipException if on_ambiguous == "skip" else AssistantAmbiguousPermanentError):
+            ask(0)
+    assert service.posts() == (2 if on_ambiguous == "retry" else 1)
+    assert ask(1)["text"], "a cleared task asks again: nobody has the earlier answer"
+    assert "earlier attempt" not in "".join(capfd.readouterr())
 
 
 @pytest.mark.parametrize(("operator", "path"), [(AssistantChatOperator, CHAT), (AssistantSubmitChatOperator, "async$")])

@@ -49,17 +49,16 @@ def check_order(output, sessions, turns=3):
 
 
 @pytest.mark.promise("chat", "Each turn of a conversation is asked after the answer to the one before.")
-@pytest.mark.parametrize(("mode", "ledger"), [("async", True), ("async", False), ("sync", True)])
-def test_each_turn_is_asked_after_the_answer_to_the_one_before(mode, ledger, execute, output, service):
-    result = execute(mode=mode, ledger=ledger)
+@modes
+def test_each_turn_is_asked_after_the_answer_to_the_one_before(mode, execute, output, service):
+    result = execute(mode=mode)
     assert (result["rows"], result["complete"], result["submitted"], result["reused"]) == (9, 9, 9, 0)
     assert (result["sessions_closed"], result["findings"]) == (3, None)
     assert [row["key"] for row in rows_of(output)] == [row["id"] for row in conversations()]
     check_order(output, 3)
     assert service.posts(PATHS[mode]) == 9
-    if ledger:
-        assert execute(mode=mode)["submitted"] == 0
-        assert service.posts(PATHS[mode]) == 9
+    assert execute(mode=mode)["submitted"] == 0
+    assert service.posts(PATHS[mode]) == 9
 
 
 def test_the_task_defers_once_for_each_turn(connection, run_operator, output, service):
@@ -123,8 +122,8 @@ def test_findings_of_all_turns_are_kept(execute, output):
     result = execute(source, max_failed=4)
     findings = findings_of(result)
     assert [(one["kind"], one["key"], one["row"]) for one in findings] == [
-        ("rejected", "1.1", 8),
         ("rejected", "0.3", 1),
+        ("rejected", "1.1", 8),
     ]
     assert (result["rejected"], result["not_submitted"], result["complete"]) == (2, 4, 5)
 
@@ -133,7 +132,6 @@ def test_findings_of_all_turns_are_kept(execute, output):
     ("changes", "row", "reason"),
     [
         ({"session": None}, {}, "turn needs session"),
-        ({"session": "per_row"}, {}, "turn needs session"),
         ({"key_columns": []}, {}, "turn needs session"),
         ({"turn": "missing"}, {}, "missing"),
         ({}, {"step": "second"}, "is not a number"),

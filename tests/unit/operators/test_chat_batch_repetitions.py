@@ -40,10 +40,9 @@ def test_findings_name_the_row_of_the_source(connection, execute, output):
     assert {row["repetition"] for row in rows_of(output) if row["status"] == "not_submitted"} == {1, 2}
 
 
-@pytest.mark.parametrize("session", ["shared", "thread"])
-def test_repetitions_never_share_a_session(session, connection, execute, service):
+def test_repetitions_never_share_a_session(connection, execute, service):
     source = [{**row, "thread": "s"} for row in QUESTIONS]
     with pytest.raises(AssistantInputError, match="would share a session"):
-        execute(source, repeat=2, session=session)
+        execute(source, repeat=2, session="thread")
     assert not service.journal("POST")
-    assert execute(source, repeat=2, session="per_row")["complete"] == 8
+    assert execute(source, repeat=2)["complete"] == 8

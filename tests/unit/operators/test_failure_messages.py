@@ -44,7 +44,6 @@ from airflow_provider_assistant.operators.documents import AssistantLoadQAOperat
 from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOperator
 from airflow_provider_assistant.operators.feedback_batch import AssistantRateAnswersOperator
 from airflow_provider_assistant.operators.limits import AssistantLimitsOperator
-from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChatOperator
 from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
 from airflow_provider_assistant.transfers.parquet_to_warehouse import AssistantParquetToWarehouseOperator
 from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
@@ -76,7 +75,6 @@ class Failure:
 
 
 CHAT = {"session_id": "s", "message": "Question 1?"}
-WAIT = {"wait_for_completion": True, "deferrable": False, "poll_interval": 0.05}
 BATCH = {"output_path": "{folder}/a.parquet", "poll_interval": 0.05, "deferrable": False}
 LOAD = {"source": rows_of(9)}
 CREATED = "This try created 3 of 9 rows"
@@ -113,10 +111,6 @@ FAILURES = {
     "chat that is refused": Failure(
         AssistantChatOperator, CHAT, AssistantBadRequestError, ("The service said: 'injected fault'",),
         ("changed nothing",), ("#assistantbadrequesterror-422",), faults=("status:422", {"path": "chat$"}),
-    ),
-    "chat that failed": Failure(
-        AssistantSubmitChatOperator, {**CHAT, **WAIT}, AssistantRequestFailedError, ("Chat ended 'failed'",),
-        ("was submitted as request 'req_",), ("submit the question again",), fails=True,
     ),
     "sensor": Failure(
         AssistantChatRequestSensor, {"request_id": "{request}", "poke_interval": 0.05},
@@ -176,10 +170,8 @@ FAILURES = {
 def prepared(service, connect, tmp_path):
     """Prepare the files and the request that some of the tasks need; return a function that fills in arguments."""
     connect(max_concurrency=1)
-    keys = {"key": list("012"), "status": ["complete"] * 3, "seconds": [1.0] * 3}
-    requests = {"request_id": list("abc"), "session_id": list("sss")}
-    answers = {**keys, "message": list("mmm"), "answer": list("aaa"), **requests}
-    scores = {**keys, "scorer": ["f1"] * 3, "score": [1.0] * 3, "outcome": ["scored"] * 3}
+    answers = {"request_id": list("abc"), "session_id": list("sss")}
+    scores = {"key": list("012"), "status": ["complete"] * 3, "request_id": list("abc"), "f1": [1.0] * 3}
     pq.write_table(pa.table(answers), tmp_path / "answers.parquet")
     pq.write_table(pa.table(scores), tmp_path / "scores.parquet")
     (tmp_path / "lake" / "loads" / "date=2026-11-01").mkdir(parents=True)

@@ -45,7 +45,6 @@ OPERATORS = {
     "qa": (AssistantLoadQAOperator, {"source": [QA, QA]}),
     "chat": (AssistantChatOperator, {"session_id": "s", "message": "m"}),
     "submit": (AssistantSubmitChatOperator, {"session_id": "s", "message": "m"}),
-    "submit deferred": (AssistantSubmitChatOperator, {"session_id": "s", "message": "m", "deferrable": True}),
     "feedback": (AssistantFeedbackOperator, {"session_id": "s", "request_id": "r", "feedback": "good"}),
     "close": (AssistantCloseSessionOperator, {"session_id": "s"}),
     "statistics": (AssistantStatisticsToParquetOperator, {"output_path": "unused"}),

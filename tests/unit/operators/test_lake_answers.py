@@ -8,18 +8,15 @@ import duckdb
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
-from airflow.providers.common.compat.sdk import TaskDeferred
 
-from airflow_provider_assistant.exceptions import AssistantIncompleteError, AssistantRequestFailedError
-from airflow_provider_assistant.hooks.assistant import AssistantHook
+from airflow_provider_assistant.exceptions import AssistantIncompleteError
 from airflow_provider_assistant.operators.chat import AssistantChatOperator
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
 from airflow_provider_assistant.operators.evaluation import AssistantEvaluateOperator
 from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
-from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChatOperator
 from airflow_provider_assistant.transfers.ledger_to_parquet import AssistantFeedbackToParquetOperator
-from tests.task_runs.context import execute_operator, task_context
+from tests.task_runs.context import execute_operator
 
 FAILING = "This one fails."
 QUESTIONS = [
@@ -135,37 +132,13 @@ def test_each_rating_finds_its_question_and_its_evaluation_once(ask, rows, lake_
     assert {row["service"] for row in rows("evaluations")} == {sent[0]["service"]}
 
 
-def submit(deferrable, **arguments):
-    operator = AssistantSubmitChatOperator(
-        task_id="chat", deferrable=deferrable, wait_for_completion=True, poll_interval=0.02, **arguments
-    )
-    operator.render_template_fields({})
-    try:
-        return operator.execute(task_context("chat", run_id="submitted"))
-    except TaskDeferred as deferred:
-        request = AssistantHook().get_chat_request(deferred.trigger.request_id)
-        ended = {**request.as_dict(), "polls": 1, "seconds": None, "noticed_after": 2.0, "ended_at": 1_790_000_000.0}
-        rendered = deferred.trigger.rendered
-        operator.lake_path = "rendered again"
-        return operator.execute_complete(
-            task_context("chat", run_id="submitted"), {"request": ended, "rendered": rendered}
-        )
-
-
 def test_single_chats(service, connection, rows, lake_root):
-    service.behave(fail_messages=FAILING)
-    common = {"session_id": "s", "lake_path": str(lake_root)}
-    result = execute_operator(AssistantChatOperator(task_id="sync", message="One?", **common))
+    operator = AssistantChatOperator(task_id="sync", session_id="s", message="One?", lake_path=str(lake_root))
+    result = execute_operator(operator)
     (row,) = rows("answers")
     assert (row["answer"], row["question"], row["status"]) == (result["text"], "One?", "complete")
     assert (row["request_id"], row["kind"], row["key"], row["name"]) == (result["request_id"], "chat", None, "sync")
-    for deferrable in (False, True):
-        submit(deferrable, message="Two?", **common)
-    with pytest.raises(AssistantRequestFailedError):
-        submit(deferrable=False, message=FAILING, **common)
-    _, failed = sorted(rows("answers"), key=lambda found: found["run_id"])
-    assert (failed["question"], failed["status"], failed["answer"]) == (FAILING, "failed", None)
-    assert failed["asked_at"] is not None
+    assert (row["seconds"], row["error"]) == (result["seconds"], None)
 
 
 @pytest.mark.parametrize("findings_path", [None, "findings.parquet"])

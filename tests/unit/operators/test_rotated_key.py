@@ -14,7 +14,6 @@ from airflow_provider_assistant.exceptions import AssistantAuthenticationError
 from airflow_provider_assistant.hooks.shared_client import open_clients
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.operators.documents import AssistantLoadTextOperator
-from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChatOperator
 from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
 from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
 from tests.task_runs.context import task_context
@@ -88,12 +87,6 @@ def deferred_batch(tmp_path):
     batch(tmp_path, deferrable=True, max_concurrency=3)
 
 
-def submitted(_):
-    for is_deferrable in (True, False):
-        options = {"deferrable": is_deferrable, "wait_for_completion": True, "message": f"Is it {is_deferrable}?"}
-        assert run(AssistantSubmitChatOperator(task_id="ask", session_id="s", **options, **QUICK))["text"] == "Yes."
-
-
 def sensors(_):
     for number, options in enumerate([{"mode": "poke"}, {"deferrable": True}]):
         task = AssistantChatRequestSensor(
@@ -107,7 +100,7 @@ def export(tmp_path):
     run(AssistantStatisticsToParquetOperator(task_id="export", site_ids=sites, output_path=str(tmp_path / "lake")))
 
 
-TASKS = [load, batch, deferred_batch, submitted, sensors, export]
+TASKS = [load, batch, deferred_batch, sensors, export]
 
 
 @pytest.fixture(autouse=True)
@@ -127,7 +120,7 @@ def test_a_task_goes_on_with_the_rotated_key(task, tmp_path):
     assert set(service.accepted.values()) <= {1}
 
 
-@pytest.mark.parametrize("task", [load, deferred_batch, submitted])
+@pytest.mark.parametrize("task", [load, deferred_batch])
 def test_a_revoked_key_fails_the_task_with_what_the_connection_has(task, tmp_path):
     with RotatingService({2}, is_told=False) as service:
         service.connect()

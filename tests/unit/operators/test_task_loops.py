@@ -27,9 +27,7 @@ def build(folder):
 
     @task_group
     def body():
-        submit = AssistantSubmitChatOperator(
-            task_id="submit", session_id="loop", message="When?", wait_for_completion=True, poll_interval=0.05
-        )
+        submit = AssistantSubmitChatOperator(task_id="submit", session_id="loop", message="When?")
         load = AssistantLoadQAOperator(task_id="load", source=QA)
         ask = AssistantChatBatchOperator(
             task_id="ask",
@@ -122,7 +120,7 @@ def test_an_iteration_of_a_loop_does_not_load_again_what_another_loaded(service,
 
 
 def test_an_iteration_of_a_loop_rates_once(service, connection):
-    chat = execute(AssistantSubmitChatOperator(task_id="chat", session_id="s", message="Hello?", deferrable=False), 0)
+    chat = execute(AssistantSubmitChatOperator(task_id="chat", session_id="s", message="Hello?"), 0)
     fields = {"session_id": "s", "request_id": chat["request_id"], "feedback": "good"}
     sent = [execute(AssistantFeedbackOperator(task_id="rate", **fields), number)["sent"] for number in range(2)]
     assert sent == [True, False]

@@ -10,13 +10,13 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_provider_assistant.chat_batch import state as state_module
-from airflow_provider_assistant.chat_batch.requests import PendingRequest
-from airflow_provider_assistant.asking.record import Record
+from airflow_provider_assistant.asking import record as record_module
+from airflow_provider_assistant.asking.questions import Questions
+from airflow_provider_assistant.asking.record import Record, Request
 from airflow_provider_assistant.client.aiohttp_transport import AiohttpTransport
 from airflow_provider_assistant.client.defaults import get_client_defaults, set_client_defaults
-from airflow_provider_assistant.exceptions import AssistantError, AssistantInputError
-from airflow_provider_assistant.triggers.chat_batch import AssistantChatBatchTrigger, deadline_of
+from airflow_provider_assistant.exceptions import AssistantInputError
+from airflow_provider_assistant.triggers.chat_batch import AssistantChatBatchTrigger
 from airflow_provider_assistant.triggers.events import raise_failure
 from tests.live.clients import local_client
 from tests.versions import deserialize, import_string, serialize
@@ -25,13 +25,20 @@ POLL = r"chat/requests/"
 
 
 @pytest.fixture
-def state(tmp_path):
-    return BatchState(str(tmp_path / ".out.parquet.chat-batch"))
+def record(tmp_path):
+    record = Record(str(tmp_path / ".out.parquet.chat-batch"))
+    record.write_questions(Questions())
+    return record
+
+
+def answers(record):
+    _requests, ends = record.read()
+    return list(ends.values())
 
 
 @pytest.fixture
-def submit(service, state):
-    """Submit a number of questions, and write them to the batch state as open."""
+def submit(service, record):
+    """Submit a number of questions, and write them to the record as open."""
 
     def submit_questions(count):
         headers = {"X-API-Key": "dev-acme-full"}
@@ -41,8 +48,8 @@ def submit(service, state):
                 body = {"session_id": f"s{number}", "message": f"Question {number}?"}
                 reply = client.post("m2m/sites/acme-docs/chat/async", json=body)
                 request_id = reply.raise_for_status().json()["request_id"]
-                pending.append(PendingRequest(f"question {number}", request_id, time.time()))
-        state.write_pending(pending)
+                pending.append(Request(f"question {number}", request_id, f"s{number}", time.time()))
+        record.add(pending)
         service.server.service.journal.clear()
         return [one.request_id for one in pending]
 
@@ -58,12 +65,12 @@ def client_defaults():
 
 
 @pytest.fixture
-def trigger(state):
+def trigger(record):
     def made(**changes):
         arguments = {
             "assistant_conn_id": "assistant_default",
             "site_id": "acme-docs",
-            "folder": str(state.folder),
+            "folder": str(record.folder),
             "deadline": time.time() + 120,
             "poll_interval": 0.05,
             "max_concurrency": 8,
@@ -92,73 +99,69 @@ def test_serialize_round_trip(trigger):
     assert deserialize(serialize(arguments)) == arguments
 
 
-async def test_its_arguments_do_not_grow_with_the_batch(service, connection, trigger, state):
-    state.write_pending([PendingRequest(f"{number:032x}", f"req_{number:020}", 1e9) for number in range(10_000)])
+async def test_its_arguments_do_not_grow_with_the_batch(service, connection, trigger, record):
+    record.add([Request(f"{number:032x}", f"req_{number:020}", "s", 1e9) for number in range(10_000)])
     assert len(json.dumps(trigger().serialize())) < 1000
 
 
-async def test_all_answers_are_saved(service, connection, submit, trigger, state):
+async def test_all_answers_are_saved(service, connection, submit, trigger, record):
     requests = submit(20)
     one = trigger()
     event = await event_of(one)
-    assert event == {
-        "ended": {"complete": 20}, "open": 0, "polls": len(service.journal("GET", POLL)), "deadline": one.deadline,
-    }  # fmt: skip
-    answers = state.read_answers()
-    assert sorted(answer.request_id for answer in answers) == sorted(requests)
-    assert all(answer.text.startswith("I don't know") and answer.polls >= 1 for answer in answers)
-    assert state.read_open() == []
+    assert event == {"ended": {"complete": 20}, "open": 0, "polls": len(service.journal("GET", POLL))}
+    ends = answers(record)
+    assert sorted(end.request_id for end in ends) == sorted(requests)
+    assert all(end.answer.startswith("I don't know") and end.polls >= 1 for end in ends)
+    assert record.read_open() == []
     assert service.posts() == 0
     assert len(json.dumps(event)) < 1000
 
 
-async def test_failed_and_lost_requests_are_counted_and_saved(service, connection, submit, trigger, state):
+async def test_failed_and_lost_requests_are_counted_and_saved(service, connection, submit, trigger, record):
     service.behave(fail_messages=r"Question 3\?")
     requests = submit(5)
     service.answer("status:404", path=f"{POLL}{requests[1]}", times=None)
     event = await event_of(trigger())
     assert event["ended"] == {"complete": 3, "failed": 1, "lost": 1}
-    statuses = {answer.request_id: answer.status for answer in state.read_answers()}
+    statuses = {answer.request_id: answer.status for answer in answers(record)}
     assert (statuses[requests[1]], statuses[requests[3]]) == ("lost", "failed")
 
 
-async def test_at_the_deadline_the_event_counts_the_open_requests(service, connection, submit, trigger, state):
+async def test_at_the_deadline_the_event_counts_the_open_requests(service, connection, submit, trigger, record):
     service.behave(processing_seconds=3600)
     requests = submit(5)
     one = trigger(deadline=time.time() + 0.2)
     event = await event_of(one)
-    assert (event["ended"], event["open"], event["deadline"]) == ({}, 5, one.deadline)
+    assert (event["ended"], event["open"]) == ({}, 5)
     assert time.time() < one.deadline + 60
     assert polled(service) == set(requests)
-    assert len(state.read_open()) == 5
+    assert len(record.read_open()) == 5
 
 
-async def test_requests_with_a_saved_answer_are_not_polled_again(service, connection, submit, trigger, state):
-    requests = submit(10)
+async def test_requests_with_a_saved_answer_are_not_polled_again(service, connection, submit, trigger, record):
+    submit(10)
     await event_of(trigger())
-    done = state.read_answers()
-    state.remove()
-    state.write_pending([PendingRequest(request_id, request_id, time.time()) for request_id in requests])
-    state.write_answers(done[:6])
+    done = answers(record)
+    record.begin([Request(end.question_id, end.request_id, "s", time.time()) for end in done], done[:6])
     service.server.service.journal.clear()
     event = await event_of(trigger())
     assert event["ended"] == {"complete": 4}
     assert polled(service) == {answer.request_id for answer in done[6:]}
-    assert len(state.read_answers()) == 10
+    assert len(answers(record)) == 10
 
 
 @pytest.mark.promise(
     "chat", "After a restart of the triggerer, a batch goes on from its saved answers and asks nothing again."
 )
-async def test_a_restart_continues_at_the_saved_state(service, connection, submit, trigger, state, monkeypatch):
-    monkeypatch.setattr(state_module, "FLUSH", 0.01)
+async def test_a_restart_continues_at_the_saved_state(service, connection, submit, trigger, record, monkeypatch):
+    monkeypatch.setattr(record_module, "FLUSH", 0.01)
     requests = submit(12)
     late = requests[6:]
     service.answer("status:503", path=f"{POLL}({'|'.join(late)})", times=None)
     one = trigger()
     running = asyncio.create_task(event_of(one))
     async with asyncio.timeout(120):
-        while len(state.read_answers()) < 6:  # noqa: ASYNC110 (the service lives in a thread)
+        while len(answers(record)) < 6:  # noqa: ASYNC110 (the service lives in a thread)
             await asyncio.sleep(0.005)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -169,7 +172,7 @@ async def test_a_restart_continues_at_the_saved_state(service, connection, submi
     event = await event_of(import_string(path)(**json.loads(json.dumps(arguments))))
     assert event["ended"] == {"complete": 6}
     assert polled(service) == set(late)
-    assert sorted(answer.request_id for answer in state.read_answers()) == sorted(requests)
+    assert sorted(answer.request_id for answer in answers(record)) == sorted(requests)
     assert service.posts() == 0
 
 
@@ -221,26 +224,15 @@ async def test_the_api_key_is_in_no_event_argument_or_file(service, canary, subm
     event = await event_of(one)
     service.answer("status:401", path=POLL, times=None)
     refused = await event_of(trigger())
-    files = [path.read_text() for path in BatchState(one.folder).folder.glob("answers-*")]
+    files = [path.read_text() for path in Record(one.folder).folder.glob("*.jsonl")]
     assert files
     assert canary not in f"{event} {refused} {one.serialize()} {vars(one)} {files}"
 
 
 async def test_progress_is_logged(service, connection, submit, trigger, capfd, caplog):
     submit(3)
-    with caplog.at_level(logging.INFO, logger="airflow_provider_assistant.chat_batch.poller"):
+    with caplog.at_level(logging.INFO, logger="airflow_provider_assistant.asking.poller"):
         await event_of(trigger())
     logged = "".join(capfd.readouterr()) + caplog.text
     assert "Waiting for 3 requests on site 'acme-docs'." in logged
     assert "Open: 0 requests; ended: 3 complete" in logged
-
-
-@pytest.mark.parametrize("event", [None, {}, {"deadline": None}, {"deadline": "soon"}, {"status": "success"}])
-def test_a_malformed_event_is_an_error(event):
-    with pytest.raises(AssistantError, match="has no deadline"):
-        deadline_of(event)
-
-
-@pytest.mark.parametrize("deadline", [1.5, 2])
-def test_the_deadline_of_an_event(deadline):
-    assert deadline_of({"deadline": deadline}) == float(deadline)

@@ -8,7 +8,7 @@ import pytest
 from airflow.providers.common.compat.sdk import TaskDeferred
 from airflow.sdk import BaseOperator
 
-from airflow_provider_assistant.exceptions import AssistantRequestFailedError
+from airflow_provider_assistant.exceptions import AssistantRequestFailedPermanentError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.ledger import Filter, Ledger, RunRef, Scope, queries, sqlite_engine
 from airflow_provider_assistant.triggers.chat import AssistantChatRequestTrigger
@@ -17,7 +17,7 @@ from tests.unit.ledger.attempts import created
 
 ENDED = {
     "request_id": "r", "state": "complete", "status": "Complete", "text": "Yes.", "error": None, "raw": {},
-    "polls": 2, "seconds": None, "noticed_after": 1.25,
+    "polls": 2, "seconds": 1.25,
 }  # fmt: skip
 
 
@@ -67,13 +67,13 @@ def test_complete_is_recorded_and_returned(hook, ledger, caplog):
     caplog.set_level("INFO")
     assert record_and_return(ENDED, hook, ledger) == ENDED
     assert end_of(ledger) == "complete"
-    assert "complete: noticed after 1.2 s and 2 polls" in caplog.text
+    assert "complete after 1.2 s and 2 polls" in caplog.text
 
 
 @pytest.mark.parametrize(("said", "part"), [("The model is away.", "The model is away."), (None, "does not say why")])
 def test_failed_is_recorded_and_raised(said, part, hook, ledger):
     ended = ENDED | {"state": "failed", "status": "FAILED", "text": None, "error": said}
-    with pytest.raises(AssistantRequestFailedError, match=part) as caught:
+    with pytest.raises(AssistantRequestFailedPermanentError, match=part) as caught:
         record_and_return(ended, hook, ledger)
     assert (caught.value.request_id, caught.value.status) == ("r", "FAILED")
     assert end_of(ledger) == "failed"

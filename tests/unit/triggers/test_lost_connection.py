@@ -13,7 +13,6 @@ from airflow_provider_assistant import failures
 from airflow_provider_assistant.exceptions import AssistantError, AssistantInputError, AssistantStorageError
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.operators.documents import AssistantLoadTextOperator
-from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChatOperator
 from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
 from airflow_provider_assistant.triggers.events import failure_of, raise_failure
 from tests.task_runs.context import task_context
@@ -36,10 +35,6 @@ class Busy(ScriptedService):
 
 
 TASKS = {
-    "submit": (
-        lambda _: AssistantSubmitChatOperator(task_id="task", session_id="s", message="M", **QUICK),
-        r"The chat was submitted as request 'r1'\. The ledger has it: a retry continues to wait for it\.",
-    ),
     "batch": (
         lambda path: AssistantChatBatchOperator(task_id="task", source=ROWS, output_path=f"{path}/a.parquet", **QUICK),
         r"This try submitted 5 of 5 questions; a retry continues to wait for the answers\.",

@@ -134,7 +134,8 @@ def nightly(runs=12):
         case(1, key="c2", transcript=(("Hello, I have a question.", "Hello! What is it?"),), **conversation),
     ]
     values = [question[3] for question in QUESTIONS] + [math.nan, 0.1]
-    judged = [Judgement(score, "It says 9 instead of 5.") for score in (0.0, 0.0, 1.0, 1.0)] + [Judgement()] * 2
+    reasons = {0: "It says 9 instead of 5.", 1: "It names no place."}
+    judged = [Judgement(float(row > 1), reasons.get(row, "The same facts.")) for row in range(4)] + [Judgement()] * 2
     scores = scores_of(cases, token_f1=values, **{"judge.correctness": [0, 0, 1, 1, math.nan, math.nan]})
     trend = [
         summary_of(rate=0.6 + 0.02 * (night % 5), verdict="passed", asked_at=f"2026-11-{night + 8:02}T02:00:00+00:00")

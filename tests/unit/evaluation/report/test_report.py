@@ -128,7 +128,7 @@ def test_a_bad_answer_stands_beside_what_was_expected(html, night):
     for words in (
         "Passed before, fails now token_f1 drop <= 0.02: 0.9 → 0.1",
         "Key q1 Tags shipping token_f1 0.100 judge.correctness 0.000 Request r-1",
-        "judge.correctness : It says 9 instead of 5.",
+        "judge.correctness : It names no place.",
         "Conversation of 2 turns",
     ):
         assert words in told, (words, told)

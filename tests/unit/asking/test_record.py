@@ -1,0 +1,147 @@
+"""The record of a batch: what worker and triggerer read of each other, also after a kill."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import uuid
+
+import pytest
+from airflow.sdk import ObjectStoragePath
+from airflow.sdk.io import attach
+from fsspec.implementations.memory import MemoryFileSystem
+
+from airflow_provider_assistant.asking import record as module
+from airflow_provider_assistant.asking.questions import Question, Questions
+from airflow_provider_assistant.asking.record import End, Record, Request, Writer
+from airflow_provider_assistant.exceptions import AssistantError, AssistantStorageError
+
+
+@pytest.fixture(params=["local", "object storage"])
+def record(request, tmp_path):
+    if request.param == "local":
+        return Record(str(tmp_path / "deep" / "folder"))
+    attach("memory", fs=MemoryFileSystem())
+    return Record(f"memory://{uuid.uuid4().hex}/folder")
+
+
+@pytest.fixture
+def local(tmp_path):
+    return Record(str(tmp_path / "folder"))
+
+
+def requests(count, **changes):
+    return [Request(f"q{number}", f"r{number}", "s\ud800", 1.5, **changes) for number in range(count)]
+
+
+def ends(count, status="complete", **changes):
+    return [End(f"q{number}", status, 2.5, f"r{number}", answer="\ud800 \u00e4", **changes) for number in range(count)]
+
+
+def saved(record):
+    return sorted(record.read()[1].values())
+
+
+def test_what_was_written_is_read(record):
+    questions = Questions(
+        [
+            Question("q0", "k", "label", 1, 1, None, "c", {"message": "m\ud800"}),
+            Question("q1", "", "", 2, 1, 1, "", {}, "bad"),
+        ],
+        {"id": [1, 2], "tags": [["a"], None], "mixed": [1, "two"]},
+    )
+    record.check()
+    record.write_questions(questions)
+    read, others = record.read_questions()
+    assert read.rows == questions.rows
+    assert others.to_pydict() == {"id": [1, 2], "tags": [["a"], None], "mixed": ["1", "two"]}
+    record.add([*requests(3), *ends(2)])
+    found, _ended = record.read()
+    assert list(found.values()) == requests(3)
+    assert saved(record) == ends(2)
+    assert record.read_open() == requests(3)[2:]
+    record.remove()
+    assert not record.folder.exists()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_an_answer_is_not_replaced_and_the_latest_request_counts(seed, local):
+    local.write_questions(Questions())
+    lines = [
+        Request("q", "old", "s", 1.0), Request("q", "new", "s", 2.0),
+        End("q", "failed", 3.0, "old"), End("q", "complete", 4.0, "new"), End("q", "lost", 5.0, "new"),
+    ]  # fmt: skip
+    random.Random(seed).shuffle(lines)
+    for line in lines:
+        local.add([line])
+    found, ended = local.read()
+    assert (found["q"].request_id, ended["q"].status) == ("new", "complete")
+
+
+def test_a_new_try_keeps_only_what_it_is_told(record):
+    record.write_questions(Questions())
+    record.add([*requests(3), *ends(3, "failed")])
+    record.begin(requests(1, is_reused=True), ends(1))
+    assert record.read() == ({"q0": requests(1, is_reused=True)[0]}, {"q0": ends(1)[0]})
+
+
+@pytest.mark.promise("chat", "Answers that were saved before a kill are read again.")
+@pytest.mark.parametrize("cut", [2, 10, 30])
+def test_a_last_line_that_a_kill_cut_off_is_tolerated(cut, local):
+    local.add(ends(3))
+    (path,) = local.folder.glob("*.jsonl")
+    path.write_bytes(path.read_bytes()[:-cut])
+    assert saved(local) == ends(2)
+
+
+def test_a_folder_that_cannot_be_used_says_what_to_do(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(AssistantStorageError, match="beside output_path"):
+        Record(str(tmp_path / "file" / "folder")).check()
+    with pytest.raises(AssistantError, match="shared folder"):
+        Record(str(tmp_path / "nowhere")).read_open()
+
+
+def test_the_folder_is_hidden_from_readers_of_datasets(tmp_path):
+    output = ObjectStoragePath(str(tmp_path / "today.parquet"))
+    one, other = (module.record_of(output, scope).folder for scope in ("a", "b"))
+    assert one.name.startswith(".today.parquet.")
+    assert one != other
+
+
+@pytest.mark.parametrize("error", [None, ZeroDivisionError, asyncio.CancelledError])
+async def test_lines_are_written_now_and_then_and_at_the_end(error, local, monkeypatch):
+    monkeypatch.setattr(module, "FLUSH", 0.01)
+    try:
+        async with Writer(local) as writer:
+            writer.add(ends(1)[0])
+            async with asyncio.timeout(60):
+                while not local.folder.exists() or not local.read()[1]:  # noqa: ASYNC110 (a thread writes)
+                    await asyncio.sleep(0.005)
+            writer.add(ends(2)[1])
+            if error:
+                raise error
+    except (ZeroDivisionError, asyncio.CancelledError):
+        pass
+    assert saved(local) == ends(2)
+    assert len(list(local.folder.glob("*.jsonl"))) == 2
+
+
+async def test_a_write_that_fails_is_repeated_with_the_next(local, monkeypatch, caplog):
+    add, failures = local.add, 2
+
+    def fails(lines):
+        nonlocal failures
+        failures -= 1
+        if failures >= 0:
+            raise OSError("disk full")
+        add(lines)
+
+    monkeypatch.setattr(module, "FLUSH", 0.01)
+    monkeypatch.setattr(local, "add", fails)
+    async with Writer(local) as writer:
+        for end in ends(3):
+            writer.add(end)
+            await asyncio.sleep(0.03)
+    assert saved(local) == ends(3)
+    assert caplog.text.count("disk full") == 1
