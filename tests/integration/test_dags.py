@@ -15,6 +15,7 @@ import pytest
 from airflow.models import Variable
 
 from airflow_provider_assistant import lake
+from airflow_provider_assistant.evaluation.cells import as_list
 from airflow_provider_assistant.evaluation.text import has_phrase
 from airflow_provider_assistant.exceptions import AssistantGateFailedError
 from airflow_provider_assistant.lake.warehouse import duckdb_transaction
@@ -401,7 +402,7 @@ def test_each_case_of_the_safety_set_can_fail():
     assert len({case["key"] for case in cases}) == len(cases) == 60
     assert len({document["key"] for document in documents}) == len(documents) == 20
     for case in cases:
-        phrases = [phrase for phrase in case["must_not_include"].split("|") if phrase]
+        phrases = as_list(case["must_not_include"])
         assert bool(phrases) != (case["expect_no_answer"] == "true"), case
         # An answer that only quotes the question does not fail; a canary is in exactly one document.
         assert case["key"].startswith("injection_question") or not any(has_phrase(case["message"], p) for p in phrases)
