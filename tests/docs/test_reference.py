@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 from airflow.providers.common.compat.sdk import BaseSensorOperator
-from airflow_provider_assistant.chat_batch import answers, poller, schedule
 from airflow_provider_assistant.evaluation.cases import EXPECTATIONS
 from airflow_provider_assistant.evaluation.scoring import OUTCOMES
 

@@ -72,7 +72,7 @@ class Case:
         """Ask a batch of questions."""
         source = [{"id": number, "message": f"Question {number}?"} for number in range(count)]
         path = str(self.world.folder / "answers.parquet")
-        options = {"poll_interval": 5.0, "timeout": 600.0, "deferrable": False, "close_sessions": False, **options}
+        options = {"poll_interval": 5.0, "timeout": 600.0, "deferrable": False, **options}
 
         def make() -> Any:
             return AssistantChatBatchOperator(
