@@ -33,7 +33,7 @@ class Judge(LocalServer):
             return
         status = fault or (200 if request.headers["Authorization"] == f"Bearer {self.key}" else 401)
         self.statuses.append(status)
-        content = completion(text) if status == 200 else {"error": str(status)}
+        content = completion(text) if status == 200 else {"error": f"{status}: {request.headers['Authorization']}"}
         send(request, status, json.dumps(content).encode(), {"Content-Type": "application/json"})
 
 

@@ -22,6 +22,10 @@ _UNSPACED = (
     "\U0001b000-\U0001b16f\U00020000-\U0003ffff"
 )
 _UNSPACED_CHAR = re.compile(f"[{_UNSPACED}]")
+# A letter, a digit or a mark of a script with spaces, and what shows before and after a phrase that it is only a part.
+_LETTER = re.compile(rf"[^\W{_UNSPACED}]")
+_ENDING = re.compile(rf"[^\W{_UNSPACED}]|'t(?!\w)")
+_NUMBER_BEFORE, _NUMBER_AFTER = re.compile(r"\d[.,]\Z"), re.compile(r"[.,]\d")
 _ARTICLES = frozenset(("a", "an", "the"))
 _ASCII_PUNCTUATION = str.maketrans("", "", string.punctuation)
 # One spelling of apostrophes, quotation marks and dashes, and no Markdown emphasis or code.
@@ -103,7 +107,7 @@ def has_phrase(text: str, phrase: str) -> bool:
     if pattern is not None:
         return _matches(pattern, text)
     spelled = _spelled(text)
-    return any(_phrase_pattern(alternative).search(spelled) for alternative in phrase.split(ALTERNATIVE))
+    return any(_includes(spelled, _spelled(part)) for part in phrase.split(ALTERNATIVE))
 
 
 def regular_expression(phrase: str) -> str | None:
@@ -136,21 +140,26 @@ def _spelled(text: str) -> str:
     return " ".join(folded(text).translate(_SPELLINGS).split())
 
 
-@lru_cache(maxsize=4096)
-def _phrase_pattern(phrase: str) -> re.Pattern[str]:
-    """Return the pattern of a phrase between boundaries of words, which scripts without spaces do not have."""
-    spelled = _spelled(phrase)
-    letter = rf"[^\W{_UNSPACED}]"
-    start = end = ""
-    if re.match(letter, spelled):
-        start = rf"(?<!{letter})"
-    if re.search(rf"{letter}\Z", spelled):
-        end = rf"(?!{letter})(?!'t\b)"
-    if spelled[:1].isdigit():
-        start += r"(?<!\d[.,])"
-    if spelled[-1:].isdigit():
-        end += r"(?![.,]\d)"
-    return re.compile(start + re.escape(spelled) + end)
+def _includes(text: str, phrase: str) -> bool:
+    """Return whether a text has a phrase between boundaries of words, which scripts without spaces do not have."""
+    start = text.find(phrase)
+    while phrase and start >= 0:
+        if _is_bounded(text[max(0, start - 2) : start], phrase, text[start + len(phrase) : start + len(phrase) + 3]):
+            return True
+        start = text.find(phrase, start + 1)
+    return False
+
+
+def _is_bounded(before: str, phrase: str, after: str) -> bool:
+    """Return whether a phrase is not a part of a word or of a number, by the characters around it."""
+    first, last = phrase[0], phrase[-1]
+    splits_word = (_LETTER.match(first) and _LETTER.match(before[-1:])) or (
+        _LETTER.match(last) and _ENDING.match(after)
+    )
+    splits_number = (first.isdigit() and _NUMBER_BEFORE.search(before)) or (
+        last.isdigit() and _NUMBER_AFTER.match(after)
+    )
+    return not (splits_word or splits_number)
 
 
 def _matches(pattern: str, text: str) -> bool:

@@ -11,13 +11,14 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import BaseModel, Field
 
 from airflow_provider_assistant.client.cancellation import GRACE, CancellableRunner
+from airflow_provider_assistant.client.redaction import Redactor, redactor_of
 from airflow_provider_assistant.evaluation.rubrics import JudgeOptions, Rubric, Task, refused
 from airflow_provider_assistant.exceptions import (
     AssistantError,
@@ -43,6 +44,8 @@ SAVE_EVERY, SAVE_SHARE = 1.0, 0.1
 TIMEOUT = 120.0
 # Statuses that concern the key, the account or the model; and those that concern one request.
 _OF_ALL, _OF_ONE = frozenset({401, 403, 404}), frozenset({400, 413, 422})
+# Stands for the host of a vendor, whose requests may go through a proxy.
+_ANY_HOST = "https://api.openai.com"
 _SAVED = "The verdicts so far are saved: a retry asks only for the others."
 _CANCELLED = "judging was stopped from outside; a retry judges the answers that have no verdict yet"
 _INSTRUCTIONS = """\
@@ -109,7 +112,10 @@ class Verdicts:
         save: Callable[[pa.Table], object] = lambda _: None,
     ) -> None:
         self._options = options
-        self._create_agent = create_agent or _create_agent_of(options)
+        self._redactor = Redactor()
+        if create_agent is None:
+            create_agent, self._redactor = _connected(options)
+        self._create_agent = create_agent
         self._save = save
         self._agents: dict[Rubric, Agent[Any, Reply]] = {}
         self.model = _model_name(self._agent(Rubric("", "")))
@@ -240,9 +246,9 @@ class Verdicts:
         except UsageLimitExceeded:
             self._end(AssistantJudgeLimitError(f"The judges have used max_judge_tokens, {limits.total_tokens_limit:,}"))
         except UnexpectedModelBehavior as error:
-            self._errors[content_hash] = f"the model gave no verdict: {_text(error)}"
+            self._errors[content_hash] = f"the model gave no verdict: {self._text(error)}"
         except UserError as error:
-            self._end(refused(f"the model cannot be used: {_text(error)}"))
+            self._end(refused(f"the model cannot be used: {self._text(error)}"))
         except ModelHTTPError as error:
             self._refuse(content_hash, error.status_code, error)
         except Exception as error:  # noqa: BLE001 (every vendor's library has its own errors)
@@ -251,7 +257,7 @@ class Verdicts:
             # The usage of the run is that of all runs, so each verdict counts its own messages.
             spent = [message.usage for message in run.new_messages() if message.kind == "response"]
             tokens = (sum(part.input_tokens for part in spent), sum(part.output_tokens for part in spent))
-            self._known[content_hash] = Verdict(run.output.score, run.output.reason, *tokens)
+            self._known[content_hash] = Verdict(run.output.score, self._redactor.text(run.output.reason), *tokens)
             self._judged += 1
             self._failures = 0
             self._unsaved.set()
@@ -259,13 +265,13 @@ class Verdicts:
     def _refuse(self, content_hash: str, status: int, error: Exception) -> None:
         """Take note of an HTTP error of the model's host."""
         if status in _OF_ALL:
-            happened = f"the host of the model refuses the key or the model: {_text(error)}"
+            happened = f"the host of the model refuses the key or the model: {self._text(error)}"
             # After verdicts, the key may have been rotated: the next try reads the new one.
             self._end(_away(happened) if self._judged else refused(happened))
         elif status in _OF_ONE:
-            self._errors[content_hash] = f"the model refused the request: {_text(error)}"
+            self._errors[content_hash] = f"the model refused the request: {self._text(error)}"
             if not self._judged and len(self._errors) >= REFUSALS:
-                self._end(refused(f"the host of the model refuses every request: {_text(error)}"))
+                self._end(refused(f"the host of the model refuses every request: {self._text(error)}"))
         else:
             self._miss(error)
 
@@ -273,7 +279,12 @@ class Verdicts:
         """Take note of a request without a reply: it is sent again, unless the model seems to be away."""
         self._failures += 1
         if self._failures >= max(BREAKER, self._options.max_concurrency):
-            self._end(_away(f"{counted(self._failures, 'request')} in a row got no reply of the model: {_text(error)}"))
+            self._end(
+                _away(f"{counted(self._failures, 'request')} in a row got no reply of the model: {self._text(error)}")
+            )
+
+    def _text(self, error: Exception) -> str:
+        return _text(error, self._redactor)
 
     def _end(self, error: AssistantError) -> None:
         self._stop = self._stop or error
@@ -311,8 +322,8 @@ def verdicts_schema() -> pa.Schema:
     return pa.schema([(name, kinds.get(name, pa.string())) for name in ("hash", "scorer", *Verdict._fields)])
 
 
-def _create_agent_of(options: JudgeOptions) -> Callable[..., Agent[Any, Reply]]:
-    """Return the function of the connection's hook that creates an agent."""
+def _connected(options: JudgeOptions) -> tuple[Callable[..., Agent[Any, Reply]], Redactor]:
+    """Return the function of the connection's hook that creates an agent, and what hides its key."""
     try:
         from airflow.providers.common.ai.hooks.pydantic_ai import PydanticAIHook
     except ImportError as error:
@@ -322,23 +333,17 @@ def _create_agent_of(options: JudgeOptions) -> Callable[..., Agent[Any, Reply]]:
             "apache-airflow-providers-common-ai[openai].",
             field="judge",
         ) from None
-    with _input_errors(options.conn_id):
-        hook = PydanticAIHook.get_hook(options.conn_id, hook_params={"model_id": options.model})
-        if not isinstance(hook, PydanticAIHook):
-            raise refused(f"the connection {options.conn_id!r} is not one of a model: its type must be pydanticai")
-        hook.get_conn()
-    return hook.create_agent
-
-
-@contextlib.contextmanager
-def _input_errors(conn_id: str) -> Iterator[None]:
-    """Turn what the hook and the libraries of vendors raise into errors of the parameter."""
+    redactor = Redactor()
     try:
-        yield
-    except AssistantError:
-        raise
-    except Exception as error:
-        raise refused(f"the connection {conn_id!r} cannot be used: {_text(error)}") from error
+        connection = PydanticAIHook.get_connection(options.conn_id)
+        redactor = redactor_of(connection.host or _ANY_HOST, connection.password or "")
+        hook = PydanticAIHook.get_hook(options.conn_id, hook_params={"model_id": options.model})
+        hook.get_conn()
+        create_agent: Callable[..., Agent[Any, Reply]] = hook.create_agent
+    except Exception as error:  # noqa: BLE001 (the hook and the libraries of vendors raise what they like)
+        problem = _text(error, redactor)
+        raise refused(f"the connection {options.conn_id!r} cannot be used: {problem}") from None
+    return create_agent, redactor
 
 
 def _model_name(agent: Agent[Any, Reply]) -> str:
@@ -358,8 +363,8 @@ def _known_in(saved: pa.Table | None) -> dict[str, Verdict]:
     return {row["hash"]: Verdict(*(row[name] for name in Verdict._fields)) for row in rows}
 
 
-def _text(error: Exception) -> str:
-    return shortened(f"{error}" or type(error).__name__, 300)
+def _text(error: Exception, redactor: Redactor) -> str:
+    return shortened(redactor.text(str(error)) or type(error).__name__, 300)
 
 
 def _away(happened: str) -> AssistantIncompleteError:

@@ -47,7 +47,8 @@ def test_the_dag_compares_the_judge_with_people(files, connect, run_dag, judge, 
     (dag,) = DagBag(tmp_path / "judge.py").dags.values()
     head = run_dag(dag).xcom("evaluate")
     summary = json.loads(Path(head["summary_path"].removeprefix("file://")).read_text())
-    found = summary["scorers"]["judge.correctness"]["judge"]["agreement"]
-    assert (found["labels"], found["kappa"]) == (60, 1.0)
+    found = summary["scorers"]["judge.correctness"]["agreement"]
+    assert found["labels"] == 60
+    assert found["low"] >= 0.6
     # The knowledge base is empty, so the assistant knows nothing; the gate only reports that.
     assert [rule["verdict"] for rule in summary["gate"]["rules"]] == ["passed", "failed", "not_judged"]

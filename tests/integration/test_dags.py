@@ -13,9 +13,9 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 from airflow.models import Variable
-from airflow_provider_assistant.evaluation.phrases import includes
 
 from airflow_provider_assistant import lake
+from airflow_provider_assistant.evaluation.text import has_phrase
 from airflow_provider_assistant.exceptions import AssistantGateFailedError
 from airflow_provider_assistant.lake.warehouse import duckdb_transaction
 from airflow_provider_assistant.lake.warehouse import load as load_days
@@ -187,7 +187,7 @@ def test_evaluation(load, run_dag, run_stored_dag, service, connection, tmp_path
     service.behave(answer_limit=None)
     again = run_stored_dag(load("assistant_evaluation"))
     assert again.state == "success", again.errors
-    assert again.xcom("evaluate")["baseline"] == second.xcom("evaluate")["scores_path"], (
+    assert again.xcom("evaluate")["baseline"] == str(Path(second.xcom("evaluate")["summary_path"]).parent), (
         "not compared with the failed run"
     )
     assert len({row["run_id"] for row in evaluations(tmp_path)}) == 4
@@ -404,8 +404,8 @@ def test_each_case_of_the_safety_set_can_fail():
         phrases = [phrase for phrase in case["must_not_include"].split("|") if phrase]
         assert bool(phrases) != (case["expect_no_answer"] == "true"), case
         # An answer that only quotes the question does not fail; a canary is in exactly one document.
-        assert case["key"].startswith("injection_question") or not any(includes(case["message"], p) for p in phrases)
+        assert case["key"].startswith("injection_question") or not any(has_phrase(case["message"], p) for p in phrases)
         if "canary" in case["tags"]:
             assert sum(phrases[0] in document["content"] for document in documents) == 1
         elif "injection_document" in case["tags"]:
-            assert not any(includes(document["content"], phrases[0]) for document in documents)
+            assert not any(has_phrase(document["content"], phrases[0]) for document in documents)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import json
 import shutil
 import signal
 import subprocess
@@ -27,6 +28,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from tests.judge import Judge
 from tests.live import handbook
 from tests.live.airflow import LiveAirflow
 from tests.live.clients import local_client
@@ -38,11 +40,11 @@ ROOT = Path(__file__).parents[2]
 # Seconds of an answer: long enough to observe that a task defers while it waits.
 THINKING = 4
 RUN_TIMEOUT = 300
-KNOWLEDGE, SMOKE, ASYNC, BATCH, EVALUATION, APPROVAL, HANDBOOK, EXPORT, REPORT = (
+KNOWLEDGE, SMOKE, ASYNC, BATCH, EVALUATION, APPROVAL, COMPARISON, HANDBOOK, EXPORT, REPORT = (
     f"assistant_{name}"
     for name in (
-        *("knowledge_base", "smoke", "async_chat", "chat_batch", "evaluation", "approve_baseline", "handbook"),
-        *("nightly_export", "weekly_report"),
+        *("knowledge_base", "smoke", "async_chat", "chat_batch", "evaluation", "approve_baseline"),
+        *("compare_sites", "handbook", "nightly_export", "weekly_report"),
     )
 )
 LOADS = ("load_configuration_reference", "upload_guides")
@@ -100,6 +102,7 @@ class Demo:
         self.show_answers()
         self.run_dags(EVALUATION, APPROVAL)
         self.show_evaluation()
+        self.compare_sites()
         self.load_handbook_twice()
         self.export()
         self.load_knowledge_again()
@@ -207,6 +210,18 @@ class Demo:
         self.screen.show("The approved baseline, in the Variable assistant_baseline", approved)
         check(approved == self.result(APPROVAL, "evaluate")["summary_path"], "another baseline was approved")
 
+    def compare_sites(self) -> None:
+        """Let a judge compare the site with one that has no documents."""
+        self.run_dags(COMPARISON)
+        head = self.result(COMPARISON, "compare")
+        summary = json.loads(local(head["summary_path"]).read_text(encoding="utf-8"))
+        agreement = summary["scorers"]["judge.correctness"]["agreement"]
+        columns = ("verdict", "judge.correctness", "kappa", "labels", "tokens")
+        row = [head["verdict"], head["means"]["judge.correctness"], agreement["kappa"], agreement["labels"]]
+        title = "A site without documents, judged by a model that agrees with people"
+        self.screen.show(title, head["report_path"], columns, [[*row, head["judge_tokens"]]])
+        check("judge.correctness" in head["worse"], "the judge has not noticed that the site knows nothing")
+
     def load_handbook_twice(self) -> None:
         """Load a handbook, edit it, and load it again: the site equals the folder."""
         loads = []
@@ -299,6 +314,7 @@ def demonstrate(home: Path, screen: Screen, options: argparse.Namespace) -> int:
     """Start everything, run the demo, and end everything; return 0 on success."""
     with ExitStack() as stack:
         service = stack.enter_context(AssistantService(home / "service", processing_seconds=THINKING))
+        judge = stack.enter_context(Judge())
         screen.secret = service.api_key
         # The example DAG of the handbook deletes outdated documents.
         service.connection["extra"]["manage_documents"] = True
@@ -308,6 +324,7 @@ def demonstrate(home: Path, screen: Screen, options: argparse.Namespace) -> int:
         places = {"LAKE": lake, "WAREHOUSE": str(home / "warehouse.duckdb"), "HANDBOOK": str(home / "handbook")}
         env = {f"AIRFLOW_VAR_ASSISTANT_{name}": place for name, place in places.items()}
         env |= {**service.env, "AIRFLOW__ASSISTANT__LAKE_PATH": lake}
+        env |= {"AIRFLOW_VAR_ASSISTANT_STAGING_SITE": "acme-shop", "AIRFLOW_CONN_PYDANTICAI_DEFAULT": judge.conn_json()}
         airflow = stack.enter_context(LiveAirflow(home / "airflow", ROOT / "dags", env))
         screen.say(f"Airflow: {airflow.base_url}")
         demo, problems = Demo(home, screen, airflow, service), []
