@@ -14,6 +14,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantIncompleteError,
     AssistantInputError,
     AssistantJudgeLimitError,
+    AssistantStorageError,
 )
 from tests.unit.evaluation.judges import FRIENDLY, TOKENS, Model, judge_of, tasks
 from tests.virtual_time import simulated
@@ -128,6 +129,18 @@ def test_verdicts_are_saved_while_others_are_asked_for():
     simulated(judge.aask(tasks(*["1"] * 10)))
     assert (len(sizes), sizes[-1]) == (5, 10)
     assert max(after - before for before, after in pairwise(sizes)) <= 3
+
+
+def test_verdicts_that_cannot_be_saved_end_the_task():
+    """Otherwise, a retry would pay for all of them again."""
+
+    def full(_table):
+        raise AssistantStorageError("no space left")
+
+    model = Model(seconds=0.4)
+    with pytest.raises(AssistantStorageError, match="no space left"):
+        simulated(judge_of(model, save=full, max_concurrency=1).aask(tasks(*["1"] * 100)))
+    assert len(model.asked) < 5
 
 
 @pytest.mark.parametrize(
