@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
-from airflow_provider_assistant.evaluation.judging.label_files import label_file
 
 from airflow_provider_assistant import lake
 from airflow_provider_assistant.api.privacy import user_label
@@ -140,7 +139,7 @@ def test_no_byte_is_left(
             "requests",
         }
         names = {name.rpartition("/")[2] for name in before["files"]}
-        assert names >= {"answers.parquet", "findings.parquet", "report.html", "labels.csv"}
+        assert names >= {"answers.parquet", "findings.parquet", "report.html"}
 
         trial = cli("erase", *options, "--dry-run").json
         assert places.where(search) == before
@@ -224,10 +223,8 @@ def write_all_places(run_operator, service, lake_folder: Path, files: Path) -> N
 
 
 def write_further_files(files: Path) -> None:
-    """Write what a label file and a killed chat batch leave."""
+    """Write what a killed chat batch leaves."""
     rows = pq.ParquetFile(files / "answers.parquet").read().to_pylist()
-    labels = [{"key": row["key"], "question": row["message"], "answer": row["answer"]} for row in rows]
-    (files / "labels.csv").write_bytes(label_file(labels, delimiter=";"))
     record = Record(str(files / ".killed.parquet.00112233.chat-batch"))
     for row in rows:
         names = ("question_id", "status", "request_id", "session_id", "answer", "raw")
@@ -298,7 +295,6 @@ def check_others(places: Places) -> None:
     """The other person has lost nothing, and the views still work."""
     files = places.files
     assert len(column(files / "answers.parquet", "key", "session_id", OTHER_SESSION)) == 3
-    assert (files / "labels.csv").read_bytes().count(b"\r\n") == 4
     (scores,) = files.glob("evaluations/canary/*/scores.parquet")
     assert set(pq.ParquetFile(scores).read()["key"].to_pylist()) == {"other-0", "other-1", "other-2"}
     assert Summary.model_validate_json((scores.parent / "summary.json").read_bytes()).name == "canary"
