@@ -65,6 +65,9 @@ def completion(text):
 def score_of(asked):
     """Return 1 if the answer has most of the expected words, every number and "not" if it is expected; 0 otherwise."""
     answer = asked["answer"]
+    if default := re.search(r"Default: (.+)\.$", asked.get("expected") or ""):
+        # Of an option, only the default counts.
+        return float(default[1] in answer), f'It says "{answer[:80]}".'
     wanted, found = (WORDS.findall(one.lower()) or [one] for one in (asked.get("expected") or answer, answer))
     missing = [word for word in wanted if word not in found]
     is_wrong = any(word[:1].isdigit() for word in missing) or ("not" in wanted) != ("not" in found)

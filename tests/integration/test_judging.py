@@ -125,7 +125,7 @@ def test_a_wrong_key_ends_the_task_and_is_not_in_the_message(judge, tmp_path, mo
 @pytest.mark.promise("evaluation", "A judge decides only above the agreement with people, by the lower end of it.")
 def test_a_judge_decides_after_it_has_agreed_with_people(judge, tmp_path):
     """Few labels that agree as much prove nothing."""
-    gate = [AGREES, "judge.correctness >= 0.6"]
+    gate = [AGREES, "judge.correctness >= 0.4"]
     passes = "judge.correctness >= 0.5"
     rows = labelled(200, wrong=4)
     head = evaluate(judging(tmp_path / "many", rows, gate=gate, pass_if=passes))

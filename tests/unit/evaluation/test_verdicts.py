@@ -208,7 +208,7 @@ def test_a_damaged_file_of_verdicts_is_refused():
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"modell": "x"}, "there is no option 'modell', only conn_id"),
+        ({"model_": "x"}, "there is no option 'model_', only conn_id"),
         ({"max_concurrency": 0}, "max_concurrency: Input should be greater than 0, not 0"),
         ({"max_judge_tokens": "many"}, "max_judge_tokens"),
         ({"rubrics": {"friendly": 1}}, "rubrics.friendly"),
