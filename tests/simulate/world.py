@@ -48,7 +48,6 @@ from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.ledger import Ledger, location, tries
 from airflow_provider_assistant.ledger.clock import Clock
 from airflow_provider_assistant.loading import findings, load
-from airflow_provider_assistant.operators import chat_batch
 from airflow_provider_assistant.sandbox import Service, Settings
 from airflow_provider_assistant.sandbox.messages import Key
 from airflow_provider_assistant.sandbox.store import Chat, Document, Session
@@ -536,7 +535,6 @@ class World:
             mock.patch.dict("os.environ", {"AIRFLOW_CONN_ASSISTANT_DEFAULT": json.dumps(self.connection)}),
             mock.patch.object(airflow.configuration, "AIRFLOW_HOME", str(self.folder)),
             mock.patch.object(tenacity.nap, "time", SimpleNamespace(sleep=self.sleep)),
-            mock.patch.object(chat_batch, "time", SimpleNamespace(time=self.now)),
             mock.patch.object(location, "sqlite_engine", functools.partial(_engine, self)),
             mock.patch.object(asyncio, "Runner", self.runner),
             mock.patch.object(builtins, "open", self._open),
