@@ -83,7 +83,7 @@ LISTS: list[tuple[str, str, str, Any]] = [
     (DATASETS, "requests", "State", ["open", "ambiguous", "timed_out", "complete", "failed", "lost"]),
     ("docs/ask/chat-batch.md", "What is in the file", "Status", answers.STATUSES),
     ("docs/evaluate/judge.md", "Rubrics", "Scorer", [f"judge.{name}" for name in (*BUILT_IN, "<name>")]),
-    ("docs/evaluate/golden-set.md", "Write a golden set", "Column", ["message", *EXPECTATIONS, "human"]),
+    ("docs/evaluate/golden-set.md", "Write a golden set", "Column", ["a key", "message", *EXPECTATIONS, "human"]),
     (SCORES, "Scorers", "Name", [*SCORERS, "column:<name>", "judge.<name>", "package.module.function"]),
     (LEDGER, "Retry or skip", "`on_ambiguous`", get_args(OnAmbiguous)),
     (INCREMENTAL, "When a row has changed", "`on_change`", get_args(OnChange)),
