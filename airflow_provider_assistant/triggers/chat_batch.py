@@ -20,8 +20,9 @@ class AssistantChatBatchTrigger(BaseTrigger):
     """
     Poll the open chat requests of a batch until all have ended, or the deadline passes.
 
-    The trigger reads the open requests from the record of the batch, and adds answers to it as they arrive. It can therefore
-    restart at any time on any triggerer, and continues where it stopped. It sends only ``GET`` requests to the service.
+    The trigger reads the open requests from the record of the batch, and adds answers to it as they arrive. It can
+    therefore restart at any time on any triggerer, and continues where it stopped. It sends only ``GET`` requests to
+    the service.
     Its event carries counts, not answers.
 
     :param assistant_conn_id: Id of the Airflow connection.
