@@ -7,10 +7,8 @@ property fails if a field is missing, unknown or of an unexpected type.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from http import HTTPStatus
 from itertools import chain
 from typing import Any
@@ -304,16 +302,6 @@ class ChatRequest(ApiReply):
         """Reason that the service gives for a failed request; None if it gives none or the request has not failed."""
         return error_text(self.raw) if self.state == "failed" else None
 
-    @property
-    def service_seconds(self) -> float | None:
-        """Seconds from creation to end by the service's clock; None unless the reply has both times."""
-        for json_object in nested_objects(self.raw):
-            began = _first_time(json_object, BEGIN_FIELDS)
-            ended = _first_time(json_object, END_FIELDS)
-            if began is not None and ended is not None and ended >= began:
-                return ended - began
-        return None
-
     def as_dict(self) -> dict[str, Any]:
         """
         Return the reply as plain JSON types, for XCom.
@@ -350,8 +338,6 @@ ERROR_REPLY_FIELDS = frozenset(
 )
 # Fields that hold an answer and nothing else.
 OWN_ANSWER_FIELDS = ("answer", "reply")
-BEGIN_FIELDS = ("created_at", "submitted_at", "queued_at")
-END_FIELDS = ("completed_at", "finished_at", "ended_at")
 # Names by which Airflow's serialization recognises its own objects.
 RESERVED_NAMES = frozenset(
     {"__classname__", "__version__", "__data__", "__id__", "__cache__", "__type", "__source", "__var"}
@@ -442,20 +428,6 @@ def _fields(
         for json_object in objects:
             if name in json_object:
                 yield name, json_object[name]
-
-
-def _first_time(json_object: Mapping[str, Any], names: tuple[str, ...]) -> float | None:
-    """Return the first of these fields that holds an ISO 8601 time, in seconds since the epoch."""
-    for name in names:
-        value = json_object.get(name)
-        if not value:
-            continue
-        with contextlib.suppress(ValueError, TypeError, OverflowError):
-            moment = datetime.fromisoformat(value)
-            if moment.tzinfo is None:
-                moment = moment.replace(tzinfo=UTC)
-            return moment.timestamp()
-    return None
 
 
 def _status(raw: Any, request_id: str) -> str:

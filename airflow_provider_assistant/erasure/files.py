@@ -82,7 +82,7 @@ class FileEraser:
             try:
                 counts += self._file(path)
             except FileNotFoundError:
-                # It was deleted meanwhile, such as a batch state.
+                # It was deleted meanwhile, such as the record of a batch.
                 continue
             except NotReached as reason:
                 self.not_reached[str(path)] = str(reason)
@@ -239,7 +239,7 @@ class FileEraser:
         return counts
 
     def _check_waiting(self, folder: StoragePath) -> None:
-        """Note a batch state that waits for an answer to a question of the person."""
+        """Note the record of a batch that waits for an answer to a question of the person."""
         open_ids = set()
         # The questions were not written yet, or were deleted.
         with contextlib.suppress(AssistantError):

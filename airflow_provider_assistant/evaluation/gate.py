@@ -112,7 +112,9 @@ class _Gate:
         if found is None or labels < rule.labels:
             return _no_data(rule, f"{counted(labels, 'label')} of people, and {rule.labels} are necessary")
         if found.kappa is None or found.low is None or found.high is None:
-            return _no_data(rule, f"people and judge gave all {labels} answers the same verdict; kappa is not defined")
+            return _no_data(
+                rule, f"people and judge gave {counted(labels, 'answer')} the same verdict; kappa is not defined"
+            )
         reason = (
             f"Cohen's kappa of {rule.base} and people is {found.kappa:.2f} over {counted(labels, 'label')}, and at "
             f"least {formatted(found.low, rule.term.limit)} with 95 % confidence"

@@ -20,13 +20,14 @@ class AssistantChatBatchTrigger(BaseTrigger):
     """
     Poll the open chat requests of a batch until all have ended, or the deadline passes.
 
-    The trigger reads the open requests from the batch state, and adds answers to it as they arrive. It can therefore
-    restart at any time on any triggerer, and continues where it stopped. It sends only ``GET`` requests to the service.
+    The trigger reads the open requests from the record of the batch, and adds answers to it as they arrive. It can
+    therefore restart at any time on any triggerer, and continues where it stopped. It sends only ``GET`` requests to
+    the service.
     Its event carries counts, not answers.
 
     :param assistant_conn_id: Id of the Airflow connection.
     :param site_id: Site of the chat requests.
-    :param folder: Folder of the batch state: a shared local path or an object storage URL.
+    :param folder: Folder of the record of the batch: a shared local path or an object storage URL.
     :param deadline: Time at which to stop polling, in seconds since the epoch.
     :param poll_interval: Maximum time between two polls of one chat request, in seconds.
     :param max_concurrency: Maximum number of polls in flight; the connection may set a lower one.

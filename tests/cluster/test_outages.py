@@ -47,7 +47,7 @@ def test_redis_restarts(cluster: Cluster, report: Report) -> None:
 
 
 def test_object_storage_answers_503(cluster: Cluster, report: Report) -> None:
-    """The triggerer cannot save answers, and the worker cannot read the batch state: a try of the task fails."""
+    """The triggerer cannot save answers, and the worker cannot read them: a try of the task fails."""
     count = 200
     cluster.service.faults(processing_seconds=NEVER)
     run = cluster.batch("storage", count)

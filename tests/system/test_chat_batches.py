@@ -48,7 +48,7 @@ class Batches(Runs):
         return pq.read_table(output).to_pylist()
 
     def saved(self, dag_id: str) -> set[str]:
-        """Return the requests whose answers are in the batch state of a task."""
+        """Return the requests whose answers are in the record of the batch of a task."""
         folders = (self.folder / dag_id).glob(".questions.parquet.*")
         return {end.request_id or "" for folder in folders for end in Record(str(folder)).read()[1].values()}
 

@@ -92,7 +92,7 @@ def said_by_batches(count: int, other: int) -> list[object]:
         }
         result[status] = other
         result["rows"] = sum(result[each] for each in STATUSES)
-        texts.append(batch_failure(result, 0, "retry", has_ledger=True, reason="The service is away."))
+        texts.append(batch_failure(result, 0, "retry", reason="The service is away."))
     return texts
 
 

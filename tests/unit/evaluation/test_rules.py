@@ -34,7 +34,7 @@ def test_a_rule_is_a_figure_a_comparison_and_a_number(text, figure, base, tag, i
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("coverge >= 0.9", "there is no figure 'coverge'; did you mean 'coverage'"),
+        ("covrage >= 0.9", "there is no figure 'covrage'; did you mean 'coverage'"),
         ("coverage >= 98", "coverage is from 0 to 1; write 0.98 for 98 %"),
         ("token_f1 drop <= 2", "token_f1 is from 0 to 1; write 0.02 for 2 %"),
         ("token_f1[billing] >= -1", "is from 0 to 1"),

@@ -153,20 +153,20 @@ class TestChats:
         assert labels(ledger, "open") == ["a"]
         assert chats.submitted_at(ledger, SITE, "r1") == START
         assert chats.submitted_at(ledger, SITE, "other") is None
-        (accepted,) = chats.accepted(ledger, attempts.scope)
-        assert (accepted.question_id, accepted.request_id, accepted.requests) == (hash_of("v1"), "r1", 1)
+        (sent,) = chats.sent(ledger, attempts.scope)
+        assert sent == chats.Sent(hash_of("a"), 1, None, START, 1)
 
-    def test_a_saved_answer_is_recorded_late_and_a_lost_one_withdrawn(self, scoped, ledger, clock):
+    def test_what_a_killed_try_left_is_corrected_if_it_is_as_it_was(self, scoped, ledger):
         attempts = scoped(kind="chat")
         attempts.commit([], [claim("a")])
-        clock.advance(5)
-        late = chats.AcceptedQuestion(hash_of("a"), 0, hash_of("v1"), "r1", clock(), 1)
-        chats.record_late(ledger, attempts.scope, [late._replace(question_id=hash_of("other"))])
-        chats.record_late(ledger, attempts.scope, [late._replace(recorded_at=START - timedelta(1))])
+        late = chats.Correction(hash_of("a"), 1, "claimed", "created", request_id="r1", ended_at=START.timestamp())
+        chats.correct(ledger, attempts.scope, [late._replace(number=2), late._replace(before="failed")])
         assert states(ledger, "a") == [(1, "claimed")]
-        chats.record_late(ledger, attempts.scope, [late])
+        chats.correct(ledger, attempts.scope, [late])
         assert states(ledger, "a") == [(1, "created")]
-        chats.withdraw(ledger, attempts.scope, list(chats.accepted(ledger, attempts.scope)), "its answer was lost")
+        assert chats.submitted_at(ledger, SITE, "r1") == START
+        lost = chats.Correction(hash_of("a"), 1, "created", "ambiguous", error="its answer was lost")
+        chats.correct(ledger, attempts.scope, [lost])
         assert states(ledger, "a") == [(1, "ambiguous")]
 
 

@@ -656,7 +656,9 @@ def test_nothing_open_is_no_deferral(service, connection, execute):
 
 
 def test_what_the_trigger_could_not_note_down_is_fetched_by_the_worker(service, connection, output, monkeypatch):
+    service.behave(processing_seconds=NEVER)
     deferral = deferred(many(5), output)
+    service.behave(processing_seconds=0)
     with monkeypatch.context() as patch:
         patch.setattr(Record, "add", lambda *_: (_ for _ in ()).throw(OSError("read-only")))
         event = event_of(deferral.trigger)

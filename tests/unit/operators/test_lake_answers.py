@@ -95,7 +95,6 @@ def test_each_rating_finds_its_question_and_its_evaluation_once(ask, rows, lake_
         scorers=["must_include"],
         expectations=[{"key": "1", "must_include": "zzz"}, {"key": "4", "must_include": ""}],
         pass_if="must_include >= 1",
-        tag="golden",
     )
     for _ in range(2):
         execute_operator(evaluate)
@@ -126,9 +125,7 @@ def test_each_rating_finds_its_question_and_its_evaluation_once(ask, rows, lake_
     assert {(row["key"], row["repetition"]) for row in judged} >= {("1", 1), ("1", 2), ("2", 1), ("4", 2)}
     assert {row["passed"] for row in judged if row["key"] == "1"} == {False}
     assert {row["passed"] for row in judged if row["key"] == "2"} == {None}
-    assert {(row["service"], row["site_id"], row["tag"]) for row in judged} == {
-        (sent[0]["service"], "acme-docs", "golden")
-    }
+    assert {(row["service"], row["site_id"]) for row in judged} == {(sent[0]["service"], "acme-docs")}
     assert {row["service"] for row in rows("evaluations")} == {sent[0]["service"]}
 
 

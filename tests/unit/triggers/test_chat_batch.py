@@ -1,4 +1,4 @@
-"""The batch trigger: it reads the batch state, polls open chat requests, saves answers, and sends only counts."""
+"""The batch trigger: it polls the open requests of a record, saves answers, and sends only counts."""
 
 from __future__ import annotations
 
