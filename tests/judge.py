@@ -63,10 +63,10 @@ def completion(text):
 
 
 def score_of(asked):
-    """Return the share of expected words in the answer. A wrong number or "not" limits it."""
+    """Return 1 if the answer has most of the expected words, every number and "not" if it is expected; 0 otherwise."""
     answer = asked["answer"]
     wanted, found = (WORDS.findall(one.lower()) or [one] for one in (asked.get("expected") or answer, answer))
     missing = [word for word in wanted if word not in found]
     is_wrong = any(word[:1].isdigit() for word in missing) or ("not" in wanted) != ("not" in found)
-    score = min(1 - len(missing) / len(wanted), 0.3 if is_wrong else 1)
-    return round(score, 4), f'It says "{answer[:80]}". Missing: {", ".join(missing) or "no word"}.'
+    score = float(not is_wrong and len(missing) <= 0.4 * len(wanted))
+    return score, f'It says "{answer[:80]}". Missing: {", ".join(missing) or "no word"}.'

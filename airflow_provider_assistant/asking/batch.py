@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -96,7 +95,6 @@ class Batch:
         self._standings: dict[str, Standing] = {}
         # Why nothing is sent any more in this try.
         self._stopped: AssistantError | None = None
-        self._client_now = time.time
         self._sender: Sender | None = None
         self._poller: Poller | None = None
         self._runner = CancellableRunner(
@@ -240,6 +238,7 @@ class Batch:
         client = SendingClient(self._job.settings, max_backoff=MAX_BACKOFF, retry_ambiguous=retries)
         async with client, Writer(self._record) as writer:
             self._writer = writer
+            self._now = client.now
             if waited and self.open and not self.silence:
                 # An answer may have come late, or could not be saved.
                 await self._poll_once(client)
@@ -356,7 +355,7 @@ class Batch:
             self._not_submitted(item, f"{outcome.state}: {outcome.error or ''}")
             return
         question: Question = item.row
-        now = round(self._client_now(), 6)
+        now = round(self._now(), 6)
         standing = self._standings[question.question_id]
         request = Request(
             question_id=question.question_id,
@@ -379,7 +378,7 @@ class Batch:
 
     def _not_submitted(self, item: Item, reason: str) -> None:
         question: Question = item.row
-        end = End(question.question_id, "not_submitted", round(self._client_now(), 6), error=reason)
+        end = End(question.question_id, "not_submitted", round(self._now(), 6), error=reason)
         self._ended(end._replace(attempts=item.requests))
 
     def _ended(self, end: End) -> None:

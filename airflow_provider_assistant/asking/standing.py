@@ -111,8 +111,14 @@ class _Look:
                 end = self._not_asked(question, f"skipped: {ELSEWHERE}")
             elif end is None and same and goes_on:
                 standing = self._accepted_before(question, same[-1], standing)
-            if end and end.status != "not_submitted":
-                self._correct(question, end, unresolved)
+            claim = next((one for one in unresolved[::-1] if self._is_claim(one, question)), None)
+            if claim and end and end.status == "complete":
+                self._correct(question, claim, end.request_id, end.ended_at)
+            saved = self._requests.get(question.question_id)
+            if claim and end is None and goes_on and self._mode == "async" and saved and saved.request_id:
+                # A killed try could not record that its request was accepted.
+                self._correct(question, claim, saved.request_id, saved.submitted_at)
+                self.found.requests[question.question_id] = saved
             is_open = question.question_id in self.found.requests
             if end is None and not is_open and standing.may_exist and self._on_ambiguous == "skip":
                 end = self._not_asked(question, f"ambiguous: {MAY_HAVE_ASKED}")
@@ -148,20 +154,15 @@ class _Look:
         )
         return standing._replace(may_exist=True)
 
-    def _correct(self, question: Question, end: End, unresolved: Sequence[Known]) -> None:
-        """Record an answer in the ledger whose outcome a killed try could not record."""
-        claims = [one for one in unresolved if one.state == "claimed" and one.content_hash == question.question_id]
-        if claims and end.status == "complete":
-            self.found.corrections.append(
-                chats.Correction(
-                    question.key,
-                    claims[-1].number,
-                    "claimed",
-                    "created",
-                    request_id=end.request_id,
-                    ended_at=end.ended_at,
-                )
-            )
+    def _correct(self, question: Question, claim: Known, request_id: str | None, at: float) -> None:
+        """Record what a killed try could not record."""
+        self.found.corrections.append(
+            chats.Correction(question.key, claim.number, "claimed", "created", request_id=request_id, ended_at=at)
+        )
+
+    @staticmethod
+    def _is_claim(attempt: Known, question: Question) -> bool:
+        return attempt.state == "claimed" and attempt.content_hash == question.question_id
 
     @staticmethod
     def _not_asked(question: Question, reason: str) -> End:

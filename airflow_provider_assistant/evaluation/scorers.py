@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
@@ -150,7 +149,7 @@ def check_expectations(scorers: Sequence[Scorer], needed: Sequence[str], columns
         column = scorer.expectation
         if column is None or column in columns or scorer.name not in needed:
             continue
-        close = [name for name in columns if column in name] or difflib.get_close_matches(column, columns, cutoff=0.5)
+        close = [name for name in columns if set(name.split("_")) & set(column.split("_"))]
         but = f", but {', '.join(map(repr, close))}" if close else ""
         raise AssistantInputError(
             f"the gate needs {scorer.name}, and the golden set has no column {column!r}{but}",

@@ -224,7 +224,6 @@ class EarlierRuns(Model):
     changed: int = 0
     added: int = 0
     removed: int = 0
-    changed_judges: list[str] = Field(default_factory=list)
 
 
 class Summary(Model):

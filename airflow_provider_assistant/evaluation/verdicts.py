@@ -8,7 +8,6 @@ the hash of everything that it depends on, so a retry asks only for those that a
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -125,6 +124,7 @@ class Verdicts:
         # Reasons by hash for which an answer cannot be judged.
         self._errors: dict[str, str] = {}
         self._unsaved = asyncio.Event()
+        self._writing: set[asyncio.Future[object]] = set()
         self._stop: AssistantError | None = None
         self._judged = self._failures = 0
         self._runner = CancellableRunner(_CANCELLED, grace=GRACE, on_cancel=self._end)
@@ -215,8 +215,8 @@ class Verdicts:
                 self._end(_away(f"the model gave no reply about {counted(lost, 'answer')}"))
         finally:
             saving.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await saving
+            # A thread that is writing would replace a newer file.
+            await asyncio.gather(saving, *self._writing, return_exceptions=True)
 
     def _is_settled(self, content_hash: str) -> bool:
         return content_hash in self._known or content_hash in self._errors
@@ -279,9 +279,8 @@ class Verdicts:
         """Take note of a request without a reply: it is sent again, unless the model seems to be away."""
         self._failures += 1
         if self._failures >= max(BREAKER, self._options.max_concurrency):
-            self._end(
-                _away(f"{counted(self._failures, 'request')} in a row got no reply of the model: {self._text(error)}")
-            )
+            requests = counted(self._failures, "request")
+            self._end(_away(f"{requests} in a row got no reply of the model: {self._text(error)}"))
 
     def _text(self, error: Exception) -> str:
         return _text(error, self._redactor)
@@ -291,14 +290,19 @@ class Verdicts:
 
     async def _keep_saving(self) -> None:
         """Save the verdicts as they arrive."""
-        pause = SAVE_EVERY
         while True:
             await self._unsaved.wait()
             self._unsaved.clear()
             started = time.monotonic()
-            await asyncio.to_thread(self._save, self.table())
-            pause = max(SAVE_EVERY, (time.monotonic() - started) / SAVE_SHARE)
-            await asyncio.sleep(pause)
+            write = asyncio.ensure_future(asyncio.to_thread(self._save, self.table()))
+            self._writing = {write}
+            try:
+                await asyncio.shield(write)
+            except AssistantError as error:
+                # Verdicts that cannot be saved would be paid for again.
+                self._end(error)
+                return
+            await asyncio.sleep(max(SAVE_EVERY, (time.monotonic() - started) / SAVE_SHARE))
 
     def _agent(self, rubric: Rubric) -> Agent[Any, Reply]:
         if rubric not in self._agents:

@@ -256,7 +256,7 @@ class AssistantEvaluateOperator(AssistantBaseOperator, SkipMixin):
         """Return the evaluation and the files that it wrote, for the log lines of a failure."""
         doing = f"evaluation {self._name(context)!r} in {self.output_path}"
         written = "Nothing was written."
-        if self.judges and self.folder:
+        if self.judges and self.folder and self.folder.verdicts.exists():
             written = f"The verdicts so far were saved: {self.folder.verdicts}."
         if self.report:
             written = f"Scores, summary and report were written: {self.report}."

@@ -54,7 +54,7 @@ VIEW_KEYS = {
     "latency_weekly": ("week",),
     "answers_weekly": ("week",),
     "questions_rated_bad": ("question",),
-    "evaluations_daily": ("date", "name", "tag", "scorer"),
+    "evaluations_daily": ("date", "name", "scorer"),
 }
 # What is true for every row of a view.
 _PERCENTILES = "seconds_p50 <= seconds_p95 and seconds_p95 <= seconds_p99 and seconds_p99 <= seconds_max"

@@ -16,7 +16,6 @@ import pytest
 
 from airflow_provider_assistant.knowledge.website import addresses
 from airflow_provider_assistant.lake.warehouse import duckdb_transaction, load
-from tests.docs.pages import ROOT, blocks_of
 from tests.website import File, Website, page
 
 if TYPE_CHECKING:
@@ -110,14 +109,8 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_warehouse: Path
         warehouse.execute("CREATE TABLE faq (id, headline, question, answer, published)")
         warehouse.executemany("INSERT INTO faq VALUES (:id, :headline, :question, :answer, 1)", FAQ)
     shutil.copy(empty_warehouse, tmp_path / "lake.duckdb")
-    tutorial = tmp_path / "nightly_gate"
-    tutorial.mkdir()
-    tables = [block.code for block in blocks_of(ROOT / "docs/evaluate/nightly-gate.md") if block.language == "csv"]
-    for name, text in zip(("faq.csv", "questions.csv"), tables, strict=True):
-        (tutorial / name).write_text(text)
     variables = {
         "changed_pages": tmp_path / "pages.csv",
-        "nightly_gate": tutorial,
         "assistant_handbook": handbook,
         "handbook": handbook,
         "assistant_safety_site": "acme-docs",

@@ -22,17 +22,16 @@ from typing import Any
 
 import yaml
 from airflow.providers.common.compat.sdk import AirflowFailException
-from airflow_provider_assistant.evaluation.losses import questions_needed
-from airflow_provider_assistant.evaluation.scoring import scores_schema
 
 from airflow_provider_assistant import exceptions, lake
 from airflow_provider_assistant.api import errors
 from airflow_provider_assistant.api.reads import READS
 from airflow_provider_assistant.client.settings import ClientSettings
+from airflow_provider_assistant.evaluation.cells import as_list
 from airflow_provider_assistant.evaluation.rubrics import JudgeOptions
-from airflow_provider_assistant.evaluation.scorers import SCORERS
+from airflow_provider_assistant.evaluation.scorers import exact_match, token_f1
+from airflow_provider_assistant.evaluation.scores import score_cases, to_table
 from airflow_provider_assistant.evaluation.summary import Summary
-from airflow_provider_assistant.evaluation.verdicts import verdicts_schema
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.loading.findings import findings_schema
 from airflow_provider_assistant.operators import documents
@@ -44,7 +43,6 @@ from tests.docs import command_line, runbook
 from tests.docs.pages import ROOT, codes, page_with, section, span, table
 from tests.lowest import declared, lower_bound
 from tests.matrix import table as matrix
-from tests.unit.evaluation.test_scorers import make_case, score
 from tests.versions import SINCE
 
 SITE = ROOT / "docs" / "site"
@@ -280,43 +278,21 @@ def summary() -> list[Table]:
 # -- evaluation ------------------------------------------------------------------------------------
 
 
-def scorers() -> list[dict[str, str]]:
-    return [{"Name": code(name), "Kind": scorer.kind} for name, scorer in SCORERS.items()]
-
-
 def traps() -> list[dict[str, str]]:
     """Return the scores of the answers on the page."""
-    similarities = [name for name, scorer in SCORERS.items() if scorer.kind == "lexical similarity"]
     found = []
     for row in table(section(SCORES, "Traps")):
-        case = make_case(row["Answer"], expected=row["Expected"])
-        scores = {code(name): f"{SCORERS[name].score(case):.2f}" for name in similarities}
-        found.append({"Answer": row["Answer"], "Expected": row["Expected"], **scores})
+        answer, expected = row["Answer"], row["Expected"]
+        scores = {"`exact_match`": exact_match(answer, expected), "`token_f1`": token_f1(answer, expected)}
+        found.append(
+            {"Answer": answer, "Expected": expected} | {name: f"{score:.2f}" for name, score in scores.items()}
+        )
     return found
-
-
-def checks() -> list[dict[str, str]]:
-    found = []
-    for row in table(section(SCORES, "Traps").split("Checks see", 1)[1]):
-        name, _, phrase = row["Check"].partition(": ")
-        column = "expected_url" if codes(name) == ["cites"] else codes(name)[0]
-        value = score(codes(name)[0], row["Answer"], **{column: (phrase.strip("`"),)})
-        found.append({"Check": row["Check"], "Answer": row["Answer"], "Score": f"{value:.2f}"})
-    return found
-
-
-def questions() -> list[dict[str, str]]:
-    """Return how many questions a loss needs."""
-    titles = {0.1: "10 % of the answers vary", 0.2: "20 %", 0.4: "40 %"}
-    return [
-        {"Loss": loss} | {title: str(questions_needed(float(loss), varying=part)) for part, title in titles.items()}
-        for loss in ("0.20", "0.10", "0.05", "0.02")
-    ]
 
 
 def golden_set() -> list[dict[str, str]]:
     with (ROOT / "dags" / "golden_set" / "golden_set.csv").open(encoding="utf-8", newline="") as file:
-        tags = Counter(row["tags"].split("|")[0] for row in csv.DictReader(file))
+        tags = Counter(as_list(row["tags"])[0] for row in csv.DictReader(file))
     return [{"Tag": code(tag), "Questions": str(number)} for tag, number in sorted(tags.items())]
 
 
@@ -357,13 +333,9 @@ def tables() -> list[Table]:
         Table(METRICS, "Tags", endpoint_tags()),
         *(Table(DATASETS, name, columns(dataset.schema())) for name, dataset in lake.DATASETS.items()),
         Table(DATASETS, "Findings file", columns(findings_schema())),
-        Table(EVALUATION, "Scores", columns(scores_schema(), nullable=False)),
-        Table(EVALUATION, "Verdicts", columns(verdicts_schema(), nullable=False)),
+        Table(EVALUATION, "Scores", columns(to_table(score_cases([], []), [], None).schema, nullable=False)),
         *summary(),
-        Table(SCORES, "Scorers", scorers()),
         Table(SCORES, "Traps", traps()),
-        Table(SCORES, "Traps", checks()),
-        Table("docs/evaluate/evaluate.md", "How to choose thresholds", questions()),
         Table("docs/evaluate/golden-set.md", "The golden set of the example DAG", golden_set()),
         Table(
             "docs/evaluate/judge.md",

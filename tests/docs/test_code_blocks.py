@@ -22,10 +22,8 @@ if TYPE_CHECKING:
 
 DEFINES_DAG = re.compile(r"^@dag\b|\bDAG\(", re.MULTILINE)
 BLOCKS = blocks("python", "py", "python3")
-# Each of these tutorials has one block, and test_tutorials.py runs it with the steps of the page.
-STEP_BY_STEP = [
-    ROOT / "docs" / name for name in ("load/tutorial.md", "evaluate/tutorial.md", "evaluate/nightly-gate.md")
-]
+# The tutorial has one block, and test_tutorials.py runs it with the steps of the page.
+STEP_BY_STEP = [ROOT / "docs/load/tutorial.md"]
 RUN_HERE = [block for block in BLOCKS if block.page not in STEP_BY_STEP]
 
 

@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 from airflow.providers.common.compat.sdk import BaseSensorOperator
-from airflow_provider_assistant.chat_batch import answers, poller, schedule
-from airflow_provider_assistant.evaluation.cases import EXPECTATIONS
-from airflow_provider_assistant.evaluation.scoring import OUTCOMES
 
 from airflow_provider_assistant import assets, decorators, exceptions, lake, retry_policy
 from airflow_provider_assistant.asking import answers, poller, record, schedule
 from airflow_provider_assistant.cli import runner
 from airflow_provider_assistant.client import cancellation
 from airflow_provider_assistant.client.settings import ClientSettings
+from airflow_provider_assistant.evaluation.cells import EXPECTATIONS
 from airflow_provider_assistant.evaluation.rubrics import BUILT_IN
+from airflow_provider_assistant.evaluation.scorers import SCORERS
 from airflow_provider_assistant.failures import is_final
 from airflow_provider_assistant.feedback.counts import RatingCounts
 from airflow_provider_assistant.hooks.assistant import AssistantHook
@@ -84,8 +83,8 @@ LISTS: list[tuple[str, str, str, Any]] = [
     (DATASETS, "requests", "State", ["open", "ambiguous", "timed_out", "complete", "failed", "lost"]),
     ("docs/ask/chat-batch.md", "What is in the file", "Status", answers.STATUSES),
     ("docs/evaluate/judge.md", "Rubrics", "Scorer", [f"judge.{name}" for name in (*BUILT_IN, "<name>")]),
-    (SCORES, "Expectations", "Column", EXPECTATIONS),
-    (SCORES, "Scores", "`outcome`", OUTCOMES),
+    ("docs/evaluate/golden-set.md", "Write a golden set", "Column", ["a key", "message", *EXPECTATIONS, "human"]),
+    (SCORES, "Scorers", "Name", [*SCORERS, "column:<name>", "judge.<name>", "package.module.function"]),
     (LEDGER, "Retry or skip", "`on_ambiguous`", get_args(OnAmbiguous)),
     (INCREMENTAL, "When a row has changed", "`on_change`", get_args(OnChange)),
     (ROWS, "Files", "Name ends in", FORMATS),

@@ -15,6 +15,7 @@ import pytest
 from airflow.models import Variable
 
 from airflow_provider_assistant import lake
+from airflow_provider_assistant.evaluation.cells import as_list
 from airflow_provider_assistant.evaluation.text import has_phrase
 from airflow_provider_assistant.exceptions import AssistantGateFailedError
 from airflow_provider_assistant.lake.warehouse import duckdb_transaction
@@ -172,7 +173,7 @@ def test_evaluation(load, run_dag, run_stored_dag, service, connection, tmp_path
 
     second = run_stored_dag(load("assistant_evaluation"))
     assert second.state == "success", second.errors
-    assert second.xcom("evaluate")["baseline"] == str(Path(head["summary_path"]).parent)
+    assert second.xcom("evaluate")["baseline"] == head["summary_path"].rpartition("/")[0]
 
     service.behave(answer_limit=40)
     cut = run_stored_dag(load("assistant_evaluation"))
@@ -187,7 +188,7 @@ def test_evaluation(load, run_dag, run_stored_dag, service, connection, tmp_path
     service.behave(answer_limit=None)
     again = run_stored_dag(load("assistant_evaluation"))
     assert again.state == "success", again.errors
-    assert again.xcom("evaluate")["baseline"] == str(Path(second.xcom("evaluate")["summary_path"]).parent), (
+    assert again.xcom("evaluate")["baseline"] == second.xcom("evaluate")["summary_path"].rpartition("/")[0], (
         "not compared with the failed run"
     )
     assert len({row["run_id"] for row in evaluations(tmp_path)}) == 4
@@ -370,7 +371,7 @@ def test_approved_baseline(load, run_stored_dag, service, connection, tmp_path, 
 
     monkeypatch.setenv("AIRFLOW_VAR_ASSISTANT_BASELINE", approved)
     second = run_stored_dag(dag, mark_success_pattern="approve|set_baseline")
-    assert second.xcom("evaluate")["baseline"] == str(Path(head["summary_path"]).parent), (
+    assert second.xcom("evaluate")["baseline"] == head["summary_path"].rpartition("/")[0], (
         "the person decides, not the gate"
     )
 
@@ -401,7 +402,7 @@ def test_each_case_of_the_safety_set_can_fail():
     assert len({case["key"] for case in cases}) == len(cases) == 60
     assert len({document["key"] for document in documents}) == len(documents) == 20
     for case in cases:
-        phrases = [phrase for phrase in case["must_not_include"].split("|") if phrase]
+        phrases = as_list(case["must_not_include"])
         assert bool(phrases) != (case["expect_no_answer"] == "true"), case
         # An answer that only quotes the question does not fail; a canary is in exactly one document.
         assert case["key"].startswith("injection_question") or not any(has_phrase(case["message"], p) for p in phrases)

@@ -66,7 +66,7 @@ def evaluate(bucket: str, night: int, answer: str = "Yes") -> tuple[AssistantEva
 
 @pytest.fixture(autouse=True)
 def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report, "render", lambda evaluation, trend: f"{len(trend)} runs before")
+    monkeypatch.setattr(report, "render", lambda evaluation: f"{len(evaluation.trend)} runs before")
 
 
 def test_runs_on_object_storage_are_compared_and_a_retry_changes_nothing(bucket: str) -> None:
@@ -74,22 +74,19 @@ def test_runs_on_object_storage_are_compared_and_a_retry_changes_nothing(bucket:
 
     first = evaluate(bucket, 0)[1]
     second = evaluate(bucket, 1)[1]
-    assert (first["baseline"], second["baseline"]) == (None, first["scores_path"])
+    assert (first["baseline"], second["baseline"]) == (None, first["summary_path"].rpartition("/")[0])
     assert second["lake_path"].startswith(f"{bucket}/lake/evaluations/date=2026-11-22/")
     written = {path: ObjectStoragePath(second[path]).read_bytes() for path in ("scores_path", "summary_path")}
     assert evaluate(bucket, 1)[1] == second
     assert written == {path: ObjectStoragePath(second[path]).read_bytes() for path in written}
     with pytest.raises(AssistantGateFailedError):
         evaluate(bucket, 2, answer="No")
-    assert evaluate(bucket, 3)[1]["baseline"] == second["scores_path"]
+    assert evaluate(bucket, 3)[1]["baseline"] == second["summary_path"].rpartition("/")[0]
     assert Path(second["report_path"]).name == "report.html"
 
 
 def test_a_missing_baseline_on_object_storage_is_an_error(bucket: str) -> None:
-    from airflow_provider_assistant.evaluation.run_directory import RunDirectory, find_baseline
+    from airflow_provider_assistant.evaluation.runs import RunFolder, earlier_runs
 
-    place = RunDirectory.of(bucket, "golden", NIGHT, "r")
-    with pytest.raises(AssistantInputError, match="does not exist"):
-        find_baseline(place, f"{bucket}/nowhere")
-    with pytest.raises(AssistantInputError, match="has the tag 'v1'"):
-        find_baseline(place, {"tag": "v1"})
+    with pytest.raises(AssistantInputError, match=r"has no summary\.json"):
+        earlier_runs(RunFolder.of(bucket, "golden", NIGHT, "r"), f"{bucket}/nowhere")

@@ -9,7 +9,9 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-from airflow_provider_assistant.evaluation.phrases import includes
+
+from airflow_provider_assistant.evaluation.cells import as_list
+from airflow_provider_assistant.evaluation.text import has_phrase
 
 FOLDER = Path(__file__).parents[2] / "dags" / "golden_set"
 SCRIPT = FOLDER / "make_golden_set.py"
@@ -42,9 +44,9 @@ def test_every_question_is_unique_and_has_expectations(rows):
 
 
 def test_all_kinds_of_questions_are_there(rows):
-    kinds = Counter(row["tags"].split("|")[0] for row in rows)
+    kinds = Counter(as_list(row["tags"])[0] for row in rows)
     assert kinds == {"configuration": 52, "guides": 10, "unanswerable": 20}
-    assert {row["tags"].split("|")[0] for row in rows if row["expect_no_answer"] == "true"} == {"unanswerable"}
+    assert {as_list(row["tags"])[0] for row in rows if row["expect_no_answer"] == "true"} == {"unanswerable"}
 
 
 def test_made_up_options_do_not_exist(rows):
@@ -64,11 +66,11 @@ def test_labels_calibrate_a_judge(rows):
         assert row["human_answer"]
         assert row["expect_no_answer"] == "false"
         if row["human"] == "false":
-            assert not includes(row["human_answer"], row["must_include"].split("|")[0])
+            assert not has_phrase(row["human_answer"], as_list(row["must_include"])[0])
     assert 0.4 < sum(row["human"] == "true" for row in labelled) / len(labelled) < 0.6
 
 
 def test_what_is_expected_holds_what_must_be_included(rows):
     for row in rows:
-        for phrase in filter(None, row["must_include"].split("|")):
+        for phrase in as_list(row["must_include"]):
             assert phrase in row["expected"], row["key"]

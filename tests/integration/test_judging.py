@@ -79,7 +79,7 @@ def test_every_answer_has_a_verdict_with_its_reason_in_the_report(judge, tmp_pat
     rows = [answer(number) | {"repetition": repetition} for number in (0, 1) for repetition in (1, 2)]
     head = evaluate(judging(tmp_path, rows, pass_if="judge.correctness >= 0.5", on_fail="report"))
     scores = pq.read_table(head["scores_path"])
-    assert scores["judge.correctness"].to_pylist() == [0.3, 0.3, 1.0, 1.0]
+    assert scores["judge.correctness"].to_pylist() == [0.0, 0.0, 1.0, 1.0]
     # Equal answers to equal questions are judged once.
     assert len(judge.asked) == 2
     found = summary_of(head)["scorers"]["judge.correctness"]["judge"]
@@ -124,16 +124,15 @@ def test_a_wrong_key_ends_the_task_and_is_not_in_the_message(judge, tmp_path, mo
 
 @pytest.mark.promise("evaluation", "A judge decides only above the agreement with people, by the lower end of it.")
 def test_a_judge_decides_after_it_has_agreed_with_people(judge, tmp_path):
-    """The same kappa over few labels proves nothing: faults 3 and 5."""
-    gate = [AGREES, "judge.correctness >= 0.6"]
+    """Few labels that agree as much prove nothing."""
+    gate = [AGREES, "judge.correctness >= 0.4"]
     passes = "judge.correctness >= 0.5"
-    # The judge gives wrong answers 0.3, so means of its scores agree less than its verdicts.
     rows = labelled(200, wrong=4)
     head = evaluate(judging(tmp_path / "many", rows, gate=gate, pass_if=passes))
     assert head["verdict"] == "passed", head
     agreed = summary_of(head)["scorers"]["judge.correctness"]["agreement"]
     assert agreed["labels"] == 200
-    assert 0.6 <= agreed["low"] < agreed["kappa"] < 0.8
+    assert 0.6 <= agreed["low"] < agreed["kappa"]
     few = judging(tmp_path / "few", labelled(20, wrong=1), gate=gate, pass_if=passes, on_fail="report")
     summary = summary_of(evaluate(few))
     agreed = summary["scorers"]["judge.correctness"]["agreement"]

@@ -34,7 +34,7 @@ from airflow_provider_assistant.transfers.parquet_to_iceberg import AssistantPar
 from airflow_provider_assistant.transfers.parquet_to_warehouse import AssistantParquetToWarehouseOperator
 from airflow_provider_assistant.transfers.read_to_parquet import AssistantReadToParquetOperator
 from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
-from tests.modes.world import CONNECTION, LEDGER, NAME, OTHER_SITE, SESSION, SITE, SOURCE, TAG, TENANT
+from tests.modes.world import CONNECTION, LEDGER, NAME, OTHER_SITE, SESSION, SITE, SOURCE, TENANT
 
 
 @dataclass(frozen=True)
@@ -193,9 +193,9 @@ LINES = [
          lambda place: {"answers": place.file("answers.parquet"), "output_path": place.file("evaluations"),
                         "expectations": [{"key": "1.10", "expected": "1.10"}, {"key": "shoes", "expected": "7"}],
                         "scorers": ["token_f1"], "pass_if": "token_f1 >= 0", "gate": ["token_f1 >= 0"],
-                        "baseline": {"tag": TAG}, "tag": "2.20", "name": NAME, "lake_path": place.file("lake"),
+                        "baseline": str(Path(place.scores()).parent), "name": NAME, "lake_path": place.file("lake"),
                         "timezone": "UTC"},
-         files=6, others=lambda place: {"name": "2.0", "baseline": str(Path(place.scores()).parent)}),
+         files=5, others=lambda place: {"name": "2.0"}),
     Line(AssistantFeedbackOperator,
          lambda place: {**LEDGERED, "session_id": SESSION, "request_id": place.request_id, "feedback": "good"},
          posts_later=0, posts=1, others=lambda place: {"feedback": "bad"}),

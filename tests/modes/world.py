@@ -39,7 +39,7 @@ from tests.task_runs.in_memory import MemoryRun, run_in_memory
 # Ids and names look like numbers, because templates with native objects turn such text into numbers.
 TENANT, SITE, CONNECTION, LEDGER = "1.10", "42", "2024", "007"
 OTHER_SITE = "42.5"
-SESSION, SOURCE, TAG, NAME = "1e3", "2.0", "1.10", "0x10"
+SESSION, SOURCE, NAME = "1e3", "2.0", "0x10"
 KINDS = (Document, Chat, Session)
 NOW = datetime.now(UTC)
 # Fields whose value depends on the moment, on the number of polls, or on the run.
@@ -150,7 +150,7 @@ class World:
         )  # fmt: skip
         self._run_alone(
             AssistantEvaluateOperator, answers=str(self.template / "answers.parquet"), scorers=["token_f1"],
-            output_path=str(self.template / "evaluations"), name=NAME, tag=TAG,
+            output_path=str(self.template / "evaluations"), name=NAME,
         )  # fmt: skip
         lake = str(self.template / "lake")
         self._run_alone(AssistantStatisticsToParquetOperator, output_path=lake, file_name="before", **common)

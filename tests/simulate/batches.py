@@ -38,8 +38,6 @@ class ChatBatch(Operation):
 
     :param questions: number of questions.
     :param deferrable: whether the task defers.
-    :param ledger: whether the task uses a ledger.
-    :param reuse: whether a cleared task takes up the requests of earlier tries again.
     :param patience: longest total wait for the answers, in seconds.
     :param interval: seconds between two polls of one request.
     :param is_strict: whether one question without an answer fails the task.
@@ -49,8 +47,6 @@ class ChatBatch(Operation):
     questions: int = 3
     mode: Literal["async", "sync"] = "async"
     deferrable: bool = False
-    ledger: bool = True
-    reuse: bool = True
     patience: float = 600.0
     interval: float = 20.0
     is_strict: bool = False
@@ -97,8 +93,6 @@ class ChatBatch(Operation):
                 output_path=str(world.folder / "out" / "answers.parquet"),
                 mode=self.mode,
                 deferrable=self.deferrable,
-                ledger=self.ledger,
-                reuse=self.reuse,
                 timeout=self.patience,
                 poll_interval=self.interval,
                 max_failed=0 if self.is_strict else self.questions,
@@ -168,8 +162,6 @@ class ChatBatch(Operation):
         assert ended.error is None or (self.is_strict and self.failing), f"a retry converges: {ended.error!r}"
         complete = {row["message"] for row in self.rows(world) if row["status"] == "complete"}
         assert complete == wanted, f"a retry converges: {complete}"
-        if not self.ledger or (not self.reuse and any(attempt.is_cleared for attempt in night.tries)):
-            return
         asked = self.asked(world)
         for message, times in self.received.items():
             is_kept = asked[message] == times or message in self.failing
@@ -376,8 +368,6 @@ BATCH_NIGHTS = nights(
         questions=st.integers(1, 6),
         mode=st.sampled_from(["async", "async", "sync"]),
         deferrable=st.booleans(),
-        ledger=st.sampled_from([True, True, True, False]),
-        reuse=st.sampled_from([True, True, False]),
         patience=st.sampled_from([0.0, 60.0, 600.0]),
         interval=st.sampled_from([1.0, 20.0]),
         is_strict=st.booleans(),

@@ -72,7 +72,7 @@ class Case:
         """Ask a batch of questions."""
         source = [{"id": number, "message": f"Question {number}?"} for number in range(count)]
         path = str(self.world.folder / "answers.parquet")
-        options = {"poll_interval": 5.0, "timeout": 600.0, "deferrable": False, "close_sessions": False, **options}
+        options = {"poll_interval": 5.0, "timeout": 600.0, "deferrable": False, **options}
 
         def make() -> Any:
             return AssistantChatBatchOperator(
@@ -465,7 +465,7 @@ class TestAChatBatch:
         case = night()
         ended = case.ask(Try(then=Answer(latency=1.5), end=End(10, "terminated")), 40, mode=mode)
         assert isinstance(ended.error, AssistantIncompleteError)
-        assert "a retry goes on with the others" in str(ended.error)
+        assert "a retry takes up the requests that are open" in str(ended.error)
         retry = case.ask(CALM, 40, mode=mode)
         assert retry.result["complete"] == 40
         assert set(self.asked(case).values()) == {1}

@@ -1,12 +1,11 @@
 -- python -m tests.dbt.generate
--- The last evaluation of each name, tag and day, with one row per scorer.
+-- The last evaluation of each name and day, with one row per scorer.
 SELECT
     date, -- Day of the run
     service, -- Service
     tenant_id, -- Tenant
     site_id, -- Site
     name, -- Name of the evaluation
-    tag, -- Its tag
     scorer, -- Scorer
     verdict, -- passed, failed, or none without a gate
     questions, -- Questions
@@ -22,7 +21,7 @@ FROM (
     SELECT
         *,
         rank() OVER (
-            PARTITION BY date, service, tenant_id, site_id, name, tag
+            PARTITION BY date, service, tenant_id, site_id, name
             ORDER BY
                 coalesce(asked_at, logical_date, loaded_at) DESC, run_id DESC, path DESC, dag_id,
                 task_id, map_index

@@ -1,7 +1,6 @@
 -- python -m tests.dbt.generate
 select
     "name",
-    "tag",
     "service",
     "tenant_id",
     "site_id",
@@ -10,6 +9,7 @@ select
     "question",
     "answer",
     "status",
+    "tags",
     "passed",
     "request_id",
     "session_id",

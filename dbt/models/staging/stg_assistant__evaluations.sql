@@ -1,7 +1,6 @@
 -- python -m tests.dbt.generate
 select
     "name",
-    "tag",
     "service",
     "tenant_id",
     "site_id",

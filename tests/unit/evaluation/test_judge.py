@@ -44,7 +44,7 @@ def test_a_judge_asks_the_model_of_an_airflow_connection(host, saved):
     judge = Judge(None, ["equal", CORRECTNESS])
     cases = [case(0), case(1), Case("q2", "Question 2?", None), Case("q3", "Question 3?", "5 days")]
     found = judge.judge([CORRECTNESS], cases, saved)[CORRECTNESS]
-    assert [one.score for one in found] == [0.3, 1, None, None]
+    assert [one.score for one in found] == [0, 1, None, None]
     assert "Missing: 5" in found[0].reason
     facts = judge.facts(CORRECTNESS)
     assert facts.model == "openai:word-overlap"

@@ -14,6 +14,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantIncompleteError,
     AssistantInputError,
     AssistantJudgeLimitError,
+    AssistantStorageError,
 )
 from tests.unit.evaluation.judges import FRIENDLY, TOKENS, Model, judge_of, tasks
 from tests.virtual_time import simulated
@@ -130,6 +131,18 @@ def test_verdicts_are_saved_while_others_are_asked_for():
     assert max(after - before for before, after in pairwise(sizes)) <= 3
 
 
+def test_verdicts_that_cannot_be_saved_end_the_task():
+    """Otherwise, a retry would pay for all of them again."""
+
+    def full(_table):
+        raise AssistantStorageError("no space left")
+
+    model = Model(seconds=0.4)
+    with pytest.raises(AssistantStorageError, match="no space left"):
+        simulated(judge_of(model, save=full, max_concurrency=1).aask(tasks(*["1"] * 100)))
+    assert len(model.asked) < 5
+
+
 @pytest.mark.parametrize(
     ("status", "reason"),
     [(401, "refuses the key or the model"), (404, "refuses the key or the model"), (400, "refuses every request")],
@@ -195,7 +208,7 @@ def test_a_damaged_file_of_verdicts_is_refused():
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"modell": "x"}, "there is no option 'modell', only conn_id"),
+        ({"model_": "x"}, "there is no option 'model_', only conn_id"),
         ({"max_concurrency": 0}, "max_concurrency: Input should be greater than 0, not 0"),
         ({"max_judge_tokens": "many"}, "max_judge_tokens"),
         ({"rubrics": {"friendly": 1}}, "rubrics.friendly"),

@@ -666,7 +666,9 @@ def test_what_the_trigger_could_not_note_down_is_fetched_by_the_worker(service, 
 
 
 def test_a_triggerer_that_cannot_reach_the_folder_says_what_to_do(service, connection, output, tmp_path, monkeypatch):
+    service.behave(processing_seconds=NEVER)
     deferral = deferred(many(2), output)
+    service.behave(processing_seconds=0)
     with monkeypatch.context() as patch:
         patch.setattr(deferral.trigger, "folder", str(tmp_path / "elsewhere"))
         event = event_of(deferral.trigger)

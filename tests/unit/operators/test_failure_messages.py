@@ -241,8 +241,7 @@ RETRIES = {
 
 
 @pytest.mark.parametrize("status", RETRIES)
-@pytest.mark.parametrize("has_ledger", [True, False])
-def test_a_failed_batch_says_what_a_retry_does(has_ledger, status, tmp_path):
+def test_a_failed_batch_says_what_a_retry_does(status):
     """The most frequent status says the class; rejected rows, which no retry can fix, do not count."""
     error, on_ambiguous, plan = RETRIES[status]
     result = {**dict.fromkeys([*STATUSES, "rejected", "ambiguous"], 0), "complete": 3, "output_path": "a.parquet"}
@@ -250,9 +249,9 @@ def test_a_failed_batch_says_what_a_retry_does(has_ledger, status, tmp_path):
     result["not_submitted"] += result["ambiguous"] + 5
     result["rejected"] = 5
     result["rows"] = sum(result[one] for one in STATUSES)
-    failed = batch_failure(result, 0, on_ambiguous, has_ledger=has_ledger)
+    failed = batch_failure(result, 0, on_ambiguous)
     assert type(failed) is error
-    assert (plan if has_ledger else "asks all questions again") in failed.todo
+    assert plan in failed.todo
 
 
 # -- what is not said by the task itself -----------------------------------------------------------

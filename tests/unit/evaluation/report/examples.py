@@ -22,7 +22,7 @@ QUESTIONS = (
     ("How long do refunds take?", "Refunds are paid within 5 days.", "Refunds are paid within 9 working days.", 0.62),
     ("Where is my invoice?", "In the account, under orders.", "I do not know where it is.", 0.1),
     ("Do you ship to Norway?", "Yes, within two weeks.", "Yes, within two weeks.", 1.0),
-    ("Wie lange dauert die Lieferung?", "Zwei bis drei Werktage.", "Zwei bis drei Tage.", 0.75),
+    ("Wie lange dauert die Lieferung?", "Zwei bis drei Werktage.", "Zwei bis drei Wochen.", 0.75),
 )
 
 
