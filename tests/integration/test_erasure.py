@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import io
 import json
 from collections.abc import Iterator
@@ -15,7 +16,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
-from airflow_provider_assistant.evaluation.judging.label_files import label_file
 
 from airflow_provider_assistant import lake
 from airflow_provider_assistant.api.privacy import user_label
@@ -226,8 +226,10 @@ def write_all_places(run_operator, service, lake_folder: Path, files: Path) -> N
 def write_further_files(files: Path) -> None:
     """Write what a label file and a killed chat batch leave."""
     rows = pq.ParquetFile(files / "answers.parquet").read().to_pylist()
-    labels = [{"key": row["key"], "question": row["message"], "answer": row["answer"]} for row in rows]
-    (files / "labels.csv").write_bytes(label_file(labels, delimiter=";"))
+    with (files / "labels.csv").open("w", encoding="utf-8-sig", newline="") as file:
+        labels = csv.writer(file, delimiter=";")
+        labels.writerow(["key", "question", "answer", "human"])
+        labels.writerows([row["key"], row["message"], row["answer"], ""] for row in rows)
     record = Record(str(files / ".killed.parquet.00112233.chat-batch"))
     for row in rows:
         names = ("question_id", "status", "request_id", "session_id", "answer", "raw")
