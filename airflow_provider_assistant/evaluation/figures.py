@@ -127,6 +127,13 @@ class Figures:
         keys = self.scores.questions.units
         return [Deciding(key=keys[number], value=value, before=before) for number, value, before in found]
 
+    def failing(self) -> list[str] | None:
+        """Return the questions and conversations of which a repetition does not pass; None without a condition."""
+        if self.pass_if is None:
+            return None
+        passed = self._by_unit(self.scores, PASS_RATE).tolist()
+        return [key for key, share in zip(self.scores.questions.units, passed, strict=True) if share < 1]
+
     def newly_failing(self) -> list[str] | None:
         """Return the questions that usually passed and do not pass now; None without earlier runs to say so."""
         import numpy as np

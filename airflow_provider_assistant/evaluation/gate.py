@@ -143,14 +143,15 @@ class _Gate:
         """Return why there is nothing to compare with."""
         if not self.source.earlier:
             return "there is no earlier run yet; this one can be compared with by the next"
-        names = _scorers_of(rule, self.source.pass_if)
+        names = scorers_of_rule(rule, self.source.pass_if)
         other = {name for run in self.source.earlier for name in run.other_judges & set(names)}
         if other:
             return f"the earlier runs had another model, rubric or prompt for {', '.join(sorted(other))}"
         return f"the earlier runs were not scored with {', '.join(names)}, or share no question with this one"
 
 
-def _scorers_of(rule: Rule, pass_if: Condition | None) -> list[str]:
+def scorers_of_rule(rule: Rule, pass_if: Condition | None) -> list[str]:
+    """Return the scorers that decide a rule."""
     return pass_if.names if pass_if and rule.base in OF_PASSING else [rule.base]
 
 

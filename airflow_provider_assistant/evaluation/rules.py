@@ -185,27 +185,17 @@ def parse_rule(text: Any, scorers: Collection[str] | None = None) -> Rule:
 
 def _check_figure(rule: Rule, of: str | None, scorers: Collection[str] | None) -> None:
     """Check that the figure of a rule is one of the known ones, whatever the tags are."""
-    shares = {COVERAGE, PASS_RATE}
-    quantiles = {f"{LATENCY} {quantile}" for quantile in QUANTILES}
-    names = {*shares, NEWLY_FAILING, *quantiles, *(scorers or ())}
-    names |= {f"{name} {AGREEMENT}" for name in scorers or () if name.startswith(JUDGE)}
-    named = rule.base if of is None else f"{rule.base} {of}"
-    is_tagged_wrong = rule.tag is not None and (of is not None or rule.base == NEWLY_FAILING or not rule.tag)
-    is_known = named in names
-    if scorers is None and of is None:
-        is_known = True
-    if scorers is None and of == AGREEMENT:
-        is_known = rule.base.startswith(JUDGE)
-    if not is_known or is_tagged_wrong:
-        figures = sorted(names)
-        raise _unknown(
-            rule.text,
-            "rule",
-            "figure",
-            rule.figure,
-            figures,
-            more="; those without p50, p95 or p99 also for a tag, such as 'pass_rate[billing]'",
-        )
+    names = [rule.base] if scorers is None else list(scorers)
+    means = [COVERAGE, PASS_RATE, *names]
+    quantiles = [f"{LATENCY} {quantile}" for quantile in QUANTILES]
+    agreements = [f"{name} {AGREEMENT}" for name in names if name.startswith(JUDGE)]
+    known = sorted({*means, NEWLY_FAILING, *quantiles, *agreements})
+    is_known = rule.figure in known
+    if rule.tag is not None:
+        is_known = rule.base in means and rule.tag != "" and of is None
+    if not is_known:
+        more = "; coverage, pass_rate and scorers also for a tag, such as 'pass_rate[billing]'"
+        raise _unknown(rule.text, "rule", "figure", rule.figure, known, more)
 
 
 def _problem(rule: Rule) -> str | None:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 from airflow_provider_assistant import lake
 from airflow_provider_assistant.api.confidence import is_low
 from airflow_provider_assistant.evaluation.figures import EarlierScores, Figures
-from airflow_provider_assistant.evaluation.gate import check_gate
-from airflow_provider_assistant.evaluation.rules import OF_PASSING, PASS_RATE, Criteria, OnFail
+from airflow_provider_assistant.evaluation.gate import check_gate, scorers_of_rule
+from airflow_provider_assistant.evaluation.rules import Criteria, OnFail
 from airflow_provider_assistant.evaluation.runs import earlier_runs, side_by_side
 from airflow_provider_assistant.evaluation.scorers import check_expectations
 from airflow_provider_assistant.evaluation.scores import Questions, of_table, score_cases, to_table
@@ -138,51 +138,28 @@ def evaluate(job: EvaluationJob) -> Evaluation:
     :raises AssistantError: The model of the judges is away. The verdicts so far are saved, and a retry continues.
     """
     _check(job)
-    runs = earlier_runs(job.folder, job.baseline)
-    questions = Questions.of(job.cases)
-    measured = frozenset(scorer.name for scorer in job.scorers if scorer.is_measured)
     # Read before the judges are asked, because an earlier file may be damaged.
-    tables = side_by_side(lambda run: _aligned(run, questions, measured), runs)
-    judges = [scorer.name for scorer in job.scorers if scorer.is_judge]
-    judgements = job.judges.judge(judges, job.cases, job.folder.verdicts) if job.judges and judges else {}
-    scores = score_cases(job.cases, job.scorers, judgements)
-    facts = {name: job.judges.facts(name) for name in judges} if job.judges else {}
-    latest = next((number for number, run in enumerate(runs) if run.is_compared), None)
+    earlier = _read_earlier(job)
+    judged = _judge(job)
+    scores = score_cases(job.cases, job.scorers, judged.judgements)
     figures = Figures(
         scores=scores,
         scorers=job.scorers,
         pass_if=job.criteria.pass_if,
-        earlier=[
-            EarlierScores(aligned.scores, run.is_compared, _other_judges(run.summary, facts))
-            for run, aligned in zip(runs, tables, strict=True)
-        ],
-        removed=0 if latest is None else tables[latest].removed,
-        agreements=_agreements(job, judges),
+        earlier=[one.as_scores(judged.facts) for one in earlier],
+        removed=next((one.removed for one in earlier if one.run.is_compared), 0),
+        agreements=judged.agreements,
     )
     computed = figures.compute(job.criteria.rules)
     verdicts = check_gate(job.criteria.rules, computed, figures)
-    gate = Gate(verdict=_gate_verdict(verdicts), on_fail=job.on_fail, rules=verdicts)
-    newly_failing = figures.newly_failing()
-    failing = _failing(figures) if job.criteria.pass_if else None
-    earlier = None
-    if latest is not None:
-        earlier = _about(runs, tables[latest], questions, sum(run.is_compared for run in runs))
-    summary = _summary(job, figures, computed, facts).model_copy(
-        update={
-            "failing": None if failing is None else Keys.of(failing),
-            "newly_failing": None if newly_failing is None else Keys.of(newly_failing),
-            "earlier": earlier,
-            "gate": gate,
-        }
-    )
     evaluation = Evaluation(
         job=job,
-        summary=summary,
+        summary=_summary(job, figures, computed, verdicts, judged.facts, earlier),
         scores=scores,
-        judgements=judgements,
-        failing=failing or (),
-        newly_failing=newly_failing or (),
-        trend=[run.summary for run in runs[::-1]],
+        judgements=judged.judgements,
+        failing=figures.failing() or (),
+        newly_failing=figures.newly_failing() or (),
+        trend=[one.run.summary for one in earlier[::-1]],
     )
     _write(evaluation)
     return evaluation
@@ -195,95 +172,91 @@ def _check(job: EvaluationJob) -> None:
             "numpy is not installed", todo="Run pip install 'airflow-provider-assistant[evaluation]'."
         )
     pass_if, rules = job.criteria
-    needed = [
-        name for rule in rules for name in (pass_if.names if pass_if and rule.base in OF_PASSING else [rule.base])
-    ]
+    needed = set(pass_if.names if pass_if else ())
+    needed.update(name for rule in rules for name in scorers_of_rule(rule, pass_if))
     columns = {column: None for case in job.cases for column in case.row}
-    check_expectations(job.scorers, [*needed, *(pass_if.names if pass_if else [])], columns)
+    check_expectations(job.scorers, needed, columns)
     if job.judges:
         job.judges.check(job.cases, rules)
 
 
-class _Aligned(NamedTuple):
+class _Earlier(NamedTuple):
     """
-    The scores of an earlier run for the questions of this one.
+    An earlier run, and its scores for the questions of this one.
 
     :param changed: Number of its questions whose text or expectations are different now.
     :param removed: Number of its questions that this run does not have.
     """
 
+    run: EarlierRun
     scores: Scores
     changed: int
     removed: int
 
+    def as_scores(self, facts: Mapping[str, JudgeFacts]) -> EarlierScores:
+        """Return what is compared: not the judges that had another model, rubric or prompt."""
+        before = {name: one.judge.fingerprint for name, one in self.run.summary.scorers.items() if one.judge}
+        other = frozenset(name for name, judge in facts.items() if before.get(name) != judge.fingerprint)
+        return EarlierScores(self.scores, self.run.is_compared, other)
 
-def _aligned(run: EarlierRun, questions: Questions, measured: frozenset[str]) -> _Aligned:
-    table = run.folder.read_scores()
-    try:
-        scores = of_table(table, questions, measured)
-    except ValueError as error:
-        raise AssistantInputError(
-            f"baseline {str(run.folder.scores)!r} is not a table of scores: {error}", field="baseline"
-        ) from error
-    before = dict(zip(table["key"].to_pylist(), table["case"].to_pylist(), strict=True))
+
+def _read_earlier(job: EvaluationJob) -> list[_Earlier]:
+    """Return the earlier runs, latest first; of each one, only the scores for the questions of this one are kept."""
+    questions = Questions.of(job.cases)
+    measured = frozenset(scorer.name for scorer in job.scorers if scorer.is_measured)
     now = dict(zip(questions.keys, questions.hashes, strict=True))
-    common = before.keys() & now.keys()
-    changed = sum(before[key] != now[key] for key in common)
-    return _Aligned(scores, changed, len(before) - len(common))
+
+    def read(run: EarlierRun) -> _Earlier:
+        table = run.folder.read_scores()
+        try:
+            scores = of_table(table, questions, measured)
+        except ValueError as error:
+            raise AssistantInputError(
+                f"baseline {str(run.folder.scores)!r} is not a table of scores: {error}", field="baseline"
+            ) from error
+        before = dict(zip(table["key"].to_pylist(), table["case"].to_pylist(), strict=True))
+        common = before.keys() & now.keys()
+        changed = sum(before[key] != now[key] for key in common)
+        return _Earlier(run, scores, changed, len(before) - len(common))
+
+    return side_by_side(read, earlier_runs(job.folder, job.baseline))
 
 
-def _other_judges(earlier: Summary, facts: Mapping[str, JudgeFacts]) -> frozenset[str]:
-    """Return the judges that had another model, rubric or prompt in an earlier run."""
-    before = {name: scorer.judge.fingerprint for name, scorer in earlier.scorers.items() if scorer.judge}
-    return frozenset(name for name, judge in facts.items() if before.get(name) != judge.fingerprint)
+class _Judged(NamedTuple):
+    """What the judges said, what they are, and how well they agree with people."""
+
+    judgements: Mapping[str, Sequence[Judgement]]
+    facts: Mapping[str, JudgeFacts]
+    agreements: Mapping[str, Agreement]
 
 
-def _agreements(job: EvaluationJob, judges: Sequence[str]) -> dict[str, Agreement]:
-    """Return the agreement of the judges with people, on what decides: the terms of ``pass_if``."""
-    found = {}
-    for name in judges if job.judges else ():
-        terms = [term for term in (job.criteria.pass_if.terms if job.criteria.pass_if else ()) if term.name == name]
-        agreement = job.judges.agreement(name, terms) if job.judges else None
-        if agreement is not None:
-            found[name] = agreement
-    return found
-
-
-def _gate_verdict(verdicts: Sequence[RuleVerdict]) -> Literal["passed", "failed", "none"]:
-    if not verdicts:
-        return "none"
-    return "failed" if any(verdict.verdict == "failed" for verdict in verdicts) else "passed"
-
-
-def _failing(figures: Figures) -> list[str]:
-    parts = figures.parts(PASS_RATE)
-    return [key for key, value in zip(parts.keys, parts.values.tolist(), strict=True) if value < 1]
-
-
-def _about(runs: Sequence[EarlierRun], latest: _Aligned, questions: Questions, count: int) -> EarlierRuns:
-    run = next(run for run in runs if run.is_compared)
-    known = len(set(latest.scores.question_of.tolist())) + latest.changed
-    return EarlierRuns(
-        path=str(run.folder.path),
-        name=run.summary.name,
-        run_id=run.summary.run.get("run_id"),
-        asked_at=run.summary.asked_at,
-        runs=count,
-        changed=latest.changed,
-        added=max(0, len(questions.keys) - known),
-        removed=latest.removed,
-    )
+def _judge(job: EvaluationJob) -> _Judged:
+    names = [scorer.name for scorer in job.scorers if scorer.is_judge]
+    if not names or job.judges is None:
+        return _Judged({}, {}, {})
+    judgements = job.judges.judge(names, job.cases, job.folder.verdicts)
+    facts = {name: job.judges.facts(name) for name in names}
+    terms = job.criteria.pass_if.terms if job.criteria.pass_if else ()
+    # The terms of the condition decide, so the agreement is measured on them.
+    found = {name: job.judges.agreement(name, [term for term in terms if term.name == name]) for name in names}
+    return _Judged(judgements, facts, {name: agreement for name, agreement in found.items() if agreement})
 
 
 def _summary(
-    job: EvaluationJob, figures: Figures, computed: Mapping[str, Figure], facts: Mapping[str, JudgeFacts]
+    job: EvaluationJob,
+    figures: Figures,
+    computed: Mapping[str, Figure],
+    verdicts: Sequence[RuleVerdict],
+    facts: Mapping[str, JudgeFacts],
+    earlier: Sequence[_Earlier],
 ) -> Summary:
-    import numpy as np
-
     unanswered = Counter(case.status for case in job.cases if case.answer is None)
-    errors = Counter(name for texts in figures.scores.errors.values() for name in texts)
     confident = [case for case in job.cases if case.confidence_level or case.confidence_score is not None]
     tags = Counter(tag for case in job.cases for tag in case.tags)
+    failing, newly_failing = figures.failing(), figures.newly_failing()
+    verdict: Literal["passed", "failed", "none"] = "passed" if verdicts else "none"
+    if any(one.verdict == "failed" for one in verdicts):
+        verdict = "failed"
     return Summary(
         name=job.name,
         run=dict(job.run),
@@ -295,20 +268,50 @@ def _summary(
             answered=len(job.cases) - unanswered.total(),
             unanswered=dict(sorted(unanswered.items())),
         ),
-        scorers={
-            scorer.name: ScorerSummary(
-                higher_is_better=scorer.higher_is_better,
-                is_share=scorer.is_share,
-                scored=int((~np.isnan(figures.scores.values[scorer.name])).sum()),
-                errors=errors[scorer.name],
-                judge=facts.get(scorer.name),
-                agreement=figures.agreements.get(scorer.name),
-            )
-            for scorer in job.scorers
-        },
+        scorers=_scorers(job, figures, facts),
         tags=dict(sorted(tags.items())),
         figures=dict(computed),
         low_confidence=sum(is_low(case.confidence_level) for case in confident) if confident else None,
+        failing=None if failing is None else Keys.of(failing),
+        newly_failing=None if newly_failing is None else Keys.of(newly_failing),
+        earlier=_about(earlier, figures),
+        gate=Gate(verdict=verdict, on_fail=job.on_fail, rules=list(verdicts)),
+    )
+
+
+def _scorers(job: EvaluationJob, figures: Figures, facts: Mapping[str, JudgeFacts]) -> dict[str, ScorerSummary]:
+    import numpy as np
+
+    errors = Counter(name for texts in figures.scores.errors.values() for name in texts)
+    return {
+        scorer.name: ScorerSummary(
+            higher_is_better=scorer.higher_is_better,
+            is_share=scorer.is_share,
+            scored=int((~np.isnan(figures.scores.values[scorer.name])).sum()),
+            errors=errors[scorer.name],
+            judge=facts.get(scorer.name),
+            agreement=figures.agreements.get(scorer.name),
+        )
+        for scorer in job.scorers
+    }
+
+
+def _about(earlier: Sequence[_Earlier], figures: Figures) -> EarlierRuns | None:
+    """Return what is known of the runs that are compared; None without any."""
+    compared = [one for one in earlier if one.run.is_compared]
+    if not compared:
+        return None
+    latest = compared[0]
+    known = len(set(latest.scores.question_of.tolist())) + latest.changed
+    return EarlierRuns(
+        path=str(latest.run.folder.path),
+        name=latest.run.summary.name,
+        run_id=latest.run.summary.run.get("run_id"),
+        asked_at=latest.run.summary.asked_at,
+        runs=len(compared),
+        changed=latest.changed,
+        added=max(0, len(figures.scores.questions.keys) - known),
+        removed=latest.removed,
     )
 
 

@@ -137,7 +137,7 @@ def scorers_of(names: Sequence[str], refusal_phrases: Sequence[str] = ()) -> lis
     return [_scorer_of(name, checked_phrases(refusal_phrases)) for name in names]
 
 
-def check_expectations(scorers: Sequence[Scorer], needed: Sequence[str], columns: Collection[str]) -> None:
+def check_expectations(scorers: Sequence[Scorer], needed: Collection[str], columns: Collection[str]) -> None:
     """
     Check that the golden set has the columns of the scorers that decide.
 
@@ -160,7 +160,7 @@ def check_expectations(scorers: Sequence[Scorer], needed: Sequence[str], columns
 
 def check_name(name: str) -> None:
     """Check that a name may be one of a scorer, without importing the function of a dotted path."""
-    if name not in SCORERS and "." not in name and not name.removeprefix(COLUMN) != name:
+    if name not in SCORERS and "." not in name and not name.startswith(COLUMN):
         raise AssistantInputError(
             f"there is no scorer {name!r}, only {', '.join(SCORERS)}",
             todo=f"Use a dotted path for your own function, and {COLUMN}<name> for a column of the answers.",

@@ -136,14 +136,16 @@ class Scores:
         """
         import numpy as np
 
-        units = self.questions.unit_of[self.question_of]
-        pairs, of_row = np.unique(np.stack([units, self.repetitions]), axis=1, return_inverse=True)
-        of_row = of_row.reshape(-1)
-        size = pairs.shape[1]
+        # One number for a unit and a repetition, which is at most the number of answers.
+        most = int(self.repetitions.max(initial=0)) + 1
+        pairs, of_row = np.unique(
+            self.questions.unit_of[self.question_of] * most + self.repetitions, return_inverse=True
+        )
+        size = len(pairs)
         has_failed = np.bincount(of_row, weights=passed == 0, minlength=size) > 0
         is_unknown = np.bincount(of_row, weights=np.isnan(passed), minlength=size) > 0
         verdicts = np.where(has_failed, 0.0, np.where(is_unknown, np.nan, 1.0))
-        return grouped_means(verdicts, pairs[0], len(self.questions.units))
+        return grouped_means(verdicts, pairs // most, len(self.questions.units))
 
 
 def grouped_means(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import io
 import json
 from collections.abc import Iterator
@@ -140,7 +139,7 @@ def test_no_byte_is_left(
             "requests",
         }
         names = {name.rpartition("/")[2] for name in before["files"]}
-        assert names >= {"answers.parquet", "findings.parquet", "report.html", "labels.csv"}
+        assert names >= {"answers.parquet", "findings.parquet", "report.html"}
 
         trial = cli("erase", *options, "--dry-run").json
         assert places.where(search) == before
@@ -224,12 +223,8 @@ def write_all_places(run_operator, service, lake_folder: Path, files: Path) -> N
 
 
 def write_further_files(files: Path) -> None:
-    """Write what a label file and a killed chat batch leave."""
+    """Write what a killed chat batch leaves."""
     rows = pq.ParquetFile(files / "answers.parquet").read().to_pylist()
-    with (files / "labels.csv").open("w", encoding="utf-8-sig", newline="") as file:
-        labels = csv.writer(file, delimiter=";")
-        labels.writerow(["key", "question", "answer", "human"])
-        labels.writerows([row["key"], row["message"], row["answer"], ""] for row in rows)
     record = Record(str(files / ".killed.parquet.00112233.chat-batch"))
     for row in rows:
         names = ("question_id", "status", "request_id", "session_id", "answer", "raw")
@@ -300,7 +295,6 @@ def check_others(places: Places) -> None:
     """The other person has lost nothing, and the views still work."""
     files = places.files
     assert len(column(files / "answers.parquet", "key", "session_id", OTHER_SESSION)) == 3
-    assert (files / "labels.csv").read_bytes().count(b"\r\n") == 4
     (scores,) = files.glob("evaluations/canary/*/scores.parquet")
     assert set(pq.ParquetFile(scores).read()["key"].to_pylist()) == {"other-0", "other-1", "other-2"}
     assert Summary.model_validate_json((scores.parent / "summary.json").read_bytes()).name == "canary"
