@@ -142,7 +142,7 @@ def rows(place: Place) -> dict[str, Any]:
 
 def questions(place: Place) -> dict[str, Any]:
     return {
-        **LEDGERED,
+        **USES,
         **QUICK,
         "columns": {"message": "text"},
         "constants": {"response_language": "en"},

@@ -44,7 +44,7 @@ KINDS = (Document, Chat, Session)
 NOW = datetime.now(UTC)
 # Fields whose value depends on the moment, on the number of polls, or on the run.
 VARYING = {
-    "bytes", "dag_id", "logical_date", "map_index", "noticed_after", "polls", "rows_per_second", "run_id", "seconds",
+    "bytes", "dag_id", "logical_date", "map_index", "polls", "rows_per_second", "run_id", "seconds",
     "seconds_error", "seconds_source", "task_id",
 }  # fmt: skip
 MOMENT = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")

@@ -162,8 +162,8 @@ def test_the_task_wins_over_the_connection_and_that_over_the_configuration(
     name, where, service, connect, ledgers, task, monkeypatch, ledger_home
 ):
     by_task, by_team, by_config = where
-    if name in {"qa", "files"}:
-        # A load has no parameter for it.
+    if name in {"qa", "files", "batch", "deferrable batch"}:
+        # A load and a batch have no parameter for it.
         by_task = None
     connect(ledger_conn_id=by_team or "")
     monkeypatch.setenv(CONN_ID, by_config)
