@@ -51,6 +51,11 @@ COMPAT_NAMES = {
 }  # fmt: skip
 # Imported in a try statement, because only newer versions have it.
 COMPAT_OPTIONAL = {f"{COMPAT}.sdk.determine_kwargs"}
+# What `make lowest` does not install: with the lowest versions of the others, it cannot be installed.
+NOT_IN_LOWEST = {
+    "airflow.providers.common.ai": "apache-airflow-providers-common-ai",
+    "pydantic_ai": "pydantic-ai-slim",
+}
 NOT_IMPORTED = {
     "apache-airflow": "a distribution without modules; it requires apache-airflow-core and apache-airflow-task-sdk",
 }
@@ -90,6 +95,9 @@ def modules_of(node: ast.AST) -> list[str]:
 @cache
 def distribution_of(module: str) -> str:
     """Return the distribution that a module, or a name in it, belongs to: its normalized name."""
+    for name, distribution_name in NOT_IN_LOWEST.items():
+        if module == name or module.startswith(f"{name}."):
+            return distribution_name
     top = module.partition(".")[0]
     candidates = sorted(set(_owners().get(top, ())))
     if len(candidates) > 1:  # a namespace, such as airflow and opentelemetry

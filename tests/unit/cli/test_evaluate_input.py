@@ -64,7 +64,7 @@ def test_a_mistake_in_the_golden_set_costs_no_question(evaluate, service):
     assert not service.journal()
 
 
-def test_a_mistake_in_the_arguments_costs_no_question(evaluate, service, tmp_path, monkeypatch):
+def test_a_mistake_in_the_arguments_costs_no_question(evaluate, service, tmp_path):
     (tmp_path / "a_file").write_text("")
     (tmp_path / "a_folder").mkdir()
     pq.write_table(pa.table({"key": ["q1"]}), tmp_path / "table.parquet")
@@ -95,9 +95,14 @@ def test_a_mistake_in_the_arguments_costs_no_question(evaluate, service, tmp_pat
         assert (ran.code, ran.out, reason in error) == (2, "", True), (argv, ran.err)
     misspelt = f"{GATE}gate: ['token_f1[biling] >= 0']"
     assert "no question has the tag 'biling'; there are billing, shop" in evaluate(gate=misspelt).err
-    assert "the connection 'judge' cannot be used: The conn_id `judge` isn't defined" in evaluate(gate=JUDGED).err
-    monkeypatch.setenv("AIRFLOW_CONN_JUDGE", '{"conn_type": "pydanticai", "host": "models.example.com"}')
+    assert not service.journal()
+
+
+def test_a_judge_that_cannot_be_used_costs_no_question(evaluate, service, judge, monkeypatch):
+    monkeypatch.setenv("AIRFLOW_CONN_JUDGE", judge.conn_json(extra={}))
     assert "No model" in evaluate(gate=JUDGED).err
+    monkeypatch.delenv("AIRFLOW_CONN_JUDGE")
+    assert "the connection 'judge' cannot be used: The conn_id `judge` isn't defined" in evaluate(gate=JUDGED).err
     assert not service.journal()
 
 

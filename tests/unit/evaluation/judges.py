@@ -10,12 +10,15 @@ import pytest
 pytest.importorskip("pydantic_ai")
 
 from pydantic_ai import Agent, ModelResponse, ToolCallPart
+from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError
 from pydantic_ai.messages import ModelMessage
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.usage import RequestUsage
 
 from airflow_provider_assistant.evaluation.rubrics import JudgeOptions, Rubric, Subject, Task
 from airflow_provider_assistant.evaluation.verdicts import Verdicts
+
+__all__ = ["FRIENDLY", "TOKENS", "Model", "ModelAPIError", "ModelHTTPError", "judge_of", "tasks"]
 
 FRIENDLY = Rubric("friendly", "The answer is friendly.")
 TOKENS = 100

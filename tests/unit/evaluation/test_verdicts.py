@@ -7,7 +7,6 @@ from itertools import pairwise
 
 import pyarrow as pa
 import pytest
-from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError
 
 from airflow_provider_assistant.evaluation.rubrics import BUILT_IN, JudgeOptions, Rubric, Subject, Task
 from airflow_provider_assistant.exceptions import (
@@ -16,7 +15,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantJudgeLimitError,
     AssistantStorageError,
 )
-from tests.unit.evaluation.judges import FRIENDLY, TOKENS, Model, judge_of, tasks
+from tests.unit.evaluation.judges import FRIENDLY, TOKENS, Model, ModelAPIError, ModelHTTPError, judge_of, tasks
 from tests.virtual_time import simulated
 
 
