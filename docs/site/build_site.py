@@ -48,8 +48,8 @@ MODULES = {
     "Exceptions": ["exceptions"],
     "Endpoints and replies": ["api.endpoints", "api.payloads", "api.replies"],
     "Evaluation": [
-        *("evaluation.case", "evaluation.cases", "evaluation.scorers", "evaluation.scoring", "evaluation.rules"),
-        *("evaluation.refusals", "evaluation.evaluate", "evaluation.summary"),
+        *("evaluation.golden", "evaluation.scorers", "evaluation.scores", "evaluation.rules"),
+        *("evaluation.refusals", "evaluation.run", "evaluation.summary"),
     ],
     "Embedded service": ["sandbox.server"],
 }
