@@ -34,6 +34,11 @@ _INEXACT = 2**53
 _MAX_DIGITS = 1000
 
 
+def hash_of(text: str) -> str:
+    """Return a hash of a text: 16 bytes as hexadecimal digits."""
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
 def key_text(value: Any) -> str | None:
     """
     Convert a value of a key column to the text by which keys are compared.

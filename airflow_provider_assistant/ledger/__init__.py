@@ -6,11 +6,12 @@ commits a claim before each request and the outcome after it. A claim without an
 happened. The API cannot return ratings either; exports read them from the ledger.
 """
 
+from airflow_provider_assistant.keys import hash_of
 from airflow_provider_assistant.ledger.attempts import Claim, Known, Outcome, ScopeLedger
 from airflow_provider_assistant.ledger.filters import Filter, Which
 from airflow_provider_assistant.ledger.location import LedgerLocation, check_location, location_of
 from airflow_provider_assistant.ledger.schema import Kind, RunRef, State
-from airflow_provider_assistant.ledger.scopes import SITE_COLUMNS, Scope, Site, hash_of, key_of, service_of
+from airflow_provider_assistant.ledger.scopes import SITE_COLUMNS, Scope, Site, key_of, service_of
 from airflow_provider_assistant.ledger.sqlite_file import sqlite_engine
 from airflow_provider_assistant.ledger.store import Ledger
 from airflow_provider_assistant.ledger.tries import Try

@@ -7,7 +7,6 @@ has no tenant, and the address of a service may change.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +14,7 @@ from urllib.parse import urlsplit
 
 import sqlalchemy as sa
 
+from airflow_provider_assistant.keys import hash_of
 from airflow_provider_assistant.ledger.schema import Kind
 
 # Columns of the site, in every dataset.
@@ -109,11 +109,6 @@ class Scope:
 def scope_of(row: Any) -> Scope:
     """Return the scope of a row of the table of attempts."""
     return Scope(site_of(row), row.kind, row.namespace)
-
-
-def hash_of(text: str) -> str:
-    """Return a hash of a text: 16 bytes as hexadecimal digits."""
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 def key_of(*parts: str | None) -> str:

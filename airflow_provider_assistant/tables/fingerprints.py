@@ -7,8 +7,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from airflow_provider_assistant.keys import key_column
-from airflow_provider_assistant.ledger import hash_of
+from airflow_provider_assistant.keys import hash_of, key_column
 
 # Raises a TypeError for anything but a string, unlike len().
 _length = str.__len__

@@ -28,7 +28,7 @@ BUCKET = "cluster"
 RATE_LIMIT = 300
 # Seconds until an answer is ready, and longer than any test.
 SOON, NEVER = 0.5, 86_400
-# Requests in flight of one task, as in the DAGs.
+# Requests in flight of one task.
 CONCURRENCY = 16
 # Seconds in which a run ends even on a very busy machine.
 TIMEOUT = 900
@@ -74,10 +74,10 @@ class Cluster:
     def create_bucket(self) -> None:
         self._s3.create_bucket(Bucket=BUCKET)
 
-    def write(self, name: str, rows: Sequence[dict[str, Any]], row_group_size: int) -> str:
+    def write(self, name: str, rows: Sequence[dict[str, Any]]) -> str:
         """Write a Parquet file, and return its URL for tasks."""
         buffer = io.BytesIO()
-        pq.write_table(pa.Table.from_pylist(list(rows)), buffer, row_group_size=row_group_size)
+        pq.write_table(pa.Table.from_pylist(list(rows)), buffer)
         self._s3.put_object(Bucket=BUCKET, Key=f"sources/{name}.parquet", Body=buffer.getvalue())
         return f"s3://lake@{BUCKET}/sources/{name}.parquet"
 
@@ -104,25 +104,27 @@ class Cluster:
     # -- runs --------------------------------------------------------------------------------------
 
     def load(self, name: str, *, shards: int = 8, rows: int = 1000) -> Run:
-        """Start a load of some shards with this many rows each."""
-        source = self.write(name, documents(name, shards * rows), rows)
-        return self._start(LOAD, name, source, rows=rows)
+        """Start a load of some shards with this many rows each: the files of a folder."""
+        all_rows = documents(name, shards * rows)
+        for number in range(shards):
+            self.write(f"{name}/{number}", all_rows[number * rows : (number + 1) * rows])
+        return self._start(LOAD, name, f"s3://lake@{BUCKET}/sources/{name}")
 
     def load_again(self, run: Run, name: str) -> Run:
         """Start another run of a load, with the same source."""
-        return self._start(LOAD, name, run.source, rows=self.airflow.run(run.dag_id, run.run_id)["conf"]["rows"])
+        return self._start(LOAD, name, run.source)
 
     def load_two_sites(self, name: str, rows: int) -> Run:
         """Start a load of each site, one on each worker."""
-        return self._start(RATES, name, self.write(name, documents(name, rows), rows))
+        return self._start(RATES, name, self.write(name, documents(name, rows)))
 
     def batch(self, name: str, questions: int) -> Run:
         """Start a chat batch."""
         rows = [{"id": f"{name}-{number}", "message": f"{name}: question {number}?"} for number in range(questions)]
-        return self._start(BATCH, name, self.write(name, rows, questions))
+        return self._start(BATCH, name, self.write(name, rows))
 
-    def _start(self, dag_id: str, name: str, source: str, **conf: Any) -> Run:
-        run_id = self.airflow.trigger(dag_id, {"name": name, "source": source, **conf})
+    def _start(self, dag_id: str, name: str, source: str) -> Run:
+        run_id = self.airflow.trigger(dag_id, {"name": name, "source": source})
         return Run(dag_id, run_id, name, source)
 
     def finish(self, run: Run) -> str:
@@ -203,9 +205,9 @@ class Cluster:
     def answers(self, run: Run) -> list[dict[str, Any]]:
         return self.read(f"lake/answers/{run.name}.parquet")
 
-    def outcomes(self, run: Run) -> Counter[str]:
-        """Return the outcomes of the documents of a run in the ledger's database."""
-        query = text("SELECT outcome, count(*) FROM assistant_documents WHERE run_id = :run_id GROUP BY outcome")
+    def states(self, run: Run) -> Counter[str]:
+        """Return the states of the attempts of a run in the ledger's database."""
+        query = text("SELECT state, count(*) FROM assistant_attempts WHERE run_id = :run_id GROUP BY state")
         engine = create_engine(self.airflow.database.url_of(LEDGER))
         with engine.connect() as connection:
             counts = Counter(dict(connection.execute(query, {"run_id": run.run_id}).all()))
@@ -245,6 +247,7 @@ def running(home: Path) -> Iterator[Cluster]:
         AssistantService(home / "service", rate_limit=RATE_LIMIT, processing_seconds=SOON) as service,
         Storage() as storage,
     ):
+        service.connection["extra"]["max_concurrency"] = CONCURRENCY
         extra = {"endpoint_url": storage.url, "region_name": "us-east-1"}
         s3 = {"conn_type": "aws", "login": "an-access-key", "password": "a-secret-key", "extra": extra}
         env = {

@@ -35,7 +35,7 @@ def test_shards_run_on_both_workers(cluster: Cluster, report: Report) -> None:
     assert set(workers) == set(WORKERS)
     assert cluster.titles() == dict.fromkeys(titles_of("both"), 1)
     assert [(count["created"], count["possibly_duplicated"]) for count in counts] == [(ROWS, 0)] * SHARDS
-    assert cluster.outcomes(run) == {"created": ALL}
+    assert cluster.states(run) == {"created": ALL}
     assert cluster.local_ledgers() == []
 
 

@@ -70,9 +70,11 @@ class Site:
     def result(self, task_id: str) -> dict[str, Any]:
         return self.airflow.xcom(DAG, self.run_id, task_id)
 
-    def entries(self, table: str) -> int:
+    def attempts(self, *kinds: str) -> int:
+        """Return the number of attempts of these kinds in the ledger."""
+        query = sa.text("SELECT count(*) FROM assistant_attempts WHERE kind = ANY(:kinds)")
         with self.ledger.connect() as connection:
-            return connection.execute(sa.text(f"SELECT count(*) FROM {table}")).scalar_one()
+            return connection.execute(query, {"kinds": list(kinds)}).scalar_one()
 
     def left(self, count: int) -> list[str]:
         """Wait for the ends of this many tasks, each in its own home, and return the files that they left."""
@@ -98,7 +100,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         faq = [f"{number},Title {number},Question {number}?,Answer {number}" for number in range(ROWS)]
         site.put("faq.csv", ["id,title,question,answer", *faq, f"{ROWS},No answer,Question?,"])
         for number in range(3):
-            site.put(f"guides/guide-{number}.md", [f"# Guide {number}", "Text."])
+            site.put(f"guides/guide-{number}.txt", [f"Guide {number}", "Text."])
         asked = [f"{number},Question {number}?,Answer {number}" for number in range(QUESTIONS - 1)]
         site.put("questions.csv", ["key,message,expected", *asked, f"{QUESTIONS - 1},This {FAILING}?,Never"])
         with site.airflow as airflow:
@@ -129,8 +131,8 @@ def test_load_batch_evaluation_and_exports_work(site: Site) -> None:
     assert len([key for key in keys if key.startswith("answers/") and "findings" not in key]) == 1
     assert {"loads", "statistics", "evaluations"} <= {key.split("/")[0] for key in keys if "/date=" in key}
     assert [(row["kind"], row["row"]) for row in site.table(results["load"]["findings"])] == [("rejected", ROWS + 1)]
-    assert site.entries("assistant_documents") >= ROWS + 3
-    assert site.entries("assistant_chat_requests") == QUESTIONS
+    assert site.attempts("qa", "file") == ROWS + 3
+    assert site.attempts("chat") == QUESTIONS
 
 
 def test_the_api_server_shows_the_report(site: Site) -> None:

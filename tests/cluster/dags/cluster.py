@@ -2,14 +2,13 @@
 
 from datetime import timedelta
 
-from airflow.sdk import dag, task
+from airflow.sdk import ObjectStoragePath, dag, task
 
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
 
-CONCURRENCY = 16
 LAKE = "{{ var.value.assistant_lake }}"
-ARGUMENTS = {"retries": 5, "retry_delay": timedelta(seconds=1), "max_concurrency": CONCURRENCY}
+ARGUMENTS = {"retries": 5, "retry_delay": timedelta(seconds=1)}
 LOAD = {
     "key_columns": ["id"],
     "constants": {"category": "cluster"},
@@ -21,13 +20,11 @@ LOAD = {
 
 @dag(schedule=None, catchup=False, default_args=ARGUMENTS)
 def cluster_load():
-    """Load a dataset in shards, on any worker."""
+    """Load the files of a folder, each in a task, on any worker."""
 
     @task
     def shards(dag_run=None):
-        from airflow_provider_assistant.loading.sources import row_group_shards
-
-        return row_group_shards(dag_run.conf["source"], rows=dag_run.conf["rows"])
+        return sorted(str(file) for file in ObjectStoragePath(dag_run.conf["source"]).glob("*.parquet"))
 
     AssistantLoadQAOperator.partial(task_id="load", **LOAD).expand(source=shards())
 

@@ -18,7 +18,7 @@ def isolated():
     load = AssistantLoadQAOperator(
         task_id="load", source=f"{LAKE}/faq.csv", key_columns="id", max_rejected=1, retries=0
     )
-    upload = AssistantUploadFilesOperator(task_id="upload", files=f"{LAKE}/guides/*.md")
+    upload = AssistantUploadFilesOperator(task_id="upload", files=f"{LAKE}/guides/*.txt")
     ask = AssistantChatBatchOperator(
         task_id="ask",
         source=f"{LAKE}/questions.csv",
