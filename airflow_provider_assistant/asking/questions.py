@@ -132,12 +132,9 @@ def read_questions(
     if session is not None:
         names[SESSION] = session
         constants.pop(SESSION, None)
-    required = [names["message"], *(names[name] for name in _OPTIONAL if name in (columns or {})), *key_columns]
-    texts = frozenset(names[name] for name in ("message", *_OPTIONAL) if name in names and names[name] in required)
-    required += [column for column in (session, turn) if column is not None]
-    selected = Columns(required=tuple(dict.fromkeys(required)), texts=texts, rest=True)
+    selected = _columns_to_read(columns or {}, names, session, key_columns, turn)
     parts = read_rows(source, selected, csv_options=csv_options, allowed_root=allowed_root, allow_empty=allow_empty)
-    rows = read_columns(parts, texts)
+    rows = read_columns(parts, selected.texts)
     check_count(rows.count, allow_empty)
     for name in selected.required:
         # A source without rows may have no columns.
@@ -153,6 +150,22 @@ def read_questions(
         for name, values in _other_columns(rows.columns, names, key_columns, turn).items()
     }
     return Questions(questions, others)
+
+
+def _columns_to_read(
+    columns: Mapping[str, str],
+    names: Mapping[str, str],
+    session: str | None,
+    key_columns: Sequence[str],
+    turn: str | None,
+) -> Columns:
+    """Return the columns that the source must have; all others are read as well."""
+    texts = [names["message"], *(names[name] for name in _OPTIONAL if name in columns)]
+    if session is not None and turn is None:
+        texts.append(session)
+    # The keys, conversations and turns of a dataframe may be numbers.
+    others = [*key_columns, *(column for column in (session, turn) if column is not None)]
+    return Columns(required=tuple(dict.fromkeys([*texts, *others])), texts=frozenset(texts), rest=True)
 
 
 def _check_sessions(
