@@ -75,7 +75,6 @@ class Batch:
     :ivar requests: Latest request by question.
     :ivar ends: End by question.
     :ivar silence: Polls without an answer at the end of the wait; None if polls were answered.
-    :ivar deadline: Time at which the wait for answers ends, in seconds since the epoch.
     :ivar unrecorded: Number of accepted questions that the ledger could not record.
     """
 
@@ -85,7 +84,6 @@ class Batch:
         self.requests: dict[str, Request] = {}
         self.ends: dict[str, End] = {}
         self.silence: Silence | None = None
-        self.deadline = 0.0
         self.unrecorded = 0
         self._job = job
         self._conversations = list(questions.conversations())
@@ -256,14 +254,16 @@ class Batch:
         self, client: SendingClient, items: Sequence[Item], waiting: Sequence[Request], *, waits: bool
     ) -> None:
         """Send questions and poll meanwhile; then wait for the answers, or leave that to the trigger."""
-        self.deadline = client.now() + self._job.timeout
-        poller = self._poller = self._new_poller(client, self.deadline)
+        poller = self._poller = self._new_poller(client, self._job.timeout)
         polling = asyncio.create_task(poller.run(waiting))
         try:
             if items:
-                await self._send(client, items)
+                await self._send(client, poller, items)
             if waits:
-                await self._wait(client, poller, polling)
+                await self._wait(poller, polling)
+            else:
+                poller.stop()
+                await asyncio.wait({polling}, timeout=GRACE)
         finally:
             polling.cancel()
             await asyncio.gather(polling, return_exceptions=True)
@@ -271,23 +271,22 @@ class Batch:
                 self._writer.add(request)
 
     async def _poll_once(self, client: SendingClient) -> None:
-        poller = self._new_poller(client, client.now())
+        poller = self._new_poller(client, timeout=0.0)
         poller.close()
         await poller.run(self.open)
 
-    def _new_poller(self, client: SendingClient, deadline: float) -> Poller:
+    def _new_poller(self, client: SendingClient, timeout: float) -> Poller:
         return Poller(
             client,
             self._job.site_id,
             interval=self._job.poll_interval,
-            deadline=deadline,
+            deadline=client.now() + timeout,
             on_end=self._ended,
             max_concurrency=self._job.settings.max_concurrency,
         )
 
-    async def _wait(self, client: SendingClient, poller: Poller, polling: asyncio.Task[None]) -> None:
+    async def _wait(self, poller: Poller, polling: asyncio.Task[None]) -> None:
         """Wait until all requests have ended, or the deadline has passed."""
-        poller.schedule.deadline = self.deadline
         if not self._stopped:
             poller.close()
             await polling
@@ -297,9 +296,9 @@ class Batch:
                 poller.use(other)
                 poller.close()
                 await polling
-        self.silence = poller.schedule.silence(client.now())
+        self.silence = poller.schedule.silence(poller.now())
 
-    async def _send(self, client: SendingClient, items: Sequence[Item]) -> None:
+    async def _send(self, client: SendingClient, poller: Poller, items: Sequence[Item]) -> None:
         """Send questions until all are sent, or nothing was accepted for as long as the batch waits for answers."""
         sender = self._sender = Sender(
             self._scope_ledger, client, on_outcome=self._count, on_lost=self._lost, outcome_of=outcome_of_reply
@@ -309,8 +308,8 @@ class Batch:
         patience = min(client.settings.timeout, flow.LAST_POLL)
         try:
             while not sending.done():
-                await asyncio.wait({sending}, timeout=max(0.0, self.deadline + patience - client.now()))
-                if not sending.done() and client.now() >= self.deadline + patience:
+                await asyncio.wait({sending}, timeout=max(0.0, poller.schedule.deadline + patience - poller.now()))
+                if not sending.done() and poller.now() >= poller.schedule.deadline + patience:
                     await self._give_up(sender, sending)
             await sending
         except asyncio.CancelledError:
@@ -365,13 +364,14 @@ class Batch:
             attempts=standing.requests + item.requests,
             is_maybe_second=bool(outcome.ambiguous) or standing.may_exist,
         )
-        self.deadline = now + self._job.timeout
         self.requests[question.question_id] = request
         self._writer.add(request)
         if isinstance(reply, ChatAnswer):
             self._ended(_answered(request, reply, now))
-        elif self._poller:
-            self._poller.add(request)
+        if self._poller:
+            self._poller.schedule.deadline = self._poller.now() + self._job.timeout
+            if request.question_id not in self.ends:
+                self._poller.add(request)
 
     def _lost(self, item: Item) -> None:
         self._not_submitted(item, f"skipped: {ELSEWHERE}")

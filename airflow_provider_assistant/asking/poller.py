@@ -46,17 +46,18 @@ class Poller:
         self._max_concurrency = max_concurrency
         # The event loop's clock goes on steadily, even if the wall clock is set.
         self._epoch = client.now() - asyncio.get_running_loop().time()
-        self._started = self._now()
+        self._started = self.now()
         self.schedule = Schedule(interval=interval, deadline=deadline, now=self._started)
         self._in_flight: set[asyncio.Task[None]] = set()
         self._has_changed = asyncio.Event()
         self._logged_statuses: set[str] = set()
         self._fatal_error: BaseException | None = None
         self._takes_more = True
+        self._is_stopped = False
 
     def add(self, request: Request) -> None:
         """Poll a request, also while :meth:`run` runs."""
-        self.schedule.add(request, self._now())
+        self.schedule.add(request, self.now())
         self._has_changed.set()
 
     def use(self, client: AssistantClient) -> None:
@@ -66,6 +67,11 @@ class Poller:
     def close(self) -> None:
         """Let :meth:`run` end when the requests that it has have ended."""
         self._takes_more = False
+        self._has_changed.set()
+
+    def stop(self) -> None:
+        """Send no further polls. :meth:`run` ends when those on their way are answered."""
+        self._is_stopped = True
         self._has_changed.set()
 
     async def run(self, requests: Iterable[Request]) -> None:
@@ -80,7 +86,9 @@ class Poller:
             self.add(request)
         progress = asyncio.create_task(self._log_progress())
         try:
-            while self._takes_more or self.schedule.next_due is not None or self._in_flight:
+            while self._in_flight or (
+                not self._is_stopped and (self._takes_more or self.schedule.next_due is not None)
+            ):
                 await self._step()
                 if self._fatal_error:
                     raise self._fatal_error
@@ -91,15 +99,16 @@ class Poller:
             if self.schedule.polls:
                 log.info("%s", self.schedule)
 
-    def _now(self) -> float:
+    def now(self) -> float:
+        """Return the time by a clock that goes on steadily, in seconds since the epoch."""
         return self._epoch + asyncio.get_running_loop().time()
 
     async def _step(self) -> None:
         """Start the polls that are due, then wait until another is due or one is done."""
         schedule = self.schedule
-        now = self._now()
+        now = self.now()
         self._has_changed.clear()
-        while len(self._in_flight) < self._max_concurrency and (poll := schedule.take(now)):
+        while not self._is_stopped and len(self._in_flight) < self._max_concurrency and (poll := schedule.take(now)):
             task = asyncio.create_task(self._poll(poll))
             self._in_flight.add(task)
             task.add_done_callback(self._on_done)
@@ -114,10 +123,10 @@ class Poller:
                 await asyncio.wait(self._in_flight)
             return
         wake_ups = [] if self._takes_more else [end]
-        if schedule.next_due is not None and len(self._in_flight) < self._max_concurrency:
+        if schedule.next_due is not None and not self._is_stopped and len(self._in_flight) < self._max_concurrency:
             wake_ups.append(schedule.next_due)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(min(wake_ups) - self._now() if wake_ups else None):
+            async with asyncio.timeout(min(wake_ups) - self.now() if wake_ups else None):
                 await self._has_changed.wait()
 
     def _on_done(self, task: asyncio.Task[None]) -> None:
@@ -131,20 +140,20 @@ class Poller:
         request = poll.request
         call = endpoints.get_chat_request(self._site_id, str(request.request_id), self._client.settings.words)
         try:
-            steps = flow.poll(call, since=request.submitted_at, now=self._now, due=poll.due)
+            steps = flow.poll(call, since=request.submitted_at, now=self.now, due=poll.due)
             reply = await self._client.arun(steps)
         except NotSentError:
             # The sender has stopped, whose client this is.
-            self.schedule.postpone(poll, self._now())
+            self.schedule.postpone(poll, self.now())
             return
         except AssistantAPIError as error:
             reply = error
         if isinstance(reply, AssistantError):
-            end = self.schedule.on_error(poll, reply, self._now())
+            end = self.schedule.on_error(poll, reply, self.now())
             if not end and self.schedule.failed_polls == 1:
                 log.warning(flow.POLLING_GOES_ON, reply)
         else:
-            end = self.schedule.on_reply(poll, reply, self._now())
+            end = self.schedule.on_reply(poll, reply, self.now())
             if not end and reply.status not in self._logged_statuses:
                 self._logged_statuses.add(reply.status)
                 log.info("Status %r is taken for still going.", reply.status)

@@ -297,15 +297,15 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
         batch = asking.batch
         site_id = self.hook.resolve_site_id()
         now = self.hook.client.now()
-        deadline = batch.deadline or now + self.timeout
         self.log.info(
-            "Deferring: the triggerer polls %s for at most %.0f s.", counted(len(batch.open), "request"), deadline - now
+            "Deferring: the triggerer polls %s for at most %.0f s.", counted(len(batch.open), "request"), self.timeout
         )
         trigger = AssistantChatBatchTrigger(
             assistant_conn_id=self.assistant_conn_id,
             site_id=site_id,
             folder=asking.folder,
-            deadline=deadline,
+            deadline=now + self.timeout,
+            timeout=self.timeout,
             poll_interval=self.poll_interval,
             max_concurrency=self.hook.client_settings(self.max_concurrency).max_concurrency,
             rendered={

@@ -29,6 +29,7 @@ class AssistantChatBatchTrigger(BaseTrigger):
     :param site_id: Site of the chat requests.
     :param folder: Folder of the record of the batch: a shared local path or an object storage URL.
     :param deadline: Time at which to stop polling, in seconds since the epoch.
+    :param timeout: Longest wait in seconds since the trigger starts, also if the clock was set back.
     :param poll_interval: Maximum time between two polls of one chat request, in seconds.
     :param max_concurrency: Maximum number of polls in flight; the connection may set a lower one.
     :param rendered: Rendered attributes of the task, which the event returns to it. Default: None.
@@ -41,6 +42,7 @@ class AssistantChatBatchTrigger(BaseTrigger):
         site_id: str,
         folder: str,
         deadline: float,
+        timeout: float,
         poll_interval: float,
         max_concurrency: int,
         rendered: Mapping[str, str | None] | None = None,
@@ -50,6 +52,7 @@ class AssistantChatBatchTrigger(BaseTrigger):
         self.site_id = site_id
         self.folder = folder
         self.deadline = deadline
+        self.timeout = timeout
         self.poll_interval = poll_interval
         self.max_concurrency = max_concurrency
         self.rendered = rendered
@@ -63,6 +66,7 @@ class AssistantChatBatchTrigger(BaseTrigger):
                 "site_id": self.site_id,
                 "folder": self.folder,
                 "deadline": self.deadline,
+                "timeout": self.timeout,
                 "poll_interval": self.poll_interval,
                 "max_concurrency": self.max_concurrency,
                 **carried(self.rendered),
@@ -93,7 +97,7 @@ class AssistantChatBatchTrigger(BaseTrigger):
                 client,
                 self.site_id,
                 interval=self.poll_interval,
-                deadline=self.deadline,
+                deadline=min(self.deadline, client.now() + self.timeout),
                 on_end=writer.add,
                 max_concurrency=self.max_concurrency,
             )

@@ -112,6 +112,7 @@ def batch(service: Service, count: int, spread: float, interval: float) -> dict[
             site_id="bench",
             folder=folder,
             deadline=now + TIMEOUT,
+            timeout=TIMEOUT,
             poll_interval=interval,
             max_concurrency=CONCURRENCY,
         )
@@ -157,6 +158,7 @@ def thousand(service: Service, count: int, spread: float, interval: float, clien
             request_id=request_id(number),
             since=now,
             deadline=now + TIMEOUT,
+            timeout=TIMEOUT,
             poll_interval=interval,
         )
         for number in range(count)

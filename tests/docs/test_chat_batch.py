@@ -7,8 +7,8 @@ from contextlib import closing
 
 import pyarrow.parquet as pq
 import pytest
-from airflow_provider_assistant.chat_batch import answers
 
+from airflow_provider_assistant.asking import answers
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
 from tests.docs.conftest import QUESTIONS
 from tests.docs.generated import OPERATORS

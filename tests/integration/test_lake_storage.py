@@ -334,6 +334,7 @@ async def test_a_triggerer_is_the_first_of_its_process_to_use_the_storage(
         site_id="acme-docs",
         folder=f"s3://{other}@{bucket.name}/lake/state",
         deadline=time.time() + 60,
+        timeout=60,
         poll_interval=0.05,
         max_concurrency=1,
     )

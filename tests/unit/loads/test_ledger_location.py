@@ -131,7 +131,7 @@ def test_no_request_is_sent_with_a_ledger_per_machine(name, service, connection,
     assert service.seen() == before
 
 
-@pytest.mark.parametrize("name", ["batch", "submit", "chat", "rate"])
+@pytest.mark.parametrize("name", ["submit", "chat", "rate"])
 def test_a_task_without_the_ledger_runs_anywhere(name, service, connection, cluster, task):
     kind, arguments = task(name)
     before = service.posts()

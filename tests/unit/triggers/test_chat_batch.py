@@ -72,6 +72,7 @@ def trigger(record):
             "site_id": "acme-docs",
             "folder": str(record.folder),
             "deadline": time.time() + 120,
+            "timeout": 120,
             "poll_interval": 0.05,
             "max_concurrency": 8,
         }
@@ -136,6 +137,14 @@ async def test_at_the_deadline_the_event_counts_the_open_requests(service, conne
     assert time.time() < one.deadline + 60
     assert polled(service) == set(requests)
     assert len(record.read_open()) == 5
+
+
+async def test_a_clock_that_is_set_back_does_not_prolong_the_wait(service, connection, submit, trigger):
+    service.behave(processing_seconds=3600)
+    submit(1)
+    async with asyncio.timeout(60):
+        event = await event_of(trigger(deadline=time.time() + 86_400, timeout=0.2))
+    assert (event["ended"], event["open"]) == ({}, 1)
 
 
 async def test_requests_with_a_saved_answer_are_not_polled_again(service, connection, submit, trigger, record):
