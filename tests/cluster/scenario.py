@@ -244,7 +244,9 @@ def running(home: Path) -> Iterator[Cluster]:
     """Start everything, and end every process when the block exits."""
     logging.getLogger("werkzeug").setLevel(logging.WARNING)  # a line for each request to S3
     with (
-        AssistantService(home / "service", rate_limit=RATE_LIMIT, processing_seconds=SOON) as service,
+        AssistantService(
+            home / "service", rate_limit=RATE_LIMIT, processing_seconds=SOON, allow_duplicates=True
+        ) as service,
         Storage() as storage,
     ):
         service.connection["extra"]["max_concurrency"] = CONCURRENCY

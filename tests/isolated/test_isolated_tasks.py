@@ -94,7 +94,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     with (
         Storage() as storage,
         PostgresServer() as ledger,
-        AssistantService(home / "service", fail_messages=FAILING) as service,
+        AssistantService(home / "service", fail_messages=FAILING, allow_duplicates=True) as service,
     ):
         site = Site(home, service, storage, ledger)
         faq = [f"{number},Title {number},Question {number}?,Answer {number}" for number in range(ROWS)]
