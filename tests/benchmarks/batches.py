@@ -217,7 +217,6 @@ def _operator(folder: str, count: int, interval: float, sessions: str) -> Any:
         deferrable=True,
         poll_interval=interval,
         timeout=TIMEOUT,
-        close_sessions=sessions == "close",
     )
 
 

@@ -117,7 +117,7 @@ class Case:
         else:
             source = [{"id": n, "message": f"T{n}"} for n in numbers]
             options = {"output_path": str(self.home / "answers.parquet"), "poll_interval": 0.4, **options}
-            options |= {"deferrable": False, "close_sessions": False, "timeout": 60.0}
+            options |= {"deferrable": False, "timeout": 60.0}
         return Task(self, kind, env or {}, {"source": source, "key_columns": ["id"], **options})
 
     def run(self, kind: str, numbers: range = range(COUNT), **options: Any) -> Any:

@@ -45,7 +45,7 @@ NOW = datetime.now(UTC)
 # Fields whose value depends on the moment, on the number of polls, or on the run.
 VARYING = {
     "bytes", "dag_id", "logical_date", "map_index", "polls", "rows_per_second", "run_id", "seconds",
-    "seconds_error", "seconds_source", "task_id",
+    "task_id",
 }  # fmt: skip
 MOMENT = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")
 MOMENTS = re.compile(r"_at$|_p\d\d$")
