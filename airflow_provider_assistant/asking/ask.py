@@ -62,10 +62,11 @@ class Asking:
         scope = Scope(site, "chat", key_of(job.scope, job.mode))
         self._scope_ledger = ledger.of(scope, task, run)
         self.is_new = questions is not None
-        if questions is not None:
+        if questions is None:
+            self._questions, self._others = self._record.read_questions()
+        else:
             self._record.check()
-            self._record.write_questions(questions)
-        self._questions, self._others = self._record.read_questions()
+            self._questions, self._others = questions, self._record.write_questions(questions)
         self.batch = Batch(job, self._questions, self._record, ledger, self._scope_ledger)
 
     @property

@@ -94,7 +94,6 @@ class Batch:
         # Why nothing is sent any more in this try.
         self._stopped: AssistantError | None = None
         self._sender: Sender | None = None
-        self._poller: Poller | None = None
         self._runner = CancellableRunner(
             "the task was ended from outside; a retry takes up the requests that are open",
             grace=GRACE,
@@ -106,9 +105,8 @@ class Batch:
         Begin a try: keep the answers of earlier tries, and correct what a killed one left in the ledger.
 
         :param published: Answers in the output of an earlier try.
-        :raises AssistantStorageError: The record cannot be written; nothing was sent.
+        :raises AssistantStorageError: The record cannot be written, and nothing was sent.
         """
-        self._record.check()
         requests, saved = self._record.read()
         # An earlier try may have been killed before it recorded them.
         self._record_ends({**saved, **published})
@@ -354,52 +352,44 @@ class Batch:
             self._not_submitted(item, f"{outcome.state}: {outcome.error or ''}")
             return
         question: Question = item.row
-        now = round(self._now(), 6)
         standing = self._standings[question.question_id]
+        # The answer of a sync chat comes with its request.
+        answer = reply if isinstance(reply, ChatAnswer) else None
+        seconds = answer.call_info.seconds if answer else 0.0
         request = Request(
             question_id=question.question_id,
             request_id=reply.created_id,
             session_id=item.claim.details["session_id"],  # type: ignore[index]
-            submitted_at=now,
+            submitted_at=round(self._now() - seconds, 6),
             attempts=standing.requests + item.requests,
             is_maybe_second=bool(outcome.ambiguous) or standing.may_exist,
         )
         self.requests[question.question_id] = request
         self._writer.add(request)
-        if isinstance(reply, ChatAnswer):
-            self._ended(_answered(request, reply, now))
-        if self._poller:
-            self._poller.schedule.deadline = self._poller.now() + self._job.timeout
-            if request.question_id not in self.ends:
-                self._poller.add(request)
+        poller = self._poller
+        poller.schedule.deadline = poller.now() + self._job.timeout
+        if answer is None:
+            poller.add(request)
+        else:
+            self._ended(
+                request.end(
+                    "complete",
+                    seconds,
+                    answer=answer.text,
+                    raw=answer.raw_json,
+                    confidence_level=answer.confidence_level,
+                    confidence_score=answer.confidence_score,
+                )
+            )
 
     def _lost(self, item: Item) -> None:
         self._not_submitted(item, f"skipped: {ELSEWHERE}")
 
     def _not_submitted(self, item: Item, reason: str) -> None:
         question: Question = item.row
-        end = End(question.question_id, "not_submitted", round(self._now(), 6), error=reason)
-        self._ended(end._replace(attempts=item.requests))
+        now = round(self._now(), 6)
+        self._ended(End(question.question_id, "not_submitted", now, error=reason, attempts=item.requests))
 
     def _ended(self, end: End) -> None:
         self.ends[end.question_id] = end
         self._writer.add(end)
-
-
-def _answered(request: Request, reply: ChatAnswer, now: float) -> End:
-    """Return the end of a question whose answer came with its request."""
-    seconds = round(reply.call_info.seconds, 6)
-    return End(
-        question_id=request.question_id,
-        status="complete",
-        ended_at=now,
-        request_id=reply.request_id,
-        session_id=request.session_id,
-        submitted_at=round(now - seconds, 6),
-        seconds=seconds,
-        answer=reply.text,
-        raw=reply.raw_json,
-        attempts=request.attempts,
-        confidence_level=reply.confidence_level,
-        confidence_score=reply.confidence_score,
-    )

@@ -74,16 +74,6 @@ class Questions:
     rows: list[Question] = field(default_factory=list)
     others: dict[str, list[Any]] = field(default_factory=dict)
 
-    @property
-    def has_conversations(self) -> bool:
-        """Whether questions depend on each other."""
-        return any(question.turn is not None for question in self.rows)
-
-    @property
-    def has_own_sessions(self) -> bool:
-        """Whether the sessions are made for these questions, and not named by the source."""
-        return not any(question.fields.get(SESSION) for question in self.rows)
-
     def conversations(self) -> Iterator[list[Question]]:
         """Yield the questions of each conversation, in the order of their turns. Equal rows are one question."""
         by_conversation: dict[str, dict[str, Question]] = {}

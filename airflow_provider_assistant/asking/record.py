@@ -13,7 +13,7 @@ import json
 import logging
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeAlias
 
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 
@@ -37,6 +37,36 @@ FLUSH = 2.0
 _RETRY_CONTINUES = "A retry takes up what was submitted."
 
 
+Status: TypeAlias = Literal["complete", "failed", "lost", "not_submitted"]
+
+
+class End(NamedTuple):
+    """
+    How a question ended.
+
+    :param status: ``not_submitted``: it was not sent, or nobody knows whether it arrived; ``lost``: the service does
+        not know its request any more.
+    :param ended_at: In seconds since the epoch.
+    :param seconds: From the submission to the reply, or to the poll that found the end.
+    :param raw: The last reply as JSON.
+    """
+
+    question_id: str
+    status: Status
+    ended_at: float
+    request_id: str | None = None
+    session_id: str | None = None
+    submitted_at: float | None = None
+    seconds: float | None = None
+    answer: str | None = None
+    error: str | None = None
+    raw: str | None = None
+    polls: int = 0
+    attempts: int = 0
+    confidence_level: str | None = None
+    confidence_score: float | None = None
+
+
 class Request(NamedTuple):
     """
     A question that the service has accepted.
@@ -57,32 +87,26 @@ class Request(NamedTuple):
     is_reused: bool = False
     is_maybe_second: bool = False
 
+    def end(self, status: Status, seconds: float, **fields: Any) -> End:
+        """
+        Return the end of the question.
 
-class End(NamedTuple):
-    """
-    How a question ended.
-
-    :param status: ``not_submitted``: it was not sent, or nobody knows whether it arrived; ``lost``: the service does
-        not know its request any more.
-    :param ended_at: In seconds since the epoch.
-    :param seconds: From the submission to the reply, or to the poll that found the end.
-    :param raw: The last reply as JSON.
-    """
-
-    question_id: str
-    status: Literal["complete", "failed", "lost", "not_submitted"]
-    ended_at: float
-    request_id: str | None = None
-    session_id: str | None = None
-    submitted_at: float | None = None
-    seconds: float | None = None
-    answer: str | None = None
-    error: str | None = None
-    raw: str | None = None
-    polls: int = 0
-    attempts: int = 0
-    confidence_level: str | None = None
-    confidence_score: float | None = None
+        :param seconds: From the submission to the end.
+        :param fields: Further fields of the end.
+        """
+        # Rounded to microseconds like the output file, so that an answer that is read back from it is equal.
+        seconds = round(seconds, 6)
+        return End(
+            question_id=self.question_id,
+            status=status,
+            ended_at=round(self.submitted_at + seconds, 6),
+            request_id=self.request_id,
+            session_id=self.session_id,
+            submitted_at=self.submitted_at,
+            seconds=seconds,
+            attempts=self.attempts,
+            **fields,
+        )
 
 
 class Record:
@@ -114,17 +138,22 @@ class Record:
         with contextlib.suppress(Exception):
             probe.unlink()
 
-    def write_questions(self, questions: Questions) -> None:
-        """Write the questions of the batch: a function is called once, and the task goes on after it was deferred."""
+    def write_questions(self, questions: Questions) -> pa.Table:
+        """
+        Write the questions of the batch: a function is called once, and the task goes on after it was deferred.
+
+        :return: A table of the columns that the output repeats.
+        """
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        columns = {QUESTION: pa.array([json.dumps(question) for question in questions.rows], pa.string())}
-        columns |= {name: typed(values) for name, values in questions.others.items()}
+        others = {name: typed(values) for name, values in questions.others.items()}
+        rows = pa.array([json.dumps(question) for question in questions.rows], pa.string())
         with storing(self._questions, _RETRY_CONTINUES):
             make_folder(self.folder)
             with open_to_write(self._questions) as file:
-                pq.write_table(pa.table(columns), file)
+                pq.write_table(pa.table({QUESTION: rows, **others}), file)
+        return pa.table(others)
 
     def read_questions(self) -> tuple[Questions, pa.Table]:
         """Return the questions, and a table of the columns that the output repeats."""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from airflow_provider_assistant.api import errors, flow
 from airflow_provider_assistant.api.replies import ChatRequest
-from airflow_provider_assistant.asking.record import End, Request
+from airflow_provider_assistant.asking.record import End, Request, Status
 from airflow_provider_assistant.exceptions import AssistantError, AssistantRateLimitError
 from airflow_provider_assistant.texts import counted, time_of_day
 
@@ -110,7 +110,7 @@ class Schedule:
         return self._end(
             poll,
             now,
-            status=reply.state,
+            reply.state,
             answer=reply.text,
             error=reply.error,
             raw=reply.raw_json,
@@ -127,7 +127,7 @@ class Schedule:
         if errors.is_refused(error) or isinstance(error, AssistantRateLimitError):
             self._answered(now)
         if errors.is_lost(error):
-            return self._end(poll, now, status="lost", error=str(error))
+            return self._end(poll, now, "lost", error=str(error))
         if errors.is_refused(error):
             raise error
         self.failed_polls += 1
@@ -163,23 +163,10 @@ class Schedule:
             wait = max(min(max(age, FIRST * self._interval), self._interval), retry_after)
             heapq.heappush(self._due, poll._replace(due=min(now + wait, self.deadline), number=poll.number + 1))
 
-    def _end(self, poll: DuePoll, now: float, **fields: Any) -> End:
+    def _end(self, poll: DuePoll, now: float, status: Status, **fields: Any) -> End:
         self.open -= 1
-        self.ended[fields["status"]] += 1
-        request = poll.request
-        # Rounded to microseconds like the output file, so that an answer that is read back from it is equal.
-        seconds = round(max(0.0, now - request.submitted_at), 6)
-        return End(
-            question_id=request.question_id,
-            request_id=request.request_id,
-            session_id=request.session_id,
-            submitted_at=request.submitted_at,
-            ended_at=round(request.submitted_at + seconds, 6),
-            seconds=seconds,
-            polls=poll.number,
-            attempts=request.attempts,
-            **fields,
-        )
+        self.ended[status] += 1
+        return poll.request.end(status, max(0.0, now - poll.request.submitted_at), polls=poll.number, **fields)
 
     def __str__(self) -> str:
         ended = ", ".join(f"{count} {status}" for status, count in sorted(self.ended.items())) or "none"

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from airflow_provider_assistant.asking.questions import Question
 from airflow_provider_assistant.asking.record import End, Request
 from airflow_provider_assistant.ledger import Known, Ledger, ScopeLedger, chats
+from airflow_provider_assistant.ledger.schema import UNRESOLVED
 from airflow_provider_assistant.loading.decide import ELSEWHERE
 from airflow_provider_assistant.loading.options import OnAmbiguous
 
@@ -91,46 +92,70 @@ class _Look:
         self._on_ambiguous = on_ambiguous
 
     def at(self, conversation: Sequence[Question]) -> None:
-        # Later turns depend on the answers before them: after a question that is to be asked, all are asked anew.
+        """Find out what is known of the questions of a conversation, in their order."""
         goes_on = True
         for question in conversation:
-            attempts = self._known.get(question.key, ())
-            created = [one for one in attempts if one.state == "created"]
-            unresolved = [one for one in attempts if one.state in {"claimed", "ambiguous"}]
-            newest = created[-1].number if created else 0
-            same = [one for one in created if one.content_hash == question.question_id]
-            standing = Standing(
-                latest=attempts[-1].number if attempts else 0,
-                requests=sum(self._sent[one.key, one.number].requests for one in attempts),
-                may_exist=any(one.number > newest for one in unresolved),
-            )
-            end = self._ends.get(question.question_id) if goes_on else None
-            if end is None and question.problem:
-                end = self._not_asked(question, f"rejected: {question.problem}")
-            elif end is None and attempts and attempts[-1].is_alive:
-                end = self._not_asked(question, f"skipped: {ELSEWHERE}")
-            elif end is None and same and goes_on:
-                standing = self._accepted_before(question, same[-1], standing)
-            claim = next((one for one in unresolved[::-1] if self._is_claim(one, question)), None)
-            if claim and end and end.status == "complete":
-                self._correct(question, claim, end.request_id, end.ended_at)
-            saved = self._requests.get(question.question_id)
-            if claim and end is None and goes_on and self._mode == "async" and saved and saved.request_id:
-                # A killed try could not record that its request was accepted.
-                self._correct(question, claim, saved.request_id, saved.submitted_at)
-                self.found.requests[question.question_id] = saved
-            is_open = question.question_id in self.found.requests
-            if end is None and not is_open and standing.may_exist and self._on_ambiguous == "skip":
-                end = self._not_asked(question, f"ambiguous: {MAY_HAVE_ASKED}")
-            self.found.standings[question.question_id] = standing
-            if end:
-                self.found.ends[question.question_id] = end
-                self._keep_request(question.question_id)
-            goes_on = goes_on and (is_open or (end is not None and end.status == "complete"))
+            # Later turns depend on the answers before them. If one is asked, all after it are asked again.
+            goes_on = self._question(question, goes_on=goes_on) and goes_on
 
-    def _keep_request(self, question_id: str) -> None:
+    def _question(self, question: Question, *, goes_on: bool) -> bool:
+        """
+        Find out what is known of a question.
+
+        :param goes_on: Whether all turns before have answers, or are open.
+        :return: Whether it has an answer, or is open.
+        """
+        question_id = question.question_id
+        attempts = self._known.get(question.key, ())
+        standing = self._standing(attempts)
+        end = self._ends.get(question_id) if goes_on else None
+        if end is None:
+            end = self._refused(question, attempts)
+        if end is None and goes_on:
+            standing = self._take_up(question, attempts, standing)
+        claim = self._claim(question, attempts)
+        if claim and end and end.status == "complete":
+            self._correct(question, claim, end.request_id, end.ended_at)
+        is_open = question_id in self.found.requests
+        if end is None and not is_open and standing.may_exist and self._on_ambiguous == "skip":
+            end = self._not_asked(question, f"ambiguous: {MAY_HAVE_ASKED}")
+        self.found.standings[question_id] = standing
+        if end is None:
+            return is_open
+        self.found.ends[question_id] = end
         if question_id in self._requests:
             self.found.requests[question_id] = self._requests[question_id]
+        return is_open or end.status == "complete"
+
+    def _standing(self, attempts: Sequence[Known]) -> Standing:
+        newest = max((one.number for one in attempts if one.state == "created"), default=0)
+        return Standing(
+            latest=attempts[-1].number if attempts else 0,
+            requests=sum(self._sent[one.key, one.number].requests for one in attempts),
+            may_exist=any(one.number > newest and one.state in UNRESOLVED for one in attempts),
+        )
+
+    def _refused(self, question: Question, attempts: Sequence[Known]) -> End | None:
+        """Return the end of a question that is not asked, whatever its attempts were; None for others."""
+        if question.problem:
+            return self._not_asked(question, f"rejected: {question.problem}")
+        if attempts and attempts[-1].is_alive:
+            return self._not_asked(question, f"skipped: {ELSEWHERE}")
+        return None
+
+    def _take_up(self, question: Question, attempts: Sequence[Known], standing: Standing) -> Standing:
+        """Take up the request of an earlier try, if there is one. Return what is known then."""
+        question_id = question.question_id
+        same = [one for one in attempts if one.state == "created" and one.content_hash == question_id]
+        if same:
+            standing = self._accepted_before(question, same[-1], standing)
+        claim = self._claim(question, attempts)
+        saved = self._requests.get(question_id)
+        if claim and self._mode == "async" and saved and saved.request_id:
+            # A killed try could not record that its request was accepted.
+            self._correct(question, claim, saved.request_id, saved.submitted_at)
+            self.found.requests[question_id] = saved
+        return standing
 
     def _accepted_before(self, question: Question, attempt: Known, standing: Standing) -> Standing:
         """Take up the request of a question, or find that its answer was lost."""
@@ -161,8 +186,10 @@ class _Look:
         )
 
     @staticmethod
-    def _is_claim(attempt: Known, question: Question) -> bool:
-        return attempt.state == "claimed" and attempt.content_hash == question.question_id
+    def _claim(question: Question, attempts: Sequence[Known]) -> Known | None:
+        """Return the latest claim of the question whose outcome a killed try could not record."""
+        claims = [one for one in attempts if one.state == "claimed" and one.content_hash == question.question_id]
+        return claims[-1] if claims else None
 
     @staticmethod
     def _not_asked(question: Question, reason: str) -> End:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import NoneType
@@ -242,8 +241,3 @@ def check_count(count: int, allow_empty: bool) -> None:
             todo="If it may be empty, set allow_empty=True (--allow-empty).",
             field="source",
         )
-
-
-def payload_of(**values: str) -> str:
-    """Return values as the payload of a row."""
-    return json.dumps(values)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from dataclasses import replace
 from typing import Any
 
@@ -27,7 +28,8 @@ class TrackingLimiter(AdaptiveRateLimiter):
 
     def __init__(self, max_concurrency: int, **clocks: Any) -> None:
         super().__init__(max_concurrency, **clocks)
-        self._senders: set[asyncio.Task[Any] | None] = set()
+        # Polls use the limiter, too, and nobody asks whether they were sent.
+        self._senders: weakref.WeakSet[Any] = weakref.WeakSet()
 
     def acquire_now(self) -> bool:
         """Take a slot for the current task if that needs no wait."""
