@@ -32,8 +32,8 @@ SITES = {"live": None, "staging": "{{ var.value.assistant_staging_site }}"}
 RIGHT_IF = "must_include >= 1 and refusal >= 1"
 GATE = [
     "coverage >= 0.98",
-    # Without this rule, no rule on the judge is accepted. So much agreement with people
-    # has to be proven: 60 labels prove 0.4 of a judge whose kappa is 0.7.
+    # Without this rule, no rule on the judge is accepted. It limits the agreement with
+    # people that is proven: 60 labels prove 0.4 of a judge whose kappa is 0.7.
     "judge.correctness agreement >= 0.4 on >= 50 labels",
     # The staging site may not be worse than the live site.
     "judge.correctness drop <= 0.02",

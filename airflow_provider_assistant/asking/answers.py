@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import ObjectStoragePath
 
     from airflow_provider_assistant.asking.questions import Question, Questions
-    from airflow_provider_assistant.asking.record import End, Request
     from airflow_provider_assistant.asking.schedule import Silence
+    from airflow_provider_assistant.asking.state import End, Request
 
 STATUSES = ("complete", "failed", "timed_out", "lost", "not_submitted")
 COLUMNS = (
@@ -37,7 +37,7 @@ DATASET = (
     *("key", "repetition", "turn", "message", "answer", "status", "error", "request_id", "session_id"),
     *("submitted_at", "seconds", "confidence_level", "confidence_score"),
 )
-# Column of the questions in the record of a batch; no source can have a column of this name.
+# Column of the questions in a batch state; no source can have a column of this name.
 QUESTION = "\0question"
 # Beginning of the error of a question that was not submitted because of what ended the submits.
 NOT_SUBMITTED = "not submitted: "
@@ -162,7 +162,7 @@ def published(path: ObjectStoragePath, scope: str) -> dict[str, End]:
     """
     import pyarrow.parquet as pq
 
-    from airflow_provider_assistant.asking.record import End
+    from airflow_provider_assistant.asking.state import End
 
     if _metadata(path).get(SCOPE) != scope.encode():
         return {}

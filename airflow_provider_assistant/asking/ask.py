@@ -12,7 +12,7 @@ from airflow_provider_assistant.asking.answers import SCOPE, SITE, counts, outpu
 from airflow_provider_assistant.asking.batch import AskJob, Batch
 from airflow_provider_assistant.asking.findings import write_findings
 from airflow_provider_assistant.asking.questions import Questions
-from airflow_provider_assistant.asking.record import findings_of, record_of
+from airflow_provider_assistant.asking.state import findings_of, state_of
 from airflow_provider_assistant.lake import replace
 from airflow_provider_assistant.ledger import Ledger, RunRef, Scope, Site, key_of
 from airflow_provider_assistant.loading.findings import DAG_ID
@@ -57,22 +57,22 @@ class Asking:
         self._output = output
         self._site = site
         self._dag_id = run.dag_id
-        self._record = record_of(output, job.scope)
+        self._state = state_of(output, job.scope)
         # Sync and async requests of a question are two things: an answer of one is none of the other.
         scope = Scope(site, "chat", key_of(job.scope, job.mode))
         self._scope_ledger = ledger.of(scope, task, run)
         self.is_new = questions is not None
         if questions is None:
-            self._questions, self._others = self._record.read_questions()
+            self._questions, self._others = self._state.read_questions()
         else:
-            self._record.check()
-            self._questions, self._others = questions, self._record.write_questions(questions)
-        self.batch = Batch(job, self._questions, self._record, ledger, self._scope_ledger)
+            self._state.check()
+            self._questions, self._others = questions, self._state.write_questions(questions)
+        self.batch = Batch(job, self._questions, self._state, ledger, self._scope_ledger)
 
     @property
     def folder(self) -> str:
         """Folder of the record, for the trigger."""
-        return str(self._record.folder)
+        return str(self._state.folder)
 
     @contextmanager
     def opened(self) -> Iterator[Batch]:
@@ -97,6 +97,6 @@ class Asking:
         }
         replace(table.replace_schema_metadata(metadata), self._output)
         batch.record_ends()
-        self._record.remove()
+        self._state.remove()
         sessions = {"sessions_closed": closed, "sessions_not_closed": not_closed}
         return Asked(table, {**counts(table, batch.requests.values()), **sessions, "findings": found})

@@ -1,7 +1,7 @@
 """
 A batch: ask questions, each once, and wait for their answers.
 
-What is done is what the ledger recorded or the record of the batch saved. So a first try, a retry and a task that was
+What is done is what the ledger recorded or the batch state saved. So a first try, a retry and a task that was
 deferred do the same: they look at what is known of each question, and send and poll what is left, turn by turn.
 """
 
@@ -19,12 +19,12 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow_provider_assistant.api import endpoints, flow
 from airflow_provider_assistant.api.replies import ApiReply, ChatAnswer
 from airflow_provider_assistant.asking.answers import NOT_SUBMITTED
+from airflow_provider_assistant.asking.earlier import Earlier, EarlierTries, earlier_tries
 from airflow_provider_assistant.asking.poller import Poller
 from airflow_provider_assistant.asking.questions import Question, Questions
-from airflow_provider_assistant.asking.record import End, Record, Request, Writer
 from airflow_provider_assistant.asking.schedule import Silence
 from airflow_provider_assistant.asking.sessions import close_sessions, ended_sessions
-from airflow_provider_assistant.asking.standing import Standing, Standings, standings
+from airflow_provider_assistant.asking.state import BatchState, End, Request, Writer
 from airflow_provider_assistant.client.cancellation import GRACE, CancellableRunner
 from airflow_provider_assistant.client.rate_limited import RateLimitedClient
 from airflow_provider_assistant.client.settings import ClientSettings
@@ -79,7 +79,7 @@ class Batch:
     """
 
     def __init__(
-        self, job: AskJob, questions: Questions, record: Record, ledger: Ledger, scope_ledger: ScopeLedger
+        self, job: AskJob, questions: Questions, record: BatchState, ledger: Ledger, scope_ledger: ScopeLedger
     ) -> None:
         self.requests: dict[str, Request] = {}
         self.ends: dict[str, End] = {}
@@ -87,10 +87,10 @@ class Batch:
         self.unrecorded = 0
         self._job = job
         self._conversations = list(questions.conversations())
-        self._record = record
+        self._state = record
         self._ledger = ledger
         self._scope_ledger = scope_ledger
-        self._standings: dict[str, Standing] = {}
+        self._earlier: dict[str, Earlier] = {}
         # Why nothing is sent any more in this try.
         self._stopped: AssistantError | None = None
         self._sender: Sender | None = None
@@ -107,21 +107,21 @@ class Batch:
         :param published: Answers in the output of an earlier try.
         :raises AssistantStorageError: The record cannot be written, and nothing was sent.
         """
-        requests, saved = self._record.read()
+        requests, saved = self._state.read()
         # An earlier try may have been killed before it recorded them.
         self._record_ends({**saved, **published})
         answers = {question_id: end for question_id, end in saved.items() if end.status == "complete"}
-        found = self._look(requests, {**published, **answers})
+        found = self._read_earlier(requests, {**published, **answers})
         chats.correct(self._ledger, self._scope_ledger.scope, found.corrections)
         self.requests = {
             question_id: request._replace(is_reused=True, is_maybe_second=False)
             for question_id, request in self.requests.items()
         }
-        self._record.begin(self.requests.values(), self.ends.values())
+        self._state.begin(self.requests.values(), self.ends.values())
 
     def resume(self) -> None:
         """Go on with a try after it was deferred."""
-        self._look(*self._record.read())
+        self._read_earlier(*self._state.read())
 
     def run(self, *, waits: bool = True, waited: bool = False) -> bool:
         """
@@ -155,7 +155,7 @@ class Batch:
     @property
     def size(self) -> int:
         """Number of questions. Equal rows are one."""
-        return len(self._standings)
+        return len(self._earlier)
 
     @property
     def open(self) -> list[Request]:
@@ -186,9 +186,9 @@ class Batch:
 
     # -- what is left --------------------------------------------------------------------------------
 
-    def _look(self, requests: Mapping[str, Request], ends: Mapping[str, End]) -> Standings:
+    def _read_earlier(self, requests: Mapping[str, Request], ends: Mapping[str, End]) -> EarlierTries:
         """Find out what is known of each question."""
-        found = standings(
+        found = earlier_tries(
             self._conversations,
             requests,
             ends,
@@ -197,7 +197,7 @@ class Batch:
             mode=self._job.mode,
             on_ambiguous=self._job.on_ambiguous,
         )
-        self._standings = found.standings
+        self._earlier = found.questions
         self.requests, self.ends = found.requests, found.ends
         return found
 
@@ -216,7 +216,7 @@ class Batch:
         return items
 
     def _item(self, question: Question, session: str | None) -> Item:
-        number = self._standings[question.question_id].latest + 1
+        number = self._earlier[question.question_id].latest + 1
         session = session or question.session(self._job.scope, number)
         message = question.message(session)
         site_id = self._job.site_id
@@ -232,7 +232,7 @@ class Batch:
     async def _run(self, *, waits: bool, waited: bool) -> bool:
         retries = self._job.on_ambiguous == "retry"
         client = SendingClient(self._job.settings, max_backoff=MAX_BACKOFF, retry_ambiguous=retries)
-        async with client, Writer(self._record) as writer:
+        async with client, Writer(self._state) as writer:
             self._writer = writer
             self._now = client.now
             if waited and self.open and not self.silence:
@@ -352,7 +352,7 @@ class Batch:
             self._not_submitted(item, f"{outcome.state}: {outcome.error or ''}")
             return
         question: Question = item.row
-        standing = self._standings[question.question_id]
+        earlier = self._earlier[question.question_id]
         # The answer of a sync chat comes with its request.
         answer = reply if isinstance(reply, ChatAnswer) else None
         seconds = answer.call_info.seconds if answer else 0.0
@@ -361,8 +361,8 @@ class Batch:
             request_id=reply.created_id,
             session_id=item.claim.details["session_id"],  # type: ignore[index]
             submitted_at=round(self._now() - seconds, 6),
-            attempts=standing.requests + item.requests,
-            is_maybe_second=bool(outcome.ambiguous) or standing.may_exist,
+            attempts=earlier.requests + item.requests,
+            is_maybe_second=bool(outcome.ambiguous) or earlier.may_exist,
         )
         self.requests[question.question_id] = request
         self._writer.add(request)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import cast, get_args
 
 from airflow_provider_assistant.asking.questions import Questions
-from airflow_provider_assistant.asking.record import End, Request
+from airflow_provider_assistant.asking.state import End, Request
 from airflow_provider_assistant.loading.findings import Finding, FindingsFile, Kind
 from airflow_provider_assistant.storage.paths import StoragePath
 

@@ -8,8 +8,8 @@ import logging
 from collections.abc import Callable, Iterable
 
 from airflow_provider_assistant.api import endpoints, flow
-from airflow_provider_assistant.asking.record import End, Request
 from airflow_provider_assistant.asking.schedule import DuePoll, Schedule
+from airflow_provider_assistant.asking.state import End, Request
 from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.exceptions import AssistantAPIError, AssistantError
 from airflow_provider_assistant.sending.decide import NotSentError

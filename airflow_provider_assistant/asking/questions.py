@@ -171,7 +171,7 @@ def _check_sessions(
         raise AssistantInputError(
             "repeat: the repetitions of a question would share a session, and each would see the answers before it",
             safe=NOTHING_SENT,
-            todo="Name no session, and rename the column session_id: each repetition gets a session of its own.",
+            todo="Leave out session, and rename the column session_id: then each repetition gets its own session.",
             field="repeat",
         )
 
@@ -226,7 +226,7 @@ class _Reader:
         self._turns: dict[int, _Turn] = {}
         if turn is not None:
             self._turns = self._conversations(rows.columns[names[SESSION]], rows.columns[turn])
-            # The conversation is no session: each repetition of it gets a new one.
+            # This column names conversations, not sessions. Each repetition of a conversation gets a new session.
             del self._fields[SESSION]
 
     def question(self, position: int, repetition: int) -> Question:

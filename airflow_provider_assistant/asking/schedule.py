@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from airflow_provider_assistant.api import errors, flow
 from airflow_provider_assistant.api.replies import ChatRequest
-from airflow_provider_assistant.asking.record import End, Request, Status
+from airflow_provider_assistant.asking.state import End, Request, Status
 from airflow_provider_assistant.exceptions import AssistantError, AssistantRateLimitError
 from airflow_provider_assistant.texts import counted, time_of_day
 

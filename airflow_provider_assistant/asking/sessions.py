@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.payloads import SessionClose, checked
 from airflow_provider_assistant.asking.questions import SESSION, Question
-from airflow_provider_assistant.asking.record import End
+from airflow_provider_assistant.asking.state import End
 from airflow_provider_assistant.client.rate_limited import RateLimitedClient
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.client.worker_pool import CircuitBreaker, for_each

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from airflow_provider_assistant import lake
-from airflow_provider_assistant.asking.record import Record
+from airflow_provider_assistant.asking.state import BatchState
 from airflow_provider_assistant.erasure.databases import erase_from_duckdb, erase_from_ledger, is_ledger
 from airflow_provider_assistant.erasure.ours import ANSWERS, BATCH_STATE, is_our_table, kind_of_text
 from airflow_provider_assistant.erasure.person import Person
@@ -82,7 +82,7 @@ class FileEraser:
             try:
                 counts += self._file(path)
             except FileNotFoundError:
-                # It was deleted meanwhile, such as the record of a batch.
+                # It was deleted meanwhile, such as a batch state.
                 continue
             except NotReached as reason:
                 self.not_reached[str(path)] = str(reason)
@@ -239,11 +239,11 @@ class FileEraser:
         return counts
 
     def _check_waiting(self, folder: StoragePath) -> None:
-        """Note the record of a batch that waits for an answer to a question of the person."""
+        """Note a batch state that waits for an answer to a question of the person."""
         open_ids = set()
         # The questions were not written yet, or were deleted.
         with contextlib.suppress(AssistantError):
-            open_ids = {request.request_id for request in Record(str(folder)).read_open()}
+            open_ids = {request.request_id for request in BatchState(str(folder)).read_open()}
         if open_ids & self._person.requests:
             self.waiting.add(str(folder))
 

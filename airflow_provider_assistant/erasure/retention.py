@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from airflow.providers.common.compat.sdk import ObjectStoragePath
 
 from airflow_provider_assistant.asking.answers import SCOPE
-from airflow_provider_assistant.asking.record import Record
+from airflow_provider_assistant.asking.state import BatchState
 from airflow_provider_assistant.erasure.ours import BATCH_STATE
 from airflow_provider_assistant.evaluation.runs import kept_for_comparison, runs_in
 from airflow_provider_assistant.lake import DATASETS
@@ -87,7 +87,7 @@ def prune_batch_states(folder: str, before: datetime, *, dry_run: bool = False) 
         if all(_is_old(file, before) for file in files):
             found += 1
             if not dry_run:
-                Record(str(state)).remove()
+                BatchState(str(state)).remove()
     return found
 
 

@@ -167,7 +167,7 @@ def number_in(key: str, column: str, row: Mapping[str, Any]) -> float | None:
     """
     Return the number in a column of the user, or None if the cell is empty.
 
-    :raises AssistantInputError: There is no such column, or the cell is not a finite number.
+    :raises AssistantInputError: The answers do not have the column, or the cell is not a finite number.
     """
     if column not in row:
         close = difflib.get_close_matches(column, row, 1)

@@ -91,7 +91,7 @@ class Figures:
         if (failing := self.newly_failing()) is not None:
             figures[NEWLY_FAILING] = Figure(value=len(failing), count=len(failing), expected=len(failing))
         for name, agreement in self.agreements.items():
-            # The lower end of the interval: so much agreement is proven.
+            # The lower end of the interval is the agreement that is proven.
             labels = agreement.labels
             figures[f"{name} {AGREEMENT}"] = Figure(value=agreement.low, count=labels, expected=labels)
         return figures

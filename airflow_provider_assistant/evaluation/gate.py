@@ -142,7 +142,7 @@ class _Gate:
     def _without_runs(self, rule: Rule) -> str:
         """Return why there is nothing to compare with."""
         if not self.source.earlier:
-            return "there is no earlier run yet; this one can be compared with by the next"
+            return "there is no earlier run yet; the next run compares with this one"
         names = scorers_of_rule(rule, self.source.pass_if)
         other = {name for run in self.source.earlier for name in run.other_judges & set(names)}
         if other:

@@ -36,7 +36,7 @@ class Case:
     :param expected: The accepted answers, of which one is enough.
     :param expect_no_answer: Whether a correct answer says that it does not know; None if not specified.
     :param row: All columns of both tables, for functions of the user; with the list ``transcript`` in a conversation.
-    :param conversation: Key of the first turn; None for a question of its own.
+    :param conversation: Key of the first turn; None for a single question.
     :param transcript: Message and answer of the earlier turns.
     """
 

@@ -1,4 +1,4 @@
-"""Judges: scorers that ask a model, and may decide only as far as they agree with people."""
+"""Judges: scorers that ask a model. A judge may decide only if it agrees with people."""
 
 from __future__ import annotations
 

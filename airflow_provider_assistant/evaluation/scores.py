@@ -30,7 +30,7 @@ _ERROR_LENGTH = 500
 @dataclass(frozen=True, slots=True)
 class Questions:
     """
-    The questions of a run. A conversation of several questions is one unit, and a question of its own another.
+    The questions of a run. A conversation is one unit, and so is a single question.
 
     :param unit_of: Number of the unit of each question.
     """

@@ -228,7 +228,7 @@ class EarlierRuns(Model):
 
 class Summary(Model):
     """
-    The result of an evaluation. It holds no time of its own: the same answers give the same bytes.
+    The result of an evaluation. It does not contain the time of the evaluation: the same answers give the same bytes.
 
     :param run: ``dag_id``, ``run_id``, ``task_id``, ``map_index``, ``region``, ``logical_date`` and ``run_after``.
     :param asked_at: When the first question was submitted, ISO 8601 in UTC; None if not known.

@@ -18,7 +18,7 @@ from airflow_provider_assistant.texts import counted
 @dataclass(slots=True)
 class RatingCounts:
     """
-    Counts of the rows of an evaluation by what came of them. The first six add up to all rows.
+    Counts of the rows of an evaluation by outcome. The first six add up to all rows.
 
     :param already_sent: Rows whose request has this rating already.
     :param repeated: Rows whose rating the service did not accept, because their request had been rated before.
@@ -73,7 +73,7 @@ class RatingCounts:
         return items
 
     def add(self, result: Result) -> Finding | None:
-        """Count what came of a rating, and return a finding if a person should look at it."""
+        """Count the outcome of a rating, and return a finding if a person should look at it."""
         rating: Rating = result.item.row
         found = self._count(result)
         if found is None:

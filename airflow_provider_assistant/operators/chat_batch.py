@@ -73,7 +73,7 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
     :param mode: ``async`` (default) submits the questions and polls for the answers; ``sync`` gets each answer in the
         round trip of its question (``POST …/chat``).
     :param session: Name of a column with session ids. Default: ``session_id`` if the source has it; otherwise each
-        question gets a session of its own, which is closed when the question has ended.
+        question gets its own session, which is closed when the question has ended.
     :param on_ambiguous: What to do with a question that may have been asked although no usable reply came back, or
         whose answer was lost with a killed worker. ``retry`` (default) asks it again: after a 5xx status or a broken
         connection at once, up to the connection's ``retries``; after a ``POST …/chat`` that timed out, only in a retry

@@ -24,7 +24,7 @@ from airflow_provider_assistant.sending.sender import Sender
 
 
 class Result(NamedTuple):
-    """What came of a row that was claimed; without a reply, :attr:`.Item.error` says why."""
+    """The outcome of a row that was claimed. Without a reply, :attr:`.Item.error` is the reason."""
 
     item: Item
     outcome: Outcome

@@ -9,7 +9,7 @@ from typing import Any
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_provider_assistant.asking.poller import Poller
-from airflow_provider_assistant.asking.record import Record, Writer
+from airflow_provider_assistant.asking.state import BatchState, Writer
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.hooks.shared_client import shared_client
 from airflow_provider_assistant.texts import counted
@@ -20,14 +20,14 @@ class AssistantChatBatchTrigger(BaseTrigger):
     """
     Poll the open chat requests of a batch until all have ended, or the deadline passes.
 
-    The trigger reads the open requests from the record of the batch, and adds answers to it as they arrive. It can
+    The trigger reads the open requests from the batch state, and adds answers to it as they arrive. It can
     therefore restart at any time on any triggerer, and continues where it stopped. It sends only ``GET`` requests to
     the service.
     Its event carries counts, not answers.
 
     :param assistant_conn_id: Id of the Airflow connection.
     :param site_id: Site of the chat requests.
-    :param folder: Folder of the record of the batch: a shared local path or an object storage URL.
+    :param folder: Folder of the batch state: a shared local path or an object storage URL.
     :param deadline: Time at which to stop polling, in seconds since the epoch.
     :param timeout: Longest wait in seconds since the trigger starts, also if the clock was set back.
     :param poll_interval: Maximum time between two polls of one chat request, in seconds.
@@ -89,7 +89,7 @@ class AssistantChatBatchTrigger(BaseTrigger):
 
     async def _poll(self) -> dict[str, Any]:
         # In a thread: Airflow connects to an S3 folder when its path is made, and cannot do that in an event loop.
-        record = await asyncio.to_thread(Record, self.folder)
+        record = await asyncio.to_thread(BatchState, self.folder)
         waiting = await asyncio.to_thread(record.read_open)
         self.log.info("Waiting for %s on site %r.", counted(len(waiting), "request"), self.site_id)
         async with shared_client(AssistantHook(self.assistant_conn_id)) as client, Writer(record) as writer:

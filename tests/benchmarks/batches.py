@@ -99,11 +99,11 @@ def batch(service: Service, count: int, spread: float, interval: float) -> dict[
     gc.collect()
     idle = reset_peak()
     from airflow_provider_assistant.asking.questions import Questions
-    from airflow_provider_assistant.asking.record import Record, Request
+    from airflow_provider_assistant.asking.state import BatchState, Request
     from airflow_provider_assistant.triggers.chat_batch import AssistantChatBatchTrigger
 
     with tempfile.TemporaryDirectory() as folder:
-        record, now = Record(folder), time.time()
+        record, now = BatchState(folder), time.time()
         record.write_questions(Questions())
         service.reset(LATENCY, spread=spread, outstanding=count)
         record.add([Request(f"{number:032x}", request_id(number), "s", now) for number in range(count)])

@@ -13,7 +13,7 @@ import pytest
 from airflow.providers.common.compat.sdk import BaseSensorOperator
 
 from airflow_provider_assistant import assets, decorators, exceptions, lake, retry_policy
-from airflow_provider_assistant.asking import answers, poller, record, schedule
+from airflow_provider_assistant.asking import answers, poller, schedule, state
 from airflow_provider_assistant.cli import runner
 from airflow_provider_assistant.client import cancellation
 from airflow_provider_assistant.client.settings import ClientSettings
@@ -113,7 +113,7 @@ MILLION = 1_000_000
 NUMBER = {0.25: "a quarter", 2: "two", 10: "ten", 20: "twenty", 120: "two minutes", 604_800: "seven days"}
 SETTINGS = ClientSettings("", "")
 FIGURES = [
-    ("docs/ask/chat-batch.md", f"saved within {NUMBER[record.FLUSH]} seconds"),
+    ("docs/ask/chat-batch.md", f"saved within {NUMBER[state.FLUSH]} seconds"),
     ("docs/ask/chat-batch.md", f"polled first at {NUMBER[schedule.FIRST]} of it"),
     ("docs/ask/chat-batch.md", f"has a line every {poller.PROGRESS:g} seconds"),
     (LEDGER, f"writes nothing for {clock.DEFAULT_SECONDS:g} seconds"),

@@ -18,7 +18,7 @@ import sqlalchemy as sa
 
 from airflow_provider_assistant import lake
 from airflow_provider_assistant.api.privacy import user_label
-from airflow_provider_assistant.asking.record import End, Record
+from airflow_provider_assistant.asking.state import BatchState, End
 from airflow_provider_assistant.evaluation.summary import Summary
 from airflow_provider_assistant.ledger import sqlite_engine
 from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOperator
@@ -225,7 +225,7 @@ def write_all_places(run_operator, service, lake_folder: Path, files: Path) -> N
 def write_further_files(files: Path) -> None:
     """Write what a killed chat batch leaves."""
     rows = pq.ParquetFile(files / "answers.parquet").read().to_pylist()
-    record = Record(str(files / ".killed.parquet.00112233.chat-batch"))
+    record = BatchState(str(files / ".killed.parquet.00112233.chat-batch"))
     for row in rows:
         names = ("question_id", "status", "request_id", "session_id", "answer", "raw")
         record.add([End(**{name: row[name] for name in names}, ended_at=1.0, seconds=1.0, polls=1)])

@@ -22,7 +22,7 @@ from pyarrow.fs import S3FileSystem
 
 from airflow_provider_assistant import lake
 from airflow_provider_assistant.asking.questions import Questions
-from airflow_provider_assistant.asking.record import Record, Request
+from airflow_provider_assistant.asking.state import BatchState, Request
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
 from airflow_provider_assistant.triggers.chat_batch import AssistantChatBatchTrigger
@@ -324,7 +324,7 @@ async def test_a_triggerer_is_the_first_of_its_process_to_use_the_storage(
 ) -> None:
     """Airflow remembers file systems by connection, so another connection stands for another process."""
     request_id = AssistantHook().submit_chat("s", "When?").request_id
-    record = Record(f"{bucket.root}/state")
+    record = BatchState(f"{bucket.root}/state")
     record.write_questions(Questions())
     record.add([Request("question", request_id, "s", time.time())])
     other = f"triggerer_of_{bucket.storage.conn_id}"

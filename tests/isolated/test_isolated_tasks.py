@@ -125,7 +125,7 @@ def test_load_batch_evaluation_and_exports_work(site: Site) -> None:
     assert (results["ask"]["complete"], results["ask"]["failed"]) == (QUESTIONS - 1, 1)
     assert (results["evaluate"]["verdict"], results["rate"]["sent"]) == ("passed", QUESTIONS - 1)
     keys = site.keys()
-    # Every file is on S3, and the record of the batch is deleted.
+    # Every file is on S3, and the batch state is deleted.
     for result, name in (("ask", "output_path"), ("evaluate", "scores_path"), ("evaluate", "report_path")):
         assert results[result][name].removeprefix(f"{site.lake}/") in keys
     assert len([key for key in keys if key.startswith("answers/") and "findings" not in key]) == 1

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_assistant.asking.record import Record
+from airflow_provider_assistant.asking.state import BatchState
 from tests.live.airflow import LiveAirflow
 from tests.live.process import WAIT, wait_for
 from tests.live.service import AssistantService
@@ -48,9 +48,9 @@ class Batches(Runs):
         return pq.read_table(output).to_pylist()
 
     def saved(self, dag_id: str) -> set[str]:
-        """Return the requests whose answers are in the record of the batch of a task."""
+        """Return the requests whose answers are in the batch state of a task."""
         folders = (self.folder / dag_id).glob(".questions.parquet.*")
-        return {end.request_id or "" for folder in folders for end in Record(str(folder)).read()[1].values()}
+        return {end.request_id or "" for folder in folders for end in BatchState(str(folder)).read()[1].values()}
 
     def submitted(self, message: str) -> dict[str, int]:
         """Return the requests with a message, each with the number of its question."""

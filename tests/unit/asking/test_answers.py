@@ -21,7 +21,7 @@ from airflow_provider_assistant.asking.answers import (
     typed,
 )
 from airflow_provider_assistant.asking.questions import Question, Questions
-from airflow_provider_assistant.asking.record import End, Request
+from airflow_provider_assistant.asking.state import End, Request
 
 ENDS = ("complete", "failed", "lost", "not_submitted", "open", "unknown")
 

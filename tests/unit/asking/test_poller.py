@@ -16,8 +16,8 @@ import pytest
 from airflow_provider_assistant.api.call import Response, TransportFailure
 from airflow_provider_assistant.asking import poller as module
 from airflow_provider_assistant.asking.poller import Poller
-from airflow_provider_assistant.asking.record import End, Request
 from airflow_provider_assistant.asking.schedule import Schedule
+from airflow_provider_assistant.asking.state import End, Request
 from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.client.rate_limited import RateLimitedClient
 from airflow_provider_assistant.client.rate_limiter import AdaptiveRateLimiter

@@ -9,8 +9,8 @@ import pytest
 
 from airflow_provider_assistant.api.call import CallInfo
 from airflow_provider_assistant.api.replies import ChatRequest
-from airflow_provider_assistant.asking.record import End, Request
 from airflow_provider_assistant.asking.schedule import Schedule
+from airflow_provider_assistant.asking.state import End, Request
 from airflow_provider_assistant.exceptions import AssistantServerError
 
 START, INTERVAL = 1000.0, 20.0

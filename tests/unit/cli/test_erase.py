@@ -15,7 +15,7 @@ from airflow.providers.common.compat.sdk import ObjectStoragePath
 from airflow_provider_assistant import lake
 from airflow_provider_assistant.asking.answers import SCOPE
 from airflow_provider_assistant.asking.questions import Questions
-from airflow_provider_assistant.asking.record import Record, Request
+from airflow_provider_assistant.asking.state import BatchState, Request
 from airflow_provider_assistant.cli.output import Console
 from airflow_provider_assistant.ledger import Ledger, sqlite_engine
 from tests.ledgers import Filler
@@ -156,7 +156,7 @@ def test_a_session_may_have_the_id_of_a_run(cli, tmp_path):
 
 
 def test_a_batch_that_waits_for_the_person_stops_it(erase, files, ledger_home):
-    record = Record(str(files / ".answers.parquet.00.chat-batch"))
+    record = BatchState(str(files / ".answers.parquet.00.chat-batch"))
     record.write_questions(Questions())
     record.add([Request(name, f"request-{name}", "s", 1.0) for name in (OTHER, SESSION)])
     trial = erase("--dry-run")

@@ -12,7 +12,7 @@ from airflow.providers.common.compat.sdk import ObjectStoragePath
 
 from airflow_provider_assistant import lake
 from airflow_provider_assistant.asking.answers import SCOPE
-from airflow_provider_assistant.asking.record import End, Record
+from airflow_provider_assistant.asking.state import BatchState, End
 from airflow_provider_assistant.erasure import retention
 from airflow_provider_assistant.evaluation.compare import COMPARED_RUNS
 from airflow_provider_assistant.evaluation.runs import RunFolder
@@ -77,7 +77,7 @@ def test_files_and_states_that_nobody_has_written_to(tmp_path):
     lake.replace(TABLE, ObjectStoragePath(str(others[0])))
     others[1].write_text("no Parquet")
     for number in (1, 2):
-        Record(str(tmp_path / f".{number}.parquet.00.chat-batch")).add([End("q", "lost", 1.0)])
+        BatchState(str(tmp_path / f".{number}.parquet.00.chat-batch")).add([End("q", "lost", 1.0)])
     for file in tmp_path.rglob("*"):
         if file.is_file() and ".2." not in str(file):
             age(file, NOON - timedelta(days=1))

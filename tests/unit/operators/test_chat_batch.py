@@ -22,7 +22,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from airflow_provider_assistant.asking.answers import COLUMNS, STATUSES
 from airflow_provider_assistant.asking.batch import Batch
-from airflow_provider_assistant.asking.record import Record
+from airflow_provider_assistant.asking.state import BatchState
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
     AssistantAPIError,
@@ -569,7 +569,7 @@ def test_a_changed_question_does_not_get_the_old_answer(mode, service, connectio
         (Batch, "close_sessions", False, "sync"),
         (Batch, "close_sessions", True, "async"),
         (Batch, "record_ends", False, "async"),
-        (Record, "remove", False, "sync"),
+        (BatchState, "remove", False, "sync"),
     ],
 )
 def test_killed_after_the_last_request(owner, name, after, mode, service, connection, execute, output, monkeypatch):
@@ -660,7 +660,7 @@ def test_what_the_trigger_could_not_note_down_is_fetched_by_the_worker(service, 
     deferral = deferred(many(5), output)
     service.behave(processing_seconds=0)
     with monkeypatch.context() as patch:
-        patch.setattr(Record, "add", lambda *_: (_ for _ in ()).throw(OSError("read-only")))
+        patch.setattr(BatchState, "add", lambda *_: (_ for _ in ()).throw(OSError("read-only")))
         event = event_of(deferral.trigger)
     assert event["ended"] == {"complete": 5}
     assert resumed(many(5), output, event)["complete"] == 5

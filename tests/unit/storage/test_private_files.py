@@ -12,7 +12,7 @@ from airflow.providers.common.compat.sdk import ObjectStoragePath
 
 from airflow_provider_assistant import lake
 from airflow_provider_assistant.asking.questions import Questions
-from airflow_provider_assistant.asking.record import End, Record
+from airflow_provider_assistant.asking.state import BatchState, End
 from airflow_provider_assistant.lake.warehouse import duckdb_transaction
 from airflow_provider_assistant.ledger import Ledger, sqlite_engine
 from airflow_provider_assistant.loading.findings import Finding, FindingsFile
@@ -44,7 +44,7 @@ def write_each_kind(root: Path, mask: int) -> None:
     lake.replace_bytes(b"page", ObjectStoragePath((root / "evaluations" / "report.html").as_uri()))
     with FindingsFile(root / "findings" / "found" / "file.parquet") as findings:
         findings.add(Finding("rejected", "key", "reason"))
-    record = Record(str(root / "answers" / ".state"))
+    record = BatchState(str(root / "answers" / ".state"))
     record.write_questions(Questions())
     record.add([End("question", "lost", 1.0)])
     with duckdb_transaction(str(root / "warehouse" / "file.duckdb")) as warehouse:

@@ -10,9 +10,9 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_provider_assistant.asking import record as record_module
+from airflow_provider_assistant.asking import state as state_module
 from airflow_provider_assistant.asking.questions import Questions
-from airflow_provider_assistant.asking.record import Record, Request
+from airflow_provider_assistant.asking.state import BatchState, Request
 from airflow_provider_assistant.client.aiohttp_transport import AiohttpTransport
 from airflow_provider_assistant.client.defaults import get_client_defaults, set_client_defaults
 from airflow_provider_assistant.exceptions import AssistantInputError
@@ -26,7 +26,7 @@ POLL = r"chat/requests/"
 
 @pytest.fixture
 def record(tmp_path):
-    record = Record(str(tmp_path / ".out.parquet.chat-batch"))
+    record = BatchState(str(tmp_path / ".out.parquet.chat-batch"))
     record.write_questions(Questions())
     return record
 
@@ -163,7 +163,7 @@ async def test_requests_with_a_saved_answer_are_not_polled_again(service, connec
     "chat", "After a restart of the triggerer, a batch goes on from its saved answers and asks nothing again."
 )
 async def test_a_restart_continues_at_the_saved_state(service, connection, submit, trigger, record, monkeypatch):
-    monkeypatch.setattr(record_module, "FLUSH", 0.01)
+    monkeypatch.setattr(state_module, "FLUSH", 0.01)
     requests = submit(12)
     late = requests[6:]
     service.answer("status:503", path=f"{POLL}({'|'.join(late)})", times=None)
@@ -233,7 +233,7 @@ async def test_the_api_key_is_in_no_event_argument_or_file(service, canary, subm
     event = await event_of(one)
     service.answer("status:401", path=POLL, times=None)
     refused = await event_of(trigger())
-    files = [path.read_text() for path in Record(one.folder).folder.glob("*.jsonl")]
+    files = [path.read_text() for path in BatchState(one.folder).folder.glob("*.jsonl")]
     assert files
     assert canary not in f"{event} {refused} {one.serialize()} {vars(one)} {files}"
 

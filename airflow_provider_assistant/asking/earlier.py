@@ -1,4 +1,4 @@
-"""What is known of each question when a task begins or goes on: from the ledger, and from the record of the batch."""
+"""What is known of each question when a task begins or goes on: from the ledger, and from the batch state."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from airflow_provider_assistant.asking.questions import Question
-from airflow_provider_assistant.asking.record import End, Request
+from airflow_provider_assistant.asking.state import End, Request
 from airflow_provider_assistant.ledger import Known, Ledger, ScopeLedger, chats
 from airflow_provider_assistant.ledger.schema import UNRESOLVED
 from airflow_provider_assistant.loading.decide import ELSEWHERE
@@ -17,7 +17,7 @@ MAY_HAVE_ASKED = "an earlier attempt may or may not have asked it"
 LOST = "its answer was lost with the attempt that asked"
 
 
-class Standing(NamedTuple):
+class Earlier(NamedTuple):
     """
     What the ledger knows of a question.
 
@@ -32,7 +32,7 @@ class Standing(NamedTuple):
 
 
 @dataclass(slots=True)
-class Standings:
+class EarlierTries:
     """
     What is known of all questions, each by its id.
 
@@ -41,13 +41,13 @@ class Standings:
     :param corrections: What a killed try left in the ledger otherwise.
     """
 
-    standings: dict[str, Standing] = field(default_factory=dict)
+    questions: dict[str, Earlier] = field(default_factory=dict)
     requests: dict[str, Request] = field(default_factory=dict)
     ends: dict[str, End] = field(default_factory=dict)
     corrections: list[chats.Correction] = field(default_factory=list)
 
 
-def standings(
+def earlier_tries(
     conversations: Sequence[Sequence[Question]],
     requests: Mapping[str, Request],
     ends: Mapping[str, End],
@@ -56,7 +56,7 @@ def standings(
     *,
     mode: str,
     on_ambiguous: OnAmbiguous,
-) -> Standings:
+) -> EarlierTries:
     """
     Return what is known of the questions.
 
@@ -65,14 +65,14 @@ def standings(
     """
     known = scope_ledger.known([question.key for conversation in conversations for question in conversation])
     sent = {(one.key, one.number): one for one in chats.sent(ledger, scope_ledger.scope)}
-    look = _Look(requests, ends, known, sent, mode, on_ambiguous)
+    reader = _Reader(requests, ends, known, sent, mode, on_ambiguous)
     for conversation in conversations:
-        look.at(conversation)
-    return look.found
+        reader.read(conversation)
+    return reader.found
 
 
-class _Look:
-    """Fold what ledger and record know of one conversation after the other."""
+class _Reader:
+    """Read what ledger and batch state know of one conversation after the other."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class _Look:
         mode: str,
         on_ambiguous: OnAmbiguous,
     ) -> None:
-        self.found = Standings()
+        self.found = EarlierTries()
         self._requests = requests
         self._ends = ends
         self._known = known
@@ -91,7 +91,7 @@ class _Look:
         self._mode = mode
         self._on_ambiguous = on_ambiguous
 
-    def at(self, conversation: Sequence[Question]) -> None:
+    def read(self, conversation: Sequence[Question]) -> None:
         """Find out what is known of the questions of a conversation, in their order."""
         goes_on = True
         for question in conversation:
@@ -107,19 +107,19 @@ class _Look:
         """
         question_id = question.question_id
         attempts = self._known.get(question.key, ())
-        standing = self._standing(attempts)
+        earlier = self._earlier(attempts)
         end = self._ends.get(question_id) if goes_on else None
         if end is None:
             end = self._refused(question, attempts)
         if end is None and goes_on:
-            standing = self._take_up(question, attempts, standing)
+            earlier = self._take_up(question, attempts, earlier)
         claim = self._claim(question, attempts)
         if claim and end and end.status == "complete":
             self._correct(question, claim, end.request_id, end.ended_at)
         is_open = question_id in self.found.requests
-        if end is None and not is_open and standing.may_exist and self._on_ambiguous == "skip":
+        if end is None and not is_open and earlier.may_exist and self._on_ambiguous == "skip":
             end = self._not_asked(question, f"ambiguous: {MAY_HAVE_ASKED}")
-        self.found.standings[question_id] = standing
+        self.found.questions[question_id] = earlier
         if end is None:
             return is_open
         self.found.ends[question_id] = end
@@ -127,9 +127,9 @@ class _Look:
             self.found.requests[question_id] = self._requests[question_id]
         return is_open or end.status == "complete"
 
-    def _standing(self, attempts: Sequence[Known]) -> Standing:
+    def _earlier(self, attempts: Sequence[Known]) -> Earlier:
         newest = max((one.number for one in attempts if one.state == "created"), default=0)
-        return Standing(
+        return Earlier(
             latest=attempts[-1].number if attempts else 0,
             requests=sum(self._sent[one.key, one.number].requests for one in attempts),
             may_exist=any(one.number > newest and one.state in UNRESOLVED for one in attempts),
@@ -143,21 +143,21 @@ class _Look:
             return self._not_asked(question, f"skipped: {ELSEWHERE}")
         return None
 
-    def _take_up(self, question: Question, attempts: Sequence[Known], standing: Standing) -> Standing:
+    def _take_up(self, question: Question, attempts: Sequence[Known], earlier: Earlier) -> Earlier:
         """Take up the request of an earlier try, if there is one. Return what is known then."""
         question_id = question.question_id
         same = [one for one in attempts if one.state == "created" and one.content_hash == question_id]
         if same:
-            standing = self._accepted_before(question, same[-1], standing)
+            earlier = self._accepted_before(question, same[-1], earlier)
         claim = self._claim(question, attempts)
         saved = self._requests.get(question_id)
         if claim and self._mode == "async" and saved and saved.request_id:
             # A killed try could not record that its request was accepted.
             self._correct(question, claim, saved.request_id, saved.submitted_at)
             self.found.requests[question_id] = saved
-        return standing
+        return earlier
 
-    def _accepted_before(self, question: Question, attempt: Known, standing: Standing) -> Standing:
+    def _accepted_before(self, question: Question, attempt: Known, earlier: Earlier) -> Earlier:
         """Take up the request of a question, or find that its answer was lost."""
         sent = self._sent[question.key, attempt.number]
         saved = self._requests.get(question.question_id)
@@ -170,14 +170,14 @@ class _Look:
                     attempt.remote_id,
                     sent.session_id or "",
                     sent.recorded_at.timestamp() if sent.recorded_at else 0.0,
-                    standing.requests,
+                    earlier.requests,
                     is_reused=True,
                 )
-            return standing
+            return earlier
         self.found.corrections.append(
             chats.Correction(question.key, attempt.number, "created", "ambiguous", error=LOST)
         )
-        return standing._replace(may_exist=True)
+        return earlier._replace(may_exist=True)
 
     def _correct(self, question: Question, claim: Known, request_id: str | None, at: float) -> None:
         """Record what a killed try could not record."""

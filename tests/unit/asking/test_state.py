@@ -1,4 +1,4 @@
-"""The record of a batch: what worker and triggerer read of each other, also after a kill."""
+"""The batch state: what worker and triggerer read of each other, also after a kill."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from airflow_provider_assistant.asking import record as module
 from airflow_provider_assistant.asking.questions import Question, Questions
-from airflow_provider_assistant.asking.record import End, Record, Request, Writer
+from airflow_provider_assistant.asking.state import BatchState, End, Request, Writer
 from airflow_provider_assistant.exceptions import AssistantError, AssistantStorageError
 
 
 @pytest.fixture(params=["local", "object storage"])
 def record(request, tmp_path):
     if request.param == "local":
-        return Record(str(tmp_path / "deep" / "folder"))
+        return BatchState(str(tmp_path / "deep" / "folder"))
     attach("memory", fs=MemoryFileSystem())
-    return Record(f"memory://{uuid.uuid4().hex}/folder")
+    return BatchState(f"memory://{uuid.uuid4().hex}/folder")
 
 
 @pytest.fixture
 def local(tmp_path):
-    return Record(str(tmp_path / "folder"))
+    return BatchState(str(tmp_path / "folder"))
 
 
 def requests(count, **changes):
@@ -97,14 +97,14 @@ def test_a_last_line_that_a_kill_cut_off_is_tolerated(cut, local):
 def test_a_folder_that_cannot_be_used_says_what_to_do(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(AssistantStorageError, match="beside output_path"):
-        Record(str(tmp_path / "file" / "folder")).check()
+        BatchState(str(tmp_path / "file" / "folder")).check()
     with pytest.raises(AssistantError, match="shared folder"):
-        Record(str(tmp_path / "nowhere")).read_open()
+        BatchState(str(tmp_path / "nowhere")).read_open()
 
 
 def test_the_folder_is_hidden_from_readers_of_datasets(tmp_path):
     output = ObjectStoragePath(str(tmp_path / "today.parquet"))
-    one, other = (module.record_of(output, scope).folder for scope in ("a", "b"))
+    one, other = (module.state_of(output, scope).folder for scope in ("a", "b"))
     assert one.name.startswith(".today.parquet.")
     assert one != other
 

@@ -1,5 +1,5 @@
 """
-The record of a batch: files in a folder beside the output, while the batch runs.
+The batch state: files in a folder beside the output, while the batch runs.
 
 Worker and triggerer exchange questions, requests and answers through it, because the event of a trigger cannot carry
 thousands of answers. Object storage cannot append to a file, so lines are written in many small files.
@@ -109,9 +109,9 @@ class Request(NamedTuple):
         )
 
 
-class Record:
+class BatchState:
     """
-    Read and write the record of a batch.
+    Read and write a batch state.
 
     :param folder: A local path or an object storage URL.
     """
@@ -243,7 +243,7 @@ class Record:
             yield
         except (OSError, ValueError, ImportError) as error:  # ValueError, ImportError: no package for this storage
             raise AssistantError(
-                f"the record of the batch in {self.folder} cannot be read here: {error}",
+                f"the batch state in {self.folder} cannot be read here: {error}",
                 safe="Nothing is lost: a retry takes up the requests.",
                 todo="Worker and triggerer both have to reach output_path: give an object storage URL or a "
                 "shared folder, or deferrable=False.",
@@ -270,8 +270,8 @@ class Writer:
     too, a later try polls for these answers again.
     """
 
-    def __init__(self, record: Record) -> None:
-        self._record = record
+    def __init__(self, record: BatchState) -> None:
+        self._state = record
         self._waiting: list[Request | End] = []
         self._has_warned = False
 
@@ -303,24 +303,24 @@ class Writer:
             if not lines:
                 return
             try:
-                await asyncio.to_thread(self._record.add, lines)
+                await asyncio.to_thread(self._state.add, lines)
             except Exception as error:  # noqa: BLE001 (each storage raises different errors)
                 if not self._has_warned:
-                    log.warning("Answers cannot be saved in %s: %s", self._record.folder, error)
+                    log.warning("Answers cannot be saved in %s: %s", self._state.folder, error)
                 self._has_warned = True
             else:
                 del self._waiting[: len(lines)]
 
 
-def record_of(output: ObjectStoragePath, scope: str) -> Record:
+def state_of(output: ObjectStoragePath, scope: str) -> BatchState:
     """
-    Return the record of a batch.
+    Return a batch state.
 
     It is next to the output, with a name that dataset readers skip.
 
     :param scope: The task instance of the batch.
     """
-    return Record(str(output.parent / f".{output.name}.{key_of(scope)[:8]}.chat-batch"))
+    return BatchState(str(output.parent / f".{output.name}.{key_of(scope)[:8]}.chat-batch"))
 
 
 def findings_of(output: ObjectStoragePath) -> StoragePath:
