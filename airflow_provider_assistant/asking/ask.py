@@ -71,7 +71,7 @@ class Asking:
 
     @property
     def folder(self) -> str:
-        """Folder of the record, for the trigger."""
+        """Folder of the batch state, for the trigger."""
         return str(self._state.folder)
 
     @contextmanager

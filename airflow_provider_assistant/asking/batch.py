@@ -69,7 +69,7 @@ class Batch:
     Ask the questions of one task at one site.
 
     :param questions: The questions.
-    :param record: The files of the batch, shared by worker and triggerer.
+    :param state: The files of the batch, shared by worker and triggerer.
     :param ledger: The ledger.
     :param scope_ledger: The ledger of this batch's questions and of this try.
     :ivar requests: Latest request by question.
@@ -79,7 +79,7 @@ class Batch:
     """
 
     def __init__(
-        self, job: AskJob, questions: Questions, record: BatchState, ledger: Ledger, scope_ledger: ScopeLedger
+        self, job: AskJob, questions: Questions, state: BatchState, ledger: Ledger, scope_ledger: ScopeLedger
     ) -> None:
         self.requests: dict[str, Request] = {}
         self.ends: dict[str, End] = {}
@@ -87,7 +87,7 @@ class Batch:
         self.unrecorded = 0
         self._job = job
         self._conversations = list(questions.conversations())
-        self._state = record
+        self._state = state
         self._ledger = ledger
         self._scope_ledger = scope_ledger
         self._earlier: dict[str, Earlier] = {}
@@ -105,7 +105,7 @@ class Batch:
         Begin a try: keep the answers of earlier tries, and correct what a killed one left in the ledger.
 
         :param published: Answers in the output of an earlier try.
-        :raises AssistantStorageError: The record cannot be written, and nothing was sent.
+        :raises AssistantStorageError: The batch state cannot be written, and nothing was sent.
         """
         requests, saved = self._state.read()
         # An earlier try may have been killed before it recorded them.

@@ -270,8 +270,8 @@ class Writer:
     too, a later try polls for these answers again.
     """
 
-    def __init__(self, record: BatchState) -> None:
-        self._state = record
+    def __init__(self, state: BatchState) -> None:
+        self._state = state
         self._waiting: list[Request | End] = []
         self._has_warned = False
 

@@ -89,10 +89,10 @@ class AssistantChatBatchTrigger(BaseTrigger):
 
     async def _poll(self) -> dict[str, Any]:
         # In a thread: Airflow connects to an S3 folder when its path is made, and cannot do that in an event loop.
-        record = await asyncio.to_thread(BatchState, self.folder)
-        waiting = await asyncio.to_thread(record.read_open)
+        state = await asyncio.to_thread(BatchState, self.folder)
+        waiting = await asyncio.to_thread(state.read_open)
         self.log.info("Waiting for %s on site %r.", counted(len(waiting), "request"), self.site_id)
-        async with shared_client(AssistantHook(self.assistant_conn_id)) as client, Writer(record) as writer:
+        async with shared_client(AssistantHook(self.assistant_conn_id)) as client, Writer(state) as writer:
             poller = Poller(
                 client,
                 self.site_id,

@@ -11,14 +11,14 @@ from airflow.sdk import ObjectStoragePath
 from airflow.sdk.io import attach
 from fsspec.implementations.memory import MemoryFileSystem
 
-from airflow_provider_assistant.asking import record as module
+from airflow_provider_assistant.asking import state as module
 from airflow_provider_assistant.asking.questions import Question, Questions
 from airflow_provider_assistant.asking.state import BatchState, End, Request, Writer
 from airflow_provider_assistant.exceptions import AssistantError, AssistantStorageError
 
 
 @pytest.fixture(params=["local", "object storage"])
-def record(request, tmp_path):
+def state(request, tmp_path):
     if request.param == "local":
         return BatchState(str(tmp_path / "deep" / "folder"))
     attach("memory", fs=MemoryFileSystem())
@@ -38,11 +38,11 @@ def ends(count, status="complete", **changes):
     return [End(f"q{number}", status, 2.5, f"r{number}", answer="\ud800 \u00e4", **changes) for number in range(count)]
 
 
-def saved(record):
-    return sorted(record.read()[1].values())
+def saved(state):
+    return sorted(state.read()[1].values())
 
 
-def test_what_was_written_is_read(record):
+def test_what_was_written_is_read(state):
     questions = Questions(
         [
             Question("q0", "k", "label", 1, 1, None, "c", {"message": "m\ud800"}),
@@ -50,18 +50,18 @@ def test_what_was_written_is_read(record):
         ],
         {"id": [1, 2], "tags": [["a"], None], "mixed": [1, "two"]},
     )
-    record.check()
-    record.write_questions(questions)
-    read, others = record.read_questions()
+    state.check()
+    state.write_questions(questions)
+    read, others = state.read_questions()
     assert read.rows == questions.rows
     assert others.to_pydict() == {"id": [1, 2], "tags": [["a"], None], "mixed": ["1", "two"]}
-    record.add([*requests(3), *ends(2)])
-    found, _ended = record.read()
+    state.add([*requests(3), *ends(2)])
+    found, _ended = state.read()
     assert list(found.values()) == requests(3)
-    assert saved(record) == ends(2)
-    assert record.read_open() == requests(3)[2:]
-    record.remove()
-    assert not record.folder.exists()
+    assert saved(state) == ends(2)
+    assert state.read_open() == requests(3)[2:]
+    state.remove()
+    assert not state.folder.exists()
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -78,11 +78,11 @@ def test_an_answer_is_not_replaced_and_the_latest_request_counts(seed, local):
     assert (found["q"].request_id, ended["q"].status) == ("new", "complete")
 
 
-def test_a_new_try_keeps_only_what_it_is_told(record):
-    record.write_questions(Questions())
-    record.add([*requests(3), *ends(3, "failed")])
-    record.begin(requests(1, is_reused=True), ends(1))
-    assert record.read() == ({"q0": requests(1, is_reused=True)[0]}, {"q0": ends(1)[0]})
+def test_a_new_try_keeps_only_what_it_is_told(state):
+    state.write_questions(Questions())
+    state.add([*requests(3), *ends(3, "failed")])
+    state.begin(requests(1, is_reused=True), ends(1))
+    assert state.read() == ({"q0": requests(1, is_reused=True)[0]}, {"q0": ends(1)[0]})
 
 
 @pytest.mark.promise("chat", "Answers that were saved before a kill are read again.")
