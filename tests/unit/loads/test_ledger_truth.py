@@ -83,15 +83,23 @@ class Fault:
     def begins(self):
         if self.service.posts() < self.first:
             return False
-        if not self.is_done and self.kind in {"dropped", "deleted"}:
-            self.is_done = True
-            path = self.home / "assistant_ledger.db"
-            if self.kind == "deleted":
-                path.unlink()
-            else:
-                with contextlib.closing(sqlite3.connect(path)) as raw:
-                    raw.execute("DROP TABLE assistant_attempts")
-        return self.kind not in {"dropped", "deleted"}
+        if self.kind not in {"dropped", "deleted"}:
+            return True
+        if not self.is_done:
+            self.is_done = self.lose(self.home / "assistant_ledger.db")
+        return False
+
+    def lose(self, path):
+        """Delete the file or its table. Return whether it is done: not while a transaction is open."""
+        if self.kind == "deleted":
+            path.unlink()
+            return True
+        with contextlib.closing(sqlite3.connect(path, timeout=0)) as raw:
+            try:
+                raw.execute("DROP TABLE assistant_attempts")
+            except sqlite3.OperationalError:
+                return False
+        return True
 
     def __call__(self):
         code = {"full": FULL, "read-only": READ_ONLY}.get(self.kind, BUSY)
