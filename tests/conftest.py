@@ -74,6 +74,12 @@ os.environ.update(ENVIRONMENT)
 CANARY = "canary-7f3a9c51d2e84b06"
 
 
+@pytest.fixture(autouse=True)
+def _no_settling(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let triggers send their event at once: no scheduler has to see that the task was deferred."""
+    monkeypatch.setattr("airflow_provider_assistant.triggers.events.SETTLING_SECONDS", 0.0)
+
+
 class RunningService:
     """The embedded service on a TCP port, with helpers for tests."""
 

@@ -28,6 +28,7 @@ from airflow_provider_assistant.operators.runs import check_own_path, warn_of_fi
 from airflow_provider_assistant.operators.source import AssistantSourceOperator
 from airflow_provider_assistant.storage.paths import object_storage_path, writable_file
 from airflow_provider_assistant.texts import counted
+from airflow_provider_assistant.triggers import events
 from airflow_provider_assistant.triggers.chat_batch import AssistantChatBatchTrigger
 from airflow_provider_assistant.triggers.deferral import defer, is_deferrable, restore_attributes
 from airflow_provider_assistant.triggers.events import raise_failure
@@ -308,6 +309,7 @@ class AssistantChatBatchOperator(AssistantSourceOperator):
             timeout=self.timeout,
             poll_interval=self.poll_interval,
             max_concurrency=self.hook.client_settings(self.max_concurrency).max_concurrency,
+            not_before=now + events.SETTLING_SECONDS,
             rendered={
                 "assistant_conn_id": self.assistant_conn_id,
                 "tenant_id": self.tenant_id,

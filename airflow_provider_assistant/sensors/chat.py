@@ -30,6 +30,7 @@ from airflow_provider_assistant.ledger import check_location
 from airflow_provider_assistant.ledger.chats import submitted_at
 from airflow_provider_assistant.parameters import checked
 from airflow_provider_assistant.sensors.base import check_waits, skipped_softly, start_of_wait
+from airflow_provider_assistant.triggers import events
 from airflow_provider_assistant.triggers.chat import AssistantChatRequestTrigger, ended_request, times_of
 from airflow_provider_assistant.triggers.deferral import (
     defer,
@@ -170,6 +171,7 @@ class AssistantChatRequestSensor(BaseSensorOperator):
             longest_interval=self._longest_interval(),
             first_poll=now + self.poke_interval,
             polls=self._polls.count,
+            not_before=now + events.SETTLING_SECONDS,
             rendered=rendered,
         )
         return defer(self, trigger, now=now)

@@ -15,7 +15,7 @@ from airflow_provider_assistant.exceptions import AssistantError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.hooks.shared_client import shared_client
 from airflow_provider_assistant.observability import tracing
-from airflow_provider_assistant.triggers.events import carried, failure_of, raise_failure
+from airflow_provider_assistant.triggers.events import carried, failure_of, raise_failure, wait_until
 
 # Seconds after the deadline in which the last poll may still be sent and answered.
 GRACE = 5.0
@@ -39,6 +39,7 @@ class AssistantChatRequestTrigger(BaseTrigger):
     :param longest_interval: Seconds up to which the interval doubles after each poll. Default: None, it stays the same.
     :param first_poll: Time of the first poll, in seconds since the epoch. Default: None, at once.
     :param polls: Number of polls that the task has sent itself. Default: 0.
+    :param not_before: Time of the event at the earliest, in seconds since the epoch. Default: 0, at once.
     :param rendered: Rendered attributes of the task, which the event returns to it. Default: None.
     """
 
@@ -54,6 +55,7 @@ class AssistantChatRequestTrigger(BaseTrigger):
         longest_interval: float | None = None,
         first_poll: float | None = None,
         polls: int = 0,
+        not_before: float = 0.0,
         rendered: Mapping[str, str | None] | None = None,
     ) -> None:
         super().__init__()
@@ -66,6 +68,7 @@ class AssistantChatRequestTrigger(BaseTrigger):
         self.longest_interval = longest_interval
         self.first_poll = first_poll
         self.polls = polls
+        self.not_before = not_before
         self.rendered = rendered
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
@@ -82,6 +85,7 @@ class AssistantChatRequestTrigger(BaseTrigger):
                 "longest_interval": self.longest_interval,
                 "first_poll": self.first_poll,
                 "polls": self.polls,
+                "not_before": self.not_before,
                 **carried(self.rendered),
             },
         )
@@ -101,6 +105,7 @@ class AssistantChatRequestTrigger(BaseTrigger):
             event = {"request": {**request.as_dict(), "polls": polls, **times}}
         except Exception as error:  # noqa: BLE001 (the task says what was submitted, whatever the error is)
             event = failure_of(error)
+        await wait_until(self.not_before)
         yield TriggerEvent({**event, **carried(self.rendered)})
 
     async def _ended(self, client: AssistantClient) -> tuple[ChatRequest, int]:

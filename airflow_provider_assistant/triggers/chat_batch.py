@@ -13,7 +13,7 @@ from airflow_provider_assistant.asking.state import BatchState, Writer
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.hooks.shared_client import shared_client
 from airflow_provider_assistant.texts import counted
-from airflow_provider_assistant.triggers.events import carried, failure_of
+from airflow_provider_assistant.triggers.events import carried, failure_of, wait_until
 
 
 class AssistantChatBatchTrigger(BaseTrigger):
@@ -32,6 +32,7 @@ class AssistantChatBatchTrigger(BaseTrigger):
     :param timeout: Longest wait in seconds since the trigger starts, also if the clock was set back.
     :param poll_interval: Maximum time between two polls of one chat request, in seconds.
     :param max_concurrency: Maximum number of polls in flight; the connection may set a lower one.
+    :param not_before: Time of the event at the earliest, in seconds since the epoch. Default: 0, at once.
     :param rendered: Rendered attributes of the task, which the event returns to it. Default: None.
     """
 
@@ -45,6 +46,7 @@ class AssistantChatBatchTrigger(BaseTrigger):
         timeout: float,
         poll_interval: float,
         max_concurrency: int,
+        not_before: float = 0.0,
         rendered: Mapping[str, str | None] | None = None,
     ) -> None:
         super().__init__()
@@ -55,6 +57,7 @@ class AssistantChatBatchTrigger(BaseTrigger):
         self.timeout = timeout
         self.poll_interval = poll_interval
         self.max_concurrency = max_concurrency
+        self.not_before = not_before
         self.rendered = rendered
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
@@ -69,6 +72,7 @@ class AssistantChatBatchTrigger(BaseTrigger):
                 "timeout": self.timeout,
                 "poll_interval": self.poll_interval,
                 "max_concurrency": self.max_concurrency,
+                "not_before": self.not_before,
                 **carried(self.rendered),
             },
         )
@@ -85,6 +89,7 @@ class AssistantChatBatchTrigger(BaseTrigger):
             event = await self._poll()
         except Exception as error:  # noqa: BLE001 (the task says what was submitted, whatever the error is)
             event = failure_of(error)
+        await wait_until(self.not_before)
         yield TriggerEvent({**event, **carried(self.rendered)})
 
     async def _poll(self) -> dict[str, Any]:

@@ -1,5 +1,5 @@
 """
-Carry errors and rendered attributes of the task in a trigger's event.
+Carry errors and rendered attributes of the task in a trigger's event, which does not come too early.
 
 Airflow passes on neither the class nor the fields of an error that a trigger raises. Airflow also renders the task's
 templates again when the task resumes, and ``airflow dags test`` drops the arguments of the deferral.
@@ -14,12 +14,29 @@ from typing import Any
 from airflow.providers.common.compat.sdk import AirflowNotFoundException
 
 from airflow_provider_assistant import exceptions
+from airflow_provider_assistant.client.defaults import get_client_defaults
 from airflow_provider_assistant.exceptions import AssistantError, AssistantStorageError
 
 log = logging.getLogger(__name__)
 
 # What Airflow raises for a connection that does not exist.
 NO_CONNECTION = AirflowNotFoundException.__name__
+
+# Seconds from a deferral to the trigger's event, at least. If a task resumes before Airflow's scheduler has seen that
+# its process ended, which takes some seconds, the scheduler takes that end for one of the resumed task, and fails it.
+SETTLING_SECONDS = 10.0
+
+
+async def wait_until(time: float) -> None:
+    """
+    Wait until the scheduler has seen that the task was deferred.
+
+    :param time: The time in seconds since the epoch. If the clock was set back, the wait is not longer.
+    """
+    defaults = get_client_defaults()
+    seconds = min(time - defaults.now(), SETTLING_SECONDS)
+    if seconds > 0:
+        await defaults.asleep(seconds)
 
 
 def failure_of(error: Exception) -> dict[str, Any]:

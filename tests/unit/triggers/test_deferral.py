@@ -59,7 +59,7 @@ def test_airflow_s_own_timeout_comes_after_the_deadline(deadline, timeout):
     assert isinstance(deferred.value.trigger, AssistantChatRequestTrigger)
     assert deferred.value.trigger.serialize()[1] == {
         "assistant_conn_id": "c", "site_id": "docs", "request_id": "r", "since": 90.0, "deadline": deadline,
-        "poll_interval": 5.0, "longest_interval": None, "first_poll": None, "polls": 0,
+        "poll_interval": 5.0, "longest_interval": None, "first_poll": None, "polls": 0, "not_before": 0.0,
     }  # fmt: skip
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
+from airflow_provider_assistant.client.defaults import get_client_defaults, set_client_defaults
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
     AssistantAuthenticationError,
@@ -16,6 +18,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantRequestLostError,
     AssistantRequestTimeoutError,
 )
+from airflow_provider_assistant.triggers import events
 from airflow_provider_assistant.triggers.events import failure_of, raise_failure
 from tests.versions import deserialize, serialize
 
@@ -60,3 +63,19 @@ def test_fields_may_be_missing():
     with pytest.raises(AssistantRateLimitError) as caught:
         raise_failure({"error": {"type": "AssistantRateLimitError"}})
     assert caught.value.retry_after is None
+
+
+@pytest.mark.parametrize(("not_before", "waited"), [(0.0, 0.0), (1007.0, 7.0), (1e12, 10.0)])
+async def test_an_event_waits_until_the_scheduler_has_seen_the_deferral(not_before, waited, monkeypatch):
+    monkeypatch.setattr(events, "SETTLING_SECONDS", 10.0)
+    waits = []
+
+    async def asleep(seconds):
+        waits.append(seconds)
+
+    previous = set_client_defaults(replace(get_client_defaults(), now=lambda: 1000.0, asleep=asleep))
+    try:
+        await events.wait_until(not_before)
+    finally:
+        set_client_defaults(previous)
+    assert sum(waits) == waited
