@@ -1,6 +1,9 @@
 """
 All exceptions of this package.
 
+An error carries two facts. ``retryable``: the same request or task may succeed later. If not, the error is also an
+AirflowFailException, so that Airflow does not retry the task. ``maybe_done``: the request may have been carried out.
+
 ::
 
     AssistantError
@@ -11,40 +14,35 @@ All exceptions of this package.
     │   ├── AssistantPermissionError *          403
     │   ├── AssistantNotFoundError *            404
     │   ├── AssistantRateLimitError             429
-    │   ├── AssistantGatewayError               a gateway's or proxy's refusal, whatever its status is
+    │   ├── AssistantGatewayError               an answer of a gateway or proxy, not of the service
     │   └── AssistantServerError                5xx
     ├── AssistantResponseError
     ├── AssistantConnectionError
     ├── AssistantTimeoutError
     ├── AssistantAmbiguousError
-    │   └── AssistantAmbiguousPermanentError *
     ├── AssistantIncompleteError
-    │   └── AssistantIncompletePermanentError *
     ├── AssistantIncompleteExportError
-    │   └── AssistantIncompleteExportPermanentError *
     ├── AssistantGateFailedError *
     ├── AssistantJudgeLimitError *
     ├── AssistantRequestFailedError
-    │   └── AssistantRequestFailedPermanentError *
     ├── AssistantRequestTimeoutError
     ├── AssistantRequestLostError
     ├── AssistantDocumentsFailedError *
     ├── AssistantLedgerError
-    │   └── AssistantLedgerPermanentError *
     ├── AssistantWarehouseError
     └── AssistantStorageError                   also an OSError
 
-    * also an AirflowFailException: a retry would fail the same way, so Airflow does not retry the task.
+    * not retryable, unless the error says otherwise.
 
-The runbook is generated from the classes: the first line of a docstring is what happened, its
-second paragraph is what that means, and ``default_safe`` and ``default_todo`` say the rest. The log
-of a failed task uses these two defaults if the error has no ``safe`` or ``todo`` of its own.
+The runbook is generated from the classes: the first line of a docstring is what happened, its second paragraph is what
+that means, and ``default_safe`` and ``default_todo`` say the rest.
 """
 
 from __future__ import annotations
 
+import functools
 from dataclasses import KW_ONLY, dataclass, fields
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
@@ -80,26 +78,43 @@ class AssistantError(AirflowException):
     The text of the exception is one line of the three fields. Control characters are escaped.
 
     :param happened: What happened and where, without a full stop at the end.
-    :param safe: What is not lost or not changed, in sentences. Default: None.
-    :param todo: What to do, in sentences. Default: None.
-    :param outage_seconds: Seconds for which the service had answered nothing when the task gave up. Default: None, the
-        task did not wait for the end of an outage.
+    :param safe: What is not lost or not changed, in sentences.
+    :param todo: What to do, in sentences.
+    :param retryable: Whether the same request or task may succeed later. Default: what the class says.
+    :param maybe_done: Whether the request may have been carried out.
+    :param stops_all: Whether every further request of the task would meet the same error. Default: what the class says.
+    :param retry_after: Seconds that the service asked to wait (``Retry-After``).
     """
 
+    default_retryable: ClassVar[bool] = True
     default_safe: ClassVar[str] = RECORDED
     default_todo: ClassVar[str] = "Install the same version on all workers and triggerers, then run the task again."
+    default_stops_all: ClassVar[bool] = False
 
     # Every field has a default, so that an instance survives pickling, which passes one of them.
     happened: str = ""
     _: KW_ONLY
     safe: str | None = None
     todo: str | None = None
-    outage_seconds: float | None = None
+    retryable: bool | None = None
+    maybe_done: bool = False
+    stops_all: bool | None = None
+    retry_after: float | None = None
+
+    def __new__(cls, *arguments: Any, **fields: Any) -> Self:
+        """Make an error; one that is not retryable is also an AirflowFailException."""
+        retryable = fields.get("retryable")
+        is_retryable = cls.default_retryable if retryable is None else retryable
+        return super().__new__(cls if is_retryable else _final(cls), *arguments)  # type: ignore[return-value, arg-type]
 
     def __post_init__(self) -> None:
         self.happened = escaped(self.happened)
         self.safe = escaped(self.safe) if self.safe else None
         self.todo = escaped(self.todo) if self.todo else None
+        if self.retryable is None:
+            self.retryable = self.default_retryable
+        if self.stops_all is None:
+            self.stops_all = self.default_stops_all
         self.args = (self.happened,)
 
     def __str__(self) -> str:
@@ -108,19 +123,37 @@ class AssistantError(AirflowException):
             return self.happened
         return " ".join(map(sentence, [self.happened, *rest]))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuilt, (type(self).__name__, self.fields())
+
+    def fields(self) -> dict[str, Any]:
+        """Return the values of the fields by name."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
     def serialize(self) -> tuple[str, tuple[()], dict[str, Any]]:
         """
         Return what Airflow stores to raise the exception again.
 
-        :return: The path of the class, no positional arguments, and the fields as keyword
-            arguments.
+        :return: The path of the class, no positional arguments, and the fields as keyword arguments.
         """
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return f"{type(self).__module__}.{type(self).__name__}", (), values
+        return f"{type(self).__module__}.{type(self).__name__}", (), self.fields()
+
+
+@functools.cache
+def _final(kind: type[AssistantError]) -> type[AssistantError]:
+    """Return a subclass by the same name that is also an AirflowFailException."""
+    if issubclass(kind, AirflowFailException):
+        return kind
+    return type(kind.__name__, (kind, AirflowFailException), {"__module__": kind.__module__, "__doc__": kind.__doc__})
+
+
+def _rebuilt(name: str, fields: dict[str, Any]) -> AssistantError:
+    error: AssistantError = globals()[name](**fields)
+    return error
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class AssistantInputError(AssistantError, AirflowFailException):
+class AssistantInputError(AssistantError):
     """
     A parameter, a source or the connection cannot be used.
 
@@ -130,6 +163,7 @@ class AssistantInputError(AssistantError, AirflowFailException):
     :param field: Name of the invalid field, option or column. Default: None.
     """
 
+    default_retryable = False
     default_safe = NOTHING_SENT
     default_todo = "Correct what the message names."
     field: str | None = None
@@ -147,29 +181,22 @@ class AssistantAPIError(AssistantError):
     :param endpoint: Name of the endpoint, as in :mod:`~airflow_provider_assistant.api.endpoints`.
     :param detail: Error message in the response body, shortened; empty if the body has no readable
         message.
-    :param retry_after: Seconds to wait, as requested by the service (``Retry-After``), or None.
     :param request_id: The service's id of the HTTP request (``X-Request-Id``), or None.
-    :param gateway: Name of the gateway or proxy that visibly sent the response, or None.
     """
 
     default_todo = "Check the base URL in the Airflow connection."
     status: int = 0
     endpoint: str = ""
     detail: str = ""
-    retry_after: float | None = None
     request_id: str | None = None
-    gateway: str | None = None
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class AssistantGatewayError(AssistantAPIError):
     """
     A gateway or proxy refused the request, and the service did not judge it.
 
-    The response is a web page, a redirect or a login, or its status is one that only proxies send, such as 407. A load
-    stops, unless the gateway refuses one row only: then it rejects the row and goes on.
-
-    :param concerns_all: Whether it refuses every request. If not, it may refuse this one only. Default: True.
+    The response is a web page, a redirect or a login, or its status is one that only proxies send, such as 407. The row
+    counts as failed, and a load stops if no row passes.
     """
 
     default_safe = _REFUSED
@@ -178,21 +205,21 @@ class AssistantGatewayError(AssistantAPIError):
         "the requests of this machine pass. If it refuses single rows only, their text matches a rule of its firewall: "
         "change these rows, or ask for an exception."
     )
-    concerns_all: bool = True
 
 
-class AssistantBadRequestError(AssistantAPIError, AirflowFailException):
+class AssistantBadRequestError(AssistantAPIError):
     """
     The service refused the request.
 
     The status is 400, or a 4xx that no other section describes.
     """
 
+    default_retryable = False
     default_safe = _REFUSED
     default_todo = "Fix the payload; the same request would be refused again. The service's message may name the field."
 
 
-class AssistantAuthenticationError(AssistantAPIError, AirflowFailException):
+class AssistantAuthenticationError(AssistantAPIError):
     """
     The service does not accept the API key.
 
@@ -200,11 +227,13 @@ class AssistantAuthenticationError(AssistantAPIError, AirflowFailException):
     up.
     """
 
+    default_retryable = False
+    default_stops_all = True
     default_safe = _REFUSED
     default_todo = "Fix the API key in the Airflow connection's password. 'airflow assistant read limits' tests it."
 
 
-class AssistantPermissionError(AssistantAPIError, AirflowFailException):
+class AssistantPermissionError(AssistantAPIError):
     """
     The API key is not allowed to do this.
 
@@ -212,11 +241,12 @@ class AssistantPermissionError(AssistantAPIError, AirflowFailException):
     The plan of the key may not include this part of the API.
     """
 
+    default_retryable = False
     default_safe = _REFUSED
     default_todo = "Check the plan, access and capabilities of this API key."
 
 
-class AssistantNotFoundError(AssistantAPIError, AirflowFailException):
+class AssistantNotFoundError(AssistantAPIError):
     """
     The service does not know the tenant, the site or the object.
 
@@ -224,6 +254,7 @@ class AssistantNotFoundError(AssistantAPIError, AirflowFailException):
     program than the service answered.
     """
 
+    default_retryable = False
     default_safe = _REFUSED
     default_todo = (
         "Check the identifiers, that this API key owns them, and the base URL: any web server answers 404. 'airflow "
@@ -238,6 +269,7 @@ class AssistantRateLimitError(AssistantAPIError):
     The status is 429: too many requests. Another task may use the same limit.
     """
 
+    default_stops_all = True
     default_safe = _REFUSED
     default_todo = (
         "Retry later, lower the concurrency, or raise the tenant's limits. With deferrable=True, the task "
@@ -308,7 +340,6 @@ class AssistantAmbiguousError(AssistantError):
 
     :param endpoint: Name of the endpoint.
     :param attempts: Number of times the request was sent.
-    :param retry_after: Seconds to wait, as requested by the service (``Retry-After``), or None.
     """
 
     default_safe = f"{RECORDED} The request itself is recorded as ambiguous."
@@ -318,20 +349,6 @@ class AssistantAmbiguousError(AssistantError):
     )
     endpoint: str = ""
     attempts: int = 1
-    retry_after: float | None = None
-
-
-class AssistantAmbiguousPermanentError(AssistantAmbiguousError, AirflowFailException):
-    """
-    A request may or may not have been carried out, and is not sent again.
-
-    The parameter on_ambiguous is "fail".
-    """
-
-    default_todo = (
-        "Check at the service whether the request was carried out, record it with 'airflow assistant ledger "
-        "resolve', then clear the task."
-    )
 
 
 class AssistantIncompleteError(AssistantError):
@@ -345,17 +362,6 @@ class AssistantIncompleteError(AssistantError):
     default_todo = "Run the task again: it sends only the missing ones. The findings give a reason for each."
 
 
-class AssistantIncompletePermanentError(AssistantIncompleteError, AirflowFailException):
-    """
-    The service refused every rating that is missing.
-
-    A retry would be refused as well.
-    """
-
-    default_safe = "All other ratings are sent and recorded."
-    default_todo = "Read the reasons in the findings. Usually the session or the request no longer exists."
-
-
 class AssistantIncompleteExportError(AssistantError):
     """
     More sites than max_failed_sites could not be read.
@@ -367,36 +373,28 @@ class AssistantIncompleteExportError(AssistantError):
     default_todo = "Run the task again: it reads all sites and replaces the day."
 
 
-class AssistantIncompleteExportPermanentError(AssistantIncompleteExportError, AirflowFailException):
-    """
-    The service refused more sites than max_failed_sites.
-
-    A retry would be refused as well.
-    """
-
-    default_todo = "Correct site_ids or the API key, or raise max_failed_sites."
-
-
-class AssistantGateFailedError(AssistantError, AirflowFailException):
+class AssistantGateFailedError(AssistantError):
     """
     The evaluation did not pass its gate.
 
     A rule of the gate does not hold. The service and the task work.
     """
 
+    default_retryable = False
     default_safe = "The scores, the summary and the report are written."
     default_todo = (
         "Open the report and read the worst answers. Correct the knowledge base and ask again, or change the gate."
     )
 
 
-class AssistantJudgeLimitError(AssistantError, AirflowFailException):
+class AssistantJudgeLimitError(AssistantError):
     """
     The judges of an evaluation have used max_judge_tokens.
 
     The questions are more, or longer, than the limit allows. The evaluation has no scores yet.
     """
 
+    default_retryable = False
     default_safe = "The verdicts so far are saved in verdicts.parquet. A retry does not pay for them again."
     default_todo = "Raise max_judge_tokens, or evaluate fewer questions."
 
@@ -416,17 +414,6 @@ class AssistantRequestFailedError(AssistantError):
     default_todo = "Read the service's reason, then run the task again: it submits the failed questions again."
     request_id: str = ""
     status: str = ""
-
-
-class AssistantRequestFailedPermanentError(AssistantRequestFailedError, AirflowFailException):
-    """
-    The service could not answer a chat that the task only waits for.
-
-    The chat request ended in the failed status. Polling it again would give the same result.
-    """
-
-    default_safe = "Nothing was changed: a sensor only reads."
-    default_todo = "Clear the task that submitted the chat: it submits the question again."
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -461,13 +448,14 @@ class AssistantRequestLostError(AssistantError):
     default_todo = "Run the task again: it submits the question again."
 
 
-class AssistantDocumentsFailedError(AssistantError, AirflowFailException):
+class AssistantDocumentsFailedError(AssistantError):
     """
     The service could not process documents.
 
     The list of the site shows them with a status such as failed. Waiting does not change it.
     """
 
+    default_retryable = False
     default_safe = "Nothing was changed: a sensor only reads."
     default_todo = (
         "Read the reason at the service. Correct the documents in the source and load them again, "
@@ -483,25 +471,12 @@ class AssistantLedgerError(AssistantError):
     seconds.
     """
 
+    default_stops_all = True
     default_safe = (
         "What the ledger has recorded is not sent again. What was sent and could not be recorded is in the findings or "
         "in the log."
     )
     default_todo = "Run the task again once the database is back."
-
-
-class AssistantLedgerPermanentError(AssistantLedgerError, AirflowFailException):
-    """
-    The ledger cannot be used.
-
-    It is newer than this package, read-only, not a ledger database, or its connection is wrong. Or
-    it is a file, and a distributed executor runs tasks on machines that do not share it.
-    """
-
-    default_todo = (
-        "Correct the connection that the message names, the permissions or the version of the package. With "
-        "a distributed executor, set [assistant] ledger_conn_id."
-    )
 
 
 class AssistantWarehouseError(AssistantError):

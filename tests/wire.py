@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
-from airflow_provider_assistant.api.flow import RetryPolicy
 from airflow_provider_assistant.client.client import AssistantClient
+from airflow_provider_assistant.client.retry import RetryPolicy
 from airflow_provider_assistant.client.settings import ClientSettings
-from airflow_provider_assistant.client.transport import AsyncTransport
+from airflow_provider_assistant.client.transport import AsyncTransport, Transport
 from tests.servers import LocalServer, body_of, send
 
 # Response timeout in seconds, for tests of a service that never answers. The connection has to be open within this time
@@ -129,19 +129,26 @@ def refusing_port() -> Iterator[int]:
         yield int(holder.getsockname()[1])
 
 
-def drive(steps: Any, outcomes: Iterable[Any], clock: FakeTime) -> tuple[Any, list[Any]]:
-    """Run a flow without a socket: each Send gets the next outcome, each Wait moves the clock."""
-    from airflow_provider_assistant.api import flow
+class ScriptedTransport(Transport):
+    """Give the outcomes to the calls in order; the last one repeats."""
 
-    answers = iter(outcomes)
-    seen: list[Any] = []
-    outcome = None
-    while True:
-        try:
-            step = steps.send(outcome)
-        except StopIteration as end:
-            return end.value, seen
-        seen.append(step)
-        outcome = next(answers) if isinstance(step, flow.Send) else None
-        if isinstance(step, flow.Wait):
-            clock.sleep(step.seconds)
+    def __init__(self, outcomes: Iterable[Any]) -> None:
+        self.outcomes = list(outcomes)
+        self.sent: list[Any] = []
+
+    def exchange(self, call: Any) -> Any:
+        self.sent.append(call)
+        return self.outcomes[min(len(self.sent), len(self.outcomes)) - 1]
+
+    def close(self) -> None:
+        pass
+
+
+class ScriptedAsyncTransport(AsyncTransport):
+    """The same under asyncio."""
+
+    def __init__(self, scripted: ScriptedTransport) -> None:
+        self._scripted = scripted
+
+    async def exchange(self, call: Any) -> Any:
+        return self._scripted.exchange(call)

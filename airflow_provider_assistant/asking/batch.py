@@ -14,25 +14,22 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias
 
-from airflow.providers.common.compat.sdk import AirflowFailException
-
-from airflow_provider_assistant.api import endpoints, flow
+from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.replies import ApiReply, ChatAnswer
 from airflow_provider_assistant.asking.answers import NOT_SUBMITTED
 from airflow_provider_assistant.asking.earlier import Earlier, EarlierTries, earlier_tries
 from airflow_provider_assistant.asking.poller import Poller
 from airflow_provider_assistant.asking.questions import Question, Questions
-from airflow_provider_assistant.asking.schedule import Silence
+from airflow_provider_assistant.asking.schedule import LAST_POLL, Silence
 from airflow_provider_assistant.asking.sessions import close_sessions, ended_sessions
 from airflow_provider_assistant.asking.state import BatchState, End, Request, Writer
 from airflow_provider_assistant.client.cancellation import GRACE, CancellableRunner
-from airflow_provider_assistant.client.rate_limited import RateLimitedClient
+from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import AssistantError, AssistantIncompleteError, AssistantLedgerError
 from airflow_provider_assistant.ledger import Claim, Ledger, Outcome, ScopeLedger, chats
 from airflow_provider_assistant.loading.decide import ELSEWHERE
 from airflow_provider_assistant.loading.options import MAX_BACKOFF, OnAmbiguous
-from airflow_provider_assistant.sending.client import SendingClient
 from airflow_provider_assistant.sending.decide import Item, outcome_of_reply
 from airflow_provider_assistant.sending.sender import Sender
 
@@ -231,7 +228,7 @@ class Batch:
 
     async def _run(self, *, waits: bool, waited: bool) -> bool:
         retries = self._job.on_ambiguous == "retry"
-        client = SendingClient(self._job.settings, max_backoff=MAX_BACKOFF, retry_ambiguous=retries)
+        client = AssistantClient(self._job.settings.retrying(max_backoff=MAX_BACKOFF, retry_ambiguous=retries))
         async with client, Writer(self._state) as writer:
             self._writer = writer
             self._now = client.now
@@ -249,7 +246,7 @@ class Batch:
                 waited = True
 
     async def _round(
-        self, client: SendingClient, items: Sequence[Item], waiting: Sequence[Request], *, waits: bool
+        self, client: AssistantClient, items: Sequence[Item], waiting: Sequence[Request], *, waits: bool
     ) -> None:
         """Send questions and poll meanwhile; then wait for the answers, or leave that to the trigger."""
         poller = self._poller = self._new_poller(client, self._job.timeout)
@@ -268,12 +265,12 @@ class Batch:
             for request in poller.schedule.waiting:
                 self._writer.add(request)
 
-    async def _poll_once(self, client: SendingClient) -> None:
+    async def _poll_once(self, client: AssistantClient) -> None:
         poller = self._new_poller(client, timeout=0.0)
         poller.close()
         await poller.run(self.open)
 
-    def _new_poller(self, client: SendingClient, timeout: float) -> Poller:
+    def _new_poller(self, client: AssistantClient, timeout: float) -> Poller:
         return Poller(
             client,
             self._job.site_id,
@@ -290,20 +287,20 @@ class Batch:
             await polling
         else:
             # The client of a sender that has stopped sends nothing any more.
-            async with RateLimitedClient(self._job.settings) as other:
+            async with AssistantClient(self._job.settings) as other:
                 poller.use(other)
                 poller.close()
                 await polling
         self.silence = poller.schedule.silence(poller.now())
 
-    async def _send(self, client: SendingClient, poller: Poller, items: Sequence[Item]) -> None:
+    async def _send(self, client: AssistantClient, poller: Poller, items: Sequence[Item]) -> None:
         """Send questions until all are sent, or nothing was accepted for as long as the batch waits for answers."""
         sender = self._sender = Sender(
             self._scope_ledger, client, on_outcome=self._count, on_lost=self._lost, outcome_of=outcome_of_reply
         )
         sending = asyncio.create_task(sender.run(iter(items)))
         # A reply that is on its way is waited for.
-        patience = min(client.settings.timeout, flow.LAST_POLL)
+        patience = min(client.settings.timeout, LAST_POLL)
         try:
             while not sending.done():
                 await asyncio.wait({sending}, timeout=max(0.0, poller.schedule.deadline + patience - poller.now()))
@@ -331,7 +328,7 @@ class Batch:
 
     def _leave(self, items: Sequence[Item], error: AssistantError) -> None:
         """End the questions that were not sent, or raise the error that ends the task."""
-        is_fatal = isinstance(error, AirflowFailException) or self._runner.is_cancelled
+        is_fatal = not error.retryable or self._runner.is_cancelled
         if is_fatal or not (self.requests or self.ends):
             raise error
         log.warning("Not all questions could be submitted; waiting for those that were: %s", error)
@@ -361,7 +358,7 @@ class Batch:
             request_id=reply.created_id,
             session_id=item.claim.details["session_id"],  # type: ignore[index]
             submitted_at=round(self._now() - seconds, 6),
-            attempts=earlier.requests + item.requests,
+            attempts=earlier.requests + item.attempts.sent,
             is_maybe_second=bool(outcome.ambiguous) or earlier.may_exist,
         )
         self.requests[question.question_id] = request
@@ -388,7 +385,7 @@ class Batch:
     def _not_submitted(self, item: Item, reason: str) -> None:
         question: Question = item.row
         now = round(self._now(), 6)
-        self._ended(End(question.question_id, "not_submitted", now, error=reason, attempts=item.requests))
+        self._ended(End(question.question_id, "not_submitted", now, error=reason, attempts=item.attempts.sent))
 
     def _ended(self, end: End) -> None:
         self.ends[end.question_id] = end

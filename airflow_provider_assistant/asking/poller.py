@@ -7,11 +7,11 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterable
 
-from airflow_provider_assistant.api import endpoints, flow
-from airflow_provider_assistant.asking.schedule import DuePoll, Schedule
+from airflow_provider_assistant.api import endpoints
+from airflow_provider_assistant.asking.schedule import LAST_POLL, DuePoll, Schedule
 from airflow_provider_assistant.asking.state import End, Request
 from airflow_provider_assistant.client.client import AssistantClient
-from airflow_provider_assistant.exceptions import AssistantAPIError, AssistantError
+from airflow_provider_assistant.exceptions import AssistantError
 from airflow_provider_assistant.sending.decide import NotSentError
 
 log = logging.getLogger(__name__)
@@ -113,7 +113,7 @@ class Poller:
             self._in_flight.add(task)
             task.add_done_callback(self._on_done)
         # After the deadline, polling goes on as long as polls are answered.
-        response_timeout = min(self._client.settings.timeout, flow.LAST_POLL)
+        response_timeout = min(self._client.settings.timeout, LAST_POLL)
         end = max(self._started, schedule.deadline, schedule.answered_at) + response_timeout
         if now >= end and not self._takes_more:
             schedule.give_up()
@@ -140,18 +140,15 @@ class Poller:
         request = poll.request
         call = endpoints.get_chat_request(self._site_id, str(request.request_id), self._client.settings.words)
         try:
-            steps = flow.poll(call, since=request.submitted_at, now=self.now, due=poll.due)
-            reply = await self._client.arun(steps)
+            reply = await self._client.asend_once(call)
         except NotSentError:
             # The sender has stopped, whose client this is.
             self.schedule.postpone(poll, self.now())
             return
-        except AssistantAPIError as error:
-            reply = error
-        if isinstance(reply, AssistantError):
-            end = self.schedule.on_error(poll, reply, self.now())
+        except AssistantError as error:
+            end = self.schedule.on_error(poll, error, self.now())
             if not end and self.schedule.failed_polls == 1:
-                log.warning(flow.POLLING_GOES_ON, reply)
+                log.warning("Polling goes on after this: %s", error)
         else:
             end = self.schedule.on_reply(poll, reply, self.now())
             if not end and reply.status not in self._logged_statuses:

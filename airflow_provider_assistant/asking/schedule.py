@@ -6,7 +6,7 @@ import heapq
 from collections import Counter
 from typing import Any, NamedTuple
 
-from airflow_provider_assistant.api import errors, flow
+from airflow_provider_assistant.api import errors
 from airflow_provider_assistant.api.replies import ChatRequest
 from airflow_provider_assistant.asking.state import End, Request, Status
 from airflow_provider_assistant.exceptions import AssistantError, AssistantRateLimitError
@@ -15,6 +15,10 @@ from airflow_provider_assistant.texts import counted, time_of_day
 # The first poll of a request comes after this share of the interval, further polls whenever its age has doubled, and
 # from then on one per interval. So quick answers are found quickly, and slow ones cost few polls.
 FIRST = 0.25
+# Maximum seconds that a last poll may take after the deadline: less than the time that Airflow waits for a trigger.
+LAST_POLL = 120.0
+# A silence of fewer seconds is not worth mentioning.
+SHORT_SILENCE = 10.0
 
 
 class DuePoll(NamedTuple):
@@ -143,7 +147,7 @@ class Schedule:
 
     def silence(self, now: float) -> Silence | None:
         """Return that no poll was answered at the end; None if some were, or it is only a few seconds."""
-        if not self.open or not self._silent_polls or now - self.answered_at <= flow.SHORT_SILENCE:
+        if not self.open or not self._silent_polls or now - self.answered_at <= SHORT_SILENCE:
             return None
         return Silence(self.answered_at, self._silent_polls, self._last_error)
 

@@ -9,7 +9,7 @@ from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.payloads import SessionClose, checked
 from airflow_provider_assistant.asking.questions import SESSION, Question
 from airflow_provider_assistant.asking.state import End
-from airflow_provider_assistant.client.rate_limited import RateLimitedClient
+from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.client.worker_pool import CircuitBreaker, for_each
 from airflow_provider_assistant.exceptions import AssistantError, AssistantNotFoundError, AssistantPermissionError
@@ -53,7 +53,7 @@ async def close_sessions(settings: ClientSettings, site_id: str, sessions: Seque
         await client.asend(endpoints.close_session(site_id, checked(SessionClose, {"session_id": session})))
         closed += 1
 
-    async with RateLimitedClient(settings) as client:
+    async with AssistantClient(settings) as client:
         await for_each(
             sessions,
             close,

@@ -1,50 +1,64 @@
-"""Run the flows of the API through a transport, with and without asyncio."""
+"""The client: it sends calls, with retries, one at a time or many at once."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 import random
 import time
 import weakref
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
-from http import HTTPStatus
-from typing import Any, Generic, Self, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from dataclasses import replace
+from typing import Any, Protocol, Self, TypeVar
 
-from airflow_provider_assistant.api import flow
-from airflow_provider_assistant.api.ambiguity import OnAmbiguous, decided
-from airflow_provider_assistant.api.call import Call, Response, TransportFailure
-from airflow_provider_assistant.api.gateways import gateway_reply
-from airflow_provider_assistant.api.outage import Outage
-from airflow_provider_assistant.client.api_key import ApiKey
+from airflow_provider_assistant.api import errors
+from airflow_provider_assistant.api.call import Call, CallInfo, Response, TransportFailure
 from airflow_provider_assistant.client.defaults import get_client_defaults
+from airflow_provider_assistant.client.retry import Attempts, Retries, ambiguous, jittered
 from airflow_provider_assistant.client.settings import ClientSettings
+from airflow_provider_assistant.client.throttle import DEFAULT_PAUSE_SECONDS, Throttle
 from airflow_provider_assistant.client.transport import AsyncTransport, Transport
-from airflow_provider_assistant.observability import metrics, tracing
+from airflow_provider_assistant.exceptions import (
+    AssistantAuthenticationError,
+    AssistantError,
+    AssistantGatewayError,
+    AssistantInputError,
+    AssistantRateLimitError,
+    AssistantResponseError,
+    AssistantServerError,
+)
+from airflow_provider_assistant.observability import metrics
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# Keys that one call is sent with at most, if the key in the connection changes each time.
-KEYS_OF_A_CALL = 3
+
+class _IO(Protocol):
+    """How a client waits and sends: it blocks its thread, or awaits."""
+
+    def slot(self, *, is_patient: bool) -> contextlib.AbstractAsyncContextManager[None]: ...
+
+    async def exchange(self, call: Call[Any]) -> Response | TransportFailure: ...
+
+    async def sleep(self, seconds: float) -> None: ...
 
 
 class AssistantClient:
     """
-    Send calls and run flows for one connection.
+    Send calls for one connection.
 
-    Use :meth:`send` from any number of threads, or :meth:`asend` from one event loop. Close the client with
-    :meth:`close` or :meth:`aclose`, or use it as a context manager.
+    Use :meth:`send` from any number of threads, or :meth:`asend` from one event loop, where all requests share a
+    throttle: a request may wait for its turn longer than for its response. Close the client with :meth:`close` or
+    :meth:`aclose`, or use it as a context manager.
 
-    :param settings: Base URL, API key, timeout and the other settings.
-    :param transport: Transport of :meth:`send`; the client closes it. Default: None, httpx.
-    :param async_transport: Transport of :meth:`asend`; the client closes it. Default: None, aiohttp.
-    :param now: Clock, returning seconds since the epoch. Default: None, :func:`time.time`.
-    :param sleep: Function that waits a number of seconds, for :meth:`send`. Default: None, :func:`time.sleep`.
-    :param asleep: Coroutine function that waits a number of seconds, for :meth:`asend`. Default: None,
-        :func:`asyncio.sleep`.
-    :param rng: Random generator of the retry jitter. Default: None, a new one.
+    :param transport: Transport of :meth:`send`. Default: httpx.
+    :param async_transport: Transport of :meth:`asend`. Default: aiohttp.
+    :param now: Clock in seconds since the epoch.
+    :param sleep: Waits a number of seconds, for :meth:`send`.
+    :param asleep: Coroutine function that waits a number of seconds, for :meth:`asend`.
+    :param rng: Random generator of the jitter.
     """
 
     def __init__(
@@ -53,7 +67,7 @@ class AssistantClient:
         *,
         transport: Transport | None = None,
         async_transport: AsyncTransport | None = None,
-        now: flow.Clock | None = None,
+        now: Callable[[], float] | None = None,
         sleep: Callable[[float], None] | None = None,
         asleep: Callable[[float], Awaitable[None]] | None = None,
         rng: random.Random | None = None,
@@ -61,150 +75,193 @@ class AssistantClient:
         defaults = get_client_defaults()
         self.settings = settings
         self.now = now or defaults.now
-        self._sleep = sleep or defaults.sleep
-        self.asleep = asleep or defaults.asleep
         self._rng = rng or defaults.rng()
-        self.outage = Outage(settings.retry.pause_in_outage, self.now, self._rng)
         self._requests = metrics.Requests()
         # Users often forget to close a client: send its pending metrics when it is garbage-collected.
         weakref.finalize(self, self._requests.flush)
         self._transport = transport or defaults.transport(settings)
         self._async_transport = async_transport or defaults.async_transport(settings)
-        self._key = ApiKey(settings, [self._transport, self._async_transport])
+        self.throttle = Throttle(
+            settings.max_concurrency,
+            patience=settings.retry.outage_seconds,
+            pause=settings.retry.pause_in_outage,
+            longest_pause=settings.retry.max_backoff,
+            now=self._monotonic,
+            rng=self._rng,
+        )
+        self.asleep = asleep or defaults.asleep
+        self._blocking = _Blocking(self._transport, sleep or defaults.sleep)
+        self._awaiting = _Awaiting(self._async_transport, self.asleep, self.throttle)
+        self._prepare_lock = asyncio.Lock()
+        self._is_prepared = self._has_worked = False
 
-    def send(self, call: Call[T], on_ambiguous: OnAmbiguous | None = None) -> T:
+    def send(self, call: Call[T], *, retry_ambiguous: bool | None = None) -> T:
         """
         Send one call, with retries, and return its reply.
 
-        :param call: The call.
-        :param on_ambiguous: What to do if the call failed and may have taken effect nevertheless. ``retry`` sends it
-            again as often as the retry rule allows, except for a ``POST …/chat`` that timed out. ``fail`` never sends
-            it again. Default: None, follow ``retry_ambiguous`` of the retry rule.
-        :return: The reply that the call's parser builds.
+        :param retry_ambiguous: Whether to send a create again that may have been carried out. Default: what the
+            settings say. A ``POST …/chat`` that timed out is never sent again.
         :raises AssistantAPIError: The service answered with an error status; the subclass depends on the status.
         :raises AssistantConnectionError: The connection cannot be opened, or it broke.
         :raises AssistantTimeoutError: No complete response came within ``timeout``.
-        :raises AssistantAmbiguousError: The call creates something, failed, and may have taken effect nevertheless.
+        :raises AssistantAmbiguousError: The call creates something, failed, and may have been carried out nevertheless.
+            Airflow does not retry the task if ``retry_ambiguous`` is False.
         :raises AssistantResponseError: The status is a success, but the body cannot be used.
         """
-        steps = self._attempts(call)
-        if on_ambiguous is not None:
-            steps = decided(call, on_ambiguous, self.settings.retry, now=self.now, rng=self._rng, outage=self.outage)
-        with tracing.span(call.endpoint, call=str(call)):
-            return self.run(steps)
+        return _run_blocking(self._send(self._blocking, call, Attempts(), retry_ambiguous, is_repeat=False))
 
-    async def asend(self, call: Call[T]) -> T:
+    async def asend(
+        self,
+        call: Call[T],
+        *,
+        attempts: Attempts | None = None,
+        is_repeat: bool = False,
+        logs_retries: bool = True,
+    ) -> T:
         """
         Send one call under asyncio, with retries, and return its reply.
 
-        :param call: The call.
-        :return: The reply that the call's parser builds.
+        :param attempts: Counts what is sent, also if this coroutine is cancelled.
+        :param is_repeat: Whether an earlier call with the same body may have been carried out: then a 409 to a create
+            means that it was.
+        :param logs_retries: Whether to log a warning before each retry.
         :raises AssistantError: The call failed; the subclasses are those of :meth:`send`.
         """
-        with tracing.span(call.endpoint, call=str(call)):
-            return await self.arun(self._attempts(call))
+        return await self._send(
+            self._awaiting, call, attempts or Attempts(), None, is_repeat=is_repeat, logs_retries=logs_retries
+        )
 
-    def run(self, steps: flow.Flow[T]) -> T:
+    def send_once(self, call: Call[T]) -> T:
         """
-        Run a flow to its end and return its result.
+        Send one request, without retries, and return its reply.
 
-        :param steps: The flow.
-        :return: What the flow returns; errors that it raises are raised unchanged.
+        :raises AssistantError: It failed.
         """
-        step = _advance(steps)
-        while not isinstance(step, _Finished):
-            if isinstance(step, flow.Send):
-                step = _advance(steps, self._exchange_sync(step.call))
-            else:
-                self._log_retry(step)
-                self._sleep(step.seconds)
-                step = _advance(steps)
-        return step.result
+        return _run_blocking(self._send_once(self._blocking, call))
 
-    async def arun(self, steps: flow.Flow[T], on_wait: Callable[[flow.Wait], None] | None = None) -> T:
+    async def asend_once(self, call: Call[T]) -> T:
         """
-        Run a flow to its end under asyncio and return its result.
+        Send one request under asyncio, without retries, however long it has to wait for its turn.
 
-        :param steps: The flow.
-        :param on_wait: Called before each wait. Default: None, log a warning about a retry.
-        :return: What the flow returns; errors that it raises are raised unchanged.
+        :raises AssistantError: It failed.
         """
-        step = _advance(steps)
-        while not isinstance(step, _Finished):
-            if isinstance(step, flow.Send):
-                outcome = await self._exchange(step.call)
-                step = _advance(steps, outcome)
-            else:
-                (on_wait or self._log_retry)(step)
-                await self.asleep(step.seconds)
-                step = _advance(steps)
-        return step.result
+        return await self._send_once(self._awaiting, call)
 
-    def _log_retry(self, wait: flow.Wait) -> None:
-        """Log a warning if a wait precedes a retry; while the service answers nothing, only every ten seconds."""
-        if wait.reason is None:
-            return
-        if self.outage.tries:
-            self.outage.report(pause=wait.seconds)
-        else:
-            log.warning("Trying again in %.1f s: %s", wait.seconds, wait.reason)
-
-    def _exchange_sync(self, call: Call[Any]) -> Response | TransportFailure:
-        """Send a call once; after a 401, again if the connection has a new API key."""
-        keys_left = KEYS_OF_A_CALL
+    async def _send(
+        self,
+        io: _IO,
+        call: Call[T],
+        attempts: Attempts,
+        retry_ambiguous: bool | None,
+        *,
+        is_repeat: bool,
+        logs_retries: bool = True,
+    ) -> T:
+        policy = self.settings.retry
+        if retry_ambiguous is not None:
+            policy = replace(policy, retry_ambiguous=retry_ambiguous)
+        retries = Retries(call, policy, self.throttle, self._rng)
+        started = self.now()
         while True:
-            key = self._key.value
-            started = time.perf_counter()
-            sent_at = self.outage.now()
-            outcome = self._observed(call, self._transport.exchange(call), started, sent_at)
-            if isinstance(outcome, TransportFailure) or not self._is_key_refused(outcome):
+            try:
+                async with io.slot(is_patient=False):
+                    outcome = await self._exchange(io, call, attempts, started, is_repeat=is_repeat)
+            except AssistantError as unsent:
+                # The throttle refused it, or its file cannot be read.
+                raise _failed(call, attempts, unsent, retryable=retry_ambiguous is not False) from unsent
+            if not isinstance(outcome, AssistantError):
                 return outcome
-            self._key.renew(key)
-            keys_left -= 1
-            if not keys_left or not self._may_resend(call, key):
-                return replace(outcome, key_note=self._key.note)
+            attempts.failed(outcome)
+            try:
+                pause = retries.pause_after(outcome)
+            except AssistantError as last:
+                raise _failed(call, attempts, last, retryable=retry_ambiguous is not False) from last
+            if logs_retries and self.throttle.tries:
+                self.throttle.report(pause)
+            elif logs_retries:
+                log.warning("Trying again in %.1f s: %s", pause, outcome)
+            metrics.retry(call.endpoint)
+            await io.sleep(pause)
 
-    async def _exchange(self, call: Call[Any]) -> Response | TransportFailure:
-        """Send a call once under asyncio; after a 401, again if the connection has a new API key."""
-        from asgiref.sync import sync_to_async
-
-        keys_left = KEYS_OF_A_CALL
-        while True:
-            key = self._key.value
-            started = time.perf_counter()
-            sent_at = self.outage.now()
-            outcome = self._observed(call, await self._async_transport.exchange(call), started, sent_at)
-            if isinstance(outcome, TransportFailure) or not self._is_key_refused(outcome):
-                return outcome
-            # In asgiref's thread, like every read of a connection under asyncio, see `load_settings_async`.
-            await sync_to_async(self._key.renew)(key)
-            keys_left -= 1
-            if not keys_left or not self._may_resend(call, key):
-                return replace(outcome, key_note=self._key.note)
-
-    def _is_key_refused(self, response: Response) -> bool:
-        if response.status != HTTPStatus.UNAUTHORIZED or self.settings.read_again is None:
-            return False
-        # The 401 of a gateway says nothing about the API key.
-        return gateway_reply(response) is None
-
-    def _may_resend(self, call: Call[Any], refused_key: str) -> bool:
-        has_body_again = call.upload is None or call.upload.rewindable
-        return has_body_again and self._key.value != refused_key
-
-    def _observed(
-        self, call: Call[Any], outcome: Response | TransportFailure, started: float, sent_at: float
-    ) -> Response | TransportFailure:
-        """Count a request, learn from its outcome, and return the outcome without the API key."""
-        status = str(outcome.status) if isinstance(outcome, Response) else outcome.kind
-        seconds = time.perf_counter() - started
-        self._requests.add(call.endpoint, status, seconds)
-        outcome = self._key.redactor.outcome(outcome)
-        self.outage.record(outcome, sent_at)
+    async def _send_once(self, io: _IO, call: Call[T]) -> T:
+        async with io.slot(is_patient=True):
+            outcome = await self._exchange(io, call, Attempts(), self.now())
+        if isinstance(outcome, AssistantError):
+            raise outcome
         return outcome
 
-    def _attempts(self, call: Call[T]) -> flow.Flow[T]:
-        return flow.perform(call, self.settings.retry, now=self.now, rng=self._rng, outage=self.outage)
+    async def _exchange(
+        self, io: _IO, call: Call[T], attempts: Attempts, started: float, *, is_repeat: bool = False
+    ) -> T | AssistantError:
+        """Send one request, learn from its outcome, and return its reply or its error."""
+        sent_at = self.throttle.now()
+        began = time.perf_counter()
+        try:
+            attempts.sent += 1
+            outcome = await io.exchange(call)
+        except asyncio.CancelledError:
+            # The connection may not stand yet, although the request has its slot.
+            attempts.cancelled(call, is_sent=self._async_transport.has_sent())
+            raise
+        except AssistantInputError:
+            # The file of an upload has changed or cannot be opened, so nothing was sent.
+            attempts.sent -= 1
+            raise
+        status = str(outcome.status) if isinstance(outcome, Response) else outcome.kind
+        self._requests.add(call.endpoint, status, time.perf_counter() - began)
+        # If the clock was set back, the difference would be negative.
+        info = CallInfo(0, attempts.sent, attempts.maybe_done, max(0.0, self.now() - started))
+        may_exist = is_repeat or attempts.maybe_done > 0
+        try:
+            reply = errors.reply_of(call, outcome, info, self.now(), may_exist=may_exist)
+        except AssistantError as error:
+            return self._learned(outcome, error, sent_at)
+        self._has_worked = True
+        self.throttle.answered()
+        self.throttle.accepted()
+        return reply
+
+    def _learned(self, outcome: Response | TransportFailure, error: AssistantError, sent_at: float) -> AssistantError:
+        """Tell the throttle about an error, and return it; a 401 after the key had worked may pass: it was rotated."""
+        throttle = self.throttle
+        is_unanswered = errors.is_unanswered(outcome)
+        if isinstance(error, AssistantRateLimitError):
+            throttle.answered()
+            throttle.refused(error, lambda pause: jittered(pause, self._rng))
+        elif is_unanswered:
+            throttle.failed(error, sent_at)
+            is_overload = isinstance(outcome, Response) and throttle.silence < DEFAULT_PAUSE_SECONDS
+            if self.settings.retry.attempts > 1 and (is_overload or error.retry_after):
+                throttle.hold(error.retry_after or 0.0)
+        elif isinstance(error, AssistantGatewayError | AssistantResponseError):
+            throttle.doubted()
+        else:
+            throttle.answered(is_proof=not isinstance(error, AssistantAuthenticationError))
+            if isinstance(error, AssistantServerError):
+                throttle.overloaded()
+        if isinstance(error, AssistantAuthenticationError):
+            if self._has_worked:
+                todo = "The key was rotated or revoked while the task ran: a retry reads the connection again."
+                error = replace(error, retryable=True, todo=f"{todo} {error.todo}")
+            throttle.stop(error)
+        return error
+
+    def _monotonic(self) -> float:
+        try:
+            return asyncio.get_running_loop().time()
+        except RuntimeError:
+            return self.now()
+
+    async def prepare(self) -> None:
+        """
+        Do in a thread, once, what would block the event loop in the first request.
+
+        :raises AssistantInputError: The settings cannot be used.
+        """
+        async with self._prepare_lock:
+            if not self._is_prepared:
+                await asyncio.to_thread(self._async_transport.prepare)
+                self._is_prepared = True
 
     def close(self) -> None:
         """Close the connections of :meth:`send`."""
@@ -229,31 +286,50 @@ class AssistantClient:
         await self.aclose()
 
 
-@dataclass(frozen=True, slots=True)
-class _Finished(Generic[T]):
-    """The end of a flow."""
+class _Blocking:
+    """Send and wait in the calling thread: its coroutines never wait."""
 
-    result: T
+    def __init__(self, transport: Transport, sleep: Callable[[float], None]) -> None:
+        self._transport = transport
+        self._sleep = sleep
+
+    @contextlib.asynccontextmanager
+    async def slot(self, *, is_patient: bool) -> AsyncIterator[None]:  # noqa: ARG002
+        yield
+
+    async def exchange(self, call: Call[Any]) -> Response | TransportFailure:
+        return self._transport.exchange(call)
+
+    async def sleep(self, seconds: float) -> None:
+        self._sleep(seconds)
 
 
-def _advance(steps: flow.Flow[T], outcome: flow.Outcome = None) -> flow.Send | flow.Wait | _Finished[T]:
-    """Continue a flow with the outcome of its last step, record its measurements, and return its next step."""
-    while True:
-        try:
-            step = steps.send(outcome)
-        except StopIteration as end:
-            return _Finished(end.value)
-        # The outcome belongs to the last step only.
-        outcome = None
-        match step:
-            case flow.Send():
-                return step
-            case flow.Measured(state, seconds):
-                metrics.async_completion(state, seconds)
-            case flow.Polled(lag):
-                metrics.poll_lag(lag)
-            case flow.Wait(seconds, retry_of, reason):
-                if retry_of:
-                    metrics.retry(retry_of.endpoint)
-                    tracing.waited(seconds, reason)
-                return step
+class _Awaiting:
+    """Send and wait in the event loop, when the throttle says so."""
+
+    def __init__(
+        self, transport: AsyncTransport, asleep: Callable[[float], Awaitable[None]], throttle: Throttle
+    ) -> None:
+        self.slot = throttle.slot
+        self.exchange = transport.exchange
+        self._asleep = asleep
+
+    async def sleep(self, seconds: float) -> None:
+        await self._asleep(seconds)
+
+
+def _failed(call: Call[Any], attempts: Attempts, error: AssistantError, *, retryable: bool) -> AssistantError:
+    """Return the error of a call that is not sent again."""
+    # A reply that cannot be read says itself what may have happened.
+    is_settled = isinstance(error, AssistantResponseError) and retryable
+    return ambiguous(call, attempts, error, retryable=retryable) if attempts.maybe_done and not is_settled else error
+
+
+def _run_blocking(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that never waits, and return its result."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    raise RuntimeError("a blocking call has waited for an event loop")

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from airflow_provider_assistant.api.call import Call
 from airflow_provider_assistant.api.replies import ApiReply
-from airflow_provider_assistant.client.rate_limited import RateLimitedClient
+from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.client.worker_pool import CircuitBreaker, for_each
 from airflow_provider_assistant.exceptions import AssistantConnectionError, AssistantError
 from airflow_provider_assistant.texts import counted
@@ -34,7 +34,7 @@ class SiteReplies:
     errors: dict[str, AssistantError] = field(default_factory=dict)
 
 
-async def read_sites(client: RateLimitedClient, calls: Mapping[str, Call[ApiReply]]) -> SiteReplies:
+async def read_sites(client: AssistantClient, calls: Mapping[str, Call[ApiReply]]) -> SiteReplies:
     """
     Send one call per site, with retries, and collect the replies.
 
@@ -64,7 +64,7 @@ async def read_sites(client: RateLimitedClient, calls: Mapping[str, Call[ApiRepl
     await for_each(
         site_ids,
         read,
-        max_concurrency=min(len(calls), client.limiter.max_concurrency),
+        max_concurrency=min(len(calls), client.settings.max_concurrency),
         breaker=breaker,
         on_error=note,
         on_result=keep,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from airflow_provider_assistant.api.call import Call
-from airflow_provider_assistant.api.flow import RetryPolicy
 from airflow_provider_assistant.api.ratings import RATING_WORDS
 from airflow_provider_assistant.api.status import StatusMapping
+from airflow_provider_assistant.client.retry import RetryPolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class ClientSettings:
     :param timeout: Response timeout in seconds, from the end of the request to the last byte of the response.
         Default: 30.
     :param chat_timeout: The same for a ``POST …/chat``, whose response is the answer. Default: 90.
-    :param retry: Retry rule of one call. Default: :class:`~airflow_provider_assistant.api.flow.RetryPolicy` with its
+    :param retry: Retry rule of one call. Default: :class:`~airflow_provider_assistant.client.retry.RetryPolicy` with its
         defaults.
     :param max_concurrency: Maximum number of requests in flight, and of open connections. Default: 32.
     :param verify: Whether to verify TLS certificates, or the path of a CA bundle to verify them with. Default: True.
@@ -60,3 +60,7 @@ class ClientSettings:
         :param call: The call.
         """
         return self.chat_timeout if call.timeout_field == "chat_timeout" else self.timeout
+
+    def retrying(self, **changes: Any) -> ClientSettings:
+        """Return these settings with other limits for retries, see :class:`.RetryPolicy`."""
+        return replace(self, retry=replace(self.retry, **changes))

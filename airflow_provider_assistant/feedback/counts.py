@@ -91,7 +91,7 @@ class RatingCounts:
             return "repeated", REPEATED
         self.sent += 1
         self.by_rating[item.row.word] += 1
-        if item.is_repeat or item.ambiguous:
+        if item.is_repeat or item.attempts.maybe_done:
             self.possibly_duplicated += 1
             return "possibly_duplicated", "an earlier attempt may have been received as well"
         return None

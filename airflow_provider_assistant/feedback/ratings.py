@@ -65,4 +65,4 @@ def outcome_of_rating(item: Item, reply: RatingReply) -> Outcome:
     outcome = outcome_of_reply(item, reply)
     if not is_repeated(item, reply):
         return outcome
-    return Outcome(item.claim, "rejected", requests=item.requests, http_status=outcome.http_status, error=REPEATED)
+    return Outcome(item.claim, "rejected", requests=item.attempts.sent, http_status=outcome.http_status, error=REPEATED)

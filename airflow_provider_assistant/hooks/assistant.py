@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from airflow_provider_assistant.api import document_routes, endpoints
-from airflow_provider_assistant.api.ambiguity import OnAmbiguous
 from airflow_provider_assistant.api.document_pages import DocumentPages
 from airflow_provider_assistant.api.errors import detail_of
 from airflow_provider_assistant.api.payloads import (
@@ -25,6 +24,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantInputError,
     AssistantPermissionError,
 )
+from airflow_provider_assistant.hooks.base import OnAmbiguous
 from airflow_provider_assistant.hooks.reads import AssistantReadHook
 from airflow_provider_assistant.storage.uploads import FileSource, as_upload
 
@@ -251,8 +251,7 @@ class AssistantHook(AssistantReadHook):
         :return: The reply; ``text`` is the answer, ``request_id`` identifies it for :meth:`send_feedback`.
         :raises AssistantInputError: A field is empty or malformed; nothing was sent.
         :raises AssistantAmbiguousError: The service may have received the message, and no answer came.
-        :raises AssistantAmbiguousPermanentError: The same with ``on_ambiguous="fail"``; Airflow does not retry the
-            task.
+            With ``on_ambiguous="fail"``, Airflow does not retry the task.
         :raises AssistantError: The call failed; see the errors that :class:`AssistantHook` lists.
         """
         chat = _message(session_id, message, email, response_language)
@@ -285,8 +284,7 @@ class AssistantHook(AssistantReadHook):
         :return: The reply; ``request_id`` identifies the chat request.
         :raises AssistantInputError: A field is empty or malformed; nothing was sent.
         :raises AssistantAmbiguousError: The chat request may or may not have been accepted.
-        :raises AssistantAmbiguousPermanentError: The same with ``on_ambiguous="fail"``; Airflow does not retry the
-            task.
+            With ``on_ambiguous="fail"``, Airflow does not retry the task.
         :raises AssistantError: The call failed; see the errors that :class:`AssistantHook` lists.
         """
         chat = _message(session_id, message, email, response_language)

@@ -6,12 +6,11 @@ import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from functools import cached_property
-from typing import TypeVar
+from typing import Literal, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 from airflow.providers.common.compat.sdk import AirflowException, BaseHook
 
-from airflow_provider_assistant.api.ambiguity import OnAmbiguous
 from airflow_provider_assistant.api.call import Call
 from airflow_provider_assistant.api.document_routes import DocumentRoutes, described
 from airflow_provider_assistant.api.document_state import needs_attention
@@ -24,6 +23,7 @@ from airflow_provider_assistant.ledger.scopes import Site
 from airflow_provider_assistant.parameters import checked, text
 from airflow_provider_assistant.texts import escaped
 
+OnAmbiguous: TypeAlias = Literal["retry", "fail"]
 T = TypeVar("T")
 
 
@@ -176,7 +176,7 @@ class AssistantBaseHook(BaseHook):
         :raises AssistantError: The call failed; see the errors that
             :class:`~airflow_provider_assistant.hooks.assistant.AssistantHook` lists.
         """
-        return self.client.send(call, on_ambiguous)
+        return self.client.send(call, retry_ambiguous=None if on_ambiguous is None else on_ambiguous == "retry")
 
     def _create(self, call: Call[CreatedDocument]) -> CreatedDocument:
         """Create a document, and log a warning if the service does not use it."""

@@ -16,10 +16,10 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from airflow_provider_assistant import strict_json
 from airflow_provider_assistant.api.document_routes import DocumentRoutes
-from airflow_provider_assistant.api.flow import RetryPolicy
 from airflow_provider_assistant.api.status import word, words_of
 from airflow_provider_assistant.client.proxies import usable_proxy
 from airflow_provider_assistant.client.redaction import SURELY_SECRET, is_recognisable
+from airflow_provider_assistant.client.retry import RetryPolicy
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.hooks.foreign_fields import what_to_use
@@ -215,7 +215,6 @@ def settings_of(connection: Connection, extra: dict[str, Any]) -> Settings:
     retry = defaults.retry
     if options.retries is not None:
         retry = RetryPolicy(attempts=options.retries + 1)
-    retry = replace(retry, gateway_refusals=options.gateway_refusals)
     # httpx takes the path of a bundle, or whether to verify at all.
     verify: bool | str = options.ca_bundle or True
     if options.verify is False:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from airflow_provider_assistant.client.rate_limited import RateLimitedClient
+from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.hooks.connection import Settings
@@ -16,7 +16,7 @@ from airflow_provider_assistant.hooks.connection import Settings
 
 @dataclass(slots=True)
 class _Shared:
-    client: RateLimitedClient
+    client: AssistantClient
     users: int = 0
 
 
@@ -27,7 +27,7 @@ starting_reads: dict[tuple[asyncio.AbstractEventLoop, str], asyncio.Future[Setti
 
 
 @contextlib.asynccontextmanager
-async def shared_client(hook: AssistantHook) -> AsyncIterator[RateLimitedClient]:
+async def shared_client(hook: AssistantHook) -> AsyncIterator[AssistantClient]:
     """
     Return the shared client of a connection for an ``async with`` block; the last user to leave closes it.
 
@@ -59,7 +59,7 @@ def _open_and_register(key: _Key) -> _Shared:
         if other_loop.is_closed():
             open_clients.pop(other_key, None)
     _, client_settings = key
-    shared = _Shared(RateLimitedClient(client_settings))
+    shared = _Shared(AssistantClient(client_settings))
     open_clients[key] = shared
     return shared
 

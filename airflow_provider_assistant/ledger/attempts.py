@@ -359,7 +359,7 @@ class ScopeLedger:
         """
         Check that the file of the ledger is still in its place.
 
-        :raises AssistantLedgerPermanentError: It was deleted or replaced.
+        :raises AssistantLedgerError: It was deleted or replaced.
         """
         check_in_place(self._engine, self._inode)
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 import sqlalchemy as sa
 from airflow.providers.common.compat.sdk import conf
 
-from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantLedgerPermanentError
+from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantLedgerError
 from airflow_provider_assistant.ledger.schema import UtcDateTime, attempts
 
 # Default of [assistant] lease_seconds, and its limits: a shorter lease would not outlive a busy database, and a longer
@@ -59,7 +59,7 @@ def configured() -> Clock:
     """
     Return the clock with the lease of Airflow's configuration.
 
-    :raises AssistantLedgerPermanentError: The option is not a number within the limits.
+    :raises AssistantLedgerError: The option is not a number within the limits.
     """
     text = conf.get("assistant", "lease_seconds", fallback=str(DEFAULT_SECONDS))
     try:
@@ -67,8 +67,9 @@ def configured() -> Clock:
     except ValueError:
         seconds = math.nan
     if not SHORTEST <= seconds <= LONGEST:
-        raise AssistantLedgerPermanentError(
+        raise AssistantLedgerError(
             f"[assistant] lease_seconds is {text!r}, and not a number of seconds from {SHORTEST:g} to {LONGEST:g}",
+            retryable=False,
             safe=NOTHING_SENT,
             todo="Correct it in airflow.cfg or in AIRFLOW__ASSISTANT__LEASE_SECONDS.",
         )

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, TypeVar
 import sqlalchemy as sa
 import tenacity
 
-from airflow_provider_assistant.exceptions import AssistantError, AssistantLedgerError, AssistantLedgerPermanentError
+from airflow_provider_assistant.exceptions import AssistantError, AssistantLedgerError
 from airflow_provider_assistant.storage.databases import cause_of, driver_text
 
 T = TypeVar("T")
@@ -95,15 +95,16 @@ def ledger_errors(bind: Bind, what: str, safe: str | None = None) -> Iterator[No
     :param what: Predicate of the message, which follows "the ledger".
     :param safe: Sentence about what was not changed.
     :raises AssistantLedgerError: The block raised a transient database error.
-    :raises AssistantLedgerPermanentError: The block raised a database error that a retry cannot correct.
+    :raises AssistantLedgerError: The block raised a database error that a retry cannot correct.
     """
     try:
         yield
     except (ValueError, TypeError, OverflowError) as error:
         if isinstance(error, AssistantError):
             raise
-        raise AssistantLedgerPermanentError(
+        raise AssistantLedgerError(
             f"the ledger {what}: it holds a value that cannot be read, so it is damaged: {error} ({name_of(bind)})",
+            retryable=False,
             safe=safe,
             todo="Restore a backup of the database. 'sqlite3 FILE .recover' saves what can still be read of a file.",
         ) from error
@@ -119,7 +120,7 @@ def ledger_errors(bind: Bind, what: str, safe: str | None = None) -> Iterator[No
                 advice = f"Free space for the database. {advice}"
             raise AssistantLedgerError(message, safe=safe, todo=advice) from error
         advice = f"{known.todo} {_ADVICE_KNOWN}" if known else _ADVICE_PERMANENT
-        raise AssistantLedgerPermanentError(message, safe=safe, todo=advice) from error
+        raise AssistantLedgerError(message, retryable=False, safe=safe, todo=advice) from error
 
 
 def connected(engine: sa.Engine) -> sa.Connection:

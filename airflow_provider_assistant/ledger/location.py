@@ -12,7 +12,7 @@ from typing import NamedTuple
 import sqlalchemy as sa
 from airflow.providers.common.compat.sdk import conf
 
-from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantLedgerPermanentError
+from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantLedgerError
 from airflow_provider_assistant.ledger.database import NAME
 from airflow_provider_assistant.ledger.sqlite_file import share_file, sqlite_engine
 from airflow_provider_assistant.storage.databases import UnusableDatabaseError, engine_of_connection
@@ -73,7 +73,7 @@ def check_location(location: LedgerLocation) -> None:
     Check that the workers can share the ledger, without opening it.
 
     :param location: The location. A connection is accepted: whether its database is a file is known when it is opened.
-    :raises AssistantLedgerPermanentError: The ledger would be a file, and an executor runs tasks on several machines.
+    :raises AssistantLedgerError: The ledger would be a file, and an executor runs tasks on several machines.
     """
     if not location.conn_id:
         _check_file(f"the file {_default_file()}")
@@ -83,7 +83,7 @@ def engine_at(location: LedgerLocation) -> sa.Engine:
     """
     Return an engine, not connected yet, for the database of a ledger.
 
-    :raises AssistantLedgerPermanentError: The connection does not exist or is not a SQL connection; or the database is
+    :raises AssistantLedgerError: The connection does not exist or is not a SQL connection; or the database is
         a file, and an executor runs tasks on several machines.
     """
     if not location.conn_id:
@@ -119,7 +119,7 @@ def _check_file(name: str) -> None:
     """
     Check that the workers can share a file.
 
-    :raises AssistantLedgerPermanentError: An executor runs tasks on several machines, and nobody says that they share
+    :raises AssistantLedgerError: An executor runs tasks on several machines, and nobody says that they share
         the file.
     """
     if conf.getboolean("assistant", "ledger_file_is_shared", fallback=False):
@@ -128,9 +128,10 @@ def _check_file(name: str) -> None:
     if reason is None:
         return
     log.error("Give all workers one ledger. %s", SET_UP)
-    raise AssistantLedgerPermanentError(
+    raise AssistantLedgerError(
         f"the ledger would be {name} on this machine, but {reason}: each machine would have its own ledger and create "
         "all documents again",
+        retryable=False,
         safe=NOTHING_SENT,
         todo="Set AIRFLOW__ASSISTANT__LEDGER_CONN_ID=assistant_ledger and "
         f"AIRFLOW_CONN_ASSISTANT_LEDGER={DATABASE} for all workers, or the lines in the log. If all workers do share "
@@ -156,21 +157,23 @@ def _engine_of(location: LedgerLocation) -> sa.Engine:
     """
     Return the SQLAlchemy engine of an Airflow connection.
 
-    :raises AssistantLedgerPermanentError: The connection does not exist, is not a SQL connection, or is one of
+    :raises AssistantLedgerError: The connection does not exist, is not a SQL connection, or is one of
         an unsupported database.
     """
     name = f"connection {location.conn_id!r}, from {location.origin}"
     try:
         engine = engine_of_connection(location.conn_id)
     except UnusableDatabaseError as error:
-        raise AssistantLedgerPermanentError(
+        raise AssistantLedgerError(
             f"the ledger cannot be opened: {name}: {error.reason}",
+            retryable=False,
             safe=NOTHING_SENT,
             todo=f"{error.todo} Then clear the task.",
         ) from (error.__cause__ or error)
     if engine.dialect.name not in {"sqlite", "postgresql"}:
-        raise AssistantLedgerPermanentError(
+        raise AssistantLedgerError(
             f"the ledger cannot use {engine.dialect.name} ({name})",
+            retryable=False,
             safe=NOTHING_SENT,
             todo="Only SQLite and PostgreSQL are supported: give a connection to one of them, then clear the task.",
         )

@@ -10,7 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from airflow_provider_assistant.exceptions import AssistantLedgerPermanentError
+from airflow_provider_assistant.exceptions import AssistantLedgerError
 from airflow_provider_assistant.ledger.schema import metadata
 from airflow_provider_assistant.storage.databases import UnusableDatabaseError
 from airflow_provider_assistant.storage.private_files import create_private
@@ -72,7 +72,7 @@ def check_in_place(engine: sa.Engine, inode: int | None) -> int | None:
 
     :param inode: Result of an earlier call; None for the first one.
     :return: What identifies the file. None if the database is a server, or in memory.
-    :raises AssistantLedgerPermanentError: It was deleted or replaced.
+    :raises AssistantLedgerError: It was deleted or replaced.
     """
     database = engine.url.database or ""
     if engine.dialect.name != "sqlite" or not database or database.startswith((":memory:", "file:")):
@@ -82,8 +82,9 @@ def check_in_place(engine: sa.Engine, inode: int | None) -> int | None:
     except OSError:
         current = 0
     if inode is not None and current != inode:
-        raise AssistantLedgerPermanentError(
+        raise AssistantLedgerError(
             f"the ledger cannot be written: its file {database!r} was deleted or replaced during the task",
+            retryable=False,
             todo="Put the file back from a backup, or restore its entries with 'airflow assistant documents "
             "reconcile', before the next run: it creates everything again that the ledger does not know.",
         )

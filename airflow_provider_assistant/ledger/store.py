@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar
 import sqlalchemy as sa
 import tenacity
 
-from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantLedgerError, AssistantLedgerPermanentError
+from airflow_provider_assistant.exceptions import NOTHING_SENT, AssistantLedgerError
 from airflow_provider_assistant.ledger import clock, tries
 from airflow_provider_assistant.ledger.attempts import ScopeLedger
 from airflow_provider_assistant.ledger.database import attempts_on, connected, ledger_errors, name_of, transaction
@@ -31,7 +31,7 @@ class Ledger:
     Keep a ledger in a SQL database. Use it as a context manager.
 
     Every method retries its transaction for about 20 seconds while the database is unreachable, and then raises
-    AssistantLedgerError, or AssistantLedgerPermanentError if a retry of the task cannot help.
+    AssistantLedgerError.
 
     :param engine: Engine of the database. Missing tables are created.
     :param ledger_clock: Clock of the leases. Default: the database's, with the lease of Airflow's configuration.
@@ -45,8 +45,9 @@ class Ledger:
         with ledger_errors(engine, "cannot be opened", NOTHING_SENT):
             version = attempts_on(engine.dialect.name)(_create, engine)
         if version is not None and version > VERSION:
-            raise AssistantLedgerPermanentError(
+            raise AssistantLedgerError(
                 f"the ledger ({self.name}) has schema version {version}, but this package supports up to {VERSION}",
+                retryable=False,
                 safe=NOTHING_SENT,
                 todo="Upgrade airflow-provider-assistant on this worker.",
             )
@@ -65,7 +66,7 @@ class Ledger:
         :param location: The SQL connection of the ledger. Default: that of the option ``[assistant] ledger_conn_id``;
             if it is empty, a SQLite file in AIRFLOW_HOME.
         :raises AssistantLedgerError: The database cannot be used, or contains a ledger of a newer version.
-        :raises AssistantLedgerPermanentError: The ledger would be a file that the workers do not share.
+        :raises AssistantLedgerError: The ledger would be a file that the workers do not share.
         """
         return cls(engine_at(location or location_of()))
 

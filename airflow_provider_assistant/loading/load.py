@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 from airflow_provider_assistant.api.document_routes import DocumentRoutes, described
 from airflow_provider_assistant.api.document_state import DEFAULT_WORDS
 from airflow_provider_assistant.api.replies import ApiReply, CreatedDocument
+from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import AssistantError, AssistantInputError, AssistantLedgerError
 from airflow_provider_assistant.ledger import Claim, Filter, Known, Ledger, Outcome, ScopeLedger, queries
@@ -33,7 +34,6 @@ from airflow_provider_assistant.loading.reconcile import settle_ambiguous
 from airflow_provider_assistant.loading.rows import Rows
 from airflow_provider_assistant.loading.site import SiteChanges, check_routes
 from airflow_provider_assistant.loading.site_list import SiteClient
-from airflow_provider_assistant.sending.client import SendingClient
 from airflow_provider_assistant.sending.decide import Item, has_existed, outcome_of_reply
 from airflow_provider_assistant.sending.sender import Sender
 from airflow_provider_assistant.texts import counted, escaped
@@ -87,7 +87,7 @@ class Load:
         ledger: Ledger,
         scope_ledger: ScopeLedger,
         findings: Findings,
-        client: SendingClient | None = None,
+        client: AssistantClient | None = None,
     ) -> None:
         self.counts = LoadCounts()
         self.unrecorded: list[Outcome] = []
@@ -99,10 +99,10 @@ class Load:
         self._scope_ledger = scope_ledger
         self._findings = findings
         options = job.options
-        self._client = client or SendingClient(
-            job.settings, max_backoff=MAX_BACKOFF, retry_ambiguous=options.on_ambiguous == "retry"
+        self._client = client or AssistantClient(
+            job.settings.retrying(max_backoff=MAX_BACKOFF, retry_ambiguous=options.on_ambiguous == "retry")
         )
-        self._client.limiter.progress = self._progress
+        self._client.throttle.progress = self._progress
         self._sender = Sender(
             scope_ledger,
             self._client,
@@ -283,7 +283,7 @@ class Load:
         """Count the outcome of a row that was claimed."""
         row: PlannedRow = item.row
         counts = self.counts
-        counts.requests += item.requests
+        counts.requests += item.attempts.sent
         # LoadCounts has a field for each outcome.
         setattr(counts, outcome.state, getattr(counts, outcome.state) + 1)
         if reply is None:
@@ -454,7 +454,7 @@ class Load:
         counts = self.counts
         # A stopped load counts the rows that it did not reach as failed.
         counts.failed += counts.rows - counts.done
-        counts.throttled = self._client.limiter.throttled
+        counts.throttled = self._client.throttle.refusals
         counts.seconds = time.monotonic() - self._started
         if self._job.dry_run:
             return
@@ -501,8 +501,8 @@ class Load:
                 time.monotonic() - self._started,
                 rate,
                 left,
-                int(self._client.limiter.limit),
-                counted(self._client.limiter.throttled, "answer"),
+                int(self._client.throttle.limit),
+                counted(self._client.throttle.refusals, "answer"),
             )
             done_before = self.counts.done
 

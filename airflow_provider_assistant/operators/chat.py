@@ -55,10 +55,9 @@ class AssistantChatOperator(AssistantMessageOperator):
             ``session_id``, ``site_id``, ``request_id`` (None if the reply has none), ``seconds`` of the
             round trip, and ``raw``, the reply as received.
         :raises AssistantAmbiguousError: The message may or may not have reached the service.
-        :raises AssistantAmbiguousPermanentError: The same, with ``on_ambiguous="fail"``. Airflow does not retry the
-            task.
+            With ``on_ambiguous="fail"``, Airflow does not retry the task.
         :raises AirflowSkipException: The same, with ``on_ambiguous="skip"``.
-        :raises AssistantError: Any other error, see :func:`airflow_provider_assistant.api.flow.perform`.
+        :raises AssistantError: Any other error.
         """
         check_rendered(self, context)
         site_id = self.hook.resolve_site_id()
@@ -118,7 +117,7 @@ class AssistantCloseSessionOperator(AssistantOperator):
 
         :return: ``session_id``, ``site_id``, and ``raw``, the reply as received, or None if it was empty.
         :raises AssistantNotFoundError: The service does not know the site, or the API key may not use it.
-        :raises AssistantError: Any other error, see :func:`airflow_provider_assistant.api.flow.perform`.
+        :raises AssistantError: Any other error.
         """
         check_rendered(self, context)
         site_id = self.hook.resolve_site_id()

@@ -55,7 +55,7 @@ class AssistantFeedbackOperator(AssistantSessionOperator):
         :raises AssistantInputError: The rating is not one of the connection's ``rating_words``, and nothing
             was sent.
         :raises AssistantLedgerError: The ledger cannot be used.
-        :raises AssistantError: Any other error, see :func:`airflow_provider_assistant.api.flow.perform`.
+        :raises AssistantError: Any other error.
         """
         check_rendered(self, context)
         site_id = self.hook.resolve_site_id()

@@ -13,7 +13,6 @@ from airflow_provider_assistant.exceptions import (
     NOTHING_SENT,
     AssistantBadRequestError,
     AssistantIncompleteError,
-    AssistantIncompletePermanentError,
     AssistantInputError,
     AssistantNotFoundError,
 )
@@ -96,10 +95,9 @@ class AssistantRateAnswersOperator(AssistantLedgerOperator):
             ``findings``, the path of the findings or None if there are none.
         :raises AssistantInputError: The files or the rules are invalid, and nothing was sent.
         :raises AssistantIncompleteError: Ratings could not be sent. A retry sends those and no others.
-        :raises AssistantIncompletePermanentError: The service rejected every rating that failed. Airflow does not retry
-            the task.
+            If the service rejected every rating that failed, Airflow does not retry the task.
         :raises AssistantLedgerError: The ledger cannot be used.
-        :raises AssistantError: Any other error, see :func:`airflow_provider_assistant.api.flow.perform`.
+        :raises AssistantError: Any other error.
         """
         check_rendered(self, context)
         from airflow_provider_assistant.feedback.rules import rate
@@ -165,8 +163,9 @@ def _raise_failure(batch: Batch, counts: RatingCounts, findings: str | None) -> 
         return
     refused = [result for result in batch.results if result.reply is None and result.outcome.state == "rejected"]
     if len(refused) == counts.failed:
-        raise AssistantIncompletePermanentError(
+        raise AssistantIncompleteError(
             f"The service refused {counted(counts.failed, 'rating')} ({counts})",
+            retryable=False,
             todo=f"It would refuse them again: read the reasons. Findings: {findings}.",
         )
     raise AssistantIncompleteError(

@@ -36,7 +36,7 @@ class AssistantLimitsOperator(AssistantOperator):
 
         :param context: Airflow's task context.
         :return: ``tenant_id``, and ``raw``, the reply as received.
-        :raises AssistantError: See :func:`airflow_provider_assistant.api.flow.perform`.
+        :raises AssistantError: It could not be read.
         """
         check_rendered(self, context)
         tenant_id = self.hook.resolve_tenant_id()

@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, get_args
 from airflow.providers.common.compat.sdk import AirflowSkipException, Context
 
 from airflow_provider_assistant import parameters
-from airflow_provider_assistant.api.ambiguity import permanent
 from airflow_provider_assistant.api.call import Call
 from airflow_provider_assistant.api.payloads import ChatMessage, checked
 from airflow_provider_assistant.api.replies import ApiReply
@@ -171,7 +170,7 @@ class AssistantMessageOperator(AssistantSessionOperator):
         claim = Claim(key, self.session_id, number, key, details={"session_id": self.session_id, "mode": mode})
         may_repeat = self.on_ambiguous == "retry"
         if is_repeat and not may_repeat:
-            raise self._given_up(call, AssistantAmbiguousError(f"An earlier try may have sent this message ({call})"))
+            raise self._given_up(f"An earlier try may have sent this message ({call})")
         if is_repeat:
             self.log.warning("An earlier try may have sent this message. Sending it again.")
         self._batch = Batch(ledger, self.hook.settings.client, may_repeat=may_repeat)
@@ -180,7 +179,7 @@ class AssistantMessageOperator(AssistantSessionOperator):
         except (AssistantAmbiguousError, AssistantResponseError) as error:
             if may_repeat:
                 raise
-            raise self._given_up(call, error) from error.__cause__ or error
+            raise self._given_up(error.happened) from error.__cause__ or error
         duplicates = is_repeat + reply.call_info.ambiguous
         if duplicates:
             self.log.warning(
@@ -190,7 +189,13 @@ class AssistantMessageOperator(AssistantSessionOperator):
             context["ti"].xcom_push(key="possibly_duplicated", value=duplicates)
         return reply
 
-    def _given_up(self, call: Call[Any], error: AssistantAmbiguousError | AssistantResponseError) -> Exception:
+    def _given_up(self, happened: str) -> Exception:
         """Return how the task ends whose message may have arrived and is not sent again."""
-        final = permanent(call, error, self.on_ambiguous)
+        final = AssistantAmbiguousError(
+            f"{happened}. It is not sent again, because on_ambiguous is {self.on_ambiguous!r}",
+            todo="Check at the service whether the message arrived, record it with 'airflow assistant ledger resolve', "
+            "then clear the task.",
+            retryable=False,
+            maybe_done=True,
+        )
         return AirflowSkipException(f"Skipped: {final}") if self.on_ambiguous == "skip" else final

@@ -52,10 +52,9 @@ class AssistantSubmitChatOperator(AssistantMessageOperator):
 
         :return: ``request_id``, ``session_id``, ``site_id``, and ``submitted_at`` in seconds since the epoch.
         :raises AssistantAmbiguousError: The chat may or may not have been submitted.
-        :raises AssistantAmbiguousPermanentError: The same, with ``on_ambiguous="fail"``. Airflow does not retry the
-            task.
+            With ``on_ambiguous="fail"``, Airflow does not retry the task.
         :raises AirflowSkipException: The chat may have been submitted, and ``on_ambiguous`` is ``skip``.
-        :raises AssistantError: Any other error, see :func:`airflow_provider_assistant.api.flow.perform`.
+        :raises AssistantError: Any other error.
         """
         check_rendered(self, context)
         site = self.hook.site()

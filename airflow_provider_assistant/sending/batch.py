@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from airflow_provider_assistant.api.replies import ApiReply
 from airflow_provider_assistant.client.cancellation import run_coroutine
+from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.client.worker_pool import CircuitBreaker
 from airflow_provider_assistant.exceptions import (
@@ -17,8 +18,6 @@ from airflow_provider_assistant.exceptions import (
     AssistantLedgerError,
 )
 from airflow_provider_assistant.ledger import Outcome, ScopeLedger
-from airflow_provider_assistant.observability import tracing
-from airflow_provider_assistant.sending.client import SendingClient
 from airflow_provider_assistant.sending.decide import Item, outcome_of_reply
 from airflow_provider_assistant.sending.sender import Sender
 
@@ -50,12 +49,10 @@ class Batch:
         may_repeat: bool = True,
         outcome_of: Callable[[Item, Any], Outcome] = outcome_of_reply,
         refusals: tuple[type[AssistantAPIError], ...] = (AssistantBadRequestError,),
+        logs_retries: bool = True,
     ) -> None:
         self.results: list[Result] = []
-        retry = settings.retry
-        self._client = SendingClient(
-            settings, max_backoff=retry.max_backoff, retry_ambiguous=may_repeat and retry.retry_ambiguous
-        )
+        self._client = AssistantClient(settings.retrying(retry_ambiguous=may_repeat and settings.retry.retry_ambiguous))
         self._sender = Sender(
             ledger,
             self._client,
@@ -64,6 +61,7 @@ class Batch:
             outcome_of=outcome_of,
             refusals=refusals,
             stopped="the task was ended from outside; a retry sends what is left",
+            logs_retries=logs_retries,
         )
 
     @property
@@ -87,12 +85,10 @@ class Batch:
         :raises AssistantLedgerError: The claim cannot be recorded, and nothing was sent.
         :raises AssistantError: The error of the last request.
         """
-        self._client.logs_retries = True
-        with tracing.span(item.call.endpoint, call=str(item.call)):
-            self.send([item])
-            if self.results and self.results[0].reply is not None:
-                return self.results[0].reply
-            raise item.error or self.breaker.error or _claimed_elsewhere(item)
+        self.send([item])
+        if self.results and self.results[0].reply is not None:
+            return self.results[0].reply
+        raise item.error or self.breaker.error or _claimed_elsewhere(item)
 
     def cancel(self) -> None:
         """Stop sending, and end :meth:`send` within a few seconds. A signal handler may call this."""

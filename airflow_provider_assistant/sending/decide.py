@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Any
 
 from airflow_provider_assistant.api.call import Call
 from airflow_provider_assistant.api.replies import ApiReply, CreatedDocument
+from airflow_provider_assistant.client.retry import Attempts
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
     AssistantAPIError,
@@ -28,9 +29,7 @@ class Item:
     :param call: The request.
     :param is_repeat: Whether an earlier attempt may have created the same content.
     :param row: What the caller needs to know the row again.
-    :ivar requests: Number of requests that were sent.
-    :ivar ambiguous: Number of them that may have created something.
-    :ivar sent_error: Error of the last of these, or else of the last one that was retried. None if there is none.
+    :ivar attempts: What was sent of it.
     :ivar error: Error with which it ended, as the client raised it. None if it has not failed.
     """
 
@@ -38,9 +37,7 @@ class Item:
     call: Call[Any]
     is_repeat: bool = False
     row: Any = None
-    requests: int = 0
-    ambiguous: int = 0
-    sent_error: AssistantError | None = None
+    attempts: Attempts = field(default_factory=Attempts)
     error: AssistantError | None = None
 
 
@@ -56,7 +53,7 @@ def outcome_of_reply(item: Item, reply: ApiReply) -> Outcome:
         "created",
         remote_id=reply.created_id,
         status=status,
-        requests=item.requests,
+        requests=item.attempts.sent,
         # A service that refuses repetitions has not created a second one.
         ambiguous=0 if has_existed(reply) else reply.call_info.ambiguous,
         http_status=reply.call_info.status,
@@ -80,7 +77,7 @@ def outcome_of_error(
         was.
     """
     error = _error_of_row(error, item)
-    ambiguous = item.ambiguous
+    ambiguous = item.attempts.maybe_done
     state: State
     if isinstance(error, AssistantInputError) and not ambiguous:
         # Nothing was sent: the file has changed, or can no longer be opened.
@@ -93,13 +90,12 @@ def outcome_of_error(
     elif isinstance(error, AssistantAmbiguousError | AssistantResponseError):
         # Without the advice, which is the same for all ambiguous rows.
         state, reason = "ambiguous", error.happened
-        ambiguous += 1
     else:
         state, reason = "ambiguous" if ambiguous else "failed", str(error)
     outcome = Outcome(
         item.claim,
         state,
-        requests=item.requests,
+        requests=item.attempts.sent,
         ambiguous=ambiguous,
         # Not every error has an HTTP response.
         http_status=getattr(error, "status", None),
@@ -109,10 +105,9 @@ def outcome_of_error(
 
 
 def _error_of_row(error: AssistantError, item: Item) -> AssistantError:
-    """Return the error to record for a row."""
-    sent = item.sent_error
-    is_settled = isinstance(error, AssistantAmbiguousError | AssistantResponseError)
-    if sent is None or is_settled or not (item.ambiguous or isinstance(error, NotSentError)):
+    """Return the error to record for a row: if it was not sent again, that of the request before."""
+    sent = item.attempts.reason
+    if sent is None or not isinstance(error, NotSentError):
         return error
     reason = error.happened.removeprefix("not sent: ")
     return replace(sent, happened=f"{sent.happened}; it was not sent again: {reason}", safe=None, todo=None)

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 
 from airflow_provider_assistant.api.replies import ApiReply
 from airflow_provider_assistant.client.cancellation import GRACE, CancellableRunner
+from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.client.worker_pool import CircuitBreaker, for_each
 from airflow_provider_assistant.exceptions import (
     AssistantAPIError,
@@ -21,7 +22,6 @@ from airflow_provider_assistant.exceptions import (
     AssistantPermissionError,
 )
 from airflow_provider_assistant.ledger import Outcome, ScopeLedger
-from airflow_provider_assistant.sending.client import SendingClient
 from airflow_provider_assistant.sending.committer import Committer, finished
 from airflow_provider_assistant.sending.decide import Item, NotSentError, outcome_of_error, outcome_of_reply
 
@@ -33,26 +33,28 @@ class Sender:
     """
     Send the rows of one task to one site.
 
-    :param client: Client of the task; its rate limiter decides how many requests are in flight.
+    :param client: Client of the task; its throttle decides how many requests are in flight.
     :param on_outcome: Called once for each row that was claimed, with its outcome and the reply, None if it has none.
     :param on_lost: Called with each row that another task has claimed in the meantime.
     :param outcome_of: Returns the outcome of a reply. Default: that of a created document or chat request.
     :param refusals: Errors by which the service refuses one row. Default: a 400 or the like. All rows go to one site,
         so a 403 or a 404 concerns all of them, unless it is given here.
     :param stopped: Why a task that is cancelled ends, as a clause.
+    :param logs_retries: Whether to log each retry. A load may have many thousands of them.
     :ivar cause: Error of the last request whose row failed or is ambiguous; None if there is none.
     """
 
     def __init__(
         self,
         ledger: ScopeLedger,
-        client: SendingClient,
+        client: AssistantClient,
         *,
         on_outcome: Callable[[Item, Outcome, ApiReply | None], None],
         on_lost: Callable[[Item], None],
         outcome_of: Callable[[Item, ApiReply], Outcome] = outcome_of_reply,
         refusals: tuple[type[AssistantAPIError], ...] = (AssistantBadRequestError,),
         stopped: str = "the task was ended from outside; a retry goes on with the others",
+        logs_retries: bool = False,
     ) -> None:
         self.cause: AssistantError | None = None
         self._client = client
@@ -60,6 +62,7 @@ class Sender:
         self._on_lost = on_lost
         self._outcome_of = outcome_of
         self._refusals = refusals
+        self._logs_retries = logs_retries
         self.breaker = CircuitBreaker(
             max(BREAKER, client.settings.max_concurrency),
             *({AssistantPermissionError, AssistantNotFoundError} - set(refusals)),
@@ -105,7 +108,9 @@ class Sender:
 
     async def _send(self, item: Item) -> ApiReply:
         try:
-            return await self._client.create(item)
+            return await self._client.asend(
+                item.call, attempts=item.attempts, is_repeat=item.is_repeat, logs_retries=self._logs_retries
+            )
         except asyncio.CancelledError:
             self._failed(item, NotSentError("not sent: the task had ended"))
             raise
@@ -125,7 +130,7 @@ class Sender:
 
     def _stop(self, _error: AssistantError) -> None:
         """Send no further rows; requests in flight may finish."""
-        self._client.limiter.stop(NotSentError("not sent: the task had stopped"))
+        self._client.throttle.stop(NotSentError("not sent: the task had stopped"))
 
     async def next_claimed(self, items: Iterator[Item]) -> Item | None:
         """Claim the next row and return it; None if there is none, or nothing may be sent any more."""

@@ -46,7 +46,7 @@ class AssistantChatRequestSensor(BaseSensorOperator):
     Wait until an async chat request ends (``GET …/chat/requests/{request_id}``), and return the answer through XCom.
 
     A complete request succeeds. A failed one raises
-    :class:`~airflow_provider_assistant.exceptions.AssistantRequestFailedPermanentError`. A request that does not end
+    :class:`~airflow_provider_assistant.exceptions.AssistantRequestFailedError`. A request that does not end
     within ``timeout`` raises Airflow's ``AirflowSensorTimeout``. Transient errors are logged, and polling continues;
     400, 401, 403 and 404 fail the task at once. Airflow retries none of these failures, because another poll would end
     the same way, and ``soft_fail`` turns each into a skip. This holds in every mode. After a 400 or 404, clear the task
@@ -130,7 +130,7 @@ class AssistantChatRequestSensor(BaseSensorOperator):
             ``confidence_score`` (None if the reply has none), ``error``, ``polls``, ``seconds`` from the
             submission, or from the start of the wait if the ledger does not have the submission, to the poll that found
             the end, and ``raw``, the last reply as received.
-        :raises AssistantRequestFailedPermanentError: The chat request failed.
+        :raises AssistantRequestFailedError: The chat request failed.
         :raises AirflowSensorTimeout: The chat request did not end within ``timeout``.
         :raises AssistantAPIError: The service answered a poll with 400, 401, 403 or 404.
         """
@@ -182,7 +182,7 @@ class AssistantChatRequestSensor(BaseSensorOperator):
 
         :param context: Airflow's context of the task.
         :return: ``is_done``, and the answer as ``xcom_value`` once the chat request is complete.
-        :raises AssistantRequestFailedPermanentError: The chat request failed.
+        :raises AssistantRequestFailedError: The chat request failed.
         :raises AssistantAPIError: The service answered with 400, 401, 403 or 404.
         """
         client = self.hook.client

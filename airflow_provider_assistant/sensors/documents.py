@@ -29,7 +29,6 @@ from airflow_provider_assistant.exceptions import (
     AssistantError,
     AssistantInputError,
     AssistantLedgerError,
-    AssistantLedgerPermanentError,
     AssistantTimeoutError,
 )
 from airflow_provider_assistant.failures import FailureContext, explained
@@ -306,8 +305,6 @@ class AssistantDocumentsReadySensor(BaseSensorOperator):
         try:
             document_ids = self._wanted_ids()
             shown = self._shown(document_ids)
-        except AssistantLedgerPermanentError:
-            raise
         except (AssistantAPIError, AssistantConnectionError, AssistantTimeoutError) as error:
             if is_missing_route(error):
                 raise self._no_list(error) from error
@@ -316,6 +313,8 @@ class AssistantDocumentsReadySensor(BaseSensorOperator):
             self.log.warning("The list cannot be read, the sensor goes on: %s", error)
             return None
         except AssistantLedgerError as error:
+            if not error.retryable:
+                raise
             self.log.warning("The ledger cannot be read, the sensor goes on: %s", error)
             return None
         look = _looked(document_ids, shown)

@@ -12,7 +12,7 @@ from airflow.providers.common.compat.sdk import AirflowNotFoundException, Contex
 from airflow_provider_assistant import lake, parameters
 from airflow_provider_assistant.exceptions import (
     AssistantInputError,
-    AssistantLedgerPermanentError,
+    AssistantLedgerError,
     AssistantStorageError,
 )
 from airflow_provider_assistant.failures import FailureContext, explained
@@ -283,7 +283,7 @@ class LedgerExportOperator(ExportOperator):
             the number of pruned days without a file, and ``gap_days``, the first of them; and
             ``date``, the last day.
         :raises AssistantLedgerError: The ledger cannot be read.
-        :raises AssistantLedgerPermanentError: The ledger would be a file that the workers do not share; or it has no
+        :raises AssistantLedgerError: The ledger would be a file that the workers do not share; or it has no
             entries up to a day whose partition has rows: the run would replace these rows by nothing. Airflow does not
             retry the task.
         :raises AssistantInputError: ``date`` is not a date, or another file of a partition already contains the rows.
@@ -367,14 +367,15 @@ class LedgerExportOperator(ExportOperator):
         """
         Raise if an empty table would replace rows that came from another ledger.
 
-        :raises AssistantLedgerPermanentError: The partition has rows, but this ledger has no entries up to that day.
+        :raises AssistantLedgerError: The partition has rows, but this ledger has no entries up to that day.
         """
         dataset = self.dataset.name
         rows = lake.rows_there(self.output_path, dataset, day, part_name)
         if rows and not ledger.read(has_rows_before, end):
-            raise AssistantLedgerPermanentError(
+            raise AssistantLedgerError(
                 f"{dataset} of {day} in {self.output_path} has {counted(rows, 'row')}, but the ledger ({ledger.name}) "
                 "has no entry of that day or earlier: the rows came from another ledger",
+                retryable=False,
                 safe="The rows were not replaced.",
                 todo="Check ledger_conn_id. A ledger in a file is not shared between machines.",
             )

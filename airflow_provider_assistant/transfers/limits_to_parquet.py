@@ -54,7 +54,7 @@ class AssistantLimitsToParquetOperator(ExportOperator):
             days since the last run whose limits nobody has read, and ``gap_days``, the first of them;
             and ``date``.
         :raises AssistantInputError: ``date`` is not a date, or another file of the partition already contains the rows.
-        :raises AssistantError: Any other error, see :func:`airflow_provider_assistant.api.flow.perform`.
+        :raises AssistantError: Any other error.
         """
         check_rendered(self, context)
         tenant_id = self.hook.resolve_tenant_id()

@@ -160,7 +160,7 @@ class AssistantReadToParquetOperator(ExportOperator):
         :raises AssistantInputError: A parameter is invalid, and nothing was sent; or another file of a partition
             already contains the rows.
         :raises AssistantResponseError: The reply has no list at ``items``, or no item has a day.
-        :raises AssistantError: Any other error, see :func:`airflow_provider_assistant.api.flow.perform`.
+        :raises AssistantError: Any other error.
         """
         check_rendered(self, context)
         is_of_user = self.read is not None and needs(self.read, "email")

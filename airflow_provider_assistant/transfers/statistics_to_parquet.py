@@ -7,18 +7,17 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
-from airflow.providers.common.compat.sdk import AirflowFailException, Context
+from airflow.providers.common.compat.sdk import Context
 
 from airflow_provider_assistant import lake, parameters
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.errors import short_reason
 from airflow_provider_assistant.client.cancellation import run_coroutine
+from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.client.fan_out import SiteReplies, read_sites
-from airflow_provider_assistant.client.rate_limited import RateLimitedClient
 from airflow_provider_assistant.exceptions import (
     AssistantError,
     AssistantIncompleteExportError,
-    AssistantIncompleteExportPermanentError,
     AssistantInputError,
 )
 from airflow_provider_assistant.failures import explained
@@ -102,10 +101,9 @@ class AssistantStatisticsToParquetOperator(ExportOperator):
             partition already contains the rows.
         :raises AssistantIncompleteExportError: More than ``max_failed_sites`` sites could not be read. The others are
             written; if all failed, the partition is unchanged.
-        :raises AssistantIncompleteExportPermanentError: The same, and the service rejected each of these requests.
             Airflow does not retry the task.
         :raises AssistantError: Reading a single site failed; or, with ``site_ids``, the service answered 401 or asked
-            for too long a pause (429). Nothing was written. See :func:`airflow_provider_assistant.api.flow.perform`.
+            for too long a pause (429). Nothing was written.
         """
         check_rendered(self, context)
         day = self.day(context)
@@ -137,7 +135,7 @@ class AssistantStatisticsToParquetOperator(ExportOperator):
         calls = {site_id: endpoints.get_statistics(site_id) for site_id in dict.fromkeys(site_ids)}
         if not calls:
             self.log.warning("site_ids is empty: writing the partition without rows.")
-        async with RateLimitedClient(self.hook.client_settings(self.max_concurrency)) as client:
+        async with AssistantClient(self.hook.client_settings(self.max_concurrency)) as client:
             return await read_sites(client, calls)
 
     def _write(self, context: Context, site_replies: SiteReplies, day: Any) -> dict[str, Any]:
@@ -194,20 +192,19 @@ class AssistantStatisticsToParquetOperator(ExportOperator):
         more = ""
         if len(errors) > len(reasons):
             more = f" and {len(errors) - len(reasons)} more"
-        is_permanent = all(isinstance(error, AirflowFailException) for error in errors.values())
-        error_class = AssistantIncompleteExportError
+        is_retryable = any(error.retryable for error in errors.values())
         retry = "A retry"
-        if is_permanent:
-            error_class = AssistantIncompleteExportPermanentError
+        if not is_retryable:
             retry = (
                 "The service would refuse them again: correct site_ids or the API key, or raise "
                 "max_failed_sites. Running the task again"
             )
         named_sites = ", ".join(reasons)
-        raise error_class(
+        raise AssistantIncompleteExportError(
             f"{len(errors)} of {counted(sites, 'site')} could not be read: {named_sites}{more}, more than "
             f"max_failed_sites={self.max_failed_sites:g} allows",
             safe=written,
+            retryable=is_retryable,
             todo=f"{retry} reads all sites again and replaces the day. The warnings in the log name all reasons.",
         )
 

@@ -14,7 +14,7 @@ from airflow_provider_assistant.api.errors import detail_of
 from airflow_provider_assistant.exceptions import (
     AssistantAPIError,
     AssistantLedgerError,
-    AssistantRequestFailedPermanentError,
+    AssistantRequestFailedError,
 )
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.ledger import Ledger
@@ -100,7 +100,7 @@ def record_and_return(
     :param hook: Hook for the site of the chat request.
     :param ledger: The ledger; None to record nothing.
     :return: ``request`` without ``ended_at``.
-    :raises AssistantRequestFailedPermanentError: The chat request failed.
+    :raises AssistantRequestFailedError: The chat request failed.
     """
     request_id = request["request_id"]
     state = request["state"]
@@ -121,9 +121,10 @@ def record_and_return(
         reason = "the service does not say why"
         if request.get("error"):
             reason = detail_of(request["error"])
-        raise AssistantRequestFailedPermanentError(
+        raise AssistantRequestFailedError(
             f"Chat ended {request['status']!r}: {reason} (request {request_id!r} on site {site_id!r}, {duration})",
             todo="Polling it again gives the same end: submit the question again.",
+            retryable=False,
             request_id=request_id,
             status=request["status"],
         )

@@ -7,6 +7,7 @@ templates again when the task resumes, and ``airflow dags test`` drops the argum
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Mapping
 from typing import Any
@@ -48,7 +49,7 @@ def failure_of(error: Exception) -> dict[str, Any]:
     :return: ``error``: its ``type`` and ``fields``; :func:`raise_failure` raises it again.
     """
     if isinstance(error, AssistantError):
-        return {"error": {"type": type(error).__name__, "fields": vars(error)}}
+        return {"error": {"type": type(error).__name__, "fields": error.fields()}}
     if isinstance(error, AirflowNotFoundException):
         return {"error": {"type": NO_CONNECTION, "fields": {"happened": str(error)}}}
     log.error("The trigger failed", exc_info=error)
@@ -84,8 +85,6 @@ def raise_failure(event: Mapping[str, Any] | None) -> None:
     error_class = getattr(exceptions, str(reported.get("type")), None)
     if not (isinstance(error_class, type) and issubclass(error_class, AssistantError)):
         error_class = AssistantError
-    fields = reported.get("fields") or {}
-    error = error_class(str(fields.get("happened", "")))
-    # The fields include what the constructor does not take, such as retry_after.
-    vars(error).update(fields)
-    raise error
+    known = {field.name for field in dataclasses.fields(error_class)}
+    # Worker and triggerer may have different versions of this package.
+    raise error_class(**{name: value for name, value in (reported.get("fields") or {}).items() if name in known})

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
+from airflow_provider_assistant.sending.client import SendingClient
 
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.payloads import QADocument
@@ -23,7 +24,6 @@ from airflow_provider_assistant.loading.findings import FindingsFile
 from airflow_provider_assistant.loading.load import Load, LoadJob
 from airflow_provider_assistant.loading.options import LoadOptions
 from airflow_provider_assistant.loading.rows import TableRows
-from airflow_provider_assistant.sending.client import SendingClient
 from airflow_provider_assistant.tables import read_rows
 from tests.benchmarks.service import Service
 

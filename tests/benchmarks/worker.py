@@ -14,12 +14,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from airflow_provider_assistant.sending.client import SendingClient
+
 from airflow_provider_assistant.api.call import Call, Response
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.client.transport import AsyncTransport
 from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.loading.options import MAX_BACKOFF
-from airflow_provider_assistant.sending.client import SendingClient
 from tests.benchmarks import loads
 from tests.benchmarks.measure import reset_peak, status
 from tests.benchmarks.service import Service

@@ -10,8 +10,8 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_provider_assistant.api import endpoints
-from airflow_provider_assistant.api.flow import RetryPolicy
 from airflow_provider_assistant.api.payloads import ChatMessage, QADocument
+from airflow_provider_assistant.client.retry import RetryPolicy
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
     AssistantAuthenticationError,

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.call import Upload
-from airflow_provider_assistant.api.flow import RetryPolicy
+from airflow_provider_assistant.client.retry import RetryPolicy
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
     AssistantAPIError,

@@ -15,7 +15,7 @@ from random import Random
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_assistant.exceptions import AssistantLedgerError, AssistantLedgerPermanentError
+from airflow_provider_assistant.exceptions import AssistantLedgerError
 from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.loading.findings import read_findings
 from airflow_provider_assistant.operators.documents import AssistantLoadQAOperator
@@ -121,7 +121,7 @@ class FailingLoad:
         with pytest.raises(AssistantLedgerError) as caught:
             operator.execute(context)
         assert "LINE 1" not in str(caught.value)
-        is_permanent = isinstance(caught.value, AssistantLedgerPermanentError)
+        is_permanent = isinstance(caught.value, AssistantLedgerError) and not caught.value.retryable
         assert is_permanent == (self.kind not in {"no connection", "refused"})
         return operator.failure_context(context).safe
 

@@ -10,7 +10,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSen
 from hypothesis import strategies as st
 
 from airflow_provider_assistant.exceptions import (
-    AssistantAmbiguousPermanentError,
+    AssistantAmbiguousError,
     AssistantAuthenticationError,
     AssistantBadRequestError,
     AssistantLedgerError,
@@ -104,7 +104,7 @@ class Message(Call):
         }  # fmt: skip
 
     def check_try(self, world: World, attempt: Try, ended: Ended, *, number: int) -> None:
-        is_left = isinstance(ended.error, AirflowSkipException | AssistantAmbiguousPermanentError)
+        is_left = isinstance(ended.error, AirflowSkipException | AssistantAmbiguousError)
         if not (is_left and not ended.sent):
             super().check_try(world, attempt, ended, number=number)
         made = len([one for one in ended.to(self.endpoint) if one.is_received])
@@ -120,7 +120,7 @@ class Message(Call):
         if is_careful and not any(attempt.is_cleared for attempt in night.tries):
             is_kept = all(attempt.ledger_away is None for attempt in night.tries)
             assert len(received) <= 1 or not is_kept, "what may have arrived is not sent again by a retry either"
-        if is_careful and isinstance(good.error, AirflowSkipException | AssistantAmbiguousPermanentError):
+        if is_careful and isinstance(good.error, AirflowSkipException | AssistantAmbiguousError):
             return
         assert good.error is None, repr(good.error)
         self.check_done(world, good)

@@ -17,7 +17,6 @@ from airflow_provider_assistant.exceptions import (
     AssistantAuthenticationError,
     AssistantIncompleteError,
     AssistantLedgerError,
-    AssistantLedgerPermanentError,
     AssistantRateLimitError,
     AssistantRequestFailedError,
     AssistantRequestLostError,
@@ -370,7 +369,8 @@ class TestALedgerThatFails:
         case = night()
         monkeypatch.setattr(airflow.configuration, "AIRFLOW_HOME", str(case.world.folder / "not" / "mounted"))
         ended = case.load(findings_path=str(case.world.folder / "findings.parquet"))
-        assert isinstance(ended.error, AssistantLedgerPermanentError)
+        assert isinstance(ended.error, AssistantLedgerError)
+        assert not ended.error.retryable
         assert "Nothing was sent" in str(ended.error)
         assert not ended.sent
 
@@ -378,7 +378,8 @@ class TestALedgerThatFails:
         case = night()
         case.world.pragmas.append("PRAGMA query_only = ON")
         ended = case.load()
-        assert isinstance(ended.error, AssistantLedgerPermanentError)
+        assert isinstance(ended.error, AssistantLedgerError)
+        assert not ended.error.retryable
         assert "readonly" in str(ended.error)
         assert not ended.to(*CREATES)
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from airflow_provider_assistant.api import errors, flow
 from airflow_provider_assistant.api.call import Response
 from airflow_provider_assistant.api.document_state import DocumentState
-from airflow_provider_assistant.api.flow import RetryPolicy
 from airflow_provider_assistant.api.replies import ANSWER_FIELDS, ERROR_FIELDS
 from airflow_provider_assistant.api.status import State
+from airflow_provider_assistant.client.retry import RetryPolicy
 from airflow_provider_assistant.exceptions import AssistantAmbiguousError, AssistantError, AssistantResponseError
 from tests.hostile import CALLS, KEY
 from tests.wire import FakeTime, drive

@@ -12,6 +12,7 @@ from statistics import mean
 from typing import Any
 
 import pytest
+from airflow_provider_assistant.client.rate_limiter import AdaptiveRateLimiter
 
 from airflow_provider_assistant.api.call import Response, TransportFailure
 from airflow_provider_assistant.asking import poller as module
@@ -19,8 +20,6 @@ from airflow_provider_assistant.asking.poller import Poller
 from airflow_provider_assistant.asking.schedule import Schedule
 from airflow_provider_assistant.asking.state import End, Request
 from airflow_provider_assistant.client.client import AssistantClient
-from airflow_provider_assistant.client.rate_limited import RateLimitedClient
-from airflow_provider_assistant.client.rate_limiter import AdaptiveRateLimiter
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.client.transport import AsyncTransport
 from airflow_provider_assistant.exceptions import AssistantAuthenticationError, AssistantPermissionError
@@ -81,10 +80,10 @@ def client_of(wire: Wire) -> AssistantClient:
     return AssistantClient(SETTINGS, async_transport=wire, now=lambda: EPOCH + now())
 
 
-def limited(wire: Wire, most: int) -> RateLimitedClient:
+def limited(wire: Wire, most: int) -> AssistantClient:
     """Return a client with the shared rate limiter of triggers."""
     limiter = AdaptiveRateLimiter(most)
-    return RateLimitedClient(SETTINGS, limiter, async_transport=wire, now=lambda: EPOCH + now(), rng=random.Random(1))
+    return AssistantClient(SETTINGS, limiter, async_transport=wire, now=lambda: EPOCH + now(), rng=random.Random(1))
 
 
 def pending(count: int, submitted_at: Any = lambda _: 0.0) -> list[Request]:

@@ -14,11 +14,10 @@ from airflow.providers.common.compat.sdk import AirflowNotFoundException
 
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.call import Upload
-from airflow_provider_assistant.api.flow import RetryPolicy
 from airflow_provider_assistant.api.payloads import TextDocument
 from airflow_provider_assistant.client.api_key import QUIET_SECONDS, ApiKey
 from airflow_provider_assistant.client.client import AssistantClient
-from airflow_provider_assistant.client.rate_limited import RateLimitedClient
+from airflow_provider_assistant.client.retry import RetryPolicy
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import AssistantAuthenticationError, AssistantInputError
 from tests.wire import Answer, ScriptedService
@@ -90,7 +89,7 @@ def send_in_threads(settings, count):
 
 def send_under_asyncio(settings, count):
     async def send():
-        async with RateLimitedClient(settings) as client:
+        async with AssistantClient(settings) as client:
             return await asyncio.gather(*map(client.asend, calls(count)), return_exceptions=True)
 
     return asyncio.run(send())

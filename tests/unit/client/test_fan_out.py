@@ -9,8 +9,8 @@ import pytest
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.call import CallInfo
 from airflow_provider_assistant.api.replies import ApiReply
+from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.client.fan_out import BREAKER, read_sites
-from airflow_provider_assistant.client.rate_limited import RateLimitedClient
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import (
     AssistantAuthenticationError,
@@ -23,7 +23,7 @@ NO = AssistantNotFoundError("no", status=404)
 CALLS = {name: endpoints.get_statistics(name) for name in map(str, range(100))}
 
 
-class Client(RateLimitedClient):
+class Client(AssistantClient):
     """A service that sends scripted responses and counts the requests in flight."""
 
     def __init__(self, max_concurrency=8, **errors):

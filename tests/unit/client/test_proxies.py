@@ -18,12 +18,12 @@ import pytest
 
 from airflow_provider_assistant.api import errors
 from airflow_provider_assistant.api.call import Response, TransportFailure
-from airflow_provider_assistant.api.flow import RetryPolicy
 from airflow_provider_assistant.client.aiohttp_transport import AiohttpTransport
 from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.client.httpx_transport import HttpxTransport
 from airflow_provider_assistant.client.proxies import proxy_for
 from airflow_provider_assistant.client.redaction import redactor_of
+from airflow_provider_assistant.client.retry import RetryPolicy
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import AssistantGatewayError, AssistantInputError
 from tests.hostile import CALLS

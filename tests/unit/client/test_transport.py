@@ -11,10 +11,9 @@ import pytest
 import airflow_provider_assistant
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.call import Response, TransportFailure
-from airflow_provider_assistant.api.flow import RetryPolicy
 from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.client.defaults import ClientDefaults, set_client_defaults
-from airflow_provider_assistant.client.rate_limited import RateLimitedClient
+from airflow_provider_assistant.client.retry import RetryPolicy
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.client.transport import AsyncTransport, Transport
 from airflow_provider_assistant.exceptions import AssistantConnectionError
@@ -71,7 +70,7 @@ def asend(outcome, kind=AssistantClient):
 
 
 def asend_limited(outcome):
-    return asend(outcome, RateLimitedClient)
+    return asend(outcome, AssistantClient)
 
 
 WAYS = pytest.mark.parametrize("way", [send, asend, asend_limited])

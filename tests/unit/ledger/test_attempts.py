@@ -9,10 +9,11 @@ from datetime import timedelta
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_assistant.exceptions import AssistantLedgerError, AssistantLedgerPermanentError
+from airflow_provider_assistant.exceptions import AssistantLedgerError
 from airflow_provider_assistant.ledger import Ledger, Outcome, RunRef, Scope, Site, hash_of, queries
 from airflow_provider_assistant.ledger.clock import configured
 from airflow_provider_assistant.ledger.schema import attempts as table
+from tests.task_runs.finals import is_final
 from tests.unit.ledger.attempts import attempt, claim, created, states
 from tests.unit.ledger.outage import away
 
@@ -128,7 +129,7 @@ class TestLease:
     @pytest.mark.parametrize("text", ["", "4.9", "3601", "soon", "nan"])
     def test_a_length_outside_the_limits_is_refused(self, monkeypatch, text):
         monkeypatch.setenv("AIRFLOW__ASSISTANT__LEASE_SECONDS", text)
-        with pytest.raises(AssistantLedgerPermanentError, match="from 5 to 3600"):
+        with pytest.raises(AssistantLedgerError, match="from 5 to 3600", check=is_final):
             configured()
 
     def test_the_clock_is_that_of_the_database(self, database):

@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 from airflow.providers.common.compat.sdk import BaseHook, Connection
 
-from airflow_provider_assistant.exceptions import AssistantLedgerPermanentError
+from airflow_provider_assistant.exceptions import AssistantLedgerError
 from airflow_provider_assistant.ledger import Ledger, LedgerLocation, check_location, location_of
 from airflow_provider_assistant.ledger.location import CONFIGURED, CONTAINER_VARIABLES
 
@@ -24,7 +24,7 @@ def cluster(monkeypatch):
 
 
 def refused(location=None):
-    with pytest.raises(AssistantLedgerPermanentError) as caught:
+    with pytest.raises(AssistantLedgerError, check=is_final) as caught:
         Ledger.open(location)
     return str(caught.value)
 
@@ -105,7 +105,8 @@ def test_a_server_is_not_refused(ledger_home, cluster, monkeypatch):
     monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=lambda _: None))
     with pytest.raises(Exception, match="cannot be opened") as caught:
         Ledger.open(LedgerLocation("team"))
-    assert not isinstance(caught.value, AssistantLedgerPermanentError)
+    assert not isinstance(caught.value, AssistantLedgerError)
+    assert not caught.value.retryable
 
 
 def test_other_databases_are_refused_by_name(monkeypatch):
@@ -115,7 +116,7 @@ def test_other_databases_are_refused_by_name(monkeypatch):
 
     monkeypatch.setattr(BaseHook, "get_hook", lambda _: MySqlHook())
     text = r"cannot use mysql \(connection 'team'.*Nothing was sent. Only SQLite and PostgreSQL are supported"
-    with pytest.raises(AssistantLedgerPermanentError, match=text):
+    with pytest.raises(AssistantLedgerError, match=text):
         Ledger.open(LedgerLocation("team"))
 
 

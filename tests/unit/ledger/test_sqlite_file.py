@@ -9,7 +9,7 @@ from contextlib import closing
 
 import pytest
 
-from airflow_provider_assistant.exceptions import AssistantLedgerError, AssistantLedgerPermanentError
+from airflow_provider_assistant.exceptions import AssistantLedgerError
 from airflow_provider_assistant.ledger import (
     Filter,
     Ledger,
@@ -103,7 +103,7 @@ def test_files_that_are_no_ledger_are_refused_with_what_to_do(name, file, monkey
     change, words = BROKEN[name]
     change(file)
     content = file.read_bytes() if file.is_file() else None
-    with pytest.raises(AssistantLedgerPermanentError, match=words) as caught:
+    with pytest.raises(AssistantLedgerError, match=words) as caught:
         use(file)
     text = str(caught.value)
     assert str(file) in text
@@ -139,5 +139,5 @@ def test_damage_at_any_place_is_an_error_of_the_ledger_or_without_effect(file, m
             outcomes.add(use(path) >= 0)
         except AssistantLedgerError as error:
             outcomes.add((type(error), str(path) in str(error)))
-    assert {True, (AssistantLedgerPermanentError, True)} <= outcomes
-    assert (AssistantLedgerPermanentError, False) not in outcomes
+    assert {True, (AssistantLedgerError, True)} <= outcomes
+    assert (AssistantLedgerError, False) not in outcomes

@@ -12,11 +12,11 @@ from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
+from airflow_provider_assistant.client.rate_limiter import AdaptiveRateLimiter
 
 from airflow_provider_assistant.api import endpoints, flow
 from airflow_provider_assistant.api.payloads import ChatMessage
 from airflow_provider_assistant.client.client import AssistantClient
-from airflow_provider_assistant.client.rate_limiter import AdaptiveRateLimiter
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import AssistantError
 from airflow_provider_assistant.observability import metrics

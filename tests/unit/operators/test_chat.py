@@ -10,7 +10,6 @@ from airflow.providers.common.compat.sdk import AirflowSkipException
 
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
-    AssistantAmbiguousPermanentError,
     AssistantBadRequestError,
     AssistantNotFoundError,
     AssistantTimeoutError,
@@ -112,7 +111,7 @@ def test_a_message_to_a_session_that_somebody_else_closed_is_refused(operator, l
     ("on_ambiguous", "state", "error"),
     [
         ("retry", "failed", AssistantAmbiguousError),
-        ("fail", "failed", AssistantAmbiguousPermanentError),
+        ("fail", "failed", AssistantAmbiguousError),
         ("skip", "skipped", None),
     ],
 )
@@ -166,7 +165,7 @@ def test_what_an_earlier_try_asked_is_asked_again_only_by_choice(on_ambiguous, f
         ask(0)
         assert "may also have accepted at least 1 earlier attempt" in "".join(capfd.readouterr())
     else:
-        with pytest.raises(AirflowSkipException if on_ambiguous == "skip" else AssistantAmbiguousPermanentError):
+        with pytest.raises(AirflowSkipException if on_ambiguous == "skip" else AssistantAmbiguousError):
             ask(0)
     assert service.posts() == (2 if on_ambiguous == "retry" else 1)
     assert ask(1)["text"], "a cleared task asks again: nobody has the earlier answer"

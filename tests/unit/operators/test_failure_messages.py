@@ -24,13 +24,11 @@ from airflow_provider_assistant.exceptions import (
     AssistantGateFailedError,
     AssistantIncompleteError,
     AssistantIncompleteExportError,
-    AssistantIncompletePermanentError,
     AssistantInputError,
     AssistantNotFoundError,
     AssistantPermissionError,
     AssistantRateLimitError,
     AssistantRequestFailedError,
-    AssistantRequestFailedPermanentError,
     AssistantRequestLostError,
     AssistantRequestTimeoutError,
 )
@@ -114,7 +112,7 @@ FAILURES = {
     ),
     "sensor": Failure(
         AssistantChatRequestSensor, {"request_id": "{request}", "poke_interval": 0.05},
-        AssistantRequestFailedPermanentError, ("{request}", "'acme-docs'"), ("a sensor only reads",),
+        AssistantRequestFailedError, ("{request}", "'acme-docs'"), ("a sensor only reads",),
         ("Airflow does not retry this task",), fails=True,
     ),
     "session": Failure(
@@ -124,7 +122,7 @@ FAILURES = {
     "ratings": Failure(
         AssistantRateAnswersOperator,
         {"answers": "{folder}/answers.parquet", "scores": "{folder}/scores.parquet", "rules": {"good": "f1 >= 0.8"}},
-        AssistantIncompletePermanentError, ("refused 3 ratings", "'acme-docs'"),
+        AssistantIncompleteError, ("refused 3 ratings", "'acme-docs'"),
         ("Ratings: 0 sent by this try, 0 before, 3 left.",), ("Findings: ",),
     ),
     "evaluation": Failure(

@@ -14,7 +14,6 @@ from airflow_provider_assistant.exceptions import (
     AssistantAuthenticationError,
     AssistantError,
     AssistantIncompleteError,
-    AssistantIncompletePermanentError,
     AssistantInputError,
     AssistantRateLimitError,
 )
@@ -23,6 +22,7 @@ from airflow_provider_assistant.operators.feedback import AssistantFeedbackOpera
 from airflow_provider_assistant.operators.feedback_batch import AssistantRateAnswersOperator
 from airflow_provider_assistant.sending.sender import BREAKER
 from tests.task_runs.context import task_context
+from tests.task_runs.finals import is_final
 
 FEEDBACK = r"chat/feedback$"
 RULES = {"good": "token_f1 >= 0.8", "bad": "token_f1 < 0.3"}
@@ -163,8 +163,8 @@ def test_a_file_that_cannot_be_read_is_named_and_nothing_is_sent(field, evaluate
 @pytest.mark.parametrize(
     ("action", "error"),
     [
-        ("status:404", AssistantIncompletePermanentError),
-        ("status:409", AssistantIncompletePermanentError),
+        ("status:404", AssistantIncompleteError),
+        ("status:409", AssistantIncompleteError),
         ("status:503", AssistantIncompleteError),
         ("drop", AssistantIncompleteError),
         # These concern all ratings, and stop at the first.
@@ -190,6 +190,6 @@ def test_a_retry_sends_what_failed_and_then_reports_what_is_refused(evaluated, s
         evaluated.rate(max_concurrency=1)
     assert not isinstance(raised.value, AirflowFailException)
     service.answer("status:404", path=FEEDBACK)
-    with pytest.raises(AssistantIncompletePermanentError, match="refused 1 rating "):
+    with pytest.raises(AssistantIncompleteError, match="refused 1 rating ", check=is_final):
         evaluated.rate(max_concurrency=1)
     assert evaluated.rated() == {"good": 4}

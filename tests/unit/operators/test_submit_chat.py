@@ -6,7 +6,7 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowSkipException
 from airflow.sdk import DAG
 
-from airflow_provider_assistant.exceptions import AssistantAmbiguousPermanentError, AssistantRateLimitError
+from airflow_provider_assistant.exceptions import AssistantAmbiguousError, AssistantRateLimitError
 from airflow_provider_assistant.ledger import Filter, Ledger, queries
 from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChatOperator
 from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
@@ -116,9 +116,7 @@ def test_a_submission_that_may_have_happened(fault, ledger, on_ambiguous, state,
         assert run.xcom(key="possibly_duplicated") == 1
 
 
-@pytest.mark.parametrize(
-    ("on_ambiguous", "error"), [("skip", AirflowSkipException), ("fail", AssistantAmbiguousPermanentError)]
-)
+@pytest.mark.parametrize(("on_ambiguous", "error"), [("skip", AirflowSkipException), ("fail", AssistantAmbiguousError)])
 def test_what_an_earlier_try_may_have_submitted_stays_unsent(on_ambiguous, error, service, connection):
     service.answer("store-then-status:502", path=SUBMIT)
     with pytest.raises(Exception, match="Ambiguous after"):

@@ -14,7 +14,6 @@ from airflow_provider_assistant import __version__, lake
 from airflow_provider_assistant.exceptions import (
     AssistantAuthenticationError,
     AssistantIncompleteExportError,
-    AssistantIncompleteExportPermanentError,
     AssistantInputError,
     AssistantRateLimitError,
 )
@@ -280,7 +279,7 @@ def test_too_many_failures_name_the_sites_and_what_a_retry_does(export, tmp_path
 def test_what_the_service_refuses_is_not_retried(export):
     with Sites(site_001=[NOT_FOUND], site_002=[Answer(403, {})]) as sites:
         run = export(sites, NAMES[:4])
-    assert isinstance(run.error, AssistantIncompleteExportPermanentError)
+    assert isinstance(run.error, AssistantIncompleteExportError)
     assert "The service would refuse them again" in str(run.error)
 
 

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from airflow_provider_assistant.client.rate_limited import RateLimitedClient
+from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.exceptions import (
     AssistantError,
 )
@@ -145,13 +145,13 @@ async def test_many_wait_together(connect_to):
 
 
 async def test_triggers_of_one_connection_share_a_client(service, connection, ask, monkeypatch):
-    closed, aclose = [], RateLimitedClient.aclose
+    closed, aclose = [], AssistantClient.aclose
 
     async def counted(client):
         closed.append(client)
         await aclose(client)
 
-    monkeypatch.setattr(RateLimitedClient, "aclose", counted)
+    monkeypatch.setattr(AssistantClient, "aclose", counted)
     requests = [ask() for _ in range(10)]
     await asyncio.gather(*(events(trigger(request_id)) for request_id in requests))
     assert len(closed) == 1

@@ -8,7 +8,7 @@ import pytest
 from airflow.providers.common.compat.sdk import TaskDeferred
 from airflow.sdk import BaseOperator
 
-from airflow_provider_assistant.exceptions import AssistantRequestFailedPermanentError
+from airflow_provider_assistant.exceptions import AssistantRequestFailedError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.ledger import Filter, Ledger, RunRef, Scope, queries, sqlite_engine
 from airflow_provider_assistant.triggers.chat import AssistantChatRequestTrigger
@@ -73,7 +73,7 @@ def test_complete_is_recorded_and_returned(hook, ledger, caplog):
 @pytest.mark.parametrize(("said", "part"), [("The model is away.", "The model is away."), (None, "does not say why")])
 def test_failed_is_recorded_and_raised(said, part, hook, ledger):
     ended = ENDED | {"state": "failed", "status": "FAILED", "text": None, "error": said}
-    with pytest.raises(AssistantRequestFailedPermanentError, match=part) as caught:
+    with pytest.raises(AssistantRequestFailedError, match=part) as caught:
         record_and_return(ended, hook, ledger)
     assert (caught.value.request_id, caught.value.status) == ("r", "FAILED")
     assert end_of(ledger) == "failed"

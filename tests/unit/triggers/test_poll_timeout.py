@@ -9,7 +9,7 @@ import json
 import pytest
 
 from airflow_provider_assistant.api.call import Response
-from airflow_provider_assistant.client.rate_limited import RateLimitedClient
+from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.client.transport import AsyncTransport
 from airflow_provider_assistant.exceptions import AssistantRequestTimeoutError
@@ -49,7 +49,7 @@ class Service(AsyncTransport):
 
     @contextlib.asynccontextmanager
     async def shared_client(self, hook):
-        self.client = getattr(self, "client", None) or RateLimitedClient(SETTINGS, async_transport=self, now=now)
+        self.client = getattr(self, "client", None) or AssistantClient(SETTINGS, async_transport=self, now=now)
         yield self.client
 
 
