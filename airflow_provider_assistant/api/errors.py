@@ -129,13 +129,13 @@ CHAT_CONFLICT = Status(
     "If the session was closed, use another session_id: a closed session takes no more messages.",
 )
 
-# Statuses that only gateways and proxies send: a login to them, a wrong host, the TLS errors of nginx, a captive portal.
+# Statuses that only gateways and proxies send: a login to them, a wrong host, TLS errors, a captive portal.
 ONLY_GATEWAYS = frozenset({407, 421, 431, 494, 495, 496, 497, 511})
 # Statuses of a gateway whose service does not answer; 520 to 530 are those of content delivery networks.
 NOBODY_BEHIND = frozenset({502, 503, 504, *range(520, 528), 530})
 WRONG_ADDRESS = (
-    "This is not the assistant's API: check the base URL in the Airflow connection. Redirects are not followed, so that "
-    "the key stays with its host."
+    "This is not the assistant's API: check the base URL in the Airflow connection. Redirects are not followed, so "
+    "that the key stays with its host."
 )
 GATEWAY_TODOS = {
     401: "The gateway asks for a login of its own; the API key does not matter there. Ask its owner to let requests "
@@ -169,7 +169,7 @@ def reply_of(
     """
     Return the reply to a call.
 
-    If the body of a success says that the call failed, the response means what the status would that the body describes.
+    If the body of a success says that the call failed, it means what the status would that it describes.
 
     :param info: The attempts so far; the status, the text and the links are set here.
     :param now: Current time in seconds since the epoch, to evaluate a ``Retry-After`` that is a date.
@@ -322,12 +322,13 @@ def _row(call: Call[Any], response: Response) -> Status:
 
 def _todo_of_redirect(call: Call[Any], target: str) -> str:
     """Return the base URL to set, if a redirect leads to the same route at another address, such as from http."""
-    address = target.partition("?")[0].removesuffix(call.path.partition("?")[0])
+    target = target.partition("?")[0]
+    address = target.removesuffix(call.path.partition("?")[0])
     if address == target or not address.startswith("http") or "@" in address:
         return WRONG_ADDRESS
     return (
-        f"If {address} is the service's own address, set it as the base URL in the Airflow connection: redirects are not "
-        "followed, so that the key stays with its host."
+        f"If {address} is the service's own address, set it as the base URL in the Airflow connection: redirects are "
+        "not followed, so that the key stays with its host."
     )
 
 

@@ -13,6 +13,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantError,
     AssistantGatewayError,
     AssistantRateLimitError,
+    AssistantResponseError,
     AssistantTimeoutError,
 )
 from airflow_provider_assistant.texts import counted
@@ -126,7 +127,9 @@ class Retries:
         return jittered(pause, self.rng)
 
     def _may_repeat(self, error: AssistantError) -> bool:
-        if not error.retryable or isinstance(error, AssistantGatewayError) or self.policy.attempts == 1:
+        # The reply of a gateway, or one that cannot be read, would be the same.
+        is_same = isinstance(error, AssistantGatewayError | AssistantResponseError)
+        if not error.retryable or is_same or self.policy.attempts == 1:
             return False
         if self.call.upload and not self.call.upload.rewindable:
             return False
@@ -190,8 +193,8 @@ def ambiguous(
             "assistant ledger resolve', then clear the task."
         )
     return AssistantAmbiguousError(
-        f"Ambiguous after {counted(attempts.sent, 'attempt')}: {happened}. The service has no way to ask whether {call} "
-        "happened; sending it again may create a duplicate",
+        f"Ambiguous after {counted(attempts.sent, 'attempt')}: {happened}. The service has no way to ask whether "
+        f"{call} happened; sending it again may create a duplicate",
         todo=f"{error.todo} {todo}" if error.todo else todo,
         retryable=retryable,
         maybe_done=True,

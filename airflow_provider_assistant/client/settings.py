@@ -22,8 +22,7 @@ class ClientSettings:
     :param timeout: Response timeout in seconds, from the end of the request to the last byte of the response.
         Default: 30.
     :param chat_timeout: The same for a ``POST …/chat``, whose response is the answer. Default: 90.
-    :param retry: Retry rule of one call. Default: :class:`~airflow_provider_assistant.client.retry.RetryPolicy` with its
-        defaults.
+    :param retry: Limits for the retries of one call.
     :param max_concurrency: Maximum number of requests in flight, and of open connections. Default: 32.
     :param verify: Whether to verify TLS certificates, or the path of a CA bundle to verify them with. Default: True.
     :param max_response_bytes: Maximum size of a response body in bytes, after decompression; reading stops there.
@@ -42,7 +41,7 @@ class ClientSettings:
     api_key: str = field(repr=False)
     timeout: float = 30.0
     chat_timeout: float = 90.0
-    retry: RetryPolicy = RetryPolicy()
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
     max_concurrency: int = 32
     verify: bool | str = True
     max_response_bytes: int = 16 * 1024 * 1024

@@ -6,7 +6,7 @@ import json
 import logging
 import math
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Annotated, Any, NoReturn, TypeAlias
 from urllib.parse import quote, unquote, urlsplit

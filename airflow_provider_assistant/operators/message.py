@@ -14,6 +14,7 @@ from airflow_provider_assistant.api.payloads import ChatMessage, checked
 from airflow_provider_assistant.api.replies import ApiReply
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
+    AssistantError,
     AssistantResponseError,
 )
 from airflow_provider_assistant.failures import FailureContext
@@ -179,7 +180,7 @@ class AssistantMessageOperator(AssistantSessionOperator):
         except (AssistantAmbiguousError, AssistantResponseError) as error:
             if may_repeat:
                 raise
-            raise self._given_up(error.happened) from error.__cause__ or error
+            raise self._given_up(error.happened, error.__cause__) from error.__cause__ or error
         duplicates = is_repeat + reply.call_info.ambiguous
         if duplicates:
             self.log.warning(
@@ -189,12 +190,13 @@ class AssistantMessageOperator(AssistantSessionOperator):
             context["ti"].xcom_push(key="possibly_duplicated", value=duplicates)
         return reply
 
-    def _given_up(self, happened: str) -> Exception:
+    def _given_up(self, happened: str, cause: BaseException | None = None) -> Exception:
         """Return how the task ends whose message may have arrived and is not sent again."""
+        todo = f"{cause.todo} " if isinstance(cause, AssistantError) and cause.todo else ""
         final = AssistantAmbiguousError(
             f"{happened}. It is not sent again, because on_ambiguous is {self.on_ambiguous!r}",
-            todo="Check at the service whether the message arrived, record it with 'airflow assistant ledger resolve', "
-            "then clear the task.",
+            todo=f"{todo}Check at the service whether the message arrived, record it with 'airflow assistant ledger "
+            "resolve', then clear the task.",
             retryable=False,
             maybe_done=True,
         )

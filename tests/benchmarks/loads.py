@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
-from airflow_provider_assistant.sending.client import SendingClient
 
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.payloads import QADocument
+from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.ledger import Ledger, RunRef, Scope, Site, sqlite_engine
 from airflow_provider_assistant.loading.counts import LoadCounts
@@ -108,7 +108,7 @@ def load(
     api_key: str = KEY,
     scope: str | None = None,
     partial: bool = False,
-    client: Callable[[ClientSettings], SendingClient] | None = None,
+    client: Callable[[ClientSettings], AssistantClient] | None = None,
 ) -> tuple[LoadCounts, float]:
     """
     Load a source. Return its counts and the duration in seconds.

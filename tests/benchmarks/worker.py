@@ -14,9 +14,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from airflow_provider_assistant.sending.client import SendingClient
-
 from airflow_provider_assistant.api.call import Call, Response
+from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.client.transport import AsyncTransport
 from airflow_provider_assistant.ledger import Ledger
@@ -36,9 +35,10 @@ class Accepting(AsyncTransport):
         return Response(201, {}, b'{"id": "1"}')
 
 
-def offline(settings: ClientSettings) -> SendingClient:
+def offline(settings: ClientSettings) -> AssistantClient:
     """Return a client without a network."""
-    return SendingClient(settings, max_backoff=MAX_BACKOFF, retry_ambiguous=True, async_transport=Accepting())
+    settings = settings.retrying(max_backoff=MAX_BACKOFF, retry_ambiguous=True)
+    return AssistantClient(settings, async_transport=Accepting())
 
 
 def _import_all(ledger: Ledger | None) -> None:

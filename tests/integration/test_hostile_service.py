@@ -30,6 +30,7 @@ from airflow_provider_assistant.operators.documents import AssistantLoadTextOper
 from tests.hostile import CALLS, KEY, Closed, HostileService, answer
 from tests.live.process import wait_for
 from tests.task_runs.context import execute_operator
+from tests.task_runs.finals import kind_of
 from tests.wire import SHORT_TIMEOUT, Answer, ScriptedService, client_of
 
 ONCE = RetryPolicy(attempts=1)
@@ -216,7 +217,7 @@ def test_malformed_http_is_an_error(send, call, broken):
             reply = send(service.url, call)
         except (AssistantConnectionError, AssistantAmbiguousError, AssistantAPIError, AssistantResponseError) as error:
             check_error(error)
-            kinds.append(type(error))
+            kinds.append(kind_of(error))
         else:
             # Some parsers are more tolerant than others, but what they return must be what was sent.
             assert reply.raw in ({}, None)

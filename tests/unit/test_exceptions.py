@@ -6,6 +6,7 @@ import inspect
 import pickle
 
 import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.serialization.serialized_objects import BaseSerialization
 
 from airflow_provider_assistant import exceptions
@@ -61,10 +62,18 @@ def test_the_fields_survive_pickling_and_airflow(error):
     raised = error(FORGED, safe=f"Nothing was {FORGED}.", todo=f"Repair {FORGED}.")
     copies = [pickle.loads(pickle.dumps(raised)), BaseSerialization.deserialize(BaseSerialization.serialize(raised))]
     for copied in copies:
-        assert type(copied) is error
+        assert type(copied) is type(raised)
+        assert isinstance(copied, error)
         assert str(copied) == str(raised)
         assert vars(copied) == vars(raised)
     assert all("\x1b" not in text for text in (raised.happened, raised.safe, raised.todo))
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_airflow_retries_what_is_retryable(error):
+    for retryable in (True, False):
+        assert isinstance(error("", retryable=retryable), AirflowFailException) is not retryable
+    assert isinstance(error(""), AirflowFailException) is not error.default_retryable
 
 
 @pytest.mark.parametrize("error", ERRORS)

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import email.utils
+from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
@@ -8,13 +11,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_assistant.api import endpoints, errors
-from airflow_provider_assistant.api.call import Response, TransportFailure
+from airflow_provider_assistant.api.call import Call, CallInfo, Response, TransportFailure
 from airflow_provider_assistant.api.payloads import QADocument
-from airflow_provider_assistant.exceptions import AssistantAPIError, AssistantError
+from airflow_provider_assistant.exceptions import (
+    AssistantAPIError,
+    AssistantConnectionError,
+    AssistantError,
+    AssistantGatewayError,
+    AssistantResponseError,
+    AssistantServerError,
+    AssistantTimeoutError,
+)
 
 GET = endpoints.get_statistics("docs")
 POST = endpoints.create_qa_document("docs", QADocument(title="t", question="q", answer="a", category="c"))
 NOW = 1_700_000_000.0
+
+
+def error_of(call: Call[Any], outcome: Response | TransportFailure) -> AssistantAPIError:
+    with pytest.raises(AssistantError) as caught:
+        errors.reply_of(call, outcome, CallInfo(0), NOW)
+    return caught.value
+
+
+def page(status: int, body: str = "<html><title>403 Forbidden</title>", **headers: str) -> Response:
+    return Response(status, {"content-type": "text/html", **headers}, body.encode())
 
 
 class TestRetryAfter:
@@ -54,7 +75,7 @@ class TestRetryAfter:
         assert errors.parse_retry_after(date, float(int(now))) == ahead
 
 
-class TestFromResponse:
+class TestErrorOfResponse:
     @pytest.mark.parametrize(
         ("body", "detail"),
         [
@@ -63,68 +84,116 @@ class TestFromResponse:
             (b'{"detail": "No such site."}', "No such site."),
             (b'{"message": "No such site."}', "No such site."),
             (b'{"data": {"error": {"message": "No such site."}}}', "No such site."),
-            (b'{"detail": [{"loc": ["x"]}]}', ""),
             (b"<html><title>No such\nsite.</title><body>x", "No such site."),
             (b"<p>No such &quot;site&quot;.</p>", 'No such "site".'),
+            (b"<style>p { a: b }</style><p>No such site.</p>", "No such site."),
             (b"plain\x1b[31m words", "plain [31m words"),
             (b"", ""),
-            (b"null", ""),
         ],
     )
-    def test_detail(self, body: bytes, detail: str) -> None:
-        assert errors.from_response(GET, Response(404, {}, body), NOW).detail == detail
+    def test_the_reason_of_the_service_is_shown(self, body: bytes, detail: str) -> None:
+        assert error_of(GET, Response(404, {}, body)).detail == detail
 
     def test_every_row_says_what_to_do(self) -> None:
         for status, row in errors.STATUSES.items():
-            error = errors.from_response(GET, Response(status, {"x-request-id": "abc"}, b""), NOW)
-            assert type(error) is row.error
-            assert row.todo in str(error)
-            assert row.condition in str(error)
+            error = error_of(GET, Response(status, {"x-request-id": "abc"}, b""))
+            if status in errors.ONLY_GATEWAYS:
+                continue
+            assert isinstance(error, row.error)
+            assert (row.own_todo or row.error.default_todo) in str(error)
+            assert row.meaning in str(error)
             assert error.request_id == "abc"
-
-    def test_the_table_has_the_statuses_of_the_specification_and_those_with_advice_of_their_own(self) -> None:
-        own = {status for status, row in errors.STATUSES.items() if row.own_todo}
-        assert set(errors.STATUSES) - own == {400, 401, 403, 404, 429}
 
 
 @pytest.mark.parametrize(
-    ("outcome", "of_create"),
+    ("outcome", "retryable", "maybe_done"),
     [
-        (Response(500, {}, b""), True),
-        (Response(502, {}, b""), True),
-        (Response(429, {}, b""), False),
-        (Response(404, {}, b""), False),
-        (TransportFailure("connection", "", sent=False), False),
-        (TransportFailure("connection", "", sent=True), True),
-        (TransportFailure("timeout", "", sent=True), True),
+        *[(Response(status, {}, b""), False, False) for status in (400, 401, 403, 404, 405, 409, 413, 415, 422, 501)],
+        *[(Response(status, {}, b""), True, False) for status in (408, 425, 429)],
+        *[(Response(status, {}, b""), True, True) for status in (500, 502, 503, 504, 520, 599)],
+        # A gateway judges no row: its refusals were not carried out, its 5xx may have been.
+        *[(page(status), True, False) for status in (302, 401, 403, 404, 405, 407, 413, 421, 431, 495, 511)],
+        *[(page(status), True, True) for status in (200, 502, 503)],
+        (Response(201, {}, b"{"), True, True),
+        (TransportFailure("connection", "", sent=False), True, False),
+        (TransportFailure("connection", "", sent=True), True, True),
+        (TransportFailure("timeout", "", sent=True), True, True),
+        (TransportFailure("connection", "", sent=False, proxy="p:1", proxy_status=407), True, False),
     ],
 )
-def test_which_failures_are_ambiguous(outcome: Response | TransportFailure, of_create: bool) -> None:
-    assert errors.may_have_happened(POST, outcome) is of_create
-    assert errors.may_have_happened(GET, outcome) is False
-
-
-def test_which_errors_are_transient() -> None:
-    transient = {
-        status
-        for status in range(300, 600)
-        if errors.is_transient(errors.from_response(GET, Response(status, {}, b""), NOW))
-    }
-    assert transient == {408, 425, 429, *range(500, 600)} - {501, 511}
-    assert errors.is_transient(errors.from_failure(GET, TransportFailure("timeout", "", sent=True)))
-    assert not errors.is_transient(AssistantAPIError("a redirect", status=302))
-    assert not errors.is_transient(AssistantError("anything else"))
+def test_the_two_facts_of_each_outcome(outcome: Response | TransportFailure, retryable: bool, maybe_done: bool) -> None:
+    error = error_of(POST, outcome)
+    assert (error.retryable, error.maybe_done) == (retryable, maybe_done)
+    assert error_of(GET, outcome).maybe_done is False, "a read does no harm"
+    assert isinstance(error, AirflowFailException) is not retryable, "Airflow retries what may pass"
 
 
 @pytest.mark.parametrize(
     ("status", "refused", "lost"),
     [
-        (302, False, False), (400, True, True), (401, True, False), (403, True, False), (404, True, True),
-        (408, False, False), (409, True, True), (410, True, True), (422, True, True), (425, False, False),
-        (429, False, False), (500, False, False),
+        (400, True, True), (401, True, False), (403, True, False), (404, True, True), (408, False, False),
+        (409, True, True), (410, True, True), (422, True, True), (425, False, False), (429, False, False),
+        (500, False, False),
     ],
 )  # fmt: skip
 def test_what_a_status_means_for_a_request_and_for_a_poll(status: int, refused: bool, lost: bool) -> None:
-    error = errors.from_response(GET, Response(status, {}, b""), NOW)
+    error = error_of(GET, Response(status, {}, b""))
     assert (errors.is_refused(error), errors.is_lost(error)) == (refused, lost)
-    assert refused == isinstance(error, AirflowFailException)
+    gateway = error_of(GET, page(status))
+    assert (errors.is_refused(gateway), errors.is_lost(gateway)) == (False, False)
+
+
+class TestWhoAnswered:
+    @pytest.mark.parametrize("body", ["", "{}", '{"a": 1}', "[1]", "null", "gone", "site not found", " 7 < 8"])
+    @pytest.mark.parametrize("status", [200, 404, 500])
+    def test_json_text_and_nothing_may_be_of_the_api(self, body: str, status: int) -> None:
+        assert not errors.is_of_gateway(Response(status, {}, body.encode()))
+
+    @pytest.mark.parametrize("body", ["<!DOCTYPE html>", "\ufeff<html>", "\r\n <?xml ?>", "<h1>x", "<!-- a --><p>"])
+    @pytest.mark.parametrize("status", [200, 404, 500])
+    def test_markup_is_of_a_gateway(self, body: str, status: int) -> None:
+        assert errors.is_of_gateway(Response(status, {}, body.encode()))
+
+    @pytest.mark.parametrize(
+        ("outcome", "said"),
+        [
+            (page(403, "<html><title>Attack ID 4711</title>"), "Attack ID 4711"),
+            (page(404), "check the base URL"),
+            (page(301, location="https://other.example/api/v1/m2m/sites/docs/statistics"), "https://other.example/api"),
+            (page(302, location="https://login.example/?next=/api"), "This is not the assistant's API"),
+            (page(407), "HTTPS_PROXY"),
+            (page(413), "forwards only smaller requests"),
+            (page(496), "client_cert"),
+            (page(511), "Log in to the network"),
+            (TransportFailure("connection", "x", sent=False, proxy="p:1", proxy_status=407), "The proxy p:1"),
+        ],
+    )
+    def test_its_words_and_what_to_do_are_shown(self, outcome: Response | TransportFailure, said: str) -> None:
+        error = error_of(GET, outcome)
+        assert isinstance(error, AssistantGatewayError)
+        assert said in str(error)
+
+    @pytest.mark.parametrize("status", [500, 502, 503])
+    def test_a_gateway_s_5xx_is_a_failure_of_the_service(self, status: int) -> None:
+        assert isinstance(error_of(POST, page(status)), AssistantServerError)
+
+    @given(st.binary(max_size=200), st.sampled_from([b"<", b"<!--", b"<a ", b""]), st.sampled_from([200, 404]))
+    def test_no_body_is_too_odd(self, body: bytes, first: bytes, status: int) -> None:
+        response = Response(status, {}, first + body * 50)
+        with contextlib.suppress(AssistantError):
+            errors.reply_of(GET, response, CallInfo(0), NOW)
+
+
+@pytest.mark.parametrize(
+    ("failure", "kind"),
+    [
+        (TransportFailure("timeout", "no complete answer within 30 s", sent=True), AssistantTimeoutError),
+        (TransportFailure("connection", "the head is too large", sent=True, is_answered=True), AssistantResponseError),
+        (TransportFailure("connection", "refused", sent=False), AssistantConnectionError),
+    ],
+)
+def test_a_missing_response_says_where_it_was_expected(failure: TransportFailure, kind: type[AssistantError]) -> None:
+    error = error_of(POST, dataclasses.replace(failure, host="api.example:443", proxy="proxy.example:3128"))
+    assert type(error).__name__ == kind.__name__
+    assert "api.example:443 through the proxy proxy.example:3128" in error.happened
+    assert failure.detail in error.happened

@@ -7,12 +7,12 @@ import json
 import logging
 import random
 from collections import Counter, defaultdict
+from dataclasses import replace
 from datetime import UTC, datetime
 from statistics import mean
 from typing import Any
 
 import pytest
-from airflow_provider_assistant.client.rate_limiter import AdaptiveRateLimiter
 
 from airflow_provider_assistant.api.call import Response, TransportFailure
 from airflow_provider_assistant.asking import poller as module
@@ -82,8 +82,8 @@ def client_of(wire: Wire) -> AssistantClient:
 
 def limited(wire: Wire, most: int) -> AssistantClient:
     """Return a client with the shared rate limiter of triggers."""
-    limiter = AdaptiveRateLimiter(most)
-    return AssistantClient(SETTINGS, limiter, async_transport=wire, now=lambda: EPOCH + now(), rng=random.Random(1))
+    settings = replace(SETTINGS, max_concurrency=most)
+    return AssistantClient(settings, async_transport=wire, now=lambda: EPOCH + now(), rng=random.Random(1))
 
 
 def pending(count: int, submitted_at: Any = lambda _: 0.0) -> list[Request]:

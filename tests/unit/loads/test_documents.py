@@ -30,6 +30,7 @@ from airflow_provider_assistant.operators.documents import (
     AssistantUploadFilesOperator,
 )
 from tests.task_runs.context import task_context
+from tests.task_runs.finals import kind_of
 from tests.unit.loads.loads import ENDS, KEYED, ROWS, counts, listed, load, loaded, loaded_titles, many, render
 
 TEXTS = [{"title": "Returns", "content": "Within 30 days.", "category": "policy"}]
@@ -162,7 +163,7 @@ def test_bad_rows_are_listed_and_the_rest_is_loaded(service, connection, run_ope
     path = tmp_path / "deep" / "rejects.parquet"
     options = {"columns": {"title": "title"}, "findings_path": str(path)}
     run = run_operator(AssistantLoadQAOperator, source=rows, retries=3, **options)
-    assert (type(run.error), run.tries()) == (AssistantInputError, 1)
+    assert (kind_of(run.error), run.tries()) == (AssistantInputError, 1)
     assert str(path) in str(run.error)
     assert loaded(service) == ROWS
     findings = pq.read_table(path).to_pylist()
@@ -344,10 +345,10 @@ def test_findings_are_linked_also_if_the_task_failed(base, service, connection, 
 @pytest.fixture
 def quick(monkeypatch):
     """Retries that do not wait."""
-    from airflow_provider_assistant.api import flow
+    from airflow_provider_assistant.client import retry
 
-    monkeypatch.setattr(flow.RetryPolicy, "pause", lambda *_: 0.0)
-    monkeypatch.setattr(flow, "LEAST_JITTER", 0.001)
+    monkeypatch.setattr(retry.RetryPolicy, "backoff", lambda *_: 0.0)
+    monkeypatch.setattr(retry, "LEAST_JITTER", 0.001)
 
 
 def test_failed_rows_fail_the_task_and_a_retry_sends_only_those(service, connection, run_operator):

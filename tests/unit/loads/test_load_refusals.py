@@ -6,7 +6,7 @@ import pytest
 from airflow.providers.common.compat.sdk import TaskDeferred
 
 from airflow_provider_assistant.exceptions import (
-    AssistantGatewayError,
+    AssistantIncompleteError,
     AssistantRateLimitError,
 )
 from airflow_provider_assistant.hooks.assistant import AssistantHook
@@ -39,13 +39,14 @@ def test_an_unlisted_4xx_rejects_one_row_and_no_other(kind, status, service, con
 
 
 @pytest.mark.parametrize("status", [302, 308])
-def test_a_redirect_stops_the_load(status, service, connect):
+def test_the_row_of_a_redirect_is_left_to_a_retry(status, service, connect):
     connect(max_concurrency=2)
     service.answer(f"status:{status}", path="documents", skip=3)
     operator = render(AssistantLoadQAOperator(task_id="load", source=many(9)))
-    with pytest.raises(AssistantGatewayError):
+    with pytest.raises(AssistantIncompleteError, match="a gateway or proxy answered"):
         operator.execute(task_context("load"))
-    assert len(service.documents()) < 8
+    assert len(service.documents()) == 8
+    assert counts(operator.execute(task_context("load"))) == {"unchanged": 8, "created": 1}
 
 
 def test_a_rate_limit_of_small_pauses_is_left_to_the_triggerer(service, connect, monkeypatch):

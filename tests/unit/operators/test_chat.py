@@ -19,6 +19,7 @@ from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChat
 from tests.documented import DocumentedAssistant
 from tests.live.process import wait_for
 from tests.task_runs.context import execute_operator
+from tests.task_runs.finals import kind_of
 from tests.wire import Answer, ScriptedService
 
 CHAT = r"chat$"
@@ -123,7 +124,7 @@ def test_a_chat_that_timed_out_is_posted_once(on_ambiguous, state, error, servic
     wait_for("the request", service.posts, timeout=60)
     assert service.posts() == 1
     if error:
-        assert type(run.error) is error
+        assert kind_of(run.error) is error
         assert isinstance(run.error.__cause__, AssistantTimeoutError)
         assert "chat_timeout" in str(run.error)
 
@@ -220,5 +221,5 @@ def test_a_404_on_closing_means_that_the_site_is_unknown(before, retries, tries,
     for fault in (*before, "status:404"):
         service.answer(fault, path=CLOSE)
     run = close(run_operator, retries=2)
-    assert (type(run.error), run.tries()) == (AssistantNotFoundError, tries)
+    assert (kind_of(run.error), run.tries()) == (AssistantNotFoundError, tries)
     assert service.posts(CLOSE) == len(before) + 1

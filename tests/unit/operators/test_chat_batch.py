@@ -41,6 +41,7 @@ from airflow_provider_assistant.operators.chat_batch import AssistantChatBatchOp
 from airflow_provider_assistant.parameters import tolerance
 from airflow_provider_assistant.sending import sender
 from tests.task_runs.context import task_context
+from tests.task_runs.finals import kind_of
 from tests.unit.operators.batches import (
     CHAT,
     CLOSE,
@@ -238,7 +239,7 @@ def test_a_bad_row_is_not_asked_and_the_task_is_not_retried(mode, service, conne
     bad = [{"id": 90, "message": " "}, {"id": 91, "message": "?", "email": "nobody"}, {"id": None, "message": "?"}]
     run = ask([bad[0], *many(3, email="a@example.com"), *bad[1:], bad[0]], mode=mode, retries=2)
     assert (run.task_state(), run.tries()) == ("failed", 1)
-    assert type(run.error) is AssistantInputError
+    assert kind_of(run.error) is AssistantInputError
     assert "4 of 7" in str(run.error)
     rows = rows_of(output)
     assert [row["status"] for row in rows] == ["not_submitted", *["complete"] * 3, *["not_submitted"] * 3]
@@ -499,7 +500,7 @@ def test_a_refusal_while_waiting_loses_nothing(deferrable, status, service, conn
             task_id="task", source=QUESTIONS, output_path=str(output), deferrable=deferrable, **DEFAULTS
         )
     refused = run_dag(dag, run_id="run")
-    assert type(refused.error) is STOPS[status]
+    assert kind_of(refused.error) is STOPS[status]
     service.behave(rules=[])
     assert run_dag(dag, run_id="run", clears=1).xcom()["complete"] == 8
     assert service.posts(SUBMIT) == 8

@@ -46,6 +46,7 @@ from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
 from airflow_provider_assistant.transfers.parquet_to_warehouse import AssistantParquetToWarehouseOperator
 from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
 from tests.task_runs.context import execute_operator
+from tests.task_runs.finals import kind_of
 from tests.unit.loads.loads import many as rows_of
 from tests.unit.operators.batches import many
 from tests.unit.test_counts_in_texts import problems
@@ -248,7 +249,7 @@ def test_a_failed_batch_says_what_a_retry_does(status):
     result["rejected"] = 5
     result["rows"] = sum(result[one] for one in STATUSES)
     failed = batch_failure(result, 0, on_ambiguous)
-    assert type(failed) is error
+    assert kind_of(failed) is error
     assert plan in failed.todo
 
 

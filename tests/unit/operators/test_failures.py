@@ -35,6 +35,7 @@ from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
 from airflow_provider_assistant.transfers.ledger_to_parquet import AssistantFeedbackToParquetOperator
 from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
 from tests.task_runs.context import execute_operator
+from tests.task_runs.finals import kind_of
 
 DOCUMENT = {"title": "T", "content": "C", "category": "faq"}
 QA = {"title": "T", "question": "Q", "answer": "A", "category": "faq"}
@@ -71,7 +72,7 @@ def is_permanent(error, status, name):
     if status == 400 and name in LOADS:
         assert "1 rejected" in str(error)
     else:
-        assert type(error) is PERMANENT[status]
+        assert kind_of(error) is PERMANENT[status]
         assert error.status == status
 
 

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 
+from airflow_provider_assistant.client.worker_pool import FIRST_FAILURES
 from airflow_provider_assistant.exceptions import (
     AssistantAuthenticationError,
     AssistantError,
@@ -20,9 +21,8 @@ from airflow_provider_assistant.exceptions import (
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.operators.feedback import AssistantFeedbackOperator
 from airflow_provider_assistant.operators.feedback_batch import AssistantRateAnswersOperator
-from airflow_provider_assistant.sending.sender import BREAKER
 from tests.task_runs.context import task_context
-from tests.task_runs.finals import is_final
+from tests.task_runs.finals import is_final, kind_of
 
 FEEDBACK = r"chat/feedback$"
 RULES = {"good": "token_f1 >= 0.8", "bad": "token_f1 < 0.3"}
@@ -138,9 +138,9 @@ def test_a_rating_that_was_repeated_in_process_is_listed(evaluated, connect, ser
 def test_a_service_that_is_down_is_left_alone_soon(evaluated, service):
     evaluated.ask(*[0.9] * 30)
     service.answer("status:503", path=FEEDBACK, times=None)
-    with pytest.raises(AssistantIncompleteError, match=f"{BREAKER} ratings in a row could not be sent"):
+    with pytest.raises(AssistantIncompleteError, match=f"{FIRST_FAILURES} ratings in a row could not be sent"):
         evaluated.rate(max_concurrency=2)
-    assert service.posts(FEEDBACK) <= BREAKER + 1
+    assert service.posts(FEEDBACK) <= FIRST_FAILURES + 1
 
 
 @pytest.mark.parametrize("field", ["answers", "scores"])
@@ -177,7 +177,7 @@ def test_which_failures_a_retry_can_help(action, error, evaluated, service):
     service.answer(action, path=FEEDBACK, times=None)
     with pytest.raises(AssistantError) as raised:
         evaluated.rate(max_concurrency=1)
-    assert type(raised.value) is error
+    assert kind_of(raised.value) is error
     stops = error in {AssistantAuthenticationError, AssistantRateLimitError}
     assert service.posts(FEEDBACK) == (1 if stops else 3)
 

@@ -19,6 +19,7 @@ from airflow_provider_assistant.operators.submit_chat import AssistantSubmitChat
 from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
 from tests.live.clients import local_request
 from tests.task_runs.context import task_context
+from tests.task_runs.finals import kind_of
 from tests.wire import Answer, FakeTime, ScriptedService, drive, refusing_port
 
 POLL = r"chat/requests/"
@@ -85,7 +86,7 @@ def test_timed_out(mode, service, connection, ask, sense):
     service.behave(processing_seconds=3600)
     run = sense(mode, ask(), timeout=0.02, retries=2)
     assert (run.task_state(), run.tries()) == ("failed", 1)
-    assert type(run.error) is AirflowSensorTimeout
+    assert kind_of(run.error) is AirflowSensorTimeout
     assert service.posts() == 1
 
 
@@ -109,7 +110,7 @@ def test_a_timeout_says_what_the_polls_met(met, mode, ledger_home, sense, monkey
         url = service.url if answer else f"http://127.0.0.1:{port}"
         monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", connection_to(url))
         run = sense(mode, "r", timeout=0.2, ledger=False)
-    assert type(run.error) is AirflowSensorTimeout
+    assert kind_of(run.error) is AirflowSensorTimeout
     text = str(run.error)
     assert words in text
     assert text.count("request 'r'") == 1
@@ -143,7 +144,7 @@ def test_transient_errors_are_polled_through(mode, service, connection, ask, sen
 @modes
 def test_an_unknown_request_fails_at_once(mode, service, connection, sense):
     run = sense(mode, "req_unknown", retries=3)
-    assert type(run.error) is AssistantNotFoundError
+    assert kind_of(run.error) is AssistantNotFoundError
     assert run.tries() == 1
     assert len(service.journal("GET", POLL)) == 1
 
@@ -153,7 +154,7 @@ def test_a_request_that_disappears_while_deferred_fails_at_once(service, connect
     request_id = ask()
     service.answer("status:404", path=POLL, skip=2, times=None)
     run = sense("deferrable", request_id, retries=3)
-    assert type(run.error) is AssistantNotFoundError
+    assert kind_of(run.error) is AssistantNotFoundError
     assert (run.error.status, run.error.endpoint, run.tries()) == (404, "chat.request", 1)
     assert len(service.journal("GET", POLL)) == 3
 
@@ -265,7 +266,7 @@ def test_a_missing_connection_ends_all_modes_alike(soft, ledger_home, sense, mon
         for ledger in (True, False):
             run = sense(mode, "r", ledger=ledger, **soft)
             assert run.task_state() == ("skipped" if soft else "failed"), (mode, run.errors)
-            assert soft or type(run.error) is AirflowNotFoundException
+            assert soft or kind_of(run.error) is AirflowNotFoundException
 
 
 def test_a_deferred_sensor_backs_off(ledger_home, monkeypatch):

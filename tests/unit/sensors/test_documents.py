@@ -18,6 +18,7 @@ from airflow_provider_assistant.operators.documents import AssistantLoadTextOper
 from airflow_provider_assistant.sensors.documents import NAMED, AssistantDocumentsReadySensor
 from tests.document_site import PAGINGS, DocumentSite, Names
 from tests.task_runs.context import task_context
+from tests.task_runs.finals import kind_of
 
 CONN = "AIRFLOW_CONN_ASSISTANT_DEFAULT"
 MODES = {
@@ -97,7 +98,7 @@ def test_a_draft_is_named_at_the_timeout(mode, connected, load, sense):
         site.documents["d00003"].active = False
         run = sense(mode, source_name="pages", timeout=0.02, retries=2)
     assert (run.task_state(), run.tries()) == ("failed", 1)
-    assert type(run.error) is AirflowSensorTimeout
+    assert kind_of(run.error) is AirflowSensorTimeout
     assert "3 of 4 documents in use, 1 draft: 'd00003' (draft: draft)" in str(run.error)
 
 
@@ -168,7 +169,7 @@ def test_a_missing_list_is_an_error_that_names_the_check(status, connected, sens
     with DocumentSite(missing={"list": status}) as site:
         connected(site)
         run = sense(document_ids=["d00001"], retries=2)
-    assert (type(run.error), run.tries()) == (AssistantInputError, 1)
+    assert (kind_of(run.error), run.tries()) == (AssistantInputError, 1)
     assert "documents check" in str(run.error)
 
 

@@ -22,6 +22,7 @@ from airflow_provider_assistant.operators.limits import AssistantLimitsOperator
 from airflow_provider_assistant.transfers.limits_to_parquet import AssistantLimitsToParquetOperator
 from airflow_provider_assistant.transfers.statistics_to_parquet import AssistantStatisticsToParquetOperator
 from tests.live.clients import local_request
+from tests.task_runs.finals import kind_of
 from tests.wire import Answer, ScriptedService
 
 
@@ -269,7 +270,7 @@ def test_how_many_may_fail(export, tmp_path, allowed, state):
 def test_too_many_failures_name_the_sites_and_what_a_retry_does(export, tmp_path):
     with Sites(site_001=[NOT_FOUND], site_002=[BROKEN]) as sites:
         run = export(sites, NAMES[:4], max_failed_sites=1)
-    assert type(run.error) is AssistantIncompleteExportError
+    assert kind_of(run.error) is AssistantIncompleteExportError
     for said in ("2 of 4 sites", "max_failed_sites=1", "'site-001'", "'site-002'", "404", "503", "The other 2 are in",
                  "A retry reads all sites again and replaces the day"):  # fmt: skip
         assert said in str(run.error)
@@ -305,7 +306,7 @@ def test_none_that_can_be_read_leaves_the_old_day(export, tmp_path):
 def test_what_concerns_all_sites_fails_at_once(export, tmp_path, answer, error):
     with Sites(site_000=[answer]) as sites:
         run = export(sites, NAMES, retries=4, max_failed_sites=40, max_concurrency=1)
-    assert type(run.error) is error
+    assert kind_of(run.error) is error
     assert sites.asked == ["site-000"]
     assert not (tmp_path / "lake").exists()
 

@@ -16,6 +16,7 @@ from airflow_provider_assistant.operators.documents import AssistantLoadTextOper
 from airflow_provider_assistant.sensors.chat import AssistantChatRequestSensor
 from airflow_provider_assistant.triggers.events import failure_of, raise_failure
 from tests.task_runs.context import task_context
+from tests.task_runs.finals import kind_of
 from tests.wire import Answer, ScriptedService
 
 ROWS = [{"title": f"T{n}", "content": "C", "category": "c", "message": f"M{n}"} for n in range(5)]
@@ -90,6 +91,6 @@ def test_the_three_lines_say_what_was_submitted(task, loss, ledger_home, monkeyp
 @pytest.mark.parametrize(("error", "kind"), [(OSError("disk"), AssistantStorageError), (KeyError("x"), AssistantError)])
 def test_an_error_of_the_trigger_itself_reaches_the_task(error, kind):
     event = json.loads(json.dumps(failure_of(error)))
-    with pytest.raises(kind, match=f"The trigger failed: {type(error).__name__}") as caught:
+    with pytest.raises(kind, match=f"The trigger failed: {kind_of(error).__name__}") as caught:
         raise_failure(event)
-    assert type(caught.value) is kind
+    assert kind_of(caught.value) is kind
