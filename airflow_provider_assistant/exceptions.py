@@ -62,8 +62,9 @@ def sentence(text: str) -> str:
 
     :param text: The text, with or without a full stop.
     """
-    # The text may end with a statement to copy.
-    return text if text.endswith((".", "!", "?", ";")) else f"{text}."
+    # The text may end with a statement to copy, or with a link.
+    is_ended = text.endswith((".", "!", "?", ";")) or text.rpartition(" ")[2].startswith("https://")
+    return text if is_ended else f"{text}."
 
 
 # Exceptions are compared and hashed by identity, and keep Python's own representation.

@@ -21,7 +21,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantRateLimitError,
     AssistantStorageError,
 )
-from airflow_provider_assistant.failures import FailureContext, explained, log_attention
+from airflow_provider_assistant.failures import FailureContext, explained
 from airflow_provider_assistant.hooks.task_ledger import ledger_location
 from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered
 from airflow_provider_assistant.ledger import Kind, Ledger, RunRef, Scope, Try
@@ -314,7 +314,7 @@ class AssistantLoadOperator(AssistantOperator):
         findings_sentence = f" Findings: {findings.listed}." if findings.listed else ""
         attention = drafts_attention(counts, findings_sentence)
         if attention:
-            log_attention(*attention)
+            self.log.warning("%s. %s %s", *attention)
         failure = load_failure(load, self.load_options, findings_sentence)
         if failure and unlisted:
             self.log.error("%s", unlisted)

@@ -21,7 +21,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import yaml
-from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_provider_assistant import exceptions, lake
 from airflow_provider_assistant.api import errors
@@ -217,7 +216,7 @@ def repeats(kind: type[Exception]) -> dict[str, str]:
     """Return who sends a request again after this error."""
     return {
         "Repeated in the task": yes(errors.is_transient(kind(""))),
-        "Airflow retries": yes(not issubclass(kind, AirflowFailException)),
+        "Airflow retries": yes(kind.default_retryable),
     }
 
 
@@ -225,7 +224,7 @@ def statuses() -> list[dict[str, str]]:
     rows = {**errors.STATUSES, "5xx": errors.SERVER_ERROR, "other 4xx": errors.REFUSED, "other": errors.UNEXPECTED}
     return [
         {"Status": str(status), "Exception": code(row.error.__name__), **repeats(row.error)}
-        | {"Condition": row.condition, "What to do": row.todo}
+        | {"Condition": row.meaning, "What to do": row.own_todo or row.error.default_todo}
         for status, row in rows.items()
     ]
 

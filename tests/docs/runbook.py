@@ -1,5 +1,5 @@
 """
-Write the runbook from the exceptions, the table of statuses and the table of foreign exceptions.
+Write the runbook from the exceptions and the table of statuses.
 
 ``python -m tests.docs.generated`` writes the page.
 """
@@ -14,7 +14,6 @@ from pathlib import Path
 from airflow_provider_assistant import exceptions
 from airflow_provider_assistant.api.errors import STATUSES
 from airflow_provider_assistant.exceptions import AssistantError
-from airflow_provider_assistant.failures import FOREIGN, is_final
 
 PAGE = Path(__file__).parents[2] / "docs" / "operate" / "runbook.md"
 BEGIN, END = "<!-- from the exceptions: begin -->\n", "<!-- from the exceptions: end -->\n"
@@ -25,7 +24,7 @@ ERRORS = [kind for kind in vars(exceptions).values() if inspect.isclass(kind) an
 class Section:
     """A section of the runbook."""
 
-    error: type[Exception]
+    error: type[AssistantError]
     happened: str
     meaning: str
     safe: str
@@ -42,11 +41,10 @@ class Section:
 
 
 def sections() -> list[Section]:
-    """Return the sections: the base class and the foreign exceptions are the last ones."""
+    """Return the sections: the base class is the last one."""
     found = []
     for kind in [*ERRORS[1:], ERRORS[0]]:
         found += [_section_of_class(kind), *_sections_of_statuses(kind)]
-    found += [Section(kind, *foreign) for kind, foreign in FOREIGN.items()]
     return found
 
 
@@ -58,9 +56,9 @@ def _section_of_class(kind: type[AssistantError]) -> Section:
 def _sections_of_statuses(kind: type[AssistantError]) -> Iterator[Section]:
     for status, row in STATUSES.items():
         if row.error is kind and row.own_todo:
-            condition = f"{row.condition[0].upper()}{row.condition[1:]}."
+            meaning_of_status = f"{row.meaning[0].upper()}{row.meaning[1:]}."
             meaning = f"The status is {status}."
-            yield Section(kind, condition, meaning, kind.default_safe, row.own_todo, status)
+            yield Section(kind, meaning_of_status, meaning, kind.default_safe, row.own_todo, status)
 
 
 def written() -> str:
@@ -72,8 +70,8 @@ def written() -> str:
 
 
 def _text(section: Section) -> str:
-    retries = "Airflow retries the task."
-    if is_final(section.error):
+    retries = "Airflow retries the task, unless the message says that it does not."
+    if not section.error.default_retryable:
         retries = "Airflow does not retry the task: clear it afterwards."
     paragraphs = [f"### {section.title}", f"{section.happened} {section.meaning}"]
     if section.status is None:

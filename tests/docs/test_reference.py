@@ -20,7 +20,6 @@ from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.evaluation.cells import EXPECTATIONS
 from airflow_provider_assistant.evaluation.rubrics import BUILT_IN
 from airflow_provider_assistant.evaluation.scorers import SCORERS
-from airflow_provider_assistant.failures import is_final
 from airflow_provider_assistant.feedback.counts import RatingCounts
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.hooks.connection import ConnectionExtra
@@ -266,7 +265,7 @@ def test_the_reasons_of_a_failure_say_whether_airflow_retries(what: str) -> None
     for row in table(section(ERRORS, f"Why {what} fails")):
         named = [name for name in codes(row["Exception"].partition(";")[0]) if name in vars(exceptions)]
         expected = {"yes": False, "no": True}.get(row["Airflow retries"])
-        assert expected is None or {is_final(vars(exceptions)[name]) for name in named} <= {expected}, row
+        assert expected is None or {not vars(exceptions)[name].default_retryable for name in named} <= {expected}, row
 
 
 def test_items_of_lists() -> None:

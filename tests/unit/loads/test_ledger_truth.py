@@ -53,11 +53,6 @@ def known(home):
             return {}
 
 
-def safe_line(caplog):
-    lines = [record.getMessage() for record in caplog.records]
-    return [line for line in lines if line.startswith("What is safe: ")][-1].removeprefix("What is safe: ")
-
-
 def said_of(text):
     """Return the numbers of a message: created, recorded (None if not said), not recorded."""
     created, _, rest = NUMBERS.search(text).groups()
@@ -108,13 +103,12 @@ class Fault:
 
 @pytest.mark.promise("loads", "A load whose ledger fails says how many documents it created and recorded.")
 @pytest.mark.parametrize("seed", [0, 1])
-def test_the_numbers_of_a_load_are_those_of_the_ledger(seed, service, connection, ledger_home, caplog):
+def test_the_numbers_of_a_load_are_those_of_the_ledger(seed, service, connection, ledger_home):
     random = Random(seed)
     for number, kind in enumerate(KINDS):
         service.reset()
         for file in ledger_home.glob("assistant_ledger*"):
             file.unlink()
-        caplog.clear()
         service.behave(allow_duplicates=True)
         Ledger.open().close()
         fault = Fault(kind, random, service, ledger_home)
@@ -123,20 +117,20 @@ def test_the_numbers_of_a_load_are_those_of_the_ledger(seed, service, connection
             "source": rows_of(fault.rows), "key_columns": "id",
             "findings_path": str(findings), "on_ambiguous": ON_AMBIGUOUS[(number + seed) % 2],
         }  # fmt: skip
-        with in_flight(fault.concurrency), fault(), pytest.raises(AssistantLedgerError):
+        with in_flight(fault.concurrency), fault(), pytest.raises(AssistantLedgerError) as failed:
             AssistantLoadQAOperator(task_id="load", **options).execute(task_context("load"))
         created = {document["title"].replace("T", "k") for document in service.documents("acme-docs")}
         recorded = {key for key, outcome in known(ledger_home).items() if outcome == "created"}
-        said = said_of(safe_line(caplog))
+        said = said_of(failed.value.safe)
         listed = {finding["key"] for finding in read_findings(findings) if finding["kind"] == "ambiguous"}
         assert said[0] == len(created), fault.kind
         if fault.kind in {"dropped", "deleted"}:
-            assert "cannot be read now" in safe_line(caplog)
+            assert "cannot be read now" in failed.value.safe
             continue
         assert said == (len(created), len(recorded), len(created - recorded)), fault.kind
         assert listed == created - recorded
         # The next run does what the message says.
-        told = safe_line(caplog)
+        told = failed.value.safe
         result = AssistantLoadQAOperator(task_id="load", **{**options, "max_rejected": 0}).execute(task_context("load"))
         copies = Counter(document["title"] for document in service.documents("acme-docs"))
         doubled = sum(count - 1 for count in copies.values())
@@ -155,11 +149,11 @@ def test_a_load_with_a_lost_list_says_so(service, connection, ledger_home, caplo
     # The list cannot be written: the result of the load is said first, and its keys are in the log.
     full = FullDisk(ledger_home / "full.parquet", 0)
     monkeypatch.setattr("airflow_provider_assistant.operators.loads.findings_file", lambda _: full)
-    with pytest.raises(AssistantError, match="1 row was rejected"):
+    with pytest.raises(AssistantError, match="1 row was rejected") as failed:
         AssistantLoadQAOperator(task_id="load", **options).execute(task_context("load"))
     assert "Findings that are in no file, 1 rejected: bad." in caplog.text
     assert f"cannot be written to '{full}'" in capsys.readouterr().out
-    assert "The ledger has recorded all of them" in safe_line(caplog)
+    assert "The ledger has recorded all of them" in failed.value.safe
     with pytest.raises(AssistantError, match="the findings cannot be written"):
         AssistantLoadQAOperator(task_id="load", max_rejected=1, **options).execute(task_context("load"))
 
