@@ -52,8 +52,8 @@ class Silence(NamedTuple):
     error: str | None
 
     def __str__(self) -> str:
-        reason = f": {self.error}" if self.error else ""
-        return f"no poll was answered since {time_of_day(self.since)} ({counted(self.polls, 'poll')} failed){reason}"
+        reason = self.error or "the service did not reply, or its rate limit held the polls back"
+        return f"no poll was answered since {time_of_day(self.since)} ({counted(self.polls, 'poll')} failed): {reason}"
 
 
 class Schedule:
