@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -40,6 +41,8 @@ from airflow_provider_assistant.texts import counted
 from airflow_provider_assistant.triggers import events
 from airflow_provider_assistant.triggers.chat import AssistantChatRequestTrigger, ended_request
 from airflow_provider_assistant.triggers.deferral import defer, is_deferrable, restore_attributes
+
+log = logging.getLogger(__name__)
 
 
 class AssistantChatRequestSensor(BaseSensorOperator):
@@ -243,7 +246,7 @@ class AssistantChatRequestSensor(BaseSensorOperator):
                 request_id=self.request_id,
                 status=answer["status"],
             )
-        self.log.info("The chat %s is complete %s.", where, duration)
+        log.info("The chat %s is complete %s.", where, duration)
         return answer
 
     def _record_loss(self, error: AssistantAPIError) -> None:
@@ -265,5 +268,5 @@ class AssistantChatRequestSensor(BaseSensorOperator):
                 record_ends(ledger.engine, site, {self.request_id: end})
                 return submitted_at(ledger, site, self.request_id)
         except AssistantLedgerError as error:
-            self.log.warning("The end of chat request %r is not recorded: %s", self.request_id, error)
+            log.warning("The end of chat request %r is not recorded: %s", self.request_id, error)
             return None
