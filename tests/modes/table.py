@@ -55,7 +55,7 @@ class Place:
         return str(self.folder / name)
 
     def scores(self) -> str:
-        (scores,) = self.folder.glob("evaluations/**/scores.parquet")
+        (scores,) = self.folder.glob("evaluations/**/*_before/scores.parquet")
         return str(scores)
 
     def own(self, name: str) -> str:
