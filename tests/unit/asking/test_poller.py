@@ -16,9 +16,9 @@ import pytest
 
 from airflow_provider_assistant.api.call import CallInfo
 from airflow_provider_assistant.api.status import StatusMapping
-from airflow_provider_assistant.asking import poller as module
+from airflow_provider_assistant.asking import schedule as module
 from airflow_provider_assistant.asking.poller import Poller, poll_until
-from airflow_provider_assistant.asking.single import poll_chat
+from airflow_provider_assistant.asking.schedule import Schedule
 from airflow_provider_assistant.asking.state import Request
 from airflow_provider_assistant.exceptions import (
     AssistantAPIError,
@@ -36,6 +36,7 @@ from airflow_provider_assistant.exceptions import (
     AssistantTimeoutError,
 )
 from airflow_provider_assistant.sending.decide import NotSentError
+from airflow_provider_assistant.triggers.chat import ended_request, event_of_wait
 from tests.virtual_time import now, simulated
 
 EPOCH = 1_700_000_000.0
@@ -91,6 +92,10 @@ def pending(count: int, submitted_at: float = 0.0) -> list[Request]:
     return [Request(f"q{number}", f"r{number}", "s", EPOCH + submitted_at) for number in range(count)]
 
 
+def schedule_until(deadline: float = 3600.0) -> Schedule:
+    return Schedule(interval=INTERVAL, deadline=EPOCH + deadline, now=EPOCH + now())
+
+
 def poll(
     answer: Any, count: int = 1, *, deadline: float = 3600.0, submitted_at: float = 0.0, most: int = 16, **options: Any
 ) -> Any:
@@ -98,10 +103,9 @@ def poll(
 
     async def main() -> Any:
         client, ended = Client(answer, **options), []
-        schedule = await poll_until(
-            client, "docs", pending(count, submitted_at), deadline=EPOCH + deadline, interval=INTERVAL,
-            on_end=ended.append, max_concurrency=most,
-        )  # fmt: skip
+        schedule = schedule_until(deadline)
+        requests = pending(count, submitted_at)
+        await poll_until(client, "docs", schedule, requests, on_end=ended.append, max_concurrency=most)
         assert client.flying == 0
         assert asyncio.all_tasks() == {asyncio.current_task()}, "a task was left behind"
         assert len({end.request_id for end in ended}) == len(ended), "a request has ended twice"
@@ -202,9 +206,8 @@ def test_a_request_that_the_service_does_not_know_is_lost_and_the_others_go_on(e
 def test_a_refusal_of_all_is_raised_and_cancels_the_others(error):
     async def main():
         client, ended = Client(lambda name, _: error if name == "r5" else HANGS), []
-        options = {"deadline": EPOCH + 3600, "interval": INTERVAL, "on_end": ended.append, "max_concurrency": 8}
         with pytest.raises(type(error)):
-            await poll_until(client, "docs", pending(100), **options)
+            await poll_until(client, "docs", schedule_until(), pending(100), on_end=ended.append, max_concurrency=8)
         assert (client.flying, ended, len(client.sent)) == (0, [], 8)
         assert asyncio.all_tasks() == {asyncio.current_task()}
         return now()
@@ -274,9 +277,7 @@ def test_a_network_that_is_gone_ends_the_wait_at_the_deadline_plus_one_reply(cou
 def test_requests_may_be_added_while_others_are_polled():
     async def main():
         client, ended = Client(lambda *_: COMPLETE if now() >= 100 else PENDING), []
-        poller = Poller(
-            client, "docs", deadline=EPOCH + 3600, interval=INTERVAL, on_end=ended.append, max_concurrency=8
-        )
+        poller = Poller(client, "docs", schedule_until(), on_end=ended.append, max_concurrency=8)
         running = asyncio.create_task(poller.run(pending(2)))
         await asyncio.sleep(50)
         poller.add(Request("late", "late", "s", EPOCH + 50))
@@ -302,7 +303,11 @@ def test_an_answer_that_cannot_be_saved_ends_the_polling():
     with pytest.raises(ZeroDivisionError):
         simulated(
             poll_until(
-                Client(lambda *_: COMPLETE), "docs", pending(20), deadline=EPOCH + 60, interval=20, on_end=refuse
+                Client(lambda *_: COMPLETE),
+                "docs",
+                Schedule(interval=INTERVAL, deadline=EPOCH + 60, now=EPOCH),
+                pending(20),
+                on_end=refuse,
             )
         )
 
@@ -320,7 +325,8 @@ def wait_for_one(
         await asyncio.sleep(start)
         request = Request("", "r", "", EPOCH, polls=1)
         try:
-            end = await poll_chat(client, "docs", request, deadline=EPOCH + deadline, interval=longest, first=8.0)
+            schedule = Schedule(interval=longest, deadline=EPOCH + deadline, now=EPOCH + now(), first=8.0)
+            end = ended_request(await event_of_wait(client, "docs", schedule, request))
         except AssistantRequestTimeoutError as error:
             end = error
         return end, client.sent["r"], now()
