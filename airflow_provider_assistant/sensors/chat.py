@@ -134,9 +134,9 @@ class AssistantChatRequestSensor(BaseSensorOperator):
         """
         check_rendered(self, context)
         with skipped_softly(self):
+            self._started = start_of_wait(self, context)
             if self.mode == "reschedule":
                 # Each of the earlier polls was followed by a reschedule, and was in another process.
-                self._started = start_of_wait(self, context)
                 self._polls_before = context.get("task_reschedule_count", 0)
             if self.deferrable:
                 return self._poll_or_defer(context)
