@@ -45,7 +45,7 @@ def pause(seconds: float) -> None:
 
 
 def async_completion(state: str, seconds: float) -> None:
-    """Record the time of an async chat from its submission, or the start of its sensor, to the poll that found the end."""
+    """Record the time of an async chat from submission, or the start of its sensor, to the poll that found the end."""
     _time(COMPLETION_DURATION, seconds, {"state": state})
 
 

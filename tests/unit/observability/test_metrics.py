@@ -33,7 +33,7 @@ class Backend:
 
     def timing(self, stat, dt, *, tags=None):
         if stat.startswith("assistant."):
-            self.timed.append((stat, dict(tags), dt))
+            self.timed.append((stat, dict(tags or {}), dt))
 
     def gauge(self, stat, value, rate=1, delta=False, *, tags=None):
         self.shown.append((stat, dict(tags or {}), value))
