@@ -162,12 +162,12 @@ class Schedule:
             return self._end(poll, now, "lost", error=str(error))
         # A proxy in front of the service, or this package itself, refuses the next poll as well.
         is_refused_before = getattr(error, "status", None) in ONLY_GATEWAYS or isinstance(error, AssistantInputError)
+        self._plan_next(poll, now, getattr(error, "retry_after", None) or 0.0)
         if errors.is_refused(error) or is_refused_before:
             raise error
         self._failed_polls += 1
         if self._failed_polls == 1:
             log.warning("Polling goes on after this: %s", error)
-        self._plan_next(poll, now, getattr(error, "retry_after", None) or 0.0)
         return None
 
     def _answered(self, now: float) -> None:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from airflow.providers.common.compat.sdk import (
     AirflowSensorTimeout,
+    AirflowSkipException,
     BaseSensorOperator,
     Context,
     PokeReturnValue,
@@ -142,11 +143,13 @@ class AssistantChatRequestSensor(BaseSensorOperator):
                 return self._poll_or_defer(context)
             try:
                 return super().execute(context)
-            except AirflowSensorTimeout:
-                # Airflow's own error does not say what the polls met.
+            except (AirflowSensorTimeout, AirflowSkipException) as ended:
+                if ended.__cause__:
+                    raise
+                # Airflow's own error of a timeout does not say what the polls met.
                 site_id = self.hook.resolve_site_id()
                 late = timed_out(self._schedule, site_id, self._request, self.hook.client.now())
-                raise AirflowSensorTimeout(str(late)) from late
+                raise type(ended)(str(late)) from late
 
     def poke(self, context: Context) -> PokeReturnValue:  # noqa: ARG002
         """

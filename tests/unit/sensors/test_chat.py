@@ -118,6 +118,13 @@ def test_a_request_that_disappears_while_deferred_fails_at_once(service, connect
     assert len(service.journal("GET", POLL)) == 3
 
 
+def test_a_sensor_that_fails_silently_polls_again(ledger_home, sense, monkeypatch):
+    with ScriptedService(Answer(421, b"<html>Wrong host"), Answer(body=ENDED)) as service:
+        monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", connection_to(service.url))
+        run = sense("poke", "r", silent_fail=True)
+    assert run.xcom()["polls"] == 2
+
+
 @modes
 @pytest.mark.parametrize(
     ("word", "extra", "end"),
