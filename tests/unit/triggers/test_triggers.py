@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import json
-import threading
 import time
 
 import pytest
@@ -26,7 +24,6 @@ from airflow_provider_assistant.triggers.events import raise_failure
 from tests.live.clients import local_client
 from tests.versions import deserialize, import_string, serialize
 from tests.virtual_time import now, simulated
-from tests.wire import Answer, ScriptedService
 
 POLL = r"chat/requests/"
 
@@ -125,15 +122,6 @@ def test_a_restarted_trigger_has_the_same_arguments(batch, state):
 # -- one chat request --------------------------------------------------------------------------------
 
 
-async def test_one_request_ends_with_its_answer(service, connection, submit):
-    (request_id,) = submit(1)
-    event = await event_of(single(request_id, polls=3, rendered={"site_id": "a"}))
-    assert set(event) == {"request", "rendered"}
-    assert (event["rendered"], event["request"]["state"]) == ({"site_id": "a"}, "complete")
-    assert event["request"]["polls"] == 3 + len(service.journal("GET", POLL))
-    assert service.posts() == 0
-
-
 async def test_a_restart_polls_on_and_posts_nothing(service, connection, submit):
     service.behave(processing_seconds=3600)
     (request_id,) = submit(1)
@@ -144,33 +132,6 @@ async def test_a_restart_polls_on_and_posts_nothing(service, connection, submit)
     event = await event_of(restarted(trigger))
     assert event["request"]["seconds"] >= waited, "the restart counts as a part of the wait"
     assert service.posts() == 0
-
-
-async def test_triggers_of_one_connection_poll_together_with_one_client(ledger_home, monkeypatch):
-    """The service answers once it has received all polls but the first, which goes alone."""
-    together, received, closed = threading.Barrier(19), itertools.count(), []
-
-    class Together(ScriptedService):
-        def next(self, request):
-            if next(received):
-                together.wait(20)
-            name = request.path.rpartition("/")[2]
-            return Answer(body={"request_id": name, "status": "complete", "answer": "Yes."})
-
-    aclose = RateLimitedClient.aclose
-
-    async def counted(client):
-        closed.append(client)
-        await aclose(client)
-
-    monkeypatch.setattr(RateLimitedClient, "aclose", counted)
-    requests = [f"r{number}" for number in range(20)]
-    with Together() as service:
-        fields = {"conn_type": "assistant", "host": service.url, "password": "a-key", "extra": {"retries": 0}}
-        monkeypatch.setenv("AIRFLOW_CONN_ASSISTANT_DEFAULT", json.dumps(fields))
-        events = await asyncio.gather(*(event_of(single(request_id)) for request_id in requests))
-    assert [event["request"]["request_id"] for event in events] == requests
-    assert len(closed) == 1
 
 
 # -- a batch ---------------------------------------------------------------------------------------
@@ -256,16 +217,12 @@ class Service(AsyncTransport):
     def __init__(self, monkeypatch):
         self.answers = ["queued"]
         self.polled = []
-        self.flying = self.most = 0
         self.client = None
         monkeypatch.setattr(chat, "shared_client", self.shared_client)
 
     async def exchange(self, call):
         self.polled.append(now())
-        self.flying += 1
-        self.most = max(self.most, self.flying)
         await asyncio.sleep(0.02)
-        self.flying -= 1
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(answer, int):
             return Response(429, {"retry-after": str(answer)}, b"")
@@ -318,16 +275,3 @@ def test_a_pause_that_ends_in_time_does_no_harm(shared):
     ended = simulated(main())
     assert all(ended_request(event)["state"] == "complete" for event, _ in ended)
     assert all(45.0 <= at <= 55.0 for _, at in ended)
-
-
-def test_a_thousand_triggers_are_never_more_than_the_bound(shared):
-    async def main():
-        waiting = asyncio.gather(*(waited(600.0) for _ in range(1000)))
-        await asyncio.sleep(30.0)
-        shared.answers = ["complete"]
-        return await waiting
-
-    ended = simulated(main())
-    assert shared.most == 32
-    assert all(ended_request(event)["state"] == "complete" for event, _ in ended)
-    assert max(at for _, at in ended) <= 30.0 + 5.0 + 1000 / 32 * 0.02 + 0.1
