@@ -159,17 +159,19 @@ class Poller:
             schedule.give_up()
             await self._cancel_polls()
             return
-        if now - self._logged_at >= PROGRESS:
-            self._logged_at = now
-            log.info("%s", schedule)
-        wake_up = self._logged_at + PROGRESS
-        if not self._takes_more:
-            wake_up = min(wake_up, end)
+        self._log_progress(now)
+        wake_ups = [] if self._takes_more else [end]
         if schedule.next_due is not None and self._may_send():
-            wake_up = min(wake_up, schedule.next_due)
+            wake_ups.append(schedule.next_due)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(wake_up - self.now()):
+            async with asyncio.timeout(min(wake_ups) - self.now() if wake_ups else None):
                 await self._has_changed.wait()
+
+    def _log_progress(self, now: float) -> None:
+        # A single request has no progress: its line would be the same for days.
+        if self.schedule.is_many and now - self._logged_at >= PROGRESS:
+            self._logged_at = now
+            log.info("%s", self.schedule)
 
     def _on_done(self, task: asyncio.Task[None]) -> None:
         self._in_flight.discard(task)

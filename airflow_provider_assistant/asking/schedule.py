@@ -92,6 +92,11 @@ class Schedule:
         heapq.heappush(self._due, DuePoll(due, self._added, request))
 
     @property
+    def is_many(self) -> bool:
+        """Whether there was more than one request."""
+        return self._added > 1
+
+    @property
     def next_due(self) -> float | None:
         """Time of the next poll; None if no poll is planned."""
         return self._due[0].due if self._due else None

@@ -345,6 +345,14 @@ def test_one_request_is_polled_every_interval_which_may_grow(longest, polls):
     assert ended["ended_at"] == EPOCH + polls[-1]
 
 
+def test_a_batch_logs_its_progress_and_one_request_does_not(caplog):
+    for count, lines in ((1, 1), (2, 3)):
+        caplog.clear()
+        with caplog.at_level(logging.INFO, logger="airflow_provider_assistant.asking.poller"):
+            poll(lambda *_: PENDING, count, deadline=100)
+        assert caplog.text.count(f"Open: {count} request") == lines
+
+
 def test_the_last_poll_is_made_at_the_deadline_and_its_answer_taken():
     def answer(_, number):
         return COMPLETE if number == 2 else PENDING
