@@ -11,11 +11,13 @@ from dataclasses import asdict, dataclass
 from http import HTTPStatus
 from typing import Any
 
-from airflow_provider_assistant.api import endpoints, flow
 from airflow_provider_assistant.api.document_state import needs_attention
 from airflow_provider_assistant.api.replies import CreatedDocument
+from airflow_provider_assistant.asking.schedule import Schedule
+from airflow_provider_assistant.asking.state import Request
 from airflow_provider_assistant.cli.output import BAD, DIM, GOOD, Console
 from airflow_provider_assistant.cli.runner import OK, WRONG, command, open_hook
+from airflow_provider_assistant.client.cancellation import run_coroutine
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
     AssistantAuthenticationError,
@@ -28,6 +30,7 @@ from airflow_provider_assistant.exceptions import (
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from airflow_provider_assistant.storage.uploads import as_upload
 from airflow_provider_assistant.texts import counted, shortened
+from airflow_provider_assistant.triggers.chat import ended_request, event_of_wait
 
 # Plain text: a service may not accept Markdown.
 # The id of the run is in the text and the name: a service that refuses duplicates takes the document of each run.
@@ -214,18 +217,19 @@ class _Smoke:
         return f"request {self._request_id}"
 
     def _poll(self) -> str:
-        client = self._hook.client
-        call = endpoints.get_chat_request(self._hook.resolve_site_id(), self._request_id, client.settings.words)
-        since = client.now()
-        waiting = flow.wait_for(
-            call, since=since, deadline=since + self._timeout, interval=POLL_INTERVAL, now=client.now
-        )
-        request, polls = client.run(waiting)
-        if request.state == "failed":
+        async def wait() -> dict[str, Any]:
+            async with self._hook.async_client() as client:
+                now = client.now()
+                schedule = Schedule(interval=POLL_INTERVAL, deadline=now + self._timeout, now=now)
+                request = Request("", self._request_id, "", now)
+                return await event_of_wait(client, self._hook.resolve_site_id(), schedule, request)
+
+        ended = ended_request(run_coroutine(wait()))
+        if ended["state"] == "failed":
             raise AssistantRequestFailedError(
-                f"request {self._request_id} ended {request.status!r}: {request.error or ''}"
+                f"request {self._request_id} ended {ended['status']!r}: {ended['error'] or ''}"
             )
-        return f"{request.status} after {counted(polls, 'poll')}: {_reply(request.text)}"
+        return f"{ended['status']} after {counted(ended['polls'], 'poll')}: {_reply(ended['text'])}"
 
     def _rate(self) -> str:
         word = self._hook.settings.client.rating_words[0]

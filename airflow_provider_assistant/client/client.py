@@ -7,7 +7,6 @@ import contextlib
 import logging
 import random
 import time
-import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from dataclasses import replace
 from typing import Any, Protocol, Self, TypeVar
@@ -76,9 +75,6 @@ class AssistantClient:
         self.settings = settings
         self.now = now or defaults.now
         self._rng = rng or defaults.rng()
-        self._requests = metrics.Requests()
-        # Users often forget to close a client: send its pending metrics when it is garbage-collected.
-        weakref.finalize(self, self._requests.flush)
         self._transport = transport or defaults.transport(settings)
         self._async_transport = async_transport or defaults.async_transport(settings)
         self.throttle = Throttle(
@@ -180,7 +176,6 @@ class AssistantClient:
                 self.throttle.report(pause)
             elif logs_retries:
                 log.warning("Trying again in %.1f s: %s", pause, outcome)
-            metrics.retry(call.endpoint)
             await io.sleep(pause)
 
     async def _send_once(self, io: _IO, call: Call[T]) -> T:
@@ -208,7 +203,7 @@ class AssistantClient:
             attempts.sent -= 1
             raise
         status = str(outcome.status) if isinstance(outcome, Response) else outcome.kind
-        self._requests.add(call.endpoint, status, time.perf_counter() - began)
+        metrics.request(call.endpoint, status, time.perf_counter() - began)
         # If the clock was set back, the difference would be negative.
         info = CallInfo(0, attempts.sent, attempts.maybe_done, max(0.0, self.now() - started))
         may_exist = is_repeat or attempts.maybe_done > 0
@@ -265,12 +260,10 @@ class AssistantClient:
 
     def close(self) -> None:
         """Close the connections of :meth:`send`."""
-        self._requests.flush()
         self._transport.close()
 
     async def aclose(self) -> None:
         """Close the connections of :meth:`asend`."""
-        self._requests.flush()
         await self._async_transport.close()
 
     def __enter__(self) -> Self:

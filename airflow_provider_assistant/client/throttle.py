@@ -153,7 +153,6 @@ class Throttle:
         # First come, first served; patient requests do not hold up the others.
         self._turns = {True: asyncio.Lock(), False: asyncio.Lock()}
         self._changed = asyncio.Event()
-        metrics.in_flight_limit(most)
 
     # -- what was learned ------------------------------------------------------------------------------
 
@@ -247,8 +246,6 @@ class Throttle:
         self._changed.set()
 
     def _limit_to(self, limit: float) -> None:
-        if int(limit) != int(self.limit):
-            metrics.in_flight_limit(int(limit))
         self.limit = limit
         self._changed.set()
 

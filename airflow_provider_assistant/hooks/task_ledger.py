@@ -1,8 +1,7 @@
-"""The ledger of a task: where it is, and how operators and sensors open it."""
+"""The ledger of a task: where it is, and how operators open it."""
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 from airflow_provider_assistant.hooks.assistant import AssistantHook
@@ -32,13 +31,6 @@ def open_ledger(task: LedgerTask) -> Ledger:
     if not task.ledger:
         return Ledger.in_memory()
     return Ledger.open(ledger_location(task.hook, task.ledger_conn_id))
-
-
-def open_optional_ledger(task: LedgerTask) -> AbstractContextManager[Ledger | None]:
-    """Open the ledger of a task for a ``with`` block, or None if ``ledger`` is False or it cannot be opened."""
-    if not task.ledger:
-        return nullcontext()
-    return Ledger.open_optional(ledger_location(task.hook, task.ledger_conn_id))
 
 
 def ledger_location(hook: AssistantHook, conn_id: str | None, origin: str = TASK) -> LedgerLocation:

@@ -131,22 +131,20 @@ def thousand(service: Service, count: int, spread: float, interval: float, clien
     import aiohttp  # noqa: F401
     import airflow.jobs.triggerer_job_runner  # noqa: F401
 
-    from airflow_provider_assistant.api import endpoints, flow
+    from airflow_provider_assistant.asking.schedule import Schedule
+    from airflow_provider_assistant.asking.state import Request
     from airflow_provider_assistant.hooks.assistant import AssistantHook
-    from airflow_provider_assistant.triggers.chat import AssistantChatRequestTrigger, TriggerEvent
+    from airflow_provider_assistant.triggers.chat import AssistantChatRequestTrigger, event_of_wait
 
     class OwnClientTrigger(AssistantChatRequestTrigger):
         """The same trigger with a separate client."""
 
-        async def run(self) -> Any:
+        async def _wait(self) -> dict[str, Any]:
+            request = Request("", self.request_id, "", self.since)
+            interval = self.poll_interval
+            schedule = Schedule(interval=interval, deadline=self.deadline, now=time.time(), first=interval)
             async with AssistantHook(self.assistant_conn_id).async_client() as own:
-                call = endpoints.get_chat_request(self.site_id, self.request_id, own.settings.words)
-                steps = flow.wait_for(
-                    call, since=self.since, deadline=self.deadline, interval=self.poll_interval, now=own.now
-                )
-                request, polls = await own.arun(steps)
-                seconds = own.now() - self.since
-            yield TriggerEvent({"request": {**request.as_dict(), "polls": polls, "seconds": round(seconds, 3)}})
+                return await event_of_wait(own, self.site_id, schedule, request)
 
     service.reset(LATENCY, spread=spread, outstanding=count)
     now = time.time()
@@ -158,7 +156,6 @@ def thousand(service: Service, count: int, spread: float, interval: float, clien
             request_id=request_id(number),
             since=now,
             deadline=now + TIMEOUT,
-            timeout=TIMEOUT,
             poll_interval=interval,
         )
         for number in range(count)

@@ -16,9 +16,7 @@ class CallerError(AssistantError):
     """An exception of a caller, which the runbook does not describe."""
 
 
-@pytest.mark.promise(
-    "replies and errors", "The link in the error of a task leads to its section of the runbook."
-)
+@pytest.mark.promise("replies and errors", "The link in the error of a task leads to its section of the runbook.")
 @pytest.mark.parametrize(
     ("error", "anchor"),
     [

@@ -183,9 +183,7 @@ def prepared(service, connect, tmp_path):
     return filled
 
 
-@pytest.mark.promise(
-    "replies and errors", "The error of a task says what happened, what is safe and what to do."
-)
+@pytest.mark.promise("replies and errors", "The error of a task says what happened, what is safe and what to do.")
 @pytest.mark.parametrize("name", FAILURES)
 def test_a_failed_task_says_what_happened_what_is_safe_and_what_to_do(name, prepared, service, connection, monkeypatch):
     failure = FAILURES[name]
