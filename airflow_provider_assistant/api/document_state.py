@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeAlias
 
-from airflow_provider_assistant.api.fields import ENVELOPES, find_as, is_acknowledgement, text_of
+from airflow_provider_assistant.api.fields import ENVELOPES, find, find_as, is_acknowledgement, layers, text_of
 from airflow_provider_assistant.api.status import folded
 from airflow_provider_assistant.texts import escaped
 
@@ -29,7 +29,6 @@ NOT_IN_USE: dict[DocumentState, str] = {
 WORD_LENGTH = 100
 # Envelopes of the reply to a create, and of an item of a list.
 DOCUMENT_ENVELOPES, ITEM_ENVELOPES = ("document", *ENVELOPES), ("document", "attributes")
-ID_FIELDS = ("document_id", "documentId", "id", "uuid", "_id")
 # A field with true or false, such as the last two, means active or draft.
 STATUS_FIELDS = ("document_status", "status", "state", "active", "is_active")
 # Words that acknowledge the request for a document, and do not describe it.
@@ -88,6 +87,18 @@ class DocumentWords:
 
 
 DEFAULT_WORDS = DocumentWords()
+
+
+def document_id_of(record: Any, envelopes: tuple[str, ...] = DOCUMENT_ENVELOPES) -> str | None:
+    """
+    Return the id of the document that a reply or an item of a list describes; None if it has none.
+
+    :param envelopes: Names of the objects around the document. Default: those of the reply to a create.
+    """
+    document_id = find(record, "document_id", "documentId", envelopes=envelopes)
+    for json_object in layers(record, envelopes):
+        document_id = document_id or find(json_object, "id", "uuid", "_id", envelopes=())
+    return document_id
 
 
 def status_word(

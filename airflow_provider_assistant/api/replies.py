@@ -16,10 +16,9 @@ from airflow_provider_assistant.api.call import CallInfo
 from airflow_provider_assistant.api.confidence import finite
 from airflow_provider_assistant.api.document_state import (
     DEFAULT_WORDS,
-    DOCUMENT_ENVELOPES,
-    ID_FIELDS,
     DocumentState,
     DocumentWords,
+    document_id_of,
     status_word,
 )
 from airflow_provider_assistant.api.fields import (
@@ -111,7 +110,7 @@ class CreatedDocument(ApiReply):
     @property
     def document_id(self) -> str | None:
         """Id of the new document; None if the reply has none."""
-        return find(self.raw, *ID_FIELDS, envelopes=DOCUMENT_ENVELOPES)
+        return document_id_of(self.raw)
 
     @property
     def created_id(self) -> str | None:

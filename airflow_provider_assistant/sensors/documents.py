@@ -28,6 +28,7 @@ from airflow_provider_assistant.hooks.task_ledger import ledger_location
 from airflow_provider_assistant.hooks.task_parameters import Checks, check_given, check_rendered, naming_task
 from airflow_provider_assistant.ledger import Ledger
 from airflow_provider_assistant.ledger.queries import ids_in_source
+from airflow_provider_assistant.parameters import checked
 from airflow_provider_assistant.sensors.base import check_waits, skipped_softly
 from airflow_provider_assistant.texts import counted
 from airflow_provider_assistant.triggers.deferral import DEFERRAL_GRACE, is_deferrable
@@ -61,11 +62,11 @@ class AssistantDocumentsReadySensor(BaseSensorOperator):
         default_deferrable``.
     :param ledger_conn_id: SQL connection of the ledger. Default: that of the assistant connection, or else of Airflow's
         configuration.
+    :param poke_interval: Time between two looks, in seconds or as a timedelta. Default: 60.
 
-    Airflow's own parameters of sensors: ``poke_interval``, the seconds between two looks, by default 60;
-    ``timeout``, the longest total wait, by default 7 days; ``mode``, ``poke`` or ``reschedule``, and
-    ``exponential_backoff`` with ``max_wait``, if the sensor is not deferrable; ``soft_fail``, whether to skip the task
-    instead of failing it.
+    Airflow's own parameters of sensors: ``timeout``, the longest total wait, by default 7 days; ``mode``, ``poke`` or
+    ``reschedule``, and ``exponential_backoff`` with ``max_wait``, if the sensor is not deferrable; ``soft_fail``,
+    whether to skip the task instead of failing it.
     """
 
     template_fields: Sequence[str] = ("assistant_conn_id", "site_id", "source_name", "document_ids", "ledger_conn_id")
@@ -89,14 +90,16 @@ class AssistantDocumentsReadySensor(BaseSensorOperator):
         site_id: str | None = None,
         deferrable: bool | None = None,
         ledger_conn_id: str | None = None,
+        poke_interval: float | timedelta = 60.0,
         **kwargs: Any,
     ) -> None:
         # Makes task.output["documents"] return that item of the result.
         kwargs.setdefault("multiple_outputs", True)
         task_id = kwargs.get("task_id")
+        poke_interval = checked("poke_interval", poke_interval, parameters.interval, task_id)
         check_waits(kwargs)
         with naming_task(task_id):
-            super().__init__(**kwargs)
+            super().__init__(poke_interval=poke_interval, **kwargs)
         self.source_name = source_name
         self.document_ids = document_ids
         self.assistant_conn_id = assistant_conn_id
@@ -174,9 +177,8 @@ class AssistantDocumentsReadySensor(BaseSensorOperator):
 
     def _timed_out(self) -> AirflowSensorTimeout:
         return AirflowSensorTimeout(
-            f"Not all documents were in use within {self.timeout:.0f} s: {self._last_look}. Activate the drafts, and "
-            "look at the service for what is processed. Then clear the sensor. If processing always takes longer, raise "
-            "its timeout."
+            f"Not all documents were in use within {self.timeout:.0f} s: {self._last_look}. Activate the drafts, then "
+            "clear the sensor. If processing takes longer, raise its timeout."
         )
 
     def failure_context(self, context: Context) -> FailureContext:  # noqa: ARG002
@@ -249,7 +251,8 @@ class AssistantDocumentsReadySensor(BaseSensorOperator):
         try:
             for document in self.hook.list_documents():
                 if document.document_id in wanted:
-                    states[document.document_id] = document.state
+                    state = document.status if document.state == "other" else None
+                    states[document.document_id] = state or document.state
         except AssistantError as error:
             if not is_missing_route(error):
                 raise

@@ -10,9 +10,9 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import pyarrow.parquet as pq
 import pytest
+from airflow_provider_assistant.api.reads import READS
 
 from airflow_provider_assistant.api.privacy import user_label
-from airflow_provider_assistant.api.reads import READS
 from airflow_provider_assistant.exceptions import (
     AssistantInputError,
     AssistantNotFoundError,
