@@ -213,7 +213,7 @@ LINES = [
     Line(AssistantStatisticsToParquetOperator, lambda place: {**export(place), "list_keys": {"plans": "name"}},
          files=3, others=other_site),
     Line(AssistantReadToParquetOperator,
-         lambda place: {**export(place), "read": "sessions", "query": {"limit": "10"}, "name": "1.10",
+         lambda place: {**export(place), "path": f"/m2m/sites/{SITE}/sessions", "query": {"limit": "10"}, "name": "1.10",
                         "items": "sessions", "list_keys": {"sessions": "session_id"}},
          files=2, others=other_site),
     Line(AssistantParquetToWarehouseOperator,
