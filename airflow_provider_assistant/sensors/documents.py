@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import cached_property
 from typing import Any, ClassVar
@@ -31,7 +31,7 @@ from airflow_provider_assistant.ledger.queries import ids_in_source
 from airflow_provider_assistant.parameters import checked
 from airflow_provider_assistant.sensors.base import check_waits, skipped_softly
 from airflow_provider_assistant.texts import counted
-from airflow_provider_assistant.triggers.deferral import DEFERRAL_GRACE, is_deferrable
+from airflow_provider_assistant.triggers.deferral import DEFERRAL_GRACE, is_deferrable, restore_attributes
 
 # Maximum number of documents that a message names.
 NAMED = 20
@@ -142,16 +142,24 @@ class AssistantDocumentsReadySensor(BaseSensorOperator):
                 raise self._timed_out() from None
 
     @explained
-    def execute_complete(self, context: Context, event: Any = None, *, started: float | None = None) -> Any:  # noqa: ARG002
+    def execute_complete(
+        self,
+        context: Context,
+        event: Any = None,  # noqa: ARG002 (it only says that the time has passed)
+        *,
+        started: float | None = None,
+        rendered: Mapping[str, Any] | None = None,
+    ) -> Any:
         """
         Look again after a deferral.
 
-        :param event: Payload of the trigger's event; it only says that the time has passed.
         :param started: Time of the first look, in seconds since the epoch. Default: None, now: Airflow's ``dag.test()``
             loses it.
+        :param rendered: Values of the template fields at the first look. Default: None.
         :return: The same as :meth:`execute`.
         :raises AssistantError: The same errors as :meth:`execute`.
         """
+        restore_attributes(self, {"rendered": rendered})
         check_rendered(self, context)
         return self._look_or_defer(context, started or time.time())
 
@@ -169,7 +177,7 @@ class AssistantDocumentsReadySensor(BaseSensorOperator):
         self.defer(
             trigger=TimeDeltaTrigger(wait),
             method_name="execute_complete",
-            kwargs={"started": started},
+            kwargs={"started": started, "rendered": {name: getattr(self, name) for name in self.template_fields}},
             # A safeguard against a triggerer that never sends the event.
             timeout=wait + timedelta(seconds=DEFERRAL_GRACE),
         )

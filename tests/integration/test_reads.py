@@ -39,7 +39,7 @@ def rows(path):
 @pytest.mark.parametrize("paging", ["none", "cursor"])
 def test_sessions_in_pages(paging, busy, service, run_operator, tmp_path):
     service.behave(page_size={"none": None, "cursor": 3}[paging])
-    run = run_operator(AssistantReadToParquetOperator, path="/m2m/sites/docs/sessions", output_path=str(tmp_path))
+    run = run_operator(AssistantReadToParquetOperator, path="/m2m/sites/acme-docs/sessions", output_path=str(tmp_path))
     result = run.xcom()
     sessions = [json.loads(row["raw"]) for row in rows(result["raw_path"]) if row["item"] is not None]
     # Pages by number are not followed: the reply does not show a next one.
@@ -52,7 +52,7 @@ def test_sessions_in_pages(paging, busy, service, run_operator, tmp_path):
 
 def test_a_user_is_only_a_label(busy, service, run_operator, tmp_path):
     run = run_operator(
-        AssistantReadToParquetOperator, path=f"/m2m/sites/docs/users/{USER}/statistics", output_path=str(tmp_path)
+        AssistantReadToParquetOperator, path=f"/m2m/sites/acme-docs/users/{USER}/statistics", output_path=str(tmp_path)
     )
     result = run.xcom()
     (raw,) = rows(result["raw_path"])
