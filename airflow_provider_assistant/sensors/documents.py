@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 from airflow.providers.common.compat.sdk import AirflowSensorTimeout, BaseSensorOperator, Context, PokeReturnValue
 
 from airflow_provider_assistant import parameters
-from airflow_provider_assistant.api.document_routes import is_missing_route
 from airflow_provider_assistant.api.errors import is_transient
 from airflow_provider_assistant.exceptions import (
     NOTHING_CHANGED,
@@ -35,7 +34,6 @@ from airflow_provider_assistant.triggers.deferral import DEFERRAL_GRACE, is_defe
 
 # Maximum number of documents that a message names.
 NAMED = 20
-CHECK = "`airflow assistant documents check` shows what is understood."
 
 
 class AssistantDocumentsReadySensor(BaseSensorOperator):
@@ -130,7 +128,7 @@ class AssistantDocumentsReadySensor(BaseSensorOperator):
         :raises AirflowSensorTimeout: Documents were not in use within ``timeout``.
         :raises AssistantInputError: The connection does not manage documents, the list shows no status, or the ledger
             knows none of the documents.
-        :raises AssistantAPIError: The service refused to list the documents.
+        :raises AssistantAPIError: The service refused to list the documents, or does not have the route.
         """
         check_rendered(self, context)
         with skipped_softly(self):
@@ -151,13 +149,11 @@ class AssistantDocumentsReadySensor(BaseSensorOperator):
         rendered: Mapping[str, Any] | None = None,
     ) -> Any:
         """
-        Look again after a deferral.
+        Look again after a deferral; the result and the errors are those of :meth:`execute`.
 
         :param started: Time of the first look, in seconds since the epoch. Default: None, now: Airflow's ``dag.test()``
             loses it.
         :param rendered: Values of the template fields at the first look. Default: None.
-        :return: The same as :meth:`execute`.
-        :raises AssistantError: The same errors as :meth:`execute`.
         """
         restore_attributes(self, {"rendered": rendered})
         check_rendered(self, context)
@@ -195,12 +191,7 @@ class AssistantDocumentsReadySensor(BaseSensorOperator):
         return FailureContext(doing, "The documents stay as they are: a sensor only reads.")
 
     def poke(self, context: Context) -> PokeReturnValue:  # noqa: ARG002
-        """
-        Look at the list once.
-
-        :return: ``is_done``, and the result as ``xcom_value`` once all documents are in use.
-        :raises AssistantError: The same errors as :meth:`execute`.
-        """
+        """Look at the list once; the errors are those of :meth:`execute`."""
         self._last_look = "the list could not be read"
         try:
             ids = self._wanted_ids()
@@ -211,11 +202,9 @@ class AssistantDocumentsReadySensor(BaseSensorOperator):
             self.log.warning("The documents cannot be looked at, the sensor goes on: %s", error)
             return PokeReturnValue(is_done=False)
         waiting = {one: states.get(one, "not listed") for one in ids if states.get(one) != "active"}
-        counts = Counter(waiting.values())
-        listed = "".join(f", {count} {state}" for state, count in counts.most_common())
-        self._last_look = f"{len(ids) - len(waiting)} of {counted(len(ids), 'document')} in use{listed}"
-        if waiting:
-            self._last_look += f": {_named(waiting)}"
+        counts = "".join(f", {count} {state}" for state, count in Counter(waiting.values()).most_common())
+        named = f": {_named(waiting)}" if waiting else ""
+        self._last_look = f"{len(ids) - len(waiting)} of {counted(len(ids), 'document')} in use{counts}{named}"
         self.log.info("%s.", self._last_look)
         failed = {one: state for one, state in waiting.items() if state == "failed"}
         if failed:
@@ -233,18 +222,12 @@ class AssistantDocumentsReadySensor(BaseSensorOperator):
         with Ledger.open(ledger_location(self.hook, self.ledger_conn_id)) as ledger:
             known = ledger.read(ids_in_source, self.hook.site(), self.source_name)
         of_source = "" if self.source_name is None else f" of source {self.source_name!r}"
-        if None in known:
+        if not known or None in known:
+            what = "documents" if not known else f"id for {counted(known.count(None), 'document')}"
             raise AssistantInputError(
-                f"the ledger has no id for {counted(known.count(None), 'document')}{of_source} on "
-                f"{self.hook.location()}, so that the list of the site cannot show its status",
-                todo="The service returned no id when it created them. Do not use this sensor, or give document_ids.",
-                field="source_name",
-            )
-        if not known:
-            raise AssistantInputError(
-                f"the ledger has no documents{of_source} on {self.hook.location()}",
-                todo="Run the load before the sensor, and give its source_name, which is "
-                "dag_id.task_id by default. Both need the same ledger.",
+                f"the ledger has no {what}{of_source} on {self.hook.location()}",
+                todo="Run the load before the sensor, and give its source_name and ledger. If the service returns no "
+                "ids, give document_ids.",
                 field="source_name",
             )
         return [document_id for document_id in dict.fromkeys(known) if document_id is not None]
@@ -256,26 +239,17 @@ class AssistantDocumentsReadySensor(BaseSensorOperator):
             return {}
         wanted = set(ids)
         states: dict[str, str] = {}
-        try:
-            for document in self.hook.list_documents():
-                if document.document_id in wanted:
-                    state = document.status if document.state == "other" else None
-                    states[document.document_id] = state or document.state
-        except AssistantError as error:
-            if not is_missing_route(error):
-                raise
-            raise AssistantInputError(
-                f"the documents of {self.hook.location()} cannot be listed: {error}",
-                safe=NOTHING_CHANGED,
-                todo=f"Describe the route in manage_documents of the connection (list). {CHECK}",
-                field="manage_documents",
-            ) from error
+        for document in self.hook.list_documents():
+            if document.document_id in wanted:
+                unknown_word = document.status if document.state == "other" else None
+                states[document.document_id] = unknown_word or document.state
         if states and set(states.values()) == {"unknown"}:
             raise AssistantInputError(
                 f"the list of documents of {self.hook.location()} shows no status, so nobody can see whether documents "
                 "are in use",
                 safe=NOTHING_CHANGED,
-                todo=f"Set status_field in manage_documents of the connection. {CHECK}",
+                todo="Set status_field in manage_documents of the connection; `airflow assistant documents check` "
+                "shows what is understood.",
                 field="manage_documents",
             )
         return states
@@ -286,7 +260,7 @@ def _may_pass(error: AssistantError) -> bool:
     return is_of_ledger or is_transient(error)
 
 
-def _named(documents: dict[str, str]) -> str:
+def _named(documents: Mapping[str, str]) -> str:
     """Return documents and their states, for a message."""
     names = [f"{name!r} ({state})" for name, state in list(documents.items())[:NAMED]]
     if len(documents) > NAMED:

@@ -9,7 +9,8 @@ import yarl
 from airflow_provider_assistant.api import endpoints
 from airflow_provider_assistant.api.call import CallInfo
 from airflow_provider_assistant.api.payloads import ChatMessage
-from airflow_provider_assistant.exceptions import AssistantInputError, AssistantResponseError
+from airflow_provider_assistant.exceptions import AssistantAPIError, AssistantInputError, AssistantResponseError
+from tests.wire import Answer, ScriptedService, client_of
 
 BASE_URL = "https://assistant.example.com/api/v1"
 
@@ -26,7 +27,7 @@ def test_identifiers_are_quoted() -> None:
     assert endpoints.get_limits("a/b?c#d").path == "/m2m/tenants/a%2Fb%3Fc%23d/limits"
 
 
-@pytest.mark.promise("secrets and personal data", "With both HTTP libraries, no path leaves the base URL.")
+@pytest.mark.promise("security", "With both HTTP libraries, no path leaves the base URL.")
 @pytest.mark.parametrize(
     "path",
     [
@@ -63,6 +64,18 @@ def test_a_received_id_that_cannot_be_a_path_segment_is_rejected(request_id: str
         call.parse({"request_id": request_id}, CallInfo(200))
     with pytest.raises(AssistantInputError, match="request_id"):
         endpoints.get_chat_request("docs", request_id)
+
+
+@pytest.mark.promise("chat", "A close that is answered 404, 409 or 410 is a success only after a lost close.")
+@pytest.mark.parametrize("status", [404, 409, 410])
+def test_a_session_is_closed_only_by_a_close_that_may_have_arrived(status: int) -> None:
+    call = endpoints.close_session("docs", endpoints.SessionClose(session_id="s"))
+    gone = Answer(status, {"error": "no such session"})
+    with ScriptedService(Answer(503), gone) as service, client_of(service.url) as client:
+        assert client.send(call).raw == {"error": "no such session"}
+    for answers in ((gone,), (Answer(429), gone)):
+        with ScriptedService(*answers) as service, client_of(service.url) as client, pytest.raises(AssistantAPIError):
+            client.send(call)
 
 
 def test_the_document_that_a_conflict_names() -> None:

@@ -68,7 +68,7 @@ def test_what_is_invalid_is_refused_before_any_request(call, field, wire):
     assert scripted.received == []
 
 
-@pytest.mark.promise("secrets and personal data", "No e-mail address of a path is in a message.")
+@pytest.mark.promise("security", "No e-mail address of a path is in a message.")
 @pytest.mark.parametrize("path", ["/m2m/sites/docs/users/ada%40example.com/statistics", "/m2m/x?email=ada@example.com"])
 def test_an_error_about_a_user_shows_no_address(path):
     call = other("GET", path)
