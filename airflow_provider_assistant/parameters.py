@@ -120,13 +120,6 @@ def text_map(value: Any) -> dict[str, str]:
     return {str(name): _checked_text(repr(name), item) for name, item in value.items()}
 
 
-def address(value: Any) -> str:
-    """Accept an e-mail address. The error does not repeat the value."""
-    if not isinstance(value, str) or "@" not in value:
-        raise ValueError("must be one e-mail address")
-    return value
-
-
 def query(value: Any) -> dict[str, str]:
     """Accept the parameters of a query. The error does not repeat their values, which may identify a user."""
     try:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from airflow_provider_assistant import strict_json
 from airflow_provider_assistant.api.call import Call, CallInfo, Response, TransportFailure
-from airflow_provider_assistant.api.privacy import WITHHELD, may_contain
+from airflow_provider_assistant.api.privacy import WITHHELD
 from airflow_provider_assistant.api.replies import ApiReply, error_text
 from airflow_provider_assistant.api.reported_errors import reported_error
 from airflow_provider_assistant.exceptions import (
@@ -56,14 +56,12 @@ class Status(NamedTuple):
     :param meaning: What the status means, for the message.
     :param own_todo: What to do, if the text of the class does not fit.
     :param may_pass: Whether the same request may succeed later.
-    :param maybe_done: Whether a request that creates something may have been carried out.
     """
 
     error: type[AssistantAPIError]
     meaning: str
     own_todo: str | None = None
     may_pass: bool = False
-    maybe_done: bool = False
 
 
 # HTTP defines 408 (Request Timeout) and 425 (Too Early) as retryable: the service has not processed the request.
@@ -113,7 +111,7 @@ STATUSES: dict[int, Status] = {
     511: NOT_DONE,
 }
 OTHER_4XX = Status(AssistantBadRequestError, "the service refuses this request")
-OTHER_5XX = Status(AssistantServerError, "server-side failure", may_pass=True, maybe_done=True)
+OTHER_5XX = Status(AssistantServerError, "server-side failure", may_pass=True)
 UNEXPECTED = Status(AssistantAPIError, "an answer the specification does not list")
 # A 409 to a create that no earlier attempt can have caused.
 EXISTS = Status(
@@ -173,7 +171,7 @@ def reply_of(
 
     :param info: The attempts so far; the status, the text and the links are set here.
     :param now: Current time in seconds since the epoch, to evaluate a ``Retry-After`` that is a date.
-    :param may_exist: Whether an earlier request may have been carried out: then a 409 to a create means that it was.
+    :param may_exist: Whether an earlier request may have been carried out: then a 409 may mean that it was.
     :raises AssistantError: The error that the outcome is, with its two facts.
     """
     if isinstance(outcome, TransportFailure):
@@ -183,7 +181,7 @@ def reply_of(
         if meant is None:
             return reply
         outcome = replace(outcome, status=meant, sent_status=outcome.status)
-    if outcome.status == HTTPStatus.CONFLICT and call.existing and may_exist:
+    if call.existing and may_exist and outcome.status in call.existing_statuses and not is_of_gateway(outcome):
         return call.existing(outcome.readable_value(), replace(info, status=outcome.status, ambiguous=0))
     raise _error_of_response(call, outcome, now)
 
@@ -234,6 +232,17 @@ def is_lost(error: AssistantError) -> bool:
     This is every refusal but a 401 or 403, which concern the API key.
     """
     return is_refused(error) and not isinstance(error, AssistantAuthenticationError | AssistantPermissionError)
+
+
+def may_have_arrived(outcome: Response | TransportFailure) -> bool:
+    """
+    Return whether the service may have carried out a request that failed.
+
+    A page with the status of a success may replace the reply to a request that was carried out.
+    """
+    if isinstance(outcome, TransportFailure):
+        return outcome.sent
+    return outcome.is_success or (outcome.status >= 500 and STATUSES.get(outcome.status) is not NOT_DONE)
 
 
 def is_unanswered(outcome: Response | TransportFailure) -> bool:
@@ -292,8 +301,7 @@ def _error_of_response(call: Call[Any], response: Response, now: float) -> Assis
         "detail": detail,
         "retry_after": retry_after,
         "request_id": response.headers.get("x-request-id"),
-        # A page with the status of a success may replace the reply to a request that was carried out.
-        "maybe_done": not call.repeatable and (row.maybe_done or response.is_success),
+        "maybe_done": not call.repeatable and may_have_arrived(response),
     }
     if is_gateway and not row.may_pass:
         redirect = response.headers.get("location", "") if 300 <= response.status < 400 else ""
@@ -307,7 +315,7 @@ def _error_of_response(call: Call[Any], response: Response, now: float) -> Assis
 
 def _row(call: Call[Any], response: Response) -> Status:
     status = response.status
-    if status == HTTPStatus.CONFLICT and call.existing:
+    if status == HTTPStatus.CONFLICT and call.existing and not call.repeatable:
         return EXISTS
     if status == HTTPStatus.CONFLICT and call.endpoint in CHATS:
         return CHAT_CONFLICT
@@ -335,7 +343,7 @@ def _todo_of_redirect(call: Call[Any], target: str) -> str:
 def _error_of_failure(call: Call[Any], failure: TransportFailure) -> AssistantError:
     """Return the error of a request without a complete response."""
     detail = shown(call, failure.detail)
-    maybe_done = failure.sent and not call.repeatable
+    maybe_done = not call.repeatable and may_have_arrived(failure)
     host = f"{failure.host} through the proxy {failure.proxy}" if failure.proxy else failure.host
     if failure.proxy_status and failure.proxy_status not in NOBODY_BEHIND | {429}:
         return AssistantGatewayError(
@@ -395,8 +403,8 @@ def _detail(response: Response) -> str:
 
 
 def shown(call: Call[Any], text: str) -> str:
-    """Return a text from outside; a remark instead if it may repeat a private text of the call."""
-    return WITHHELD if call.private and may_contain(text, call.private) else text
+    """Return a text from outside; a remark instead if it may repeat the user in the path of the call."""
+    return WITHHELD if text and call.private else text
 
 
 def detail_of(text: str) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, fields
+from typing import Any, Literal, Self, cast
 
 from airflow_provider_assistant import strict_json
 
@@ -42,49 +42,44 @@ def word(text: str) -> str:
     return text
 
 
+def folded(word: str) -> str:
+    """Return a status word without case, spaces, hyphens and underscores, to compare it."""
+    return re.sub(r"[\s_-]+", "", word).casefold()
+
+
 @dataclass(frozen=True, slots=True)
-class StatusMapping:
+class Words:
+    """Status words by what they mean, compared as :func:`folded` returns them."""
+
+    def extended(self, **words: Iterable[str]) -> Self:
+        """Return these words with more added, by the name of their set; they are removed from the other sets."""
+        more = {name: frozenset(map(folded, added)) for name, added in words.items()}
+        every = frozenset().union(*more.values())
+        sets = {one.name: (getattr(self, one.name) - every) | more.get(one.name, frozenset()) for one in fields(self)}
+        return type(self)(**sets)
+
+    def meaning(self, word: str) -> str | None:
+        """Return the name of the set that has a word; None if none has it."""
+        word = folded(word)
+        return next((one.name for one in fields(self) if word in getattr(self, one.name)), None)
+
+
+@dataclass(frozen=True, slots=True)
+class StatusMapping(Words):
     """
     Status words that end polling; every other word means that the chat request is pending.
 
-    The API's specification names the two final states but not their exact words. Words are therefore compared without
-    regard to case, and a connection can add more.
+    The API's specification names the two final states but not their exact words, so a connection can add more.
 
-    :param complete: Words for a request that has its answer. Default: ``complete``, ``completed``, ``succeeded``.
-    :param failed: Words for a request that will not get an answer. Default: ``failed``, ``failure``, ``error``.
+    :param complete: Words for a request that has its answer.
+    :param failed: Words for a request that will not get an answer.
     """
 
     complete: frozenset[str] = frozenset({"complete", "completed", "succeeded"})
-    failed: frozenset[str] = frozenset({"failed", "failure", "error"})
-
-    def extended(self, complete: Iterable[str] = (), failed: Iterable[str] = ()) -> StatusMapping:
-        """
-        Return these words with more added; a word that is added to one set is removed from the other.
-
-        :param complete: Further words for a complete request. Default: none.
-        :param failed: Further words for a failed request. Default: none.
-        """
-        more_complete = {_folded(word) for word in complete}
-        more_failed = {_folded(word) for word in failed}
-        return StatusMapping(
-            complete=(self.complete - more_failed) | more_complete,
-            failed=(self.failed - more_complete) | more_failed,
-        )
+    failed: frozenset[str] = frozenset(
+        {"failed", "failure", "error", "cancelled", "canceled", "rejected", "expired", "timedout", "timeout", "aborted"}
+    )
 
     def state(self, status: str) -> State:
-        """
-        Return the state that a status word means.
-
-        :param status: The word, in any case; surrounding white space is ignored.
-        :return: ``pending``, ``complete`` or ``failed``.
-        """
-        word = _folded(status)
-        if word in self.complete:
-            return "complete"
-        if word in self.failed:
-            return "failed"
-        return "pending"
-
-
-def _folded(word: str) -> str:
-    return word.strip().casefold()
+        """Return the state that a status word means."""
+        return cast("State", self.meaning(status) or "pending")

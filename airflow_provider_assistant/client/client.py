@@ -206,10 +206,11 @@ class AssistantClient:
         metrics.request(call.endpoint, status, time.perf_counter() - began)
         # If the clock was set back, the difference would be negative.
         info = CallInfo(0, attempts.sent, attempts.maybe_done, max(0.0, self.now() - started))
-        may_exist = is_repeat or attempts.maybe_done > 0
+        may_exist = is_repeat or attempts.may_have_arrived
         try:
             reply = errors.reply_of(call, outcome, info, self.now(), may_exist=may_exist)
         except AssistantError as error:
+            attempts.may_have_arrived |= errors.may_have_arrived(outcome)
             return self._learned(outcome, error, sent_at)
         self._has_worked = True
         self.throttle.answered()

@@ -77,12 +77,14 @@ class Attempts:
     What was sent of one call.
 
     :ivar sent: Number of requests.
-    :ivar maybe_done: Number of them that failed and may have been carried out.
+    :ivar maybe_done: Number of them that failed and may have created something.
+    :ivar may_have_arrived: Whether one that failed may have been carried out.
     :ivar reason: Error of the last of these, or else of the last request that was sent again.
     """
 
     sent: int = 0
     maybe_done: int = 0
+    may_have_arrived: bool = False
     reason: AssistantError | None = None
 
     def failed(self, error: AssistantError) -> None:

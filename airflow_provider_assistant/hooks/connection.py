@@ -231,7 +231,7 @@ def settings_of(connection: Connection, extra: dict[str, Any]) -> Settings:
             client_cert=options.client_cert,
             client_key=options.client_key,
             max_response_bytes=options.max_response_bytes or defaults.max_response_bytes,
-            words=defaults.words.extended(options.complete_words or (), options.failed_words or ()),
+            words=defaults.words.extended(complete=options.complete_words or (), failed=options.failed_words or ()),
             rating_words=tuple(options.rating_words or defaults.rating_words),
         ),
         service_name=options.service_name,

@@ -34,7 +34,6 @@ TEXTS = {
     parameters.names,
     parameters.text_list,
     parameters.text_map,
-    parameters.address,
     parameters.query,
     parameters.csv_options,
     parameters.anything,

@@ -84,6 +84,7 @@ class TestErrorOfResponse:
             (b'{"detail": "No such site."}', "No such site."),
             (b'{"message": "No such site."}', "No such site."),
             (b'{"data": {"error": {"message": "No such site."}}}', "No such site."),
+            (b'{"detail": [{"loc": ["x"]}]}', "loc: x"),
             (b"<html><title>No such\nsite.</title><body>x", "No such site."),
             (b"<p>No such &quot;site&quot;.</p>", 'No such "site".'),
             (b"<style>p { a: b }</style><p>No such site.</p>", "No such site."),

@@ -1,4 +1,4 @@
-"""A user's e-mail address in a path reaches the service, and no log, error or metric."""
+"""A user's e-mail address in a path reaches the service, and no log, error, span or metric."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ import traceback
 from urllib.parse import quote, unquote
 
 import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from airflow_provider_assistant.api import endpoints
-from airflow_provider_assistant.api.reads import read
 from airflow_provider_assistant.client.retry import RetryPolicy
 from airflow_provider_assistant.exceptions import AssistantError
-from airflow_provider_assistant.observability import metrics
+from airflow_provider_assistant.observability import metrics, tracing
 from tests.hostile import HostileService
 from tests.wire import SHORT_TIMEOUT, Answer, ScriptedService, client_of, refusing_port
 
@@ -22,8 +24,8 @@ ADDRESSES = ["ada.lovelace@mail.example", "O'Brien+news@example.org", "müller@s
 
 def calls(address):
     return [
-        read("user_statistics", site_id="docs", email=address),
-        read("sessions", site_id="docs", params={"email": address}),
+        endpoints.other("GET", f"/m2m/sites/docs/users/{quote(address, safe='')}/statistics"),
+        endpoints.other("GET", endpoints.with_query("/m2m/sites/docs/sessions", {"email": address})),
         endpoints.other("GET", f"/m2m/sites/docs/people/{quote(address, safe='')}"),
         endpoints.other("GET", f"/m2m/sites/docs/people/{quote(address, safe='@')}"),
         endpoints.other("GET", f"/m2m/sites/docs/people/{quote(quote(address, safe=''), safe='')}"),
@@ -36,6 +38,10 @@ def seen(monkeypatch, caplog):
     caplog.set_level(logging.DEBUG)
     # Airflow sets a level for it.
     caplog.set_level(logging.DEBUG, "httpx")
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr(tracing, "tracer", lambda: provider.get_tracer("test"))
     sent = []
 
     class Stats:
@@ -44,8 +50,10 @@ def seen(monkeypatch, caplog):
     monkeypatch.setattr(metrics, "airflow_stats", lambda: Stats)
 
     def everything():
+        spans = [span.to_json() for span in exporter.get_finished_spans()]
+        assert spans
         assert sent
-        return "\n".join([*(record.getMessage() for record in caplog.records), *sent])
+        return "\n".join([*(record.getMessage() for record in caplog.records), *spans, *sent])
 
     return everything
 
@@ -86,7 +94,7 @@ def test_a_reply_arrives_and_nothing_shows_the_address(way, address, seen):
     assert_hidden(address, seen())
 
 
-@pytest.mark.promise("security", "An e-mail address in a request is in no log, error or metric.")
+@pytest.mark.promise("security", "An e-mail address in a request is in no log, error, span or metric.")
 @WAYS
 @pytest.mark.parametrize("address", ADDRESSES[1:])
 @pytest.mark.parametrize("status", [302, 404])
@@ -147,6 +155,6 @@ def test_other_requests_are_logged_by_httpx_as_before(caplog):
     caplog.set_level(logging.INFO, "httpx")
     with ScriptedService() as service:
         send(client_of(service.url), calls(ADDRESSES[0])[0])
-        send(client_of(service.url), read("usage", tenant_id="acme-inc"))
+        send(client_of(service.url), endpoints.other("GET", "/m2m/tenants/acme-inc/usage"))
     (line,) = [record.getMessage() for record in caplog.records if record.name == "httpx"]
     assert "/m2m/tenants/acme-inc/usage" in line

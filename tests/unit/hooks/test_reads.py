@@ -1,26 +1,17 @@
-"""The reads of the hook: paths, scopes and queries on a real socket."""
+"""The reads of the hook: paths, scopes and queries, on a real socket."""
 
 from __future__ import annotations
 
 import json
-from datetime import date
 
 import pytest
 
+from airflow_provider_assistant.api import errors
+from airflow_provider_assistant.api.call import Response, TransportFailure
+from airflow_provider_assistant.api.endpoints import other
 from airflow_provider_assistant.exceptions import AssistantInputError
 from airflow_provider_assistant.hooks.assistant import AssistantHook
 from tests.wire import Answer, ScriptedService
-
-METHODS = {
-    "get_limits": "tenants/t 1/limits",
-    "get_tenant": "tenants/t 1",
-    "get_usage": "tenants/t 1/usage",
-    "get_usage_history": "tenants/t 1/usage/history",
-    "get_tenant_statistics": "tenants/t 1/statistics",
-    "get_site": "sites/s1",
-    "get_statistics": "sites/s1/statistics",
-    "get_sessions": "sites/s1/sessions",
-}
 
 
 @pytest.fixture
@@ -35,51 +26,38 @@ def wire(monkeypatch):
         hook.client.close()
 
 
-def paths(scripted):
-    return [(request.method, request.path.removeprefix("/api/v1/m2m/")) for request in scripted.received]
-
-
-def test_every_method_reads_its_route(wire):
+def test_reads_have_their_paths(wire):
     scripted, hook = wire
-    for name in METHODS:
-        reply = getattr(hook, name)()
-        assert reply.raw == {"x": [1.5, None]}
-        assert reply.raw_json == '{"x": [1.50, null]}'
-    assert paths(scripted) == [("GET", path.replace(" ", "%20")) for path in METHODS.values()]
-
-
-def test_tenant_and_site_may_be_given(wire):
-    scripted, hook = wire
-    hook.get_usage(tenant_id="other")
-    hook.get_sessions({"page": "2"}, site_id="shop")
-    hook.get_user_statistics("Ada+1@example.com", site_id="shop")
-    assert paths(scripted) == [
-        ("GET", "tenants/other/usage"),
-        ("GET", "sites/shop/sessions?page=2"),
-        ("GET", "sites/shop/users/Ada%2B1%40example.com/statistics"),
+    replies = [
+        hook.get_limits(),
+        hook.get_limits(tenant_id="other"),
+        hook.get_statistics(),
+        hook.get_statistics(site_id="shop"),
+        hook.read("limits", {"day": "2026-11-01"}),
+        hook.read("statistics"),
+        hook.read("/m2m/tenants/t/usage?a=1", {"b": "ä"}),
+        hook.call("get", "/m2m/tenants/t"),
     ]
-
-
-def test_the_history_has_a_range_whose_names_can_be_replaced(wire):
-    scripted, hook = wire
-    hook.get_usage_history(date(2026, 2, 28), date(2026, 3, 1))
-    hook.get_usage_history(params={"days": "7", "tz": "Europe/Berlin"})
-    hook.get_usage_history(date(2026, 2, 28), params={"from": "28.2.2026"})
-    assert [path.partition("?")[2] for _, path in paths(scripted)] == [
-        "from=2026-02-28&to=2026-03-01",
-        "days=7&tz=Europe%2FBerlin",
-        "from=28.2.2026",
+    assert {reply.raw_json for reply in replies} == {'{"x": [1.50, null]}'}
+    assert all(reply.raw == {"x": [1.5, None]} for reply in replies)
+    assert [(request.method, request.path.removeprefix("/api/v1/m2m/")) for request in scripted.received] == [
+        ("GET", "tenants/t%201/limits"),
+        ("GET", "tenants/other/limits"),
+        ("GET", "sites/s1/statistics"),
+        ("GET", "sites/shop/statistics"),
+        ("GET", "tenants/t%201/limits?day=2026-11-01"),
+        ("GET", "sites/s1/statistics"),
+        ("GET", "tenants/t/usage?a=1&b=%C3%A4"),
+        ("GET", "tenants/t"),
     ]
 
 
 @pytest.mark.parametrize(
     ("call", "field"),
     [
-        (lambda hook: hook.get_user_statistics("ada"), "email"),
-        (lambda hook: hook.read("user_statistics"), "email"),
-        (lambda hook: hook.read("users"), "read"),
-        (lambda hook: hook.get_usage(tenant_id=" "), "tenant_id"),
-        (lambda hook: hook.get_sessions(site_id=""), "site_id"),
+        (lambda hook: hook.get_limits(tenant_id=" "), "tenant_id"),
+        (lambda hook: hook.get_statistics(site_id=""), "site_id"),
+        (lambda hook: hook.read("usage"), "path"),
     ],
 )
 def test_what_is_invalid_is_refused_before_any_request(call, field, wire):
@@ -88,3 +66,22 @@ def test_what_is_invalid_is_refused_before_any_request(call, field, wire):
         call(hook)
     assert caught.value.field == field
     assert scripted.received == []
+
+
+@pytest.mark.promise("security", "No e-mail address of a path is in a message.")
+@pytest.mark.parametrize("path", ["/m2m/sites/docs/users/ada%40example.com/statistics", "/m2m/x?email=ada@example.com"])
+def test_an_error_about_a_user_shows_no_address(path):
+    call = other("GET", path)
+    body = json.dumps({"error": "no user ada@example.com, or \\u0061da&#64;example.com"}).encode()
+    refused = errors.from_response(call, Response(404, {}, body), 0.0)
+    broken = errors.from_failure(call, TransportFailure("connection", f"bad line: {path}", sent=True))
+    for error in (refused, broken):
+        assert "ada" not in str(error)
+        assert "example" not in str(error)
+        assert "withheld" in str(error)
+
+
+def test_an_error_about_another_path_shows_the_reason():
+    error = errors.from_response(other("GET", "/m2m/x?a=1"), Response(404, {}, b'{"error": "no such day"}'), 0.0)
+    assert "no such day" in str(error)
+    assert "GET other for /m2m/x)" in str(error)

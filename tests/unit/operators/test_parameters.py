@@ -65,7 +65,7 @@ KINDS = {
     AssistantParquetToIcebergOperator: {"date": "2026-11-21", **LAKE},
     AssistantParquetToWarehouseOperator: {"output_path": "lake", "database": "w.duckdb", "date": "2026-11-21"},
     AssistantRateAnswersOperator: {"answers": "a", "scores": "s", "rules": {"good": "token_f1 >= 0.8"}},
-    AssistantReadToParquetOperator: {"read": "usage", **LAKE},
+    AssistantReadToParquetOperator: {"read": "limits", **LAKE},
     AssistantRequestsToParquetOperator: LAKE,
     AssistantStatisticsToParquetOperator: LAKE,
     AssistantSubmitChatOperator: MESSAGE,
@@ -101,7 +101,6 @@ WRONG = {
     parameters.text_list: ["", "a", 7, {"a": "b"}, ["a", ""], ["a", None], [1.1]],
     parameters.text_map: ["", "a", 7, ["a"], {"a": ""}, {"a": None}, {"a": 1.1}],
     parameters.csv_options: ["", "a", 7, ["a"], {"delimiter": 1.1}, {"skip_lines": 2.5}],
-    parameters.address: ["", " ", "ada", 7, True, ["ada@example.com"]],
     parameters.query: ["", "a", 7, ["a"], {"a": ""}, {"a": None}, {"a": 1.1}],
     parameters.anything: ["", " "],
 }
@@ -136,7 +135,6 @@ RIGHT = {
             {"header": False, "skip_lines": "2", "null_texts": [""]},
         ),
     ],
-    parameters.address: [("ada@example.com", "ada@example.com")],
     parameters.query: [({"from": "a"}, {"from": "a"}), ({"n": 7}, {"n": "7"}), ({}, {})],
 }
 # Parameters whose value has further rules of its own.
