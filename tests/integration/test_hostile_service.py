@@ -295,7 +295,7 @@ def test_an_exception_of_a_signal_handler_in_the_parser_is_raised(send, monkeypa
         raise AirflowTaskTimeout("execution_timeout")
 
     monkeypatch.setattr("aiohttp.StreamReader.feed_data", alarm)
-    monkeypatch.setattr("airflow_provider_assistant.client.response_limits.BoundedBody.feed", alarm)
+    monkeypatch.setattr("airflow_provider_assistant.client.transport.BoundedBody.feed", alarm)
     with saying(answer(b"{}")) as service, pytest.raises(AirflowTaskTimeout, match="execution_timeout"):
         send(service.url, READ)
 

@@ -12,7 +12,7 @@ from airflow_provider_assistant.api.call import Response, TransportFailure
 from airflow_provider_assistant.api.gateways import ONLY_GATEWAYS, UNKNOWN, gateway_reply
 from airflow_provider_assistant.api.payloads import QADocument
 from airflow_provider_assistant.client.connection_errors import todo_of_proxy
-from airflow_provider_assistant.client.proxies import Proxy
+from airflow_provider_assistant.client.network import Proxy
 from airflow_provider_assistant.exceptions import (
     AssistantAmbiguousError,
     AssistantAPIError,

@@ -22,7 +22,7 @@ from airflow_provider_assistant.api.flow import RetryPolicy
 from airflow_provider_assistant.client.aiohttp_transport import AiohttpTransport
 from airflow_provider_assistant.client.client import AssistantClient
 from airflow_provider_assistant.client.httpx_transport import HttpxTransport
-from airflow_provider_assistant.client.proxies import proxy_for
+from airflow_provider_assistant.client.network import proxy_for
 from airflow_provider_assistant.client.redaction import redactor_of
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.exceptions import AssistantGatewayError, AssistantInputError

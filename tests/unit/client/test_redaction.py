@@ -13,7 +13,7 @@ import pytest
 from airflow_provider_assistant.api import endpoints, errors
 from airflow_provider_assistant.api.call import Response
 from airflow_provider_assistant.client.redaction import Redactor
-from airflow_provider_assistant.client.response_limits import BoundedBody
+from airflow_provider_assistant.client.transport import BoundedBody
 
 KEY = "canary-key/0123456789+aB="
 REDACTOR = Redactor(KEY)
