@@ -26,7 +26,8 @@ _UNREACHABLE = frozenset({errno.ECONNREFUSED, errno.ENETUNREACH, errno.EHOSTUNRE
 TLS_TODO = (
     "If your company signs certificates itself, set ca_bundle in the Airflow connection to the file of its certificate "
     "authority. For a service that requires a client certificate, set client_cert and client_key. For a service "
-    "without TLS, begin the base URL with http:// (the API key is then sent unencrypted)."
+    "without TLS, begin the base URL with http:// (without a protocol, https is assumed); the API key is then sent "
+    "unencrypted."
 )
 BROKEN_TODO = (
     "Check that the service is well, and the port in the base URL of the Airflow connection: https:// needs a port "

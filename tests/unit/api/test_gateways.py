@@ -179,7 +179,7 @@ def test_a_proxy_that_refuses_is_named_and_one_that_fails_is_tried_again() -> No
             sent=False,
             proxy="gate.corp:3128",
             proxy_status=status,
-            todo=todo_of_proxy(Proxy("http://gate.corp:3128", "gate.corp:3128", "HTTPS_PROXY", {}, ()), status),
+            todo=todo_of_proxy(Proxy("http://gate.corp:3128", "gate.corp:3128", "HTTPS_PROXY")),
         )
         error = errors.from_failure(POST, failure)
         is_refusal = status is not None and status not in {408, 429} and status < 500
