@@ -19,12 +19,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_assistant.api.call import Call, Response, TransportFailure
-from airflow_provider_assistant.client.connection_errors import (
-    HEAD_TOO_LARGE,
-    MAX_HEAD_BYTES,
-    failure,
-    refused_by_proxy,
-)
+from airflow_provider_assistant.client.connection_errors import HEAD_TOO_LARGE, MAX_HEAD_BYTES, failure
 from airflow_provider_assistant.client.network import Proxy, proxy_for, tls_context_of
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.client.transport import (
@@ -107,8 +102,7 @@ class AiohttpTransport(AsyncTransport):
             )
         content = body.end()
         headers = {name.lower(): value for name, value in answer.headers.items()}
-        response = Response(answer.status, headers, content, defect=body.defect)
-        return refused_by_proxy(settings, self._proxy, response) or response
+        return Response(answer.status, headers, content, defect=body.defect)
 
     def _options(self, call: Call[Any], attempt: _Attempt, stack: contextlib.ExitStack) -> dict[str, Any]:
         """Return headers, body and proxy of a request; the stack closes the file of an upload."""
@@ -209,12 +203,9 @@ def _own_classes() -> tuple[Any, Any]:
                 super().data_received(data)
                 return
             received = self._head + data
-            while _INTERIM.match(received) and (end := _END_OF_HEAD.search(received)):
-                # The response follows, such as after 100 Continue.
-                super().data_received(received[: end.end()])
-                received = received[end.end() :]
-            is_http = _START.startswith(received[: len(_START)])
-            if not is_http or _END_OF_HEAD.search(received):
+            while interim := _INTERIM.match(received):
+                received = received[interim.end() :]
+            if not b"HTTP/".startswith(received[:5]) or _END_OF_HEAD.search(received):
                 self._head = None
                 super().data_received(_with_one_length(received))
                 return
@@ -227,8 +218,8 @@ def _own_classes() -> tuple[Any, Any]:
     return Connector, Handler
 
 
-_START = b"HTTP/"
-_INTERIM = re.compile(rb"HTTP/\d\.\d 1\d\d\b")
+# The response follows, such as after 100 Continue.
+_INTERIM = re.compile(rb"HTTP/\d\.\d 1\d\d\b.*?\r?\n\r?\n", re.DOTALL)
 _END_OF_HEAD = re.compile(rb"\r?\n\r?\n")
 _LENGTH = re.compile(rb"^content-length[ \t]*:([^\r\n]*)\r?\n", re.IGNORECASE | re.MULTILINE)
 

@@ -7,10 +7,9 @@ import os
 import re
 import socket
 import ssl
-from http import HTTPStatus
 from typing import Any
 
-from airflow_provider_assistant.api.call import Call, Response, TransportFailure
+from airflow_provider_assistant.api.call import Call, TransportFailure
 from airflow_provider_assistant.client.network import Proxy, host_and_port
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.client.transport import connect_timeout
@@ -103,15 +102,6 @@ def todo_of_proxy(proxy: Proxy) -> str:
         f"Check the proxy in {proxy.variable} with its user and password (percent-encoded), and ask its owner to allow "
         "the host of the service. If the service is reached without the proxy, list its host in NO_PROXY."
     )
-
-
-def refused_by_proxy(settings: ClientSettings, proxy: Proxy | None, response: Response) -> TransportFailure | None:
-    """Return the failure of a request without TLS that the proxy did not forward for lack of credentials, or None."""
-    is_refused = response.status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED
-    if proxy is None or not is_refused or not settings.base_url.startswith("http:"):
-        return None
-    detail = f"the proxy {proxy.address} answered with {response.status}"
-    return _described(detail, todo_of_proxy(proxy), settings, proxy, sent=False, proxy_status=response.status)
 
 
 def _system_error(error: BaseException | None) -> OSError | None:

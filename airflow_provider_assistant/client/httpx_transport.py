@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 
 from airflow_provider_assistant.api.call import Call, Response, TransportFailure
-from airflow_provider_assistant.client.connection_errors import failure, refused_by_proxy
+from airflow_provider_assistant.client.connection_errors import failure
 from airflow_provider_assistant.client.network import Proxy, proxy_for, tls_context_of
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.client.transport import (
@@ -71,16 +71,21 @@ class Watch:
         """
         self.is_sent = self._is_over = False
         self._seconds = seconds
+        error: Exception | None = None
         try:
             yield
-        except Exception as error:
-            if self._stop():
-                raise ResponseTimeout from error
-            raise
+        except httpx.TransportError as broken:
+            error = broken
         finally:
-            is_over = self._stop()
-        if is_over:
-            raise ResponseTimeout
+            # The timer must not end the next request of the connection.
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer.join()
+                self._timer = None
+        if self._is_over:
+            raise ResponseTimeout from error
+        if error:
+            raise error
 
     def trace(self, event: str, info: Mapping[str, Any]) -> None:
         """Remember the socket of the connection, and start the time when the request has been sent."""
@@ -101,15 +106,6 @@ class Watch:
             # The socket may already be closed. SSLSocket.shutdown would let the reader continue with encrypted bytes.
             with contextlib.suppress(OSError):
                 socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
-
-    def _stop(self) -> bool:
-        """End the timer; return whether the time was over."""
-        if self._timer is not None:
-            self._timer.cancel()
-            # It must not end the next request of the connection.
-            self._timer.join()
-            self._timer = None
-        return self._is_over
 
 
 class HttpxTransport(Transport):
@@ -176,8 +172,7 @@ class HttpxTransport(Transport):
                 connect_status=connect_status(error),
             )
         content = body.end()
-        response = Response(answer.status_code, dict(answer.headers), content, defect=body.defect)
-        return refused_by_proxy(settings, self._proxy, response) or response
+        return Response(answer.status_code, dict(answer.headers), content, defect=body.defect)
 
     def close(self) -> None:
         """Close the connections that no thread is using."""
