@@ -305,10 +305,10 @@ def _error_of_response(call: Call[Any], response: Response, now: float) -> Assis
     }
     if is_gateway and not row.may_pass:
         redirect = response.headers.get("location", "") if 300 <= response.status < 400 else ""
-        todo = _todo_of_redirect(call, redirect) if redirect else GATEWAY_TODOS.get(response.status)
-        return AssistantGatewayError(
-            happened, todo=todo or (WRONG_ADDRESS if response.status < 400 else None), **fields
-        )
+        todo = WRONG_ADDRESS if response.status < 400 else GATEWAY_TODOS.get(response.status)
+        if redirect:
+            todo = _todo_of_redirect(call, redirect)
+        return AssistantGatewayError(happened, todo=todo, stops_all=response.status in ONLY_GATEWAYS, **fields)
     todo = row.own_todo or row.error.default_todo
     return row.error(happened, todo=todo, retryable=row.may_pass, **fields)
 

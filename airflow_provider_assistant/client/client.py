@@ -14,6 +14,7 @@ from typing import Any, Protocol, Self, TypeVar
 from airflow_provider_assistant.api import errors
 from airflow_provider_assistant.api.call import Call, CallInfo, Response, TransportFailure
 from airflow_provider_assistant.client.defaults import get_client_defaults
+from airflow_provider_assistant.client.redaction import redactor_of
 from airflow_provider_assistant.client.retry import Attempts, Retries, ambiguous, jittered
 from airflow_provider_assistant.client.settings import ClientSettings
 from airflow_provider_assistant.client.throttle import DEFAULT_PAUSE_SECONDS, Throttle
@@ -88,6 +89,7 @@ class AssistantClient:
         self.asleep = asleep or defaults.asleep
         self._blocking = _Blocking(self._transport, sleep or defaults.sleep)
         self._awaiting = _Awaiting(self._async_transport, self.asleep, self.throttle)
+        self._redactor = redactor_of(settings.base_url, settings.api_key)
         self._prepare_lock = asyncio.Lock()
         self._is_prepared = self._has_worked = False
 
@@ -193,10 +195,9 @@ class AssistantClient:
         began = time.perf_counter()
         try:
             attempts.sent += 1
-            outcome = await io.exchange(call)
+            outcome = self._redactor.outcome(await io.exchange(call))
         except asyncio.CancelledError:
-            # The connection may not stand yet, although the request has its slot.
-            attempts.cancelled(call, is_sent=self._async_transport.has_sent())
+            attempts.failed(AssistantError("the task ended before there was an answer", maybe_done=not call.repeatable))
             raise
         except AssistantInputError:
             # The file of an upload has changed or cannot be opened, so nothing was sent.

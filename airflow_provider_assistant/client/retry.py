@@ -93,12 +93,6 @@ class Attempts:
             self.reason = error
         self.maybe_done += error.maybe_done
 
-    def cancelled(self, call: Call[Any], *, is_sent: bool) -> None:
-        """Count a request whose task was cancelled before there was an answer."""
-        self.sent -= not is_sent
-        if is_sent:
-            self.failed(AssistantError("the task ended before there was an answer", maybe_done=not call.repeatable))
-
 
 @dataclass(slots=True)
 class Retries:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -31,10 +30,6 @@ class ClientSettings:
     :param client_key: Path of its private key. Default: None, the key is in the file of the certificate.
     :param words: Status words that end polling. Default: the built-in ones.
     :param rating_words: Ratings that the service accepts. Default: ``good`` and ``bad``.
-    :param bearer: Whether to send the API key as ``Authorization: Bearer`` instead of ``X-API-Key``, or no header if
-        the key is empty. Default: False.
-    :param read_again: Function that reads the connection again and returns its settings of now, for a key that was
-        rotated; it may block. Default: None, the key stays.
     """
 
     base_url: str
@@ -49,8 +44,6 @@ class ClientSettings:
     client_key: str | None = None
     words: StatusMapping = StatusMapping()
     rating_words: tuple[str, ...] = RATING_WORDS
-    bearer: bool = False
-    read_again: Callable[[], ClientSettings] | None = field(default=None, repr=False, compare=False)
 
     def timeout_of(self, call: Call[Any]) -> float:
         """

@@ -88,10 +88,7 @@ class AssistantBaseHook(BaseHook):
 
     def _read_settings(self) -> Settings:
         connection = self.get_connection(self.assistant_conn_id)
-        settings = settings_of(connection, extra_of(connection))
-        # A long task outlives its key.
-        client = replace(settings.client, read_again=lambda: self._read_settings().client)
-        return replace(settings, client=client)
+        return settings_of(connection, extra_of(connection))
 
     @contextlib.asynccontextmanager
     async def async_client(self) -> AsyncIterator[AssistantClient]:

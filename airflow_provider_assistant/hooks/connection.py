@@ -17,7 +17,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from airflow_provider_assistant import strict_json
 from airflow_provider_assistant.api.document_routes import DocumentRoutes
 from airflow_provider_assistant.api.status import word, words_of
-from airflow_provider_assistant.client.proxies import usable_proxy
+from airflow_provider_assistant.client.network import usable_proxy
 from airflow_provider_assistant.client.redaction import SURELY_SECRET, is_recognisable
 from airflow_provider_assistant.client.retry import RetryPolicy
 from airflow_provider_assistant.client.settings import ClientSettings
